@@ -1,0 +1,373 @@
+//! The two names of a block.
+//!
+//! A *block* is `block_size` consecutive tokens; its name covers the block **and its whole
+//! prefix**, because keys and values depend on every token before them:
+//!
+//! ```text
+//! tokens   t0 … t15 │ t16 … t31 │ t32 …
+//! name     h0 = H(root, t0…t15)   h1 = H(h0, t16…t31)   …
+//! ```
+//!
+//! [`BlockHash`] names the bytes that one kind of engine would compute. Everything that
+//! changes those bytes is part of its key, in one place: [`BlockIdentity`].
+//!
+//! [`RouteKey`] names the same tokens as far as a router can know them: it does not see an
+//! upstream's weights revision or memory layout. A wrong route costs time, never correctness,
+//! so 64 bits do.
+//!
+//! Source: vLLM's chained block hashes; keyed BLAKE3 instead of SHA-256 over pickled tuples, so
+//! that a name cannot be forged without the identity and costs some 0.1 µs.
+
+use crate::TokenId;
+
+/// Name of a block and its whole prefix: keyed BLAKE3, 128 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockHash(pub [u8; 16]);
+
+impl BlockHash {
+    /// A name from a number, for traces whose blocks are numbered.
+    #[must_use]
+    pub fn from_u64(number: u64) -> Self {
+        Self(u128::from(number).to_be_bytes())
+    }
+}
+
+impl std::fmt::Debug for BlockHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+/// All that changes a block's bytes besides its tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockIdentity<'a> {
+    /// Model name as served.
+    pub model: &'a str,
+    /// Which weights: a content hash or a hub revision.
+    pub weights_revision: &'a str,
+    /// Element type of keys and values.
+    pub kv_dtype: &'a str,
+    /// Order of the elements in a block.
+    pub kv_layout: &'a str,
+    /// LoRA adapter.
+    pub adapter: Option<&'a str>,
+    /// Tenant salt: equal prompts under different salts share nothing.
+    pub salt: Option<&'a str>,
+    /// Tokens per block.
+    pub block_size: u32,
+}
+
+/// Names the blocks of one identity.
+#[derive(Clone, Debug)]
+pub struct BlockHasher {
+    chain: Chain,
+}
+
+impl BlockHasher {
+    /// A hasher keyed by `identity`.
+    ///
+    /// # Panics
+    /// When the block size is 0.
+    #[must_use]
+    pub fn new(identity: &BlockIdentity<'_>) -> Self {
+        let fields = [
+            Some(identity.model),
+            Some(identity.weights_revision),
+            Some(identity.kv_dtype),
+            Some(identity.kv_layout),
+            identity.adapter,
+            identity.salt,
+        ];
+        Self {
+            chain: Chain::new("headstart 2026 BlockHash v1", &fields, identity.block_size),
+        }
+    }
+
+    /// Tokens per block.
+    #[must_use]
+    pub fn block_size(&self) -> usize {
+        self.chain.block_size
+    }
+
+    /// The name of the block `tokens` behind `parent` (`None`: at the start of the prompt).
+    #[must_use]
+    pub fn next(&self, parent: Option<BlockHash>, tokens: &[TokenId]) -> BlockHash {
+        BlockHash(self.chain.next(parent.map(|hash| hash.0), tokens))
+    }
+
+    /// The names of all full blocks of `tokens`.
+    #[must_use]
+    pub fn chain(&self, tokens: &[TokenId]) -> Vec<BlockHash> {
+        let mut parent = None;
+        let blocks = tokens.chunks_exact(self.block_size());
+        blocks
+            .map(|block| *parent.insert(self.next(parent, block)))
+            .collect()
+    }
+}
+
+/// Name of a block as a router knows it: 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RouteKey(pub u64);
+
+/// All that a router knows of what changes a block's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RouteIdentity<'a> {
+    /// Model name as requested.
+    pub model: &'a str,
+    /// Tokens per block of the replicas asked about.
+    pub block_size: u32,
+}
+
+/// What sets one request's prompt apart from the same tokens in another request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Namespace<'a> {
+    /// LoRA adapter.
+    pub adapter: Option<&'a str>,
+    /// Tenant salt.
+    pub salt: Option<&'a str>,
+}
+
+/// Names blocks for the router. The namespace enters at the root only, because that is where
+/// engines put it in their events.
+#[derive(Clone, Debug)]
+pub struct RouteHasher {
+    chain: Chain,
+}
+
+impl RouteHasher {
+    /// A hasher for one model and block size.
+    ///
+    /// # Panics
+    /// When the block size is 0.
+    #[must_use]
+    pub fn new(identity: &RouteIdentity<'_>) -> Self {
+        let fields = [Some(identity.model)];
+        Self {
+            chain: Chain::new("headstart 2026 RouteKey v1", &fields, identity.block_size),
+        }
+    }
+
+    /// Tokens per block.
+    #[must_use]
+    pub fn block_size(&self) -> usize {
+        self.chain.block_size
+    }
+
+    /// The key that the first block of a prompt in `namespace` follows.
+    #[must_use]
+    pub fn root(&self, namespace: Namespace<'_>) -> RouteKey {
+        RouteKey(low_64(
+            self.chain.absorb(&[namespace.adapter, namespace.salt]),
+        ))
+    }
+
+    /// The key of the block `tokens` behind `parent`.
+    #[must_use]
+    pub fn next(&self, parent: RouteKey, tokens: &[TokenId]) -> RouteKey {
+        let mut wide = [0; 16];
+        wide[8..].copy_from_slice(&parent.0.to_be_bytes());
+        RouteKey(low_64(self.chain.next(Some(wide), tokens)))
+    }
+
+    /// The keys of all full blocks of `tokens`.
+    #[must_use]
+    pub fn chain(&self, namespace: Namespace<'_>, tokens: &[TokenId]) -> Vec<RouteKey> {
+        let mut parent = self.root(namespace);
+        let blocks = tokens.chunks_exact(self.block_size());
+        blocks
+            .map(|block| {
+                parent = self.next(parent, block);
+                parent
+            })
+            .collect()
+    }
+}
+
+/// The chained keyed hash behind both names.
+#[derive(Clone, Debug)]
+struct Chain {
+    key: [u8; 32],
+    block_size: usize,
+}
+
+impl Chain {
+    fn new(context: &str, fields: &[Option<&str>], block_size: u32) -> Self {
+        assert!(block_size > 0, "a block holds at least one token");
+        let mut hasher = blake3::Hasher::new_derive_key(context);
+        hasher.update(&block_size.to_le_bytes());
+        absorb_fields(&mut hasher, fields);
+        Self {
+            key: *hasher.finalize().as_bytes(),
+            block_size: block_size as usize,
+        }
+    }
+
+    fn absorb(&self, fields: &[Option<&str>]) -> [u8; 16] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        absorb_fields(&mut hasher, fields);
+        first_16(&hasher.finalize())
+    }
+
+    fn next(&self, parent: Option<[u8; 16]>, tokens: &[TokenId]) -> [u8; 16] {
+        assert_eq!(
+            tokens.len(),
+            self.block_size,
+            "only full blocks have a name"
+        );
+        // A root block differs from every child by the length of what is hashed.
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        if let Some(parent) = parent {
+            hasher.update(&parent);
+        }
+        // 64 tokens a piece: one call per block of usual size, no allocation.
+        let mut bytes = [0u8; 256];
+        for piece in tokens.chunks(64) {
+            for (slot, token) in bytes.chunks_exact_mut(4).zip(piece) {
+                slot.copy_from_slice(&token.to_le_bytes());
+            }
+            hasher.update(&bytes[..piece.len() * 4]);
+        }
+        first_16(&hasher.finalize())
+    }
+}
+
+/// Lengths before contents, absence unlike emptiness: two field lists never collide.
+fn absorb_fields(hasher: &mut blake3::Hasher, fields: &[Option<&str>]) {
+    for field in fields {
+        match field {
+            None => hasher.update(&[0]),
+            Some(text) => hasher
+                .update(&[1])
+                .update(&(text.len() as u64).to_le_bytes())
+                .update(text.as_bytes()),
+        };
+    }
+}
+
+fn first_16(hash: &blake3::Hash) -> [u8; 16] {
+    let (first, _) = hash
+        .as_bytes()
+        .split_first_chunk()
+        .expect("a hash has 32 bytes");
+    *first
+}
+
+fn low_64(bytes: [u8; 16]) -> u64 {
+    u128::from_be_bytes(bytes) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDENTITY: BlockIdentity<'static> = BlockIdentity {
+        model: "m",
+        weights_revision: "r",
+        kv_dtype: "f32",
+        kv_layout: "l",
+        adapter: None,
+        salt: None,
+        block_size: 4,
+    };
+
+    #[test]
+    fn a_name_covers_its_whole_prefix() {
+        let hasher = BlockHasher::new(&IDENTITY);
+        let a = hasher.chain(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let b = hasher.chain(&[0, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(a.len(), 2, "the tail of one token is no block");
+        assert_ne!(a[0], b[0]);
+        assert_ne!(a[1], b[1], "equal tokens behind another prefix");
+        assert_eq!(hasher.chain(&[1, 2, 3, 4, 9, 9, 9, 9])[0], a[0]);
+    }
+
+    #[test]
+    fn every_identity_field_changes_the_name() {
+        let variants = [
+            IDENTITY,
+            BlockIdentity {
+                model: "n",
+                ..IDENTITY
+            },
+            BlockIdentity {
+                weights_revision: "s",
+                ..IDENTITY
+            },
+            BlockIdentity {
+                kv_dtype: "bf16",
+                ..IDENTITY
+            },
+            BlockIdentity {
+                kv_layout: "k",
+                ..IDENTITY
+            },
+            BlockIdentity {
+                adapter: Some("a"),
+                ..IDENTITY
+            },
+            BlockIdentity {
+                salt: Some("a"),
+                ..IDENTITY
+            },
+            BlockIdentity {
+                salt: Some(""),
+                ..IDENTITY
+            },
+            BlockIdentity {
+                model: "mr",
+                weights_revision: "",
+                ..IDENTITY
+            },
+        ];
+        let names: std::collections::HashSet<_> = variants
+            .iter()
+            .map(|identity| BlockHasher::new(identity).next(None, &[1, 2, 3, 4]))
+            .collect();
+        assert_eq!(names.len(), variants.len());
+        let wider = BlockHasher::new(&BlockIdentity {
+            block_size: 8,
+            ..IDENTITY
+        });
+        let first = wider.chain(&[1, 2, 3, 4, 5, 6, 7, 8])[0];
+        assert!(
+            !BlockHasher::new(&IDENTITY)
+                .chain(&[1, 2, 3, 4, 5, 6, 7, 8])
+                .contains(&first)
+        );
+    }
+
+    #[test]
+    fn the_namespace_sets_route_keys_apart_from_the_root_on() {
+        let hasher = RouteHasher::new(&RouteIdentity {
+            model: "m",
+            block_size: 2,
+        });
+        let plain = hasher.chain(Namespace::default(), &[1, 2, 3, 4]);
+        let salted = hasher.chain(
+            Namespace {
+                salt: Some("t"),
+                adapter: None,
+            },
+            &[1, 2, 3, 4],
+        );
+        let adapted = hasher.chain(
+            Namespace {
+                salt: None,
+                adapter: Some("t"),
+            },
+            &[1, 2, 3, 4],
+        );
+        assert!(plain[0] != salted[0] && plain[1] != salted[1] && salted[0] != adapted[0]);
+    }
+
+    /// Pins the encoding: a change would orphan every stored block.
+    #[test]
+    fn names_are_stable() {
+        let name = BlockHasher::new(&IDENTITY).next(None, &[1, 2, 3, 4]);
+        let child = BlockHasher::new(&IDENTITY).next(Some(name), &[5, 6, 7, 8]);
+        assert_eq!(format!("{name:?} {child:?}"), PINNED);
+    }
+
+    const PINNED: &str = "a4a386d07d80e67bc72821a87e733e5d bce51f9e822193829b4694cd9d508b1b";
+}

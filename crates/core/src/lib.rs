@@ -1,0 +1,35 @@
+//! The vocabulary of Headstart: ids, time, block identity, cache events, statistics.
+//!
+//! Every other crate speaks in these types. This crate knows none of them: no policy, no
+//! file, no socket, no clock. `now` is always an argument, a [`Nanos`].
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`ids`] | token, block, replica, sequence and session ids |
+//! | [`time`] | [`Nanos`], a point in (real or virtual) time |
+//! | [`block`] | [`BlockHash`] and [`RouteKey`], the two names of a block |
+//! | [`tier`] | where a block's bytes live |
+//! | [`access`] | what a cache policy is told about a use of a block |
+//! | [`event`] | [`CacheEvent`], how residency becomes known outside the cache |
+//! | [`request`] | one request of a trace |
+//! | [`stats`] | hit rates and latency summaries, defined once |
+//! | [`rng`] | the seeded generator that all decisions and tests draw from |
+
+pub mod access;
+pub mod block;
+pub mod event;
+pub mod ids;
+pub mod request;
+pub mod rng;
+pub mod stats;
+pub mod tier;
+pub mod time;
+
+pub use access::Access;
+pub use block::{BlockHash, BlockHasher, BlockIdentity, RouteHasher, RouteIdentity, RouteKey};
+pub use event::CacheEvent;
+pub use ids::{BlockId, ReplicaId, SeqId, SessionId, TokenId};
+pub use request::TraceRequest;
+pub use rng::Rng;
+pub use tier::Tier;
+pub use time::Nanos;

@@ -1,0 +1,14 @@
+//! Where a block's bytes live.
+
+/// A storage tier, nearest to the computation first. Moving down is *demote*, up is *promote*.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tier {
+    /// The memory that the model computes from (GPU memory; on a CPU engine, its KV pool).
+    Device,
+    /// Host memory.
+    Host,
+    /// Local disk.
+    Disk,
+    /// Object storage or another machine.
+    Remote,
+}

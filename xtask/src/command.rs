@@ -1,0 +1,96 @@
+//! The command line: from arguments to one [`Command`], or a sentence saying what is wrong.
+//!
+//! Hand-written, because two commands and one option do not earn a dependency.
+
+use crate::check::OnFailure;
+
+/// What `cargo x help` prints.
+pub(crate) const USAGE: &str = "\
+Checks of this workspace.
+
+Usage: cargo x <COMMAND>
+
+Commands:
+  check [--keep-going]  run what CI runs: tidy, fmt, clippy, test, doc, examples
+  tidy                  run the style guide's own rules alone
+  help                  print this text
+
+Options:
+  --keep-going          run the remaining steps after one has failed
+
+Exit status: 0 all passed, 1 a check failed, 2 the command line is wrong.
+
+Examples:
+  cargo x check                 # before every push
+  cargo x check --keep-going    # list everything that is wrong, in one run
+  cargo x tidy                  # under a second, while writing";
+
+/// One thing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Run every step that CI runs.
+    Check(OnFailure),
+    /// Run the tidy rules alone.
+    Tidy,
+    /// Print [`USAGE`].
+    Help,
+}
+
+impl Command {
+    /// Reads the arguments after the program's name.
+    pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        if arguments.iter().any(|&argument| is_help(argument)) {
+            return Ok(Self::Help);
+        }
+        match arguments.as_slice() {
+            [] => Err("a command is missing".to_owned()),
+            ["check"] => Ok(Self::Check(OnFailure::Stop)),
+            ["check", "--keep-going"] => Ok(Self::Check(OnFailure::KeepGoing)),
+            ["tidy"] => Ok(Self::Tidy),
+            [command @ ("check" | "tidy"), rest @ ..] => Err(unknown_option(command, rest)),
+            [unknown, ..] => Err(format!("unknown command `{unknown}`")),
+        }
+    }
+}
+
+fn is_help(argument: &str) -> bool {
+    matches!(argument, "help" | "--help" | "-h")
+}
+
+fn unknown_option(command: &str, options: &[&str]) -> String {
+    format!("`{command}` does not take `{}`", options.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, expected: Result<Command, &str>) {
+        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let parsed = Command::parse(&arguments);
+        assert_eq!(parsed, expected.map_err(str::to_owned), "for `cargo x {line}`");
+    }
+
+    #[test]
+    fn commands_and_options_are_read() {
+        check("check", Ok(Command::Check(OnFailure::Stop)));
+        check("check --keep-going", Ok(Command::Check(OnFailure::KeepGoing)));
+        check("tidy", Ok(Command::Tidy));
+    }
+
+    #[test]
+    fn help_is_found_anywhere() {
+        check("help", Ok(Command::Help));
+        check("--help", Ok(Command::Help));
+        check("check -h", Ok(Command::Help));
+    }
+
+    #[test]
+    fn anything_else_is_named_in_the_error() {
+        check("", Err("a command is missing"));
+        check("chekc", Err("unknown command `chekc`"));
+        check("tidy --keep-going", Err("`tidy` does not take `--keep-going`"));
+        check("check --fast now", Err("`check` does not take `--fast now`"));
+    }
+}
