@@ -47,12 +47,13 @@ LLAMA3_ROPE = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+LLAMA = COMMON | {"rms_norm_eps": 1e-5}  # the Qwen configurations default to 1e-6
 CONFIGS = {
-    "llama": LlamaConfig(**COMMON),
-    "llama3-rope": LlamaConfig(**COMMON | {"rope_parameters": LLAMA3_ROPE, "tie_word_embeddings": True}),
+    "llama": LlamaConfig(**LLAMA),
+    "llama3-rope": LlamaConfig(**LLAMA | {"rope_parameters": LLAMA3_ROPE, "tie_word_embeddings": True}),
     "qwen2": Qwen2Config(**COMMON | {"tie_word_embeddings": True}),
     "qwen3": Qwen3Config(**COMMON | {"head_dim": 32}),
-    "llama-sharded": LlamaConfig(**COMMON | {"num_key_value_heads": 4}),
+    "llama-sharded": LlamaConfig(**LLAMA | {"num_key_value_heads": 4}),
 }
 
 
@@ -66,12 +67,17 @@ def fill(model, seed):
 
 
 def use_old_config_form(folder):
-    """Rewrite config.json as transformers 4 wrote it: rope_theta and rope_scaling at the top."""
+    """Rewrite config.json as early transformers 4 wrote it.
+
+    rope_theta and rope_scaling stand at the top; head_dim and layer_types are left to be derived.
+    """
     path = folder / "config.json"
     config = json.loads(path.read_text())
     config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
     config["rope_scaling"] = None
     config["torch_dtype"] = config.pop("dtype")
+    for key in ("head_dim", "layer_types", "transformers_version"):
+        config.pop(key, None)
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
@@ -120,6 +126,8 @@ def write_checkpoint(name, config, seed):
     model.save_pretrained(folder, max_shard_size="230KB" if name == "llama-sharded" else "1GB")
     if name == "qwen2":
         use_old_config_form(folder)
+    for path in folder.iterdir():
+        path.chmod(0o644)  # safetensors writes 0600
 
     # The reference is what a user of these files gets, so read them back.
     eager = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
@@ -137,6 +145,7 @@ def write_checkpoint(name, config, seed):
 
 
 def main():
+    transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(2)
     torch.manual_seed(0)
     for i, (name, config) in enumerate(CONFIGS.items()):

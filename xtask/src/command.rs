@@ -69,13 +69,20 @@ mod tests {
     fn check(line: &str, expected: Result<Command, &str>) {
         let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let parsed = Command::parse(&arguments);
-        assert_eq!(parsed, expected.map_err(str::to_owned), "for `cargo x {line}`");
+        assert_eq!(
+            parsed,
+            expected.map_err(str::to_owned),
+            "for `cargo x {line}`"
+        );
     }
 
     #[test]
     fn commands_and_options_are_read() {
         check("check", Ok(Command::Check(OnFailure::Stop)));
-        check("check --keep-going", Ok(Command::Check(OnFailure::KeepGoing)));
+        check(
+            "check --keep-going",
+            Ok(Command::Check(OnFailure::KeepGoing)),
+        );
         check("tidy", Ok(Command::Tidy));
     }
 
@@ -90,7 +97,13 @@ mod tests {
     fn anything_else_is_named_in_the_error() {
         check("", Err("a command is missing"));
         check("chekc", Err("unknown command `chekc`"));
-        check("tidy --keep-going", Err("`tidy` does not take `--keep-going`"));
-        check("check --fast now", Err("`check` does not take `--fast now`"));
+        check(
+            "tidy --keep-going",
+            Err("`tidy` does not take `--keep-going`"),
+        );
+        check(
+            "check --fast now",
+            Err("`check` does not take `--fast now`"),
+        );
     }
 }

@@ -1,1 +1,34 @@
-//! x
+//! Which KV blocks stay and which are evicted: a pure state machine.
+//!
+//! ```text
+//!            acquire            grow              commit             release
+//! chain ──► match + pin ──► allocate (evict) ──► matchable ──► tail first, unpinned
+//!               │                  │                │                │
+//!             Lease             Effect::Evicted  Effect::Stored    Policy::offer
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`prefix`] | [`PrefixCache`]: match, pin, allocate, commit, release over one device tier |
+//! | [`lease`] | [`Lease`]: the blocks that one sequence holds; dropped, it gives them back |
+//! | [`effect`] | [`Effect`]: what changed, in order, for others to execute or announce |
+//! | [`policy`] | [`Policy`]: who goes first; one file per published policy |
+//! | [`conformance`] | what any policy must obey; run it on yours |
+//! | [`reference`] | the radix tree and the sorted-list LRU that the tests compare with |
+//!
+//! It does not know bytes, files, clocks, text or models. Its invariants, checked by
+//! [`PrefixCache::check`]: free + cached + pinned + in flight = capacity; a block that is pinned
+//! or has a resident child is never a victim; whoever pins a block pins its whole prefix.
+
+pub mod conformance;
+pub mod effect;
+pub mod lease;
+mod lookup;
+pub mod policy;
+pub mod prefix;
+pub mod reference;
+
+pub use effect::Effect;
+pub use lease::Lease;
+pub use policy::Policy;
+pub use prefix::{Commit, Grow, Occupancy, PrefixCache};

@@ -1,1 +1,40 @@
-//! x
+//! Text to tokens and back: chat templates, tokenizers, streaming text, stop strings.
+//!
+//! ```text
+//! messages ─ ChatTemplate ─ text ─ Tokenizer ─ tokens ─▶ engine
+//!                                                          │
+//! client ◀─ StopMatcher ─ text ─ Detokenizer ◀─ one token ─┘
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`model`] | [`PromptModel`], all of this for one model, from its directory |
+//! | [`template`] | [`ChatTemplate`], a conversation as the text that the model was trained on |
+//! | [`tokenizer`] | [`Tokenizer`], text to tokens by the fastest implementation that agrees |
+//! | [`detokenizer`] | [`Detokenizer`], one token at a time to text |
+//! | [`stop`] | [`StopMatcher`], the end of an answer at a stop string |
+//! | [`error`] | [`PromptError`] |
+//!
+//! This crate knows nothing of HTTP, routing or caches. It reads the model files that it is
+//! given, at start, and nothing else: no clock (templates that print the date are told the
+//! time), no network, no output.
+//!
+//! The prefix cache stands on this crate: one token that differs at the start of a prompt loses
+//! everything behind it. Hence the two rules that its tests enforce: templates render byte for
+//! byte as `transformers` does, and tokens are those of `tokenizers`, whoever computes them.
+
+pub mod detokenizer;
+pub mod error;
+mod json_dumps;
+pub mod model;
+mod probe;
+pub mod stop;
+pub mod template;
+pub mod tokenizer;
+
+pub use detokenizer::Detokenizer;
+pub use error::PromptError;
+pub use model::PromptModel;
+pub use stop::{StopMatcher, StopOutcome};
+pub use template::{ChatTemplate, GenerationPrompt, RenderInput, SpecialTokens};
+pub use tokenizer::{SpecialTokensIn, SpecialTokensOut, Tokenizer};

@@ -1,0 +1,78 @@
+//! The blocks that one sequence holds.
+
+use std::sync::{Arc, Mutex};
+
+use headstart_core::BlockId;
+
+/// Blocks pinned for one sequence, in the order of its tokens:
+///
+/// | range | state |
+/// |---|---|
+/// | `[0, matched)` | found in the cache by `acquire` |
+/// | `[matched, committed)` | computed by the holder, committed: matchable, pinned |
+/// | `[committed, len)` | allocated, private to the holder, in flight |
+///
+/// Give it back with [`crate::PrefixCache::release`], which records the use. A lease that is
+/// dropped instead (a panic, a forgotten path) is given back at the cache's next call.
+#[derive(Debug)]
+pub struct Lease {
+    pub(crate) blocks: Vec<BlockId>,
+    pub(crate) matched: usize,
+    pub(crate) committed: usize,
+    pub(crate) returns: Returns,
+}
+
+impl Lease {
+    /// All blocks, in token order: the sequence's block table.
+    #[must_use]
+    pub fn blocks(&self) -> &[BlockId] {
+        &self.blocks
+    }
+
+    /// How many blocks the cache already had.
+    #[must_use]
+    pub fn matched(&self) -> usize {
+        self.matched
+    }
+
+    /// How many blocks, from the start, are matchable by others.
+    #[must_use]
+    pub fn committed(&self) -> usize {
+        self.committed
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if !self.blocks.is_empty() {
+            let blocks = std::mem::take(&mut self.blocks);
+            self.returns.push(Returned { blocks, committed: self.committed });
+        }
+    }
+}
+
+/// What a dropped lease held.
+#[derive(Debug)]
+pub(crate) struct Returned {
+    pub(crate) blocks: Vec<BlockId>,
+    pub(crate) committed: usize,
+}
+
+/// Where dropped leases leave their blocks until the cache takes them back.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Returns(Arc<Mutex<Vec<Returned>>>);
+
+impl Returns {
+    fn push(&self, returned: Returned) {
+        self.lock().push(returned);
+    }
+
+    pub(crate) fn take(&self) -> Vec<Returned> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    /// A panic while the lock is held leaves a whole vector behind: poison means nothing here.
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Returned>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

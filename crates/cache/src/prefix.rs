@@ -1,0 +1,441 @@
+//! The prefix cache of one tier: a hash chain over the slots of a block pool.
+//!
+//! Every full block has a chained name; a map from name to slot is an implicit prefix tree
+//! (vLLM's structure). Measured against an explicit radix tree (SGLang's) on the same traces,
+//! see BENCHMARKS.md; the radix tree stayed as [`crate::reference::RadixCache`].
+//!
+//! A slot's life:
+//!
+//! ```text
+//! free ──grow──► in flight ──commit──► cached, pinned ──release──► cached ──evict──► free
+//!   ▲                │                      ▲                         │
+//!   └────release─────┘                      └────────acquire──────────┘
+//! ```
+
+use headstart_core::{Access, BlockHash, BlockId, Nanos};
+
+use crate::lease::{Lease, Returned, Returns};
+use crate::lookup::BlockMap;
+use crate::{Effect, Policy};
+
+/// One device tier: which blocks are resident, who holds them, who goes next.
+pub struct PrefixCache {
+    slots: Vec<Slot>,
+    free: Vec<BlockId>,
+    resident: BlockMap<BlockId>,
+    policy: Box<dyn Policy>,
+    effects: Vec<Effect>,
+    returns: Returns,
+    /// Resident blocks that nobody pins; kept, because admission asks for it at every step.
+    num_unpinned: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Slot {
+    Free,
+    InFlight,
+    Resident(Resident),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Resident {
+    hash: BlockHash,
+    parent: Option<BlockId>,
+    children: u32,
+    pins: u32,
+}
+
+/// Answer of [`PrefixCache::grow`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grow {
+    /// The lease holds the blocks.
+    Done,
+    /// Nothing was changed: only so many blocks are free or evictable.
+    Short {
+        /// Blocks that could have been had.
+        available: usize,
+    },
+}
+
+/// Answer of [`PrefixCache::commit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// The holder's block became the resident one.
+    Stored,
+    /// Another sequence had committed the same block first: the lease now holds that one and
+    /// the private copy is free. The holder's block table has changed.
+    Adopted,
+}
+
+/// How the capacity is divided. The four parts always sum to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Holding nothing.
+    pub free: usize,
+    /// Resident and evictable, at once or after their children.
+    pub cached: usize,
+    /// Resident and in use.
+    pub pinned: usize,
+    /// Allocated, not yet committed.
+    pub in_flight: usize,
+}
+
+impl PrefixCache {
+    /// An empty cache of `capacity` blocks whose victims `policy` chooses.
+    ///
+    /// # Panics
+    /// When `capacity` does not fit a [`BlockId`].
+    #[must_use]
+    pub fn new(capacity: usize, policy: Box<dyn Policy>) -> Self {
+        let last = u32::try_from(capacity).expect("a tier holds fewer than 2^32 blocks");
+        Self {
+            slots: vec![Slot::Free; capacity],
+            free: (0..last).rev().map(BlockId).collect(),
+            resident: BlockMap::default(),
+            policy,
+            effects: Vec::new(),
+            returns: Returns::default(),
+            num_unpinned: 0,
+        }
+    }
+
+    /// Slots in all.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Blocks that a lease could get now: free ones and evictable ones.
+    #[must_use]
+    pub fn available(&self) -> usize {
+        self.free.len() + self.num_unpinned
+    }
+
+    /// Length of the longest resident prefix of `chain`, in blocks. Changes nothing; the answer
+    /// holds until the next call that changes the cache.
+    #[must_use]
+    pub fn overlap(&self, chain: &[BlockHash]) -> usize {
+        chain.iter().take_while(|hash| self.resident.contains_key(hash)).count()
+    }
+
+    /// Pins the longest resident prefix of `chain`. O(its length).
+    pub fn acquire(&mut self, chain: &[BlockHash]) -> Lease {
+        self.take_returned();
+        let mut blocks = Vec::with_capacity(chain.len());
+        for hash in chain {
+            let Some(&block) = self.resident.get(hash) else { break };
+            self.pin(block);
+            blocks.push(block);
+        }
+        let matched = blocks.len();
+        Lease { blocks, matched, committed: matched, returns: self.returns.clone() }
+    }
+
+    /// Adds `count` private blocks to the end of `lease`, evicting as needed; all or nothing.
+    /// `count` 0 always succeeds.
+    pub fn grow(&mut self, lease: &mut Lease, count: usize, now: Nanos) -> Grow {
+        self.take_returned();
+        let available = self.available();
+        if available < count {
+            return Grow::Short { available };
+        }
+        for _ in 0..count {
+            let block = self.allocate(now);
+            self.slots[block.index()] = Slot::InFlight;
+            lease.blocks.push(block);
+        }
+        Grow::Done
+    }
+
+    /// Makes the first uncommitted block of `lease`, now computed, matchable as `hash`.
+    ///
+    /// # Panics
+    /// When the lease has no uncommitted block.
+    pub fn commit(&mut self, lease: &mut Lease, hash: BlockHash, access: &Access) -> Commit {
+        let position = lease.committed;
+        let block = lease.blocks[position];
+        lease.committed += 1;
+        if let Some(&first) = self.resident.get(&hash) {
+            self.pin(first);
+            self.slots[block.index()] = Slot::Free;
+            self.free.push(block);
+            lease.blocks[position] = first;
+            return Commit::Adopted;
+        }
+        let parent = position.checked_sub(1).map(|before| lease.blocks[before]);
+        if let Some(parent) = parent {
+            self.resident_mut(parent).children += 1;
+        }
+        self.slots[block.index()] = Slot::Resident(Resident { hash, parent, children: 0, pins: 1 });
+        self.resident.insert(hash, block);
+        self.policy.insert(block, access);
+        self.effects.push(Effect::Stored { block, hash });
+        Commit::Stored
+    }
+
+    /// Gives the blocks back, tail first; `access` describes the use (its `offset` is set per
+    /// block). Uncommitted blocks become free.
+    pub fn release(&mut self, mut lease: Lease, access: &Access) {
+        let blocks = std::mem::take(&mut lease.blocks);
+        self.put_back(&Returned { blocks, committed: lease.committed }, access);
+    }
+
+    /// Drops every block that nobody holds. Pinned and in-flight blocks stay.
+    pub fn clear(&mut self, now: Nanos) {
+        self.take_returned();
+        while self.num_unpinned > 0 {
+            let block = self.evict(now);
+            self.free.push(block);
+        }
+    }
+
+    /// What changed since the last call, in order.
+    pub fn drain_effects(&mut self) -> std::vec::Drain<'_, Effect> {
+        self.effects.drain(..)
+    }
+
+    /// How the capacity is divided now. O(capacity).
+    #[must_use]
+    pub fn occupancy(&self) -> Occupancy {
+        let mut sum = Occupancy::default();
+        for slot in &self.slots {
+            match slot {
+                Slot::Free => sum.free += 1,
+                Slot::InFlight => sum.in_flight += 1,
+                Slot::Resident(resident) if resident.pins > 0 => sum.pinned += 1,
+                Slot::Resident(_) => sum.cached += 1,
+            }
+        }
+        sum
+    }
+
+    /// Asserts every invariant. O(capacity); for tests and idle engines.
+    ///
+    /// # Panics
+    /// When one is broken, with its name.
+    pub fn check(&self) {
+        let sum = self.occupancy();
+        assert_eq!(sum.free, self.free.len(), "free slots are on the free list");
+        assert_eq!(sum.cached, self.num_unpinned, "unpinned blocks are counted");
+        assert_eq!(sum.cached + sum.pinned, self.resident.len(), "residents have names");
+        let mut children = vec![0u32; self.slots.len()];
+        for (index, slot) in self.slots.iter().enumerate() {
+            let Slot::Resident(resident) = slot else { continue };
+            assert_eq!(self.resident[&resident.hash].index(), index, "a name leads to its slot");
+            let Some(parent) = resident.parent else { continue };
+            children[parent.index()] += 1;
+            let above = self.resident_at(parent);
+            assert!(above.pins >= u32::from(resident.pins > 0), "a pin covers the prefix");
+        }
+        for (slot, counted) in self.slots.iter().zip(children) {
+            let recorded = if let Slot::Resident(resident) = slot { resident.children } else { 0 };
+            assert_eq!(recorded, counted, "children are counted");
+        }
+    }
+
+    fn allocate(&mut self, now: Nanos) -> BlockId {
+        match self.free.pop() {
+            Some(block) => block,
+            None => self.evict(now),
+        }
+    }
+
+    /// Evicts the policy's victim and returns its slot, which is neither free nor resident.
+    fn evict(&mut self, now: Nanos) -> BlockId {
+        let block = self.policy.victim(now).expect("an unpinned block implies a candidate");
+        let Resident { hash, parent, children, pins } = *self.resident_mut(block);
+        assert!(children == 0 && pins == 0, "a victim is a leaf that nobody holds");
+        self.policy.remove(block);
+        self.resident.remove(&hash);
+        self.slots[block.index()] = Slot::Free;
+        self.num_unpinned -= 1;
+        self.effects.push(Effect::Evicted { block, hash });
+        if let Some(parent) = parent {
+            let above = self.resident_mut(parent);
+            above.children -= 1;
+            if above.children == 0 && above.pins == 0 {
+                self.policy.offer(parent);
+            }
+        }
+        block
+    }
+
+    fn pin(&mut self, block: BlockId) {
+        let resident = self.resident_mut(block);
+        resident.pins += 1;
+        if resident.pins == 1 {
+            let was_candidate = resident.children == 0;
+            self.num_unpinned -= 1;
+            if was_candidate {
+                self.policy.withdraw(block);
+            }
+        }
+    }
+
+    fn unpin(&mut self, block: BlockId, access: &Access) {
+        self.policy.release(block, access);
+        let resident = self.resident_mut(block);
+        resident.pins -= 1;
+        if resident.pins == 0 {
+            let is_candidate = resident.children == 0;
+            self.num_unpinned += 1;
+            if is_candidate {
+                self.policy.offer(block);
+            }
+        }
+    }
+
+    fn put_back(&mut self, returned: &Returned, access: &Access) {
+        let (committed, private) = returned.blocks.split_at(returned.committed);
+        for &block in private.iter().rev() {
+            self.slots[block.index()] = Slot::Free;
+            self.free.push(block);
+        }
+        for (offset, &block) in committed.iter().enumerate().rev() {
+            self.unpin(block, &Access { offset: offset as u32, ..*access });
+        }
+    }
+
+    /// Takes back what dropped leases held; nothing is known of that use.
+    fn take_returned(&mut self) {
+        for returned in self.returns.take() {
+            self.put_back(&returned, &Access::default());
+        }
+    }
+
+    fn resident_at(&self, block: BlockId) -> &Resident {
+        match &self.slots[block.index()] {
+            Slot::Resident(resident) => resident,
+            other => panic!("{block:?} is held as resident but is {other:?}"),
+        }
+    }
+
+    fn resident_mut(&mut self, block: BlockId) -> &mut Resident {
+        match &mut self.slots[block.index()] {
+            Slot::Resident(resident) => resident,
+            other => panic!("{block:?} is held as resident but is {other:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Lru;
+
+    fn cache(capacity: usize) -> PrefixCache {
+        PrefixCache::new(capacity, Box::new(Lru::new(capacity)))
+    }
+
+    fn chain(ids: &[u64]) -> Vec<BlockHash> {
+        ids.iter().map(|&id| BlockHash::from_u64(id)).collect()
+    }
+
+    /// Acquires, computes and commits `ids`; the lease pins them.
+    fn run(cache: &mut PrefixCache, ids: &[u64]) -> Lease {
+        let chain = chain(ids);
+        let mut lease = cache.acquire(&chain);
+        let missing = chain.len() - lease.matched();
+        assert_eq!(cache.grow(&mut lease, missing, Nanos(0)), Grow::Done);
+        for hash in &chain[lease.matched()..] {
+            cache.commit(&mut lease, *hash, &Access::default());
+        }
+        cache.check();
+        lease
+    }
+
+    #[test]
+    fn a_second_turn_matches_the_first() {
+        let mut cache = cache(8);
+        let lease = run(&mut cache, &[1, 2, 3]);
+        cache.release(lease, &Access::default());
+        assert_eq!(cache.overlap(&chain(&[1, 2, 3, 4])), 3);
+        assert_eq!(run(&mut cache, &[1, 2, 3, 4]).matched(), 3);
+    }
+
+    #[test]
+    fn uncommitted_blocks_are_never_matched_and_come_back_free() {
+        let mut cache = cache(4);
+        let mut lease = cache.acquire(&chain(&[1, 2]));
+        assert_eq!(cache.grow(&mut lease, 2, Nanos(0)), Grow::Done);
+        cache.commit(&mut lease, BlockHash::from_u64(1), &Access::default());
+        assert_eq!(cache.overlap(&chain(&[1, 2])), 1);
+        cache.release(lease, &Access::default());
+        assert_eq!(cache.occupancy(), Occupancy { free: 3, cached: 1, ..Occupancy::default() });
+        cache.check();
+    }
+
+    #[test]
+    fn growth_is_all_or_nothing_and_spares_pinned_blocks() {
+        let mut cache = cache(4);
+        let held = run(&mut cache, &[1, 2]);
+        let other = run(&mut cache, &[7]);
+        cache.release(other, &Access::default());
+        let mut lease = cache.acquire(&[]);
+        assert_eq!(cache.grow(&mut lease, 3, Nanos(0)), Grow::Short { available: 2 });
+        assert_eq!(cache.overlap(&chain(&[7])), 1, "a refused growth evicts nothing");
+        assert_eq!(cache.grow(&mut lease, 2, Nanos(0)), Grow::Done);
+        assert_eq!(cache.overlap(&chain(&[7])), 0);
+        assert_eq!(cache.overlap(&chain(&[1, 2])), 2);
+        cache.check();
+        drop(held);
+    }
+
+    #[test]
+    fn a_dropped_lease_comes_back() {
+        let mut cache = cache(4);
+        drop(run(&mut cache, &[1, 2, 3]));
+        assert_eq!(cache.available(), 1, "not before the next call");
+        let lease = cache.acquire(&chain(&[9]));
+        assert_eq!(cache.available(), 4);
+        assert_eq!(cache.overlap(&chain(&[1, 2, 3])), 3, "what was committed stays");
+        cache.check();
+        drop(lease);
+    }
+
+    #[test]
+    fn two_sequences_that_compute_the_same_block_share_the_first() {
+        let mut cache = cache(4);
+        let mut one = cache.acquire(&chain(&[1]));
+        let mut two = cache.acquire(&chain(&[1]));
+        cache.grow(&mut one, 1, Nanos(0));
+        cache.grow(&mut two, 1, Nanos(0));
+        let hash = BlockHash::from_u64(1);
+        assert_eq!(cache.commit(&mut one, hash, &Access::default()), Commit::Stored);
+        assert_eq!(cache.commit(&mut two, hash, &Access::default()), Commit::Adopted);
+        assert_eq!(one.blocks(), two.blocks());
+        assert_eq!(cache.available(), 3);
+        cache.check();
+        cache.release(one, &Access::default());
+        cache.release(two, &Access::default());
+        cache.check();
+        assert_eq!(cache.occupancy(), Occupancy { free: 3, cached: 1, ..Occupancy::default() });
+    }
+
+    #[test]
+    fn effects_tell_the_story_in_order() {
+        let mut cache = cache(2);
+        let lease = run(&mut cache, &[1, 2]);
+        cache.release(lease, &Access::default());
+        drop(run(&mut cache, &[3]));
+        let names = |effect| match effect {
+            Effect::Stored { hash, .. } => ('+', hash),
+            Effect::Evicted { hash, .. } => ('-', hash),
+        };
+        let story: Vec<_> = cache.drain_effects().map(names).collect();
+        let id = BlockHash::from_u64;
+        assert_eq!(story, [('+', id(1)), ('+', id(2)), ('-', id(2)), ('+', id(3))]);
+    }
+
+    #[test]
+    fn clearing_spares_what_is_in_use() {
+        let mut cache = cache(6);
+        let held = run(&mut cache, &[1, 2]);
+        let other = run(&mut cache, &[1, 3, 4]);
+        cache.release(other, &Access::default());
+        cache.clear(Nanos(0));
+        assert_eq!(cache.occupancy(), Occupancy { free: 4, pinned: 2, ..Occupancy::default() });
+        cache.check();
+        drop(held);
+    }
+}

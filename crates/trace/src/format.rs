@@ -1,0 +1,4 @@
+//! One file per trace format.
+
+
+pub mod mooncake;

@@ -1,0 +1,135 @@
+//! `cargo x check`: the steps that CI runs, cheapest first, with their wall times.
+//!
+//! A step that cannot run here (a missing rustup component) is reported as SKIPPED with what to
+//! install, a step after a failure as NOT RUN: neither is ever counted as passed. This module
+//! orders and reports; [`step`] knows what the steps are.
+
+mod examples;
+mod report;
+mod step;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::cargo::Cargo;
+use report::Report;
+use step::{STEPS, Step};
+
+/// What to do with the remaining steps once one has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnFailure {
+    /// Leave them.
+    Stop,
+    /// Run them, to list everything that is wrong.
+    KeepGoing,
+}
+
+/// How one step ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// All is well; the note says what was looked at, where that is not obvious.
+    Passed(String),
+    /// Something is wrong, in one line. Details were printed before.
+    Failed(String),
+    /// The step cannot run on this machine, and how to change that.
+    Skipped(String),
+    /// An earlier step failed.
+    NotRun,
+}
+
+/// Runs all steps in the workspace at `root` and prints one line per step and a summary.
+pub(crate) fn run(root: &Path, on_failure: OnFailure) -> Result<ExitCode> {
+    let cargo = Cargo::new(root);
+    let reports = run_steps(&STEPS, on_failure, |step| {
+        let started = Instant::now();
+        let outcome = step.run(root, &cargo)?;
+        let report = Report {
+            name: step.name,
+            outcome,
+            elapsed: started.elapsed(),
+        };
+        println!("{report}");
+        Ok(report)
+    })?;
+    println!("\n{}", report::summary(&reports));
+    Ok(if report::has_failure(&reports) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn run_steps(
+    steps: &[Step],
+    on_failure: OnFailure,
+    mut run: impl FnMut(&Step) -> Result<Report>,
+) -> Result<Vec<Report>> {
+    let mut reports = Vec::with_capacity(steps.len());
+    for step in steps {
+        let stopped = on_failure == OnFailure::Stop && report::has_failure(&reports);
+        reports.push(if stopped {
+            Report {
+                name: step.name,
+                outcome: Outcome::NotRun,
+                elapsed: Duration::ZERO,
+            }
+        } else {
+            run(step)?
+        });
+    }
+    Ok(reports)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs all steps, `failing` ones failing, and compares the names of those that were run.
+    fn check(on_failure: OnFailure, failing: &[&str], expected: &[&str]) {
+        let mut ran = Vec::new();
+        let reports = run_steps(&STEPS, on_failure, |step| {
+            ran.push(step.name);
+            let outcome = if failing.contains(&step.name) {
+                Outcome::Failed("on purpose".to_owned())
+            } else {
+                Outcome::Passed(String::new())
+            };
+            Ok(Report {
+                name: step.name,
+                outcome,
+                elapsed: Duration::ZERO,
+            })
+        });
+        assert_eq!(ran, expected);
+        let reports = reports.expect("these steps return no error");
+        assert_eq!(
+            reports.len(),
+            STEPS.len(),
+            "each step is reported, run or not"
+        );
+        assert_eq!(report::has_failure(&reports), !failing.is_empty());
+    }
+
+    #[test]
+    fn all_steps_run_while_they_pass() {
+        check(
+            OnFailure::Stop,
+            &[],
+            &["tidy", "fmt", "clippy", "test", "doc", "examples"],
+        );
+    }
+
+    #[test]
+    fn a_failure_stops_the_rest() {
+        check(OnFailure::Stop, &["fmt"], &["tidy", "fmt"]);
+    }
+
+    #[test]
+    fn keep_going_runs_the_rest() {
+        let all = ["tidy", "fmt", "clippy", "test", "doc", "examples"];
+        check(OnFailure::KeepGoing, &["tidy", "test"], &all);
+    }
+}

@@ -1,0 +1,136 @@
+//! The steps of `cargo x check`: what each runs, and what it needs to run.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::{Outcome, examples};
+use crate::cargo::Cargo;
+use crate::tidy;
+
+/// All steps, in the order they run: seconds before minutes, so that a typo is known early.
+pub(super) const STEPS: [Step; 6] = [
+    Step {
+        name: "tidy",
+        work: Work::Tidy,
+    },
+    Step {
+        name: "fmt",
+        work: Work::Cargo(&FMT),
+    },
+    Step {
+        name: "clippy",
+        work: Work::Cargo(&CLIPPY),
+    },
+    Step {
+        name: "test",
+        work: Work::Cargo(&TEST),
+    },
+    Step {
+        name: "doc",
+        work: Work::Cargo(&DOC),
+    },
+    Step {
+        name: "examples",
+        work: Work::Examples,
+    },
+];
+
+const FMT: CargoCall = CargoCall {
+    arguments: &["fmt", "--all", "--check"],
+    variables: &[],
+    component: Some("rustfmt"),
+};
+
+const CLIPPY: CargoCall = CargoCall {
+    arguments: &[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--",
+        "-D",
+        "warnings",
+    ],
+    variables: &[],
+    component: Some("clippy"),
+};
+
+/// Without `--quiet`: CI reads the closing lines that each test binary prints.
+const TEST: CargoCall = CargoCall {
+    arguments: &["test", "--workspace", "--locked"],
+    variables: &[],
+    component: None,
+};
+
+const DOC: CargoCall = CargoCall {
+    arguments: &["doc", "--workspace", "--no-deps", "--locked"],
+    variables: &[("RUSTDOCFLAGS", "-D warnings")],
+    component: None,
+};
+
+/// One named step.
+#[derive(Debug)]
+pub(super) struct Step {
+    /// As it stands in the report.
+    pub(super) name: &'static str,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Work {
+    Tidy,
+    Cargo(&'static CargoCall),
+    Examples,
+}
+
+#[derive(Debug)]
+struct CargoCall {
+    arguments: &'static [&'static str],
+    variables: &'static [(&'static str, &'static str)],
+    /// The rustup component that brings this subcommand, where cargo itself does not.
+    component: Option<&'static str>,
+}
+
+impl Step {
+    /// Runs the step. An error means that it could not even be tried.
+    pub(super) fn run(&self, root: &Path, cargo: &Cargo) -> Result<Outcome> {
+        match self.work {
+            Work::Tidy => run_tidy(root),
+            Work::Cargo(call) => call.run(cargo),
+            Work::Examples => examples::run(root, cargo),
+        }
+    }
+}
+
+impl CargoCall {
+    fn run(&self, cargo: &Cargo) -> Result<Outcome> {
+        let subcommand = self.arguments[0];
+        if let Some(component) = self.component.filter(|_| !cargo.has(subcommand)) {
+            return Ok(Outcome::Skipped(format!(
+                "{component} is not installed; `rustup component add {component}` installs it"
+            )));
+        }
+        let line = format!("cargo {}", self.arguments.join(" "));
+        let status = cargo
+            .run(self.arguments, self.variables)
+            .with_context(|| format!("`{line}` did not start"))?;
+        Ok(if status.success() {
+            Outcome::Passed(String::new())
+        } else {
+            Outcome::Failed(format!("`{line}` ended with {status}"))
+        })
+    }
+}
+
+fn run_tidy(root: &Path) -> Result<Outcome> {
+    let violations = tidy::run(root)?;
+    for violation in &violations {
+        println!("{violation}");
+    }
+    Ok(if violations.is_empty() {
+        Outcome::Passed(String::new())
+    } else {
+        Outcome::Failed(format!("violations: {}, listed above", violations.len()))
+    })
+}
