@@ -22,8 +22,15 @@ pub fn policy(make: impl Fn(usize) -> Box<dyn Policy>) {
             let victim = policy.victim(now);
             let offered = driver.offered();
             assert_eq!(victim.is_some(), !offered.is_empty(), "seed {seed}");
-            assert!(victim.is_none_or(|block| offered.contains(&block)), "seed {seed}");
-            assert_eq!(victim, policy.victim(now), "asking changed the answer, seed {seed}");
+            assert!(
+                victim.is_none_or(|block| offered.contains(&block)),
+                "seed {seed}"
+            );
+            assert_eq!(
+                victim,
+                policy.victim(now),
+                "asking changed the answer, seed {seed}"
+            );
         }
     }
 }
@@ -42,7 +49,11 @@ pub fn same_victims(
         for step in 0..400 {
             driver.step(&mut [policy.as_mut(), reference.as_mut()]);
             let now = driver.now;
-            assert_eq!(policy.victim(now), reference.victim(now), "seed {seed}, step {step}");
+            assert_eq!(
+                policy.victim(now),
+                reference.victim(now),
+                "seed {seed}, step {step}"
+            );
         }
     }
 }
@@ -63,7 +74,11 @@ struct Driver {
 
 impl Driver {
     fn new(seed: u64) -> Self {
-        Self { rng: Rng::new(seed), states: [State::Absent; CAPACITY], now: Nanos(0) }
+        Self {
+            rng: Rng::new(seed),
+            states: [State::Absent; CAPACITY],
+            now: Nanos(0),
+        }
     }
 
     fn offered(&self) -> Vec<BlockId> {

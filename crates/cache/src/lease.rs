@@ -46,7 +46,10 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if !self.blocks.is_empty() {
             let blocks = std::mem::take(&mut self.blocks);
-            self.returns.push(Returned { blocks, committed: self.committed });
+            self.returns.push(Returned {
+                blocks,
+                committed: self.committed,
+            });
         }
     }
 }
@@ -73,6 +76,8 @@ impl Returns {
 
     /// A panic while the lock is held leaves a whole vector behind: poison means nothing here.
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Returned>> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -39,7 +39,9 @@ pub trait Policy: Send {
 pub fn by_name(name: &str, capacity: usize) -> Result<Box<dyn Policy>, UnknownPolicy> {
     match name {
         "lru" => Ok(Box::new(Lru::new(capacity))),
-        _ => Err(UnknownPolicy { name: name.to_owned() }),
+        _ => Err(UnknownPolicy {
+            name: name.to_owned(),
+        }),
     }
 }
 
@@ -54,7 +56,12 @@ pub struct UnknownPolicy {
 
 impl std::fmt::Display for UnknownPolicy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "unknown policy `{}`; known: {}", self.name, NAMES.join(", "))
+        write!(
+            f,
+            "unknown policy `{}`; known: {}",
+            self.name,
+            NAMES.join(", ")
+        )
     }
 }
 

@@ -115,7 +115,10 @@ impl PrefixCache {
     /// holds until the next call that changes the cache.
     #[must_use]
     pub fn overlap(&self, chain: &[BlockHash]) -> usize {
-        chain.iter().take_while(|hash| self.resident.contains_key(hash)).count()
+        chain
+            .iter()
+            .take_while(|hash| self.resident.contains_key(hash))
+            .count()
     }
 
     /// Pins the longest resident prefix of `chain`. O(its length).
@@ -123,12 +126,19 @@ impl PrefixCache {
         self.take_returned();
         let mut blocks = Vec::with_capacity(chain.len());
         for hash in chain {
-            let Some(&block) = self.resident.get(hash) else { break };
+            let Some(&block) = self.resident.get(hash) else {
+                break;
+            };
             self.pin(block);
             blocks.push(block);
         }
         let matched = blocks.len();
-        Lease { blocks, matched, committed: matched, returns: self.returns.clone() }
+        Lease {
+            blocks,
+            matched,
+            committed: matched,
+            returns: self.returns.clone(),
+        }
     }
 
     /// Adds `count` private blocks to the end of `lease`, evicting as needed; all or nothing.
@@ -166,7 +176,12 @@ impl PrefixCache {
         if let Some(parent) = parent {
             self.resident_mut(parent).children += 1;
         }
-        self.slots[block.index()] = Slot::Resident(Resident { hash, parent, children: 0, pins: 1 });
+        self.slots[block.index()] = Slot::Resident(Resident {
+            hash,
+            parent,
+            children: 0,
+            pins: 1,
+        });
         self.resident.insert(hash, block);
         self.policy.insert(block, access);
         self.effects.push(Effect::Stored { block, hash });
@@ -177,7 +192,13 @@ impl PrefixCache {
     /// block). Uncommitted blocks become free.
     pub fn release(&mut self, mut lease: Lease, access: &Access) {
         let blocks = std::mem::take(&mut lease.blocks);
-        self.put_back(&Returned { blocks, committed: lease.committed }, access);
+        self.put_back(
+            &Returned {
+                blocks,
+                committed: lease.committed,
+            },
+            access,
+        );
     }
 
     /// Drops every block that nobody holds. Pinned and in-flight blocks stay.
@@ -217,18 +238,37 @@ impl PrefixCache {
         let sum = self.occupancy();
         assert_eq!(sum.free, self.free.len(), "free slots are on the free list");
         assert_eq!(sum.cached, self.num_unpinned, "unpinned blocks are counted");
-        assert_eq!(sum.cached + sum.pinned, self.resident.len(), "residents have names");
+        assert_eq!(
+            sum.cached + sum.pinned,
+            self.resident.len(),
+            "residents have names"
+        );
         let mut children = vec![0u32; self.slots.len()];
         for (index, slot) in self.slots.iter().enumerate() {
-            let Slot::Resident(resident) = slot else { continue };
-            assert_eq!(self.resident[&resident.hash].index(), index, "a name leads to its slot");
-            let Some(parent) = resident.parent else { continue };
+            let Slot::Resident(resident) = slot else {
+                continue;
+            };
+            assert_eq!(
+                self.resident[&resident.hash].index(),
+                index,
+                "a name leads to its slot"
+            );
+            let Some(parent) = resident.parent else {
+                continue;
+            };
             children[parent.index()] += 1;
             let above = self.resident_at(parent);
-            assert!(above.pins >= u32::from(resident.pins > 0), "a pin covers the prefix");
+            assert!(
+                above.pins >= u32::from(resident.pins > 0),
+                "a pin covers the prefix"
+            );
         }
         for (slot, counted) in self.slots.iter().zip(children) {
-            let recorded = if let Slot::Resident(resident) = slot { resident.children } else { 0 };
+            let recorded = if let Slot::Resident(resident) = slot {
+                resident.children
+            } else {
+                0
+            };
             assert_eq!(recorded, counted, "children are counted");
         }
     }
@@ -242,9 +282,20 @@ impl PrefixCache {
 
     /// Evicts the policy's victim and returns its slot, which is neither free nor resident.
     fn evict(&mut self, now: Nanos) -> BlockId {
-        let block = self.policy.victim(now).expect("an unpinned block implies a candidate");
-        let Resident { hash, parent, children, pins } = *self.resident_mut(block);
-        assert!(children == 0 && pins == 0, "a victim is a leaf that nobody holds");
+        let block = self
+            .policy
+            .victim(now)
+            .expect("an unpinned block implies a candidate");
+        let Resident {
+            hash,
+            parent,
+            children,
+            pins,
+        } = *self.resident_mut(block);
+        assert!(
+            children == 0 && pins == 0,
+            "a victim is a leaf that nobody holds"
+        );
         self.policy.remove(block);
         self.resident.remove(&hash);
         self.slots[block.index()] = Slot::Free;
@@ -292,7 +343,13 @@ impl PrefixCache {
             self.free.push(block);
         }
         for (offset, &block) in committed.iter().enumerate().rev() {
-            self.unpin(block, &Access { offset: offset as u32, ..*access });
+            self.unpin(
+                block,
+                &Access {
+                    offset: offset as u32,
+                    ..*access
+                },
+            );
         }
     }
 
@@ -361,7 +418,14 @@ mod tests {
         cache.commit(&mut lease, BlockHash::from_u64(1), &Access::default());
         assert_eq!(cache.overlap(&chain(&[1, 2])), 1);
         cache.release(lease, &Access::default());
-        assert_eq!(cache.occupancy(), Occupancy { free: 3, cached: 1, ..Occupancy::default() });
+        assert_eq!(
+            cache.occupancy(),
+            Occupancy {
+                free: 3,
+                cached: 1,
+                ..Occupancy::default()
+            }
+        );
         cache.check();
     }
 
@@ -372,8 +436,15 @@ mod tests {
         let other = run(&mut cache, &[7]);
         cache.release(other, &Access::default());
         let mut lease = cache.acquire(&[]);
-        assert_eq!(cache.grow(&mut lease, 3, Nanos(0)), Grow::Short { available: 2 });
-        assert_eq!(cache.overlap(&chain(&[7])), 1, "a refused growth evicts nothing");
+        assert_eq!(
+            cache.grow(&mut lease, 3, Nanos(0)),
+            Grow::Short { available: 2 }
+        );
+        assert_eq!(
+            cache.overlap(&chain(&[7])),
+            1,
+            "a refused growth evicts nothing"
+        );
         assert_eq!(cache.grow(&mut lease, 2, Nanos(0)), Grow::Done);
         assert_eq!(cache.overlap(&chain(&[7])), 0);
         assert_eq!(cache.overlap(&chain(&[1, 2])), 2);
@@ -388,7 +459,11 @@ mod tests {
         assert_eq!(cache.available(), 1, "not before the next call");
         let lease = cache.acquire(&chain(&[9]));
         assert_eq!(cache.available(), 4);
-        assert_eq!(cache.overlap(&chain(&[1, 2, 3])), 3, "what was committed stays");
+        assert_eq!(
+            cache.overlap(&chain(&[1, 2, 3])),
+            3,
+            "what was committed stays"
+        );
         cache.check();
         drop(lease);
     }
@@ -401,15 +476,28 @@ mod tests {
         cache.grow(&mut one, 1, Nanos(0));
         cache.grow(&mut two, 1, Nanos(0));
         let hash = BlockHash::from_u64(1);
-        assert_eq!(cache.commit(&mut one, hash, &Access::default()), Commit::Stored);
-        assert_eq!(cache.commit(&mut two, hash, &Access::default()), Commit::Adopted);
+        assert_eq!(
+            cache.commit(&mut one, hash, &Access::default()),
+            Commit::Stored
+        );
+        assert_eq!(
+            cache.commit(&mut two, hash, &Access::default()),
+            Commit::Adopted
+        );
         assert_eq!(one.blocks(), two.blocks());
         assert_eq!(cache.available(), 3);
         cache.check();
         cache.release(one, &Access::default());
         cache.release(two, &Access::default());
         cache.check();
-        assert_eq!(cache.occupancy(), Occupancy { free: 3, cached: 1, ..Occupancy::default() });
+        assert_eq!(
+            cache.occupancy(),
+            Occupancy {
+                free: 3,
+                cached: 1,
+                ..Occupancy::default()
+            }
+        );
     }
 
     #[test]
@@ -424,7 +512,10 @@ mod tests {
         };
         let story: Vec<_> = cache.drain_effects().map(names).collect();
         let id = BlockHash::from_u64;
-        assert_eq!(story, [('+', id(1)), ('+', id(2)), ('-', id(2)), ('+', id(3))]);
+        assert_eq!(
+            story,
+            [('+', id(1)), ('+', id(2)), ('-', id(2)), ('+', id(3))]
+        );
     }
 
     #[test]
@@ -434,7 +525,14 @@ mod tests {
         let other = run(&mut cache, &[1, 3, 4]);
         cache.release(other, &Access::default());
         cache.clear(Nanos(0));
-        assert_eq!(cache.occupancy(), Occupancy { free: 4, pinned: 2, ..Occupancy::default() });
+        assert_eq!(
+            cache.occupancy(),
+            Occupancy {
+                free: 4,
+                pinned: 2,
+                ..Occupancy::default()
+            }
+        );
         cache.check();
         drop(held);
     }

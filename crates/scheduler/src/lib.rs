@@ -1,1 +1,32 @@
-//! x
+//! What runs in the next step: continuous batching, chunked prefill, preemption, queue order.
+//!
+//! ```text
+//! submit ─► waiting ─admit─► running ─► Batch ─► Executor ─► complete ─► Output, CacheEvent
+//!              ▲                │
+//!              └───preempt──────┘  no block left: the youngest goes back, its blocks stay cached
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`scheduler`] | [`Scheduler`]: `submit`, `cancel`, `schedule`, `complete` |
+//! | [`sequence`] | one request while it is here |
+//! | [`queue`] | in which order waiting sequences are admitted |
+//! | [`batch`] | what the executor gets and returns |
+//! | [`executor`] | the [`Executor`] trait and its null implementation |
+//! | [`announce`] | cache effects as events with tokens and parents |
+//!
+//! A pure state machine: `now` is an argument. It knows token ids and blocks, not tensors; the
+//! same scheduler runs in the engine and in the simulator.
+
+pub mod announce;
+pub mod batch;
+pub mod executor;
+pub mod queue;
+pub mod scheduler;
+pub mod sequence;
+
+pub use batch::{Batch, Entry, Sampling};
+pub use executor::Executor;
+pub use queue::QueueOrder;
+pub use scheduler::{Load, Scheduler, SchedulerConfig, Submit};
+pub use sequence::{FinishReason, NewSequence, Output};

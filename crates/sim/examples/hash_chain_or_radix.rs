@@ -33,11 +33,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert_eq!(radix_tree(&requests, capacity), hits);
         radix.push(start.elapsed().as_secs_f64());
     }
-    let blocks = requests.iter().map(|request| request.blocks.len()).sum::<usize>() as f64;
+    let blocks = requests
+        .iter()
+        .map(|request| request.blocks.len())
+        .sum::<usize>() as f64;
     for (name, seconds) in [("hash chain", &mut hashed), ("radix tree", &mut radix)] {
         seconds.sort_by(f64::total_cmp);
         let median = seconds[ROUNDS / 2];
-        println!("{name}: {:.0} ns per block, median of {ROUNDS}", median / blocks * 1e9);
+        println!(
+            "{name}: {:.0} ns per block, median of {ROUNDS}",
+            median / blocks * 1e9
+        );
     }
     Ok(())
 }
@@ -52,7 +58,11 @@ fn radix_tree(requests: &[TraceRequest], capacity: usize) -> u64 {
     let mut tree = RadixCache::new(capacity);
     let mut hits = 0;
     for request in requests {
-        let chain: Vec<_> = request.blocks.iter().map(|&id| BlockHash::from_u64(id)).collect();
+        let chain: Vec<_> = request
+            .blocks
+            .iter()
+            .map(|&id| BlockHash::from_u64(id))
+            .collect();
         let matched = tree.acquire(&chain);
         let mut held = matched;
         while held < chain.len() && tree.grow() {

@@ -18,20 +18,33 @@ impl Replay {
     /// Starts with an empty cache of `capacity` blocks under `policy`.
     #[must_use]
     pub fn new(capacity: usize, policy: Box<dyn Policy>) -> Self {
-        Self { cache: PrefixCache::new(capacity, policy), blocks: HitCount::default() }
+        Self {
+            cache: PrefixCache::new(capacity, policy),
+            blocks: HitCount::default(),
+        }
     }
 
     /// Serves the next request.
     pub fn serve(&mut self, request: &TraceRequest) {
-        let chain: Vec<_> = request.blocks.iter().map(|&id| BlockHash::from_u64(id)).collect();
-        let access = Access { session: request.session, ..Access::at(request.arrival) };
+        let chain: Vec<_> = request
+            .blocks
+            .iter()
+            .map(|&id| BlockHash::from_u64(id))
+            .collect();
+        let access = Access {
+            session: request.session,
+            ..Access::at(request.arrival)
+        };
         let mut lease = self.cache.acquire(&chain);
         self.blocks.record(chain.len(), lease.matched());
         for (offset, &hash) in chain.iter().enumerate().skip(lease.matched()) {
             if self.cache.grow(&mut lease, 1, request.arrival) != Grow::Done {
                 break;
             }
-            let access = Access { offset: offset as u32, ..access };
+            let access = Access {
+                offset: offset as u32,
+                ..access
+            };
             self.cache.commit(&mut lease, hash, &access);
         }
         self.cache.release(lease, &access);

@@ -33,6 +33,10 @@ fn lru_counts_are_golden() {
         let mut replay = Replay::new(capacity, Box::new(Lru::new(capacity)));
         requests.iter().for_each(|request| replay.serve(request));
         replay.check();
-        assert_eq!((replay.blocks().lookups, replay.blocks().hits), (288_500, hits), "{capacity}");
+        assert_eq!(
+            (replay.blocks().lookups, replay.blocks().hits),
+            (288_500, hits),
+            "{capacity}"
+        );
     }
 }

@@ -28,6 +28,10 @@ pub enum TraceError {
 impl TraceError {
     /// A bad line of `input`.
     pub fn bad_line(input: &str, line: usize, reason: impl Into<String>) -> Self {
-        Self::BadLine { input: input.to_owned(), line, reason: reason.into() }
+        Self::BadLine {
+            input: input.to_owned(),
+            line,
+            reason: reason.into(),
+        }
     }
 }

@@ -1,4 +1,3 @@
 //! One file per trace format.
 
-
 pub mod mooncake;

@@ -40,8 +40,17 @@ impl<'a> Lines<'a> {
     pub fn new(name: impl Into<String>, raw: impl Read + 'a) -> Result<Self, TraceError> {
         let name = name.into();
         match decompress(raw) {
-            Ok(reader) => Ok(Self { name, reader, line: 0, buffer: String::new() }),
-            Err(source) => Err(TraceError::Read { input: name, line: 0, source }),
+            Ok(reader) => Ok(Self {
+                name,
+                reader,
+                line: 0,
+                buffer: String::new(),
+            }),
+            Err(source) => Err(TraceError::Read {
+                input: name,
+                line: 0,
+                source,
+            }),
         }
     }
 
@@ -57,7 +66,11 @@ impl<'a> Lines<'a> {
             match self.read_line() {
                 Err(source) => {
                     let input = self.name.clone();
-                    return Some(Err(TraceError::Read { input, line: self.line, source }));
+                    return Some(Err(TraceError::Read {
+                        input,
+                        line: self.line,
+                        source,
+                    }));
                 }
                 Ok(0) => return None,
                 Ok(_) => self.line += 1,
@@ -71,10 +84,16 @@ impl<'a> Lines<'a> {
 
     fn read_line(&mut self) -> io::Result<usize> {
         self.buffer.clear();
-        let read = self.reader.by_ref().take(LINE_LIMIT_BYTES).read_line(&mut self.buffer)?;
+        let read = self
+            .reader
+            .by_ref()
+            .take(LINE_LIMIT_BYTES)
+            .read_line(&mut self.buffer)?;
         if read as u64 == LINE_LIMIT_BYTES {
             let limit = LINE_LIMIT_BYTES >> 20;
-            return Err(io::Error::other(format!("a line is longer than {limit} MiB")));
+            return Err(io::Error::other(format!(
+                "a line is longer than {limit} MiB"
+            )));
         }
         Ok(read)
     }

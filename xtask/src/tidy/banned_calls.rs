@@ -21,6 +21,10 @@ struct Ban {
     instead: &'static str,
 }
 
+const fn ban(word: &'static str, instead: &'static str) -> Ban {
+    Ban { word, instead }
+}
+
 const CLOCK: &str = "take `now` as an argument";
 const EDGE: &str = "leave I/O to server, store, loadgen or cli, and take what was read as a value";
 const THREAD: &str = "spawn at the edge; the centre is called, it does not run";
@@ -31,98 +35,47 @@ const LOG: &str = "count into `core::stats`; the edge logs";
 
 /// What neither the centre nor the computing crates may call.
 const BANNED_BELOW_EDGE: &[Ban] = &[
-    Ban {
-        word: "Instant::now",
-        instead: CLOCK,
-    },
-    Ban {
-        word: "SystemTime::now",
-        instead: CLOCK,
-    },
-    Ban {
-        word: "std::net",
-        instead: EDGE,
-    },
-    Ban {
-        word: "tokio::",
-        instead: EDGE,
-    },
-    Ban {
-        word: "thread::sleep",
-        instead: THREAD,
-    },
-    Ban {
-        word: "println!",
-        instead: PRINT,
-    },
+    ban("Instant::now", CLOCK),
+    ban("SystemTime::now", CLOCK),
+    ban("std::net", EDGE),
+    ban("tokio::", EDGE),
+    ban("thread::sleep", THREAD),
+    ban("println!", PRINT),
 ];
 
 /// What the centre may not call in addition.
 const BANNED_IN_CENTRE: &[Ban] = &[
-    Ban {
-        word: "std::fs",
-        instead: EDGE,
-    },
-    Ban {
-        word: "File::open",
-        instead: EDGE,
-    },
-    Ban {
-        word: "std::env::",
-        instead: EDGE,
-    },
-    Ban {
-        word: "thread::spawn",
-        instead: THREAD,
-    },
-    Ban {
-        word: "rand::rng",
-        instead: RANDOM,
-    },
-    Ban {
-        word: "thread_rng",
-        instead: RANDOM,
-    },
-    Ban {
-        word: "eprintln!",
-        instead: PRINT,
-    },
-    Ban {
-        word: SERDE_JSON,
-        instead: JSON,
-    },
-    Ban {
-        word: "tracing::",
-        instead: LOG,
-    },
+    ban("std::fs", EDGE),
+    ban("File::open", EDGE),
+    ban("std::env::", EDGE),
+    ban("thread::spawn", THREAD),
+    ban("rand::rng", RANDOM),
+    ban("thread_rng", RANDOM),
+    ban("eprintln!", PRINT),
+    ban(SERDE_JSON, JSON),
+    ban("tracing::", LOG),
 ];
 
 /// What no crate may call.
 const BANNED_EVERYWHERE: &[Ban] = &[
-    Ban {
-        word: "todo!",
-        instead: "finish it, or name the outcome that is not supported",
-    },
-    Ban {
-        word: "unimplemented!",
-        instead: "finish it, or name the outcome that is not supported",
-    },
-    Ban {
-        word: "dbg!",
-        instead: "delete it",
-    },
+    ban(
+        "todo!",
+        "finish it, or name the outcome that is not supported",
+    ),
+    ban(
+        "unimplemented!",
+        "finish it, or name the outcome that is not supported",
+    ),
+    ban("dbg!", "delete it"),
 ];
 
 /// What no comment may say.
 const BANNED_COMMENTS: &[Ban] = &[
-    Ban {
-        word: "FIXME",
-        instead: "fix it, or open an issue",
-    },
-    Ban {
-        word: "XXX",
-        instead: "fix it, or say in a sentence what the reader has to know",
-    },
+    ban("FIXME", "fix it, or open an issue"),
+    ban(
+        "XXX",
+        "fix it, or say in a sentence what the reader has to know",
+    ),
 ];
 
 const SERDE_JSON: &str = "serde_json";

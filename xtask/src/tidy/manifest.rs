@@ -303,7 +303,8 @@ mod tests {
     #[test]
     fn values_are_read_in_every_notation() {
         let manifest = Manifest::parse(
-            "[dependencies]\na.workspace = true\nb = { workspace = true, features = [\n  \"path\"\n] }\n\
+            "[dependencies]\na.workspace = true\nb = { workspace = true, features = [\n\
+             \"path\"\n] }\n\
              c = { path = \"../c\", package = \"real-c\" }\n[dependencies.d]\npath = \"../d\"\n",
         );
         let [a, b, c, d] = manifest.dependencies.as_slice() else {

@@ -25,7 +25,10 @@ impl Lru {
     /// For a cache of `capacity` slots.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self { released: vec![0; capacity], ..Self::default() }
+        Self {
+            released: vec![0; capacity],
+            ..Self::default()
+        }
     }
 
     fn key(&self, block: BlockId) -> (u64, BlockId) {

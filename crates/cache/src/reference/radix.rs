@@ -65,9 +65,14 @@ impl RadixCache {
 
     /// Pins the longest resident prefix of `chain` and returns its length.
     pub fn acquire(&mut self, chain: &[BlockHash]) -> usize {
-        let mut place = Place { node: ROOT, depth: 0 };
+        let mut place = Place {
+            node: ROOT,
+            depth: 0,
+        };
         for (length, hash) in chain.iter().enumerate() {
-            let Some(next) = self.step(place, *hash) else { return length };
+            let Some(next) = self.step(place, *hash) else {
+                return length;
+            };
             place = next;
             self.pin(place);
         }
@@ -92,7 +97,11 @@ impl RadixCache {
             return;
         }
         self.num_resident += 1;
-        let entry = Entry { hash: chain[length], pins: 1, released: 0 };
+        let entry = Entry {
+            hash: chain[length],
+            pins: 1,
+            released: 0,
+        };
         let node = &self.nodes[place.node];
         let at_end = place.depth == node.run.len();
         if place.node != ROOT && at_end && node.children.is_empty() {
@@ -102,7 +111,11 @@ impl RadixCache {
         if !at_end {
             self.split(place);
         }
-        let child = self.new_node(Node { parent: place.node, run: vec![entry], ..Node::default() });
+        let child = self.new_node(Node {
+            parent: place.node,
+            run: vec![entry],
+            ..Node::default()
+        });
         self.nodes[place.node].children.insert(entry.hash, child);
     }
 
@@ -110,7 +123,10 @@ impl RadixCache {
     pub fn release(&mut self, chain: &[BlockHash], length: usize, in_flight: usize) {
         self.num_in_flight -= in_flight;
         let mut places = Vec::with_capacity(length);
-        let mut place = Place { node: ROOT, depth: 0 };
+        let mut place = Place {
+            node: ROOT,
+            depth: 0,
+        };
         for hash in &chain[..length] {
             place = self.step(place, *hash).expect("what is held is resident");
             places.push(place);
@@ -135,7 +151,11 @@ impl RadixCache {
     pub fn picture(&self) -> String {
         let mut children: Vec<_> = self.nodes[ROOT].children.values().collect();
         children.sort_by_key(|&&child| self.nodes[child].run[0].hash);
-        children.iter().map(|&&child| self.picture_of(child)).collect::<Vec<_>>().join(" ")
+        children
+            .iter()
+            .map(|&&child| self.picture_of(child))
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     fn picture_of(&self, node: usize) -> String {
@@ -152,16 +172,26 @@ impl RadixCache {
     fn step(&self, place: Place, hash: BlockHash) -> Option<Place> {
         let node = &self.nodes[place.node];
         match node.run.get(place.depth) {
-            Some(entry) if entry.hash == hash => Some(Place { depth: place.depth + 1, ..place }),
+            Some(entry) if entry.hash == hash => Some(Place {
+                depth: place.depth + 1,
+                ..place
+            }),
             Some(_) => None,
-            None => node.children.get(&hash).map(|&child| Place { node: child, depth: 1 }),
+            None => node.children.get(&hash).map(|&child| Place {
+                node: child,
+                depth: 1,
+            }),
         }
     }
 
     fn find(&self, chain: &[BlockHash]) -> Place {
-        chain.iter().fold(Place { node: ROOT, depth: 0 }, |place, &hash| {
-            self.step(place, hash).expect("what is held is resident")
-        })
+        chain.iter().fold(
+            Place {
+                node: ROOT,
+                depth: 0,
+            },
+            |place, &hash| self.step(place, hash).expect("what is held is resident"),
+        )
     }
 
     fn entry(&mut self, place: Place) -> &mut Entry {
@@ -181,7 +211,11 @@ impl RadixCache {
         let run = node.run.split_off(place.depth);
         let children = std::mem::take(&mut node.children);
         let first = run[0].hash;
-        let lower = self.new_node(Node { parent: place.node, run, children });
+        let lower = self.new_node(Node {
+            parent: place.node,
+            run,
+            children,
+        });
         let grandchildren: Vec<_> = self.nodes[lower].children.values().copied().collect();
         for child in grandchildren {
             self.nodes[child].parent = lower;
@@ -219,7 +253,9 @@ impl RadixCache {
     }
 
     fn evict(&mut self) -> bool {
-        let Some((_, index)) = self.candidates.pop_first() else { return false };
+        let Some((_, index)) = self.candidates.pop_first() else {
+            return false;
+        };
         let node = &mut self.nodes[index];
         let entry = node.run.pop().expect("a candidate has a tail");
         let parent = node.parent;

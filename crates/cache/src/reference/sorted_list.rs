@@ -14,7 +14,9 @@ pub struct SortedListLru {
 impl SortedListLru {
     fn set(&mut self, block: BlockId, offered: bool) {
         let entry = self.order.iter_mut().find(|entry| entry.0 == block);
-        entry.expect("only resident blocks are offered or withdrawn").1 = offered;
+        entry
+            .expect("only resident blocks are offered or withdrawn")
+            .1 = offered;
     }
 }
 
@@ -25,7 +27,9 @@ impl Policy for SortedListLru {
 
     fn release(&mut self, block: BlockId, _: &Access) {
         let position = self.order.iter().position(|entry| entry.0 == block);
-        let entry = self.order.remove(position.expect("only resident blocks are released"));
+        let entry = self
+            .order
+            .remove(position.expect("only resident blocks are released"));
         self.order.push(entry);
     }
 

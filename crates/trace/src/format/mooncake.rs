@@ -28,7 +28,10 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`TraceError::Read`] when the input cannot be read at all.
     pub fn new(name: impl Into<String>, raw: impl Read + 'a) -> Result<Self, TraceError> {
-        Ok(Self { lines: Lines::new(name, raw)?, read: 0 })
+        Ok(Self {
+            lines: Lines::new(name, raw)?,
+            read: 0,
+        })
     }
 }
 
@@ -53,10 +56,14 @@ struct Record {
 fn parse(line: &str, index: u64) -> Result<TraceRequest, String> {
     let record: Record = serde_json::from_str(line)
         .map_err(|error| format!("not a Mooncake request ({error}); expected an object"))?;
-    let blocks = record.hash_ids.ok_or("`hash_ids` is missing; it is the one required field")?;
+    let blocks = record
+        .hash_ids
+        .ok_or("`hash_ids` is missing; it is the one required field")?;
     let arrival_ms = record.timestamp.unwrap_or(index as f64);
     if !(arrival_ms >= 0.0 && arrival_ms < 1e15) {
-        return Err(format!("`timestamp` is {arrival_ms}; expected milliseconds from the start"));
+        return Err(format!(
+            "`timestamp` is {arrival_ms}; expected milliseconds from the start"
+        ));
     }
     Ok(TraceRequest {
         arrival: Nanos((arrival_ms * 1e6) as u64),
@@ -72,7 +79,9 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: Result<(u64, &[u64]), &str>) {
-        let got = Reader::new("t.jsonl", text.as_bytes()).expect("readable").last();
+        let got = Reader::new("t.jsonl", text.as_bytes())
+            .expect("readable")
+            .last();
         match (got.expect("one line"), expected) {
             (Ok(request), Ok((arrival, blocks))) => {
                 assert_eq!((request.arrival.0, &request.blocks[..]), (arrival, blocks));
@@ -87,18 +96,27 @@ mod tests {
 
     #[test]
     fn only_hash_ids_is_required() {
-        check(r#"{"timestamp": 3000, "input_length": 9, "hash_ids": [0, 7]}"#, Ok((
-            3_000_000_000,
-            &[0, 7],
-        )));
-        check("{\"hash_ids\": [1]}\n{\"hash_ids\": []}", Ok((1_000_000, &[])));
+        check(
+            r#"{"timestamp": 3000, "input_length": 9, "hash_ids": [0, 7]}"#,
+            Ok((3_000_000_000, &[0, 7])),
+        );
+        check(
+            "{\"hash_ids\": [1]}\n{\"hash_ids\": []}",
+            Ok((1_000_000, &[])),
+        );
     }
 
     #[test]
     fn a_bad_line_is_named() {
-        check("{\"hash_ids\": [1]}\n{\"input_length\": 3}", Err("line 2: `hash_ids` is missing"));
+        check(
+            "{\"hash_ids\": [1]}\n{\"input_length\": 3}",
+            Err("line 2: `hash_ids` is missing"),
+        );
         check("[1]", Err("line 1: not a Mooncake request"));
         check(r#"{"hash_ids": [-1]}"#, Err("line 1"));
-        check(r#"{"hash_ids": [1], "timestamp": -5}"#, Err("`timestamp` is -5"));
+        check(
+            r#"{"hash_ids": [1], "timestamp": -5}"#,
+            Err("`timestamp` is -5"),
+        );
     }
 }

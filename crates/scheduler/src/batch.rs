@@ -1,0 +1,57 @@
+//! What the executor gets for one step.
+
+use headstart_core::{BlockId, SeqId, TokenId};
+
+/// One step's work.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    /// Decodes and prefill chunks, at most one entry per sequence.
+    pub entries: Vec<Entry>,
+}
+
+impl Batch {
+    /// Tokens to compute.
+    #[must_use]
+    pub fn num_tokens(&self) -> usize {
+        self.entries.iter().map(|entry| entry.tokens.len()).sum()
+    }
+}
+
+/// A run of consecutive tokens of one sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The sequence.
+    pub seq: SeqId,
+    /// The tokens to compute, at least one.
+    pub tokens: Vec<TokenId>,
+    /// Position of the first of them: so many tokens before it have keys and values.
+    pub start: usize,
+    /// The sequence's block table, long enough for all tokens up to the last of `tokens`.
+    pub blocks: Vec<BlockId>,
+    /// How to choose the next token; `None` for a prefill chunk that is not the last.
+    pub sampling: Option<Sampling>,
+}
+
+/// How to choose a token from logits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// 0 is greedy; otherwise logits are divided by it.
+    pub temperature: f32,
+    /// Only the `top_k` likeliest; 0 is no limit.
+    pub top_k: usize,
+    /// The smallest set of likeliest tokens whose probabilities reach `top_p`; 1 is no limit.
+    pub top_p: f32,
+    /// With the position, fixes the draw: independent of batching, preemption and restarts.
+    pub seed: u64,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self {
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            seed: 0,
+        }
+    }
+}

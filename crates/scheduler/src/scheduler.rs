@@ -1,0 +1,383 @@
+//! Continuous batching over a prefix cache.
+//!
+//! A step: every running sequence gets its next tokens (oldest first, so decodes before the
+//! newest prefill), then waiting ones are admitted while token budget, sequence slots and blocks
+//! last. A prefill longer than the budget is computed in chunks. When a running sequence finds
+//! no block, the youngest running one goes back to the front of the queue; its committed blocks
+//! stay cached, so it loses little.
+//!
+//! Source: Yu et al., "Orca", OSDI'22 (iteration-level scheduling); Agrawal et al.,
+//! "Sarathi-Serve", OSDI'24 (chunked prefill); vLLM's recompute preemption. Unlike vLLM a
+//! sequence is admitted only when its whole prompt would fit, so a long prompt does not
+//! evict half the cache and then lose its place.
+
+use std::collections::VecDeque;
+
+use headstart_cache::{Grow, Lease, Occupancy, PrefixCache};
+use headstart_core::{CacheEvent, Nanos, SeqId, TokenId};
+
+use crate::announce;
+use crate::batch::{Batch, Entry};
+use crate::queue::QueueOrder;
+use crate::sequence::{NewSequence, Output, Sequence};
+
+/// Limits of one engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchedulerConfig {
+    /// Most tokens computed in one step.
+    pub max_batched_tokens: usize,
+    /// Most sequences running at once.
+    pub max_sequences: usize,
+    /// Most sequences waiting; more are refused.
+    pub max_waiting: usize,
+    /// The model's context, tokens: prompt and answer together.
+    pub max_context: usize,
+    /// Tokens per block.
+    pub block_size: usize,
+    /// Who is admitted next.
+    pub order: QueueOrder,
+}
+
+/// Answer of [`Scheduler::submit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submit {
+    /// It waits for its turn.
+    Queued,
+    /// `max_waiting` sequences wait already; nothing was changed.
+    QueueFull,
+    /// Its prompt can never run here.
+    TooLong {
+        /// The longest prompt that can, in tokens.
+        limit: usize,
+    },
+}
+
+/// How busy the engine is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Sequences running.
+    pub running: usize,
+    /// Sequences waiting.
+    pub waiting: usize,
+    /// Blocks that a new sequence could get.
+    pub available_blocks: usize,
+    /// Blocks in all.
+    pub capacity_blocks: usize,
+    /// Times a sequence was sent back to the queue.
+    pub preemptions: u64,
+}
+
+/// The scheduler of one engine, with the cache it fills.
+pub struct Scheduler {
+    config: SchedulerConfig,
+    cache: PrefixCache,
+    waiting: VecDeque<Sequence>,
+    /// Oldest first.
+    running: Vec<Sequence>,
+    outputs: Vec<Output>,
+    events: Vec<CacheEvent>,
+    preemptions: u64,
+}
+
+impl Scheduler {
+    /// A scheduler over an empty `cache`.
+    ///
+    /// # Panics
+    /// When a limit is 0 or the cache holds no block.
+    #[must_use]
+    pub fn new(config: SchedulerConfig, cache: PrefixCache) -> Self {
+        assert!(
+            config.max_batched_tokens > 0 && config.max_sequences > 0,
+            "limits are positive"
+        );
+        assert!(
+            config.block_size > 0 && cache.capacity() > 0,
+            "there is room for a token"
+        );
+        Self {
+            config,
+            cache,
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+            outputs: Vec::new(),
+            events: Vec::new(),
+            preemptions: 0,
+        }
+    }
+
+    /// The longest sequence (prompt and answer) that this engine can hold, in tokens.
+    #[must_use]
+    pub fn context(&self) -> usize {
+        self.config
+            .max_context
+            .min(self.cache.capacity() * self.config.block_size)
+    }
+
+    /// Puts a sequence in the queue.
+    ///
+    /// # Panics
+    /// When the prompt is empty, nothing is to be generated, or the block size differs.
+    pub fn submit(&mut self, new: NewSequence, now: Nanos) -> Submit {
+        assert!(
+            !new.prompt.is_empty() && new.max_tokens > 0,
+            "there is something to do"
+        );
+        assert_eq!(
+            new.hasher.block_size(),
+            self.config.block_size,
+            "one block size per engine"
+        );
+        // Room for one generated token.
+        let limit = self.context() - 1;
+        if new.prompt.len() > limit {
+            return Submit::TooLong { limit };
+        }
+        if self.waiting.len() >= self.config.max_waiting {
+            return Submit::QueueFull;
+        }
+        self.waiting.push_back(Sequence::new(new, now));
+        Submit::Queued
+    }
+
+    /// Forgets a sequence and frees its blocks; what it committed stays cached. Unknown ids
+    /// (already finished) are ignored. Not between `schedule` and `complete`.
+    pub fn cancel(&mut self, seq: SeqId, now: Nanos) {
+        self.waiting.retain(|sequence| sequence.new.id != seq);
+        if let Some(index) = self
+            .running
+            .iter()
+            .position(|sequence| sequence.new.id == seq)
+        {
+            let sequence = self.running.remove(index);
+            self.give_back(sequence, now);
+        }
+    }
+
+    /// Decides the next step. Empty only when nothing runs and nothing can be admitted. After a
+    /// batch that is not empty, [`Self::complete`] must follow.
+    pub fn schedule(&mut self, now: Nanos) -> Batch {
+        let mut batch = Batch::default();
+        let preempted = self.schedule_running(&mut batch, now);
+        if !preempted {
+            self.admit_waiting(&mut batch, now);
+        }
+        announce::evictions(self.cache.drain_effects(), &mut self.events);
+        batch
+    }
+
+    /// Takes a computed batch: commits full blocks, appends sampled tokens (one per entry that
+    /// asked), ends sequences.
+    ///
+    /// # Panics
+    /// When `sampled` does not fit the batch.
+    pub fn complete(&mut self, batch: &Batch, sampled: &[TokenId], now: Nanos) {
+        let mut sampled = sampled.iter();
+        for entry in &batch.entries {
+            let index = self
+                .running
+                .iter()
+                .position(|sequence| sequence.new.id == entry.seq);
+            let index = index.expect("a scheduled sequence runs until its batch completes");
+            self.running[index].computed += entry.tokens.len();
+            self.commit_full_blocks(index, now);
+            if entry.sampling.is_some() {
+                let token = *sampled.next().expect("one token per entry that asked");
+                self.append(index, token, now);
+            }
+        }
+        assert!(sampled.next().is_none(), "one token per entry that asked");
+    }
+
+    /// What happened since the last call.
+    pub fn take_outputs(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// How residency changed since the last call, in order.
+    pub fn take_events(&mut self) -> Vec<CacheEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// How busy the engine is. O(1).
+    #[must_use]
+    pub fn load(&self) -> Load {
+        Load {
+            running: self.running.len(),
+            waiting: self.waiting.len(),
+            available_blocks: self.cache.available(),
+            capacity_blocks: self.cache.capacity(),
+            preemptions: self.preemptions,
+        }
+    }
+
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Asserts the cache's invariants, and that nothing is held when nothing runs.
+    ///
+    /// # Panics
+    /// When one is broken.
+    pub fn check(&self) {
+        self.cache.check();
+        if self.running.is_empty() {
+            let Occupancy {
+                pinned, in_flight, ..
+            } = self.cache.occupancy();
+            assert_eq!((pinned, in_flight), (0, 0), "an idle engine holds no block");
+        }
+    }
+
+    /// Returns whether somebody was preempted.
+    fn schedule_running(&mut self, batch: &mut Batch, now: Nanos) -> bool {
+        let before = self.preemptions;
+        let mut budget = self.config.max_batched_tokens;
+        let mut index = 0;
+        while index < self.running.len() && budget > 0 {
+            let chunk = self.running[index].remaining().min(budget);
+            if !self.make_room(index, chunk, now) {
+                break;
+            }
+            budget -= chunk;
+            batch.entries.push(entry(&self.running[index], chunk));
+            index += 1;
+        }
+        self.preemptions > before
+    }
+
+    /// Grows the blocks of `running[index]` for `chunk` more tokens, preempting from the young
+    /// end. False when the sequence itself had to go.
+    fn make_room(&mut self, index: usize, chunk: usize, now: Nanos) -> bool {
+        loop {
+            let sequence = &mut self.running[index];
+            let needed = sequence.blocks_for(sequence.computed + chunk);
+            let lease = sequence.lease_mut();
+            let missing = needed.saturating_sub(lease.blocks().len());
+            if self.cache.grow(lease, missing, now) == Grow::Done {
+                return true;
+            }
+            self.preempt_youngest(now);
+            if self.running.len() == index {
+                return false;
+            }
+        }
+    }
+
+    fn preempt_youngest(&mut self, now: Nanos) {
+        let mut sequence = self.running.pop().expect("somebody runs");
+        self.preemptions += 1;
+        sequence.computed = 0;
+        let lease = sequence
+            .lease
+            .take()
+            .expect("a running sequence holds a lease");
+        let access = sequence.access(now);
+        self.cache.release(lease, &access);
+        self.waiting.push_front(sequence);
+    }
+
+    fn admit_waiting(&mut self, batch: &mut Batch, now: Nanos) {
+        let mut budget = self.config.max_batched_tokens - batch.num_tokens();
+        while budget > 0 && self.running.len() < self.config.max_sequences {
+            let next = self.config.order.next(&self.waiting, &self.cache, now);
+            let Some(index) = next else { return };
+            let Some(lease) = self.lease_for(index, budget, now) else {
+                return;
+            };
+            let mut sequence = self
+                .waiting
+                .remove(index)
+                .expect("the index was just chosen");
+            sequence.computed = lease.matched() * self.config.block_size;
+            sequence.lease = Some(lease);
+            if sequence.start() {
+                let (seq, cached_tokens) = (sequence.new.id, sequence.computed);
+                self.outputs.push(Output::Started { seq, cached_tokens });
+            }
+            let chunk = sequence.remaining().min(budget);
+            budget -= chunk;
+            batch.entries.push(entry(&sequence, chunk));
+            self.running.push(sequence);
+        }
+    }
+
+    /// The cached prefix of `waiting[index]` and blocks for its first chunk, if its whole prompt
+    /// would fit now.
+    fn lease_for(&mut self, index: usize, budget: usize, now: Nanos) -> Option<Lease> {
+        let sequence = &self.waiting[index];
+        let mut lease = self.cache.acquire(sequence.matchable());
+        let matched_tokens = lease.matched() * self.config.block_size;
+        let chunk = budget.min(sequence.tokens.len() - matched_tokens);
+        let first = sequence.blocks_for(matched_tokens + chunk) - lease.matched();
+        let whole = sequence.blocks_for(sequence.tokens.len()) - lease.matched();
+        let access = sequence.access(now);
+        if self.cache.available() >= whole && self.cache.grow(&mut lease, first, now) == Grow::Done
+        {
+            return Some(lease);
+        }
+        self.cache.release(lease, &access);
+        None
+    }
+
+    fn commit_full_blocks(&mut self, index: usize, now: Nanos) {
+        let sequence = &mut self.running[index];
+        let access = sequence.access(now);
+        let full = sequence.computed / self.config.block_size;
+        let lease = sequence
+            .lease
+            .as_mut()
+            .expect("a running sequence holds a lease");
+        let first = lease.committed();
+        for position in first..full {
+            let access = headstart_core::Access {
+                offset: position as u32,
+                ..access
+            };
+            self.cache.commit(lease, sequence.hashes[position], &access);
+        }
+        announce::commits(
+            sequence,
+            first,
+            self.cache.drain_effects(),
+            &mut self.events,
+        );
+    }
+
+    fn append(&mut self, index: usize, token: TokenId, now: Nanos) {
+        let context = self.context();
+        let sequence = &mut self.running[index];
+        let finish = sequence.push(token, context);
+        self.outputs.push(Output::Token {
+            seq: sequence.new.id,
+            token,
+            finish,
+        });
+        if finish.is_some() {
+            let sequence = self.running.remove(index);
+            self.give_back(sequence, now);
+        }
+    }
+
+    fn give_back(&mut self, mut sequence: Sequence, now: Nanos) {
+        if let Some(lease) = sequence.lease.take() {
+            self.cache.release(lease, &sequence.access(now));
+        }
+    }
+}
+
+fn entry(sequence: &Sequence, chunk: usize) -> Entry {
+    let end = sequence.computed + chunk;
+    let lease = sequence
+        .lease
+        .as_ref()
+        .expect("a scheduled sequence holds a lease");
+    Entry {
+        seq: sequence.new.id,
+        tokens: sequence.tokens[sequence.computed..end].to_vec(),
+        start: sequence.computed,
+        blocks: lease.blocks().to_vec(),
+        sampling: (end == sequence.tokens.len()).then_some(sequence.new.sampling),
+    }
+}

@@ -1,0 +1,151 @@
+//! One request while it is in the scheduler.
+
+use std::sync::Arc;
+
+use headstart_cache::Lease;
+use headstart_core::{Access, BlockHash, BlockHasher, Nanos, SeqId, TokenId};
+
+use crate::Sampling;
+
+/// A request as it is submitted.
+#[derive(Clone, Debug)]
+pub struct NewSequence {
+    /// Its id; unique among those present.
+    pub id: SeqId,
+    /// The prompt, at least one token.
+    pub prompt: Vec<TokenId>,
+    /// Most tokens to generate, at least one.
+    pub max_tokens: usize,
+    /// Tokens that end the answer.
+    pub stop_tokens: Arc<[TokenId]>,
+    /// How to choose tokens.
+    pub sampling: Sampling,
+    /// Names its blocks: the identity of model, adapter and tenant.
+    pub hasher: Arc<BlockHasher>,
+    /// Tenant salt, for the events.
+    pub salt: Option<Arc<str>>,
+    /// What the cache policy is told of it; `now` and `offset` are set by the scheduler.
+    pub access: Access,
+}
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinishReason {
+    /// The model produced a stop token.
+    Stop,
+    /// The token limit or the context's end was reached.
+    Length,
+}
+
+/// What happened to a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// It runs for the first time; so many of its prompt tokens need no computing.
+    Started {
+        /// The sequence.
+        seq: SeqId,
+        /// Prompt tokens whose keys and values were found.
+        cached_tokens: usize,
+    },
+    /// It has a new token.
+    Token {
+        /// The sequence.
+        seq: SeqId,
+        /// The token.
+        token: TokenId,
+        /// Set on the last one; the sequence is gone.
+        finish: Option<FinishReason>,
+    },
+}
+
+/// A sequence in the scheduler.
+#[derive(Debug)]
+pub(crate) struct Sequence {
+    pub(crate) new: NewSequence,
+    /// Prompt and what was generated.
+    pub(crate) tokens: Vec<TokenId>,
+    /// Names of the full blocks of `tokens`.
+    pub(crate) hashes: Vec<BlockHash>,
+    /// Tokens whose keys and values are in its blocks; 0 while it waits.
+    pub(crate) computed: usize,
+    pub(crate) lease: Option<Lease>,
+    pub(crate) arrival: Nanos,
+    started: bool,
+}
+
+impl Sequence {
+    pub(crate) fn new(mut new: NewSequence, arrival: Nanos) -> Self {
+        let tokens = std::mem::take(&mut new.prompt);
+        let hashes = new.hasher.chain(&tokens);
+        Self {
+            new,
+            tokens,
+            hashes,
+            computed: 0,
+            lease: None,
+            arrival,
+            started: false,
+        }
+    }
+
+    pub(crate) fn block_size(&self) -> usize {
+        self.new.hasher.block_size()
+    }
+
+    /// Names of the blocks worth looking up. The last token is always computed, because its
+    /// logits choose the next.
+    pub(crate) fn matchable(&self) -> &[BlockHash] {
+        &self.hashes[..(self.tokens.len() - 1) / self.block_size()]
+    }
+
+    /// Blocks that hold the first `tokens` tokens.
+    pub(crate) fn blocks_for(&self, tokens: usize) -> usize {
+        tokens.div_ceil(self.block_size())
+    }
+
+    /// Tokens still without keys and values.
+    pub(crate) fn remaining(&self) -> usize {
+        self.tokens.len() - self.computed
+    }
+
+    /// Whether it has run before (and was preempted, if it waits).
+    pub(crate) fn was_started(&self) -> bool {
+        self.started
+    }
+
+    /// Marks the first run. Returns whether it was the first.
+    pub(crate) fn start(&mut self) -> bool {
+        !std::mem::replace(&mut self.started, true)
+    }
+
+    /// Takes a sampled token; says whether it was the last. `context` is the longest sequence.
+    pub(crate) fn push(&mut self, token: TokenId, context: usize) -> Option<FinishReason> {
+        self.tokens.push(token);
+        if self.tokens.len().is_multiple_of(self.block_size()) {
+            let block = &self.tokens[self.tokens.len() - self.block_size()..];
+            let hash = self.new.hasher.next(self.hashes.last().copied(), block);
+            self.hashes.push(hash);
+        }
+        self.new.max_tokens -= 1;
+        if self.new.stop_tokens.contains(&token) {
+            Some(FinishReason::Stop)
+        } else if self.new.max_tokens == 0 || self.tokens.len() >= context {
+            Some(FinishReason::Length)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn access(&self, now: Nanos) -> Access {
+        Access {
+            now,
+            ..self.new.access
+        }
+    }
+
+    pub(crate) fn lease_mut(&mut self) -> &mut Lease {
+        self.lease
+            .as_mut()
+            .expect("a running sequence holds a lease")
+    }
+}

@@ -1,0 +1,316 @@
+//! Whatever is cached, evicted, preempted or cancelled: every token is computed behind exactly
+//! its own prefix.
+//!
+//! The executor here keeps, in each block's slots, a digest of *all* tokens up to that position
+//! and derives the next token from the digest in the block before it. A wrong, stale or
+//! unfinished block changes the answer, which is compared with the same chain without a cache.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headstart_cache::PrefixCache;
+use headstart_cache::policy::Lru;
+use headstart_core::{
+    Access, BlockHash, BlockHasher, BlockIdentity, CacheEvent, Nanos, Rng, SeqId, TokenId,
+};
+use headstart_scheduler::{
+    Batch, Executor, NewSequence, Output, QueueOrder, Sampling, Scheduler, SchedulerConfig, Submit,
+};
+
+const BLOCK_SIZE: usize = 4;
+const VOCABULARY: u64 = 5;
+
+fn extend(digest: u64, token: TokenId) -> u64 {
+    (digest ^ u64::from(token))
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .rotate_left(23)
+        ^ 0x55
+}
+
+fn next_token(digest: u64) -> TokenId {
+    (digest % VOCABULARY) as TokenId
+}
+
+struct Digests(Vec<[u64; BLOCK_SIZE]>);
+
+impl Executor for Digests {
+    fn execute(&mut self, batch: &Batch) -> Vec<TokenId> {
+        let mut sampled = Vec::new();
+        for entry in &batch.entries {
+            let at = |position: usize| {
+                (
+                    entry.blocks[position / BLOCK_SIZE].index(),
+                    position % BLOCK_SIZE,
+                )
+            };
+            let mut digest = entry.start.checked_sub(1).map_or(0, |before| {
+                let (block, slot) = at(before);
+                self.0[block][slot]
+            });
+            for (offset, &token) in entry.tokens.iter().enumerate() {
+                digest = extend(digest, token);
+                let (block, slot) = at(entry.start + offset);
+                self.0[block][slot] = digest;
+            }
+            sampled.extend(entry.sampling.map(|_| next_token(digest)));
+        }
+        sampled
+    }
+}
+
+fn expected(prompt: &[TokenId], max_tokens: usize) -> Vec<TokenId> {
+    let mut digest = prompt
+        .iter()
+        .fold(0, |digest, &token| extend(digest, token));
+    (0..max_tokens)
+        .map(|_| {
+            let token = next_token(digest);
+            digest = extend(digest, token);
+            token
+        })
+        .collect()
+}
+
+/// A scheduler with its executor, and what became of every sequence.
+struct Engine {
+    scheduler: Scheduler,
+    executor: Digests,
+    prompts: HashMap<SeqId, (Vec<TokenId>, usize)>,
+    answers: HashMap<SeqId, Vec<TokenId>>,
+    cached_tokens: usize,
+    events: Vec<CacheEvent>,
+    now: Nanos,
+    hasher: Arc<BlockHasher>,
+}
+
+impl Engine {
+    fn new(capacity: usize, order: QueueOrder) -> Self {
+        let config = SchedulerConfig {
+            max_batched_tokens: 10,
+            max_sequences: 4,
+            max_waiting: 6,
+            max_context: 64,
+            block_size: BLOCK_SIZE,
+            order,
+        };
+        let identity = BlockIdentity {
+            model: "digest",
+            weights_revision: "1",
+            kv_dtype: "u64",
+            kv_layout: "slots",
+            adapter: None,
+            salt: None,
+            block_size: BLOCK_SIZE as u32,
+        };
+        let cache = PrefixCache::new(capacity, Box::new(Lru::new(capacity)));
+        Self {
+            scheduler: Scheduler::new(config, cache),
+            executor: Digests(vec![[0; BLOCK_SIZE]; capacity]),
+            prompts: HashMap::new(),
+            answers: HashMap::new(),
+            cached_tokens: 0,
+            events: Vec::new(),
+            now: Nanos(0),
+            hasher: Arc::new(BlockHasher::new(&identity)),
+        }
+    }
+
+    fn submit(&mut self, id: u64, prompt: Vec<TokenId>, max_tokens: usize) -> Submit {
+        let id = SeqId(id);
+        let new = NewSequence {
+            id,
+            prompt: prompt.clone(),
+            max_tokens,
+            stop_tokens: Arc::new([]),
+            sampling: Sampling::default(),
+            hasher: self.hasher.clone(),
+            salt: None,
+            access: Access::default(),
+        };
+        let outcome = self.scheduler.submit(new, self.now);
+        if outcome == Submit::Queued {
+            self.prompts.insert(id, (prompt, max_tokens));
+        }
+        outcome
+    }
+
+    fn step(&mut self) {
+        self.now = self.now + Duration::from_millis(1);
+        let batch = self.scheduler.schedule(self.now);
+        assert!(batch.num_tokens() <= 10);
+        if !batch.entries.is_empty() {
+            let sampled = self.executor.execute(&batch);
+            self.scheduler.complete(&batch, &sampled, self.now);
+        }
+        self.scheduler.check();
+        self.events.extend(self.scheduler.take_events());
+        for output in self.scheduler.take_outputs() {
+            match output {
+                Output::Started { seq, cached_tokens } => {
+                    self.cached_tokens += cached_tokens;
+                    assert!(
+                        self.answers.insert(seq, Vec::new()).is_none(),
+                        "started twice"
+                    );
+                }
+                Output::Token { seq, token, finish } => {
+                    self.answers.get_mut(&seq).expect("started").push(token);
+                    if finish.is_some() {
+                        self.check_answer(seq);
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_answer(&mut self, seq: SeqId) {
+        let (prompt, max_tokens) = self.prompts.remove(&seq).expect("finished once");
+        let answer = &self.answers[&seq];
+        let longest = self.scheduler.context() - prompt.len();
+        assert_eq!(*answer, expected(&prompt, max_tokens.min(longest)));
+    }
+}
+
+/// Prompts that share prefixes: paths of few branches.
+fn random_prompt(rng: &mut Rng) -> Vec<TokenId> {
+    let branch = rng.below(3) as TokenId;
+    let length = 1 + rng.below(30);
+    (0..length)
+        .map(|at| {
+            if at % 7 == 6 {
+                rng.below(2) as TokenId
+            } else {
+                branch
+            }
+        })
+        .collect()
+}
+
+fn run(seed: u64, order: QueueOrder) -> Engine {
+    let mut rng = Rng::new(seed);
+    let mut engine = Engine::new(9 + rng.below(20), order);
+    for id in 0..120 {
+        let prompt = random_prompt(&mut rng);
+        engine.submit(id, prompt, 1 + rng.below(12));
+        if rng.below(6) == 0 {
+            let seq = SeqId(rng.below(id as usize + 1) as u64);
+            engine.scheduler.cancel(seq, engine.now);
+            engine.prompts.remove(&seq);
+        }
+        for _ in 0..rng.below(4) {
+            engine.step();
+        }
+    }
+    for _ in 0..2_000 {
+        engine.step();
+    }
+    assert!(engine.scheduler.is_idle(), "seed {seed}: somebody starves");
+    assert!(
+        engine.prompts.is_empty(),
+        "seed {seed}: somebody never finished"
+    );
+    engine
+}
+
+#[test]
+fn answers_are_those_of_an_engine_without_cache() {
+    let (mut cached, mut preempted) = (0, 0);
+    for seed in 0..60 {
+        let order = match seed % 2 {
+            0 => QueueOrder::FirstCome,
+            _ => QueueOrder::LongestPrefix {
+                max_age: Duration::from_millis(20),
+            },
+        };
+        let engine = run(seed, order);
+        cached += engine.cached_tokens;
+        preempted += engine.scheduler.load().preemptions;
+    }
+    assert!(
+        cached > 1_000 && preempted > 100,
+        "the run met {cached} hits, {preempted} preemptions"
+    );
+}
+
+/// Replaying the events gives exactly what the cache would match.
+#[test]
+fn events_tell_what_is_resident() {
+    for seed in 0..30 {
+        let engine = run(seed, QueueOrder::FirstCome);
+        let mut resident = std::collections::HashSet::<BlockHash>::new();
+        for event in &engine.events {
+            match event {
+                CacheEvent::Stored(stored) => {
+                    assert!(
+                        stored
+                            .parent
+                            .is_none_or(|parent| resident.contains(&parent))
+                    );
+                    let chain_of = |tokens: &[TokenId]| {
+                        let mut parent = stored.parent;
+                        let blocks = tokens.chunks(BLOCK_SIZE);
+                        blocks
+                            .map(|block| *parent.insert(engine.hasher.next(parent, block)))
+                            .collect::<Vec<_>>()
+                    };
+                    assert_eq!(chain_of(&stored.tokens), stored.blocks);
+                    resident.extend(&stored.blocks);
+                }
+                CacheEvent::Removed { blocks, .. } => {
+                    assert!(blocks.iter().all(|block| resident.remove(block)));
+                }
+                CacheEvent::Cleared => resident.clear(),
+            }
+        }
+        let load = engine.scheduler.load();
+        assert!(resident.len() <= load.capacity_blocks);
+        assert_eq!(load.available_blocks, load.capacity_blocks);
+    }
+}
+
+#[test]
+fn limits_are_outcomes() {
+    let mut engine = Engine::new(4, QueueOrder::FirstCome);
+    assert_eq!(
+        engine.submit(0, vec![1; 16], 1),
+        Submit::TooLong { limit: 15 }
+    );
+    for id in 1..=6 {
+        assert_eq!(engine.submit(id, vec![1; 15], 9), Submit::Queued);
+    }
+    assert_eq!(engine.submit(7, vec![1], 1), Submit::QueueFull);
+    for _ in 0..200 {
+        engine.step();
+    }
+    assert!(engine.scheduler.is_idle());
+}
+
+#[test]
+fn the_longest_prefix_goes_first_until_somebody_is_too_old() {
+    let order = QueueOrder::LongestPrefix {
+        max_age: Duration::from_millis(5),
+    };
+    let mut engine = Engine::new(32, order);
+    engine.submit(0, vec![1; 12], 1);
+    for _ in 0..4 {
+        engine.step();
+    }
+    engine.submit(1, vec![2; 12], 1);
+    engine.submit(2, vec![1; 12], 1);
+    engine.step();
+    assert!(
+        engine.answers.contains_key(&SeqId(2)),
+        "shares eight tokens"
+    );
+    let mut late = Engine::new(32, order);
+    late.submit(0, vec![1; 12], 1);
+    for _ in 0..4 {
+        late.step();
+    }
+    late.submit(1, vec![2; 12], 1);
+    late.now = late.now + Duration::from_millis(10);
+    late.submit(2, vec![1; 12], 1);
+    late.step();
+    assert!(late.answers.contains_key(&SeqId(1)), "waited longest");
+}
