@@ -1,1 +1,41 @@
-//! x
+//! Load on an OpenAI-compatible endpoint, and what prompt reuse makes of it.
+//!
+//! ```text
+//! conversations.jsonl ─ script ─ chat (N at once) ─ client ── POST /v1/chat/completions
+//!                                  │                  └ sse ─ answer ─ Completion
+//!                                  └ report: per turn hit rate and TTFT
+//! made-up words ──────────────── probe (one at a time) ─ the same client
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`script`] | a recorded conversation as the requests that it makes |
+//! | [`chat`] | the closed loop: many conversations at once, turn after turn |
+//! | [`probe`] | the same prompt with and without its cached prefix, in pairs |
+//! | [`client`] | one streamed chat completion, timed |
+//! | [`sse`] | server-sent events out of bytes |
+//! | [`observed`] | the requests and endings that one run saw |
+//! | [`report`] | per-turn figures as Markdown and JSON |
+//! | [`error`] | [`LoadError`]: what went wrong with one request, and what to do |
+//!
+//! This crate sees an endpoint as any client does: it knows `usage` and one response header,
+//! and nothing of the server's insides. Token counts are the server's; nothing is tokenized
+//! here. TTFT, E2E and hit rate are those of [`headstart_core::stats`].
+
+mod answer;
+pub mod chat;
+pub mod client;
+pub mod error;
+pub mod observed;
+pub mod probe;
+pub mod report;
+pub mod script;
+pub mod sse;
+mod wire;
+
+pub use chat::{Answers, ChatBench, Progress};
+pub use client::{ChatClient, ChatRequest, Completion};
+pub use error::LoadError;
+pub use probe::{ProbeReport, ReuseProbe};
+pub use report::{ChatReport, compare};
+pub use script::read_conversations;

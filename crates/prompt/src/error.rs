@@ -54,7 +54,9 @@ pub enum PromptError {
         reason: String,
     },
     /// The tokenizer failed on this text or these tokens.
-    #[error("the tokenizer failed: {reason}. This is a fault of its tokenizer.json, not of the request")]
+    #[error(
+        "the tokenizer failed: {reason}. This is a fault of its tokenizer.json, not of the request"
+    )]
     Tokenize {
         /// What the tokenizer says.
         reason: String,

@@ -13,27 +13,39 @@
 
 use std::io::{self, Write};
 
+use minijinja::value::Kwargs;
+use minijinja::{Error, ErrorKind, Value};
 use serde::Serialize;
-use serde_json::ser::{CharEscape, Formatter, Serializer};
+use serde_json::ser::{Formatter, Serializer};
+
+/// `value | tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`.
+pub(crate) fn tojson(value: &Value, options: Kwargs) -> Result<String, Error> {
+    if value.is_undefined() {
+        return Err(Error::from(ErrorKind::UndefinedError));
+    }
+    let dumps = Dumps::new(&options)?;
+    options.assert_all_used()?;
+    dumps
+        .to_string(value)
+        .map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))
+}
 
 /// The arguments of `json.dumps` that templates use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Dumps {
+struct Dumps {
     /// One level of indentation; `None` keeps everything on one line.
-    pub(crate) indent: Option<String>,
+    indent: Option<String>,
     /// Between items, without the line break of an indented text.
-    pub(crate) item_separator: String,
+    item_separator: String,
     /// Between key and value.
-    pub(crate) key_separator: String,
-    /// Whether to write every character beyond ASCII as `\uXXXX`.
-    pub(crate) escape: Escape,
-    /// In which order an object's keys are written.
-    pub(crate) keys: KeyOrder,
+    key_separator: String,
+    escape: Escape,
+    keys: KeyOrder,
 }
 
 /// Which characters are written as escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Escape {
+enum Escape {
     /// Those that JSON demands.
     Required,
     /// All beyond printable ASCII as well.
@@ -42,7 +54,7 @@ pub(crate) enum Escape {
 
 /// The order of an object's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeyOrder {
+enum KeyOrder {
     /// As the request sent them.
     AsSent,
     /// By code point.
@@ -50,12 +62,51 @@ pub(crate) enum KeyOrder {
 }
 
 impl Dumps {
+    fn new(options: &Kwargs) -> Result<Self, Error> {
+        let indent = match options.get::<Option<Value>>("indent")? {
+            Some(indent) if !indent.is_none() => Some(match indent.as_str() {
+                Some(text) => text.to_owned(),
+                None => " ".repeat(usize::try_from(indent)?),
+            }),
+            _ => None,
+        };
+        let separators: Option<Vec<String>> = options.get("separators")?;
+        let (item_separator, key_separator) = match separators.as_deref() {
+            Some([item, key]) => (item.clone(), key.clone()),
+            Some(_) => {
+                return Err(Error::new(
+                    ErrorKind::InvalidOperation,
+                    "separators are a pair",
+                ));
+            }
+            None if indent.is_some() => (",".to_owned(), ": ".to_owned()),
+            None => (", ".to_owned(), ": ".to_owned()),
+        };
+        let is_set = |name| Ok::<_, Error>(options.get::<Option<bool>>(name)?.unwrap_or(false));
+        Ok(Self {
+            indent,
+            item_separator,
+            key_separator,
+            escape: if is_set("ensure_ascii")? {
+                Escape::NonAscii
+            } else {
+                Escape::Required
+            },
+            keys: if is_set("sort_keys")? {
+                KeyOrder::Sorted
+            } else {
+                KeyOrder::AsSent
+            },
+        })
+    }
+
     /// `value` as JSON text.
-    pub(crate) fn to_string(&self, value: &impl Serialize) -> Result<String, serde_json::Error> {
+    fn to_string(&self, value: &impl Serialize) -> Result<String, serde_json::Error> {
         let mut bytes = Vec::new();
         let formatter = PythonFormatter {
             dumps: self,
             depth: 0,
+            has_items: false,
         };
         let mut serializer = Serializer::with_formatter(&mut bytes, formatter);
         match self.keys {
@@ -70,33 +121,212 @@ impl Dumps {
     }
 }
 
+/// Tells serde_json how Python would write each part.
 struct PythonFormatter<'a> {
     dumps: &'a Dumps,
+    /// Containers around the present place.
     depth: usize,
+    /// Whether the innermost of them has an item already.
+    has_items: bool,
 }
 
 impl PythonFormatter<'_> {
-    fn line_break<W: ?Sized + Write>(&self, writer: &mut W) -> io::Result<()> {
-        if let Some(indent) = &self.dumps.indent {
-            writer.write_all(b"\n")?;
-            for _ in 0..self.depth {
-                writer.write_all(indent.as_bytes())?;
-            }
-        }
-        Ok(())
+    fn open(&mut self, writer: &mut (impl ?Sized + Write), bracket: &[u8]) -> io::Result<()> {
+        self.depth += 1;
+        self.has_items = false;
+        writer.write_all(bracket)
     }
 
-    fn before_item<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        if first {
-            self.depth += 1;
-        } else {
+    fn before_item(&self, writer: &mut (impl ?Sized + Write), first: bool) -> io::Result<()> {
+        if !first {
             writer.write_all(self.dumps.item_separator.as_bytes())?;
         }
         self.line_break(writer)
     }
 
-    fn after_items<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+    fn close(&mut self, writer: &mut (impl ?Sized + Write), bracket: &[u8]) -> io::Result<()> {
         self.depth -= 1;
-        self.line_break(writer)
+        if self.has_items {
+            self.line_break(writer)?;
+        }
+        writer.write_all(bracket)
+    }
+
+    fn line_break(&self, writer: &mut (impl ?Sized + Write)) -> io::Result<()> {
+        let Some(indent) = &self.dumps.indent else {
+            return Ok(());
+        };
+        writer.write_all(b"\n")?;
+        (0..self.depth).try_for_each(|_| writer.write_all(indent.as_bytes()))
+    }
+}
+
+impl Formatter for PythonFormatter<'_> {
+    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.open(writer, b"[")
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        self.before_item(writer, first)
+    }
+
+    fn end_array_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.has_items = true;
+        Ok(())
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.close(writer, b"]")
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.open(writer, b"{")
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        self.before_item(writer, first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(self.dumps.key_separator.as_bytes())
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.has_items = true;
+        Ok(())
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.close(writer, b"}")
+    }
+
+    fn write_f64<W: ?Sized + Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        writer.write_all(float_repr(value).as_bytes())
+    }
+
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        text: &str,
+    ) -> io::Result<()> {
+        match self.dumps.escape {
+            Escape::Required => writer.write_all(text.as_bytes()),
+            Escape::NonAscii => write_ascii(writer, text),
+        }
+    }
+}
+
+/// The shortest digits that read back as `value`, with an exponent where Python's `repr` has one:
+/// below 1e-4 and from 1e16, of at least two digits.
+pub(crate) fn float_repr(value: f64) -> String {
+    let scientific = format!("{value:e}");
+    let (digits, exponent) = scientific.split_once('e').expect("`e` formatting has an e");
+    let exponent: i32 = exponent.parse().expect("and an integer behind it");
+    if (-4..16).contains(&exponent) {
+        return format!("{value:?}");
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.abs())
+}
+
+/// Writes all but printable ASCII as UTF-16 escapes.
+fn write_ascii<W: ?Sized + Write>(writer: &mut W, text: &str) -> io::Result<()> {
+    for character in text.chars() {
+        if matches!(character, ' '..='~') {
+            writer.write_all(&[character as u8])?;
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            write!(writer, "\\u{unit:04x}")?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const ONE_LINE: (&str, &str) = (", ", ": ");
+
+    /// Expected texts are the output of CPython 3.11's `json.dumps`.
+    fn check(
+        value: &serde_json::Value,
+        indent: Option<&str>,
+        separators: (&str, &str),
+        expected: &str,
+    ) {
+        let dumps = Dumps {
+            indent: indent.map(str::to_owned),
+            item_separator: separators.0.to_owned(),
+            key_separator: separators.1.to_owned(),
+            escape: Escape::Required,
+            keys: KeyOrder::AsSent,
+        };
+        assert_eq!(dumps.to_string(value).unwrap(), expected);
+    }
+
+    #[test]
+    fn separators_and_indents_are_pythons() {
+        let value = json!({"b": [1, [], {}], "a": {"c": null}});
+        check(
+            &value,
+            None,
+            ONE_LINE,
+            r#"{"b": [1, [], {}], "a": {"c": null}}"#,
+        );
+        check(
+            &value,
+            None,
+            (",", ":"),
+            r#"{"b":[1,[],{}],"a":{"c":null}}"#,
+        );
+        check(
+            &value,
+            Some("  "),
+            (",", ": "),
+            "{\n  \"b\": [\n    1,\n    [],\n    {}\n  ],\n  \"a\": {\n    \"c\": null\n  }\n}",
+        );
+        check(&json!([true, 1]), Some(""), (",", ": "), "[\ntrue,\n1\n]");
+    }
+
+    #[test]
+    fn strings_are_escaped_as_json_demands_and_no_further() {
+        let value = json!("<a href='/'>\" \\ \u{8}\u{c}\n\r\t\u{1f}\u{7f} é 你 🎉");
+        let expected = "\"<a href='/'>\\\" \\\\ \\b\\f\\n\\r\\t\\u001f\u{7f} é 你 🎉\"";
+        check(&value, None, ONE_LINE, expected);
+    }
+
+    #[test]
+    fn floats_are_spelled_as_in_python() {
+        let value = json!([
+            0.0001, 0.00001, -2.5e-7, 1e15, 1e16, 1.5e300, 1.0, -0.0, 0.1, 5e-324
+        ]);
+        let expected = "[0.0001, 1e-05, -2.5e-07, 1000000000000000.0, 1e+16, 1.5e+300, 1.0, \
+                        -0.0, 0.1, 5e-324]";
+        check(&value, None, ONE_LINE, expected);
+    }
+
+    #[test]
+    fn ascii_and_sorted_keys_on_request() {
+        let dumps = Dumps {
+            indent: None,
+            item_separator: ", ".to_owned(),
+            key_separator: ": ".to_owned(),
+            escape: Escape::NonAscii,
+            keys: KeyOrder::Sorted,
+        };
+        let value = json!({"b": "é 🎉\u{7f}", "a": [{"d": 1, "c": 2}]});
+        let expected = r#"{"a": [{"c": 2, "d": 1}], "b": "\u00e9 \ud83c\udf89\u007f"}"#;
+        assert_eq!(dumps.to_string(&value).unwrap(), expected);
     }
 }

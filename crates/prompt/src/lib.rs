@@ -28,6 +28,7 @@ pub mod error;
 mod json_dumps;
 pub mod model;
 mod probe;
+mod python_compat;
 pub mod stop;
 pub mod template;
 pub mod tokenizer;

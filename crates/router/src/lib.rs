@@ -1,1 +1,70 @@
-//! x
+//! Which replica serves a request: a pure state machine.
+//!
+//! ```text
+//!                     ┌──────────────── route ─────────────────────────────┐
+//! tokens, session ──► │ overlaps ─► filter ─► score ─► pick ─► reserve     │ ──► Decision
+//!                     └────▲───────────────────────────────────────│───────┘
+//!            CacheEvent ───┤ index           Load ◄── first_token, finish, report
+//!                          └──── assume (the chosen one will hold the prompt) ◄┘
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`router`] | [`Router`]: membership, health, [`Router::route`] and a request's later life |
+//! | [`request`] | what is asked and answered: [`RouteRequest`], [`Decision`], [`NoReplica`] |
+//! | [`index`] | [`PrefixIndex`]: who holds which prefix; [`MapIndex`] learns it from events |
+//! | [`load`] | what a replica is busy with: own reservations and its own report |
+//! | [`view`] | a replica as filters, scorers and pickers see it |
+//! | [`filter`], [`score`], [`pick`] | the three steps of a choice, each a one-method trait |
+//! | [`pipeline`] | the three put together |
+//! | [`strategy`] | the published combinations, by name |
+//! | [`stream`] | order and completeness of one event stream |
+//! | [`conformance`] | what any index must obey; run it on yours |
+//!
+//! It does not know text, HTTP, sockets or clocks, and an engine's block hashes are opaque to it.
+//! Its answers are hints: a wrong one costs time, never correctness, because the replica matches
+//! the prompt again.
+//!
+//! ```
+//! use headstart_core::{Nanos, ReplicaId};
+//! use headstart_router::{RouteRequest, Router, RouterConfig, Strategy};
+//!
+//! let mut router = Router::new(RouterConfig {
+//!     model: "tiny".to_owned(),
+//!     strategy: Strategy::Precise,
+//!     seed: 1,
+//! });
+//! router.add_replica(ReplicaId(0), Some(16));
+//! router.add_replica(ReplicaId(1), Some(16));
+//!
+//! let tokens: Vec<u32> = (0..64).collect();
+//! let request = RouteRequest { tokens: Some(&tokens), ..RouteRequest::default() };
+//! let first = router.route(&request).unwrap();
+//! router.finish(first.reservation);
+//!
+//! // A second later the same prompt goes where its keys and values were computed.
+//! let later = RouteRequest { now: Nanos::from_secs_f64(1.0), ..request };
+//! let second = router.route(&later).unwrap();
+//! assert_eq!((second.replica, second.overlap_tokens), (first.replica, 64));
+//! ```
+
+pub mod conformance;
+pub mod filter;
+pub mod index;
+pub mod load;
+mod lookup;
+pub mod pick;
+pub mod pipeline;
+pub mod request;
+pub mod router;
+pub mod score;
+pub mod strategy;
+pub mod stream;
+pub mod view;
+
+pub use index::{IndexStats, MapIndex, Overlap, PrefixIndex, Prompt};
+pub use load::ReportedLoad;
+pub use request::{Candidate, Decision, NoReplica, ReservationId, RouteRequest};
+pub use router::{ReplicaStatus, Router, RouterConfig, RouterStats};
+pub use strategy::Strategy;
+pub use view::Health;

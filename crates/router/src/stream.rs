@@ -348,7 +348,11 @@ mod tests {
         );
         check(
             0,
-            &[(In::Resume, Asked(0)), (In::Fail, Lost(0)), (In::Live(0), APPLY)],
+            &[
+                (In::Resume, Asked(0)),
+                (In::Fail, Lost(0)),
+                (In::Live(0), APPLY),
+            ],
         );
     }
 

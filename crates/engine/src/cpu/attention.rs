@@ -1,0 +1,466 @@
+//! Fused causal attention over paged keys and values.
+//!
+//! A task is one key-value head and a tile of query tokens. It walks the sequence's blocks once,
+//! [`KEYS`] keys at a time: scores into a small buffer, a running maximum and sum per row, values
+//! added to the output; nothing of size tokens × context is ever stored.
+//!
+//! ```text
+//! rows = tile tokens × query heads that share the kv head
+//! scores[row, key] = q[row] · k[key]      8 rows × 2 key vectors in registers
+//! out[row, :]     += p[row, key] · v[key]  4 rows × 4 value vectors in registers
+//! ```
+//!
+//! Source: Dao et al., "FlashAttention", NeurIPS'22 (online softmax); Kwon et al.,
+//! "PagedAttention", SOSP'23 (block tables). Here keys are stored transposed inside a block, so
+//! that neighbouring keys, not neighbouring dimensions, fill a vector.
+
+use headstart_core::BlockId;
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::ops::exp_in_place;
+use crate::kv::LayerKv;
+
+/// Keys per pass: scores of a tile stay in the first-level cache (32 × 128 × 4 B = 16 KiB).
+const KEYS: usize = 128;
+
+/// Rows aimed at per task; a multiple of [`SCORE_ROWS`].
+const TILE_ROWS: usize = 32;
+
+/// Rows whose scores are summed in registers at once.
+const SCORE_ROWS: usize = 8;
+
+/// Rows whose outputs are summed in registers at once.
+const VALUE_ROWS: usize = 4;
+
+/// One sequence's queries in a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Queries<'a> {
+    /// First row of the batch's activations.
+    pub first_row: usize,
+    /// Tokens.
+    pub num_tokens: usize,
+    /// Position of the first token in its sequence.
+    pub start: usize,
+    /// Block table, covering positions up to `start + num_tokens`.
+    pub blocks: &'a [BlockId],
+}
+
+/// Head counts and width.
+#[derive(Clone, Copy, Debug)]
+pub struct Heads {
+    /// Key-value heads.
+    pub num_kv: usize,
+    /// Query heads per key-value head.
+    pub group: usize,
+    /// Values per head.
+    pub dim: usize,
+}
+
+impl Heads {
+    fn query_width(self) -> usize {
+        self.num_kv * self.group * self.dim
+    }
+}
+
+/// Attention outputs for all `queries`. `q` has rows of `q_stride` values that begin with the
+/// query heads (`[num_kv * group, dim]`); `out` is `[rows, num_kv * group * dim]`; `staging` is
+/// reused between calls. Keys and values of the tokens themselves must be in `kv`.
+pub fn attend(
+    q: &[f32],
+    q_stride: usize,
+    queries: &[Queries<'_>],
+    kv: &LayerKv,
+    heads: Heads,
+    staging: &mut Vec<f32>,
+    out: &mut [f32],
+) {
+    let tiles = tiles(queries, heads);
+    staging.clear();
+    staging.resize(out.len(), 0.0);
+    let arch = Arch::new();
+    let mut rest = &mut staging[..];
+    let mut tasks = Vec::with_capacity(tiles.len());
+    for tile in &tiles {
+        let (mine, others) = rest.split_at_mut(tile.rows(heads) * heads.dim);
+        tasks.push((tile, mine));
+        rest = others;
+    }
+    tasks.into_par_iter().for_each(|(tile, out)| {
+        arch.dispatch(TileAttention { q, q_stride, tile, kv, heads, out });
+    });
+    gather(&tiles, heads, staging, out);
+}
+
+/// A task: `num_tokens` tokens of one sequence for one key-value head.
+struct Tile<'a> {
+    kv_head: usize,
+    first_row: usize,
+    num_tokens: usize,
+    start: usize,
+    blocks: &'a [BlockId],
+}
+
+impl Tile<'_> {
+    fn rows(&self, heads: Heads) -> usize {
+        self.num_tokens * heads.group
+    }
+}
+
+fn tiles<'a>(queries: &[Queries<'a>], heads: Heads) -> Vec<Tile<'a>> {
+    let tile_tokens = (TILE_ROWS / heads.group).max(1);
+    let mut tiles = Vec::new();
+    for query in queries {
+        for kv_head in 0..heads.num_kv {
+            for offset in (0..query.num_tokens).step_by(tile_tokens) {
+                tiles.push(Tile {
+                    kv_head,
+                    first_row: query.first_row + offset,
+                    num_tokens: tile_tokens.min(query.num_tokens - offset),
+                    start: query.start + offset,
+                    blocks: query.blocks,
+                });
+            }
+        }
+    }
+    tiles
+}
+
+/// Copies the tiles' outputs, `[token, group, dim]` each, to their rows and heads.
+fn gather(tiles: &[Tile<'_>], heads: Heads, staging: &[f32], out: &mut [f32]) {
+    let width = heads.group * heads.dim;
+    let mut rows = staging.chunks_exact(width);
+    for tile in tiles {
+        for token in 0..tile.num_tokens {
+            let at = (tile.first_row + token) * heads.query_width() + tile.kv_head * width;
+            out[at..at + width].copy_from_slice(rows.next().expect("tiles cover the staging"));
+        }
+    }
+}
+
+struct TileAttention<'a> {
+    q: &'a [f32],
+    q_stride: usize,
+    tile: &'a Tile<'a>,
+    kv: &'a LayerKv,
+    heads: Heads,
+    out: &'a mut [f32], // [rows, dim]
+}
+
+/// Running softmax of one row.
+#[derive(Clone, Copy)]
+struct RowState {
+    max: f32,
+    sum: f32,
+}
+
+impl WithSimd for TileAttention<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let rows = self.tile.rows(self.heads);
+        let queries = self.pack_queries(rows);
+        let mut scores = vec![0.0f32; rows.next_multiple_of(SCORE_ROWS) * KEYS];
+        let mut states = vec![RowState { max: f32::NEG_INFINITY, sum: 0.0 }; rows];
+        let context = self.tile.start + self.tile.num_tokens;
+        let (mut key_scratch, mut value_scratch) = (Vec::new(), Vec::new());
+        for first in (0..context).step_by(KEYS) {
+            let count = KEYS.min(context - first);
+            self.score(simd, &queries, first, count, &mut key_scratch, &mut scores);
+            for row in 0..rows {
+                let position = self.tile.start + row / self.heads.group;
+                // Keys of this pass that the row may see.
+                let seen = (position + 1).saturating_sub(first).min(count);
+                let out = &mut self.out[row * self.heads.dim..][..self.heads.dim];
+                let scores = &mut scores[row * KEYS..][..count];
+                soften(scores, seen, &mut states[row], out);
+            }
+            self.add_values(simd, first, count, &mut value_scratch, &scores);
+        }
+        for (state, out) in states.iter().zip(self.out.chunks_exact_mut(self.heads.dim)) {
+            let scale = 1.0 / state.sum;
+            out.iter_mut().for_each(|value| *value *= scale);
+        }
+    }
+}
+
+impl TileAttention<'_> {
+    /// The tile's queries, scaled, as `[rows / 8][dim][8]`, missing rows as zero.
+    #[inline(always)]
+    fn pack_queries(&self, rows: usize) -> Vec<f32> {
+        let Heads { group, dim, .. } = self.heads;
+        let scale = 1.0 / (dim as f32).sqrt();
+        let mut packed = vec![0.0; rows.next_multiple_of(SCORE_ROWS) * dim];
+        for row in 0..rows {
+            let (token, head) = (row / group, row % group);
+            let at = (self.tile.first_row + token) * self.q_stride
+                + (self.tile.kv_head * group + head) * dim;
+            let to = row / SCORE_ROWS * SCORE_ROWS * dim + row % SCORE_ROWS;
+            for (slot, q) in packed[to..].iter_mut().step_by(SCORE_ROWS).zip(&self.q[at..at + dim])
+            {
+                *slot = q * scale;
+            }
+        }
+        packed
+    }
+
+    /// `scores[row][key]` for keys `[first, first + count)`, rounded up to whole vectors: what
+    /// lies beyond `count` is not read by anyone.
+    #[inline(always)]
+    fn score<S: Simd>(
+        &self,
+        simd: S,
+        queries: &[f32],
+        first: usize,
+        count: usize,
+        scratch: &mut Vec<f32>,
+        scores: &mut [f32],
+    ) {
+        let (dim, size) = (self.heads.dim, self.kv.block_size());
+        let lanes = S::F32_LANES;
+        let mut key = 0;
+        while key < count {
+            let block = self.tile.blocks[(first + key) / size];
+            let keys = self.kv.keys(block, self.tile.kv_head, scratch);
+            // Keys of this block that belong to this pass; passes start on vector borders.
+            let offset = (first + key) % size;
+            let end = (size - offset).min(KEYS - key);
+            for (group, queries) in queries.chunks_exact(dim * SCORE_ROWS).enumerate() {
+                let (queries, _) = queries.as_chunks::<SCORE_ROWS>();
+                let scores = &mut scores[group * SCORE_ROWS * KEYS + key..];
+                let mut lane = 0;
+                while lane + 2 * lanes <= end && key + lane < count {
+                    let keys = keys[offset + lane..].chunks(size);
+                    score_vectors::<S, 2>(simd, queries, keys, &mut scores[lane..]);
+                    lane += 2 * lanes;
+                }
+                while lane + lanes <= end && key + lane < count {
+                    let keys = keys[offset + lane..].chunks(size);
+                    score_vectors::<S, 1>(simd, queries, keys, &mut scores[lane..]);
+                    lane += lanes;
+                }
+            }
+            key += end;
+        }
+    }
+
+    /// `out[row] += Σ scores[row][key] · v[key]`. Only keys of this sequence are read: a zero
+    /// weight times whatever an unused slot holds could still be a NaN.
+    #[inline(always)]
+    fn add_values<S: Simd>(
+        &mut self,
+        simd: S,
+        first: usize,
+        count: usize,
+        scratch: &mut Vec<f32>,
+        scores: &[f32],
+    ) {
+        let (dim, size) = (self.heads.dim, self.kv.block_size());
+        let mut key = 0;
+        while key < count {
+            let block = self.tile.blocks[(first + key) / size];
+            let values = self.kv.values(block, self.tile.kv_head, scratch);
+            let offset = (first + key) % size;
+            let end = (size - offset).min(count - key);
+            let values = &values[offset * dim..(offset + end) * dim];
+            for (group, out) in self.out.chunks_mut(VALUE_ROWS * dim).enumerate() {
+                let scores = &scores[group * VALUE_ROWS * KEYS + key..];
+                if out.len() == VALUE_ROWS * dim {
+                    add_rows::<S, VALUE_ROWS>(simd, scores, values, dim, out);
+                } else {
+                    for (row, out) in out.chunks_exact_mut(dim).enumerate() {
+                        add_rows::<S, 1>(simd, &scores[row * KEYS..], values, dim, out);
+                    }
+                }
+            }
+            key += end;
+        }
+    }
+}
+
+/// Scores of [`SCORE_ROWS`] rows against `VECTORS` vectors of keys; `keys` yields one dimension
+/// after the other.
+#[inline(always)]
+fn score_vectors<'a, S: Simd, const VECTORS: usize>(
+    simd: S,
+    queries: &[[f32; SCORE_ROWS]],
+    keys: impl Iterator<Item = &'a [f32]>,
+    scores: &mut [f32],
+) {
+    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; SCORE_ROWS];
+    for (queries, keys) in queries.iter().zip(keys) {
+        let (keys, _) = S::as_simd_f32s(keys);
+        let keys: &[S::f32s; VECTORS] = keys.first_chunk().expect("a block holds whole vectors");
+        for (sums, query) in sums.iter_mut().zip(queries) {
+            let query = simd.splat_f32s(*query);
+            for (sum, key) in sums.iter_mut().zip(keys) {
+                *sum = simd.mul_add_f32s(query, *key, *sum);
+            }
+        }
+    }
+    for (row, sums) in sums.iter().enumerate() {
+        let (scores, _) = S::as_mut_simd_f32s(&mut scores[row * KEYS..]);
+        scores[..VECTORS].copy_from_slice(sums);
+    }
+}
+
+/// Turns the first `seen` scores into weights relative to the row's new maximum, the rest into
+/// zero, and scales what the row has summed so far.
+#[inline(always)]
+fn soften(scores: &mut [f32], seen: usize, state: &mut RowState, out: &mut [f32]) {
+    let (scores, masked) = scores.split_at_mut(seen);
+    masked.fill(0.0);
+    if scores.is_empty() {
+        return;
+    }
+    let max = largest(scores).max(state.max);
+    let sum = exp_in_place(scores, max);
+    if max > state.max {
+        let scale = super::ops::exp(state.max - max);
+        state.sum *= scale;
+        out.iter_mut().for_each(|value| *value *= scale);
+        state.max = max;
+    }
+    state.sum += sum;
+}
+
+#[inline(always)]
+fn largest(scores: &[f32]) -> f32 {
+    let mut best = [f32::NEG_INFINITY; 16];
+    let (pieces, rest) = scores.as_chunks::<16>();
+    for piece in pieces {
+        for (best, score) in best.iter_mut().zip(piece) {
+            *best = if *score > *best { *score } else { *best };
+        }
+    }
+    rest.iter().chain(&best).fold(f32::NEG_INFINITY, |best, &score| best.max(score))
+}
+
+/// `out[row] += Σ scores[row][key] · values[key]` for `ROWS` rows, four vectors of a value at
+/// once.
+#[inline(always)]
+fn add_rows<S: Simd, const ROWS: usize>(
+    simd: S,
+    scores: &[f32],
+    values: &[f32],
+    dim: usize,
+    out: &mut [f32],
+) {
+    let lanes = S::F32_LANES;
+    let mut column = 0;
+    while column + 4 * lanes <= dim {
+        add_vectors::<S, ROWS, 4>(simd, scores, values, dim, out, column);
+        column += 4 * lanes;
+    }
+    while column + lanes <= dim {
+        add_vectors::<S, ROWS, 1>(simd, scores, values, dim, out, column);
+        column += lanes;
+    }
+}
+
+#[inline(always)]
+fn add_vectors<S: Simd, const ROWS: usize, const VECTORS: usize>(
+    simd: S,
+    scores: &[f32],
+    values: &[f32],
+    dim: usize,
+    out: &mut [f32],
+    column: usize,
+) {
+    let count = values.len() / dim;
+    let scores: [&[f32]; ROWS] = std::array::from_fn(|row| &scores[row * KEYS..][..count]);
+    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
+    for (sums, out) in sums.iter_mut().zip(out.chunks_exact(dim)) {
+        let (out, _) = S::as_simd_f32s(&out[column..]);
+        sums.copy_from_slice(&out[..VECTORS]);
+    }
+    for (key, value) in values.chunks_exact(dim).enumerate() {
+        let (value, _) = S::as_simd_f32s(&value[column..]);
+        let value: &[S::f32s; VECTORS] = value.first_chunk().expect("a head holds whole vectors");
+        for (sums, scores) in sums.iter_mut().zip(&scores) {
+            let weight = simd.splat_f32s(scores[key]);
+            for (sum, value) in sums.iter_mut().zip(value) {
+                *sum = simd.mul_add_f32s(weight, *value, *sum);
+            }
+        }
+    }
+    for (sums, out) in sums.iter().zip(out.chunks_exact_mut(dim)) {
+        let (out, _) = S::as_mut_simd_f32s(&mut out[column..]);
+        out[..VECTORS].copy_from_slice(sums);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::{Dtype, KvPool};
+    use crate::model::toy;
+    use crate::reference::naive_attention;
+    use headstart_core::Rng;
+
+    /// Random keys and values in shuffled blocks, the rest of the pool NaN.
+    fn check(heads: Heads, block_size: usize, sequences: &[(usize, usize)], dtype: Dtype) {
+        let mut config = toy::config();
+        (config.num_layers, config.num_kv_heads, config.head_dim) = (1, heads.num_kv, heads.dim);
+        let mut rng = Rng::new(3);
+        let blocks_of = |&(start, tokens): &(usize, usize)| (start + tokens).div_ceil(block_size);
+        let num_blocks = 2 + sequences.iter().map(blocks_of).sum::<usize>();
+        let mut pool = KvPool::new(&config, dtype, num_blocks, block_size);
+        let mut ids: Vec<_> = (0..num_blocks as u32).map(BlockId).collect();
+        rng.shuffle(&mut ids);
+        let width = heads.num_kv * heads.dim;
+        let poison = vec![f32::NAN; width];
+        for block in 0..num_blocks as u32 {
+            for slot in 0..block_size {
+                pool.layer_mut(0).write(BlockId(block), slot, &poison, &poison);
+            }
+        }
+        let mut random = |len: usize| -> Vec<f32> {
+            (0..len).map(|_| half::bf16::from_f32(rng.next_f64() as f32 * 4.0 - 2.0).to_f32()).collect()
+        };
+        let (mut queries, mut q, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+        let mut rest = &ids[..];
+        for sequence in sequences {
+            let (start, tokens) = *sequence;
+            let (blocks, others) = rest.split_at(blocks_of(sequence));
+            rest = others;
+            let context = start + tokens;
+            let (keys, values) = (random(context * width), random(context * width));
+            for position in 0..context {
+                let at = position * width..(position + 1) * width;
+                let block = blocks[position / block_size];
+                let layer = pool.layer_mut(0);
+                layer.write(block, position % block_size, &keys[at.clone()], &values[at]);
+            }
+            let first_row = q.len() / (width * heads.group);
+            let mine = random(tokens * width * heads.group);
+            expected.extend(naive_attention(&mine, &keys, &values, start, heads));
+            q.extend(mine);
+            queries.push(Queries { first_row, num_tokens: tokens, start, blocks });
+        }
+        let mut out = vec![0.0; q.len()];
+        let stride = width * heads.group;
+        attend(&q, stride, &queries, pool.layer(0), heads, &mut Vec::new(), &mut out);
+        for (at, (got, expected)) in out.iter().zip(&expected).enumerate() {
+            assert!((got - expected).abs() < 2e-5, "{heads:?}, {sequences:?}, {at}: {got} {expected}");
+        }
+    }
+
+    #[test]
+    fn paged_is_naive() {
+        let gqa = Heads { num_kv: 2, group: 4, dim: 64 };
+        let mha = Heads { num_kv: 3, group: 1, dim: 16 };
+        let wide = Heads { num_kv: 1, group: 7, dim: 128 };
+        let odd = Heads { num_kv: 2, group: 2, dim: 80 };
+        for dtype in [Dtype::F32, Dtype::Bf16] {
+            for heads in [gqa, mha, wide, odd] {
+                for block_size in [16, 32, 48] {
+                    check(heads, block_size, &[(0, 1), (17, 1), (300, 1)], dtype);
+                    check(heads, block_size, &[(0, 45), (128, 40), (5, 3)], dtype);
+                    check(heads, block_size, &[(127, 1), (126, 4), (255, 2)], dtype);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! One replica's engine: scheduler, cache and executor, a step at a time.
+
+use std::sync::Arc;
+
+use headstart_cache::{Policy, PrefixCache};
+use headstart_core::{
+    Access, BlockHasher, BlockIdentity, CacheEvent, Nanos, SeqId, SessionId, TokenId,
+};
+use headstart_scheduler::{
+    Executor, Load, NewSequence, Output, QueueOrder, Sampling, Scheduler, SchedulerConfig, Submit,
+};
+
+use crate::kv::{self, Dtype};
+use crate::{CpuExecutor, Model};
+
+/// Limits of one replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// Blocks of keys and values.
+    pub cache_blocks: usize,
+    /// Tokens per block, a multiple of 16.
+    pub block_size: usize,
+    /// How keys and values are stored.
+    pub kv_dtype: Dtype,
+    /// Most tokens computed in one step.
+    pub max_batched_tokens: usize,
+    /// Most sequences running at once.
+    pub max_sequences: usize,
+    /// Most sequences waiting.
+    pub max_waiting: usize,
+    /// Who is admitted next.
+    pub order: QueueOrder,
+}
+
+/// A request to generate.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// Its id; unique among those present.
+    pub id: SeqId,
+    /// The prompt, at least one token.
+    pub prompt: Vec<TokenId>,
+    /// Most tokens to generate, at least one.
+    pub max_tokens: usize,
+    /// How to choose tokens.
+    pub sampling: Sampling,
+    /// Whether the model's stop tokens end the answer.
+    pub stop_at_end: StopTokens,
+    /// Tenant salt: prompts under different salts share nothing.
+    pub salt: Option<Arc<str>>,
+    /// The conversation, when known.
+    pub session: Option<SessionId>,
+}
+
+/// What the model's own stop tokens do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopTokens {
+    /// They end the answer.
+    Obey,
+    /// They are tokens like others.
+    Ignore,
+}
+
+/// What a step did.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// Tokens computed; 0 when there was nothing to do.
+    pub num_tokens: usize,
+    /// What happened to sequences.
+    pub outputs: Vec<Output>,
+    /// How residency changed.
+    pub events: Vec<CacheEvent>,
+}
+
+/// One replica's engine.
+pub struct Engine {
+    model: Arc<Model>,
+    name: String,
+    config: EngineConfig,
+    scheduler: Scheduler,
+    executor: CpuExecutor,
+    hasher: Arc<BlockHasher>,
+}
+
+impl Engine {
+    /// An engine for `model`, served as `name`, whose victims `policy` chooses.
+    #[must_use]
+    pub fn new(
+        model: Arc<Model>,
+        name: &str,
+        config: EngineConfig,
+        policy: Box<dyn Policy>,
+    ) -> Self {
+        let cache = PrefixCache::new(config.cache_blocks, policy);
+        let limits = SchedulerConfig {
+            max_batched_tokens: config.max_batched_tokens,
+            max_sequences: config.max_sequences,
+            max_waiting: config.max_waiting,
+            max_context: model.config.max_context,
+            block_size: config.block_size,
+            order: config.order,
+        };
+        let executor =
+            CpuExecutor::new(model.clone(), config.kv_dtype, config.cache_blocks, config.block_size);
+        let hasher = Arc::new(hasher(&model, name, &config, None));
+        let scheduler = Scheduler::new(limits, cache);
+        Self { model, name: name.to_owned(), config, scheduler, executor, hasher }
+    }
+
+    /// The longest sequence (prompt and answer) that it can hold, in tokens.
+    #[must_use]
+    pub fn context(&self) -> usize {
+        self.scheduler.context()
+    }
+
+    /// Puts a request in the queue.
+    pub fn submit(&mut self, submission: Submission, now: Nanos) -> Submit {
+        let hasher = match &submission.salt {
+            None => self.hasher.clone(),
+            Some(salt) => Arc::new(hasher(&self.model, &self.name, &self.config, Some(salt))),
+        };
+        let stop_tokens = match submission.stop_at_end {
+            StopTokens::Obey => self.model.generation.stop_tokens.clone(),
+            StopTokens::Ignore => Arc::default(),
+        };
+        let access = Access { session: submission.session, ..Access::default() };
+        let sequence = NewSequence {
+            id: submission.id,
+            prompt: submission.prompt,
+            max_tokens: submission.max_tokens,
+            stop_tokens,
+            sampling: submission.sampling,
+            hasher,
+            salt: submission.salt,
+            access,
+        };
+        self.scheduler.submit(sequence, now)
+    }
+
+    /// Forgets a request; unknown ids are ignored.
+    pub fn cancel(&mut self, seq: SeqId, now: Nanos) {
+        self.scheduler.cancel(seq, now);
+    }
+
+    /// Schedules, computes and completes one step.
+    pub fn step(&mut self, now: Nanos) -> Step {
+        let batch = self.scheduler.schedule(now);
+        if !batch.entries.is_empty() {
+            let tokens = self.executor.execute(&batch);
+            self.scheduler.complete(&batch, &tokens, now);
+        }
+        Step {
+            num_tokens: batch.num_tokens(),
+            outputs: self.scheduler.take_outputs(),
+            events: self.scheduler.take_events(),
+        }
+    }
+
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.scheduler.is_idle()
+    }
+
+    /// How busy it is.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        self.scheduler.load()
+    }
+
+    /// Asserts the invariants of scheduler and cache.
+    ///
+    /// # Panics
+    /// When one is broken.
+    pub fn check(&self) {
+        self.scheduler.check();
+    }
+}
+
+/// The one place where a block's whole identity comes together.
+fn hasher(model: &Model, name: &str, config: &EngineConfig, salt: Option<&str>) -> BlockHasher {
+    BlockHasher::new(&BlockIdentity {
+        model: name,
+        weights_revision: &model.revision,
+        kv_dtype: config.kv_dtype.name(),
+        kv_layout: kv::LAYOUT,
+        adapter: None,
+        salt,
+        block_size: config.block_size as u32,
+    })
+}

@@ -1,0 +1,197 @@
+//! A batch through the layers.
+//!
+//! All entries' tokens are rows of one activation matrix `[rows, hidden]`: linear layers see no
+//! sequences, only attention does.
+
+mod rotation;
+
+use std::sync::Arc;
+
+use headstart_core::TokenId;
+use headstart_scheduler::{Batch, Executor};
+
+use crate::cpu::attention::{Heads, Queries, attend};
+use crate::cpu::linear::{Write, rows_dot};
+use crate::cpu::ops;
+use crate::kv::{Dtype, KvPool};
+use crate::model::{Layer, Model};
+use crate::sampler::sample;
+
+pub use rotation::Rotation;
+
+/// Computes batches with one model into one KV pool.
+pub struct CpuExecutor {
+    model: Arc<Model>,
+    kv: KvPool,
+    buffers: Buffers,
+}
+
+/// Activations, kept between steps so that a step allocates next to nothing.
+#[derive(Default)]
+struct Buffers {
+    stream: Vec<f32>,  // [rows, hidden]
+    normed: Vec<f32>,  // [rows, hidden]
+    qkv: Vec<f32>,     // [rows, (num_heads + 2 * num_kv_heads) * head_dim]
+    staging: Vec<f32>, // attention's own
+    heads: Vec<f32>,   // [rows, num_heads * head_dim]
+    gate_up: Vec<f32>, // [rows, 2 * intermediate]
+    gated: Vec<f32>,   // [rows, intermediate]
+}
+
+impl CpuExecutor {
+    /// With a pool of `num_blocks` blocks of `block_size` tokens, stored as `dtype`.
+    #[must_use]
+    pub fn new(model: Arc<Model>, dtype: Dtype, num_blocks: usize, block_size: usize) -> Self {
+        let kv = KvPool::new(&model.config, dtype, num_blocks, block_size);
+        Self { model, kv, buffers: Buffers::default() }
+    }
+
+    /// Computes `batch` and returns the logits of the last token of every entry that samples,
+    /// `[entries, vocab]`.
+    pub fn logits(&mut self, batch: &Batch) -> Vec<f32> {
+        let Self { model, kv, buffers } = self;
+        let config = &model.config;
+        let positions = batch.entries.iter();
+        let positions = positions.flat_map(|entry| entry.start..entry.start + entry.tokens.len());
+        let rotation = Rotation::of_positions(config, positions);
+        buffers.embed(model, batch);
+        for (index, layer) in model.layers.iter().enumerate() {
+            buffers.attention(model, layer, index, batch, &rotation, kv);
+            buffers.feed_forward(model, layer);
+        }
+        let sampled = buffers.sampled_rows(model, batch);
+        let mut normed = vec![0.0; sampled.len()];
+        ops::rms_norm(&sampled, &model.final_norm, config.rms_eps, &mut normed);
+        let mut logits = vec![0.0; sampled.len() / config.hidden * config.vocab];
+        rows_dot(&normed, model.head_table(), config.hidden, &mut logits);
+        logits
+    }
+}
+
+impl Executor for CpuExecutor {
+    fn execute(&mut self, batch: &Batch) -> Vec<TokenId> {
+        let logits = self.logits(batch);
+        let rows = logits.chunks_exact(self.model.config.vocab);
+        let suppressed = &self.model.generation.suppress_tokens;
+        let asked = batch.entries.iter().filter_map(|entry| {
+            entry.sampling.map(|sampling| (entry.start + entry.tokens.len(), sampling))
+        });
+        let choose = |((position, sampling), logits): ((usize, _), &[f32])| {
+            sample(logits, suppressed, &sampling, position)
+        };
+        asked.zip(rows).map(choose).collect()
+    }
+}
+
+impl Buffers {
+    fn embed(&mut self, model: &Model, batch: &Batch) {
+        let hidden = model.config.hidden;
+        let mut scratch = Vec::new();
+        self.stream.clear();
+        for &token in batch.entries.iter().flat_map(|entry| &entry.tokens) {
+            let row = token as usize * hidden..(token as usize + 1) * hidden;
+            self.stream.extend_from_slice(model.embedding.widen(row, &mut scratch));
+        }
+        self.normed.resize(self.stream.len(), 0.0);
+    }
+
+    /// Adds the layer's attention to the stream, writing the batch's keys and values.
+    fn attention(
+        &mut self,
+        model: &Model,
+        layer: &Layer,
+        index: usize,
+        batch: &Batch,
+        rotation: &Rotation,
+        kv: &mut KvPool,
+    ) {
+        let config = &model.config;
+        let rows = self.stream.len() / config.hidden;
+        let stride = layer.qkv.n();
+        ops::rms_norm(&self.stream, &layer.attention_norm, config.rms_eps, &mut self.normed);
+        self.qkv.resize(rows * stride, 0.0);
+        layer.qkv.apply(&self.normed, &mut self.qkv, Write::Replace);
+        self.rotate_and_store(model, layer, index, batch, rotation, kv);
+        let heads =
+            Heads { num_kv: config.num_kv_heads, group: config.group(), dim: config.head_dim };
+        self.heads.resize(rows * config.num_heads * config.head_dim, 0.0);
+        let queries = queries(batch);
+        let layer_kv = kv.layer(index);
+        attend(&self.qkv, stride, &queries, layer_kv, heads, &mut self.staging, &mut self.heads);
+        layer.output.apply(&self.heads, &mut self.stream, Write::Add);
+    }
+
+    /// Norms and rotates queries and keys in place; writes keys and values to their blocks.
+    fn rotate_and_store(
+        &mut self,
+        model: &Model,
+        layer: &Layer,
+        index: usize,
+        batch: &Batch,
+        rotation: &Rotation,
+        kv: &mut KvPool,
+    ) {
+        let config = &model.config;
+        let q_width = config.num_heads * config.head_dim;
+        let kv_width = config.num_kv_heads * config.head_dim;
+        let block_size = kv.block_size();
+        let layer_kv = kv.layer_mut(index);
+        let slots = batch.entries.iter().flat_map(|entry| {
+            let positions = entry.start..entry.start + entry.tokens.len();
+            positions.map(move |at| (entry.blocks[at / block_size], at % block_size))
+        });
+        let rows = self.qkv.chunks_exact_mut(layer.qkv.n()).enumerate();
+        for ((row, qkv), (block, slot)) in rows.zip(slots) {
+            let (queries, rest) = qkv.split_at_mut(q_width);
+            let (keys, values) = rest.split_at_mut(kv_width);
+            if let Some((q_norm, k_norm)) = &layer.head_norms {
+                ops::rms_norm_heads(queries, q_norm, config.rms_eps);
+                ops::rms_norm_heads(keys, k_norm, config.rms_eps);
+            }
+            rotation.apply(row, queries);
+            rotation.apply(row, keys);
+            layer_kv.write(block, slot, keys, values);
+        }
+    }
+
+    /// Adds the layer's feed-forward part to the stream.
+    fn feed_forward(&mut self, model: &Model, layer: &Layer) {
+        let config = &model.config;
+        let rows = self.stream.len() / config.hidden;
+        ops::rms_norm(&self.stream, &layer.feed_forward_norm, config.rms_eps, &mut self.normed);
+        self.gate_up.resize(rows * layer.gate_up.n(), 0.0);
+        layer.gate_up.apply(&self.normed, &mut self.gate_up, Write::Replace);
+        self.gated.resize(rows * config.intermediate, 0.0);
+        ops::silu_mul(&self.gate_up, config.intermediate, &mut self.gated);
+        layer.down.apply(&self.gated, &mut self.stream, Write::Add);
+    }
+
+    /// The stream's rows of the last tokens of all entries that sample.
+    fn sampled_rows(&self, model: &Model, batch: &Batch) -> Vec<f32> {
+        let hidden = model.config.hidden;
+        let mut sampled = Vec::new();
+        let mut end = 0;
+        for entry in &batch.entries {
+            end += entry.tokens.len();
+            if entry.sampling.is_some() {
+                sampled.extend_from_slice(&self.stream[(end - 1) * hidden..end * hidden]);
+            }
+        }
+        sampled
+    }
+}
+
+fn queries(batch: &Batch) -> Vec<Queries<'_>> {
+    let mut first_row = 0;
+    let queries = batch.entries.iter().map(|entry| {
+        let query = Queries {
+            first_row,
+            num_tokens: entry.tokens.len(),
+            start: entry.start,
+            blocks: &entry.blocks,
+        };
+        first_row += entry.tokens.len();
+        query
+    });
+    queries.collect()
+}

@@ -1,0 +1,235 @@
+//! The paged pool of keys and values of one replica.
+//!
+//! Layout, per layer, so that the attention kernel reads whole vectors:
+//!
+//! ```text
+//! keys    [block][kv_head][head_dim][block_size]    16 neighbouring keys are one vector
+//! values  [block][kv_head][block_size][head_dim]    one value is whole vectors
+//! ```
+
+use half::bf16;
+use headstart_core::BlockId;
+
+use crate::ModelConfig;
+
+/// Name of the layout, part of every block's identity.
+pub const LAYOUT: &str = "k:bhds,v:bhsd";
+
+/// How weights and KV are stored. Arithmetic is f32 either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dtype {
+    /// 32-bit floats.
+    F32,
+    /// bfloat16: half the memory traffic, 8 bits of precision.
+    Bf16,
+}
+
+impl Dtype {
+    /// Its usual name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+        }
+    }
+
+    /// Bytes per element.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 => 2,
+        }
+    }
+}
+
+impl std::str::FromStr for Dtype {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "f32" => Ok(Self::F32),
+            "bf16" => Ok(Self::Bf16),
+            other => Err(format!("unknown dtype `{other}`; known: f32, bf16")),
+        }
+    }
+}
+
+/// Numbers stored as f32 or bf16.
+#[derive(Clone, Debug)]
+pub enum Numbers {
+    /// As they are.
+    F32(Vec<f32>),
+    /// Rounded to nearest even.
+    Bf16(Vec<bf16>),
+}
+
+impl Numbers {
+    /// `len` zeros. Untouched pages cost no memory.
+    #[must_use]
+    pub fn zeros(dtype: Dtype, len: usize) -> Self {
+        match dtype {
+            Dtype::F32 => Self::F32(vec![0.0; len]),
+            Dtype::Bf16 => Self::Bf16(vec![bf16::ZERO; len]),
+        }
+    }
+
+    /// `values`, rounded if need be.
+    #[must_use]
+    pub fn from_f32(dtype: Dtype, values: Vec<f32>) -> Self {
+        match dtype {
+            Dtype::F32 => Self::F32(values),
+            Dtype::Bf16 => Self::Bf16(values.into_iter().map(bf16::from_f32).collect()),
+        }
+    }
+
+    /// How they are stored.
+    #[must_use]
+    pub fn dtype(&self) -> Dtype {
+        match self {
+            Self::F32(_) => Dtype::F32,
+            Self::Bf16(_) => Dtype::Bf16,
+        }
+    }
+
+    /// Elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::Bf16(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The elements of `range` as f32: in place, or widened into `scratch`.
+    pub fn widen<'a>(
+        &'a self,
+        range: std::ops::Range<usize>,
+        scratch: &'a mut Vec<f32>,
+    ) -> &'a [f32] {
+        match self {
+            Self::F32(values) => &values[range],
+            Self::Bf16(values) => {
+                scratch.clear();
+                // A bf16 is the upper half of an f32: a shift, which compiles to vectors.
+                let wide = |half: &bf16| f32::from_bits(u32::from(half.to_bits()) << 16);
+                scratch.extend(values[range].iter().map(wide));
+                scratch
+            }
+        }
+    }
+
+    #[inline]
+    fn set(&mut self, index: usize, value: f32) {
+        match self {
+            Self::F32(values) => values[index] = value,
+            Self::Bf16(values) => values[index] = bf16::from_f32(value),
+        }
+    }
+}
+
+/// Keys and values of all layers.
+#[derive(Debug)]
+pub struct KvPool {
+    layers: Vec<LayerKv>,
+    block_size: usize,
+}
+
+/// Keys and values of one layer.
+#[derive(Debug)]
+pub struct LayerKv {
+    keys: Numbers,
+    values: Numbers,
+    num_kv_heads: usize,
+    head_dim: usize,
+    block_size: usize,
+}
+
+impl KvPool {
+    /// A pool of `num_blocks` blocks.
+    ///
+    /// # Panics
+    /// When the block size is not a multiple of 16: a key vector must not cross blocks.
+    #[must_use]
+    pub fn new(config: &ModelConfig, dtype: Dtype, num_blocks: usize, block_size: usize) -> Self {
+        assert!(block_size.is_multiple_of(16), "the kernel reads 16 keys at a time");
+        let (num_kv_heads, head_dim) = (config.num_kv_heads, config.head_dim);
+        let len = num_blocks * num_kv_heads * head_dim * block_size;
+        let layer = |_| LayerKv {
+            keys: Numbers::zeros(dtype, len),
+            values: Numbers::zeros(dtype, len),
+            num_kv_heads,
+            head_dim,
+            block_size,
+        };
+        Self { layers: (0..config.num_layers).map(layer).collect(), block_size }
+    }
+
+    /// Tokens per block.
+    #[must_use]
+    pub fn block_size(&self) -> usize {
+        self.block_size
+    }
+
+    /// One layer.
+    #[must_use]
+    pub fn layer(&self, layer: usize) -> &LayerKv {
+        &self.layers[layer]
+    }
+
+    /// One layer, to write.
+    pub fn layer_mut(&mut self, layer: usize) -> &mut LayerKv {
+        &mut self.layers[layer]
+    }
+}
+
+impl LayerKv {
+    /// Tokens per block.
+    #[must_use]
+    pub fn block_size(&self) -> usize {
+        self.block_size
+    }
+
+    /// Writes one token's `key` and `value`, each `[num_kv_heads, head_dim]`.
+    pub fn write(&mut self, block: BlockId, slot: usize, key: &[f32], value: &[f32]) {
+        for head in 0..self.num_kv_heads {
+            let base = self.base(block, head);
+            for dim in 0..self.head_dim {
+                let from = head * self.head_dim + dim;
+                self.keys.set(base + dim * self.block_size + slot, key[from]);
+                self.values.set(base + slot * self.head_dim + dim, value[from]);
+            }
+        }
+    }
+
+    /// Keys of one head of a block, `[head_dim][block_size]`.
+    pub fn keys<'a>(&'a self, block: BlockId, head: usize, scratch: &'a mut Vec<f32>) -> &'a [f32] {
+        self.keys.widen(self.range(block, head), scratch)
+    }
+
+    /// Values of one head of a block, `[block_size][head_dim]`.
+    pub fn values<'a>(
+        &'a self,
+        block: BlockId,
+        head: usize,
+        scratch: &'a mut Vec<f32>,
+    ) -> &'a [f32] {
+        self.values.widen(self.range(block, head), scratch)
+    }
+
+    fn base(&self, block: BlockId, head: usize) -> usize {
+        (block.index() * self.num_kv_heads + head) * self.head_dim * self.block_size
+    }
+
+    fn range(&self, block: BlockId, head: usize) -> std::ops::Range<usize> {
+        let base = self.base(block, head);
+        base..base + self.head_dim * self.block_size
+    }
+}

@@ -1,0 +1,73 @@
+//! A model as it is computed with: weights in the kernels' layout, and what its files say about
+//! generation.
+
+mod generation;
+mod load;
+pub mod toy;
+
+use crate::ModelConfig;
+use crate::cpu::linear::Linear;
+use crate::kv::Numbers;
+
+pub use generation::GenerationDefaults;
+pub use load::LoadError;
+
+/// A loaded model; shared by all replicas of a process.
+#[derive(Debug)]
+pub struct Model {
+    /// Shape and constants.
+    pub config: ModelConfig,
+    /// Content hash of the weights: part of every block's identity.
+    pub revision: String,
+    /// What `generation_config.json` says.
+    pub generation: GenerationDefaults,
+    /// `[vocab, hidden]`
+    pub(crate) embedding: Numbers,
+    pub(crate) layers: Vec<Layer>,
+    /// `[hidden]`
+    pub(crate) final_norm: Vec<f32>,
+    /// `[vocab, hidden]`; `None` when tied to the embedding.
+    pub(crate) head: Option<Numbers>,
+}
+
+/// One decoder layer.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    /// `[hidden]`
+    pub(crate) attention_norm: Vec<f32>,
+    /// `[hidden, (num_heads + 2 * num_kv_heads) * head_dim]`: queries, keys, values
+    pub(crate) qkv: Linear,
+    /// `[head_dim]` each: Qwen3's norms of query and key heads.
+    pub(crate) head_norms: Option<(Vec<f32>, Vec<f32>)>,
+    /// `[num_heads * head_dim, hidden]`
+    pub(crate) output: Linear,
+    /// `[hidden]`
+    pub(crate) feed_forward_norm: Vec<f32>,
+    /// `[hidden, 2 * intermediate]`: gate, up
+    pub(crate) gate_up: Linear,
+    /// `[intermediate, hidden]`
+    pub(crate) down: Linear,
+}
+
+impl Model {
+    /// The table of the output head, `[vocab, hidden]`.
+    pub(crate) fn head_table(&self) -> &Numbers {
+        self.head.as_ref().unwrap_or(&self.embedding)
+    }
+}
+
+/// `[n, k]` to `[k, n]`, in square tiles that stay in the first-level cache, to columns
+/// `[first, first + n)` of `out`, whose rows have `stride` values.
+fn transpose_into(rows: &[f32], k: usize, out: &mut [f32], first: usize, stride: usize) {
+    const TILE: usize = 32;
+    let n = rows.len() / k;
+    for n0 in (0..n).step_by(TILE) {
+        for k0 in (0..k).step_by(TILE) {
+            for row in n0..n.min(n0 + TILE) {
+                for column in k0..k.min(k0 + TILE) {
+                    out[column * stride + first + row] = rows[row * k + column];
+                }
+            }
+        }
+    }
+}

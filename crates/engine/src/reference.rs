@@ -1,0 +1,90 @@
+//! The obvious forward pass: one sequence, no cache, no blocks, attention with the whole score
+//! matrix. Slow; the tests compare the engine with it.
+
+use crate::Model;
+use crate::cpu::attention::Heads;
+use crate::cpu::linear::{Write, rows_dot};
+use crate::cpu::ops;
+use crate::executor::Rotation;
+use headstart_core::TokenId;
+
+/// Causal attention with materialized scores. `q` is `[tokens, num_kv * group, dim]`, `k` and
+/// `v` are `[context, num_kv, dim]`; query token t sits at position `start + t`.
+#[must_use]
+pub fn naive_attention(q: &[f32], k: &[f32], v: &[f32], start: usize, heads: Heads) -> Vec<f32> {
+    let Heads { num_kv, group, dim } = heads;
+    let width = num_kv * group * dim;
+    let mut out = vec![0.0; q.len()];
+    for token in 0..q.len() / width {
+        for head in 0..num_kv * group {
+            let at = token * width + head * dim;
+            let key_at = |position: usize| (position * num_kv + head / group) * dim;
+            let dot = |position: usize| -> f64 {
+                let key = &k[key_at(position)..][..dim];
+                q[at..at + dim].iter().zip(key).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum()
+            };
+            let scores: Vec<f64> =
+                (0..=start + token).map(|position| dot(position) / (dim as f64).sqrt()).collect();
+            let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();
+            let total: f64 = weights.iter().sum();
+            for column in 0..dim {
+                let terms = weights.iter().enumerate();
+                let sum: f64 = terms
+                    .map(|(position, weight)| weight * f64::from(v[key_at(position) + column]))
+                    .sum();
+                out[at + column] = (sum / total) as f32;
+            }
+        }
+    }
+    out
+}
+
+/// Logits of every position of `tokens`, `[tokens, vocab]`.
+#[must_use]
+pub fn logits(model: &Model, tokens: &[TokenId]) -> Vec<f32> {
+    let config = &model.config;
+    let hidden = config.hidden;
+    let heads = Heads { num_kv: config.num_kv_heads, group: config.group(), dim: config.head_dim };
+    let rotation = Rotation::of_positions(config, 0..tokens.len());
+    let mut scratch = Vec::new();
+    let mut stream: Vec<f32> = Vec::new();
+    for &token in tokens {
+        let row = token as usize * hidden..(token as usize + 1) * hidden;
+        stream.extend_from_slice(model.embedding.widen(row, &mut scratch));
+    }
+    let mut normed = vec![0.0; stream.len()];
+    for layer in &model.layers {
+        ops::rms_norm(&stream, &layer.attention_norm, config.rms_eps, &mut normed);
+        let mut qkv = vec![0.0; tokens.len() * layer.qkv.n()];
+        layer.qkv.apply(&normed, &mut qkv, Write::Replace);
+        let (mut q, mut k, mut v) = (Vec::new(), Vec::new(), Vec::new());
+        let (q_width, kv_width) =
+            (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
+        for (token, row) in qkv.chunks_exact_mut(layer.qkv.n()).enumerate() {
+            let (queries, rest) = row.split_at_mut(q_width);
+            let (keys, values) = rest.split_at_mut(kv_width);
+            if let Some((q_norm, k_norm)) = &layer.head_norms {
+                ops::rms_norm_heads(queries, q_norm, config.rms_eps);
+                ops::rms_norm_heads(keys, k_norm, config.rms_eps);
+            }
+            rotation.apply(token, queries);
+            rotation.apply(token, keys);
+            q.extend_from_slice(queries);
+            k.extend_from_slice(keys);
+            v.extend_from_slice(values);
+        }
+        let attended = naive_attention(&q, &k, &v, 0, heads);
+        layer.output.apply(&attended, &mut stream, Write::Add);
+        ops::rms_norm(&stream, &layer.feed_forward_norm, config.rms_eps, &mut normed);
+        let mut gate_up = vec![0.0; tokens.len() * layer.gate_up.n()];
+        layer.gate_up.apply(&normed, &mut gate_up, Write::Replace);
+        let mut gated = vec![0.0; tokens.len() * config.intermediate];
+        ops::silu_mul(&gate_up, config.intermediate, &mut gated);
+        layer.down.apply(&gated, &mut stream, Write::Add);
+    }
+    ops::rms_norm(&stream, &model.final_norm, config.rms_eps, &mut normed);
+    let mut logits = vec![0.0; tokens.len() * config.vocab];
+    rows_dot(&normed, model.head_table(), hidden, &mut logits);
+    logits
+}

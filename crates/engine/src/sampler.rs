@@ -1,0 +1,140 @@
+//! From logits to a token.
+
+use headstart_core::{Rng, TokenId};
+use headstart_scheduler::Sampling;
+
+/// Chooses the token at `position` of its sequence. Tokens in `suppressed` (sorted) are never
+/// chosen. Same logits, seed and position: same token, whatever else is in the batch.
+///
+/// # Panics
+/// When there are no logits.
+#[must_use]
+pub fn sample(
+    logits: &[f32],
+    suppressed: &[TokenId],
+    sampling: &Sampling,
+    position: usize,
+) -> TokenId {
+    if sampling.temperature <= 0.0 {
+        return greedy(logits, suppressed);
+    }
+    let mut candidates = candidates(logits, suppressed);
+    keep_top_k(&mut candidates, sampling.top_k);
+    let weights = softmax(&candidates, sampling.temperature);
+    let kept = nucleus(&weights, sampling.top_p);
+    let total: f64 = weights[..kept].iter().sum();
+    let mut rng = Rng::new(sampling.seed ^ (position as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut point = rng.next_f64() * total;
+    for (candidate, weight) in candidates.iter().zip(&weights[..kept]) {
+        point -= weight;
+        if point < 0.0 {
+            return candidate.1;
+        }
+    }
+    candidates[kept - 1].1
+}
+
+/// The likeliest token; of equals the first.
+#[must_use]
+pub fn greedy(logits: &[f32], suppressed: &[TokenId]) -> TokenId {
+    let mut suppressed = suppressed.iter().copied().peekable();
+    let mut best = (f32::NEG_INFINITY, 0);
+    for (token, &logit) in logits.iter().enumerate() {
+        let token = token as TokenId;
+        if suppressed.next_if_eq(&token).is_none() && logit > best.0 {
+            best = (logit, token);
+        }
+    }
+    best.1
+}
+
+/// All tokens that may be chosen, likeliest first; equal logits by token.
+fn candidates(logits: &[f32], suppressed: &[TokenId]) -> Vec<(f32, TokenId)> {
+    let mut suppressed = suppressed.iter().copied().peekable();
+    let all = logits.iter().enumerate().map(|(token, &logit)| (logit, token as TokenId));
+    let mut kept: Vec<_> =
+        all.filter(|&(_, token)| suppressed.next_if_eq(&token).is_none()).collect();
+    kept.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    kept
+}
+
+fn keep_top_k(candidates: &mut Vec<(f32, TokenId)>, top_k: usize) {
+    if top_k > 0 {
+        candidates.truncate(top_k);
+    }
+}
+
+/// Unnormalized probabilities, the first 1.
+fn softmax(candidates: &[(f32, TokenId)], temperature: f32) -> Vec<f64> {
+    let best = candidates[0].0;
+    let weight = |&(logit, _): &(f32, TokenId)| f64::from((logit - best) / temperature).exp();
+    candidates.iter().map(weight).collect()
+}
+
+/// How many of the likeliest reach a share of `top_p`; at least one.
+fn nucleus(weights: &[f64], top_p: f32) -> usize {
+    let target = weights.iter().sum::<f64>() * f64::from(top_p);
+    let mut sum = 0.0;
+    let reached = weights.iter().position(|weight| {
+        sum += weight;
+        sum >= target
+    });
+    reached.map_or(weights.len(), |index| index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draw(logits: &[f32], sampling: Sampling) -> Vec<usize> {
+        let mut counts = vec![0; logits.len()];
+        for position in 0..20_000 {
+            counts[sample(logits, &[], &sampling, position) as usize] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn draws_follow_the_softmax() {
+        let logits = [1.0, 2.0, 0.0, 1.0];
+        let sampling = Sampling { temperature: 0.5, seed: 9, ..Sampling::default() };
+        let weights: Vec<f64> = logits.iter().map(|&x| f64::from(x * 2.0).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        for (count, weight) in draw(&logits, sampling).iter().zip(&weights) {
+            let expected = weight / total * 20_000.0;
+            assert!((*count as f64 - expected).abs() < 5.0 * expected.sqrt() + 5.0);
+        }
+    }
+
+    #[test]
+    fn limits_cut_the_tail() {
+        let logits = [1.0, 2.0, 0.0, 1.5];
+        let base = Sampling { temperature: 1.0, seed: 3, ..Sampling::default() };
+        let two = draw(&logits, Sampling { top_k: 2, ..base });
+        assert!(two[0] == 0 && two[2] == 0 && two[1] > two[3] && two[3] > 0);
+        let first = draw(&logits, Sampling { top_p: 0.2, ..base });
+        assert_eq!(first[1], 20_000);
+        let none = draw(&logits, Sampling { top_p: 0.0, ..base });
+        assert_eq!(none[1], 20_000, "at least one candidate stays");
+    }
+
+    #[test]
+    fn suppressed_tokens_are_never_chosen() {
+        let logits = [3.0, 2.0, 9.0];
+        let sampling = Sampling { temperature: 1.0, ..Sampling::default() };
+        assert_eq!(greedy(&logits, &[2]), 0);
+        assert!((0..500).all(|position| sample(&logits, &[0, 2], &sampling, position) == 1));
+    }
+
+    #[test]
+    fn the_seed_and_position_fix_the_draw() {
+        let logits: Vec<f32> = (0..50).map(|i| (i as f32).sin()).collect();
+        let at = |seed, position| {
+            let sampling = Sampling { temperature: 1.0, seed, ..Sampling::default() };
+            sample(&logits, &[], &sampling, position)
+        };
+        assert_eq!(at(1, 5), at(1, 5));
+        assert!((0..50).any(|position| at(1, position) != at(2, position)));
+        assert!((0..50).any(|position| at(1, position) != at(1, position + 1)));
+    }
+}

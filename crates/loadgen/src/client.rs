@@ -1,0 +1,265 @@
+//! One chat completion: sent, streamed back, timed.
+//!
+//! Both times start when the request is handed to the connection pool, so the first request
+//! includes connecting. TTFT ends with the first event that carries text (not the one that only
+//! names the role), E2E with the last event.
+//!
+//! Plain HTTP only: what is measured stands near, and TLS would be measured along.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use headstart_trace::format::conversation::Turn;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Method, Request, Response, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use crate::answer::{Answer, Span};
+use crate::{LoadError, sse, wire};
+
+/// Time to connect: a server that is there accepts in milliseconds, even across a continent.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time for a whole answer unless told otherwise: a long prompt on a CPU, behind a queue.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Time between the last event and the end of its body. Behind it the connection can be used
+/// again; a server that keeps it open costs a new connection, not a failed request.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Idle connections kept: one per conversation of the largest closed loop that makes sense
+/// from one process.
+const IDLE_CONNECTIONS: usize = 1024;
+
+/// Time that an idle connection is kept: less than the five seconds after which uvicorn, under
+/// most Python servers, closes it; a request must not meet that moment.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Largest error body that is read: error bodies are one sentence, rarely an HTML page.
+const ERROR_BODY_LIMIT_BYTES: usize = 64 << 10;
+
+/// Where a Headstart gateway names the replica that it chose.
+const REPLICA_HEADER: &str = "x-headstart-replica";
+
+/// A prompt and how to answer it.
+#[derive(Clone, Copy, Debug)]
+pub struct ChatRequest<'a> {
+    /// The messages, oldest first.
+    pub messages: &'a [Turn],
+    /// Longest answer, tokens.
+    pub max_tokens: u32,
+    /// Prompts under different salts share no cache; `None`: the field is not sent.
+    pub cache_salt: Option<&'a str>,
+}
+
+/// A complete answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Completion {
+    /// The answer.
+    pub text: String,
+    /// Time to the first text; to the end when there was none.
+    pub ttft: Duration,
+    /// Time to the last event.
+    pub e2e: Duration,
+    /// Prompt length as the server counts it, tokens.
+    pub prompt_tokens: u32,
+    /// Prompt tokens that the server found in its cache, at most `prompt_tokens`; 0 when it does
+    /// not say.
+    pub cached_tokens: u32,
+    /// Answer length as the server counts it, tokens.
+    pub output_tokens: u32,
+    /// Why the answer ended: `stop`, `length` …
+    pub finish_reason: String,
+    /// Who answered, where the server names replicas.
+    pub replica: Option<String>,
+}
+
+/// A client of one model at one endpoint. Cheap to clone; clones share connections.
+#[derive(Clone, Debug)]
+pub struct ChatClient {
+    http: Client<HttpConnector, Full<Bytes>>,
+    endpoint: Uri,
+    model: String,
+    headers: HeaderMap,
+    request_timeout: Duration,
+}
+
+impl ChatClient {
+    /// A client of `base_url` (`http://host:port`, with or without `/v1`). Connects on use.
+    ///
+    /// # Errors
+    /// [`LoadError::Address`] unless `base_url` is an `http` address, [`LoadError::ApiKey`] for
+    /// a key that no header can carry.
+    pub fn new(base_url: &str, model: &str, api_key: Option<&str>) -> Result<Self, LoadError> {
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        connector.set_nodelay(true);
+        let http = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .build(connector);
+        Ok(Self {
+            http,
+            endpoint: endpoint(base_url)?,
+            model: model.to_owned(),
+            headers: headers(api_key)?,
+            request_timeout: REQUEST_TIMEOUT,
+        })
+    }
+
+    /// The same client with `limit` for a whole answer instead of ten minutes.
+    #[must_use]
+    pub fn with_request_timeout(mut self, limit: Duration) -> Self {
+        self.request_timeout = limit;
+        self
+    }
+
+    /// Sends one request and waits for the end of its answer. Never retries: a retry would
+    /// hide in the times.
+    ///
+    /// # Errors
+    /// [`LoadError`] for everything but a complete answer with its token counts.
+    pub async fn chat(&self, request: &ChatRequest<'_>) -> Result<Completion, LoadError> {
+        let answer = self.send(request);
+        match tokio::time::timeout(self.request_timeout, answer).await {
+            Ok(completion) => completion,
+            Err(_) => Err(LoadError::TimedOut {
+                url: self.endpoint.to_string(),
+                after: self.request_timeout,
+            }),
+        }
+    }
+
+    async fn send(&self, request: &ChatRequest<'_>) -> Result<Completion, LoadError> {
+        let request = self.http_request(request);
+        let sent = Instant::now();
+        let response = self.http.request(request).await;
+        let response = response.map_err(|source| LoadError::Unreachable {
+            url: self.endpoint.to_string(),
+            source,
+        })?;
+        if !response.status().is_success() {
+            return Err(refusal(response).await);
+        }
+        let replica = response.headers().get(REPLICA_HEADER);
+        let replica = replica.map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
+        let (answer, ended) = self.read(response.into_body()).await?;
+        answer.finish(Span { sent, ended }, replica)
+    }
+
+    fn http_request(&self, request: &ChatRequest<'_>) -> Request<Full<Bytes>> {
+        let body = Full::new(wire::request_body(&self.model, request));
+        let mut http_request = Request::new(body);
+        *http_request.method_mut() = Method::POST;
+        *http_request.uri_mut() = self.endpoint.clone();
+        *http_request.headers_mut() = self.headers.clone();
+        http_request
+    }
+
+    /// Reads events to the last one; returns the answer and when that one came.
+    async fn read(&self, mut body: Incoming) -> Result<(Answer, Instant), LoadError> {
+        let mut answer = Answer::default();
+        let mut decoder = sse::Decoder::default();
+        while let Some(frame) = body.frame().await {
+            let now = Instant::now();
+            let frame = frame.map_err(|source| LoadError::BrokenOff {
+                url: self.endpoint.to_string(),
+                source,
+            })?;
+            let Ok(bytes) = frame.into_data() else {
+                continue;
+            };
+            let payloads = decoder.feed(&bytes);
+            let payloads = payloads.map_err(|sse::EventTooLong| LoadError::Malformed {
+                reason: format!("an event is longer than {} bytes", sse::EVENT_LIMIT_BYTES),
+            })?;
+            for payload in payloads {
+                if let ControlFlow::Break(()) = answer.apply(&payload, now)? {
+                    drain(body).await;
+                    return Ok((answer, now));
+                }
+            }
+        }
+        Ok((answer, Instant::now()))
+    }
+}
+
+/// Waits for the end of a body whose events are all known.
+async fn drain(mut body: Incoming) {
+    let end = async { while let Some(Ok(_)) = body.frame().await {} };
+    // Late or broken: the connection is dropped with the body, the answer stands.
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, end).await;
+}
+
+async fn refusal(response: Response<Incoming>) -> LoadError {
+    let status = response.status().as_u16();
+    let body = Limited::new(response.into_body(), ERROR_BODY_LIMIT_BYTES);
+    match body.collect().await {
+        Ok(body) => wire::refusal(status, &body.to_bytes()),
+        Err(error) => wire::refusal(status, format!("no readable body ({error})").as_bytes()),
+    }
+}
+
+fn endpoint(base_url: &str) -> Result<Uri, LoadError> {
+    let reject = |reason: String| LoadError::Address {
+        url: base_url.to_owned(),
+        reason,
+    };
+    let base = base_url.trim_end_matches('/');
+    let base = base.strip_suffix("/v1").unwrap_or(base);
+    let uri: Uri = format!("{base}/v1/chat/completions")
+        .parse()
+        .map_err(|error| reject(format!("{error}; expected http://host:port")))?;
+    match uri.scheme_str() {
+        Some("http") => Ok(uri),
+        Some("https") => Err(reject(
+            "https is not supported; use http, through a proxy that speaks TLS if need be".into(),
+        )),
+        _ => Err(reject("expected http://host:port".into())),
+    }
+}
+
+fn headers(api_key: Option<&str>) -> Result<HeaderMap, LoadError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    if let Some(key) = api_key {
+        let bearer = HeaderValue::try_from(format!("Bearer {key}"));
+        let mut bearer = bearer.map_err(|_| LoadError::ApiKey)?;
+        bearer.set_sensitive(true);
+        headers.insert(AUTHORIZATION, bearer);
+    }
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(base_url: &str, expected: Result<&str, &str>) {
+        match (endpoint(base_url), expected) {
+            (Ok(uri), Ok(expected)) => assert_eq!(uri, expected),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+            (got, expected) => panic!("{got:?} against {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn only_http_addresses_are_taken() {
+        let local = Ok("http://127.0.0.1:8000/v1/chat/completions");
+        check("http://127.0.0.1:8000", local);
+        check("http://127.0.0.1:8000/", local);
+        check("http://127.0.0.1:8000/v1", local);
+        check("http://a/llm/v1/", Ok("http://a/llm/v1/chat/completions"));
+        check("https://a", Err("https is not supported"));
+        check("127.0.0.1:8000", Err("expected http://host:port"));
+        check("localhost", Err("expected http://host:port"));
+        check("", Err("expected http://host:port"));
+        check("http://a b", Err("expected http://host:port"));
+    }
+}

@@ -1,0 +1,51 @@
+//! What one run of conversations saw, before it becomes figures.
+
+use std::time::Duration;
+
+/// One answered request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnSample {
+    /// The how-maniest request of its conversation, from 1.
+    pub turn: usize,
+    /// Prompt length, tokens.
+    pub prompt_tokens: u32,
+    /// Of these, found in a cache.
+    pub cached_tokens: u32,
+    /// Answer length, tokens.
+    pub output_tokens: u32,
+    /// Time to first token.
+    pub ttft: Duration,
+    /// Who answered, where the server names replicas.
+    pub replica: Option<String>,
+}
+
+/// How a conversation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// As recorded, or after the turns asked for.
+    Completed,
+    /// Its next prompt would have been too long.
+    Truncated,
+    /// A request failed; which one and why.
+    Failed(String),
+}
+
+/// Everything that one run saw.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// Answered requests, in order of their answers.
+    pub samples: Vec<TurnSample>,
+    /// One per conversation.
+    pub endings: Vec<Ending>,
+    /// From the first request to the last answer.
+    pub wall: Duration,
+}
+
+impl Observed {
+    /// Conversations that ended in an error.
+    #[must_use]
+    pub fn failed(&self) -> usize {
+        let endings = self.endings.iter();
+        endings.filter(|e| matches!(e, Ending::Failed(_))).count()
+    }
+}

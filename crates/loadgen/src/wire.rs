@@ -1,0 +1,178 @@
+//! The JSON of OpenAI's chat API, as far as a client that measures needs it.
+
+use bytes::Bytes;
+use headstart_trace::format::conversation::Role;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{ChatRequest, LoadError};
+
+/// Characters of an error body that is not JSON: enough to recognize a proxy's error page.
+const RAW_ERROR_CHARS: usize = 200;
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<Message<'a>>,
+    max_tokens: u32,
+    temperature: f32,
+    stream: bool,
+    stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_salt: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    role: Role,
+    content: &'a str,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+/// The body of a streamed request, greedy so that equal prompts get equal answers.
+pub(crate) fn request_body(model: &str, request: &ChatRequest<'_>) -> Bytes {
+    let messages = request.messages.iter().map(|turn| Message {
+        role: turn.role,
+        content: &turn.text,
+    });
+    let body = Body {
+        model,
+        messages: messages.collect(),
+        max_tokens: request.max_tokens,
+        temperature: 0.0,
+        stream: true,
+        stream_options: StreamOptions {
+            include_usage: true,
+        },
+        cache_salt: request.cache_salt,
+    };
+    serde_json::to_vec(&body)
+        .expect("text and numbers are JSON")
+        .into()
+}
+
+/// One event of the stream.
+#[derive(Deserialize)]
+pub(crate) struct Chunk {
+    #[serde(default)]
+    pub(crate) choices: Vec<Choice>,
+    pub(crate) usage: Option<Usage>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Choice {
+    pub(crate) delta: Option<Delta>,
+    pub(crate) finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Delta {
+    pub(crate) content: Option<String>,
+}
+
+/// What the server counted.
+#[derive(Clone, Copy, Deserialize)]
+pub(crate) struct Usage {
+    pub(crate) prompt_tokens: u32,
+    pub(crate) completion_tokens: u32,
+    prompt_tokens_details: Option<PromptTokensDetails>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct PromptTokensDetails {
+    cached_tokens: Option<u32>,
+}
+
+impl Usage {
+    /// Cached prompt tokens; 0 where the server does not say, as vLLM does not when there
+    /// are none.
+    pub(crate) fn cached_tokens(&self) -> u32 {
+        let details = self.prompt_tokens_details;
+        details
+            .and_then(|details| details.cached_tokens)
+            .unwrap_or(0)
+    }
+}
+
+impl Chunk {
+    /// Reads one event's payload.
+    ///
+    /// # Errors
+    /// [`LoadError::GaveUp`] for an event with an `error`, [`LoadError::Malformed`] for what is
+    /// no chunk at all.
+    pub(crate) fn parse(payload: &str) -> Result<Self, LoadError> {
+        let chunk: Self = serde_json::from_str(payload).map_err(|error| LoadError::Malformed {
+            reason: format!("an event that is no completion chunk ({error})"),
+        })?;
+        match &chunk.error {
+            Some(error) => Err(LoadError::GaveUp {
+                message: message_of(error),
+            }),
+            None => Ok(chunk),
+        }
+    }
+}
+
+/// Makes an error of an HTTP error status and its body.
+pub(crate) fn refusal(status: u16, body: &[u8]) -> LoadError {
+    let parsed: Option<Value> = serde_json::from_slice(body).ok();
+    // OpenAI nests the error; older vLLM sends its fields at the top.
+    let error = parsed
+        .as_ref()
+        .map(|body| body.get("error").unwrap_or(body));
+    LoadError::Refused {
+        status,
+        code: error.and_then(|error| Some(error.get("code")?.as_str()?.to_owned())),
+        message: error.map_or_else(|| beginning(&String::from_utf8_lossy(body)), message_of),
+    }
+}
+
+/// The error's `message`; the error itself where it has none.
+fn message_of(error: &Value) -> String {
+    match error.get("message").unwrap_or(error) {
+        Value::String(message) => message.clone(),
+        other => beginning(&other.to_string()),
+    }
+}
+
+fn beginning(text: &str) -> String {
+    text.trim().chars().take(RAW_ERROR_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(body: &str, expected_code: Option<&str>, expected_message: &str) {
+        match refusal(400, body.as_bytes()) {
+            LoadError::Refused { code, message, .. } => {
+                assert_eq!(code.as_deref(), expected_code);
+                assert_eq!(message, expected_message);
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn the_message_is_found_wherever_it_stands() {
+        check(
+            r#"{"error": {"message": "m", "code": "c"}}"#,
+            Some("c"),
+            "m",
+        );
+        check(
+            r#"{"object": "error", "message": "m", "code": 400}"#,
+            None,
+            "m",
+        );
+        check(r#"{"error": "m"}"#, None, "m");
+        check(r#"{"error": {"type": "t"}}"#, None, r#"{"type":"t"}"#);
+        check(" <h1>Bad Gateway</h1>\n", None, "<h1>Bad Gateway</h1>");
+        check(&"x".repeat(1000), None, &"x".repeat(RAW_ERROR_CHARS));
+    }
+}

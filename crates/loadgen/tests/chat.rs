@@ -1,0 +1,184 @@
+//! The closed loop against a fake model with a prefix cache.
+
+mod fake;
+
+use std::cell::RefCell;
+
+use fake::model::Model;
+use fake::{Fake, Reply};
+use headstart_loadgen::{Answers, ChatBench, ChatClient, ChatReport, Progress, chat};
+use headstart_trace::format::conversation::{Conversation, Role, Turn};
+
+const BENCH: ChatBench = ChatBench {
+    active: 2,
+    max_tokens: 16,
+    answers: Answers::Generated,
+    max_turns: None,
+    max_prompt_tokens: None,
+};
+
+/// `count` conversations of `turns` user turns of eight words, recorded answers of three.
+fn conversations(count: usize, turns: usize) -> Vec<Conversation> {
+    let one = |id: usize| {
+        let turns = (0..turns).flat_map(|turn| {
+            let said = |role, text| Turn { role, text };
+            [
+                said(Role::User, format!("u{id} asks {turn} a b c d e")),
+                said(Role::Assistant, format!("recorded {id} {turn}")),
+            ]
+        });
+        Conversation {
+            id: format!("c{id}"),
+            turns: turns.collect(),
+        }
+    };
+    (0..count).map(one).collect()
+}
+
+async fn run(fake: &Fake, conversations: &[Conversation], bench: &ChatBench) -> ChatReport {
+    let client = ChatClient::new(&fake.url, "m", None).expect("an address");
+    chat::run(&client, conversations, bench, |_| ()).await
+}
+
+/// Cached tokens by turn, on the model above: 9 tokens a user turn, 3 a generated answer, 4 a
+/// recorded one.
+async fn check_cached(answers: Answers, expected: &[f64]) {
+    let model = Model::default();
+    let fake = Fake::start(move |body| model.respond(body)).await;
+    let report = run(&fake, &conversations(3, 3), &ChatBench { answers, ..BENCH }).await;
+    let cached: Vec<f64> = report
+        .turns
+        .iter()
+        .map(|row| row.cached_tokens_mean)
+        .collect();
+    assert_eq!(cached, expected);
+    assert_eq!(
+        (report.conversations, report.failed, report.truncated),
+        (3, 0, 0)
+    );
+    assert_eq!((report.all.requests, report.later.requests), (9, 6));
+    assert_eq!(report.output_tokens, 18);
+    assert_eq!(report.replicas.values().sum::<usize>(), 9);
+}
+
+#[tokio::test]
+async fn generated_answers_are_found_again_recorded_ones_are_not() {
+    // Turn 2 finds user 1 and answer 1 (12 tokens), turn 3 all 24 before its own text.
+    check_cached(Answers::Generated, &[0.0, 12.0, 24.0]).await;
+    // Turn 2 finds user 1 and the role mark (10), turn 3 finds 9 + 4 + 9 + 1 of turn 2.
+    check_cached(Answers::Recorded, &[0.0, 8.0, 20.0]).await;
+}
+
+#[tokio::test]
+async fn the_history_is_all_that_was_said() {
+    let model = Model::default();
+    let fake = Fake::start(move |body| model.respond(body)).await;
+    let mut conversations = conversations(1, 2);
+    conversations[0].turns.insert(
+        0,
+        Turn {
+            role: Role::Assistant,
+            text: "left over".to_owned(),
+        },
+    );
+    run(&fake, &conversations, &BENCH).await;
+    let seen = fake.seen();
+    let expected = serde_json::json!([
+        {"role": "user", "content": "u0 asks 0 a b c d e"},
+        {"role": "assistant", "content": "answer 9"},
+        {"role": "user", "content": "u0 asks 1 a b c d e"},
+    ]);
+    assert_eq!(
+        seen.last().expect("two requests").body["messages"],
+        expected
+    );
+    assert_eq!(seen.len(), 2);
+}
+
+#[tokio::test]
+async fn the_loop_is_closed() {
+    let model = Model::default();
+    let fake = Fake::start(move |body| model.respond(body)).await;
+    let told = RefCell::new(Vec::new());
+    let client = ChatClient::new(&fake.url, "m", None).expect("an address");
+    let conversations = conversations(6, 2);
+    chat::run(&client, &conversations, &BENCH, |progress| {
+        told.borrow_mut().push(progress);
+    })
+    .await;
+    // The first two conversations start together; nobody else before one of them has ended.
+    let firsts: Vec<String> = fake.seen()[..4]
+        .iter()
+        .map(|seen| seen.body["messages"][0]["content"].to_string())
+        .collect();
+    assert!(
+        firsts
+            .iter()
+            .all(|text| text.contains("u0") || text.contains("u1")),
+        "{firsts:?}"
+    );
+    assert!(fake.connections() < 12, "connections are used again");
+    let told = told.into_inner();
+    assert_eq!(told.len(), 12 + 6);
+    let last = Progress {
+        conversations: 6,
+        ended: 6,
+        requests: 12,
+        failed: 0,
+    };
+    assert_eq!(told.last(), Some(&last));
+}
+
+/// Conversations of ten turns (9 + 12 tokens a turn); `expected`: requests and truncated.
+async fn check_end(bench: ChatBench, context: Option<usize>, expected: (usize, usize)) {
+    let model = Model {
+        context,
+        ..Model::default()
+    };
+    let fake = Fake::start(move |body| model.respond(body)).await;
+    let report = run(&fake, &conversations(2, 10), &bench).await;
+    assert_eq!((report.all.requests, report.truncated), expected);
+    assert_eq!(report.failed, 0, "{:?}", report.failures);
+    let labels: Vec<&str> = report.turns.iter().map(|row| row.turn.as_str()).collect();
+    assert_eq!(labels.last() == Some(&"9+"), expected.0 == 20, "{labels:?}");
+}
+
+#[tokio::test]
+async fn long_conversations_are_truncated_not_failed() {
+    check_end(BENCH, None, (20, 0)).await;
+    check_end(BENCH, Some(50), (8, 2)).await;
+    let short = ChatBench {
+        max_turns: Some(3),
+        ..BENCH
+    };
+    check_end(short, None, (6, 0)).await;
+    let capped = ChatBench {
+        max_prompt_tokens: Some(50),
+        ..BENCH
+    };
+    check_end(capped, None, (8, 2)).await;
+}
+
+#[tokio::test]
+async fn a_failure_ends_its_conversation_only() {
+    let model = Model::default();
+    let fake = Fake::start(move |body| {
+        let text = body["messages"].to_string();
+        if text.contains("u1 asks 1") || text.contains("u2 asks") {
+            return Reply::error("500 Internal Server Error", r#"{"error": "lost"}"#);
+        }
+        model.respond(body)
+    })
+    .await;
+    let report = run(&fake, &conversations(4, 2), &BENCH).await;
+    assert_eq!((report.all.requests, report.failed), (2 + 1 + 2, 2));
+    let mut failures = report.failures;
+    failures.sort();
+    assert_eq!(
+        failures,
+        [
+            "conversation c1, turn 2: HTTP status 500: lost",
+            "conversation c2, turn 1: HTTP status 500: lost",
+        ]
+    );
+}

@@ -1,0 +1,322 @@
+//! Chat templates: a conversation as the exact text that the model was trained on.
+//!
+//! The reference is `transformers`, which renders these templates with Jinja2 in a sandbox; a
+//! difference of one space is a different prompt, to the model and to every prefix cache. What
+//! it sets up, and what stands for it here:
+//!
+//! | there | here |
+//! |---|---|
+//! | `trim_blocks`, `lstrip_blocks`, loop controls | the same of minijinja |
+//! | methods of Python's `str`, `dict`, `list`; its `str(float)` | `python_compat` |
+//! | `tojson` by `json.dumps` | `json_dumps` |
+//! | `raise_exception(message)` | [`PromptError::Refused`] |
+//! | `strftime_now(format)`, local time | [`RenderInput::now_unix_s`], in UTC |
+//! | `{% generation %}`, marks of the trained part | `{% with %}`: a scope, no output |
+//! | line breaks of any kind | made `\n` before compiling |
+//!
+//! A template is compiled once and rendered from any number of threads.
+
+use std::collections::BTreeMap;
+
+use jiff::fmt::strtime;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
+
+use crate::{PromptError, json_dumps, python_compat};
+
+/// A compiled chat template.
+#[derive(Debug)]
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    special_tokens: SpecialTokens,
+}
+
+/// Texts of the model's special tokens, which templates print.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpecialTokens {
+    /// Beginning of a sequence.
+    pub bos: Option<String>,
+    /// End of a sequence, or of an answer.
+    pub eos: Option<String>,
+    /// Stands for what the vocabulary lacks.
+    pub unk: Option<String>,
+    /// Fills up batches.
+    pub pad: Option<String>,
+}
+
+/// One conversation to render.
+#[derive(Clone, Copy, Debug)]
+pub struct RenderInput<'a> {
+    /// The messages: an array of objects with `role`, `content` and what else the client sent.
+    pub messages: &'a serde_json::Value,
+    /// The tools that the model may call: an array.
+    pub tools: Option<&'a serde_json::Value>,
+    /// What the text ends with.
+    pub generation_prompt: GenerationPrompt,
+    /// The time that templates print, seconds since 1970.
+    pub now_unix_s: i64,
+    /// Further variables of the template (`chat_template_kwargs`). They may replace special
+    /// tokens, as in `transformers`, but none of the fields above.
+    pub extra: &'a serde_json::Map<String, serde_json::Value>,
+}
+
+/// Whether the text ends with the opening of the model's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GenerationPrompt {
+    /// Yes: the model is to answer.
+    Add,
+    /// No: the conversation as it stands.
+    Omit,
+}
+
+impl ChatTemplate {
+    /// Compiles `source`.
+    ///
+    /// # Errors
+    /// [`PromptError::TemplateSyntax`].
+    pub fn new(source: &str, special_tokens: SpecialTokens) -> Result<Self, PromptError> {
+        let source = scope_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"));
+        let mut environment = environment();
+        environment
+            .add_template_owned(NAME, source)
+            .map_err(|error| PromptError::TemplateSyntax {
+                reason: error.to_string(),
+            })?;
+        Ok(Self {
+            environment,
+            special_tokens,
+        })
+    }
+
+    /// The conversation as text, special tokens spelled out.
+    ///
+    /// # Errors
+    /// [`PromptError::Refused`] when the template objects to the conversation,
+    /// [`PromptError::Render`] when it fails on it.
+    pub fn render(&self, input: &RenderInput<'_>) -> Result<String, PromptError> {
+        let template = self.environment.get_template(NAME).expect("added by `new`");
+        template
+            .render(Value::from(self.variables(input)))
+            .map_err(|error| match refusal(&error) {
+                Some(message) => PromptError::Refused(message),
+                None => PromptError::Render {
+                    reason: error.to_string(),
+                },
+            })
+    }
+
+    fn variables(&self, input: &RenderInput<'_>) -> BTreeMap<String, Value> {
+        let tokens = &self.special_tokens;
+        let special = [
+            ("bos_token", &tokens.bos),
+            ("eos_token", &tokens.eos),
+            ("unk_token", &tokens.unk),
+            ("pad_token", &tokens.pad),
+        ];
+        let special = special
+            .into_iter()
+            .filter_map(|(name, text)| Some((name.to_owned(), Value::from(text.as_deref()?))));
+        // `transformers` always defines these two, as `None` when nothing was sent.
+        let unsent = [("tools", Value::from(())), ("documents", Value::from(()))];
+        let extra =
+            (input.extra.iter()).map(|(name, value)| (name.clone(), Value::from(Serde(value))));
+        let now_unix_s = input.now_unix_s;
+        let mut fixed = vec![
+            ("messages", Value::from(Serde(input.messages))),
+            (
+                "add_generation_prompt",
+                Value::from(input.generation_prompt == GenerationPrompt::Add),
+            ),
+            (
+                "strftime_now",
+                Value::from_function(move |format: &str| strftime(format, now_unix_s)),
+            ),
+        ];
+        fixed.extend(
+            input
+                .tools
+                .map(|tools| ("tools", Value::from(Serde(tools)))),
+        );
+        let owned = |(name, value): (&str, Value)| (name.to_owned(), value);
+        (special.chain(unsent.map(owned)).chain(extra))
+            .chain(fixed.into_iter().map(owned))
+            .collect()
+    }
+}
+
+/// The name of the only template of an environment. No suffix: nothing is escaped.
+const NAME: &str = "chat_template";
+
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    let syntax = SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build();
+    environment.set_syntax(syntax.expect("the default delimiters are valid"));
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+    python_compat::install(&mut environment);
+    // Debug information would carry pieces of the prompt into errors.
+    environment.set_debug(false);
+    environment.add_filter("tojson", json_dumps::tojson);
+    environment.add_function("raise_exception", raise_exception);
+    environment
+}
+
+/// Puts `with` for each `generation` tag, so that its whitespace control stays in force.
+///
+/// Reads tags only, not the grammar: the same words in a string of the template change too.
+fn scope_generation_tags(source: &str) -> String {
+    let mut output = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(start) = rest.find("{%") {
+        let (before, tag) = rest.split_at(start + 2);
+        let inner = tag.trim_start_matches(['-', '+']).trim_start();
+        let end = inner.find(|c: char| c != '_' && !c.is_ascii_alphanumeric());
+        let (word, after) = inner.split_at(end.unwrap_or(inner.len()));
+        let closes = after
+            .trim_start()
+            .trim_start_matches(['-', '+'])
+            .starts_with("%}");
+        let scope = match word {
+            "generation" if closes => "with",
+            "endgeneration" if closes => "endwith",
+            _ => word,
+        };
+        output.push_str(before);
+        output.push_str(&tag[..tag.len() - inner.len()]);
+        output.push_str(scope);
+        rest = after;
+    }
+    output + rest
+}
+
+/// A template's own words, carried through the engine as the source of its error.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refusal(String);
+
+fn raise_exception(message: &Value) -> Result<Value, Error> {
+    let error = Error::new(ErrorKind::InvalidOperation, "raise_exception was called");
+    Err(error.with_source(Refusal(message.to_string())))
+}
+
+fn refusal(error: &Error) -> Option<String> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(Refusal(message)) = error.downcast_ref() {
+            return Some(message.clone());
+        }
+        cause = error.source();
+    }
+    None
+}
+
+fn strftime(format: &str, now_unix_s: i64) -> Result<String, Error> {
+    // `%c`, `%x` and `%X` as in the C locale, which is what servers run in.
+    let locale = strtime::Config::new().custom(strtime::PosixCustom::new());
+    jiff::Timestamp::from_second(now_unix_s)
+        .map(|now| now.to_zoned(jiff::tz::TimeZone::UTC))
+        .and_then(|now| strtime::BrokenDownTime::from(&now).to_string_with_config(&locale, format))
+        .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn render(source: &str, messages: &serde_json::Value) -> Result<String, PromptError> {
+        let template = ChatTemplate::new(source, SpecialTokens::default())?;
+        template.render(&RenderInput {
+            messages,
+            tools: None,
+            generation_prompt: GenerationPrompt::Add,
+            now_unix_s: 1_741_305_600, // 2025-03-07
+            extra: &serde_json::Map::new(),
+        })
+    }
+
+    fn check(source: &str, messages: &serde_json::Value, expected: &str) {
+        assert_eq!(render(source, messages).unwrap(), expected, "{source}");
+    }
+
+    #[test]
+    fn blocks_lose_their_line_and_the_source_its_last_break() {
+        let source = "a\r\n  {% if true %}\r\n  b\n  {%- endif %}\n{# c #}\nd\n\n";
+        check(source, &json!([]), "a\n  bd\n");
+    }
+
+    #[test]
+    fn generation_tags_scope_and_keep_their_whitespace_control() {
+        let source = "x\n{%- generation -%}\n y {%+ endgeneration %}\nz{% generations %}";
+        let scoped = "x\n{%- with -%}\n y {%+ endwith %}\nz{% generations %}";
+        assert_eq!(scope_generation_tags(source), scoped);
+        check(
+            "a {%- generation %}\n b {% endgeneration -%} c",
+            &json!([]),
+            "a b c",
+        );
+    }
+
+    #[test]
+    fn dates_are_those_of_the_request() {
+        check(
+            "{{ strftime_now('%d %b %Y, %-d') }}",
+            &json!([]),
+            "07 Mar 2025, 7",
+        );
+        check(
+            "{{ strftime_now('%c, %x') }}",
+            &json!([]),
+            "Fri Mar  7 00:00:00 2025, 03/07/25",
+        );
+    }
+
+    #[test]
+    fn methods_win_over_keys_of_the_same_name() {
+        let messages = json!([{"items": 1, "type": "array"}]);
+        let source = "{% for k, v in messages[0].items() %}{{ k }}={{ v }} {% endfor %}";
+        check(source, &messages, "items=1 type=array ");
+    }
+
+    #[test]
+    fn what_was_not_sent_is_none_or_undefined() {
+        let source = "{{ tools is none }} {{ documents is none }} {{ bos_token is defined }} \
+                      [{{ bos_token }}]";
+        check(source, &json!([]), "True True False []");
+    }
+
+    #[test]
+    fn refusals_carry_the_templates_words() {
+        let source =
+            "{% macro m() %}{{ raise_exception('no ' ~ messages[0]) }}{% endmacro %}{{ m() }}";
+        let error = render(source, &json!(["way"])).unwrap_err();
+        assert!(
+            matches!(&error, PromptError::Refused(words) if words == "no way"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn faults_are_told_apart() {
+        let fault = render("{{ messages[0].role.name }}", &json!([]));
+        assert!(
+            matches!(fault, Err(PromptError::Render { .. })),
+            "{fault:?}"
+        );
+        let syntax = render("{% if %}", &json!([]));
+        assert!(
+            matches!(syntax, Err(PromptError::TemplateSyntax { .. })),
+            "{syntax:?}"
+        );
+    }
+
+    #[test]
+    fn one_template_serves_many_threads() {
+        fn is_shared<T: Send + Sync>() {}
+        is_shared::<ChatTemplate>();
+    }
+}
