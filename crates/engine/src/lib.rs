@@ -36,6 +36,6 @@ pub use config::{ConfigError, ModelConfig};
 pub use engine::{Engine, EngineConfig, Submission};
 pub use executor::CpuExecutor;
 pub use kv::Dtype;
-pub use model::{LoadError, Model};
+pub use model::{GenerationDefaults, LoadError, Model};
 
 pub use headstart_scheduler::{FinishReason, Load, Output, QueueOrder, Sampling, Submit};

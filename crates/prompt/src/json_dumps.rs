@@ -19,11 +19,11 @@ use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
 /// `value | tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`.
-pub(crate) fn tojson(value: &Value, options: Kwargs) -> Result<String, Error> {
+pub(crate) fn tojson(value: &Value, options: &Kwargs) -> Result<String, Error> {
     if value.is_undefined() {
         return Err(Error::from(ErrorKind::UndefinedError));
     }
-    let dumps = Dumps::new(&options)?;
+    let dumps = Dumps::new(options)?;
     options.assert_all_used()?;
     dumps
         .to_string(value)
@@ -39,26 +39,10 @@ struct Dumps {
     item_separator: String,
     /// Between key and value.
     key_separator: String,
-    escape: Escape,
-    keys: KeyOrder,
-}
-
-/// Which characters are written as escapes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Escape {
-    /// Those that JSON demands.
-    Required,
-    /// All beyond printable ASCII as well.
-    NonAscii,
-}
-
-/// The order of an object's keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KeyOrder {
-    /// As the request sent them.
-    AsSent,
-    /// By code point.
-    Sorted,
+    /// Whether all but printable ASCII is written as `\uXXXX`.
+    ensure_ascii: bool,
+    /// Whether keys are sorted by code point; otherwise they come as the request sent them.
+    sort_keys: bool,
 }
 
 impl Dumps {
@@ -72,31 +56,18 @@ impl Dumps {
         };
         let separators: Option<Vec<String>> = options.get("separators")?;
         let (item_separator, key_separator) = match separators.as_deref() {
-            Some([item, key]) => (item.clone(), key.clone()),
-            Some(_) => {
-                return Err(Error::new(
-                    ErrorKind::InvalidOperation,
-                    "separators are a pair",
-                ));
-            }
-            None if indent.is_some() => (",".to_owned(), ": ".to_owned()),
-            None => (", ".to_owned(), ": ".to_owned()),
+            Some([item, key]) => (item.as_str(), key.as_str()),
+            Some(_) => return Err(ErrorKind::CannotUnpack.into()),
+            None if indent.is_some() => (",", ": "),
+            None => (", ", ": "),
         };
         let is_set = |name| Ok::<_, Error>(options.get::<Option<bool>>(name)?.unwrap_or(false));
         Ok(Self {
             indent,
-            item_separator,
-            key_separator,
-            escape: if is_set("ensure_ascii")? {
-                Escape::NonAscii
-            } else {
-                Escape::Required
-            },
-            keys: if is_set("sort_keys")? {
-                KeyOrder::Sorted
-            } else {
-                KeyOrder::AsSent
-            },
+            item_separator: item_separator.to_owned(),
+            key_separator: key_separator.to_owned(),
+            ensure_ascii: is_set("ensure_ascii")?,
+            sort_keys: is_set("sort_keys")?,
         })
     }
 
@@ -109,13 +80,12 @@ impl Dumps {
             has_items: false,
         };
         let mut serializer = Serializer::with_formatter(&mut bytes, formatter);
-        match self.keys {
-            KeyOrder::AsSent => value.serialize(&mut serializer)?,
-            KeyOrder::Sorted => {
-                let mut sorted = serde_json::to_value(value)?;
-                sorted.sort_all_objects();
-                sorted.serialize(&mut serializer)?;
-            }
+        if self.sort_keys {
+            let mut sorted = serde_json::to_value(value)?;
+            sorted.sort_all_objects();
+            sorted.serialize(&mut serializer)?;
+        } else {
+            value.serialize(&mut serializer)?;
         }
         Ok(String::from_utf8(bytes).expect("the serializer writes UTF-8"))
     }
@@ -217,9 +187,10 @@ impl Formatter for PythonFormatter<'_> {
         writer: &mut W,
         text: &str,
     ) -> io::Result<()> {
-        match self.dumps.escape {
-            Escape::Required => writer.write_all(text.as_bytes()),
-            Escape::NonAscii => write_ascii(writer, text),
+        if self.dumps.ensure_ascii {
+            write_ascii(writer, text)
+        } else {
+            writer.write_all(text.as_bytes())
         }
     }
 }
@@ -269,8 +240,8 @@ mod tests {
             indent: indent.map(str::to_owned),
             item_separator: separators.0.to_owned(),
             key_separator: separators.1.to_owned(),
-            escape: Escape::Required,
-            keys: KeyOrder::AsSent,
+            ensure_ascii: false,
+            sort_keys: false,
         };
         assert_eq!(dumps.to_string(value).unwrap(), expected);
     }
@@ -322,8 +293,8 @@ mod tests {
             indent: None,
             item_separator: ", ".to_owned(),
             key_separator: ": ".to_owned(),
-            escape: Escape::NonAscii,
-            keys: KeyOrder::Sorted,
+            ensure_ascii: true,
+            sort_keys: true,
         };
         let value = json!({"b": "é 🎉\u{7f}", "a": [{"d": 1, "c": 2}]});
         let expected = r#"{"a": [{"c": 2, "d": 1}], "b": "\u00e9 \ud83c\udf89\u007f"}"#;

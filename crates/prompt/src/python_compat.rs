@@ -11,12 +11,14 @@
 //! | `x \| default('', boolean=true)` | allowed | an error |
 //! | `{{ 1e20 }}`, and as `string` | `1e+20` | all digits |
 //! | `strip()`, `trim` of `\x1c` to `\x1f` | stripped | kept |
-//! | `removeprefix`, `removesuffix`, `rsplit`, `partition`, `rpartition`, `index` | methods | none |
+//! | `removeprefix`, `removesuffix`, `rsplit` | methods | none |
+//! | `partition`, `rpartition`, `index` | methods | none |
 //!
 //! Left as they are, for want of a template that needs them: `'%s' % x`, `varargs` and `kwargs`
 //! of macros, `\N{…}` and `\U…` in string literals, the filters `wordcount`, `truncate`,
 //! `urlencode`, `center`, `striptags`, and attributes such as `schema.items`, which are the
-//! method there and the key's value here (`schema['items']` and `schema.items()` agree).
+//! method there and the key's value here (`schema['items']` and `schema.items()` agree). Nor
+//! does `'text' | safe + x` escape `x` for HTML, as it does there by accident.
 
 use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value, escape_formatter, filters};
@@ -45,7 +47,9 @@ pub(crate) fn install(environment: &mut Environment<'_>) {
         environment.add_filter(name, length);
     }
     for name in ["default", "d"] {
-        environment.add_filter(name, default);
+        environment.add_filter(name, |value: Value, args: Rest<Value>, named: Kwargs| {
+            default(value, &args, &named)
+        });
     }
 }
 
@@ -79,7 +83,7 @@ fn length(value: &Value) -> Result<usize, Error> {
 }
 
 /// `value | default(default_value='', boolean=False)`.
-fn default(value: Value, args: Rest<Value>, named: Kwargs) -> Result<Value, Error> {
+fn default(value: Value, args: &[Value], named: &Kwargs) -> Result<Value, Error> {
     let argument = |index: usize, name: &str| match args.get(index) {
         Some(value) => Ok(Some(value.clone())),
         None if named.has(name) => named.get(name).map(Some),

@@ -17,10 +17,11 @@
 //! A template is compiled once and rendered from any number of threads.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use jiff::fmt::strtime;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Serde;
+use minijinja::value::{Kwargs, Serde};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
 use crate::{PromptError, json_dumps, python_compat};
@@ -95,53 +96,61 @@ impl ChatTemplate {
     /// [`PromptError::Refused`] when the template objects to the conversation,
     /// [`PromptError::Render`] when it fails on it.
     pub fn render(&self, input: &RenderInput<'_>) -> Result<String, PromptError> {
-        let template = self.environment.get_template(NAME).expect("added by `new`");
-        template
-            .render(Value::from(self.variables(input)))
-            .map_err(|error| match refusal(&error) {
-                Some(message) => PromptError::Refused(message),
-                None => PromptError::Render {
-                    reason: error.to_string(),
-                },
-            })
+        // minijinja 3.0.5 panics on an empty list's `[::-1]`, which a request can bring about.
+        let rendered = catch_unwind(AssertUnwindSafe(|| {
+            let template = self.environment.get_template(NAME)?;
+            template.render(Value::from(self.variables(input)))
+        }));
+        let error = match rendered {
+            Ok(Ok(text)) => return Ok(text),
+            Ok(Err(error)) => error,
+            Err(_) => Error::new(ErrorKind::InvalidOperation, "the template engine panicked"),
+        };
+        Err(match refusal(&error) {
+            Some(message) => PromptError::Refused(message),
+            None => PromptError::Render {
+                reason: error.to_string(),
+            },
+        })
     }
 
+    /// What the template sees; later ones replace earlier ones of the same name.
     fn variables(&self, input: &RenderInput<'_>) -> BTreeMap<String, Value> {
-        let tokens = &self.special_tokens;
-        let special = [
-            ("bos_token", &tokens.bos),
-            ("eos_token", &tokens.eos),
-            ("unk_token", &tokens.unk),
-            ("pad_token", &tokens.pad),
-        ];
-        let special = special
-            .into_iter()
-            .filter_map(|(name, text)| Some((name.to_owned(), Value::from(text.as_deref()?))));
-        // `transformers` always defines these two, as `None` when nothing was sent.
-        let unsent = [("tools", Value::from(())), ("documents", Value::from(()))];
-        let extra =
-            (input.extra.iter()).map(|(name, value)| (name.clone(), Value::from(Serde(value))));
+        let mut variables = self.special_tokens.variables();
+        // `transformers` always defines it, as it does `tools`.
+        variables.insert("documents".to_owned(), Value::from(()));
+        variables.extend(
+            (input.extra.iter()).map(|(name, value)| (name.clone(), Value::from(Serde(value)))),
+        );
         let now_unix_s = input.now_unix_s;
-        let mut fixed = vec![
+        let adds_prompt = input.generation_prompt == GenerationPrompt::Add;
+        let fixed = [
             ("messages", Value::from(Serde(input.messages))),
-            (
-                "add_generation_prompt",
-                Value::from(input.generation_prompt == GenerationPrompt::Add),
-            ),
+            ("tools", Value::from(Serde(input.tools))),
+            ("add_generation_prompt", Value::from(adds_prompt)),
             (
                 "strftime_now",
                 Value::from_function(move |format: &str| strftime(format, now_unix_s)),
             ),
         ];
-        fixed.extend(
-            input
-                .tools
-                .map(|tools| ("tools", Value::from(Serde(tools)))),
-        );
-        let owned = |(name, value): (&str, Value)| (name.to_owned(), value);
-        (special.chain(unsent.map(owned)).chain(extra))
-            .chain(fixed.into_iter().map(owned))
-            .collect()
+        variables.extend(fixed.map(|(name, value)| (name.to_owned(), value)));
+        variables
+    }
+}
+
+impl SpecialTokens {
+    /// Those that the model has, by the names that templates know them by.
+    fn variables(&self) -> BTreeMap<String, Value> {
+        let named = [
+            ("bos_token", &self.bos),
+            ("eos_token", &self.eos),
+            ("unk_token", &self.unk),
+            ("pad_token", &self.pad),
+        ];
+        let present = |(name, text): (&str, &Option<String>)| {
+            Some((name.to_owned(), Value::from(text.as_deref()?)))
+        };
+        named.into_iter().filter_map(present).collect()
     }
 }
 
@@ -160,7 +169,9 @@ fn environment() -> Environment<'static> {
     python_compat::install(&mut environment);
     // Debug information would carry pieces of the prompt into errors.
     environment.set_debug(false);
-    environment.add_filter("tojson", json_dumps::tojson);
+    environment.add_filter("tojson", |value: &Value, options: Kwargs| {
+        json_dumps::tojson(value, &options)
+    });
     environment.add_function("raise_exception", raise_exception);
     environment
 }
@@ -306,6 +317,11 @@ mod tests {
         assert!(
             matches!(fault, Err(PromptError::Render { .. })),
             "{fault:?}"
+        );
+        let panic = render("{% for m in messages[::-1] %}{% endfor %}", &json!([]));
+        assert!(
+            matches!(panic, Err(PromptError::Render { .. })),
+            "{panic:?}"
         );
         let syntax = render("{% if %}", &json!([]));
         assert!(

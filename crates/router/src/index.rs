@@ -18,6 +18,7 @@
 //! never compared with ours (see [`map`]), and every replica keeps its own block size.
 
 mod assumptions;
+mod handle;
 mod handles;
 mod holders;
 pub mod map;

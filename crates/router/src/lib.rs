@@ -56,6 +56,7 @@ mod lookup;
 pub mod pick;
 pub mod pipeline;
 pub mod request;
+mod reservations;
 pub mod router;
 pub mod score;
 pub mod strategy;

@@ -1,1 +1,38 @@
-//! x
+//! The edge: an OpenAI-compatible HTTP gateway over embedded replicas and upstream engines.
+//!
+//! ```text
+//! HTTP ─ api ─ openai (parse) ─ gateway ─ prompt (tokens) ─ router::route ─┬─ replica (thread, Engine)
+//!                                  ▲                                       └─ upstream (HTTP proxy)
+//!                                  └── index ◄── events (ZMQ) ◄── every replica's KV events
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`config`] | what to serve, and every limit |
+//! | [`server`] | [`serve`]: sockets, connections, shutdown |
+//! | [`api`] | the HTTP routes |
+//! | [`openai`] | request and response bodies, errors |
+//! | [`gateway`] | one request's way to a replica, with one retry |
+//! | [`replica`] | an embedded engine on its thread |
+//! | [`upstream`] | an engine behind HTTP |
+//! | [`answer`] | tokens to text: detokenizing and stop strings |
+//! | [`events`] | KV events over ZMQ: publish and subscribe |
+//! | [`metrics`] | Prometheus metrics, all names in one place |
+//!
+//! It reads clocks and sockets, and decides nothing: who serves is `router`'s decision, what
+//! stays is `cache`'s.
+
+pub mod answer;
+pub mod api;
+pub mod clock;
+pub mod config;
+pub mod events;
+pub mod gateway;
+pub mod metrics;
+pub mod openai;
+pub mod replica;
+pub mod server;
+pub mod upstream;
+
+pub use config::{Backend, EmbeddedFleet, Limits, ServeConfig, UpstreamConfig};
+pub use server::{RunningServer, ServeError, serve};

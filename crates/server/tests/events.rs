@@ -4,7 +4,9 @@
 //! not awaiting anything.
 
 use std::future::Future;
-use std::time::Duration;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use headstart_core::{BlockHash, CacheEvent, Tier};
@@ -245,74 +247,66 @@ async fn without_a_replay_socket_what_is_missed_is_lost() {
 #[tokio::test]
 async fn an_older_engine_is_understood() {
     let mut live = PubSocket::new();
-    let endpoint = live
-        .bind("tcp://127.0.0.1:0")
-        .await
-        .expect("bound")
-        .to_string();
     let mut replay = RouterSocket::new();
-    let replay_endpoint = replay
-        .bind("tcp://127.0.0.1:0")
-        .await
-        .expect("bound")
-        .to_string();
-    let mut listener = Listener::new(&endpoint, Some(&replay_endpoint));
-    let request = within(replay.recv()).await.expect("a request").into_vec();
-    assert_eq!(request[1..], [Bytes::new(), Bytes::from_static(&[0; 8])]);
-    for number in 0..3u64 {
-        let payload = Bytes::from(encode_batch(0.0, &[event(number)], None));
-        let seq = Bytes::copy_from_slice(&number.to_be_bytes());
-        send(
-            &mut replay,
-            vec![request[0].clone(), Bytes::new(), seq, payload],
-        )
-        .await;
-    }
-    let end = Bytes::from_static(&[0xff; 8]);
-    send(
-        &mut replay,
-        vec![request[0].clone(), Bytes::new(), end, Bytes::new()],
-    )
-    .await;
-    listener.check((0..3).map(Seen::Event)).await;
+    let endpoint = bound(&mut live).await;
+    let mut listener = Listener::new(&endpoint, Some(&bound(&mut replay).await));
+    answer(&mut replay, 0, &[0, 1, 2]).await;
+    listener.check([0, 1, 2].map(Seen::Event)).await;
 }
 
-async fn send(socket: &mut RouterSocket, frames: Vec<Bytes>) {
-    let message = ZmqMessage::try_from(frames).expect("frames");
-    within(socket.send(message)).await.expect("sent");
-}
-
+/// Every other number is published under another topic, which the filter drops.
 #[tokio::test]
 async fn other_topics_are_not_heard() {
-    let other = PublisherConfig {
-        replay_endpoint: None,
-        topic: "metrics".into(),
-        ..anywhere(1)
-    };
-    let publisher = bind(other.clone()).await;
-    let taken = PublisherConfig {
-        endpoint: publisher.endpoints().events.clone(),
-        ..other
-    };
-    let mut listener = Listener::to(&publisher);
-    publish(&publisher, 0..100);
-    within(publisher.close()).await;
-    let publisher = bind(PublisherConfig {
-        topic: "kv@again".into(),
-        replay_endpoint: None,
-        ..taken
-    })
-    .await;
-    let first = within(async {
-        loop {
-            publish(&publisher, [1]);
-            tokio::select! {
-                seen = listener.updates.recv() => return seen,
-                () = tokio::task::yield_now() => {}
-            }
-        }
-    });
-    assert!(matches!(first.await, Some(Seen::Lost(_) | Seen::Event(1))));
+    let mut live = PubSocket::new();
+    let mut listener = Listener::new(&bound(&mut live).await, None);
+    let mut number = 0u64;
+    let mut seen = Vec::new();
+    let started = Instant::now();
+    while seen.len() < 8 {
+        let topic = ["metrics", "kv@replica@model"][number as usize % 2];
+        let message = vec![Bytes::from(topic), seq(number), payload(number)];
+        let message = ZmqMessage::try_from(message).expect("frames");
+        within(live.send(message)).await.expect("sent");
+        number += 1;
+        tokio::task::yield_now().await;
+        seen.extend(listener.updates.try_recv());
+        assert!(started.elapsed() < TIME_MAX, "nothing is heard");
+    }
+    for pair in seen[2..].chunks(2) {
+        assert!(matches!(pair, [Seen::Lost(1), Seen::Event(number)] if number % 2 == 1));
+    }
+}
+
+/// The live socket brings nothing; the second replay, soon after the first, does.
+#[tokio::test]
+async fn what_came_before_the_subscription_is_fetched() {
+    let mut live = PubSocket::new();
+    let mut replay = RouterSocket::new();
+    let endpoint = bound(&mut live).await;
+    let mut listener = Listener::new(&endpoint, Some(&bound(&mut replay).await));
+    answer(&mut replay, 0, &[0, 1]).await;
+    listener.check([0, 1].map(Seen::Event)).await;
+    answer(&mut replay, 1, &[1, 2]).await;
+    listener.check([Seen::Event(2)]).await;
+}
+
+/// The same publisher behind a connection that breaks: nothing is lost, nothing repeated.
+#[tokio::test]
+async fn a_broken_connection_is_made_again() {
+    let publisher = bind(anywhere(100)).await;
+    let endpoints = publisher.endpoints();
+    let proxy = Proxy::to(&endpoints.events);
+    let mut listener = Listener::new(&proxy.endpoint, endpoints.replay.as_deref());
+    for round in 0..3 {
+        let first = 10 * round;
+        publish(&publisher, first..first + 5);
+        listener.check((first..first + 5).map(Seen::Event)).await;
+        proxy.cut();
+        publish(&publisher, first + 5..first + 10);
+        listener
+            .check((first + 5..first + 10).map(Seen::Event))
+            .await;
+    }
 }
 
 #[tokio::test]
@@ -330,4 +324,68 @@ async fn a_taken_address_is_an_error() {
             .to_string()
             .starts_with("cannot bind tcp://127.0.0.1:")
     );
+}
+
+async fn bound(socket: &mut impl Socket) -> String {
+    let endpoint = within(socket.bind("tcp://127.0.0.1:0")).await;
+    endpoint.expect("bound").to_string()
+}
+
+fn seq(number: u64) -> Bytes {
+    Bytes::copy_from_slice(&number.to_be_bytes())
+}
+
+fn payload(number: u64) -> Bytes {
+    encode_batch(0.0, &[event(number)], None).into()
+}
+
+/// Answers the next request, which asks for `from`, in the layout without a topic.
+async fn answer(replay: &mut RouterSocket, from: u64, numbers: &[u64]) {
+    let request = within(replay.recv()).await.expect("a request").into_vec();
+    assert_eq!(request[1..], [Bytes::new(), seq(from)]);
+    let end = [seq(u64::MAX), Bytes::new()];
+    let batches = numbers.iter().map(|&number| [seq(number), payload(number)]);
+    for [seq, payload] in batches.chain([end]) {
+        let frames = vec![request[0].clone(), Bytes::new(), seq, payload];
+        let message = ZmqMessage::try_from(frames).expect("frames");
+        within(replay.send(message)).await.expect("sent");
+    }
+}
+
+/// Passes connections on to a target and can cut them all.
+struct Proxy {
+    endpoint: String,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Proxy {
+    fn to(endpoint: &str) -> Self {
+        let target = endpoint.trim_start_matches("tcp://").to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let streams = Arc::new(Mutex::new(Vec::new()));
+        let all = Arc::clone(&streams);
+        std::thread::spawn(move || {
+            for near in listener.incoming() {
+                let near = near.expect("a connection");
+                let far = TcpStream::connect(&target).expect("connected");
+                for (from, to) in [(&near, &far), (&far, &near)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                }
+                all.lock().unwrap().extend([near, far]);
+            }
+        });
+        Self {
+            endpoint: format!("tcp://{address}"),
+            streams,
+        }
+    }
+
+    fn cut(&self) {
+        for stream in self.streams.lock().unwrap().drain(..) {
+            // One end may have gone already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
 }

@@ -1,3 +1,4 @@
 //! One file per trace format.
 
+pub mod conversation;
 pub mod mooncake;

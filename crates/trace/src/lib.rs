@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`source`] | plain or zstd bytes, told apart by their first four bytes |
-//! | [`format`] | one file per trace format |
+//! | [`mod@format`] | one file per trace format |
 //! | [`error`] | [`TraceError`]: which input, which line, what to do |
 //!
 //! This crate does no I/O of its own: it reads from what the caller opened. It does not know

@@ -38,6 +38,15 @@ pub enum Write {
     Add,
 }
 
+/// Who computes a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Our own, for few rows.
+    Strips,
+    /// The `gemm` crate's, for many.
+    Gemm,
+}
+
 impl Linear {
     /// From `weight` as `[k, n]` and an optional bias of `n`.
     ///
@@ -66,10 +75,19 @@ impl Linear {
         if m == 0 {
             return;
         }
-        if m <= FEW_ROWS {
-            self.few_rows(x, y, m, write);
-        } else {
-            self.many_rows(x, y, m, write);
+        let kernel = if m <= FEW_ROWS { Kernel::Strips } else { Kernel::Gemm };
+        self.apply_with(kernel, x, y, write);
+    }
+
+    /// [`Self::apply`] by a chosen kernel, to compare them.
+    ///
+    /// # Panics
+    /// When the sizes do not fit.
+    pub fn apply_with(&self, kernel: Kernel, x: &[f32], y: &mut [f32], write: Write) {
+        let m = x.len() / self.k;
+        match kernel {
+            Kernel::Strips => self.few_rows(x, y, m, write),
+            Kernel::Gemm => self.many_rows(x, y, m, write),
         }
         if let Some(bias) = &self.bias {
             super::ops::add_bias(y, bias);
@@ -102,6 +120,7 @@ impl Linear {
 
     fn few_rows(&self, x: &[f32], y: &mut [f32], m: usize, write: Write) {
         let strips: Vec<Strip<'_>> = Strip::split(y, m, self.n);
+        let x = &Packed::new(x, self.k);
         let arch = Arch::new();
         strips.into_par_iter().for_each(|strip| {
             let mut panel = Vec::new();
@@ -114,7 +133,7 @@ impl Linear {
                     (&panel[..], width)
                 }
             };
-            arch.dispatch(StripProduct { x, k: self.k, weight, stride, strip, write });
+            arch.dispatch(StripProduct { x, weight, stride, strip, write });
         });
     }
 }
@@ -184,10 +203,39 @@ impl<'a> Strip<'a> {
     }
 }
 
+/// Rows summed in registers at once.
+const GROUP: usize = 8;
+
+/// The rows of `x` in groups of up to [`GROUP`], each transposed to `[k][rows]` with the number
+/// of rows rounded up to one that has a kernel.
+struct Packed {
+    k: usize,
+    groups: Vec<(usize, Vec<f32>)>,
+}
+
+impl Packed {
+    fn new(x: &[f32], k: usize) -> Self {
+        let pack = |rows: &[f32]| {
+            let width = (rows.len() / k).next_power_of_two();
+            let mut packed = vec![0.0; k * width];
+            for (row, x) in rows.chunks_exact(k).enumerate() {
+                for (slot, &x) in packed[row..].iter_mut().step_by(width).zip(x) {
+                    *slot = x;
+                }
+            }
+            (width, packed)
+        };
+        Self { k, groups: x.chunks(GROUP * k).map(pack).collect() }
+    }
+}
+
+/// Rows of W that all column passes go over before the next: with the strip's width they fill
+/// half of a 48 KiB first-level cache.
+const DEPTH: usize = 64;
+
 /// One strip of the product.
 struct StripProduct<'a> {
-    x: &'a [f32], // [m, k]
-    k: usize,
+    x: &'a Packed,
     weight: &'a [f32], // row r of the strip starts at r * stride
     stride: usize,
     strip: Strip<'a>,
@@ -199,39 +247,24 @@ impl WithSimd for StripProduct<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { x, k, weight, stride, strip, write } = self;
+        let Self { x, weight, stride, strip, write } = self;
         let width = strip.width;
         let mut rows = strip.rows;
-        let mut packed = Vec::new();
-        for (group, rows) in rows.chunks_mut(8).enumerate() {
-            let x = &x[group * 8 * k..][..rows.len() * k];
-            let sums = Sums { weight, stride, width, write };
-            // Eight vectors of sums hide the multiply-add's latency; more rows, fewer columns.
-            match rows.len() {
-                1 => sums.run::<S, 1, 8>(simd, pack::<1>(x, k, &mut packed), rows),
-                2 => sums.run::<S, 2, 4>(simd, pack::<2>(x, k, &mut packed), rows),
-                3..=4 => sums.run::<S, 4, 4>(simd, pack::<4>(x, k, &mut packed), rows),
-                _ => sums.run::<S, 8, 2>(simd, pack::<8>(x, k, &mut packed), rows),
+        for first in (0..x.k).step_by(DEPTH) {
+            let write = if first == 0 { write } else { Write::Add };
+            let sums = Sums { weight: &weight[first * stride..], stride, width, write };
+            for ((packed, x), rows) in x.groups.iter().zip(rows.chunks_mut(GROUP)) {
+                let x = &x[first * packed..x.len().min((first + DEPTH) * packed)];
+                // Eight vectors of sums hide the multiply-add's latency.
+                match packed {
+                    1 => sums.run::<S, 1, 8>(simd, x.as_chunks().0, rows),
+                    2 => sums.run::<S, 2, 4>(simd, x.as_chunks().0, rows),
+                    4 => sums.run::<S, 4, 4>(simd, x.as_chunks().0, rows),
+                    _ => sums.run::<S, 8, 2>(simd, x.as_chunks().0, rows),
+                }
             }
         }
     }
-}
-
-/// Transposes `x` (`[rows, k]`) to `[k][ROWS]`, missing rows as zero.
-#[inline(always)]
-fn pack<'a, const ROWS: usize>(
-    x: &[f32],
-    k: usize,
-    packed: &'a mut Vec<f32>,
-) -> &'a [[f32; ROWS]] {
-    packed.clear();
-    packed.resize(k * ROWS, 0.0);
-    for (row, x) in x.chunks_exact(k).enumerate() {
-        for (slot, &x) in packed[row..].iter_mut().step_by(ROWS).zip(x) {
-            *slot = x;
-        }
-    }
-    packed.as_chunks::<ROWS>().0
 }
 
 #[derive(Clone, Copy)]

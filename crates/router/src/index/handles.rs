@@ -26,22 +26,20 @@
 //! Source: the dual keys of llm-d. Differences: events with an unknown parent or without tokens
 //! wait instead of being dropped, and every handle covers exactly one block.
 
-use std::collections::BTreeMap;
-
 use headstart_core::block::Namespace;
 use headstart_core::event::StoredBlocks;
 use headstart_core::{BlockHash, RouteHasher, RouteKey, Tier, TokenId};
 
-use super::tiers::TierSet;
+use super::handle::{Handle, Name, Queue, Seat};
 use crate::lookup::Map;
 
 /// Waiting and nameless blocks per replica: 64 thousand tokens at the usual 16, one long prompt
 /// whose first event was lost. The oldest goes first.
-pub(super) const MAX_HELD_BLOCKS: usize = 4096;
+const MAX_HELD_BLOCKS: usize = 4096;
 
 /// Departed blocks remembered per replica. A demotion's second half follows within a few steps of
 /// the engine, which evicts fewer blocks than this in that time. The oldest goes first.
-pub(super) const MAX_DEPARTED_BLOCKS: usize = 4096;
+const MAX_DEPARTED_BLOCKS: usize = 4096;
 
 /// All that one replica's events told.
 #[derive(Debug, Default)]
@@ -52,31 +50,6 @@ pub(super) struct Handles {
     held: Queue,
     departed: Queue,
     dropped: Dropped,
-}
-
-#[derive(Debug)]
-struct Handle {
-    name: Name,
-    tiers: TierSet,
-    seat: Seat,
-}
-
-#[derive(Debug)]
-enum Name {
-    Placed(RouteKey),
-    Waiting {
-        parent: BlockHash,
-        tokens: Box<[TokenId]>,
-    },
-    Nameless,
-}
-
-/// In which queue a handle stands, with its ticket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seat {
-    Unqueued,
-    Held(u64),
-    Departed(u64),
 }
 
 /// A change of what the replica holds, in terms of route keys.
@@ -101,7 +74,8 @@ enum Before {
 }
 
 impl Handles {
-    /// Takes over blocks that bring their tokens, one block's worth each.
+    /// Takes over blocks that bring their tokens, one block's worth each. What a handle stands for
+    /// is settled by the first event that says so.
     pub(super) fn store(&mut self, hasher: &RouteHasher, stored: &StoredBlocks) -> Vec<Change> {
         let mut changes = Vec::new();
         let mut before = match stored.parent {
@@ -189,10 +163,8 @@ impl Handles {
         for (block, handle) in &self.known {
             let is_right = match handle.seat {
                 Seat::Unqueued => handle.is_resident(),
-                Seat::Held(ticket) => handle.is_held() && self.held.0[&ticket] == *block,
-                Seat::Departed(ticket) => {
-                    handle.is_departed() && self.departed.0[&ticket] == *block
-                }
+                Seat::Held(ticket) => handle.is_held() && self.held.has(ticket, *block),
+                Seat::Departed(ticket) => handle.is_departed() && self.departed.has(ticket, *block),
             };
             assert!(is_right, "{block:?} is queued by its state: {handle:?}");
             if let Name::Waiting { parent, .. } = handle.name {
@@ -200,22 +172,27 @@ impl Handles {
                 let siblings = self.waiting.get(&parent);
                 let is_listed = siblings.is_some_and(|siblings| siblings.contains(block));
                 assert!(is_listed, "{block:?} waits at its parent");
-                assert!(self.key_of(parent).is_none(), "nobody waits for a placed parent");
+                assert!(
+                    self.key_of(parent).is_none(),
+                    "nobody waits for a placed parent"
+                );
             }
         }
         let num_listed: usize = self.waiting.values().map(Vec::len).sum();
         assert_eq!(num_listed, num_waiting, "only waiting blocks wait");
-        assert!(self.held.len() <= MAX_HELD_BLOCKS, "held blocks are bounded");
-        assert!(self.departed.len() <= MAX_DEPARTED_BLOCKS, "departed blocks are bounded");
+        assert!(
+            self.held.len() <= MAX_HELD_BLOCKS,
+            "held blocks are bounded"
+        );
+        assert!(
+            self.departed.len() <= MAX_DEPARTED_BLOCKS,
+            "departed blocks are bounded"
+        );
     }
 
     /// Notes that `block` is in `tier`, whatever it stands for.
     fn enter(&mut self, block: BlockHash, tier: Tier, changes: &mut Vec<Change>) {
-        let handle = self.known.entry(block).or_insert(Handle {
-            name: Name::Nameless,
-            tiers: TierSet::default(),
-            seat: Seat::Unqueued,
-        });
+        let handle = self.known.entry(block).or_default();
         if handle.tiers.insert(tier)
             && let Name::Placed(key) = handle.name
         {
@@ -328,57 +305,6 @@ impl Handles {
 
     fn handle_mut(&mut self, block: BlockHash) -> &mut Handle {
         self.known.get_mut(&block).expect("the block is known")
-    }
-}
-
-impl Handle {
-    fn placed(&self) -> Option<(RouteKey, TierSet)> {
-        match self.name {
-            Name::Placed(key) => Some((key, self.tiers)),
-            Name::Waiting { .. } | Name::Nameless => None,
-        }
-    }
-
-    fn is_resident(&self) -> bool {
-        self.placed().is_some() && !self.tiers.is_empty()
-    }
-
-    fn is_departed(&self) -> bool {
-        self.placed().is_some() && self.tiers.is_empty()
-    }
-
-    /// A nameless block in no tier is nothing at all.
-    fn is_held(&self) -> bool {
-        match self.name {
-            Name::Placed(_) => false,
-            Name::Waiting { .. } => true,
-            Name::Nameless => !self.tiers.is_empty(),
-        }
-    }
-}
-
-/// First come, first dropped; leaving from the middle is cheap.
-#[derive(Debug, Default)]
-struct Queue(BTreeMap<u64, BlockHash>);
-
-impl Queue {
-    /// Puts `block` at the end. Returns its ticket.
-    fn push(&mut self, block: BlockHash) -> u64 {
-        let ticket = self.0.last_key_value().map_or(0, |(last, _)| last + 1);
-        self.0.insert(ticket, block);
-        ticket
-    }
-
-    fn leave(&mut self, ticket: u64) {
-        self.0.remove(&ticket);
-    }
-
-    fn oldest(&self) -> BlockHash {
-        *self.0.values().next().expect("a full queue is not empty")
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
     }
 }
 

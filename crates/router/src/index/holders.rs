@@ -85,7 +85,10 @@ impl Holders {
             let holders = self.blocks.get(&key).map_or(&[][..], Vec::as_slice);
             let present = holders.iter().filter(|holder| holder.is_present(now));
             if index == 0 {
-                runs = present.clone().map(|holder| Run::of(holder.replica)).collect();
+                runs = present
+                    .clone()
+                    .map(|holder| Run::of(holder.replica))
+                    .collect();
             }
             let mut has_grown = false;
             for holder in present {
@@ -231,13 +234,20 @@ mod tests {
     fn check(holders: &Holders, now: Nanos, expected: (usize, usize)) {
         holders.check();
         let runs = holders.runs((0..9).map(RouteKey), now);
-        let found = runs.first().map_or((0, 0), |run| (run.device_blocks, run.any_tier_blocks));
+        let found = runs
+            .first()
+            .map_or((0, 0), |run| (run.device_blocks, run.any_tier_blocks));
         assert_eq!(found, expected);
     }
 
     #[test]
     fn a_run_ends_at_the_first_hole() {
-        let all = [(0, Tier::Device), (1, Tier::Host), (2, Tier::Device), (4, Tier::Device)];
+        let all = [
+            (0, Tier::Device),
+            (1, Tier::Host),
+            (2, Tier::Device),
+            (4, Tier::Device),
+        ];
         check(&holders(&all), Nanos(0), (1, 3));
         check(&holders(&all[1..]), Nanos(0), (0, 0));
     }

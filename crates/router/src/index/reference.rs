@@ -82,7 +82,8 @@ impl Contents {
             CacheEvent::Cleared => *self = Self::of(self.block_size),
         }
         let on_device = self.prefixes(|tier| tier == Tier::Device);
-        self.assumed.retain(|(prefix, _)| !on_device.contains(prefix));
+        self.assumed
+            .retain(|(prefix, _)| !on_device.contains(prefix));
     }
 
     fn store(&mut self, stored: &StoredBlocks) {
@@ -157,9 +158,11 @@ impl Contents {
         let assumed = self.assumed.iter().filter(|&&(_, until)| now < until);
         present.extend(assumed.map(|(prefix, _)| prefix.clone()));
         let ends = (1..=prompt.tokens.len() / block_size).map(|blocks| blocks * block_size);
-        ends.take_while(|&end| present.contains(&Prefix::new(prompt.namespace, &prompt.tokens[..end])))
-            .last()
-            .unwrap_or(0)
+        ends.take_while(|&end| {
+            present.contains(&Prefix::new(prompt.namespace, &prompt.tokens[..end]))
+        })
+        .last()
+        .unwrap_or(0)
     }
 }
 
@@ -199,11 +202,16 @@ impl PrefixIndex for ReferenceIndex {
             device_tokens: contents.run(prompt, now, |tier| tier == Tier::Device),
             any_tier_tokens: contents.run(prompt, now, |_| true),
         });
-        overlaps.filter(|overlap| overlap.any_tier_tokens > 0).collect()
+        overlaps
+            .filter(|overlap| overlap.any_tier_tokens > 0)
+            .collect()
     }
 
     fn stats(&self) -> IndexStats {
-        let entries = self.replicas.values().map(|contents| contents.prefixes(|_| true).len());
+        let entries = self
+            .replicas
+            .values()
+            .map(|contents| contents.prefixes(|_| true).len());
         IndexStats {
             entries: entries.sum(),
             ..IndexStats::default()

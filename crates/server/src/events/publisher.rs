@@ -11,7 +11,9 @@
 //! their picture of this replica is incomplete. A silent loss would be worse.
 //!
 //! It does not know who listens, nor what the events mean. Not for lossless transport: the ring
-//! is bounded, and a subscriber that stays away longer than it reaches loses events.
+//! is bounded, and a subscriber that stays away longer than it reaches loses events. The PUB
+//! socket (zeromq 0.7) keeps up to 100,000 messages for a subscriber that does not read, then
+//! drops what is new for it.
 //!
 //! Source: vLLM's `ZmqEventPublisher` (frames, replay). Difference: its full queue blocks the
 //! engine.
@@ -87,7 +89,7 @@ pub enum Published {
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// An address is malformed, taken, or not ours.
-    #[error("cannot bind {endpoint}: {source}")]
+    #[error("cannot bind {endpoint}")]
     Bind {
         /// The address.
         endpoint: String,
@@ -133,20 +135,17 @@ impl EventPublisher {
         let (replay, server) = match &config.replay_endpoint {
             None => (None, None),
             Some(endpoint) => {
-                let mut socket = RouterSocket::new();
-                let bound = bind(&mut socket, endpoint).await?;
-                let server = ReplayServer::start(socket, topic.clone(), Arc::clone(&ring));
+                let (bound, server) = serve_replays(endpoint, &topic, &ring).await?;
                 (Some(bound), Some(server))
             }
         };
         let (sender, receiver) = mpsc::channel(QUEUE_BATCHES_MAX);
-        let queue = Queue {
-            next_seq: 0,
-            sender,
-        };
         tracing::info!(endpoint = events, ?replay, "publishing cache events");
         Ok(Self {
-            queue: Mutex::new(queue),
+            queue: Mutex::new(Queue {
+                next_seq: 0,
+                sender,
+            }),
             dropped_batches: AtomicU64::new(0),
             endpoints: Endpoints { events, replay },
             task: tokio::spawn(send_all(receiver, live, topic, ring, server)),
@@ -194,6 +193,16 @@ impl EventPublisher {
     }
 }
 
+impl Unsent {
+    fn encode(&self) -> Numbered {
+        let payload = encode_batch(self.timestamp_s, &self.events, Some(RANK));
+        Numbered {
+            seq: self.seq,
+            payload: payload.into(),
+        }
+    }
+}
+
 async fn bind(socket: &mut impl Socket, endpoint: &str) -> Result<String, PublishError> {
     let any_interface = endpoint.replacen("tcp://*:", "tcp://0.0.0.0:", 1);
     match socket.bind(&any_interface).await {
@@ -205,6 +214,17 @@ async fn bind(socket: &mut impl Socket, endpoint: &str) -> Result<String, Publis
     }
 }
 
+async fn serve_replays(
+    endpoint: &str,
+    topic: &Bytes,
+    ring: &Arc<Mutex<Ring>>,
+) -> Result<(String, ReplayServer), PublishError> {
+    let mut socket = RouterSocket::new();
+    let bound = bind(&mut socket, endpoint).await?;
+    let server = ReplayServer::start(socket, topic.clone(), Arc::clone(ring));
+    Ok((bound, server))
+}
+
 /// The task: runs until the engine's end of the queue is gone.
 async fn send_all(
     mut queue: mpsc::Receiver<Unsent>,
@@ -214,11 +234,7 @@ async fn send_all(
     server: Option<ReplayServer>,
 ) {
     while let Some(unsent) = queue.recv().await {
-        let payload = encode_batch(unsent.timestamp_s, &unsent.events, Some(RANK));
-        let batch = Numbered {
-            seq: unsent.seq,
-            payload: payload.into(),
-        };
+        let batch = unsent.encode();
         // The ring first: whoever misses the live message must find it there.
         ring.lock()
             .expect("no panic in the ring")

@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use headstart_core::CacheEvent;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use inbox::Inbox;
 use link::Link;
@@ -106,8 +107,11 @@ async fn run(config: SubscriberConfig, mut inbox: Inbox) {
         match Link::connect(&config).await {
             Ok(link) => {
                 tracing::info!(endpoint, "following cache events");
-                pause = RECONNECT_PAUSE_MIN;
+                let start = Instant::now();
                 let reason = link.follow(&mut inbox).await;
+                if start.elapsed() > RECONNECT_PAUSE_MAX {
+                    pause = RECONNECT_PAUSE_MIN;
+                }
                 tracing::warn!(endpoint, %reason, "cache events interrupted");
             }
             Err(error) => tracing::debug!(endpoint, %error, "no publisher of cache events"),

@@ -147,7 +147,11 @@ mod tests {
     }
 
     fn check(reply: &[&'static [u8]], expected: Option<&Reply>) {
-        assert_eq!(parse_reply(frames(reply)).ok().as_ref(), expected, "{reply:?}");
+        assert_eq!(
+            parse_reply(frames(reply)).ok().as_ref(),
+            expected,
+            "{reply:?}"
+        );
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn parse(line: &str, index: u64) -> Result<TraceRequest, String> {
         .hash_ids
         .ok_or("`hash_ids` is missing; it is the one required field")?;
     let arrival_ms = record.timestamp.unwrap_or(index as f64);
-    if !(arrival_ms >= 0.0 && arrival_ms < 1e15) {
+    if !(0.0..1e15).contains(&arrival_ms) {
         return Err(format!(
             "`timestamp` is {arrival_ms}; expected milliseconds from the start"
         ));

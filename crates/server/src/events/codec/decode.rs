@@ -51,18 +51,9 @@ fn stored(fields: Fields<'_>) -> Result<StoredBlocks, SkipReason> {
     only_first_group(fields.get(9, "group_idx"))?;
     only_full_attention(fields.get(10, "kv_cache_spec_kind"))?;
     let blocks = block_hashes(fields)?;
-    let parent = match fields.get(2, "parent_block_hash") {
-        None => None,
-        Some(hash) => Some(block_hash(hash).ok_or(SkipReason::Invalid("parent_block_hash"))?),
-    };
-    let tokens = fields.get(3, "token_ids");
-    let tokens = tokens.ok_or(SkipReason::Missing("token_ids"))?;
-    let tokens = list(tokens, token).ok_or(SkipReason::Invalid("token_ids"))?;
-    let block_size = fields.get(4, "block_size");
-    let block_size = block_size.ok_or(SkipReason::Missing("block_size"))?;
-    let block_size = unsigned(block_size)
-        .filter(|&size| size > 0)
-        .ok_or(SkipReason::Invalid("block_size"))?;
+    let parent = parent(fields)?;
+    let tokens = required(fields, 3, "token_ids", |value| list(value, token))?;
+    let block_size = required(fields, 4, "block_size", unsigned)?;
     check_length(tokens.len(), blocks.len(), block_size)?;
     let adapter = adapter(fields);
     Ok(StoredBlocks {
@@ -85,15 +76,36 @@ fn removed(fields: Fields<'_>) -> Result<CacheEvent, SkipReason> {
 }
 
 fn block_hashes(fields: Fields<'_>) -> Result<Vec<BlockHash>, SkipReason> {
-    let hashes = fields.get(1, "block_hashes");
-    let hashes = hashes.ok_or(SkipReason::Missing("block_hashes"))?;
-    list(hashes, block_hash)
-        .filter(|hashes| !hashes.is_empty())
-        .ok_or(SkipReason::Invalid("block_hashes"))
+    let some = |hashes: &Vec<_>| !hashes.is_empty();
+    required(fields, 1, "block_hashes", |value| {
+        list(value, block_hash).filter(some)
+    })
 }
 
-/// No tokens at all is a change of tier of blocks already known.
+fn parent(fields: Fields<'_>) -> Result<Option<BlockHash>, SkipReason> {
+    let name = "parent_block_hash";
+    let hash = fields.get(2, name).map(block_hash);
+    match hash {
+        None => Ok(None),
+        Some(hash) => hash.map(Some).ok_or(SkipReason::Invalid(name)),
+    }
+}
+
+fn required<T>(
+    fields: Fields<'_>,
+    index: usize,
+    name: &'static str,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Result<T, SkipReason> {
+    let value = fields.get(index, name).ok_or(SkipReason::Missing(name))?;
+    read(value).ok_or(SkipReason::Invalid(name))
+}
+
+/// A block holds a token at least. No tokens at all is a change of tier of known blocks.
 fn check_length(tokens: usize, blocks: usize, block_size: u32) -> Result<(), SkipReason> {
+    if block_size == 0 {
+        return Err(SkipReason::Invalid("block_size"));
+    }
     if tokens == 0 || tokens as u64 == blocks as u64 * u64::from(block_size) {
         return Ok(());
     }
@@ -132,13 +144,17 @@ fn only_full_attention(kind: Option<&Value>) -> Result<(), SkipReason> {
     }
 }
 
-/// The adapter's name. Engines that send only a number get that as a name: their blocks must
-/// not pass for the base model's.
+/// The adapter's name. Engines that send only a number, above 0, get that as a name: their
+/// blocks must not pass for the base model's.
 fn adapter(fields: Fields<'_>) -> Option<Arc<str>> {
     let name = fields.get(7, "lora_name").and_then(Value::as_str);
     let number = || fields.get(5, "lora_id").and_then(Value::as_u64);
-    name.map(Arc::from)
-        .or_else(|| number().map(|id| Arc::from(id.to_string())))
+    let number = || {
+        number()
+            .filter(|&id| id > 0)
+            .map(|id| Arc::from(id.to_string()))
+    };
+    name.map(Arc::from).or_else(number)
 }
 
 /// The tenant salt: SGLang names it; vLLM puts it last among the texts of the first block's

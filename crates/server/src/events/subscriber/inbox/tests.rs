@@ -72,6 +72,19 @@ fn held_batches_follow_the_replay() {
 }
 
 #[test]
+fn a_held_batch_behind_a_hole_waits_again() {
+    let script = |inbox: &mut Inbox| {
+        inbox.resume();
+        inbox.on_live(batch(2, 12));
+        inbox.on_live(batch(3, 13));
+        assert_eq!(inbox.on_replay_end(), Next::Replay { from: 0 });
+        assert_eq!(inbox.on_replay_failed(), Next::Follow);
+    };
+    let values = [12, 13].map(Seen::Value);
+    check(script, &[&[Seen::Lost(2)][..], &values].concat());
+}
+
+#[test]
 fn another_publisher_is_recognised_by_its_payload() {
     let live = |inbox: &mut Inbox| {
         inbox.on_live(batch(0, 10));

@@ -1,0 +1,265 @@
+//! Third step of a choice: one of the scored candidates.
+//!
+//! | picker | rule |
+//! |---|---|
+//! | [`Best`] | the highest score, ties at random |
+//! | [`AtRandom`] | any |
+//! | [`RoundRobin`] | the next by id after the last one chosen |
+//! | [`SessionHash`] | the session's own order of preference, skipping the overloaded |
+//!
+//! Sources. Ties: a fixed order sends all new prompts to one replica until the first reports
+//! load (llm-d-router issue 2515). Order of preference: Thaler and Ravishankar's highest random
+//! weight ("rendezvous") hashing, 1998; no ring to keep, and a replica that leaves moves its own
+//! sessions only. Bound: Mirrokni, Thorup and Zadimoghaddam, "Consistent Hashing with Bounded
+//! Loads", SODA 2018.
+
+use headstart_core::{ReplicaId, Rng, RouteHasher, RouteIdentity};
+
+use crate::request::RouteRequest;
+use crate::view::ReplicaView;
+
+/// A replica of a session's choice is skipped when it would have more than this times its fair
+/// share of the requests. The low end of what HAProxy calls reasonable for the same algorithm
+/// (`hash-balance-factor` 125 to 200): queues cost a first token more than a cold prefix does.
+pub const LOAD_BOUND: f64 = 1.25;
+
+/// Tokens that stand for a session whose client does not name it: vLLM's usual block.
+pub const SESSION_TOKENS: u32 = 16;
+
+/// Scores that differ by less are equal; sums of weighted scores carry rounding errors.
+const TIE: f64 = 1e-9;
+
+/// One candidate with its weighted sum of scores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scored {
+    /// The candidate.
+    pub view: ReplicaView,
+    /// Its score; 0 where nothing scores.
+    pub score: f64,
+}
+
+/// Chooses.
+pub trait Picker: Send {
+    /// The position of the chosen one in `scored`, which is sorted by replica and not empty.
+    fn pick(&mut self, scored: &[Scored], request: &RouteRequest<'_>, rng: &mut Rng) -> usize;
+}
+
+/// The highest score, ties at random.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Best;
+
+impl Picker for Best {
+    fn pick(&mut self, scored: &[Scored], _request: &RouteRequest<'_>, rng: &mut Rng) -> usize {
+        let scores = || scored.iter().map(|candidate| candidate.score);
+        let best = scores().fold(f64::NEG_INFINITY, f64::max);
+        let is_tied = |&(_, score): &(usize, f64)| score > best - TIE;
+        let tied: Vec<usize> = scores()
+            .enumerate()
+            .filter(is_tied)
+            .map(|(at, _)| at)
+            .collect();
+        tied[rng.below(tied.len())]
+    }
+}
+
+/// Any candidate, all equally likely.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AtRandom;
+
+impl Picker for AtRandom {
+    fn pick(&mut self, scored: &[Scored], _request: &RouteRequest<'_>, rng: &mut Rng) -> usize {
+        rng.below(scored.len())
+    }
+}
+
+/// The candidates in turn, by id; fair also while replicas come and go.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RoundRobin {
+    last: Option<ReplicaId>,
+}
+
+impl Picker for RoundRobin {
+    fn pick(&mut self, scored: &[Scored], _request: &RouteRequest<'_>, _rng: &mut Rng) -> usize {
+        let is_next = |candidate: &Scored| Some(candidate.view.replica) > self.last;
+        let next = scored.iter().position(is_next).unwrap_or(0);
+        self.last = Some(scored[next].view.replica);
+        next
+    }
+}
+
+/// The same replica for the same session, as long as it is not overloaded and there.
+#[derive(Clone, Debug)]
+pub struct SessionHash {
+    hasher: RouteHasher,
+}
+
+impl SessionHash {
+    /// For requests to `model`.
+    #[must_use]
+    pub fn new(model: &str) -> Self {
+        Self {
+            hasher: RouteHasher::new(&RouteIdentity {
+                model,
+                block_size: SESSION_TOKENS,
+            }),
+        }
+    }
+
+    /// What stands for the conversation: its name, else the first block of its prompt; none when
+    /// the prompt is shorter than that.
+    fn session_key(&self, request: &RouteRequest<'_>) -> Option<u64> {
+        if let Some(session) = request.session {
+            return Some(fnv1a(session.as_bytes()));
+        }
+        let first = request.tokens?.get(..SESSION_TOKENS as usize)?;
+        let root = self.hasher.root(request.namespace);
+        Some(self.hasher.next(root, first).0)
+    }
+}
+
+impl Picker for SessionHash {
+    fn pick(&mut self, scored: &[Scored], request: &RouteRequest<'_>, rng: &mut Rng) -> usize {
+        let key = self.session_key(request).unwrap_or_else(|| rng.next_u64());
+        let bound = max_requests(scored);
+        let has_room = |&at: &usize| scored[at].view.requests < bound;
+        let weight = |&at: &usize| weight(key, scored[at].view.replica);
+        let chosen = (0..scored.len()).filter(has_room).max_by_key(weight);
+        chosen.expect("the least loaded one is below the mean, hence below the bound")
+    }
+}
+
+/// Most requests that a candidate may have with the one at hand: [`LOAD_BOUND`] times the mean.
+fn max_requests(scored: &[Scored]) -> usize {
+    let in_flight: usize = scored.iter().map(|candidate| candidate.view.requests).sum();
+    let mean = (in_flight + 1) as f64 / scored.len() as f64;
+    (LOAD_BOUND * mean).ceil() as usize
+}
+
+/// Highest random weight: how much `key` likes `replica`. Both are mixed separately first, because
+/// seeds in arithmetic progression would give shifted copies of one sequence.
+fn weight(key: u64, replica: ReplicaId) -> u64 {
+    let mixed = Rng::new(u64::from(replica.0)).next_u64();
+    Rng::new(key ^ mixed).next_u64()
+}
+
+/// FNV-1a, 64 bits (Fowler, Noll, Vo): short, stable for ever, and mixed further by [`weight`].
+fn fnv1a(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::TokenId;
+
+    /// Candidates 0, 1, 2, … with these requests in flight and scores.
+    fn scored(requests_and_scores: &[(usize, f64)]) -> Vec<Scored> {
+        let ids = (0..).map(ReplicaId);
+        let candidates = ids.zip(requests_and_scores);
+        let candidate = |(replica, &(requests, score))| Scored {
+            view: ReplicaView {
+                requests,
+                ..ReplicaView::idle(replica)
+            },
+            score,
+        };
+        candidates.map(candidate).collect()
+    }
+
+    /// Picks 1200 times for the same request and expects so many picks per candidate, roughly.
+    fn check(picker: &mut dyn Picker, scored: &[Scored], expected: &[usize]) {
+        let mut rng = Rng::new(3);
+        let mut counts = vec![0; scored.len()];
+        for _ in 0..1200 {
+            counts[picker.pick(scored, &RouteRequest::default(), &mut rng)] += 1;
+        }
+        let is_near = |(&count, &expected): (&usize, &usize)| count.abs_diff(expected) < 120;
+        assert!(counts.iter().zip(expected).all(is_near), "{counts:?}");
+    }
+
+    fn pick_session(scored: &[Scored], session: &str) -> usize {
+        let request = RouteRequest {
+            session: Some(session),
+            ..RouteRequest::default()
+        };
+        SessionHash::new("m").pick(scored, &request, &mut Rng::new(0))
+    }
+
+    #[test]
+    fn the_best_wins_and_ties_are_spread() {
+        check(
+            &mut Best,
+            &scored(&[(0, 0.5), (0, 0.7), (0, 0.1)]),
+            &[0, 1200, 0],
+        );
+        let tied = scored(&[(0, 0.1 + 0.2), (0, 0.3), (0, 0.1)]);
+        check(&mut Best, &tied, &[600, 600, 0]);
+    }
+
+    #[test]
+    fn random_and_turns_are_fair() {
+        let three = scored(&[(0, 0.0), (9, 0.0), (0, 1.0)]);
+        check(&mut AtRandom, &three, &[400, 400, 400]);
+        check(&mut RoundRobin::default(), &three, &[400, 400, 400]);
+        check(
+            &mut SessionHash::new("m"),
+            &scored(&[(1, 0.0); 3]),
+            &[400, 400, 400],
+        );
+    }
+
+    #[test]
+    fn turns_survive_a_change_of_candidates() {
+        let all = scored(&[(0, 0.0); 4]);
+        let (mut turns, mut rng) = (RoundRobin::default(), Rng::new(0));
+        let mut next = |candidates: &[Scored]| {
+            let at = turns.pick(candidates, &RouteRequest::default(), &mut rng);
+            candidates[at].view.replica.0
+        };
+        assert_eq!(
+            [next(&all), next(&all), next(&all[2..]), next(&all[..3])],
+            [0, 1, 2, 0]
+        );
+    }
+
+    #[test]
+    fn a_session_stays_until_its_replica_is_overloaded() {
+        let mut four = scored(&[(4, 0.0); 4]);
+        let home = pick_session(&four, "a");
+        assert_eq!(pick_session(&four, "a"), home);
+        four[home].view.requests = 6;
+        // 19 requests with this one: at most ceil(1.25 * 19 / 4) = 6 each.
+        let second = pick_session(&four, "a");
+        assert_ne!(second, home);
+        four[home].view.requests = 5;
+        assert_eq!(pick_session(&four, "a"), home);
+    }
+
+    #[test]
+    fn a_leaving_replica_moves_its_own_sessions_only() {
+        let (five, four) = (scored(&[(1000, 0.0); 5]), scored(&[(1000, 0.0); 4]));
+        let mut moved = 0;
+        for session in 0..1000 {
+            let before = pick_session(&five, &session.to_string());
+            let after = pick_session(&four, &session.to_string());
+            assert!(before == 4 || before == after);
+            moved += usize::from(before == 4);
+        }
+        assert!((150..250).contains(&moved), "{moved}");
+    }
+
+    #[test]
+    fn a_session_without_a_name_is_its_first_block() {
+        let picker = SessionHash::new("m");
+        let key = |tokens: &[TokenId]| {
+            picker.session_key(&RouteRequest {
+                tokens: Some(tokens),
+                ..RouteRequest::default()
+            })
+        };
+        assert_eq!(key(&[7; 20]), key(&[7; 99]));
+        assert_ne!(key(&[7; 20]), key(&[8; 20]));
+        assert_eq!(key(&[7; 15]), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! Filter, score, pick: one choice among replicas.
+//!
+//! ```text
+//! views ──all filters──► candidates ──Σ weight · score──► scored ──picker──► one
+//! ```
+//!
+//! It decides and remembers nothing (its picker may remember its last choice); reserving is the
+//! router's part.
+
+use headstart_core::Rng;
+
+use crate::filter::Filter;
+use crate::pick::{Picker, Scored};
+use crate::request::RouteRequest;
+use crate::score::Scorer;
+use crate::view::ReplicaView;
+
+/// A way to choose.
+pub struct Pipeline {
+    /// Who may be chosen: whom all admit.
+    pub filters: Vec<Box<dyn Filter>>,
+    /// What counts, and how much.
+    pub scorers: Vec<Weighted>,
+    /// Who is chosen.
+    pub picker: Box<dyn Picker>,
+}
+
+/// A scorer and its weight.
+pub struct Weighted {
+    /// What a score of 1 is worth; weights need not sum to anything.
+    pub weight: f64,
+    /// The scorer.
+    pub scorer: Box<dyn Scorer>,
+}
+
+/// A choice, with those it was made among.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// Position of the chosen one in `scored`.
+    pub chosen: usize,
+    /// All candidates, in the order of the views.
+    pub scored: Vec<Scored>,
+}
+
+impl Pipeline {
+    /// Chooses one of `views`, which are sorted by replica; none when the filters leave none.
+    pub fn choose(
+        &mut self,
+        views: &[ReplicaView],
+        request: &RouteRequest<'_>,
+        rng: &mut Rng,
+    ) -> Option<Choice> {
+        let is_admitted = |view: &&ReplicaView| {
+            self.filters
+                .iter()
+                .all(|filter| filter.admits(view, request))
+        };
+        let candidates: Vec<ReplicaView> = views.iter().filter(is_admitted).copied().collect();
+        if candidates.is_empty() {
+            return None;
+        }
+        let scored = self.score(&candidates, request);
+        let chosen = self.picker.pick(&scored, request, rng);
+        Some(Choice { chosen, scored })
+    }
+
+    fn score(&self, candidates: &[ReplicaView], request: &RouteRequest<'_>) -> Vec<Scored> {
+        let unscored = |&view: &ReplicaView| Scored { view, score: 0.0 };
+        let mut scored: Vec<Scored> = candidates.iter().map(unscored).collect();
+        for Weighted { weight, scorer } in &self.scorers {
+            let scores = scorer.score(candidates, request);
+            assert_eq!(scores.len(), candidates.len(), "one score per candidate");
+            for (candidate, score) in scored.iter_mut().zip(scores) {
+                candidate.score += weight * score;
+            }
+        }
+        scored
+    }
+}

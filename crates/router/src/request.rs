@@ -1,0 +1,79 @@
+//! What a router is asked, and what it answers.
+
+use headstart_core::block::Namespace;
+use headstart_core::{Nanos, ReplicaId, TokenId};
+
+/// One request to place.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RouteRequest<'a> {
+    /// The prompt; `None` when it is not tokenized, then no overlap is known.
+    pub tokens: Option<&'a [TokenId]>,
+    /// What sets the prompt apart from the same tokens in other requests.
+    pub namespace: Namespace<'a>,
+    /// What the client calls its conversation.
+    pub session: Option<&'a str>,
+    /// Replicas not to choose, such as those that have just failed this request.
+    pub excluded: &'a [ReplicaId],
+    /// When it is asked.
+    pub now: Nanos,
+}
+
+impl RouteRequest<'_> {
+    /// Length of the prompt, tokens; 0 when not tokenized.
+    #[must_use]
+    pub fn prompt_tokens(&self) -> usize {
+        self.tokens.map_or(0, <[TokenId]>::len)
+    }
+}
+
+/// A choice that was made and reserved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// The chosen replica.
+    pub replica: ReplicaId,
+    /// Leading prompt tokens that it is thought to hold, in any tier.
+    pub overlap_tokens: usize,
+    /// Length of the prompt.
+    pub prompt_tokens: usize,
+    /// All that passed the filters, the chosen one among them, by ascending replica.
+    pub candidates: Vec<Candidate>,
+    /// Names the request in the calls that tell how it goes on.
+    pub reservation: ReservationId,
+}
+
+/// One of those a choice was made among.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// The replica.
+    pub replica: ReplicaId,
+    /// Leading prompt tokens that it is thought to hold, in any tier.
+    pub overlap_tokens: usize,
+    /// The weighted sum of its scores; 0 where the strategy does not score.
+    pub score: f64,
+}
+
+/// A request in flight. Never given out twice by one router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ReservationId(pub u64);
+
+/// No replica may serve the request now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoReplica {
+    /// Replicas that there are.
+    pub known: usize,
+    /// Those of them that are down.
+    pub down: usize,
+}
+
+impl std::fmt::Display for NoReplica {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { known, down } = self;
+        let excluded = known - down;
+        write!(
+            f,
+            "no replica can serve this: {known} known, {down} down, {excluded} excluded"
+        )
+    }
+}
+
+impl std::error::Error for NoReplica {}

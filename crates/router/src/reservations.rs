@@ -1,0 +1,91 @@
+//! The requests in flight, by reservation: whom each occupies and how far it is.
+//!
+//! Reservations are never given out twice, and a call about one that has ended has no effect:
+//! clients hang up and replicas vanish at any time, so ends come twice or too late.
+
+use std::collections::BTreeMap;
+
+use headstart_core::ReplicaId;
+
+use crate::load::{InFlight, Phase};
+use crate::lookup::Map;
+use crate::request::ReservationId;
+
+/// All live reservations of one router.
+#[derive(Debug, Default)]
+pub(crate) struct Reservations {
+    live: Map<ReservationId, Reservation>,
+    next: u64,
+}
+
+/// One request's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reservation {
+    pub(crate) replica: ReplicaId,
+    pub(crate) phase: Phase,
+}
+
+impl Reservations {
+    pub(crate) fn open(&mut self, reservation: Reservation) -> ReservationId {
+        let id = ReservationId(self.next);
+        self.next += 1;
+        self.live.insert(id, reservation);
+        id
+    }
+
+    /// Moves on to `phase`. Returns how it was before; none if it has ended.
+    pub(crate) fn advance(&mut self, id: ReservationId, phase: Phase) -> Option<Reservation> {
+        let live = self.live.get_mut(&id)?;
+        let before = *live;
+        live.phase = phase;
+        Some(before)
+    }
+
+    /// Ends it. Returns how it was; none if it had ended.
+    pub(crate) fn close(&mut self, id: ReservationId) -> Option<Reservation> {
+        self.live.remove(&id)
+    }
+
+    /// Ends all that occupy `replica`. O(requests in flight).
+    pub(crate) fn close_all(&mut self, replica: ReplicaId) {
+        self.live.retain(|_, live| live.replica != replica);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// What each occupied replica has in flight, counted anew. O(requests in flight).
+    pub(crate) fn sums(&self) -> BTreeMap<ReplicaId, InFlight> {
+        let mut sums: BTreeMap<ReplicaId, InFlight> = BTreeMap::new();
+        for live in self.live.values() {
+            sums.entry(live.replica).or_default().enter(live.phase);
+        }
+        sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPENED: Reservation = Reservation {
+        replica: ReplicaId(1),
+        phase: Phase::Prefill { tokens: 5 },
+    };
+
+    #[test]
+    fn an_end_comes_once() {
+        let mut reservations = Reservations::default();
+        let id = reservations.open(OPENED);
+        assert_eq!(reservations.advance(id, Phase::Decode), Some(OPENED));
+        let phase = Phase::Decode;
+        assert_eq!(
+            reservations.close(id),
+            Some(Reservation { phase, ..OPENED })
+        );
+        assert_eq!(reservations.close(id), None);
+        assert_eq!(reservations.advance(id, Phase::Decode), None);
+        assert_ne!(reservations.open(OPENED), id);
+    }
+}

@@ -1,0 +1,326 @@
+//! The router: who is there, what is in flight, and where the next request goes.
+//!
+//! ```text
+//! route ──► Decision { reservation } ──first_token──► ──finish──►
+//! ```
+//!
+//! Choosing and reserving are one call. The next choice sees the load of the last one and assumes
+//! that its prompt is held where it went, so that a burst neither herds nor scatters.
+//!
+//! Invariants, asserted by [`Router::check`]: what replicas have in flight is the sum of the live
+//! reservations. A replica that is down holds nothing in the index; events that were still under
+//! way when it went down are ignored, and so is all that concerns an unknown replica. Whoever
+//! feeds events starts a replica's stream anew when it comes back.
+//!
+//! Same seed and same calls, same decisions.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use headstart_core::stats::HitCount;
+use headstart_core::{CacheEvent, ReplicaId, Rng};
+
+use crate::index::{IndexStats, MapIndex, Overlap, PrefixIndex, Prompt};
+use crate::load::{InFlight, Load, Phase, ReportedLoad};
+use crate::pick::Scored;
+use crate::pipeline::{Choice, Pipeline};
+use crate::request::{Candidate, Decision, NoReplica, ReservationId, RouteRequest};
+use crate::reservations::{Reservation, Reservations};
+use crate::strategy::Strategy;
+use crate::view::{Health, ReplicaView};
+
+/// What a router is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouterConfig {
+    /// The model that all its replicas serve.
+    pub model: String,
+    /// How to choose.
+    pub strategy: Strategy,
+    /// Fixes all random choices.
+    pub seed: u64,
+}
+
+/// Chooses replicas for the requests to one model.
+pub struct Router {
+    index: Box<dyn PrefixIndex>,
+    pipeline: Pipeline,
+    rng: Rng,
+    replicas: BTreeMap<ReplicaId, Member>,
+    reservations: Reservations,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Member {
+    health: Health,
+    load: Load,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    refused: u64,
+    ignored_events: u64,
+    predicted: HitCount,
+}
+
+/// One replica as it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaStatus {
+    /// The replica.
+    pub replica: ReplicaId,
+    /// Whether it may be chosen.
+    pub health: Health,
+    /// This router's requests there.
+    pub in_flight: InFlight,
+}
+
+/// What a router has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouterStats {
+    /// Requests without a replica to serve them.
+    pub refused: u64,
+    /// Requests in flight.
+    pub reservations: usize,
+    /// Events of replicas that are unknown or down.
+    pub ignored_events: u64,
+    /// Prompt tokens of the requests placed, and those of them that the chosen replica was thought
+    /// to hold.
+    pub predicted: HitCount,
+    /// The index.
+    pub index: IndexStats,
+}
+
+impl Router {
+    /// A router without replicas, with the index in production.
+    #[must_use]
+    pub fn new(config: RouterConfig) -> Self {
+        let index = Box::new(MapIndex::new(config.model.as_str()));
+        Self::with_index(config, index)
+    }
+
+    /// A router that asks `index`, which tracks nothing yet.
+    #[must_use]
+    pub fn with_index(config: RouterConfig, index: Box<dyn PrefixIndex>) -> Self {
+        let RouterConfig {
+            model,
+            strategy,
+            seed,
+        } = config;
+        Self {
+            index,
+            pipeline: strategy.pipeline(&model),
+            rng: Rng::new(seed),
+            replicas: BTreeMap::new(),
+            reservations: Reservations::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Adds a healthy, empty replica. `block_size` is what its configuration says; `None` until
+    /// its events tell, and for a replica without events. Adding a known one changes nothing.
+    pub fn add_replica(&mut self, replica: ReplicaId, block_size: Option<u32>) {
+        if let Entry::Vacant(place) = self.replicas.entry(replica) {
+            place.insert(Member::default());
+            self.index.track(replica, block_size);
+        }
+    }
+
+    /// Removes a replica, its entries and its reservations.
+    pub fn remove_replica(&mut self, replica: ReplicaId) {
+        if self.replicas.remove(&replica).is_some() {
+            self.index.forget(replica);
+            self.reservations.close_all(replica);
+        }
+    }
+
+    /// Says whether a replica serves. Going down, it loses its entries and its last report; its
+    /// reservations stay until they are finished.
+    pub fn set_health(&mut self, replica: ReplicaId, health: Health) {
+        let Some(member) = self.replicas.get_mut(&replica) else {
+            return;
+        };
+        member.health = health;
+        if health == Health::Down {
+            member.load.forget_report();
+            self.index.apply(replica, &CacheEvent::Cleared);
+        }
+    }
+
+    /// Takes over a change of what a replica holds.
+    pub fn apply(&mut self, replica: ReplicaId, event: &CacheEvent) {
+        let member = self.replicas.get(&replica);
+        if member.is_some_and(|member| member.health == Health::Healthy) {
+            self.index.apply(replica, event);
+        } else {
+            self.counts.ignored_events += 1;
+        }
+    }
+
+    /// Forgets what a replica holds, because its events can no longer be trusted.
+    pub fn clear(&mut self, replica: ReplicaId) {
+        self.index.apply(replica, &CacheEvent::Cleared);
+    }
+
+    /// Takes over what a replica says of its load.
+    pub fn report(&mut self, replica: ReplicaId, report: ReportedLoad) {
+        if let Some(member) = self.replicas.get_mut(&replica) {
+            member.load.report(report);
+        }
+    }
+
+    /// Chooses a replica and reserves it. From now on it is assumed to hold the prompt.
+    ///
+    /// # Errors
+    /// When all replicas are down or excluded, or there is none. Nothing is reserved then.
+    pub fn route(&mut self, request: &RouteRequest<'_>) -> Result<Decision, NoReplica> {
+        let views = self.views(request);
+        let choice = self.pipeline.choose(&views, request, &mut self.rng);
+        let Some(Choice { chosen, scored }) = choice else {
+            self.counts.refused += 1;
+            return Err(no_replica(&views));
+        };
+        let Candidate {
+            replica,
+            overlap_tokens,
+            ..
+        } = candidate(&scored[chosen]);
+        let prompt_tokens = request.prompt_tokens();
+        self.counts.predicted.record(prompt_tokens, overlap_tokens);
+        if let Some(prompt) = prompt_of(request) {
+            self.index.assume(replica, prompt, request.now);
+        }
+        Ok(Decision {
+            replica,
+            overlap_tokens,
+            prompt_tokens,
+            candidates: scored.iter().map(candidate).collect(),
+            reservation: self.reserve(replica, prompt_tokens - overlap_tokens),
+        })
+    }
+
+    /// The request's first token is out: its prompt is computed. No effect on a request that has
+    /// ended or whose replica was removed.
+    pub fn first_token(&mut self, reservation: ReservationId) {
+        if let Some(before) = self.reservations.advance(reservation, Phase::Decode) {
+            let in_flight = in_flight_mut(&mut self.replicas, before.replica);
+            in_flight.leave(before.phase);
+            in_flight.enter(Phase::Decode);
+        }
+    }
+
+    /// The request has ended, however. No effect on one that ended before or whose replica was
+    /// removed.
+    pub fn finish(&mut self, reservation: ReservationId) {
+        if let Some(ended) = self.reservations.close(reservation) {
+            in_flight_mut(&mut self.replicas, ended.replica).leave(ended.phase);
+        }
+    }
+
+    /// All replicas, by ascending id.
+    pub fn replicas(&self) -> impl Iterator<Item = ReplicaStatus> {
+        let members = self.replicas.iter();
+        members.map(|(&replica, member)| ReplicaStatus {
+            replica,
+            health: member.health,
+            in_flight: member.load.in_flight,
+        })
+    }
+
+    /// What was done so far, and the size of what is kept.
+    #[must_use]
+    pub fn stats(&self) -> RouterStats {
+        let Counts {
+            refused,
+            ignored_events,
+            predicted,
+        } = self.counts;
+        RouterStats {
+            refused,
+            reservations: self.reservations.len(),
+            ignored_events,
+            predicted,
+            index: self.index.stats(),
+        }
+    }
+
+    /// Asserts that no reservation leaks. O(requests in flight); for tests and idle routers.
+    ///
+    /// # Panics
+    /// When what replicas have in flight is not the sum of the live reservations.
+    pub fn check(&self) {
+        let mut sums = self.reservations.sums();
+        for status in self.replicas() {
+            let sum = sums.remove(&status.replica).unwrap_or_default();
+            let replica = status.replica;
+            assert_eq!(
+                status.in_flight, sum,
+                "replica {replica}: reservations leak"
+            );
+        }
+        assert!(sums.is_empty(), "reservations have a replica: {sums:?}");
+    }
+
+    /// Every replica at the time of `request`.
+    fn views(&self, request: &RouteRequest<'_>) -> Vec<ReplicaView> {
+        let now = request.now;
+        let prompt = prompt_of(request);
+        let overlaps = prompt.map_or_else(Vec::new, |prompt| self.index.overlaps(prompt, now));
+        let view = |(&replica, member): (&ReplicaId, &Member)| {
+            let (device_tokens, any_tier_tokens) = overlap_of(&overlaps, replica);
+            ReplicaView {
+                replica,
+                health: member.health,
+                device_tokens,
+                any_tier_tokens,
+                queue_depth: member.load.queue_depth(now),
+                requests: member.load.requests(now),
+                prefill_tokens: member.load.in_flight.prefill_tokens,
+                kv_usage: member.load.kv_usage(now),
+            }
+        };
+        self.replicas.iter().map(view).collect()
+    }
+
+    fn reserve(&mut self, replica: ReplicaId, prefill_tokens: usize) -> ReservationId {
+        let phase = Phase::Prefill {
+            tokens: prefill_tokens,
+        };
+        in_flight_mut(&mut self.replicas, replica).enter(phase);
+        self.reservations.open(Reservation { replica, phase })
+    }
+}
+
+fn prompt_of<'a>(request: &RouteRequest<'a>) -> Option<Prompt<'a>> {
+    let namespace = request.namespace;
+    request.tokens.map(|tokens| Prompt { tokens, namespace })
+}
+
+/// (device, any tier) tokens of one replica.
+fn overlap_of(overlaps: &[Overlap], replica: ReplicaId) -> (usize, usize) {
+    let found = overlaps.binary_search_by_key(&replica, |overlap| overlap.replica);
+    found.map_or((0, 0), |at| {
+        (overlaps[at].device_tokens, overlaps[at].any_tier_tokens)
+    })
+}
+
+fn candidate(scored: &Scored) -> Candidate {
+    Candidate {
+        replica: scored.view.replica,
+        overlap_tokens: scored.view.any_tier_tokens,
+        score: scored.score,
+    }
+}
+
+fn no_replica(views: &[ReplicaView]) -> NoReplica {
+    let is_down = |view: &&ReplicaView| view.health == Health::Down;
+    NoReplica {
+        known: views.len(),
+        down: views.iter().filter(is_down).count(),
+    }
+}
+
+fn in_flight_mut(replicas: &mut BTreeMap<ReplicaId, Member>, replica: ReplicaId) -> &mut InFlight {
+    let member = replicas.get_mut(&replica);
+    let member = member.expect("a live reservation's replica is known");
+    &mut member.load.in_flight
+}

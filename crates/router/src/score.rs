@@ -1,0 +1,167 @@
+//! Second step of a choice: how well each candidate suits, in `[0, 1]`, more is better.
+//!
+//! | scorer | formula |
+//! |---|---|
+//! | [`Prefix`] | (device tokens + 0.8 · tokens in lower tiers only) / prompt tokens |
+//! | [`QueueDepth`] | (max − d) / (max − min), d = requests without a first token |
+//! | [`KvFree`] | 1 − KV utilisation |
+//! | [`InFlight`] | (max − w) / (max − min), w = requests, then prefill tokens as a fraction |
+//!
+//! A min-max score tells the order, not the distance: one waiting request against none counts as
+//! much as a hundred against none.
+//!
+//! Source: llm-d's prefix, queue and KV-utilisation scorers and its tier weights. Differences:
+//! counted in tokens, so that replicas of different block sizes compare; the router's own
+//! reservations count before any report. [`InFlight`] is least outstanding requests, with ties
+//! broken by the prompt tokens to compute.
+
+use crate::request::RouteRequest;
+use crate::view::ReplicaView;
+
+/// Worth of a token that must be loaded from a lower tier first, against one on the device.
+/// Published value (llm-d, for host memory).
+pub const LOWER_TIER_WEIGHT: f64 = 0.8;
+
+/// KV utilisation of a replica that does not say: neither favoured nor shunned.
+pub const UNKNOWN_KV_USAGE: f64 = 0.5;
+
+/// Rates candidates.
+pub trait Scorer: Send {
+    /// One score in `[0, 1]` per candidate, in their order. The candidates passed all filters and
+    /// there is at least one.
+    fn score(&self, candidates: &[ReplicaView], request: &RouteRequest<'_>) -> Vec<f64>;
+}
+
+/// The share of the prompt that need not be computed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Prefix;
+
+impl Scorer for Prefix {
+    fn score(&self, candidates: &[ReplicaView], request: &RouteRequest<'_>) -> Vec<f64> {
+        let total = request.prompt_tokens().max(1) as f64;
+        let worth = |view: &ReplicaView| {
+            let lower = view.any_tier_tokens - view.device_tokens;
+            (view.device_tokens as f64 + LOWER_TIER_WEIGHT * lower as f64) / total
+        };
+        candidates.iter().map(worth).collect()
+    }
+}
+
+/// The shortest queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QueueDepth;
+
+impl Scorer for QueueDepth {
+    fn score(&self, candidates: &[ReplicaView], _request: &RouteRequest<'_>) -> Vec<f64> {
+        fewest(candidates, |view| view.queue_depth as f64)
+    }
+}
+
+/// The most free KV memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KvFree;
+
+impl Scorer for KvFree {
+    fn score(&self, candidates: &[ReplicaView], _request: &RouteRequest<'_>) -> Vec<f64> {
+        let free = |view: &ReplicaView| 1.0 - view.kv_usage.unwrap_or(UNKNOWN_KV_USAGE);
+        candidates.iter().map(free).collect()
+    }
+}
+
+/// The fewest requests; among equals, the fewest prompt tokens to compute.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InFlight;
+
+impl Scorer for InFlight {
+    fn score(&self, candidates: &[ReplicaView], _request: &RouteRequest<'_>) -> Vec<f64> {
+        let tokens = candidates.iter().map(|view| view.prefill_tokens);
+        // One more than any, so that all tokens together weigh less than one request.
+        let scale = tokens.max().unwrap_or(0) as f64 + 1.0;
+        fewest(candidates, |view| {
+            view.requests as f64 + view.prefill_tokens as f64 / scale
+        })
+    }
+}
+
+/// 1 for the least, 0 for the most, linear between; 1 for all when they are equal.
+fn fewest(candidates: &[ReplicaView], measure: impl Fn(&ReplicaView) -> f64) -> Vec<f64> {
+    let values: Vec<f64> = candidates.iter().map(measure).collect();
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if most <= least {
+        return vec![1.0; values.len()];
+    }
+    let scaled = values.iter().map(|value| (most - value) / (most - least));
+    scaled.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::ReplicaId;
+
+    fn view(change: impl Fn(&mut ReplicaView)) -> ReplicaView {
+        let mut view = ReplicaView::idle(ReplicaId(0));
+        change(&mut view);
+        view
+    }
+
+    /// Scores for a prompt of 100 tokens.
+    fn check(scorer: &dyn Scorer, candidates: &[ReplicaView], expected: &[f64]) {
+        let request = RouteRequest {
+            tokens: Some(&[0; 100]),
+            ..RouteRequest::default()
+        };
+        let scores = scorer.score(candidates, &request);
+        assert_eq!(scores.len(), expected.len());
+        for (score, expected) in scores.iter().zip(expected) {
+            assert!((score - expected).abs() < 1e-9, "{scores:?}");
+        }
+    }
+
+    #[test]
+    fn the_prefix_counts_in_tokens_and_by_tier() {
+        let hot = view(|view| (view.device_tokens, view.any_tier_tokens) = (50, 50));
+        let warm = view(|view| (view.device_tokens, view.any_tier_tokens) = (10, 60));
+        check(&Prefix, &[hot, warm, view(|_| ())], &[0.5, 0.5, 0.0]);
+    }
+
+    #[test]
+    fn queues_compare_among_the_candidates() {
+        let depth = |depth| view(|view| view.queue_depth = depth);
+        check(
+            &QueueDepth,
+            &[depth(4), depth(1), depth(2)],
+            &[0.0, 1.0, 2.0 / 3.0],
+        );
+        check(&QueueDepth, &[depth(4), depth(4)], &[1.0, 1.0]);
+    }
+
+    #[test]
+    fn unknown_kv_memory_is_in_the_middle() {
+        let usage = |usage| view(|view| view.kv_usage = usage);
+        check(
+            &KvFree,
+            &[usage(Some(0.9)), usage(None), usage(Some(0.0))],
+            &[0.1, 0.5, 1.0],
+        );
+    }
+
+    #[test]
+    fn requests_come_before_tokens() {
+        let busy = |requests, tokens| {
+            view(|view| (view.requests, view.prefill_tokens) = (requests, tokens))
+        };
+        let scorer = InFlight;
+        check(
+            &scorer,
+            &[busy(1, 9), busy(2, 0), busy(1, 9)],
+            &[1.0, 0.0, 1.0],
+        );
+        check(
+            &scorer,
+            &[busy(1, 9), busy(1, 0), busy(1, 9)],
+            &[0.0, 1.0, 0.0],
+        );
+    }
+}

@@ -1,0 +1,51 @@
+//! A replica as filters, scorers and pickers see it: figures of one moment, no handles.
+
+use headstart_core::ReplicaId;
+
+/// Whether a replica may be chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Health {
+    /// It serves.
+    #[default]
+    Healthy,
+    /// It does not; what it held counts as lost.
+    Down,
+}
+
+/// One replica at the time of one request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReplicaView {
+    /// The replica.
+    pub replica: ReplicaId,
+    /// Whether it may be chosen.
+    pub health: Health,
+    /// Leading prompt tokens that its device holds, or is assumed to hold soon.
+    pub device_tokens: usize,
+    /// Leading prompt tokens that it holds in any tier; at least `device_tokens`.
+    pub any_tier_tokens: usize,
+    /// Requests whose first token has not come.
+    pub queue_depth: usize,
+    /// Requests that have not ended.
+    pub requests: usize,
+    /// Prompt tokens still to compute for this router's requests.
+    pub prefill_tokens: usize,
+    /// Share of the KV memory in use, when known.
+    pub kv_usage: Option<f64>,
+}
+
+impl ReplicaView {
+    /// A healthy, idle replica that holds nothing.
+    #[must_use]
+    pub fn idle(replica: ReplicaId) -> Self {
+        Self {
+            replica,
+            health: Health::Healthy,
+            device_tokens: 0,
+            any_tier_tokens: 0,
+            queue_depth: 0,
+            requests: 0,
+            prefill_tokens: 0,
+            kv_usage: None,
+        }
+    }
+}

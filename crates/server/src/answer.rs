@@ -1,0 +1,76 @@
+//! One answer on its way from tokens to text.
+
+use std::sync::Arc;
+
+use headstart_core::TokenId;
+use headstart_engine::FinishReason;
+use headstart_prompt::{
+    Detokenizer, PromptError, SpecialTokensOut, StopMatcher, StopOutcome, Tokenizer,
+};
+
+/// Detokenizes and looks for stop strings.
+pub struct Answer {
+    detokenizer: Detokenizer,
+    stops: StopMatcher,
+    tokens: usize,
+}
+
+/// What a token led to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Text that is safe to send; often empty.
+    pub text: String,
+    /// Set when the answer is over.
+    pub finish: Option<&'static str>,
+}
+
+impl Answer {
+    /// An empty answer that ends before any of `stops`.
+    #[must_use]
+    pub fn new(tokenizer: Arc<Tokenizer>, stops: Vec<String>) -> Self {
+        Self {
+            detokenizer: Detokenizer::new(tokenizer, SpecialTokensOut::Skip),
+            stops: StopMatcher::new(stops),
+            tokens: 0,
+        }
+    }
+
+    /// Tokens so far.
+    #[must_use]
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// Takes the next token; `finish` is the engine's word on whether it is the last.
+    ///
+    /// # Errors
+    /// When the tokenizer cannot decode it.
+    pub fn push(
+        &mut self,
+        token: TokenId,
+        finish: Option<FinishReason>,
+    ) -> Result<Piece, PromptError> {
+        self.tokens += 1;
+        let mut text = match finish {
+            // The end token is no text.
+            Some(FinishReason::Stop) => String::new(),
+            Some(FinishReason::Length) | None => self.detokenizer.push(token)?,
+        };
+        if finish.is_some() {
+            text.push_str(&self.detokenizer.finish()?);
+        }
+        let reason = finish.map(|reason| match reason {
+            FinishReason::Stop => "stop",
+            FinishReason::Length => "length",
+        });
+        Ok(match self.stops.push(&text) {
+            StopOutcome::Stopped { text, .. } => Piece { text, finish: Some("stop") },
+            StopOutcome::Continue(mut text) => {
+                if reason.is_some() {
+                    text.push_str(&self.stops.finish());
+                }
+                Piece { text, finish: reason }
+            }
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! The HTTP routes.
+
+mod body;
+mod embedded;
+mod proxied;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::gateway::{Fleet, Gateway};
+use crate::openai::ApiError;
+use crate::openai::response::Kind;
+
+/// Response header: who computed.
+pub const REPLICA_HEADER: &str = "x-headstart-replica";
+
+/// Response header: prompt tokens taken from the cache.
+pub const CACHED_HEADER: &str = "x-headstart-cached-tokens";
+
+/// Request header: the conversation, for `session` routing.
+pub const SESSION_HEADER: &str = "x-session-id";
+
+/// A request extension: ends the request's connection, for clients that stopped reading.
+#[derive(Clone, Debug, Default)]
+pub struct Closer(pub Arc<Notify>);
+
+/// All routes.
+pub fn routes(gateway: Arc<Gateway>) -> Router {
+    let open = Router::new()
+        .route("/health", get(|| async { StatusCode::OK }))
+        .route("/ready", get(ready))
+        .route("/metrics", get(metrics));
+    Router::new()
+        .route("/v1/chat/completions", post(chat))
+        .route("/v1/completions", post(completions))
+        .route("/v1/models", get(models))
+        .layer(middleware::from_fn_with_state(gateway.clone(), authorize))
+        .merge(open)
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(gateway.clone(), count_errors))
+        .with_state(gateway)
+}
+
+async fn chat(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    answer(gateway, request, Kind::Chat).await
+}
+
+async fn completions(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    answer(gateway, request, Kind::Text).await
+}
+
+async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response {
+    let arrival = gateway.clock.now();
+    let (head, body) = request.into_parts();
+    let closer = head.extensions.get::<Closer>().cloned().unwrap_or_default();
+    let body = match body::read(&head.headers, body, &gateway.limits).await {
+        Ok(body) => body,
+        Err(error) => return error.into_response(),
+    };
+    let call = Call { gateway, kind, headers: head.headers, arrival, closer };
+    let outcome = match &call.gateway.fleet {
+        Fleet::Embedded(_) => embedded::answer(call, &body).await,
+        Fleet::Upstreams(_) => proxied::answer(call, body).await,
+    };
+    outcome.unwrap_or_else(ApiError::into_response)
+}
+
+/// One call of a completion route.
+struct Call {
+    gateway: Arc<Gateway>,
+    kind: Kind,
+    headers: HeaderMap,
+    arrival: headstart_core::Nanos,
+    closer: Closer,
+}
+
+impl Call {
+    fn session<'a>(&'a self, user: Option<&'a str>) -> Option<&'a str> {
+        let header = self.headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok());
+        header.or(user)
+    }
+}
+
+async fn models(State(gateway): State<Arc<Gateway>>) -> Response {
+    let model = |name: String| json!({"id": name, "object": "model", "owned_by": "headstart"});
+    let models: Vec<_> = gateway.models().into_iter().map(model).collect();
+    Json(json!({"object": "list", "data": models})).into_response()
+}
+
+async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
+    if gateway.is_ready() {
+        return StatusCode::OK.into_response();
+    }
+    let why = if gateway.draining.load(Relaxed) { "shutting down" } else { "no replica is up" };
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", why).into_response()
+}
+
+async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4");
+    ([(header::CONTENT_TYPE, kind)], gateway.render_metrics()).into_response()
+}
+
+async fn not_found(uri: Uri) -> ApiError {
+    let message = format!(
+        "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/models, /health, \
+         /ready and /metrics",
+        uri.path()
+    );
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
+    let message = format!("{} does not take {method}", uri.path());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+}
+
+async fn authorize(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
+    let Some(key) = &gateway.api_key else { return next.run(request).await };
+    let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    let given = given.and_then(|value| value.strip_prefix(b"Bearer ")).unwrap_or_default();
+    if same_secret(given, key.as_bytes()) {
+        return next.run(request).await;
+    }
+    let message = "the API key is missing or wrong; send it as `Authorization: Bearer KEY`";
+    ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message).into_response()
+}
+
+/// Compares in a time that does not depend on where the two differ.
+fn same_secret(given: &[u8], secret: &[u8]) -> bool {
+    let differences = given.iter().zip(secret).fold(0, |sum, (a, b)| sum | (a ^ b));
+    given.len() == secret.len() && differences == 0
+}
+
+async fn count_errors(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let response = next.run(request).await;
+    let status = response.status();
+    if status.is_client_error() || status.is_server_error() {
+        gateway.metrics.errors.with_label_values(&[status.as_str()]).inc();
+    }
+    response
+}
+
+/// A header value from digits or a replica's name.
+fn header_value(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static("?"))
+}

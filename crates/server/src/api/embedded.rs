@@ -1,0 +1,265 @@
+//! Answers computed in this process.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use headstart_core::TokenId;
+use headstart_engine::FinishReason;
+use headstart_prompt::{GenerationPrompt, PromptError, PromptModel, RenderInput, SpecialTokensIn};
+use http::{HeaderValue, StatusCode, header};
+use serde_json::Value;
+
+use super::body::{self, ClientGone, Writer};
+use super::{CACHED_HEADER, Call, REPLICA_HEADER, header_value};
+use crate::answer::{Answer, Piece};
+use crate::clock::unix_seconds;
+use crate::gateway::{Accepted, Embedded, Fleet, Gateway, unknown_model};
+use crate::openai::response::{Envelope, Kind, Usage};
+use crate::openai::{ApiError, ChatRequest, CompletionRequest, Generation, PromptInput};
+use crate::replica::ReplicaEvent;
+
+/// Answers a call.
+pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError> {
+    let gateway = call.gateway.clone();
+    let Fleet::Embedded(embedded) = &gateway.fleet else {
+        unreachable!("the caller asked for embedded replicas");
+    };
+    let (generation, input) = parse(call.kind, body)?;
+    if generation.model != embedded.name {
+        return Err(unknown_model(&generation.model, &gateway.models()));
+    }
+    let tokens = tokenize(embedded, input).await?;
+    let session = call.session(generation.user.as_deref());
+    let accepted = gateway.generate(embedded, &generation, session, &tokens).await?;
+    let run = Run::start(&call, embedded, &generation, tokens.len(), accepted);
+    if generation.stream {
+        Ok(run.stream(&call, generation.include_usage))
+    } else {
+        run.collect().await
+    }
+}
+
+/// A prompt before tokenization.
+enum Input {
+    Chat(Value),
+    Plain(PromptInput),
+}
+
+fn parse(kind: Kind, body: &[u8]) -> Result<(Generation, Input), ApiError> {
+    match kind {
+        Kind::Chat => {
+            ChatRequest::parse(body).map(|chat| (chat.generation, Input::Chat(chat.messages)))
+        }
+        Kind::Text => CompletionRequest::parse(body)
+            .map(|completion| (completion.generation, Input::Plain(completion.prompt))),
+    }
+}
+
+/// Tokenizes off the network threads: a long prompt takes milliseconds.
+async fn tokenize(embedded: &Embedded, input: Input) -> Result<Vec<TokenId>, ApiError> {
+    let prompt = embedded.prompt.clone();
+    let vocab = embedded.model.config.vocab;
+    let tokens = tokio::task::spawn_blocking(move || to_tokens(&prompt, input)).await;
+    let tokens = tokens.map_err(|_| server_error("the tokenizer failed"))??;
+    if tokens.is_empty() {
+        return Err(ApiError::invalid("prompt", "the prompt has no tokens"));
+    }
+    match tokens.iter().find(|&&token| token as usize >= vocab) {
+        Some(token) => {
+            let message = format!("token {token} is not in the vocabulary of {vocab}");
+            Err(ApiError::invalid("prompt", message))
+        }
+        None => Ok(tokens),
+    }
+}
+
+fn to_tokens(prompt: &PromptModel, input: Input) -> Result<Vec<TokenId>, ApiError> {
+    match input {
+        Input::Chat(messages) => chat_tokens(prompt, &messages),
+        Input::Plain(PromptInput::Tokens(tokens)) => Ok(tokens),
+        Input::Plain(PromptInput::Text(text)) => {
+            let tokens = prompt.tokenizer.encode(&text, SpecialTokensIn::AddBosEos);
+            tokens.map_err(|error| prompt_error(&error, "prompt"))
+        }
+    }
+}
+
+/// The tokens of a conversation, by the model's chat template.
+///
+/// # Errors
+/// When the template refuses it.
+pub(super) fn chat_tokens(prompt: &PromptModel, messages: &Value) -> Result<Vec<TokenId>, ApiError> {
+    let input = RenderInput {
+        messages,
+        tools: None,
+        generation_prompt: GenerationPrompt::Add,
+        now_unix_s: unix_seconds() as i64,
+        extra: &serde_json::Map::new(),
+    };
+    prompt.chat_tokens(&input).map_err(|error| prompt_error(&error, "messages"))
+}
+
+fn prompt_error(error: &PromptError, param: &str) -> ApiError {
+    match error {
+        PromptError::Refused(_) | PromptError::Render { .. } | PromptError::NoTemplate => {
+            ApiError::invalid(param, error.to_string())
+        }
+        other => server_error(&other.to_string()),
+    }
+}
+
+fn server_error(message: &str) -> ApiError {
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
+}
+
+/// An answer being generated.
+struct Run {
+    gateway: Arc<Gateway>,
+    envelope: Envelope,
+    accepted: Accepted,
+    answer: Answer,
+    usage: Usage,
+    arrival: headstart_core::Nanos,
+}
+
+impl Run {
+    fn start(
+        call: &Call,
+        embedded: &Embedded,
+        generation: &Generation,
+        prompt: usize,
+        accepted: Accepted,
+    ) -> Self {
+        let gateway = call.gateway.clone();
+        let prefix = if call.kind == Kind::Chat { "chatcmpl" } else { "cmpl" };
+        let envelope = Envelope {
+            kind: call.kind,
+            id: gateway.answer_id(prefix, gateway.next_id()),
+            model: embedded.name.clone(),
+            created: unix_seconds() as u64,
+        };
+        let answer = Answer::new(embedded.prompt.tokenizer.clone(), generation.stop.clone());
+        let usage = Usage { prompt, cached: accepted.cached_tokens, completion: 0 };
+        let run = Self { gateway, envelope, accepted, answer, usage, arrival: call.arrival };
+        run.note_first_token();
+        run
+    }
+
+    /// The whole answer at once.
+    async fn collect(mut self) -> Result<Response, ApiError> {
+        let mut text = String::new();
+        let mut piece = self.first()?;
+        let reason = loop {
+            text.push_str(&piece.text);
+            if let Some(reason) = piece.finish {
+                break reason;
+            }
+            piece = self.next().await?;
+        };
+        let usage = self.finish(reason);
+        let mut response = Json(self.envelope.whole(&text, reason, usage)).into_response();
+        self.describe(&mut response);
+        Ok(response)
+    }
+
+    /// The answer piece by piece.
+    fn stream(self, call: &Call, include_usage: bool) -> Response {
+        let (writer, body) = body::channel(&call.gateway.limits, call.closer.clone());
+        let mut response = Response::new(body);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        self.describe(&mut response);
+        tokio::spawn(async move {
+            // A client that is gone needs no more; dropping the run cancels the request.
+            let _ = self.write(&writer, include_usage).await;
+        });
+        response
+    }
+
+    async fn write(mut self, writer: &Writer, include_usage: bool) -> Result<(), ClientGone> {
+        if let Some(opening) = self.envelope.opening() {
+            writer.send(body::event(&opening)).await?;
+        }
+        let mut next = self.first();
+        loop {
+            let piece = match next {
+                Ok(piece) => piece,
+                Err(error) => return writer.send(body::event(&error.body())).await,
+            };
+            if !piece.text.is_empty() {
+                writer.send(body::event(&self.envelope.text(&piece.text))).await?;
+            }
+            if let Some(reason) = piece.finish {
+                writer.send(body::event(&self.envelope.end(reason))).await?;
+                let usage = self.finish(reason);
+                if include_usage {
+                    writer.send(body::event(&self.envelope.usage(usage))).await?;
+                }
+                return writer.send(Bytes::from_static(b"data: [DONE]\n\n")).await;
+            }
+            next = tokio::select! {
+                next = self.next() => next,
+                () = writer.closed() => return Err(ClientGone),
+            };
+        }
+    }
+
+    fn first(&mut self) -> Result<Piece, ApiError> {
+        let (token, finish) = self.accepted.first;
+        self.take(token, finish)
+    }
+
+    async fn next(&mut self) -> Result<Piece, ApiError> {
+        match self.accepted.events.recv().await {
+            Some(ReplicaEvent::Token { token, finish }) => self.take(token, finish),
+            Some(_) | None => Err(ApiError::replica_gone(
+                "the replica failed in the middle of the answer; send the request again",
+            )),
+        }
+    }
+
+    fn take(&mut self, token: TokenId, finish: Option<FinishReason>) -> Result<Piece, ApiError> {
+        self.answer.push(token, finish).map_err(|error| server_error(&error.to_string()))
+    }
+
+    fn describe(&self, response: &mut Response) {
+        let headers = response.headers_mut();
+        let replica = self.accepted.reservation.replica_name();
+        headers.insert(REPLICA_HEADER, header_value(replica));
+        headers.insert(CACHED_HEADER, header_value(&self.usage.cached.to_string()));
+    }
+
+    fn note_first_token(&self) {
+        let metrics = &self.gateway.metrics;
+        let labels = [&self.envelope.model[..], self.accepted.reservation.replica_name()];
+        let waited = self.gateway.clock.now().since(self.arrival).as_secs_f64();
+        metrics.ttft.with_label_values(&labels).observe(waited);
+        metrics.cache_queries.with_label_values(&labels).inc_by(self.usage.prompt as u64);
+        metrics.cache_hits.with_label_values(&labels).inc_by(self.usage.cached as u64);
+        metrics.prompt_tokens.with_label_values(&labels).inc_by(self.usage.prompt as u64);
+        tracing::debug!(
+            id = self.envelope.id,
+            replica = self.accepted.reservation.replica_name(),
+            prompt_tokens = self.usage.prompt,
+            cached_tokens = self.usage.cached,
+            ttft_ms = waited * 1e3,
+            "first token"
+        );
+    }
+
+    fn finish(&mut self, reason: &str) -> Usage {
+        self.usage.completion = self.answer.tokens();
+        let metrics = &self.gateway.metrics;
+        let replica = self.accepted.reservation.replica_name();
+        let model = &self.envelope.model[..];
+        let labels = [model, replica];
+        let took = self.gateway.clock.now().since(self.arrival).as_secs_f64();
+        metrics.e2e.with_label_values(&labels).observe(took);
+        metrics.generation_tokens.with_label_values(&labels).inc_by(self.usage.completion as u64);
+        metrics.successes.with_label_values(&[model, replica, reason]).inc();
+        self.usage
+    }
+}

@@ -1,0 +1,154 @@
+//! Answers passed on from upstream engines.
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use headstart_core::TokenId;
+use headstart_prompt::SpecialTokensIn;
+use http::{HeaderMap, header};
+use http_body_util::BodyExt;
+use serde_json::Value;
+
+use super::body::{self, ClientGone, Writer};
+use super::{CACHED_HEADER, Call, REPLICA_HEADER, header_value};
+use crate::gateway::{Fleet, Gateway, Passing, Proxied, is_event_stream};
+use crate::openai::fields::Fields;
+use crate::openai::response::Kind;
+use crate::openai::{ApiError, ChatRequest};
+
+/// Answers a call.
+pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError> {
+    let mut fields = Fields::parse(&body)?;
+    let model = fields.string("model")?.unwrap_or_default();
+    let salt = fields.string("cache_salt")?;
+    let user = fields.string("user")?;
+    let tokens = tokens(&call, &body).await;
+    let path = match call.kind {
+        Kind::Chat => "/v1/chat/completions",
+        Kind::Text => "/v1/completions",
+    };
+    let mut headers = call.headers.clone();
+    if call.gateway.api_key.is_some() {
+        // The key was this gateway's, not the engine's.
+        headers.remove(header::AUTHORIZATION);
+    }
+    let passing = Passing {
+        path,
+        headers: &headers,
+        body,
+        model: &model,
+        salt: salt.as_deref(),
+        session: call.session(user.as_deref()),
+        tokens: tokens.as_deref(),
+    };
+    let proxied = call.gateway.pass_on(&passing).await?;
+    note_first_bytes(&call, &model, &proxied);
+    Ok(respond(&call, proxied))
+}
+
+/// The prompt's tokens, by the first upstream that has a tokenizer. Whatever cannot be tokenized
+/// here is routed without its prefix: the engine will say what is wrong with it.
+async fn tokens(call: &Call, body: &Bytes) -> Option<Vec<TokenId>> {
+    let (gateway, body, kind) = (call.gateway.clone(), body.clone(), call.kind);
+    let tokens = move || {
+        let Fleet::Upstreams(upstreams) = &gateway.fleet else { return None };
+        let prompt = upstreams.iter().find_map(|upstream| upstream.prompt.as_ref())?;
+        match kind {
+            Kind::Chat => {
+                let messages = lenient_messages(&body)?;
+                super::embedded::chat_tokens(prompt, &messages).ok()
+            }
+            Kind::Text => {
+                let fields: Value = serde_json::from_slice(&body).ok()?;
+                let text = fields["prompt"].as_str()?;
+                prompt.tokenizer.encode(text, SpecialTokensIn::AddBosEos).ok()
+            }
+        }
+    };
+    tokio::task::spawn_blocking(tokens).await.ok().flatten()
+}
+
+/// Messages as the template gets them, whatever else the request asks for.
+fn lenient_messages(body: &[u8]) -> Option<Value> {
+    let fields: Value = serde_json::from_slice(body).ok()?;
+    let plain = serde_json::json!({"model": "-", "messages": fields["messages"]});
+    ChatRequest::parse(plain.to_string().as_bytes()).ok().map(|request| request.messages)
+}
+
+fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) {
+    if proxied.head.status.is_success() {
+        let labels = [model, proxied.reservation.replica_name()];
+        let waited = call.gateway.clock.now().since(call.arrival).as_secs_f64();
+        call.gateway.metrics.ttft.with_label_values(&labels).observe(waited);
+    }
+}
+
+fn respond(call: &Call, proxied: Proxied) -> Response {
+    let Proxied { reservation, head, first, rest } = proxied;
+    let is_stream = is_event_stream(&head.headers);
+    let replica = header_value(reservation.replica_name());
+    let cached = cached_tokens(&head.headers, &first);
+    let mut response = if is_stream {
+        let (writer, body) = body::channel(&call.gateway.limits, call.closer.clone());
+        let gateway = call.gateway.clone();
+        tokio::spawn(async move {
+            // The reservation is held until the answer ends or the client is gone.
+            let _held = reservation;
+            let _ = copy(&gateway, first, rest, &writer).await;
+        });
+        Response::new(body)
+    } else {
+        Response::new(Body::from(first))
+    };
+    *response.status_mut() = head.status;
+    for name in [header::CONTENT_TYPE, header::RETRY_AFTER, header::CACHE_CONTROL] {
+        if let Some(value) = head.headers.get(&name) {
+            response.headers_mut().insert(name, value.clone());
+        }
+    }
+    response.headers_mut().insert(REPLICA_HEADER, replica);
+    if let Some(cached) = cached {
+        response.headers_mut().insert(CACHED_HEADER, header_value(&cached));
+    }
+    response
+}
+
+/// What the engine says of its cache: in a header, or in the usage of a whole answer.
+fn cached_tokens(headers: &HeaderMap, body: &[u8]) -> Option<String> {
+    if let Some(value) = headers.get(CACHED_HEADER) {
+        return value.to_str().ok().map(str::to_owned);
+    }
+    let json: Value = serde_json::from_slice(body).ok()?;
+    json["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().map(|count| count.to_string())
+}
+
+/// Copies a stream to the client; if the engine breaks off, the client is told.
+async fn copy(
+    gateway: &Gateway,
+    first: Bytes,
+    mut rest: hyper::body::Incoming,
+    writer: &Writer,
+) -> Result<(), ClientGone> {
+    writer.send(first).await?;
+    loop {
+        let frame = tokio::select! {
+            frame = tokio::time::timeout(gateway.limits.upstream_timeout, rest.frame()) => frame,
+            () = writer.closed() => return Err(ClientGone),
+        };
+        match frame {
+            Ok(None) => return Ok(()),
+            Ok(Some(Ok(frame))) => {
+                if let Ok(data) = frame.into_data() {
+                    writer.send(data).await?;
+                }
+            }
+            Ok(Some(Err(_))) | Err(_) => {
+                let message = "the engine failed in the middle of the answer; send it again";
+                let error = ApiError::replica_gone(message);
+                // What came may have ended inside an event.
+                writer.send(Bytes::from_static(b"\n\n")).await?;
+                return writer.send(body::event(&error.body())).await;
+            }
+        }
+    }
+}

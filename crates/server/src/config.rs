@@ -1,0 +1,101 @@
+//! What to serve, and every limit.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headstart_engine::{EngineConfig, Model};
+use headstart_prompt::PromptModel;
+use headstart_router::Strategy;
+
+/// Everything a server needs; validated by whoever builds it.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// Where to listen; port 0 picks a free one.
+    pub listen: SocketAddr,
+    /// Clients must send it as a bearer token.
+    pub api_key: Option<String>,
+    /// How replicas are chosen.
+    pub strategy: Strategy,
+    /// Fixes the router's random choices.
+    pub seed: u64,
+    /// Who computes.
+    pub backend: Backend,
+    /// The limits.
+    pub limits: Limits,
+}
+
+/// Who computes.
+#[derive(Clone, Debug)]
+pub enum Backend {
+    /// Replicas in this process.
+    Embedded(EmbeddedFleet),
+    /// Engines behind HTTP; at least one.
+    Upstreams(Vec<UpstreamConfig>),
+}
+
+/// Replicas in this process: one model, one compute pool, a KV pool each.
+#[derive(Clone, Debug)]
+pub struct EmbeddedFleet {
+    /// The weights, shared.
+    pub model: Arc<Model>,
+    /// Tokenizer and chat template.
+    pub prompt: Arc<PromptModel>,
+    /// The model's name in the API.
+    pub name: String,
+    /// How many replicas.
+    pub replicas: usize,
+    /// Limits of each.
+    pub engine: EngineConfig,
+    /// Eviction policy, by name.
+    pub policy: String,
+}
+
+/// One engine behind HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamConfig {
+    /// `http://host:port`, without `/v1`.
+    pub url: String,
+    /// Its KV events, `tcp://host:port`.
+    pub kv_events: Option<String>,
+    /// Where missed events are replayed, `tcp://host:port`.
+    pub kv_replay: Option<String>,
+    /// Folder with its `tokenizer.json`: without it, prompts are not routed by prefix.
+    pub tokenizer: Option<PathBuf>,
+}
+
+/// Every limit of the edge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest request body.
+    pub body_bytes: usize,
+    /// Longest wait for a request's head, and for its body.
+    pub read_timeout: Duration,
+    /// Longest wait for a client to take the next piece of its answer.
+    pub stall_timeout: Duration,
+    /// Most connections at once; further ones wait to be accepted.
+    pub connections: usize,
+    /// Longest wait for running requests at shutdown.
+    pub drain_timeout: Duration,
+    /// Longest wait for an upstream's first byte.
+    pub upstream_timeout: Duration,
+    /// Pause between two looks at an upstream's health; a dead one is noticed within two.
+    pub health_interval: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            // A million tokens of text are some 4 MiB.
+            body_bytes: 16 << 20,
+            read_timeout: Duration::from_secs(30),
+            stall_timeout: Duration::from_secs(30),
+            connections: 4096,
+            drain_timeout: Duration::from_secs(30),
+            // A cold prefill of a long prompt behind a queue takes minutes.
+            upstream_timeout: Duration::from_secs(600),
+            health_interval: Duration::from_millis(250),
+        }
+    }
+}

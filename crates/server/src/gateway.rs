@@ -1,0 +1,268 @@
+//! One request's way to a replica: route, reserve, submit, and once more elsewhere if the
+//! replica is gone before the first token.
+
+mod embedded;
+mod proxied;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headstart_core::{ReplicaId, TokenId};
+use headstart_core::block::Namespace;
+use headstart_engine::{GenerationDefaults, Model};
+use headstart_prompt::PromptModel;
+use headstart_router::{Decision, Health, ReservationId, RouteRequest, Router, Strategy};
+
+use crate::clock::Clock;
+use crate::config::Limits;
+use crate::events::StreamUpdate;
+use crate::metrics::Metrics;
+use crate::openai::ApiError;
+use crate::replica::Replica;
+use crate::upstream::Upstream;
+
+pub use embedded::Accepted;
+pub use proxied::{Passing, Proxied, is_event_stream, unknown_model};
+
+/// Times a request is placed: once, and once more on another replica.
+const ATTEMPTS: usize = 2;
+
+/// Everything that requests share.
+pub struct Gateway {
+    /// Who computes.
+    pub fleet: Fleet,
+    /// The limits of the edge.
+    pub limits: Limits,
+    /// Clients must send it.
+    pub api_key: Option<String>,
+    /// Metrics.
+    pub metrics: Metrics,
+    /// The clock.
+    pub clock: Clock,
+    /// Set once shutdown has begun.
+    pub draining: AtomicBool,
+    strategy: Strategy,
+    router: Mutex<Router>,
+    next_id: AtomicU64,
+    /// Sets this process's answer ids apart from another's.
+    run_id: u64,
+}
+
+/// Who computes.
+pub enum Fleet {
+    /// Replicas in this process.
+    Embedded(Embedded),
+    /// Engines behind HTTP.
+    Upstreams(Vec<Upstream>),
+}
+
+/// Replicas in this process.
+pub struct Embedded {
+    /// The model's name in the API.
+    pub name: String,
+    /// What its files say about generation.
+    pub defaults: GenerationDefaults,
+    /// Tokenizer and template.
+    pub prompt: Arc<PromptModel>,
+    /// The weights.
+    pub model: Arc<Model>,
+    /// The replicas; the index is the replica id.
+    pub replicas: Vec<Replica>,
+}
+
+/// What the gateway is built from.
+pub struct GatewayParts {
+    /// Who computes.
+    pub fleet: Fleet,
+    /// The router, which knows all replicas.
+    pub router: Router,
+    /// Its strategy.
+    pub strategy: Strategy,
+    /// The limits of the edge.
+    pub limits: Limits,
+    /// Clients must send it.
+    pub api_key: Option<String>,
+    /// The clock.
+    pub clock: Clock,
+}
+
+impl Gateway {
+    /// From its parts.
+    #[must_use]
+    pub fn new(parts: GatewayParts) -> Self {
+        Self {
+            fleet: parts.fleet,
+            limits: parts.limits,
+            api_key: parts.api_key,
+            metrics: Metrics::new(),
+            clock: parts.clock,
+            draining: AtomicBool::new(false),
+            strategy: parts.strategy,
+            router: Mutex::new(parts.router),
+            next_id: AtomicU64::new(0),
+            run_id: (crate::clock::unix_seconds() * 1e6) as u64,
+        }
+    }
+
+    /// The router. Held for one call at a time.
+    pub fn router(&self) -> MutexGuard<'_, Router> {
+        self.router.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number that no other request of this process has.
+    pub fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Relaxed)
+    }
+
+    /// An answer's id, such as `chatcmpl-5f0c…-17`.
+    #[must_use]
+    pub fn answer_id(&self, prefix: &str, request: u64) -> String {
+        format!("{prefix}-{:x}-{request}", self.run_id)
+    }
+
+    /// The models that can be asked for.
+    #[must_use]
+    pub fn models(&self) -> Vec<String> {
+        match &self.fleet {
+            Fleet::Embedded(embedded) => vec![embedded.name.clone()],
+            Fleet::Upstreams(upstreams) => {
+                let mut names: Vec<_> = upstreams.iter().flat_map(Upstream::models).collect();
+                names.sort();
+                names.dedup();
+                names
+            }
+        }
+    }
+
+    /// Whether anybody takes requests.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        let healthy = self.router().replicas().any(|replica| replica.health == Health::Healthy);
+        healthy && !self.draining.load(Relaxed)
+    }
+
+    /// Takes note that a replica went down or came back.
+    pub fn set_health(&self, replica: ReplicaId, health: Health) {
+        let mut router = self.router();
+        let before = router.replicas().find(|status| status.replica == replica);
+        if before.is_none_or(|status| status.health != health) {
+            router.set_health(replica, health);
+            drop(router);
+            match health {
+                Health::Healthy => tracing::info!(%replica, "replica is up"),
+                Health::Down => tracing::warn!(%replica, "replica is down"),
+            }
+        }
+    }
+
+    /// Takes note of what a replica's event stream said.
+    pub fn on_stream(&self, replica: ReplicaId, update: StreamUpdate) {
+        let name = replica.to_string();
+        let count = |outcome: &str, by: u64| {
+            self.metrics.kv_events.with_label_values(&[&name[..], outcome]).inc_by(by);
+        };
+        match update {
+            StreamUpdate::Events(events) => {
+                let mut router = self.router();
+                events.iter().for_each(|event| router.apply(replica, event));
+                drop(router);
+                count("applied", events.len() as u64);
+            }
+            StreamUpdate::Clear => {
+                self.router().clear(replica);
+                count("cleared", 1);
+            }
+            // What was lost may be removals: stale entries cost a wrong route, never a wrong
+            // answer, and leave with the next clear.
+            StreamUpdate::Lost { batches } => {
+                tracing::warn!(%replica, batches, "KV events lost; routing may miss what it holds");
+                count("lost", batches);
+            }
+            StreamUpdate::Skipped { count: skipped } => count("skipped", skipped as u64),
+        }
+    }
+
+    /// Places a request and reserves its place.
+    fn place(
+        self: &Arc<Self>,
+        tokens: Option<&[TokenId]>,
+        salt: Option<&str>,
+        session: Option<&str>,
+        excluded: &[ReplicaId],
+    ) -> Result<(Decision, Reservation), ApiError> {
+        let request = RouteRequest {
+            tokens,
+            namespace: Namespace { adapter: None, salt },
+            session,
+            excluded,
+            now: self.clock.now(),
+        };
+        let decision = self.router().route(&request).map_err(|none| {
+            ApiError::replica_gone(format!("no replica can take the request: {none}"))
+        })?;
+        let labels = [self.strategy.name(), &decision.replica.to_string()];
+        self.metrics.routed.with_label_values(&labels).inc();
+        let id = decision.reservation;
+        Ok((decision, Reservation { gateway: self.clone(), id, replica_name: labels[1].to_owned() }))
+    }
+
+    fn note_retry(&self, replica: ReplicaId, reason: &str) {
+        tracing::warn!(%replica, reason, "no token yet, trying another replica");
+        self.metrics.retries.with_label_values(&[replica.to_string()]).inc();
+    }
+
+    /// Brings the gauges up to date and writes all metrics.
+    #[must_use]
+    pub fn render_metrics(&self) -> String {
+        let metrics = &self.metrics;
+        let stats = self.router().stats();
+        let entries = metrics.index_entries.with_label_values(&[self.strategy.name()]);
+        entries.set(stats.index.entries as i64);
+        let replicas: Vec<_> = self.router().replicas().collect();
+        for replica in replicas {
+            let up = i64::from(replica.health == Health::Healthy);
+            metrics.up.with_label_values(&[replica.replica.to_string()]).set(up);
+        }
+        if let Fleet::Embedded(embedded) = &self.fleet {
+            for (index, replica) in embedded.replicas.iter().enumerate() {
+                let name = index.to_string();
+                let labels = [&embedded.name[..], &name];
+                let load = replica.load();
+                metrics.running.with_label_values(&labels).set(load.running as i64);
+                metrics.waiting.with_label_values(&labels).set(load.waiting as i64);
+                metrics.preemptions.with_label_values(&labels).set(load.preemptions as i64);
+                metrics.panics.with_label_values(&[&name]).set(replica.panics() as i64);
+                let used = load.capacity_blocks.saturating_sub(load.available_blocks) as f64;
+                let share = used / load.capacity_blocks.max(1) as f64;
+                metrics.kv_usage.with_label_values(&labels).set(share);
+            }
+        }
+        metrics.render()
+    }
+}
+
+/// A request's place with the router; given back when dropped.
+pub struct Reservation {
+    gateway: Arc<Gateway>,
+    id: ReservationId,
+    replica_name: String,
+}
+
+impl Reservation {
+    /// The prefill is done.
+    pub fn first_token(&self) {
+        self.gateway.router().first_token(self.id);
+    }
+
+    /// The replica, as metrics and headers name it.
+    #[must_use]
+    pub fn replica_name(&self) -> &str {
+        &self.replica_name
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.gateway.router().finish(self.id);
+    }
+}

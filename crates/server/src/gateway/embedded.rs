@@ -1,0 +1,150 @@
+//! Placing a request on a replica of this process.
+
+use std::sync::Arc;
+
+use headstart_core::{ReplicaId, SeqId, TokenId};
+use headstart_engine::engine::StopTokens;
+use headstart_engine::{FinishReason, Sampling, Submission, Submit};
+use tokio::sync::mpsc;
+
+use super::{ATTEMPTS, Embedded, Gateway, Reservation};
+use crate::openai::{ApiError, Generation};
+use crate::replica::{Replica, ReplicaEvent};
+
+/// A request that has its first token.
+pub struct Accepted {
+    /// Its place; hold it while the answer runs.
+    pub reservation: Reservation,
+    /// Prompt tokens taken from the cache.
+    pub cached_tokens: usize,
+    /// The first token, and why it is the last, if it is.
+    pub first: (TokenId, Option<FinishReason>),
+    /// The rest. Dropping it cancels the request.
+    pub events: mpsc::Receiver<ReplicaEvent>,
+}
+
+/// Why a replica did not take a request.
+enum Refusal {
+    Full,
+    Gone,
+    TooLong(usize),
+}
+
+impl Gateway {
+    /// Generates from `prompt`, up to the first token.
+    ///
+    /// # Errors
+    /// When the prompt does not fit, all queues are full, or no replica is left.
+    pub async fn generate(
+        self: &Arc<Self>,
+        embedded: &Embedded,
+        generation: &Generation,
+        session: Option<&str>,
+        prompt: &[TokenId],
+    ) -> Result<Accepted, ApiError> {
+        let salt = generation.cache_salt.as_deref();
+        let max_tokens = max_tokens(embedded, generation, prompt.len())?;
+        let mut excluded: Vec<ReplicaId> = Vec::new();
+        let mut last = Refusal::Gone;
+        for _ in 0..ATTEMPTS.min(embedded.replicas.len()) {
+            let placed = self.place(Some(prompt), salt, session, &excluded);
+            // Nobody else is left: say why the first one refused.
+            let Ok((decision, reservation)) = placed else { break };
+            let replica = &embedded.replicas[decision.replica.0 as usize];
+            let submission = self.submission(embedded, generation, prompt, max_tokens);
+            match first_token(replica, submission).await {
+                Ok((cached_tokens, first, events)) => {
+                    reservation.first_token();
+                    return Ok(Accepted { reservation, cached_tokens, first, events });
+                }
+                Err(refusal) => last = refusal,
+            }
+            let reason = match last {
+                Refusal::Full => "its queue is full",
+                Refusal::Gone => "it is gone",
+                Refusal::TooLong(_) => break,
+            };
+            self.note_retry(decision.replica, reason);
+            excluded.push(decision.replica);
+        }
+        Err(match last {
+            Refusal::Full => ApiError::queue_full(),
+            Refusal::TooLong(limit) => ApiError::context_length(prompt.len(), limit),
+            Refusal::Gone => ApiError::replica_gone(
+                "the replica failed before the first token and no other could take over; try again",
+            ),
+        })
+    }
+
+    fn submission(
+        &self,
+        embedded: &Embedded,
+        generation: &Generation,
+        prompt: &[TokenId],
+        max_tokens: usize,
+    ) -> Submission {
+        let defaults = &embedded.defaults.sampling;
+        let id = self.next_id();
+        let sampling = Sampling {
+            temperature: generation.temperature.unwrap_or(defaults.temperature),
+            top_k: generation.top_k.unwrap_or(defaults.top_k),
+            top_p: generation.top_p.unwrap_or(defaults.top_p),
+            seed: generation.seed.unwrap_or(id ^ self.run_id),
+        };
+        Submission {
+            id: SeqId(id),
+            prompt: prompt.to_vec(),
+            max_tokens,
+            sampling,
+            stop_at_end: if generation.ignore_eos { StopTokens::Ignore } else { StopTokens::Obey },
+            salt: generation.cache_salt.as_deref().map(Into::into),
+            session: None,
+        }
+    }
+}
+
+/// The answer's limit: what the request says, else what the model's files say, else all that is
+/// left of the context.
+fn max_tokens(
+    embedded: &Embedded,
+    generation: &Generation,
+    prompt: usize,
+) -> Result<usize, ApiError> {
+    let context = embedded.replicas.iter().map(Replica::context).max().unwrap_or(0);
+    if prompt >= context {
+        return Err(ApiError::context_length(prompt, context.saturating_sub(1)));
+    }
+    let left = context - prompt;
+    match generation.max_tokens {
+        Some(asked) if asked > left => {
+            let message = format!(
+                "the prompt has {prompt} tokens and {asked} more were asked for, but prompt and \
+                 answer together may have {context}; ask for at most {left}"
+            );
+            let error = ApiError::invalid("max_tokens", message);
+            Err(ApiError { code: "context_length_exceeded", ..error })
+        }
+        Some(asked) => Ok(asked),
+        None => Ok(embedded.defaults.max_new_tokens.unwrap_or(left).min(left)),
+    }
+}
+
+type FirstToken = (usize, (TokenId, Option<FinishReason>), mpsc::Receiver<ReplicaEvent>);
+
+async fn first_token(replica: &Replica, submission: Submission) -> Result<FirstToken, Refusal> {
+    let mut events = replica.submit(submission).ok_or(Refusal::Full)?;
+    let mut cached = 0;
+    loop {
+        match events.recv().await {
+            None => return Err(Refusal::Gone),
+            Some(ReplicaEvent::Refused(Submit::TooLong { limit })) => {
+                return Err(Refusal::TooLong(limit));
+            }
+            Some(ReplicaEvent::Refused(_)) => return Err(Refusal::Full),
+            Some(ReplicaEvent::Started { cached_tokens }) => cached = cached_tokens,
+            Some(ReplicaEvent::Token { token, finish }) => {
+                return Ok((cached, (token, finish), events));
+            }
+        }
+    }
+}

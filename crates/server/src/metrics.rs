@@ -1,0 +1,171 @@
+//! Prometheus metrics: all names in one place. vLLM's names where the meaning is the same, so
+//! that its dashboards work; `headstart_` for the rest.
+
+use prometheus::{
+    Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+};
+
+/// Seconds; from a cached toy prompt to a queue of minutes.
+const SECONDS: [f64; 14] =
+    [0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5, 5.0, 10.0, 30.0, 120.0];
+
+/// Metrics of one server.
+pub struct Metrics {
+    registry: Registry,
+    /// Prompt tokens looked up in the prefix cache.
+    pub cache_queries: IntCounterVec,
+    /// Prompt tokens found there.
+    pub cache_hits: IntCounterVec,
+    /// Prompt tokens of finished requests.
+    pub prompt_tokens: IntCounterVec,
+    /// Generated tokens.
+    pub generation_tokens: IntCounterVec,
+    /// Requests that ended well, by reason.
+    pub successes: IntCounterVec,
+    /// Time to first token.
+    pub ttft: HistogramVec,
+    /// Whole request time.
+    pub e2e: HistogramVec,
+    /// Running requests.
+    pub running: IntGaugeVec,
+    /// Waiting requests.
+    pub waiting: IntGaugeVec,
+    /// Share of KV blocks in use.
+    pub kv_usage: prometheus::GaugeVec,
+    /// Preemptions.
+    pub preemptions: IntGaugeVec,
+    /// Whether a replica takes requests.
+    pub up: IntGaugeVec,
+    /// Engine panics.
+    pub panics: IntGaugeVec,
+    /// Requests sent to a replica.
+    pub routed: IntCounterVec,
+    /// Requests moved to another replica before their first token.
+    pub retries: IntCounterVec,
+    /// Errors given to clients, by code.
+    pub errors: IntCounterVec,
+    /// KV event batches lost, events skipped, clears.
+    pub kv_events: IntCounterVec,
+    /// Blocks in the router's index.
+    pub index_entries: IntGaugeVec,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Fresh metrics in a registry of their own.
+    #[must_use]
+    pub fn new() -> Self {
+        let make = Maker(Registry::new());
+        let replica: &[&str] = &["model_name", "replica"];
+        Self {
+            cache_queries: make.counter(
+                "vllm:prefix_cache_queries_total",
+                "Prompt tokens looked up in the prefix cache.",
+                replica,
+            ),
+            cache_hits: make.counter(
+                "vllm:prefix_cache_hits_total",
+                "Prompt tokens found in the prefix cache.",
+                replica,
+            ),
+            prompt_tokens: make.counter("vllm:prompt_tokens_total", "Prompt tokens.", replica),
+            generation_tokens: make.counter(
+                "vllm:generation_tokens_total",
+                "Generated tokens.",
+                replica,
+            ),
+            successes: make.counter(
+                "vllm:request_success_total",
+                "Finished requests.",
+                &["model_name", "replica", "finished_reason"],
+            ),
+            ttft: make.histogram(
+                "vllm:time_to_first_token_seconds",
+                "From the request's arrival at the gateway to its first token.",
+                replica,
+            ),
+            e2e: make.histogram(
+                "vllm:e2e_request_latency_seconds",
+                "From the request's arrival at the gateway to its last token.",
+                replica,
+            ),
+            running: make.gauge("vllm:num_requests_running", "Running requests.", replica),
+            waiting: make.gauge("vllm:num_requests_waiting", "Waiting requests.", replica),
+            kv_usage: make.ratio(
+                "vllm:kv_cache_usage_perc",
+                "Share of KV blocks held by running requests, 0 to 1.",
+                replica,
+            ),
+            preemptions: make.gauge("vllm:num_preemptions_total", "Preemptions.", replica),
+            up: make.gauge("headstart_replica_up", "1 while the replica takes requests.", &["replica"]),
+            panics: make.gauge("headstart_replica_panics_total", "Engine panics.", &["replica"]),
+            routed: make.counter(
+                "headstart_routed_requests_total",
+                "Requests sent to a replica.",
+                &["strategy", "replica"],
+            ),
+            retries: make.counter(
+                "headstart_retries_total",
+                "Requests moved to another replica before their first token.",
+                &["replica"],
+            ),
+            errors: make.counter("headstart_errors_total", "Errors given to clients.", &["code"]),
+            kv_events: make.counter(
+                "headstart_kv_events_total",
+                "KV event batches applied or lost, events skipped, clears.",
+                &["replica", "outcome"],
+            ),
+            index_entries: make.gauge(
+                "headstart_index_entries",
+                "Entries of the router's index.",
+                &["strategy"],
+            ),
+            registry: make.0,
+        }
+    }
+
+    /// The text exposition format.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut text = Vec::new();
+        match TextEncoder::new().encode(&self.registry.gather(), &mut text) {
+            Ok(()) => String::from_utf8_lossy(&text).into_owned(),
+            Err(error) => format!("# metrics could not be written: {error}\n"),
+        }
+    }
+}
+
+/// Makes metrics and registers them.
+struct Maker(Registry);
+
+impl Maker {
+    fn counter(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        let metric = IntCounterVec::new(Opts::new(name, help), labels);
+        self.register(metric.expect("the names are valid"))
+    }
+
+    fn gauge(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        let metric = IntGaugeVec::new(Opts::new(name, help), labels);
+        self.register(metric.expect("the names are valid"))
+    }
+
+    fn ratio(&self, name: &str, help: &str, labels: &[&str]) -> prometheus::GaugeVec {
+        let metric = prometheus::GaugeVec::new(Opts::new(name, help), labels);
+        self.register(metric.expect("the names are valid"))
+    }
+
+    fn histogram(&self, name: &str, help: &str, labels: &[&str]) -> HistogramVec {
+        let options = HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
+        self.register(HistogramVec::new(options, labels).expect("the names are valid"))
+    }
+
+    fn register<M: prometheus::core::Collector + Clone + 'static>(&self, metric: M) -> M {
+        self.0.register(Box::new(metric.clone())).expect("the names differ");
+        metric
+    }
+}

@@ -1,0 +1,322 @@
+//! An embedded engine on a thread of its own.
+//!
+//! Commands go in through a bounded queue, tokens come out through one channel per request. The
+//! thread never waits for a client: a channel holds a whole answer. A client that goes away
+//! drops its receiver, which the next step notices and cancels.
+//!
+//! A panic inside the engine ends the requests on it (their channels close), is reported, and the
+//! engine is built anew with an empty cache.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use headstart_core::{CacheEvent, SeqId, TokenId};
+use headstart_engine::{Engine, FinishReason, Load, Output, Submission, Submit};
+use headstart_router::Health;
+use tokio::sync::mpsc;
+
+use crate::clock::Clock;
+
+/// Commands waiting for the thread; a step takes some at every turn.
+const COMMANDS: usize = 1024;
+
+/// How long an idle thread sleeps before it looks around.
+const IDLE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Pause before an engine that panicked is built anew; doubles with each panic in a row.
+const RESTART_PAUSE: Duration = Duration::from_millis(200);
+
+/// Panics in a row, without a completed step between them, after which the replica stays down.
+const RESTARTS: u32 = 5;
+
+/// What a request hears from its replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicaEvent {
+    /// It was not taken.
+    Refused(Submit),
+    /// It runs; so many of its prompt tokens were cached.
+    Started {
+        /// Prompt tokens.
+        cached_tokens: usize,
+    },
+    /// A token.
+    Token {
+        /// The token.
+        token: TokenId,
+        /// Set on the last.
+        finish: Option<FinishReason>,
+    },
+}
+
+/// What the thread calls when something concerns others.
+pub struct Hooks {
+    /// Builds the engine; again after a panic.
+    pub build: Box<dyn Fn() -> Engine + Send>,
+    /// Residency changed.
+    pub publish: Box<dyn Fn(Vec<CacheEvent>) + Send>,
+    /// The replica went down or came back.
+    pub health: Box<dyn Fn(Health) + Send>,
+}
+
+/// A replica's engine thread, seen from outside.
+pub struct Replica {
+    commands: SyncSender<Command>,
+    status: Arc<Status>,
+    context: usize,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the thread last said of itself.
+#[derive(Debug, Default)]
+struct Status {
+    running: AtomicUsize,
+    waiting: AtomicUsize,
+    available_blocks: AtomicUsize,
+    capacity_blocks: AtomicUsize,
+    preemptions: AtomicU64,
+    panics: AtomicU64,
+    down: AtomicBool,
+}
+
+enum Command {
+    Submit(Submission, mpsc::Sender<ReplicaEvent>),
+    Panic,
+    Stop,
+}
+
+impl Replica {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(name: String, hooks: Hooks, clock: Clock) -> std::io::Result<Self> {
+        let (commands, inbox) = sync_channel(COMMANDS);
+        let status = Arc::new(Status::default());
+        let engine = (hooks.build)();
+        let context = engine.context();
+        let worker = Worker { hooks, clock, inbox, status: status.clone() };
+        let thread = std::thread::Builder::new().name(name).spawn(move || worker.run(engine))?;
+        Ok(Self { commands, status, context, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// The longest sequence that it can hold, tokens.
+    #[must_use]
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// Hands over a request. What happens to it comes out of the receiver; a receiver that
+    /// closes before the last token means that the replica is gone. `None`: its inbox is full.
+    #[must_use]
+    pub fn submit(&self, submission: Submission) -> Option<mpsc::Receiver<ReplicaEvent>> {
+        // Started, every token, and one to spare: sending never waits.
+        let (sender, receiver) = mpsc::channel(submission.max_tokens + 2);
+        match self.commands.try_send(Command::Submit(submission, sender)) {
+            // A thread that is gone drops the command, which closes the receiver.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => Some(receiver),
+            Err(TrySendError::Full(_)) => None,
+        }
+    }
+
+    /// How busy it is.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        let status = &self.status;
+        Load {
+            running: status.running.load(Relaxed),
+            waiting: status.waiting.load(Relaxed),
+            available_blocks: status.available_blocks.load(Relaxed),
+            capacity_blocks: status.capacity_blocks.load(Relaxed),
+            preemptions: status.preemptions.load(Relaxed),
+        }
+    }
+
+    /// Whether it takes requests.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        if self.status.down.load(Relaxed) { Health::Down } else { Health::Healthy }
+    }
+
+    /// How often its engine panicked.
+    #[must_use]
+    pub fn panics(&self) -> u64 {
+        self.status.panics.load(Relaxed)
+    }
+
+    /// Makes the engine panic at its next turn: for tests of what happens then.
+    pub fn inject_panic(&self) {
+        let _ = self.commands.try_send(Command::Panic);
+    }
+
+    /// Ends the thread after its present step and waits for it.
+    pub fn stop(&self) {
+        let _ = self.commands.send(Command::Stop);
+        let thread = self.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The thread's side.
+struct Worker {
+    hooks: Hooks,
+    clock: Clock,
+    inbox: Receiver<Command>,
+    status: Arc<Status>,
+}
+
+/// Why the loop ended.
+enum Ended {
+    Stopped,
+    Panicked,
+}
+
+impl Worker {
+    fn run(self, engine: Engine) {
+        let mut engine = Some(engine);
+        let mut in_a_row = 0;
+        loop {
+            let mut current = engine.take().unwrap_or_else(|| (self.hooks.build)());
+            self.set_health(Health::Healthy);
+            let mut steps = 0u64;
+            let turn = AssertUnwindSafe(|| self.serve(&mut current, &mut steps));
+            match std::panic::catch_unwind(turn).unwrap_or(Ended::Panicked) {
+                Ended::Stopped => return,
+                Ended::Panicked => {}
+            }
+            drop(current);
+            in_a_row = if steps > 0 { 1 } else { in_a_row + 1 };
+            self.status.panics.fetch_add(1, Relaxed);
+            self.set_health(Health::Down);
+            (self.hooks.publish)(vec![CacheEvent::Cleared]);
+            if in_a_row > RESTARTS || self.refuse_for(RESTART_PAUSE * (1 << in_a_row)) {
+                return;
+            }
+        }
+    }
+
+    /// Drops what arrives during `pause`, so that it is retried elsewhere. True when told to stop.
+    fn refuse_for(&self, pause: Duration) -> bool {
+        let until = self.clock.now() + pause;
+        loop {
+            let left = until.since(self.clock.now());
+            match self.inbox.recv_timeout(left) {
+                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return true,
+                Ok(Command::Submit(..) | Command::Panic) => {}
+                Err(RecvTimeoutError::Timeout) => return false,
+            }
+        }
+    }
+
+    fn serve(&self, engine: &mut Engine, steps: &mut u64) -> Ended {
+        let mut clients: HashMap<SeqId, mpsc::Sender<ReplicaEvent>> = HashMap::new();
+        loop {
+            if engine.is_idle() {
+                engine.check();
+                self.report(engine);
+                match self.inbox.recv_timeout(IDLE_PAUSE) {
+                    Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                        return Ended::Stopped;
+                    }
+                    Ok(command) => self.obey(command, engine, &mut clients),
+                    Err(RecvTimeoutError::Timeout) => continue,
+                }
+            }
+            while let Ok(command) = self.inbox.try_recv() {
+                if matches!(command, Command::Stop) {
+                    return Ended::Stopped;
+                }
+                self.obey(command, engine, &mut clients);
+            }
+            self.cancel_abandoned(engine, &mut clients);
+            let step = engine.step(self.clock.now());
+            *steps += 1;
+            if !step.events.is_empty() {
+                (self.hooks.publish)(step.events);
+            }
+            self.report(engine);
+            step.outputs.into_iter().for_each(|output| tell(output, &mut clients));
+        }
+    }
+
+    fn obey(
+        &self,
+        command: Command,
+        engine: &mut Engine,
+        clients: &mut HashMap<SeqId, mpsc::Sender<ReplicaEvent>>,
+    ) {
+        match command {
+            Command::Submit(submission, client) => {
+                let id = submission.id;
+                match engine.submit(submission, self.clock.now()) {
+                    Submit::Queued => {
+                        clients.insert(id, client);
+                    }
+                    refused => {
+                        let _ = client.try_send(ReplicaEvent::Refused(refused));
+                    }
+                }
+            }
+            Command::Panic => panic!("a panic was injected"),
+            Command::Stop => {}
+        }
+    }
+
+    fn cancel_abandoned(
+        &self,
+        engine: &mut Engine,
+        clients: &mut HashMap<SeqId, mpsc::Sender<ReplicaEvent>>,
+    ) {
+        clients.retain(|&seq, client| {
+            let is_there = !client.is_closed();
+            if !is_there {
+                engine.cancel(seq, self.clock.now());
+            }
+            is_there
+        });
+    }
+
+    fn report(&self, engine: &Engine) {
+        let load = engine.load();
+        self.status.running.store(load.running, Relaxed);
+        self.status.waiting.store(load.waiting, Relaxed);
+        self.status.available_blocks.store(load.available_blocks, Relaxed);
+        self.status.capacity_blocks.store(load.capacity_blocks, Relaxed);
+        self.status.preemptions.store(load.preemptions, Relaxed);
+    }
+
+    fn set_health(&self, health: Health) {
+        self.status.down.store(health == Health::Down, Relaxed);
+        (self.hooks.health)(health);
+    }
+}
+
+fn tell(output: Output, clients: &mut HashMap<SeqId, mpsc::Sender<ReplicaEvent>>) {
+    let (seq, event, is_last) = match output {
+        Output::Started { seq, cached_tokens } => {
+            (seq, ReplicaEvent::Started { cached_tokens }, false)
+        }
+        Output::Token { seq, token, finish } => {
+            (seq, ReplicaEvent::Token { token, finish }, finish.is_some())
+        }
+    };
+    if let Some(client) = clients.get(&seq) {
+        // A closed channel is an abandoned request: cancelled before the next step.
+        let _ = client.try_send(event);
+    }
+    if is_last {
+        clients.remove(&seq);
+    }
+}

@@ -1,0 +1,125 @@
+//! Sockets, connections, start and shutdown.
+
+mod connections;
+mod start;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::config::ServeConfig;
+use crate::events::{PublishError, SubscriberHandle};
+use crate::gateway::{Fleet, Gateway};
+use crate::upstream::UpstreamError;
+
+/// Why a server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address is taken or not ours.
+    #[error("cannot listen on {address}: {source} (is another server running? --listen 127.0.0.1:0 picks a free port)")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// An address that others can reach, without a key.
+    #[error("{0} can be reached from other machines; give --api-key-file, or listen on 127.0.0.1")]
+    Exposed(SocketAddr),
+    /// The fleet has nobody in it.
+    #[error("at least one replica or upstream is needed")]
+    NoReplica,
+    /// An unknown eviction policy.
+    #[error(transparent)]
+    Policy(#[from] headstart_cache::policy::UnknownPolicy),
+    /// A limit of the engine that cannot be.
+    #[error("{0}")]
+    Engine(String),
+    /// A replica's event sockets.
+    #[error(transparent)]
+    Events(#[from] PublishError),
+    /// A replica's thread.
+    #[error("cannot start a replica's thread: {0}")]
+    Thread(#[from] std::io::Error),
+    /// An upstream's address.
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+    /// An upstream's tokenizer.
+    #[error(transparent)]
+    Tokenizer(#[from] headstart_prompt::PromptError),
+}
+
+/// A server that takes requests.
+pub struct RunningServer {
+    address: SocketAddr,
+    gateway: Arc<Gateway>,
+    stop: watch::Sender<bool>,
+    accepting: JoinHandle<()>,
+    /// Event subscriptions and health watchers; they end with the server.
+    _watchers: Vec<Watcher>,
+}
+
+/// A background task that ends when dropped.
+enum Watcher {
+    Events { _subscription: SubscriberHandle },
+    Health(JoinHandle<()>),
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        if let Self::Health(task) = self {
+            task.abort();
+        }
+    }
+}
+
+/// Starts a server; it takes requests once this returns.
+///
+/// # Errors
+/// [`ServeError`], saying what to change.
+pub async fn serve(config: ServeConfig) -> Result<RunningServer, ServeError> {
+    if !config.listen.ip().is_loopback() && config.api_key.is_none() {
+        return Err(ServeError::Exposed(config.listen));
+    }
+    let listen = |source| ServeError::Listen { address: config.listen, source };
+    let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
+    let address = listener.local_addr().map_err(listen)?;
+    let (gateway, watchers) = start::gateway(config).await?;
+    let (stop, stopped) = watch::channel(false);
+    let accepting = tokio::spawn(connections::accept(listener, gateway.clone(), stopped));
+    Ok(RunningServer { address, gateway, stop, accepting, _watchers: watchers })
+}
+
+impl RunningServer {
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its inside, for tests and the binary's banner.
+    #[must_use]
+    pub fn gateway(&self) -> &Arc<Gateway> {
+        &self.gateway
+    }
+
+    /// Stops taking connections, lets running requests finish within the drain limit, then stops
+    /// the replicas.
+    pub async fn shutdown(self) {
+        self.gateway.draining.store(true, Relaxed);
+        // Nobody listens any more when accepting has ended by itself.
+        let _ = self.stop.send(true);
+        let _ = self.accepting.await;
+        let gateway = self.gateway.clone();
+        let stop_replicas = move || {
+            if let Fleet::Embedded(embedded) = &gateway.fleet {
+                embedded.replicas.iter().for_each(crate::replica::Replica::stop);
+            }
+        };
+        let _ = tokio::task::spawn_blocking(stop_replicas).await;
+    }
+}

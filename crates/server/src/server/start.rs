@@ -1,0 +1,198 @@
+//! Building a gateway: replicas with their event streams, or upstreams with their watchers.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use headstart_cache::policy;
+use headstart_core::ReplicaId;
+use headstart_engine::Engine;
+use headstart_prompt::PromptModel;
+use headstart_router::{Health, Router, RouterConfig};
+
+use super::{ServeError, Watcher};
+use crate::clock::{Clock, unix_seconds};
+use crate::config::{Backend, EmbeddedFleet, ServeConfig, UpstreamConfig};
+use crate::events::{
+    Endpoints, EventPublisher, PublisherConfig, SubscriberConfig, subscribe,
+};
+use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
+use crate::replica::{Hooks, Replica};
+use crate::upstream::Upstream;
+
+/// Batches that a replica keeps for replay: hours of an embedded engine's work.
+const REPLAY_BATCHES: usize = 10_000;
+
+/// The gateway, for those who exist before it.
+type Later = Arc<OnceLock<Weak<Gateway>>>;
+
+/// Starts everything behind the sockets.
+pub(super) async fn gateway(config: ServeConfig) -> Result<(Arc<Gateway>, Vec<Watcher>), ServeError> {
+    let clock = Clock::start();
+    let later = Later::default();
+    let (fleet, model, streams) = match config.backend {
+        Backend::Embedded(fleet) => embedded(fleet, clock, &later).await?,
+        Backend::Upstreams(upstreams) => proxied(&upstreams)?,
+    };
+    let mut router = Router::new(RouterConfig { model, strategy: config.strategy, seed: config.seed });
+    for (index, stream) in streams.iter().enumerate() {
+        router.add_replica(ReplicaId(index as u32), stream.block_size);
+    }
+    let gateway = Arc::new(Gateway::new(GatewayParts {
+        fleet,
+        router,
+        strategy: config.strategy,
+        limits: config.limits,
+        api_key: config.api_key,
+        clock,
+    }));
+    // Set once, here.
+    let _ = later.set(Arc::downgrade(&gateway));
+    let mut watchers = follow(&gateway, streams);
+    watchers.extend(watch_upstreams(&gateway).await);
+    Ok((gateway, watchers))
+}
+
+/// What the router needs to know of a replica.
+struct Stream {
+    block_size: Option<u32>,
+    events: Option<Endpoints>,
+}
+
+type Started = (Fleet, String, Vec<Stream>);
+
+async fn embedded(
+    config: EmbeddedFleet,
+    clock: Clock,
+    later: &Later,
+) -> Result<Started, ServeError> {
+    check(&config)?;
+    let (mut replicas, mut streams) = (Vec::new(), Vec::new());
+    for index in 0..config.replicas {
+        let publisher = EventPublisher::bind(PublisherConfig {
+            endpoint: "tcp://127.0.0.1:0".to_owned(),
+            replay_endpoint: Some("tcp://127.0.0.1:0".to_owned()),
+            topic: format!("kv@replica-{index}@{}", config.name),
+            buffer_steps: REPLAY_BATCHES,
+        })
+        .await?;
+        let endpoints = publisher.endpoints().clone();
+        tracing::info!(replica = index, events = endpoints.events, "publishing KV events");
+        let block_size = Some(config.engine.block_size as u32);
+        streams.push(Stream { block_size, events: Some(endpoints) });
+        let hooks = hooks(&config, ReplicaId(index as u32), publisher, later.clone());
+        replicas.push(Replica::start(format!("replica-{index}"), hooks, clock)?);
+    }
+    let name = config.name.clone();
+    let fleet = Fleet::Embedded(Embedded {
+        name: config.name,
+        defaults: config.model.generation.clone(),
+        prompt: config.prompt,
+        model: config.model,
+        replicas,
+    });
+    Ok((fleet, name, streams))
+}
+
+fn check(config: &EmbeddedFleet) -> Result<(), ServeError> {
+    policy::by_name(&config.policy, 0)?;
+    let engine = &config.engine;
+    let complaint = if config.replicas == 0 {
+        return Err(ServeError::NoReplica);
+    } else if engine.block_size == 0 || !engine.block_size.is_multiple_of(16) {
+        "the block size must be a multiple of 16"
+    } else if engine.cache_blocks < 2 {
+        "a replica needs at least 2 cache blocks"
+    } else if engine.max_batched_tokens == 0 || engine.max_sequences == 0 {
+        "an engine must be allowed at least one token and one sequence a step"
+    } else {
+        return Ok(());
+    };
+    Err(ServeError::Engine(complaint.to_owned()))
+}
+
+fn hooks(
+    config: &EmbeddedFleet,
+    replica: ReplicaId,
+    publisher: EventPublisher,
+    later: Later,
+) -> Hooks {
+    let (model, name, engine) = (config.model.clone(), config.name.clone(), config.engine);
+    let policy_name = config.policy.clone();
+    Hooks {
+        build: Box::new(move || {
+            let policy = policy::by_name(&policy_name, engine.cache_blocks);
+            let policy = policy.expect("the name was checked at start");
+            Engine::new(model.clone(), &name, engine, policy)
+        }),
+        publish: Box::new(move |events| {
+            // A full queue leaves a hole that the subscriber sees and asks for.
+            let _ = publisher.publish(events, unix_seconds());
+        }),
+        health: Box::new(move |health| {
+            if let Some(gateway) = later.get().and_then(Weak::upgrade) {
+                gateway.set_health(replica, health);
+            }
+        }),
+    }
+}
+
+fn proxied(configs: &[UpstreamConfig]) -> Result<Started, ServeError> {
+    if configs.is_empty() {
+        return Err(ServeError::NoReplica);
+    }
+    let (mut upstreams, mut streams) = (Vec::new(), Vec::new());
+    for config in configs {
+        let prompt = config.tokenizer.as_deref().map(PromptModel::from_dir).transpose()?;
+        upstreams.push(Upstream::new(config, prompt)?);
+        let endpoints = config.kv_events.clone().map(|events| Endpoints {
+            events,
+            replay: config.kv_replay.clone(),
+        });
+        streams.push(Stream { block_size: None, events: endpoints });
+    }
+    Ok((Fleet::Upstreams(upstreams), "upstream".to_owned(), streams))
+}
+
+fn follow(gateway: &Arc<Gateway>, streams: Vec<Stream>) -> Vec<Watcher> {
+    let mut watchers = Vec::new();
+    for (index, stream) in streams.into_iter().enumerate() {
+        let Some(endpoints) = stream.events else { continue };
+        let config = SubscriberConfig {
+            endpoint: endpoints.events,
+            replay_endpoint: endpoints.replay,
+            topic_prefix: String::new(),
+        };
+        let replica = ReplicaId(index as u32);
+        let gateway = Arc::downgrade(gateway);
+        let subscription = subscribe(config, move |update| {
+            if let Some(gateway) = gateway.upgrade() {
+                gateway.on_stream(replica, update);
+            }
+        });
+        watchers.push(Watcher::Events { _subscription: subscription });
+    }
+    watchers
+}
+
+/// Asks every upstream once, then keeps asking in the background.
+async fn watch_upstreams(gateway: &Arc<Gateway>) -> Vec<Watcher> {
+    let Fleet::Upstreams(upstreams) = &gateway.fleet else { return Vec::new() };
+    let first = upstreams.iter().enumerate().map(|(index, _)| look(gateway, index));
+    futures::future::join_all(first).await;
+    let watch = |index| {
+        let gateway = Arc::downgrade(gateway);
+        Watcher::Health(tokio::spawn(async move {
+            while let Some(gateway) = gateway.upgrade() {
+                look(&gateway, index).await;
+                tokio::time::sleep(gateway.limits.health_interval).await;
+            }
+        }))
+    };
+    (0..upstreams.len()).map(watch).collect()
+}
+
+async fn look(gateway: &Arc<Gateway>, index: usize) {
+    let Fleet::Upstreams(upstreams) = &gateway.fleet else { return };
+    let alive = upstreams[index].is_alive().await;
+    let health = if alive { Health::Healthy } else { Health::Down };
+    gateway.set_health(ReplicaId(index as u32), health);
+}
