@@ -1,2 +1,78 @@
-//! x
-fn main() {}
+//! `headstart`: give every LLM request a head start.
+//!
+//! The binary assembles: it reads configuration, injects what the crates need of one another,
+//! and reports. It decides nothing.
+
+mod banner;
+mod commands;
+mod config;
+mod model;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Give every LLM request a head start: prefix caching, cache-aware routing, replay.
+#[derive(Debug, Parser)]
+#[command(name = "headstart", version, propagate_version = true)]
+#[command(after_help = "Examples:
+  headstart serve                                   two replicas of the built-in toy, port 8000
+  headstart serve --model ./Qwen3-0.6B              a Hugging Face folder, on the CPU
+  headstart serve --upstream http://10.0.0.7:8000   a gateway before a running engine
+  headstart replay trace.jsonl.zst --capacity 1000,20000
+  headstart bench chat conversations.jsonl.zst --strategy random,precise
+
+Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve an OpenAI-compatible API.
+    Serve(commands::serve::Serve),
+    /// What a policy would have hit on a recorded trace.
+    Replay(commands::replay::Replay),
+    /// Measure a server.
+    #[command(subcommand)]
+    Bench(commands::bench::Bench),
+    /// Print shell completions.
+    #[command(after_help = "Example:\n  headstart completions bash > ~/.local/share/bash-completion/completions/headstart")]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        Command::Serve(serve) => commands::serve::run(serve),
+        Command::Replay(replay) => commands::replay::run(&replay),
+        Command::Bench(bench) => commands::bench::run(bench),
+        Command::Completions { shell } => {
+            let mut command = Cli::command();
+            clap_complete::generate(shell, &mut command, "headstart", &mut std::io::stdout());
+            Ok(())
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            let is_usage = error.downcast_ref::<config::UsageError>().is_some();
+            ExitCode::from(if is_usage { 2 } else { 1 })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -141,6 +141,13 @@ impl Gateway {
         healthy && !self.draining.load(Relaxed)
     }
 
+    /// Whether a replica is known to be down.
+    #[must_use]
+    pub fn is_down(&self, replica: ReplicaId) -> bool {
+        let router = self.router();
+        router.replicas().any(|status| status.replica == replica && status.health == Health::Down)
+    }
+
     /// Takes note that a replica went down or came back.
     pub fn set_health(&self, replica: ReplicaId, health: Health) {
         let mut router = self.router();

@@ -12,7 +12,7 @@ use super::{ServeError, Watcher};
 use crate::clock::{Clock, unix_seconds};
 use crate::config::{Backend, EmbeddedFleet, ServeConfig, UpstreamConfig};
 use crate::events::{
-    Endpoints, EventPublisher, PublisherConfig, SubscriberConfig, subscribe,
+    Endpoints, EventPublisher, PublisherConfig, SubscriberConfig, SubscriberHandle, subscribe,
 };
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
 use crate::replica::{Hooks, Replica};
@@ -46,8 +46,8 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<(Arc<Gateway>, Vec<Wa
     }));
     // Set once, here.
     let _ = later.set(Arc::downgrade(&gateway));
-    let mut watchers = follow(&gateway, streams);
-    watchers.extend(watch_upstreams(&gateway).await);
+    look_at_all(&gateway).await;
+    let watchers = follow(&gateway, streams);
     Ok((gateway, watchers))
 }
 
@@ -153,46 +153,66 @@ fn proxied(configs: &[UpstreamConfig]) -> Result<Started, ServeError> {
 }
 
 fn follow(gateway: &Arc<Gateway>, streams: Vec<Stream>) -> Vec<Watcher> {
-    let mut watchers = Vec::new();
-    for (index, stream) in streams.into_iter().enumerate() {
-        let Some(endpoints) = stream.events else { continue };
-        let config = SubscriberConfig {
-            endpoint: endpoints.events,
-            replay_endpoint: endpoints.replay,
-            topic_prefix: String::new(),
-        };
+    let is_embedded = matches!(gateway.fleet, Fleet::Embedded(_));
+    let streams = streams.into_iter().enumerate();
+    let watch = |(index, stream): (usize, Stream)| {
         let replica = ReplicaId(index as u32);
-        let gateway = Arc::downgrade(gateway);
-        let subscription = subscribe(config, move |update| {
-            if let Some(gateway) = gateway.upgrade() {
-                gateway.on_stream(replica, update);
-            }
-        });
-        watchers.push(Watcher::Events { _subscription: subscription });
-    }
-    watchers
-}
-
-/// Asks every upstream once, then keeps asking in the background.
-async fn watch_upstreams(gateway: &Arc<Gateway>) -> Vec<Watcher> {
-    let Fleet::Upstreams(upstreams) = &gateway.fleet else { return Vec::new() };
-    let first = upstreams.iter().enumerate().map(|(index, _)| look(gateway, index));
-    futures::future::join_all(first).await;
-    let watch = |index| {
-        let gateway = Arc::downgrade(gateway);
-        Watcher::Health(tokio::spawn(async move {
-            while let Some(gateway) = gateway.upgrade() {
-                look(&gateway, index).await;
-                tokio::time::sleep(gateway.limits.health_interval).await;
-            }
-        }))
+        if is_embedded {
+            let subscription = stream.events.map(|endpoints| follow_one(gateway, replica, endpoints));
+            return subscription.map(|subscription| Watcher::Events { _subscription: subscription });
+        }
+        let watched = watch_upstream(Arc::downgrade(gateway), index, stream.events);
+        Some(Watcher::Health(tokio::spawn(watched)))
     };
-    (0..upstreams.len()).map(watch).collect()
+    streams.filter_map(watch).collect()
 }
 
-async fn look(gateway: &Arc<Gateway>, index: usize) {
-    let Fleet::Upstreams(upstreams) = &gateway.fleet else { return };
+fn follow_one(
+    gateway: &Arc<Gateway>,
+    replica: ReplicaId,
+    endpoints: Endpoints,
+) -> SubscriberHandle {
+    let config = SubscriberConfig {
+        endpoint: endpoints.events,
+        replay_endpoint: endpoints.replay,
+        topic_prefix: String::new(),
+    };
+    let gateway = Arc::downgrade(gateway);
+    subscribe(config, move |update| {
+        if let Some(gateway) = gateway.upgrade() {
+            gateway.on_stream(replica, update);
+        }
+    })
+}
+
+/// Asks an upstream for its health for ever. What a replica held is forgotten when it goes down,
+/// so its event stream begins anew, with a replay, whenever it comes back.
+async fn watch_upstream(gateway: Weak<Gateway>, index: usize, events: Option<Endpoints>) {
+    let replica = ReplicaId(index as u32);
+    let mut _subscription = None;
+    while let Some(gateway) = gateway.upgrade() {
+        let was_down = gateway.is_down(replica);
+        if look(&gateway, index).await == Health::Down {
+            _subscription = None;
+        } else if was_down || _subscription.is_none() {
+            _subscription = events.clone().map(|events| follow_one(&gateway, replica, events));
+        }
+        tokio::time::sleep(gateway.limits.health_interval).await;
+    }
+}
+
+/// Asks every upstream once, so that the server starts knowing who is there.
+async fn look_at_all(gateway: &Arc<Gateway>) {
+    if let Fleet::Upstreams(upstreams) = &gateway.fleet {
+        let looks = (0..upstreams.len()).map(|index| look(gateway, index));
+        futures::future::join_all(looks).await;
+    }
+}
+
+async fn look(gateway: &Arc<Gateway>, index: usize) -> Health {
+    let Fleet::Upstreams(upstreams) = &gateway.fleet else { return Health::Healthy };
     let alive = upstreams[index].is_alive().await;
     let health = if alive { Health::Healthy } else { Health::Down };
     gateway.set_health(ReplicaId(index as u32), health);
+    health
 }

@@ -1,0 +1,24 @@
+//! What a starting server says.
+
+use headstart_server::RunningServer;
+use headstart_server::gateway::Fleet;
+
+/// One ready line with the URL, and for the toy a word of warning.
+pub(crate) fn ready(server: &RunningServer, is_toy: bool) {
+    let url = format!("http://{}", server.address());
+    let what = match &server.gateway().fleet {
+        Fleet::Embedded(embedded) => {
+            let replicas = embedded.replicas.len();
+            let plural = if replicas == 1 { "" } else { "s" };
+            format!("{} on {replicas} replica{plural}", embedded.name)
+        }
+        Fleet::Upstreams(upstreams) => format!("{} upstream(s)", upstreams.len()),
+    };
+    if is_toy {
+        eprintln!(
+            "The built-in toy model speaks noise: it shows caching and routing, not language.\n\
+             For sense, name a Llama, Qwen2 or Qwen3 model: --model ./FOLDER or --model OWNER/NAME"
+        );
+    }
+    println!("headstart is ready: {url}/v1 ({what})");
+}

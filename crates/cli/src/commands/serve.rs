@@ -1,0 +1,154 @@
+//! `headstart serve`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use headstart_engine::{EngineConfig, ModelConfig, QueueOrder};
+use headstart_server::{Backend, EmbeddedFleet, Limits, RunningServer, ServeConfig};
+
+use crate::banner;
+use crate::config::{ServeOptions, UsageError, parsed};
+use crate::model::{self, TOY};
+
+/// KV memory per replica where the user does not say; pages that are never used cost nothing.
+const DEFAULT_CACHE_BYTES: usize = 512 << 20;
+
+/// Age after which a waiting request goes before those with a longer prefix.
+const MAX_AGE: Duration = Duration::from_secs(2);
+
+/// Serve an OpenAI-compatible API.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart serve
+  headstart serve --replicas 4 --strategy round-robin --cache-blocks 512
+  headstart serve --model Qwen/Qwen3-0.6B --dtype bf16
+  headstart serve --upstream http://127.0.0.1:8101,kv=tcp://127.0.0.1:5557,replay=tcp://127.0.0.1:5657,tokenizer=./model
+
+  curl http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\
+    -d '{\"model\": \"toy\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"stream\": true}'
+
+Every option can also be set in headstart.toml under [serve], by the same name.
+HEADSTART_LOG=debug prints one line per request, without any text of it.")]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    options: ServeOptions,
+    /// Configuration file [default: headstart.toml where there is one]
+    #[arg(long, env = "HEADSTART_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Serves until interrupted.
+pub(crate) fn run(serve: Serve) -> Result<()> {
+    log_to_stderr();
+    let options = serve.options.with_file(serve.config.as_deref())?;
+    let config = config(&options)?;
+    let is_toy = options.upstream.is_empty() && options.model.as_deref().unwrap_or(TOY) == TOY;
+    runtime()?.block_on(async {
+        let server = headstart_server::serve(config).await?;
+        banner::ready(&server, is_toy);
+        until_interrupted(server).await
+    })
+}
+
+/// The runtime of servers and load generators: its threads wait, the engine's compute.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().context("cannot start the runtime")
+}
+
+/// A server's configuration from its options.
+pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
+    let upstreams = options.upstreams()?;
+    let backend = if upstreams.is_empty() {
+        Backend::Embedded(embedded(options)?)
+    } else {
+        refuse_engine_options(options)?;
+        Backend::Upstreams(upstreams)
+    };
+    Ok(ServeConfig {
+        listen: options.listen.unwrap_or_else(|| ([127, 0, 0, 1], 8000).into()),
+        api_key: options.api_key()?,
+        strategy: options.strategy()?,
+        seed: 0,
+        backend,
+        limits: Limits::default(),
+    })
+}
+
+fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
+    let dtype = parsed(options.dtype.as_deref().unwrap_or("f32"), "--dtype")?;
+    let queue_order = match options.queue_order.as_deref().unwrap_or("first-come") {
+        "first-come" => QueueOrder::FirstCome,
+        "longest-prefix" => QueueOrder::LongestPrefix { max_age: MAX_AGE },
+        other => {
+            let message = format!("--queue-order {other}: known are first-come, longest-prefix");
+            return Err(UsageError(message).into());
+        }
+    };
+    let loaded = model::load(options.model.as_deref().unwrap_or(TOY), dtype)?;
+    let block_size = options.block_size.unwrap_or(16);
+    let default_blocks = || default_blocks(&loaded.model.config, dtype.bytes(), block_size);
+    Ok(EmbeddedFleet {
+        name: options.served_model_name.clone().unwrap_or(loaded.name),
+        replicas: options.replicas.unwrap_or(2),
+        engine: EngineConfig {
+            cache_blocks: options.cache_blocks.unwrap_or_else(default_blocks),
+            block_size,
+            kv_dtype: dtype,
+            max_batched_tokens: options.max_batched_tokens.unwrap_or(512),
+            max_sequences: options.max_sequences.unwrap_or(64),
+            max_waiting: options.max_waiting.unwrap_or(256),
+            order: queue_order,
+        },
+        policy: options.policy.clone().unwrap_or_else(|| "lru".to_owned()),
+        model: loaded.model,
+        prompt: loaded.prompt,
+    })
+}
+
+fn default_blocks(config: &ModelConfig, element_bytes: usize, block_size: usize) -> usize {
+    let block_bytes = config.kv_bytes_per_token(element_bytes) * block_size.max(1);
+    (DEFAULT_CACHE_BYTES / block_bytes).max(64)
+}
+
+/// Options of embedded engines say nothing to upstream ones.
+fn refuse_engine_options(options: &ServeOptions) -> Result<()> {
+    let given = [
+        ("--replicas", options.replicas.is_some()),
+        ("--model", options.model.is_some()),
+        ("--cache-blocks", options.cache_blocks.is_some()),
+        ("--block-size", options.block_size.is_some()),
+        ("--dtype", options.dtype.is_some()),
+        ("--policy", options.policy.is_some()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((name, _)) => {
+            let message = format!("{name} concerns embedded replicas and cannot go with --upstream");
+            Err(UsageError(message).into())
+        }
+        None => Ok(()),
+    }
+}
+
+async fn until_interrupted(server: RunningServer) -> Result<()> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        .context("cannot listen for SIGTERM")?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted.context("cannot listen for Ctrl-C")?,
+        _ = terminate.recv() => {}
+    }
+    eprintln!("finishing the running requests; press Ctrl-C again to stop at once");
+    tokio::select! {
+        () = server.shutdown() => Ok(()),
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("stopped before all requests were done")),
+    }
+}
+
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("HEADSTART_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,headstart_server=info"));
+    // A second call (in one process) keeps the first.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}

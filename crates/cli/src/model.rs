@@ -1,0 +1,73 @@
+//! Naming a model: the built-in toy, a folder, or a name on the hub.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use headstart_engine::Model;
+use headstart_engine::kv::Dtype;
+use headstart_engine::model::toy;
+use headstart_prompt::PromptModel;
+
+use crate::config::UsageError;
+
+/// The built-in model's name.
+pub(crate) const TOY: &str = "toy";
+
+/// A model ready to serve.
+pub(crate) struct Loaded {
+    /// Weights.
+    pub(crate) model: Arc<Model>,
+    /// Tokenizer and template.
+    pub(crate) prompt: Arc<PromptModel>,
+    /// Its name in the API, unless the user gives another.
+    pub(crate) name: String,
+}
+
+/// Loads the model that `spec` names.
+pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<Loaded> {
+    if spec == TOY {
+        let prompt = PromptModel::toy();
+        let model = toy::build(&prompt.stable_words(), prompt.eos_token(), dtype);
+        let (model, prompt) = (Arc::new(model), Arc::new(prompt));
+        return Ok(Loaded { model, prompt, name: TOY.to_owned() });
+    }
+    let dir = if Path::new(spec).is_dir() { PathBuf::from(spec) } else { fetch(spec)? };
+    let model = Model::load(&dir, dtype).with_context(|| format!("cannot load {spec}"))?;
+    let prompt = PromptModel::from_dir(&dir).with_context(|| format!("cannot load {spec}"))?;
+    let name = Path::new(spec).file_name().map_or(spec.into(), |name| name.to_string_lossy());
+    Ok(Loaded { model: Arc::new(model), prompt: Arc::new(prompt), name: name.into_owned() })
+}
+
+/// Downloads a model of the hub into its usual cache folder; what is there is not fetched again.
+fn fetch(name: &str) -> Result<PathBuf> {
+    let looks_like_path = name.starts_with(['.', '/', '~']) || name.matches('/').count() != 1;
+    if looks_like_path {
+        let message = format!(
+            "--model {name}: there is no such folder, and it is not a hub name (OWNER/NAME) \
+             either; `--model toy` needs neither"
+        );
+        return Err(UsageError(message).into());
+    }
+    let api = hf_hub::api::sync::ApiBuilder::from_env().build().context("cannot set up the hub")?;
+    let repository = api.model(name.to_owned());
+    let offline = |error| {
+        anyhow!(
+            "cannot fetch {name} from the hub ({error}); without a network, download it elsewhere \
+             and name its folder: --model ./FOLDER"
+        )
+    };
+    let info = repository.info().map_err(offline)?;
+    let mut folder = None;
+    for file in info.siblings.iter().map(|sibling| &sibling.rfilename).filter(|file| wanted(file)) {
+        let path = repository.get(file).map_err(offline)?;
+        folder = path.parent().map(Path::to_path_buf);
+    }
+    folder.ok_or_else(|| anyhow!("{name} holds no weights in the safetensors format"))
+}
+
+/// Files of a repository that are read here; folders hold other formats.
+fn wanted(file: &str) -> bool {
+    let name = file.ends_with(".safetensors") || file.ends_with(".json") || file.ends_with(".jinja");
+    name && !file.contains('/')
+}
