@@ -1,7 +1,7 @@
 //! The nine steps of SGLang's figure on radix-tree operations (Zheng et al., NeurIPS'24,
 //! figure 3): empty; a first chat; its second turn; a second chat under the same system prompt;
-//! eviction of a leaf by memory pressure; a few-shot batch; a split for the rest of the batch; the first chat
-//! returns; self-consistency sampling evicts all else.
+//! eviction of a leaf by memory pressure; a few-shot batch; a split for the rest of the batch; the
+//! first chat returns; self-consistency sampling evicts all else.
 //!
 //! Where block granularity differs from the paper: there a whole leaf *node* is evicted, here
 //! its blocks one by one from the tail, so that what fits of a chat survives (steps 5 and 9).

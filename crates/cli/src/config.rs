@@ -102,7 +102,11 @@ impl ServeOptions {
             max_batched_tokens: self.max_batched_tokens.or(file.max_batched_tokens),
             max_sequences: self.max_sequences.or(file.max_sequences),
             max_waiting: self.max_waiting.or(file.max_waiting),
-            upstream: if self.upstream.is_empty() { file.upstream } else { self.upstream },
+            upstream: if self.upstream.is_empty() {
+                file.upstream
+            } else {
+                self.upstream
+            },
             api_key_file: self.api_key_file.or(file.api_key_file),
         })
     }
@@ -114,7 +118,9 @@ impl ServeOptions {
 
     /// The key that clients must send.
     pub(crate) fn api_key(&self) -> Result<Option<String>> {
-        let Some(path) = &self.api_key_file else { return Ok(None) };
+        let Some(path) = &self.api_key_file else {
+            return Ok(None);
+        };
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the API key file {}", path.display()))?;
         let key = text.lines().next().unwrap_or_default().trim();
@@ -136,7 +142,8 @@ where
     T: std::str::FromStr,
     T::Err: std::fmt::Display,
 {
-    text.parse().map_err(|error| UsageError(format!("{option}: {error}")).into())
+    text.parse()
+        .map_err(|error| UsageError(format!("{option}: {error}")).into())
 }
 
 fn read(path: Option<&Path>) -> Result<File> {
@@ -147,8 +154,7 @@ fn read(path: Option<&Path>) -> Result<File> {
     };
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the configuration {}", path.display()))?;
-    toml::from_str(&text)
-        .map_err(|error| UsageError(format!("{}: {error}", path.display())).into())
+    toml::from_str(&text).map_err(|error| UsageError(format!("{}: {error}", path.display())).into())
 }
 
 fn upstream(spec: &str) -> Result<UpstreamConfig> {
@@ -173,7 +179,9 @@ fn upstream(spec: &str) -> Result<UpstreamConfig> {
         }
     }
     if config.kv_events.is_some() && config.tokenizer.is_none() {
-        return Err(wrong("kv= needs tokenizer=, or prompts cannot be matched with the events"));
+        return Err(wrong(
+            "kv= needs tokenizer=, or prompts cannot be matched with the events",
+        ));
     }
     if config.kv_replay.is_some() && config.kv_events.is_none() {
         return Err(wrong("replay= needs kv="));
@@ -182,7 +190,9 @@ fn upstream(spec: &str) -> Result<UpstreamConfig> {
 }
 
 fn tcp(address: &str, wrong: &impl Fn(&str) -> anyhow::Error) -> Result<String> {
-    let rest = address.strip_prefix("tcp://").and_then(|rest| rest.rsplit_once(':'));
+    let rest = address
+        .strip_prefix("tcp://")
+        .and_then(|rest| rest.rsplit_once(':'));
     match rest {
         Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
             Ok(address.to_owned())
@@ -199,11 +209,19 @@ mod tests {
     fn flags_win_over_the_file() {
         let path = std::env::temp_dir().join(format!("headstart-{}.toml", std::process::id()));
         std::fs::write(&path, "[serve]\nreplicas = 3\nstrategy = \"load\"\n").expect("writes");
-        let flags = ServeOptions { replicas: Some(1), ..ServeOptions::default() };
+        let flags = ServeOptions {
+            replicas: Some(1),
+            ..ServeOptions::default()
+        };
         let options = flags.with_file(Some(&path)).expect("reads");
-        assert_eq!((options.replicas, options.strategy.as_deref()), (Some(1), Some("load")));
+        assert_eq!(
+            (options.replicas, options.strategy.as_deref()),
+            (Some(1), Some("load"))
+        );
         std::fs::write(&path, "[serve]\nreplicass = 3\n").expect("writes");
-        let error = ServeOptions::default().with_file(Some(&path)).expect_err("a typo is an error");
+        let error = ServeOptions::default()
+            .with_file(Some(&path))
+            .expect_err("a typo is an error");
         assert!(error.to_string().contains("replicass"), "{error}");
         std::fs::remove_file(&path).expect("cleans up");
     }
@@ -221,7 +239,10 @@ mod tests {
     #[test]
     fn upstream_specifications_are_checked() {
         check("http://h:1", Ok(("http://h:1", None)));
-        check("http://h:1,kv=tcp://h:2,tokenizer=d", Ok(("http://h:1", Some("tcp://h:2"))));
+        check(
+            "http://h:1,kv=tcp://h:2,tokenizer=d",
+            Ok(("http://h:1", Some("tcp://h:2"))),
+        );
         check("http://h:1,kv=tcp://h:2", Err("needs tokenizer="));
         check("http://h:1,replay=tcp://h:2", Err("needs kv="));
         check("http://h:1,kv=h:2,tokenizer=d", Err("not tcp://"));

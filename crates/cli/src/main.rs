@@ -38,7 +38,7 @@ enum Command {
     #[command(subcommand)]
     Bench(commands::bench::Bench),
     /// Print shell completions.
-    #[command(after_help = "Example:\n  headstart completions bash > ~/.local/share/bash-completion/completions/headstart")]
+    #[command(after_help = "Example:\n  headstart completions bash > headstart.bash")]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,

@@ -30,13 +30,27 @@ pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<Loaded> {
         let prompt = PromptModel::toy();
         let model = toy::build(&prompt.stable_words(), prompt.eos_token(), dtype);
         let (model, prompt) = (Arc::new(model), Arc::new(prompt));
-        return Ok(Loaded { model, prompt, name: TOY.to_owned() });
+        return Ok(Loaded {
+            model,
+            prompt,
+            name: TOY.to_owned(),
+        });
     }
-    let dir = if Path::new(spec).is_dir() { PathBuf::from(spec) } else { fetch(spec)? };
+    let dir = if Path::new(spec).is_dir() {
+        PathBuf::from(spec)
+    } else {
+        fetch(spec)?
+    };
     let model = Model::load(&dir, dtype).with_context(|| format!("cannot load {spec}"))?;
     let prompt = PromptModel::from_dir(&dir).with_context(|| format!("cannot load {spec}"))?;
-    let name = Path::new(spec).file_name().map_or(spec.into(), |name| name.to_string_lossy());
-    Ok(Loaded { model: Arc::new(model), prompt: Arc::new(prompt), name: name.into_owned() })
+    let name = Path::new(spec)
+        .file_name()
+        .map_or(spec.into(), |name| name.to_string_lossy());
+    Ok(Loaded {
+        model: Arc::new(model),
+        prompt: Arc::new(prompt),
+        name: name.into_owned(),
+    })
 }
 
 /// Downloads a model of the hub into its usual cache folder; what is there is not fetched again.
@@ -49,7 +63,9 @@ fn fetch(name: &str) -> Result<PathBuf> {
         );
         return Err(UsageError(message).into());
     }
-    let api = hf_hub::api::sync::ApiBuilder::from_env().build().context("cannot set up the hub")?;
+    let api = hf_hub::api::sync::ApiBuilder::from_env()
+        .build()
+        .context("cannot set up the hub")?;
     let repository = api.model(name.to_owned());
     let offline = |error| {
         anyhow!(
@@ -59,7 +75,12 @@ fn fetch(name: &str) -> Result<PathBuf> {
     };
     let info = repository.info().map_err(offline)?;
     let mut folder = None;
-    for file in info.siblings.iter().map(|sibling| &sibling.rfilename).filter(|file| wanted(file)) {
+    for file in info
+        .siblings
+        .iter()
+        .map(|sibling| &sibling.rfilename)
+        .filter(|file| wanted(file))
+    {
         let path = repository.get(file).map_err(offline)?;
         folder = path.parent().map(Path::to_path_buf);
     }
@@ -68,6 +89,7 @@ fn fetch(name: &str) -> Result<PathBuf> {
 
 /// Files of a repository that are read here; folders hold other formats.
 fn wanted(file: &str) -> bool {
-    let name = file.ends_with(".safetensors") || file.ends_with(".json") || file.ends_with(".jinja");
+    let name =
+        file.ends_with(".safetensors") || file.ends_with(".json") || file.ends_with(".jinja");
     name && !file.contains('/')
 }

@@ -99,11 +99,22 @@ impl Engine {
             block_size: config.block_size,
             order: config.order,
         };
-        let executor =
-            CpuExecutor::new(model.clone(), config.kv_dtype, config.cache_blocks, config.block_size);
+        let executor = CpuExecutor::new(
+            model.clone(),
+            config.kv_dtype,
+            config.cache_blocks,
+            config.block_size,
+        );
         let hasher = Arc::new(hasher(&model, name, &config, None));
         let scheduler = Scheduler::new(limits, cache);
-        Self { model, name: name.to_owned(), config, scheduler, executor, hasher }
+        Self {
+            model,
+            name: name.to_owned(),
+            config,
+            scheduler,
+            executor,
+            hasher,
+        }
     }
 
     /// The longest sequence (prompt and answer) that it can hold, in tokens.
@@ -122,7 +133,10 @@ impl Engine {
             StopTokens::Obey => self.model.generation.stop_tokens.clone(),
             StopTokens::Ignore => Arc::default(),
         };
-        let access = Access { session: submission.session, ..Access::default() };
+        let access = Access {
+            session: submission.session,
+            ..Access::default()
+        };
         let sequence = NewSequence {
             id: submission.id,
             prompt: submission.prompt,

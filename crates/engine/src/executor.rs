@@ -43,7 +43,11 @@ impl CpuExecutor {
     #[must_use]
     pub fn new(model: Arc<Model>, dtype: Dtype, num_blocks: usize, block_size: usize) -> Self {
         let kv = KvPool::new(&model.config, dtype, num_blocks, block_size);
-        Self { model, kv, buffers: Buffers::default() }
+        Self {
+            model,
+            kv,
+            buffers: Buffers::default(),
+        }
     }
 
     /// Computes `batch` and returns the logits of the last token of every entry that samples,
@@ -74,7 +78,9 @@ impl Executor for CpuExecutor {
         let rows = logits.chunks_exact(self.model.config.vocab);
         let suppressed = &self.model.generation.suppress_tokens;
         let asked = batch.entries.iter().filter_map(|entry| {
-            entry.sampling.map(|sampling| (entry.start + entry.tokens.len(), sampling))
+            entry
+                .sampling
+                .map(|sampling| (entry.start + entry.tokens.len(), sampling))
         });
         let choose = |((position, sampling), logits): ((usize, _), &[f32])| {
             sample(logits, suppressed, &sampling, position)
@@ -90,7 +96,8 @@ impl Buffers {
         self.stream.clear();
         for &token in batch.entries.iter().flat_map(|entry| &entry.tokens) {
             let row = token as usize * hidden..(token as usize + 1) * hidden;
-            self.stream.extend_from_slice(model.embedding.widen(row, &mut scratch));
+            self.stream
+                .extend_from_slice(model.embedding.widen(row, &mut scratch));
         }
         self.normed.resize(self.stream.len(), 0.0);
     }
@@ -108,17 +115,36 @@ impl Buffers {
         let config = &model.config;
         let rows = self.stream.len() / config.hidden;
         let stride = layer.qkv.n();
-        ops::rms_norm(&self.stream, &layer.attention_norm, config.rms_eps, &mut self.normed);
+        ops::rms_norm(
+            &self.stream,
+            &layer.attention_norm,
+            config.rms_eps,
+            &mut self.normed,
+        );
         self.qkv.resize(rows * stride, 0.0);
         layer.qkv.apply(&self.normed, &mut self.qkv, Write::Replace);
         self.rotate_and_store(model, layer, index, batch, rotation, kv);
-        let heads =
-            Heads { num_kv: config.num_kv_heads, group: config.group(), dim: config.head_dim };
-        self.heads.resize(rows * config.num_heads * config.head_dim, 0.0);
+        let heads = Heads {
+            num_kv: config.num_kv_heads,
+            group: config.group(),
+            dim: config.head_dim,
+        };
+        self.heads
+            .resize(rows * config.num_heads * config.head_dim, 0.0);
         let queries = queries(batch);
         let layer_kv = kv.layer(index);
-        attend(&self.qkv, stride, &queries, layer_kv, heads, &mut self.staging, &mut self.heads);
-        layer.output.apply(&self.heads, &mut self.stream, Write::Add);
+        attend(
+            &self.qkv,
+            stride,
+            &queries,
+            layer_kv,
+            heads,
+            &mut self.staging,
+            &mut self.heads,
+        );
+        layer
+            .output
+            .apply(&self.heads, &mut self.stream, Write::Add);
     }
 
     /// Norms and rotates queries and keys in place; writes keys and values to their blocks.
@@ -158,9 +184,16 @@ impl Buffers {
     fn feed_forward(&mut self, model: &Model, layer: &Layer) {
         let config = &model.config;
         let rows = self.stream.len() / config.hidden;
-        ops::rms_norm(&self.stream, &layer.feed_forward_norm, config.rms_eps, &mut self.normed);
+        ops::rms_norm(
+            &self.stream,
+            &layer.feed_forward_norm,
+            config.rms_eps,
+            &mut self.normed,
+        );
         self.gate_up.resize(rows * layer.gate_up.n(), 0.0);
-        layer.gate_up.apply(&self.normed, &mut self.gate_up, Write::Replace);
+        layer
+            .gate_up
+            .apply(&self.normed, &mut self.gate_up, Write::Replace);
         self.gated.resize(rows * config.intermediate, 0.0);
         ops::silu_mul(&self.gate_up, config.intermediate, &mut self.gated);
         layer.down.apply(&self.gated, &mut self.stream, Write::Add);

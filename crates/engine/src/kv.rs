@@ -159,7 +159,10 @@ impl KvPool {
     /// When the block size is not a multiple of 16: a key vector must not cross blocks.
     #[must_use]
     pub fn new(config: &ModelConfig, dtype: Dtype, num_blocks: usize, block_size: usize) -> Self {
-        assert!(block_size.is_multiple_of(16), "the kernel reads 16 keys at a time");
+        assert!(
+            block_size.is_multiple_of(16),
+            "the kernel reads 16 keys at a time"
+        );
         let (num_kv_heads, head_dim) = (config.num_kv_heads, config.head_dim);
         let len = num_blocks * num_kv_heads * head_dim * block_size;
         let layer = |_| LayerKv {
@@ -169,7 +172,10 @@ impl KvPool {
             head_dim,
             block_size,
         };
-        Self { layers: (0..config.num_layers).map(layer).collect(), block_size }
+        Self {
+            layers: (0..config.num_layers).map(layer).collect(),
+            block_size,
+        }
     }
 
     /// Tokens per block.
@@ -203,8 +209,10 @@ impl LayerKv {
             let base = self.base(block, head);
             for dim in 0..self.head_dim {
                 let from = head * self.head_dim + dim;
-                self.keys.set(base + dim * self.block_size + slot, key[from]);
-                self.values.set(base + slot * self.head_dim + dim, value[from]);
+                self.keys
+                    .set(base + dim * self.block_size + slot, key[from]);
+                self.values
+                    .set(base + slot * self.head_dim + dim, value[from]);
             }
         }
     }

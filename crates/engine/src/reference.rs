@@ -21,10 +21,15 @@ pub fn naive_attention(q: &[f32], k: &[f32], v: &[f32], start: usize, heads: Hea
             let key_at = |position: usize| (position * num_kv + head / group) * dim;
             let dot = |position: usize| -> f64 {
                 let key = &k[key_at(position)..][..dim];
-                q[at..at + dim].iter().zip(key).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum()
+                q[at..at + dim]
+                    .iter()
+                    .zip(key)
+                    .map(|(q, k)| f64::from(*q) * f64::from(*k))
+                    .sum()
             };
-            let scores: Vec<f64> =
-                (0..=start + token).map(|position| dot(position) / (dim as f64).sqrt()).collect();
+            let scores: Vec<f64> = (0..=start + token)
+                .map(|position| dot(position) / (dim as f64).sqrt())
+                .collect();
             let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let weights: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();
             let total: f64 = weights.iter().sum();
@@ -45,7 +50,11 @@ pub fn naive_attention(q: &[f32], k: &[f32], v: &[f32], start: usize, heads: Hea
 pub fn logits(model: &Model, tokens: &[TokenId]) -> Vec<f32> {
     let config = &model.config;
     let hidden = config.hidden;
-    let heads = Heads { num_kv: config.num_kv_heads, group: config.group(), dim: config.head_dim };
+    let heads = Heads {
+        num_kv: config.num_kv_heads,
+        group: config.group(),
+        dim: config.head_dim,
+    };
     let rotation = Rotation::of_positions(config, 0..tokens.len());
     let mut scratch = Vec::new();
     let mut stream: Vec<f32> = Vec::new();
@@ -59,8 +68,10 @@ pub fn logits(model: &Model, tokens: &[TokenId]) -> Vec<f32> {
         let mut qkv = vec![0.0; tokens.len() * layer.qkv.n()];
         layer.qkv.apply(&normed, &mut qkv, Write::Replace);
         let (mut q, mut k, mut v) = (Vec::new(), Vec::new(), Vec::new());
-        let (q_width, kv_width) =
-            (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
+        let (q_width, kv_width) = (
+            config.num_heads * config.head_dim,
+            config.num_kv_heads * config.head_dim,
+        );
         for (token, row) in qkv.chunks_exact_mut(layer.qkv.n()).enumerate() {
             let (queries, rest) = row.split_at_mut(q_width);
             let (keys, values) = rest.split_at_mut(kv_width);
@@ -76,7 +87,12 @@ pub fn logits(model: &Model, tokens: &[TokenId]) -> Vec<f32> {
         }
         let attended = naive_attention(&q, &k, &v, 0, heads);
         layer.output.apply(&attended, &mut stream, Write::Add);
-        ops::rms_norm(&stream, &layer.feed_forward_norm, config.rms_eps, &mut normed);
+        ops::rms_norm(
+            &stream,
+            &layer.feed_forward_norm,
+            config.rms_eps,
+            &mut normed,
+        );
         let mut gate_up = vec![0.0; tokens.len() * layer.gate_up.n()];
         layer.gate_up.apply(&normed, &mut gate_up, Write::Replace);
         let mut gated = vec![0.0; tokens.len() * config.intermediate];

@@ -64,12 +64,18 @@ impl Answer {
             FinishReason::Length => "length",
         });
         Ok(match self.stops.push(&text) {
-            StopOutcome::Stopped { text, .. } => Piece { text, finish: Some("stop") },
+            StopOutcome::Stopped { text, .. } => Piece {
+                text,
+                finish: Some("stop"),
+            },
             StopOutcome::Continue(mut text) => {
                 if reason.is_some() {
                     text.push_str(&self.stops.finish());
                 }
-                Piece { text, finish: reason }
+                Piece {
+                    text,
+                    finish: reason,
+                }
             }
         })
     }

@@ -47,7 +47,10 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
         .merge(open)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn_with_state(gateway.clone(), count_errors))
+        .layer(middleware::from_fn_with_state(
+            gateway.clone(),
+            count_errors,
+        ))
         .with_state(gateway)
 }
 
@@ -67,7 +70,13 @@ async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response
         Ok(body) => body,
         Err(error) => return error.into_response(),
     };
-    let call = Call { gateway, kind, headers: head.headers, arrival, closer };
+    let call = Call {
+        gateway,
+        kind,
+        headers: head.headers,
+        arrival,
+        closer,
+    };
     let outcome = match &call.gateway.fleet {
         Fleet::Embedded(_) => embedded::answer(call, &body).await,
         Fleet::Upstreams(_) => proxied::answer(call, body).await,
@@ -86,7 +95,10 @@ struct Call {
 
 impl Call {
     fn session<'a>(&'a self, user: Option<&'a str>) -> Option<&'a str> {
-        let header = self.headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok());
+        let header = self
+            .headers
+            .get(SESSION_HEADER)
+            .and_then(|value| value.to_str().ok());
         header.or(user)
     }
 }
@@ -101,7 +113,11 @@ async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
     if gateway.is_ready() {
         return StatusCode::OK.into_response();
     }
-    let why = if gateway.draining.load(Relaxed) { "shutting down" } else { "no replica is up" };
+    let why = if gateway.draining.load(Relaxed) {
+        "shutting down"
+    } else {
+        "no replica is up"
+    };
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", why).into_response()
 }
 
@@ -121,13 +137,24 @@ async fn not_found(uri: Uri) -> ApiError {
 
 async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
     let message = format!("{} does not take {method}", uri.path());
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+    ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        message,
+    )
 }
 
 async fn authorize(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
-    let Some(key) = &gateway.api_key else { return next.run(request).await };
-    let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-    let given = given.and_then(|value| value.strip_prefix(b"Bearer ")).unwrap_or_default();
+    let Some(key) = &gateway.api_key else {
+        return next.run(request).await;
+    };
+    let given = request
+        .headers()
+        .get(header::AUTHORIZATION)
+        .map(HeaderValue::as_bytes);
+    let given = given
+        .and_then(|value| value.strip_prefix(b"Bearer "))
+        .unwrap_or_default();
     if same_secret(given, key.as_bytes()) {
         return next.run(request).await;
     }
@@ -137,7 +164,10 @@ async fn authorize(State(gateway): State<Arc<Gateway>>, request: Request, next: 
 
 /// Compares in a time that does not depend on where the two differ.
 fn same_secret(given: &[u8], secret: &[u8]) -> bool {
-    let differences = given.iter().zip(secret).fold(0, |sum, (a, b)| sum | (a ^ b));
+    let differences = given
+        .iter()
+        .zip(secret)
+        .fold(0, |sum, (a, b)| sum | (a ^ b));
     given.len() == secret.len() && differences == 0
 }
 
@@ -149,7 +179,12 @@ async fn count_errors(
     let response = next.run(request).await;
     let status = response.status();
     if status.is_client_error() || status.is_server_error() {
-        gateway.metrics.errors.with_label_values(&[status.as_str()]).inc();
+        gateway
+            .metrics
+            .requests
+            .errors
+            .with_label_values(&[status.as_str()])
+            .inc();
     }
     response
 }

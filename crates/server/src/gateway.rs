@@ -7,8 +7,8 @@ mod proxied;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headstart_core::{ReplicaId, TokenId};
 use headstart_core::block::Namespace;
+use headstart_core::{ReplicaId, TokenId};
 use headstart_engine::{GenerationDefaults, Model};
 use headstart_prompt::PromptModel;
 use headstart_router::{Decision, Health, ReservationId, RouteRequest, Router, Strategy};
@@ -137,7 +137,10 @@ impl Gateway {
     /// Whether anybody takes requests.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        let healthy = self.router().replicas().any(|replica| replica.health == Health::Healthy);
+        let healthy = self
+            .router()
+            .replicas()
+            .any(|replica| replica.health == Health::Healthy);
         healthy && !self.draining.load(Relaxed)
     }
 
@@ -145,7 +148,9 @@ impl Gateway {
     #[must_use]
     pub fn is_down(&self, replica: ReplicaId) -> bool {
         let router = self.router();
-        router.replicas().any(|status| status.replica == replica && status.health == Health::Down)
+        router
+            .replicas()
+            .any(|status| status.replica == replica && status.health == Health::Down)
     }
 
     /// Takes note that a replica went down or came back.
@@ -166,7 +171,11 @@ impl Gateway {
     pub fn on_stream(&self, replica: ReplicaId, update: StreamUpdate) {
         let name = replica.to_string();
         let count = |outcome: &str, by: u64| {
-            self.metrics.kv_events.with_label_values(&[&name[..], outcome]).inc_by(by);
+            self.metrics
+                .replicas
+                .kv_events
+                .with_label_values(&[&name[..], outcome])
+                .inc_by(by);
         };
         match update {
             StreamUpdate::Events(events) => {
@@ -199,7 +208,10 @@ impl Gateway {
     ) -> Result<(Decision, Reservation), ApiError> {
         let request = RouteRequest {
             tokens,
-            namespace: Namespace { adapter: None, salt },
+            namespace: Namespace {
+                adapter: None,
+                salt,
+            },
             session,
             excluded,
             now: self.clock.now(),
@@ -208,14 +220,29 @@ impl Gateway {
             ApiError::replica_gone(format!("no replica can take the request: {none}"))
         })?;
         let labels = [self.strategy.name(), &decision.replica.to_string()];
-        self.metrics.routed.with_label_values(&labels).inc();
+        self.metrics
+            .requests
+            .routed
+            .with_label_values(&labels)
+            .inc();
         let id = decision.reservation;
-        Ok((decision, Reservation { gateway: self.clone(), id, replica_name: labels[1].to_owned() }))
+        Ok((
+            decision,
+            Reservation {
+                gateway: self.clone(),
+                id,
+                replica_name: labels[1].to_owned(),
+            },
+        ))
     }
 
     fn note_retry(&self, replica: ReplicaId, reason: &str) {
         tracing::warn!(%replica, reason, "no token yet, trying another replica");
-        self.metrics.retries.with_label_values(&[replica.to_string()]).inc();
+        self.metrics
+            .requests
+            .retries
+            .with_label_values(&[replica.to_string()])
+            .inc();
     }
 
     /// Brings the gauges up to date and writes all metrics.
@@ -223,25 +250,52 @@ impl Gateway {
     pub fn render_metrics(&self) -> String {
         let metrics = &self.metrics;
         let stats = self.router().stats();
-        let entries = metrics.index_entries.with_label_values(&[self.strategy.name()]);
+        let entries = metrics
+            .replicas
+            .index_entries
+            .with_label_values(&[self.strategy.name()]);
         entries.set(stats.index.entries as i64);
         let replicas: Vec<_> = self.router().replicas().collect();
         for replica in replicas {
             let up = i64::from(replica.health == Health::Healthy);
-            metrics.up.with_label_values(&[replica.replica.to_string()]).set(up);
+            metrics
+                .replicas
+                .up
+                .with_label_values(&[replica.replica.to_string()])
+                .set(up);
         }
         if let Fleet::Embedded(embedded) = &self.fleet {
             for (index, replica) in embedded.replicas.iter().enumerate() {
                 let name = index.to_string();
                 let labels = [&embedded.name[..], &name];
                 let load = replica.load();
-                metrics.running.with_label_values(&labels).set(load.running as i64);
-                metrics.waiting.with_label_values(&labels).set(load.waiting as i64);
-                metrics.preemptions.with_label_values(&labels).set(load.preemptions as i64);
-                metrics.panics.with_label_values(&[&name]).set(replica.panics() as i64);
+                metrics
+                    .replicas
+                    .running
+                    .with_label_values(&labels)
+                    .set(load.running as i64);
+                metrics
+                    .replicas
+                    .waiting
+                    .with_label_values(&labels)
+                    .set(load.waiting as i64);
+                metrics
+                    .replicas
+                    .preemptions
+                    .with_label_values(&labels)
+                    .set(load.preemptions as i64);
+                metrics
+                    .replicas
+                    .panics
+                    .with_label_values(&[&name])
+                    .set(replica.panics() as i64);
                 let used = load.capacity_blocks.saturating_sub(load.available_blocks) as f64;
                 let share = used / load.capacity_blocks.max(1) as f64;
-                metrics.kv_usage.with_label_values(&labels).set(share);
+                metrics
+                    .replicas
+                    .kv_usage
+                    .with_label_values(&labels)
+                    .set(share);
             }
         }
         metrics.render()

@@ -1,8 +1,8 @@
 //! The edge: an OpenAI-compatible HTTP gateway over embedded replicas and upstream engines.
 //!
 //! ```text
-//! HTTP ─ api ─ openai (parse) ─ gateway ─ prompt (tokens) ─ router::route ─┬─ replica (thread, Engine)
-//!                                  ▲                                       └─ upstream (HTTP proxy)
+//! HTTP ─ api ─ openai (parse) ─ gateway ─ prompt (tokens) ─ route ─┬─ replica (thread, Engine)
+//!                                  ▲                               └─ upstream (HTTP proxy)
 //!                                  └── index ◄── events (ZMQ) ◄── every replica's KV events
 //! ```
 //!

@@ -2,21 +2,31 @@
 //! that its dashboards work; `headstart_` for the rest.
 
 use prometheus::{
-    Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
 
 /// Seconds; from a cached toy prompt to a queue of minutes.
-const SECONDS: [f64; 14] =
-    [0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5, 5.0, 10.0, 30.0, 120.0];
+const SECONDS: [f64; 14] = [
+    0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5, 5.0, 10.0, 30.0, 120.0,
+];
 
 /// Metrics of one server.
 pub struct Metrics {
     registry: Registry,
+    /// What happened to requests.
+    pub requests: RequestMetrics,
+    /// How replicas are.
+    pub replicas: ReplicaMetrics,
+}
+
+/// What happened to requests.
+pub struct RequestMetrics {
     /// Prompt tokens looked up in the prefix cache.
     pub cache_queries: IntCounterVec,
     /// Prompt tokens found there.
     pub cache_hits: IntCounterVec,
-    /// Prompt tokens of finished requests.
+    /// Prompt tokens.
     pub prompt_tokens: IntCounterVec,
     /// Generated tokens.
     pub generation_tokens: IntCounterVec,
@@ -26,29 +36,36 @@ pub struct Metrics {
     pub ttft: HistogramVec,
     /// Whole request time.
     pub e2e: HistogramVec,
+    /// Requests sent to a replica.
+    pub routed: IntCounterVec,
+    /// Requests moved to another replica before their first token.
+    pub retries: IntCounterVec,
+    /// Errors given to clients, by status.
+    pub errors: IntCounterVec,
+}
+
+/// How replicas are.
+pub struct ReplicaMetrics {
     /// Running requests.
     pub running: IntGaugeVec,
     /// Waiting requests.
     pub waiting: IntGaugeVec,
     /// Share of KV blocks in use.
-    pub kv_usage: prometheus::GaugeVec,
+    pub kv_usage: GaugeVec,
     /// Preemptions.
     pub preemptions: IntGaugeVec,
     /// Whether a replica takes requests.
     pub up: IntGaugeVec,
     /// Engine panics.
     pub panics: IntGaugeVec,
-    /// Requests sent to a replica.
-    pub routed: IntCounterVec,
-    /// Requests moved to another replica before their first token.
-    pub retries: IntCounterVec,
-    /// Errors given to clients, by code.
-    pub errors: IntCounterVec,
-    /// KV event batches lost, events skipped, clears.
+    /// KV events applied, batches lost, events skipped, clears.
     pub kv_events: IntCounterVec,
     /// Blocks in the router's index.
     pub index_entries: IntGaugeVec,
 }
+
+/// Labels of what one replica did for one model.
+const BY_REPLICA: &[&str] = &["model_name", "replica"];
 
 impl Default for Metrics {
     fn default() -> Self {
@@ -61,71 +78,12 @@ impl Metrics {
     #[must_use]
     pub fn new() -> Self {
         let make = Maker(Registry::new());
-        let replica: &[&str] = &["model_name", "replica"];
+        let requests = RequestMetrics::new(&make);
+        let replicas = ReplicaMetrics::new(&make);
         Self {
-            cache_queries: make.counter(
-                "vllm:prefix_cache_queries_total",
-                "Prompt tokens looked up in the prefix cache.",
-                replica,
-            ),
-            cache_hits: make.counter(
-                "vllm:prefix_cache_hits_total",
-                "Prompt tokens found in the prefix cache.",
-                replica,
-            ),
-            prompt_tokens: make.counter("vllm:prompt_tokens_total", "Prompt tokens.", replica),
-            generation_tokens: make.counter(
-                "vllm:generation_tokens_total",
-                "Generated tokens.",
-                replica,
-            ),
-            successes: make.counter(
-                "vllm:request_success_total",
-                "Finished requests.",
-                &["model_name", "replica", "finished_reason"],
-            ),
-            ttft: make.histogram(
-                "vllm:time_to_first_token_seconds",
-                "From the request's arrival at the gateway to its first token.",
-                replica,
-            ),
-            e2e: make.histogram(
-                "vllm:e2e_request_latency_seconds",
-                "From the request's arrival at the gateway to its last token.",
-                replica,
-            ),
-            running: make.gauge("vllm:num_requests_running", "Running requests.", replica),
-            waiting: make.gauge("vllm:num_requests_waiting", "Waiting requests.", replica),
-            kv_usage: make.ratio(
-                "vllm:kv_cache_usage_perc",
-                "Share of KV blocks held by running requests, 0 to 1.",
-                replica,
-            ),
-            preemptions: make.gauge("vllm:num_preemptions_total", "Preemptions.", replica),
-            up: make.gauge("headstart_replica_up", "1 while the replica takes requests.", &["replica"]),
-            panics: make.gauge("headstart_replica_panics_total", "Engine panics.", &["replica"]),
-            routed: make.counter(
-                "headstart_routed_requests_total",
-                "Requests sent to a replica.",
-                &["strategy", "replica"],
-            ),
-            retries: make.counter(
-                "headstart_retries_total",
-                "Requests moved to another replica before their first token.",
-                &["replica"],
-            ),
-            errors: make.counter("headstart_errors_total", "Errors given to clients.", &["code"]),
-            kv_events: make.counter(
-                "headstart_kv_events_total",
-                "KV event batches applied or lost, events skipped, clears.",
-                &["replica", "outcome"],
-            ),
-            index_entries: make.gauge(
-                "headstart_index_entries",
-                "Entries of the router's index.",
-                &["strategy"],
-            ),
             registry: make.0,
+            requests,
+            replicas,
         }
     }
 
@@ -136,6 +94,85 @@ impl Metrics {
         match TextEncoder::new().encode(&self.registry.gather(), &mut text) {
             Ok(()) => String::from_utf8_lossy(&text).into_owned(),
             Err(error) => format!("# metrics could not be written: {error}\n"),
+        }
+    }
+}
+
+impl RequestMetrics {
+    fn new(make: &Maker) -> Self {
+        let counter = |name, help| make.counter(name, help, BY_REPLICA);
+        let histogram = |name, help| make.histogram(name, help, BY_REPLICA);
+        Self {
+            cache_queries: counter(
+                "vllm:prefix_cache_queries_total",
+                "Prompt tokens looked up.",
+            ),
+            cache_hits: counter(
+                "vllm:prefix_cache_hits_total",
+                "Prompt tokens found cached.",
+            ),
+            prompt_tokens: counter("vllm:prompt_tokens_total", "Prompt tokens."),
+            generation_tokens: counter("vllm:generation_tokens_total", "Generated tokens."),
+            successes: make.counter(
+                "vllm:request_success_total",
+                "Finished requests.",
+                &["model_name", "replica", "finished_reason"],
+            ),
+            ttft: histogram(
+                "vllm:time_to_first_token_seconds",
+                "From the request's arrival at the gateway to its first token.",
+            ),
+            e2e: histogram(
+                "vllm:e2e_request_latency_seconds",
+                "From the request's arrival at the gateway to its last token.",
+            ),
+            routed: make.counter(
+                "headstart_routed_requests_total",
+                "Requests sent to a replica.",
+                &["strategy", "replica"],
+            ),
+            retries: make.counter(
+                "headstart_retries_total",
+                "Requests moved to another replica before their first token.",
+                &["replica"],
+            ),
+            errors: make.counter(
+                "headstart_errors_total",
+                "Errors given to clients.",
+                &["status"],
+            ),
+        }
+    }
+}
+
+impl ReplicaMetrics {
+    fn new(make: &Maker) -> Self {
+        let gauge = |name, help| make.gauge(name, help, BY_REPLICA);
+        let plain = |name, help| make.gauge(name, help, &["replica"]);
+        Self {
+            running: gauge("vllm:num_requests_running", "Running requests."),
+            waiting: gauge("vllm:num_requests_waiting", "Waiting requests."),
+            kv_usage: make.ratio(
+                "vllm:kv_cache_usage_perc",
+                "Share of KV blocks held by running requests, 0 to 1.",
+                BY_REPLICA,
+            ),
+            preemptions: gauge("vllm:num_preemptions_total", "Preemptions."),
+            up: plain(
+                "headstart_replica_up",
+                "1 while the replica takes requests.",
+            ),
+            panics: plain("headstart_replica_panics_total", "Engine panics."),
+            kv_events: make.counter(
+                "headstart_kv_events_total",
+                "KV events applied, batches lost, events skipped, clears.",
+                &["replica", "outcome"],
+            ),
+            index_entries: make.gauge(
+                "headstart_index_entries",
+                "Entries of the router's index.",
+                &["strategy"],
+            ),
         }
     }
 }
@@ -154,8 +191,8 @@ impl Maker {
         self.register(metric.expect("the names are valid"))
     }
 
-    fn ratio(&self, name: &str, help: &str, labels: &[&str]) -> prometheus::GaugeVec {
-        let metric = prometheus::GaugeVec::new(Opts::new(name, help), labels);
+    fn ratio(&self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+        let metric = GaugeVec::new(Opts::new(name, help), labels);
         self.register(metric.expect("the names are valid"))
     }
 
@@ -165,7 +202,9 @@ impl Maker {
     }
 
     fn register<M: prometheus::core::Collector + Clone + 'static>(&self, metric: M) -> M {
-        self.0.register(Box::new(metric.clone())).expect("the names differ");
+        self.0
+            .register(Box::new(metric.clone()))
+            .expect("the names differ");
         metric
     }
 }

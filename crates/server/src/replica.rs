@@ -99,9 +99,21 @@ impl Replica {
         let status = Arc::new(Status::default());
         let engine = (hooks.build)();
         let context = engine.context();
-        let worker = Worker { hooks, clock, inbox, status: status.clone() };
-        let thread = std::thread::Builder::new().name(name).spawn(move || worker.run(engine))?;
-        Ok(Self { commands, status, context, thread: Mutex::new(Some(thread)) })
+        let worker = Worker {
+            hooks,
+            clock,
+            inbox,
+            status: status.clone(),
+        };
+        let thread = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || worker.run(engine))?;
+        Ok(Self {
+            commands,
+            status,
+            context,
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
     /// The longest sequence that it can hold, tokens.
@@ -139,7 +151,11 @@ impl Replica {
     /// Whether it takes requests.
     #[must_use]
     pub fn health(&self) -> Health {
-        if self.status.down.load(Relaxed) { Health::Down } else { Health::Healthy }
+        if self.status.down.load(Relaxed) {
+            Health::Down
+        } else {
+            Health::Healthy
+        }
     }
 
     /// How often its engine panicked.
@@ -156,7 +172,11 @@ impl Replica {
     /// Ends the thread after its present step and waits for it.
     pub fn stop(&self) {
         let _ = self.commands.send(Command::Stop);
-        let thread = self.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .take();
         if let Some(thread) = thread {
             let _ = thread.join();
         }
@@ -247,7 +267,9 @@ impl Worker {
                 (self.hooks.publish)(step.events);
             }
             self.report(engine);
-            step.outputs.into_iter().for_each(|output| tell(output, &mut clients));
+            step.outputs
+                .into_iter()
+                .for_each(|output| tell(output, &mut clients));
         }
     }
 
@@ -292,8 +314,12 @@ impl Worker {
         let load = engine.load();
         self.status.running.store(load.running, Relaxed);
         self.status.waiting.store(load.waiting, Relaxed);
-        self.status.available_blocks.store(load.available_blocks, Relaxed);
-        self.status.capacity_blocks.store(load.capacity_blocks, Relaxed);
+        self.status
+            .available_blocks
+            .store(load.available_blocks, Relaxed);
+        self.status
+            .capacity_blocks
+            .store(load.capacity_blocks, Relaxed);
         self.status.preemptions.store(load.preemptions, Relaxed);
     }
 

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::ServeConfig;
-use crate::events::{PublishError, SubscriberHandle};
+use crate::events::{Endpoints, PublishError, SubscriberHandle};
 use crate::gateway::{Fleet, Gateway};
 use crate::upstream::UpstreamError;
 
@@ -20,7 +20,10 @@ use crate::upstream::UpstreamError;
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address is taken or not ours.
-    #[error("cannot listen on {address}: {source} (is another server running? --listen 127.0.0.1:0 picks a free port)")]
+    #[error(
+        "cannot listen on {address}: {source} (is another server running? --listen 127.0.0.1:0 \
+         picks a free port)"
+    )]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -60,7 +63,8 @@ pub struct RunningServer {
     stop: watch::Sender<bool>,
     accepting: JoinHandle<()>,
     /// Event subscriptions and health watchers; they end with the server.
-    _watchers: Vec<Watcher>,
+    watchers: Vec<Watcher>,
+    event_endpoints: Vec<Endpoints>,
 }
 
 /// A background task that ends when dropped.
@@ -85,13 +89,27 @@ pub async fn serve(config: ServeConfig) -> Result<RunningServer, ServeError> {
     if !config.listen.ip().is_loopback() && config.api_key.is_none() {
         return Err(ServeError::Exposed(config.listen));
     }
-    let listen = |source| ServeError::Listen { address: config.listen, source };
+    let listen = |source| ServeError::Listen {
+        address: config.listen,
+        source,
+    };
     let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
-    let (gateway, watchers) = start::gateway(config).await?;
+    let start::Parts {
+        gateway,
+        watchers,
+        event_endpoints,
+    } = start::gateway(config).await?;
     let (stop, stopped) = watch::channel(false);
     let accepting = tokio::spawn(connections::accept(listener, gateway.clone(), stopped));
-    Ok(RunningServer { address, gateway, stop, accepting, _watchers: watchers })
+    Ok(RunningServer {
+        address,
+        gateway,
+        stop,
+        accepting,
+        watchers,
+        event_endpoints,
+    })
 }
 
 impl RunningServer {
@@ -99,6 +117,12 @@ impl RunningServer {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where its embedded replicas publish their KV events, in the order of their ids.
+    #[must_use]
+    pub fn event_endpoints(&self) -> &[Endpoints] {
+        &self.event_endpoints
     }
 
     /// Its inside, for tests and the binary's banner.
@@ -114,10 +138,15 @@ impl RunningServer {
         // Nobody listens any more when accepting has ended by itself.
         let _ = self.stop.send(true);
         let _ = self.accepting.await;
+        // Before the replicas, so that their end is no loss to anybody.
+        drop(self.watchers);
         let gateway = self.gateway.clone();
         let stop_replicas = move || {
             if let Fleet::Embedded(embedded) = &gateway.fleet {
-                embedded.replicas.iter().for_each(crate::replica::Replica::stop);
+                embedded
+                    .replicas
+                    .iter()
+                    .for_each(crate::replica::Replica::stop);
             }
         };
         let _ = tokio::task::spawn_blocking(stop_replicas).await;

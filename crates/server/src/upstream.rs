@@ -70,8 +70,15 @@ impl Upstream {
         config: &UpstreamConfig,
         prompt: Option<PromptModel>,
     ) -> Result<Self, UpstreamError> {
-        let base = config.url.trim_end_matches('/').trim_end_matches("/v1").to_owned();
-        let wrong = |reason: String| UpstreamError::Address { url: config.url.clone(), reason };
+        let base = config
+            .url
+            .trim_end_matches('/')
+            .trim_end_matches("/v1")
+            .to_owned();
+        let wrong = |reason: String| UpstreamError::Address {
+            url: config.url.clone(),
+            reason,
+        };
         let uri: Uri = base.parse().map_err(|error| wrong(format!("{error}")))?;
         if uri.scheme_str() != Some("http") || uri.host().is_none() {
             return Err(wrong("only plain http is spoken to engines".to_owned()));
@@ -80,7 +87,12 @@ impl Upstream {
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_nodelay(true);
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { base, client, prompt, models: Mutex::default() })
+        Ok(Self {
+            base,
+            client,
+            prompt,
+            models: Mutex::default(),
+        })
     }
 
     /// Its address.
@@ -92,7 +104,10 @@ impl Upstream {
     /// The models it said it serves; empty before it was asked.
     #[must_use]
     pub fn models(&self) -> Vec<String> {
-        self.models.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.models
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Passes a request on; the answer's body is still to come. Of the client's headers only
@@ -112,12 +127,16 @@ impl Upstream {
             header::CONTENT_TYPE,
             header::HeaderValue::from_static("application/json"),
         );
-        for name in ["authorization", "x-request-id", "x-data-parallel-rank", "x-session-id"] {
+        for name in [
+            "authorization",
+            "x-request-id",
+            "x-data-parallel-rank",
+            "x-session-id",
+        ] {
             if let Some(value) = headers.get(name) {
-                request.headers_mut().insert(
-                    http::HeaderName::from_static(name),
-                    value.clone(),
-                );
+                request
+                    .headers_mut()
+                    .insert(http::HeaderName::from_static(name), value.clone());
             }
         }
         self.send(request, limit).await
@@ -140,18 +159,28 @@ impl Upstream {
 
     async fn ask_models(&self) {
         let request = self.request(Method::GET, "/v1/models", Bytes::new());
-        let Ok(response) = self.send(request, HEALTH_TIMEOUT).await else { return };
+        let Ok(response) = self.send(request, HEALTH_TIMEOUT).await else {
+            return;
+        };
         let body = Limited::new(response.into_body(), MODELS_BYTES).collect();
-        let Ok(Ok(body)) = tokio::time::timeout(HEALTH_TIMEOUT, body).await else { return };
+        let Ok(Ok(body)) = tokio::time::timeout(HEALTH_TIMEOUT, body).await else {
+            return;
+        };
         let json: serde_json::Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
         let names = json["data"].as_array().into_iter().flatten();
-        let names = names.filter_map(|model| model["id"].as_str().map(str::to_owned)).collect();
+        let names = names
+            .filter_map(|model| model["id"].as_str().map(str::to_owned))
+            .collect();
         *self.models.lock().unwrap_or_else(PoisonError::into_inner) = names;
     }
 
     fn request(&self, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {
-        let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
-        request.body(Full::new(body)).expect("the base address was checked")
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.base));
+        request
+            .body(Full::new(body))
+            .expect("the base address was checked")
     }
 
     async fn send(
@@ -162,8 +191,14 @@ impl Upstream {
         let base = || self.base.clone();
         match tokio::time::timeout(limit, self.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(source)) => Err(UpstreamError::Unreachable { base: base(), source }),
-            Err(_) => Err(UpstreamError::TimedOut { base: base(), seconds: limit.as_secs() }),
+            Ok(Err(source)) => Err(UpstreamError::Unreachable {
+                base: base(),
+                source,
+            }),
+            Err(_) => Err(UpstreamError::TimedOut {
+                base: base(),
+                seconds: limit.as_secs(),
+            }),
         }
     }
 }

@@ -34,19 +34,24 @@ pub(crate) enum Bench {
   headstart bench chat --probe-only                     only the reuse probe, no file needed
   headstart bench chat conversations.jsonl --url http://127.0.0.1:8000 --served-model-name toy
 
-Without --url it starts a server of its own for each strategy, with the options of `headstart serve`.
-It ends with the reuse probe: turn 2 of fresh conversations (2,000 prompt tokens and more, a tenth of
-them new), each also sent uncached, one request at a time.")]
+Without --url it starts a server of its own for each strategy, as `headstart serve` would.
+It ends with the reuse probe: turn 2 of fresh conversations (2,000 prompt tokens and more, a
+tenth of them new), each also sent uncached, one request at a time.")]
 pub(crate) struct Chat {
-    /// Conversations as JSONL, plain or zstd: {\"turns\": [{\"role\", \"text\"}]} or OpenAI messages.
+    /// Conversations as JSONL, plain or zstd, with `turns` (role, text) or OpenAI `messages`
     #[arg(required_unless_present = "probe_only")]
     file: Option<PathBuf>,
     /// Measure this server instead of starting some.
     #[arg(long, conflicts_with_all = ["strategies", "upstream"])]
     url: Option<String>,
     /// Strategies to compare, separated by commas.
-    #[arg(long = "strategy", id = "strategies", value_name = "S[,S…]", value_delimiter = ',',
-          default_value = "random,session,precise")]
+    #[arg(
+        long = "strategy",
+        id = "strategies",
+        value_name = "S[,S…]",
+        value_delimiter = ',',
+        default_value = "random,session,precise"
+    )]
     strategies: Vec<String>,
     /// Conversations to take from the file.
     #[arg(long, default_value_t = 200, value_name = "N")]
@@ -110,7 +115,10 @@ pub(crate) fn run(bench: Bench) -> Result<()> {
 }
 
 fn check(chat: &Chat) -> Result<()> {
-    for (name, number) in [("--active", chat.active), ("--conversations", chat.conversations)] {
+    for (name, number) in [
+        ("--active", chat.active),
+        ("--conversations", chat.conversations),
+    ] {
         if number == 0 {
             return Err(UsageError(format!("{name} must be at least 1")).into());
         }
@@ -131,7 +139,9 @@ async fn run_chat(chat: &Chat) -> Result<()> {
         None => measure_strategies(chat, &conversations).await?,
     };
     if chat.json {
-        let reports = reports.iter().map(|(name, report)| json!({"name": name, "report": report}));
+        let reports = reports
+            .iter()
+            .map(|(name, report)| json!({"name": name, "report": report}));
         let reports: Vec<_> = reports.collect();
         println!("{}", json!({"runs": reports, "reuse_probe": probed}));
         return Ok(());
@@ -140,7 +150,10 @@ async fn run_chat(chat: &Chat) -> Result<()> {
         println!("## {name}\n\n{}", report.to_markdown());
     }
     if reports.len() > 1 {
-        let reports: Vec<_> = reports.iter().map(|(name, report)| (&name[..], report)).collect();
+        let reports: Vec<_> = reports
+            .iter()
+            .map(|(name, report)| (&name[..], report))
+            .collect();
         println!("## Side by side\n\n{}", compare(&reports));
     }
     if let Some(probed) = probed {
@@ -151,11 +164,7 @@ async fn run_chat(chat: &Chat) -> Result<()> {
 
 type Measured = (Vec<(String, ChatReport)>, Option<ProbeReport>);
 
-async fn measure_url(
-    chat: &Chat,
-    url: &str,
-    conversations: &[Conversation],
-) -> Result<Measured> {
+async fn measure_url(chat: &Chat, url: &str, conversations: &[Conversation]) -> Result<Measured> {
     let options = ServeOptions {
         api_key_file: chat.server.api_key_file.clone(),
         ..ServeOptions::default()
@@ -171,11 +180,18 @@ async fn measure_url(
 
 async fn measure_strategies(chat: &Chat, conversations: &[Conversation]) -> Result<Measured> {
     let mut reports = Vec::new();
-    let strategies = if chat.probe_only { &[][..] } else { &chat.strategies[..] };
+    let strategies = if chat.probe_only {
+        &[][..]
+    } else {
+        &chat.strategies[..]
+    };
     for strategy in strategies {
         eprintln!("strategy {strategy}");
         let (server, client) = start(chat, strategy).await?;
-        reports.push((strategy.clone(), measure(chat, &client, conversations).await));
+        reports.push((
+            strategy.clone(),
+            measure(chat, &client, conversations).await,
+        ));
         server.shutdown().await;
     }
     if chat.probe_rounds == 0 {
@@ -203,7 +219,10 @@ async fn start(chat: &Chat, strategy: &str) -> Result<(RunningServer, ChatClient
     };
     let server = headstart_server::serve(serve::config(&options)?).await?;
     let models = server.gateway().models();
-    let model = given.served_model_name.as_deref().or(models.first().map(String::as_str));
+    let model = given
+        .served_model_name
+        .as_deref()
+        .or(models.first().map(String::as_str));
     let model = model.context("the upstreams name no model; give --served-model-name")?;
     let client = ChatClient::new(&format!("http://{}", server.address()), model, None)?;
     Ok((server, client))
@@ -213,7 +232,11 @@ async fn measure(chat: &Chat, client: &ChatClient, conversations: &[Conversation
     let config = ChatBench {
         active: chat.active,
         max_tokens: chat.max_tokens,
-        answers: if chat.recorded_answers { Answers::Recorded } else { Answers::Generated },
+        answers: if chat.recorded_answers {
+            Answers::Recorded
+        } else {
+            Answers::Generated
+        },
         max_turns: chat.max_turns,
         max_prompt_tokens: None,
     };
@@ -230,7 +253,10 @@ async fn probe_reuse(chat: &Chat, client: &ChatClient) -> Result<Option<ProbeRep
     if chat.probe_rounds == 0 {
         return Ok(None);
     }
-    let config = ReuseProbe { rounds: chat.probe_rounds, ..ReuseProbe::default() };
+    let config = ReuseProbe {
+        rounds: chat.probe_rounds,
+        ..ReuseProbe::default()
+    };
     let bar = progress(chat.probe_rounds as u64);
     let report = probe::run(client, &config, |done| bar.set_position(done as u64)).await;
     bar.finish_and_clear();

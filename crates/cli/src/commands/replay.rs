@@ -26,7 +26,12 @@ pub(crate) struct Replay {
     /// The trace.
     file: PathBuf,
     /// Eviction policies, separated by commas.
-    #[arg(long, value_name = "P[,P…]", value_delimiter = ',', default_value = "lru")]
+    #[arg(
+        long,
+        value_name = "P[,P…]",
+        value_delimiter = ',',
+        default_value = "lru"
+    )]
     policy: Vec<String>,
     /// Capacities in blocks, separated by commas.
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',', required = true)]
@@ -45,7 +50,10 @@ pub(crate) fn run(replay: &Replay) -> Result<()> {
     let runs = replay.policy.len() * replay.capacity.len();
     let bar = progress((runs * requests.len()) as u64);
     if !replay.json {
-        println!("{:<10} {:>12} {:>12} {:>12} {:>10}", "policy", "capacity", "lookups", "hits", "hit rate");
+        println!(
+            "{:<10} {:>12} {:>12} {:>12} {:>10}",
+            "policy", "capacity", "lookups", "hits", "hit rate"
+        );
     }
     for name in &replay.policy {
         for &capacity in &replay.capacity {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use headstart_engine::{EngineConfig, ModelConfig, QueueOrder};
 use headstart_server::{Backend, EmbeddedFleet, Limits, RunningServer, ServeConfig};
@@ -24,10 +24,11 @@ const MAX_AGE: Duration = Duration::from_secs(2);
   headstart serve
   headstart serve --replicas 4 --strategy round-robin --cache-blocks 512
   headstart serve --model Qwen/Qwen3-0.6B --dtype bf16
-  headstart serve --upstream http://127.0.0.1:8101,kv=tcp://127.0.0.1:5557,replay=tcp://127.0.0.1:5657,tokenizer=./model
+  headstart serve --upstream http://10.0.0.7:8000 --upstream http://10.0.0.8:8000
+  headstart serve --upstream http://127.0.0.1:8101,kv=tcp://127.0.0.1:5557,tokenizer=./model
 
   curl http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\
-    -d '{\"model\": \"toy\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"stream\": true}'
+    -d '{\"model\": \"toy\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'
 
 Every option can also be set in headstart.toml under [serve], by the same name.
 HEADSTART_LOG=debug prints one line per request, without any text of it.")]
@@ -55,7 +56,11 @@ pub(crate) fn run(serve: Serve) -> Result<()> {
 /// The runtime of servers and load generators: its threads wait, the engine's compute.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(2).enable_all().build().context("cannot start the runtime")
+    builder
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")
 }
 
 /// A server's configuration from its options.
@@ -68,7 +73,9 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
         Backend::Upstreams(upstreams)
     };
     Ok(ServeConfig {
-        listen: options.listen.unwrap_or_else(|| ([127, 0, 0, 1], 8000).into()),
+        listen: options
+            .listen
+            .unwrap_or_else(|| ([127, 0, 0, 1], 8000).into()),
         api_key: options.api_key()?,
         strategy: options.strategy()?,
         seed: 0,
@@ -125,7 +132,7 @@ fn refuse_engine_options(options: &ServeOptions) -> Result<()> {
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => {
-            let message = format!("{name} concerns embedded replicas and cannot go with --upstream");
+            let message = format!("{name} concerns embedded replicas, not --upstream ones");
             Err(UsageError(message).into())
         }
         None => Ok(()),
@@ -142,13 +149,16 @@ async fn until_interrupted(server: RunningServer) -> Result<()> {
     eprintln!("finishing the running requests; press Ctrl-C again to stop at once");
     tokio::select! {
         () = server.shutdown() => Ok(()),
-        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("stopped before all requests were done")),
+        _ = tokio::signal::ctrl_c() => Err(anyhow!("stopped before all requests were done")),
     }
 }
 
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("HEADSTART_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,headstart_server=info"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     // A second call (in one process) keeps the first.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .try_init();
 }

@@ -87,7 +87,14 @@ pub fn attend(
         rest = others;
     }
     tasks.into_par_iter().for_each(|(tile, out)| {
-        arch.dispatch(TileAttention { q, q_stride, tile, kv, heads, out });
+        arch.dispatch(TileAttention {
+            q,
+            q_stride,
+            tile,
+            kv,
+            heads,
+            out,
+        });
     });
     gather(&tiles, heads, staging, out);
 }
@@ -162,7 +169,13 @@ impl WithSimd for TileAttention<'_> {
         let rows = self.tile.rows(self.heads);
         let queries = self.pack_queries(rows);
         let mut scores = vec![0.0f32; rows.next_multiple_of(SCORE_ROWS) * KEYS];
-        let mut states = vec![RowState { max: f32::NEG_INFINITY, sum: 0.0 }; rows];
+        let mut states = vec![
+            RowState {
+                max: f32::NEG_INFINITY,
+                sum: 0.0
+            };
+            rows
+        ];
         let context = self.tile.start + self.tile.num_tokens;
         let (mut key_scratch, mut value_scratch) = (Vec::new(), Vec::new());
         for first in (0..context).step_by(KEYS) {
@@ -197,7 +210,10 @@ impl TileAttention<'_> {
             let at = (self.tile.first_row + token) * self.q_stride
                 + (self.tile.kv_head * group + head) * dim;
             let to = row / SCORE_ROWS * SCORE_ROWS * dim + row % SCORE_ROWS;
-            for (slot, q) in packed[to..].iter_mut().step_by(SCORE_ROWS).zip(&self.q[at..at + dim])
+            for (slot, q) in packed[to..]
+                .iter_mut()
+                .step_by(SCORE_ROWS)
+                .zip(&self.q[at..at + dim])
             {
                 *slot = q * scale;
             }
@@ -334,7 +350,9 @@ fn largest(scores: &[f32]) -> f32 {
             *best = if *score > *best { *score } else { *best };
         }
     }
-    rest.iter().chain(&best).fold(f32::NEG_INFINITY, |best, &score| best.max(score))
+    rest.iter()
+        .chain(&best)
+        .fold(f32::NEG_INFINITY, |best, &score| best.max(score))
 }
 
 /// `out[row] += Σ scores[row][key] · values[key]` for `ROWS` rows, four vectors of a value at
@@ -413,11 +431,14 @@ mod tests {
         let poison = vec![f32::NAN; width];
         for block in 0..num_blocks as u32 {
             for slot in 0..block_size {
-                pool.layer_mut(0).write(BlockId(block), slot, &poison, &poison);
+                pool.layer_mut(0)
+                    .write(BlockId(block), slot, &poison, &poison);
             }
         }
         let mut random = |len: usize| -> Vec<f32> {
-            (0..len).map(|_| half::bf16::from_f32(rng.next_f64() as f32 * 4.0 - 2.0).to_f32()).collect()
+            (0..len)
+                .map(|_| half::bf16::from_f32(rng.next_f64() as f32 * 4.0 - 2.0).to_f32())
+                .collect()
         };
         let (mut queries, mut q, mut expected) = (Vec::new(), Vec::new(), Vec::new());
         let mut rest = &ids[..];
@@ -437,22 +458,54 @@ mod tests {
             let mine = random(tokens * width * heads.group);
             expected.extend(naive_attention(&mine, &keys, &values, start, heads));
             q.extend(mine);
-            queries.push(Queries { first_row, num_tokens: tokens, start, blocks });
+            queries.push(Queries {
+                first_row,
+                num_tokens: tokens,
+                start,
+                blocks,
+            });
         }
         let mut out = vec![0.0; q.len()];
         let stride = width * heads.group;
-        attend(&q, stride, &queries, pool.layer(0), heads, &mut Vec::new(), &mut out);
+        attend(
+            &q,
+            stride,
+            &queries,
+            pool.layer(0),
+            heads,
+            &mut Vec::new(),
+            &mut out,
+        );
         for (at, (got, expected)) in out.iter().zip(&expected).enumerate() {
-            assert!((got - expected).abs() < 2e-5, "{heads:?}, {sequences:?}, {at}: {got} {expected}");
+            assert!(
+                (got - expected).abs() < 2e-5,
+                "{heads:?}, {sequences:?}, {at}: {got} {expected}"
+            );
         }
     }
 
     #[test]
     fn paged_is_naive() {
-        let gqa = Heads { num_kv: 2, group: 4, dim: 64 };
-        let mha = Heads { num_kv: 3, group: 1, dim: 16 };
-        let wide = Heads { num_kv: 1, group: 7, dim: 128 };
-        let odd = Heads { num_kv: 2, group: 2, dim: 80 };
+        let gqa = Heads {
+            num_kv: 2,
+            group: 4,
+            dim: 64,
+        };
+        let mha = Heads {
+            num_kv: 3,
+            group: 1,
+            dim: 16,
+        };
+        let wide = Heads {
+            num_kv: 1,
+            group: 7,
+            dim: 128,
+        };
+        let odd = Heads {
+            num_kv: 2,
+            group: 2,
+            dim: 80,
+        };
         for dtype in [Dtype::F32, Dtype::Bf16] {
             for heads in [gqa, mha, wide, odd] {
                 for block_size in [16, 32, 48] {

@@ -55,7 +55,10 @@ impl Linear {
     #[must_use]
     pub fn new(weight: Numbers, k: usize, n: usize, bias: Option<Vec<f32>>) -> Self {
         assert_eq!(weight.len(), k * n, "a [k, n] matrix has k * n elements");
-        assert!(bias.as_ref().is_none_or(|bias| bias.len() == n), "a bias has n elements");
+        assert!(
+            bias.as_ref().is_none_or(|bias| bias.len() == n),
+            "a bias has n elements"
+        );
         Self { weight, k, n, bias }
     }
 
@@ -71,11 +74,18 @@ impl Linear {
     /// When the sizes do not fit.
     pub fn apply(&self, x: &[f32], y: &mut [f32], write: Write) {
         let m = x.len() / self.k;
-        assert!(x.len() == m * self.k && y.len() == m * self.n, "x is [m, k], y is [m, n]");
+        assert!(
+            x.len() == m * self.k && y.len() == m * self.n,
+            "x is [m, k], y is [m, n]"
+        );
         if m == 0 {
             return;
         }
-        let kernel = if m <= FEW_ROWS { Kernel::Strips } else { Kernel::Gemm };
+        let kernel = if m <= FEW_ROWS {
+            Kernel::Strips
+        } else {
+            Kernel::Gemm
+        };
         self.apply_with(kernel, x, y, write);
     }
 
@@ -102,7 +112,15 @@ impl Linear {
                 for first in (0..self.n).step_by(PANEL) {
                     let width = PANEL.min(self.n - first);
                     self.widen_panel(first, width, &mut panel);
-                    gemm(x, &panel, width, &mut y[first..], self.n, [m, self.k, width], write);
+                    gemm(
+                        x,
+                        &panel,
+                        width,
+                        &mut y[first..],
+                        self.n,
+                        [m, self.k, width],
+                        write,
+                    );
                 }
             }
         }
@@ -133,7 +151,13 @@ impl Linear {
                     (&panel[..], width)
                 }
             };
-            arch.dispatch(StripProduct { x, weight, stride, strip, write });
+            arch.dispatch(StripProduct {
+                x,
+                weight,
+                stride,
+                strip,
+                write,
+            });
         });
     }
 }
@@ -191,7 +215,11 @@ impl<'a> Strip<'a> {
     fn split(y: &'a mut [f32], m: usize, n: usize) -> Vec<Self> {
         let strips = (0..n).step_by(STRIP).map(|first| {
             let width = STRIP.min(n - first);
-            Self { first, width, rows: Vec::with_capacity(m) }
+            Self {
+                first,
+                width,
+                rows: Vec::with_capacity(m),
+            }
         });
         let mut strips: Vec<Self> = strips.collect();
         for row in y.chunks_exact_mut(n) {
@@ -225,7 +253,10 @@ impl Packed {
             }
             (width, packed)
         };
-        Self { k, groups: x.chunks(GROUP * k).map(pack).collect() }
+        Self {
+            k,
+            groups: x.chunks(GROUP * k).map(pack).collect(),
+        }
     }
 }
 
@@ -247,12 +278,23 @@ impl WithSimd for StripProduct<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { x, weight, stride, strip, write } = self;
+        let Self {
+            x,
+            weight,
+            stride,
+            strip,
+            write,
+        } = self;
         let width = strip.width;
         let mut rows = strip.rows;
         for first in (0..x.k).step_by(DEPTH) {
             let write = if first == 0 { write } else { Write::Add };
-            let sums = Sums { weight: &weight[first * stride..], stride, width, write };
+            let sums = Sums {
+                weight: &weight[first * stride..],
+                stride,
+                width,
+                write,
+            };
             for ((packed, x), rows) in x.groups.iter().zip(rows.chunks_mut(GROUP)) {
                 let x = &x[first * packed..x.len().min((first + DEPTH) * packed)];
                 // Eight vectors of sums hide the multiply-add's latency.
@@ -296,7 +338,9 @@ impl Sums<'_> {
         for column in column..self.width {
             for (row, out) in rows.iter_mut().enumerate() {
                 let terms = x.iter().enumerate();
-                let sum = terms.map(|(k, x)| x[row] * self.weight[k * self.stride + column]).sum();
+                let sum = terms
+                    .map(|(k, x)| x[row] * self.weight[k * self.stride + column])
+                    .sum();
                 store(&mut out[column], sum, self.write);
             }
         }
@@ -347,7 +391,10 @@ fn store(out: &mut f32, sum: f32, write: Write) {
 pub fn rows_dot(x: &[f32], table: &Numbers, k: usize, logits: &mut [f32]) {
     let m = x.len() / k;
     let n = table.len() / k;
-    assert!(logits.len() == m * n && table.len() == n * k, "logits are [m, n]");
+    assert!(
+        logits.len() == m * n && table.len() == n * k,
+        "logits are [m, n]"
+    );
     /// Vocabulary entries per task: some 0.1 ms of work at k = 512.
     const ENTRIES: usize = 256;
     let arch = Arch::new();
@@ -375,7 +422,9 @@ pub fn rows_dot(x: &[f32], table: &Numbers, k: usize, logits: &mut [f32]) {
 /// All dot products of the rows of `x` with those of `table`, `[rows of x, rows of table]`.
 #[inline(always)]
 fn dot_block(x: &[f32], table: &[f32], k: usize) -> Vec<f32> {
-    let pairs = x.chunks_exact(k).flat_map(|x| table.chunks_exact(k).map(move |row| (x, row)));
+    let pairs = x
+        .chunks_exact(k)
+        .flat_map(|x| table.chunks_exact(k).map(move |row| (x, row)));
     pairs.map(|(x, row)| dot(x, row)).collect()
 }
 
@@ -405,7 +454,11 @@ mod tests {
 
     fn plain(x: &[f32], w: &[f32], k: usize, n: usize) -> Vec<f64> {
         let row = |x: &[f32]| -> Vec<f64> {
-            let column = |c| (0..k).map(|i| f64::from(x[i]) * f64::from(w[i * n + c])).sum();
+            let column = |c| {
+                (0..k)
+                    .map(|i| f64::from(x[i]) * f64::from(w[i * n + c]))
+                    .sum()
+            };
             (0..n).map(column).collect()
         };
         x.chunks_exact(k).flat_map(row).collect()
@@ -426,7 +479,10 @@ mod tests {
             for (at, (y, expected)) in y.iter().zip(&expected).enumerate() {
                 let before = if write == Write::Add { start[at] } else { 0.0 };
                 let expected = expected + f64::from(before) + f64::from(bias[at % n]);
-                assert!((f64::from(*y) - expected).abs() < 1e-4, "m {m}, n {n}, {dtype:?}, {at}");
+                assert!(
+                    (f64::from(*y) - expected).abs() < 1e-4,
+                    "m {m}, n {n}, {dtype:?}, {at}"
+                );
             }
         }
     }

@@ -21,8 +21,14 @@ const PIECES: usize = 16;
 ///
 /// # Errors
 /// 413 beyond the limit, 408 when it does not come in time, 400 when it breaks off.
-pub(super) async fn read(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<Bytes, ApiError> {
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+pub(super) async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    limits: &Limits,
+) -> Result<Bytes, ApiError> {
+    let announced = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok());
     let announced: Option<u64> = announced.and_then(|text| text.parse().ok());
     if announced.is_some_and(|bytes| bytes > limits.body_bytes as u64) {
         return Err(too_large(limits));
@@ -33,12 +39,20 @@ pub(super) async fn read(headers: &HeaderMap, body: Body, limits: &Limits) -> Re
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(limits)),
         Ok(Err(_)) => {
             let message = "the body broke off before its announced end";
-            Err(ApiError::new(StatusCode::BAD_REQUEST, "incomplete_body", message))
+            Err(ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "incomplete_body",
+                message,
+            ))
         }
         Err(_) => {
             let seconds = limits.read_timeout.as_secs_f64();
             let message = format!("the body did not arrive within {seconds} s");
-            Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message))
+            Err(ApiError::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "body_timeout",
+                message,
+            ))
         }
     }
 }
@@ -67,7 +81,11 @@ pub(super) fn channel(limits: &Limits, closer: Closer) -> (Writer, Body) {
         let piece = received.recv().await?;
         Some((Ok::<_, Infallible>(piece), received))
     });
-    let writer = Writer { pieces, stall_timeout: limits.stall_timeout, closer };
+    let writer = Writer {
+        pieces,
+        stall_timeout: limits.stall_timeout,
+        closer,
+    };
     (writer, Body::from_stream(stream))
 }
 

@@ -32,7 +32,9 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
     }
     let tokens = tokenize(embedded, input).await?;
     let session = call.session(generation.user.as_deref());
-    let accepted = gateway.generate(embedded, &generation, session, &tokens).await?;
+    let accepted = gateway
+        .generate(embedded, &generation, session, &tokens)
+        .await?;
     let run = Run::start(&call, embedded, &generation, tokens.len(), accepted);
     if generation.stream {
         Ok(run.stream(&call, generation.include_usage))
@@ -90,7 +92,10 @@ fn to_tokens(prompt: &PromptModel, input: Input) -> Result<Vec<TokenId>, ApiErro
 ///
 /// # Errors
 /// When the template refuses it.
-pub(super) fn chat_tokens(prompt: &PromptModel, messages: &Value) -> Result<Vec<TokenId>, ApiError> {
+pub(super) fn chat_tokens(
+    prompt: &PromptModel,
+    messages: &Value,
+) -> Result<Vec<TokenId>, ApiError> {
     let input = RenderInput {
         messages,
         tools: None,
@@ -98,7 +103,9 @@ pub(super) fn chat_tokens(prompt: &PromptModel, messages: &Value) -> Result<Vec<
         now_unix_s: unix_seconds() as i64,
         extra: &serde_json::Map::new(),
     };
-    prompt.chat_tokens(&input).map_err(|error| prompt_error(&error, "messages"))
+    prompt
+        .chat_tokens(&input)
+        .map_err(|error| prompt_error(&error, "messages"))
 }
 
 fn prompt_error(error: &PromptError, param: &str) -> ApiError {
@@ -133,7 +140,11 @@ impl Run {
         accepted: Accepted,
     ) -> Self {
         let gateway = call.gateway.clone();
-        let prefix = if call.kind == Kind::Chat { "chatcmpl" } else { "cmpl" };
+        let prefix = if call.kind == Kind::Chat {
+            "chatcmpl"
+        } else {
+            "cmpl"
+        };
         let envelope = Envelope {
             kind: call.kind,
             id: gateway.answer_id(prefix, gateway.next_id()),
@@ -141,8 +152,19 @@ impl Run {
             created: unix_seconds() as u64,
         };
         let answer = Answer::new(embedded.prompt.tokenizer.clone(), generation.stop.clone());
-        let usage = Usage { prompt, cached: accepted.cached_tokens, completion: 0 };
-        let run = Self { gateway, envelope, accepted, answer, usage, arrival: call.arrival };
+        let usage = Usage {
+            prompt,
+            cached: accepted.cached_tokens,
+            completion: 0,
+        };
+        let run = Self {
+            gateway,
+            envelope,
+            accepted,
+            answer,
+            usage,
+            arrival: call.arrival,
+        };
         run.note_first_token();
         run
     }
@@ -169,7 +191,10 @@ impl Run {
         let (writer, body) = body::channel(&call.gateway.limits, call.closer.clone());
         let mut response = Response::new(body);
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/event-stream"),
+        );
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         self.describe(&mut response);
         tokio::spawn(async move {
@@ -190,13 +215,17 @@ impl Run {
                 Err(error) => return writer.send(body::event(&error.body())).await,
             };
             if !piece.text.is_empty() {
-                writer.send(body::event(&self.envelope.text(&piece.text))).await?;
+                writer
+                    .send(body::event(&self.envelope.text(&piece.text)))
+                    .await?;
             }
             if let Some(reason) = piece.finish {
                 writer.send(body::event(&self.envelope.end(reason))).await?;
                 let usage = self.finish(reason);
                 if include_usage {
-                    writer.send(body::event(&self.envelope.usage(usage))).await?;
+                    writer
+                        .send(body::event(&self.envelope.usage(usage)))
+                        .await?;
                 }
                 return writer.send(Bytes::from_static(b"data: [DONE]\n\n")).await;
             }
@@ -222,7 +251,9 @@ impl Run {
     }
 
     fn take(&mut self, token: TokenId, finish: Option<FinishReason>) -> Result<Piece, ApiError> {
-        self.answer.push(token, finish).map_err(|error| server_error(&error.to_string()))
+        self.answer
+            .push(token, finish)
+            .map_err(|error| server_error(&error.to_string()))
     }
 
     fn describe(&self, response: &mut Response) {
@@ -234,12 +265,31 @@ impl Run {
 
     fn note_first_token(&self) {
         let metrics = &self.gateway.metrics;
-        let labels = [&self.envelope.model[..], self.accepted.reservation.replica_name()];
+        let labels = [
+            &self.envelope.model[..],
+            self.accepted.reservation.replica_name(),
+        ];
         let waited = self.gateway.clock.now().since(self.arrival).as_secs_f64();
-        metrics.ttft.with_label_values(&labels).observe(waited);
-        metrics.cache_queries.with_label_values(&labels).inc_by(self.usage.prompt as u64);
-        metrics.cache_hits.with_label_values(&labels).inc_by(self.usage.cached as u64);
-        metrics.prompt_tokens.with_label_values(&labels).inc_by(self.usage.prompt as u64);
+        metrics
+            .requests
+            .ttft
+            .with_label_values(&labels)
+            .observe(waited);
+        metrics
+            .requests
+            .cache_queries
+            .with_label_values(&labels)
+            .inc_by(self.usage.prompt as u64);
+        metrics
+            .requests
+            .cache_hits
+            .with_label_values(&labels)
+            .inc_by(self.usage.cached as u64);
+        metrics
+            .requests
+            .prompt_tokens
+            .with_label_values(&labels)
+            .inc_by(self.usage.prompt as u64);
         tracing::debug!(
             id = self.envelope.id,
             replica = self.accepted.reservation.replica_name(),
@@ -257,9 +307,21 @@ impl Run {
         let model = &self.envelope.model[..];
         let labels = [model, replica];
         let took = self.gateway.clock.now().since(self.arrival).as_secs_f64();
-        metrics.e2e.with_label_values(&labels).observe(took);
-        metrics.generation_tokens.with_label_values(&labels).inc_by(self.usage.completion as u64);
-        metrics.successes.with_label_values(&[model, replica, reason]).inc();
+        metrics
+            .requests
+            .e2e
+            .with_label_values(&labels)
+            .observe(took);
+        metrics
+            .requests
+            .generation_tokens
+            .with_label_values(&labels)
+            .inc_by(self.usage.completion as u64);
+        metrics
+            .requests
+            .successes
+            .with_label_values(&[model, replica, reason])
+            .inc();
         self.usage
     }
 }

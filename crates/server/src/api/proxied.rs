@@ -51,8 +51,12 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
 async fn tokens(call: &Call, body: &Bytes) -> Option<Vec<TokenId>> {
     let (gateway, body, kind) = (call.gateway.clone(), body.clone(), call.kind);
     let tokens = move || {
-        let Fleet::Upstreams(upstreams) = &gateway.fleet else { return None };
-        let prompt = upstreams.iter().find_map(|upstream| upstream.prompt.as_ref())?;
+        let Fleet::Upstreams(upstreams) = &gateway.fleet else {
+            return None;
+        };
+        let prompt = upstreams
+            .iter()
+            .find_map(|upstream| upstream.prompt.as_ref())?;
         match kind {
             Kind::Chat => {
                 let messages = lenient_messages(&body)?;
@@ -61,7 +65,10 @@ async fn tokens(call: &Call, body: &Bytes) -> Option<Vec<TokenId>> {
             Kind::Text => {
                 let fields: Value = serde_json::from_slice(&body).ok()?;
                 let text = fields["prompt"].as_str()?;
-                prompt.tokenizer.encode(text, SpecialTokensIn::AddBosEos).ok()
+                prompt
+                    .tokenizer
+                    .encode(text, SpecialTokensIn::AddBosEos)
+                    .ok()
             }
         }
     };
@@ -72,19 +79,31 @@ async fn tokens(call: &Call, body: &Bytes) -> Option<Vec<TokenId>> {
 fn lenient_messages(body: &[u8]) -> Option<Value> {
     let fields: Value = serde_json::from_slice(body).ok()?;
     let plain = serde_json::json!({"model": "-", "messages": fields["messages"]});
-    ChatRequest::parse(plain.to_string().as_bytes()).ok().map(|request| request.messages)
+    ChatRequest::parse(plain.to_string().as_bytes())
+        .ok()
+        .map(|request| request.messages)
 }
 
 fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) {
     if proxied.head.status.is_success() {
         let labels = [model, proxied.reservation.replica_name()];
         let waited = call.gateway.clock.now().since(call.arrival).as_secs_f64();
-        call.gateway.metrics.ttft.with_label_values(&labels).observe(waited);
+        call.gateway
+            .metrics
+            .requests
+            .ttft
+            .with_label_values(&labels)
+            .observe(waited);
     }
 }
 
 fn respond(call: &Call, proxied: Proxied) -> Response {
-    let Proxied { reservation, head, first, rest } = proxied;
+    let Proxied {
+        reservation,
+        head,
+        first,
+        rest,
+    } = proxied;
     let is_stream = is_event_stream(&head.headers);
     let replica = header_value(reservation.replica_name());
     let cached = cached_tokens(&head.headers, &first);
@@ -101,14 +120,20 @@ fn respond(call: &Call, proxied: Proxied) -> Response {
         Response::new(Body::from(first))
     };
     *response.status_mut() = head.status;
-    for name in [header::CONTENT_TYPE, header::RETRY_AFTER, header::CACHE_CONTROL] {
+    for name in [
+        header::CONTENT_TYPE,
+        header::RETRY_AFTER,
+        header::CACHE_CONTROL,
+    ] {
         if let Some(value) = head.headers.get(&name) {
             response.headers_mut().insert(name, value.clone());
         }
     }
     response.headers_mut().insert(REPLICA_HEADER, replica);
     if let Some(cached) = cached {
-        response.headers_mut().insert(CACHED_HEADER, header_value(&cached));
+        response
+            .headers_mut()
+            .insert(CACHED_HEADER, header_value(&cached));
     }
     response
 }
@@ -119,7 +144,9 @@ fn cached_tokens(headers: &HeaderMap, body: &[u8]) -> Option<String> {
         return value.to_str().ok().map(str::to_owned);
     }
     let json: Value = serde_json::from_slice(body).ok()?;
-    json["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().map(|count| count.to_string())
+    json["usage"]["prompt_tokens_details"]["cached_tokens"]
+        .as_u64()
+        .map(|count| count.to_string())
 }
 
 /// Copies a stream to the client; if the engine breaks off, the client is told.

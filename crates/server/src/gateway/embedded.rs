@@ -49,13 +49,20 @@ impl Gateway {
         for _ in 0..ATTEMPTS.min(embedded.replicas.len()) {
             let placed = self.place(Some(prompt), salt, session, &excluded);
             // Nobody else is left: say why the first one refused.
-            let Ok((decision, reservation)) = placed else { break };
+            let Ok((decision, reservation)) = placed else {
+                break;
+            };
             let replica = &embedded.replicas[decision.replica.0 as usize];
             let submission = self.submission(embedded, generation, prompt, max_tokens);
             match first_token(replica, submission).await {
                 Ok((cached_tokens, first, events)) => {
                     reservation.first_token();
-                    return Ok(Accepted { reservation, cached_tokens, first, events });
+                    return Ok(Accepted {
+                        reservation,
+                        cached_tokens,
+                        first,
+                        events,
+                    });
                 }
                 Err(refusal) => last = refusal,
             }
@@ -96,7 +103,11 @@ impl Gateway {
             prompt: prompt.to_vec(),
             max_tokens,
             sampling,
-            stop_at_end: if generation.ignore_eos { StopTokens::Ignore } else { StopTokens::Obey },
+            stop_at_end: if generation.ignore_eos {
+                StopTokens::Ignore
+            } else {
+                StopTokens::Obey
+            },
             salt: generation.cache_salt.as_deref().map(Into::into),
             session: None,
         }
@@ -110,7 +121,12 @@ fn max_tokens(
     generation: &Generation,
     prompt: usize,
 ) -> Result<usize, ApiError> {
-    let context = embedded.replicas.iter().map(Replica::context).max().unwrap_or(0);
+    let context = embedded
+        .replicas
+        .iter()
+        .map(Replica::context)
+        .max()
+        .unwrap_or(0);
     if prompt >= context {
         return Err(ApiError::context_length(prompt, context.saturating_sub(1)));
     }
@@ -122,14 +138,21 @@ fn max_tokens(
                  answer together may have {context}; ask for at most {left}"
             );
             let error = ApiError::invalid("max_tokens", message);
-            Err(ApiError { code: "context_length_exceeded", ..error })
+            Err(ApiError {
+                code: "context_length_exceeded",
+                ..error
+            })
         }
         Some(asked) => Ok(asked),
         None => Ok(embedded.defaults.max_new_tokens.unwrap_or(left).min(left)),
     }
 }
 
-type FirstToken = (usize, (TokenId, Option<FinishReason>), mpsc::Receiver<ReplicaEvent>);
+type FirstToken = (
+    usize,
+    (TokenId, Option<FinishReason>),
+    mpsc::Receiver<ReplicaEvent>,
+);
 
 async fn first_token(replica: &Replica, submission: Submission) -> Result<FirstToken, Refusal> {
     let mut events = replica.submit(submission).ok_or(Refusal::Full)?;

@@ -71,7 +71,12 @@ impl Gateway {
             match self.first_bytes(upstream, request).await {
                 Ok((head, first, rest)) => {
                     reservation.first_token();
-                    return Ok(Proxied { reservation, head, first, rest });
+                    return Ok(Proxied {
+                        reservation,
+                        head,
+                        first,
+                        rest,
+                    });
                 }
                 Err(failure) => {
                     if failure.is_dead {
@@ -93,11 +98,16 @@ impl Gateway {
     ) -> Result<(response::Parts, Bytes, Incoming), Failure> {
         let body = request.body.clone();
         let limit = self.limits.upstream_timeout;
-        let answer = upstream.forward(request.path, request.headers, body, limit).await;
-        let (head, mut rest) = answer.map_err(Failure::of)?.into_parts();
+        let answer = upstream
+            .forward(request.path, request.headers, body, limit)
+            .await;
+        let (head, mut rest) = answer.map_err(|error| Failure::of(&error))?.into_parts();
         let refuses = [StatusCode::BAD_GATEWAY, StatusCode::SERVICE_UNAVAILABLE];
         if refuses.contains(&head.status) {
-            return Err(Failure::alive(upstream, &format!("answered {}", head.status)));
+            return Err(Failure::alive(
+                upstream,
+                &format!("answered {}", head.status),
+            ));
         }
         let is_stream = is_event_stream(&head.headers);
         let mut first = BytesMut::new();
@@ -125,7 +135,9 @@ impl Gateway {
 /// Whether a body is server-sent events.
 #[must_use]
 pub fn is_event_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = headers
+        .get(http::header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
     kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
 }
 
@@ -136,14 +148,20 @@ struct Failure {
 }
 
 impl Failure {
-    fn of(error: UpstreamError) -> Self {
+    fn of(error: &UpstreamError) -> Self {
         let is_dead = matches!(error, UpstreamError::Unreachable { .. });
-        Self { is_dead, error: ApiError::replica_gone(error.to_string()) }
+        Self {
+            is_dead,
+            error: ApiError::replica_gone(error.to_string()),
+        }
     }
 
     fn alive(upstream: &Upstream, what: &str) -> Self {
         let message = format!("{} {what}; try again", upstream.base());
-        Self { is_dead: false, error: ApiError::replica_gone(message) }
+        Self {
+            is_dead: false,
+            error: ApiError::replica_gone(message),
+        }
     }
 }
 
@@ -161,7 +179,14 @@ fn not_serving(upstreams: &[Upstream], model: &str) -> Vec<ReplicaId> {
 /// The error for a model that nobody serves.
 #[must_use]
 pub fn unknown_model(model: &str, known: &[String]) -> ApiError {
-    let message = format!("the model `{model}` is not served here; served: {}", known.join(", "));
+    let message = format!(
+        "the model `{model}` is not served here; served: {}",
+        known.join(", ")
+    );
     let error = ApiError::invalid("model", message);
-    ApiError { status: StatusCode::NOT_FOUND, code: "model_not_found", ..error }
+    ApiError {
+        status: StatusCode::NOT_FOUND,
+        code: "model_not_found",
+        ..error
+    }
 }

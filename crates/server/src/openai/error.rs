@@ -20,20 +20,31 @@ pub struct ApiError {
 impl ApiError {
     /// An error without a parameter.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, param: None, message: message.into() }
+        Self {
+            status,
+            code,
+            param: None,
+            message: message.into(),
+        }
     }
 
     /// A request that can never be served as it stands.
     pub fn invalid(param: &str, message: impl Into<String>) -> Self {
         let param = Some(param.to_owned());
-        Self { param, ..Self::new(StatusCode::BAD_REQUEST, "invalid_value", message) }
+        Self {
+            param,
+            ..Self::new(StatusCode::BAD_REQUEST, "invalid_value", message)
+        }
     }
 
     /// A parameter that is not supported.
     #[must_use]
     pub fn unsupported(param: &str, hint: &str) -> Self {
         let message = format!("`{param}` is not supported{hint}; leave it out");
-        Self { code: "unsupported_parameter", ..Self::invalid(param, message) }
+        Self {
+            code: "unsupported_parameter",
+            ..Self::invalid(param, message)
+        }
     }
 
     /// More tokens than fit.
@@ -43,7 +54,10 @@ impl ApiError {
             "the prompt has {prompt} tokens, but this server takes at most {limit} (the model's \
              context or the KV cache, whichever is smaller); shorten it or raise --cache-blocks"
         );
-        Self { code: "context_length_exceeded", ..Self::invalid("messages", message) }
+        Self {
+            code: "context_length_exceeded",
+            ..Self::invalid("messages", message)
+        }
     }
 
     /// No replica can take the request now.
@@ -76,8 +90,13 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, axum::Json(self.body())).into_response();
-        if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        if matches!(
+            self.status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        ) {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
     }

@@ -15,8 +15,11 @@ impl Fields {
     /// When it is not a JSON object.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let bad = |message| {
-            Err(ApiError { code: "invalid_json", ..ApiError::invalid("body", message) }
-                .without_param())
+            Err(ApiError {
+                code: "invalid_json",
+                ..ApiError::invalid("body", message)
+            }
+            .without_param())
         };
         match serde_json::from_slice(body) {
             Ok(Value::Object(fields)) => Ok(Self(fields)),
@@ -59,7 +62,9 @@ impl Fields {
         range: std::ops::RangeInclusive<i64>,
     ) -> Result<Option<i64>, ApiError> {
         let expected = format!("an integer from {} to {}", range.start(), range.end());
-        self.taken(name, &expected, |value| value.as_i64().filter(|number| range.contains(number)))
+        self.taken(name, &expected, |value| {
+            value.as_i64().filter(|number| range.contains(number))
+        })
     }
 
     /// Takes a number of `range`.
@@ -72,7 +77,9 @@ impl Fields {
         range: std::ops::RangeInclusive<f64>,
     ) -> Result<Option<f64>, ApiError> {
         let expected = format!("a number from {} to {}", range.start(), range.end());
-        self.taken(name, &expected, |value| value.as_f64().filter(|number| range.contains(number)))
+        self.taken(name, &expected, |value| {
+            value.as_f64().filter(|number| range.contains(number))
+        })
     }
 
     /// Refuses whatever is left, unless it says nothing: `null`, or a value in `neutral`.
@@ -102,7 +109,9 @@ impl Fields {
         expected: &str,
         convert: impl FnOnce(Value) -> Option<T>,
     ) -> Result<Option<T>, ApiError> {
-        let Some(value) = self.take(name) else { return Ok(None) };
+        let Some(value) = self.take(name) else {
+            return Ok(None);
+        };
         let wrong = || ApiError::invalid(name, format!("`{name}` must be {expected}"));
         convert(value).map(Some).ok_or_else(wrong)
     }
@@ -115,6 +124,9 @@ fn same(a: &Value, b: &Value) -> bool {
 
 impl ApiError {
     fn without_param(self) -> Self {
-        Self { param: None, ..self }
+        Self {
+            param: None,
+            ..self
+        }
     }
 }

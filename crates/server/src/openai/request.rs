@@ -99,7 +99,10 @@ impl ChatRequest {
             ("store", &[json!(false)]),
             ("service_tier", &[json!("auto"), json!("default")]),
         ])?;
-        Ok(Self { generation, messages })
+        Ok(Self {
+            generation,
+            messages,
+        })
     }
 }
 
@@ -142,10 +145,18 @@ fn generation(fields: &mut Fields, limit_name: &str) -> Result<Generation, ApiEr
         stream,
         include_usage,
         max_tokens: max_tokens.map(|number| number as usize),
-        temperature: fields.number("temperature", 0.0..=2.0)?.map(|number| number as f32),
-        top_p: fields.number("top_p", 0.0..=1.0)?.map(|number| number as f32),
-        top_k: fields.integer("top_k", -1..=i64::from(u32::MAX))?.map(|k| k.max(0) as usize),
-        seed: fields.integer("seed", i64::MIN..=i64::MAX)?.map(|seed| seed as u64),
+        temperature: fields
+            .number("temperature", 0.0..=2.0)?
+            .map(|number| number as f32),
+        top_p: fields
+            .number("top_p", 0.0..=1.0)?
+            .map(|number| number as f32),
+        top_k: fields
+            .integer("top_k", -1..=i64::from(u32::MAX))?
+            .map(|k| k.max(0) as usize),
+        seed: fields
+            .integer("seed", i64::MIN..=i64::MAX)?
+            .map(|seed| seed as u64),
         stop: stop(fields.take("stop"))?,
         ignore_eos: fields.boolean("ignore_eos")?.unwrap_or(false),
         cache_salt: key(fields, "cache_salt")?,
@@ -155,15 +166,19 @@ fn generation(fields: &mut Fields, limit_name: &str) -> Result<Generation, ApiEr
 
 fn missing(param: &str, hint: &str) -> ApiError {
     let error = ApiError::invalid(param, format!("`{param}` is required ({hint})"));
-    ApiError { code: "missing_required_parameter", ..error }
+    ApiError {
+        code: "missing_required_parameter",
+        ..error
+    }
 }
 
 fn key(fields: &mut Fields, name: &str) -> Result<Option<String>, ApiError> {
     let text = fields.string(name)?;
     match &text {
-        Some(text) if text.is_empty() || text.len() > KEY_BYTES => {
-            Err(ApiError::invalid(name, format!("`{name}` must have 1 to {KEY_BYTES} bytes")))
-        }
+        Some(text) if text.is_empty() || text.len() > KEY_BYTES => Err(ApiError::invalid(
+            name,
+            format!("`{name}` must have 1 to {KEY_BYTES} bytes"),
+        )),
         _ => Ok(text),
     }
 }
@@ -175,7 +190,10 @@ fn stream_options(value: Option<Value>, stream: bool) -> Result<bool, ApiError> 
         return Err(ApiError::invalid("stream_options", message));
     }
     let Value::Object(mut options) = value else {
-        return Err(ApiError::invalid("stream_options", "`stream_options` must be an object"));
+        return Err(ApiError::invalid(
+            "stream_options",
+            "`stream_options` must be an object",
+        ));
     };
     let include_usage = match options.shift_remove("include_usage") {
         None | Some(Value::Null) => false,
@@ -186,7 +204,10 @@ fn stream_options(value: Option<Value>, stream: bool) -> Result<bool, ApiError> 
         }
     };
     match options.keys().next() {
-        Some(other) => Err(ApiError::unsupported(&format!("stream_options.{other}"), "")),
+        Some(other) => Err(ApiError::unsupported(
+            &format!("stream_options.{other}"),
+            "",
+        )),
         None => Ok(include_usage),
     }
 }
@@ -205,19 +226,27 @@ fn stop(value: Option<Value>) -> Result<Vec<String>, ApiError> {
         }
     };
     if texts.len() > STOPS {
-        return Err(ApiError::invalid("stop", format!("at most {STOPS} `stop` strings are taken")));
+        return Err(ApiError::invalid(
+            "stop",
+            format!("at most {STOPS} `stop` strings are taken"),
+        ));
     }
     texts.into_iter().map(text).collect()
 }
 
 /// Messages as the chat template gets them: every content one string.
 fn messages(value: Option<Value>) -> Result<Value, ApiError> {
-    let Some(value) = value else { return Err(missing("messages", "an array of messages")) };
+    let Some(value) = value else {
+        return Err(missing("messages", "an array of messages"));
+    };
     let Value::Array(mut messages) = value else {
         return Err(ApiError::invalid("messages", "`messages` must be an array"));
     };
     if messages.is_empty() {
-        return Err(ApiError::invalid("messages", "`messages` must hold at least one message"));
+        return Err(ApiError::invalid(
+            "messages",
+            "`messages` must hold at least one message",
+        ));
     }
     for (index, message) in messages.iter_mut().enumerate() {
         let at = format!("messages[{index}]");
@@ -225,7 +254,10 @@ fn messages(value: Option<Value>) -> Result<Value, ApiError> {
             return Err(ApiError::invalid(&at, format!("`{at}` must be an object")));
         };
         if !message.get("role").is_some_and(Value::is_string) {
-            return Err(ApiError::invalid(&at, format!("`{at}.role` must be a string")));
+            return Err(ApiError::invalid(
+                &at,
+                format!("`{at}.role` must be a string"),
+            ));
         }
         let content = message.get("content").cloned().unwrap_or(Value::Null);
         message.insert("content".to_owned(), flat_content(content, &at)?.into());
@@ -242,13 +274,15 @@ fn flat_content(content: Value, at: &str) -> Result<String, ApiError> {
         Value::String(text) => Ok(text),
         Value::Array(parts) => parts
             .into_iter()
-            .map(|part| match (part["type"].as_str(), part["text"].as_str()) {
-                (Some("text"), Some(text)) => Ok(text.to_owned()),
-                (Some(kind), _) if kind != "text" => {
-                    Err(ApiError::unsupported(&format!("{at}.content: {kind}"), ""))
-                }
-                _ => Err(wrong()),
-            })
+            .map(
+                |part| match (part["type"].as_str(), part["text"].as_str()) {
+                    (Some("text"), Some(text)) => Ok(text.to_owned()),
+                    (Some(kind), _) if kind != "text" => {
+                        Err(ApiError::unsupported(&format!("{at}.content: {kind}"), ""))
+                    }
+                    _ => Err(wrong()),
+                },
+            )
             .collect(),
         _ => Err(wrong()),
     }
@@ -287,7 +321,11 @@ mod tests {
         match (ChatRequest::parse(body.to_string().as_bytes()), expected) {
             (Ok(_), Ok(())) => {}
             (Err(error), Err((param, code))) => {
-                assert_eq!((error.param.as_deref(), error.code), (Some(param), code), "{error:?}");
+                assert_eq!(
+                    (error.param.as_deref(), error.code),
+                    (Some(param), code),
+                    "{error:?}"
+                );
                 assert!(error.message.contains('`'), "{error:?} names what is wrong");
             }
             (got, expected) => panic!("{change}: {got:?} against {expected:?}"),
@@ -297,26 +335,68 @@ mod tests {
     #[test]
     fn parameters_are_taken_or_refused_by_name() {
         check(json!({}), Ok(()));
-        check(json!({"temperature": 0, "top_p": 1, "seed": -3, "stop": "x", "n": 1}), Ok(()));
-        check(json!({"presence_penalty": 0.0, "tools": [], "logit_bias": null}), Ok(()));
-        check(json!({"stream": true, "stream_options": {"include_usage": true}}), Ok(()));
+        check(
+            json!({"temperature": 0, "top_p": 1, "seed": -3, "stop": "x", "n": 1}),
+            Ok(()),
+        );
+        check(
+            json!({"presence_penalty": 0.0, "tools": [], "logit_bias": null}),
+            Ok(()),
+        );
+        check(
+            json!({"stream": true, "stream_options": {"include_usage": true}}),
+            Ok(()),
+        );
         let bad = |param, code| Err((param, code));
         check(json!({"n": 2}), bad("n", "unsupported_parameter"));
-        check(json!({"presence_penalty": 0.5}), bad("presence_penalty", "unsupported_parameter"));
-        check(json!({"tools": [{}]}), bad("tools", "unsupported_parameter"));
-        check(json!({"made_up": 1}), bad("made_up", "unsupported_parameter"));
-        check(json!({"temperature": "hot"}), bad("temperature", "invalid_value"));
-        check(json!({"temperature": 3}), bad("temperature", "invalid_value"));
+        check(
+            json!({"presence_penalty": 0.5}),
+            bad("presence_penalty", "unsupported_parameter"),
+        );
+        check(
+            json!({"tools": [{}]}),
+            bad("tools", "unsupported_parameter"),
+        );
+        check(
+            json!({"made_up": 1}),
+            bad("made_up", "unsupported_parameter"),
+        );
+        check(
+            json!({"temperature": "hot"}),
+            bad("temperature", "invalid_value"),
+        );
+        check(
+            json!({"temperature": 3}),
+            bad("temperature", "invalid_value"),
+        );
         check(json!({"top_p": -1}), bad("top_p", "invalid_value"));
         check(json!({"max_tokens": 0}), bad("max_tokens", "invalid_value"));
-        check(json!({"max_completion_tokens": 1.5}), bad("max_completion_tokens", "invalid_value"));
-        check(json!({"stop": ["a", "b", "c", "d", "e"]}), bad("stop", "invalid_value"));
+        check(
+            json!({"max_completion_tokens": 1.5}),
+            bad("max_completion_tokens", "invalid_value"),
+        );
+        check(
+            json!({"stop": ["a", "b", "c", "d", "e"]}),
+            bad("stop", "invalid_value"),
+        );
         check(json!({"stop": [""]}), bad("stop", "invalid_value"));
-        check(json!({"stream_options": {}}), bad("stream_options", "invalid_value"));
-        check(json!({"model": null}), bad("model", "missing_required_parameter"));
+        check(
+            json!({"stream_options": {}}),
+            bad("stream_options", "invalid_value"),
+        );
+        check(
+            json!({"model": null}),
+            bad("model", "missing_required_parameter"),
+        );
         check(json!({"messages": []}), bad("messages", "invalid_value"));
-        check(json!({"messages": [1]}), bad("messages[0]", "invalid_value"));
-        check(json!({"messages": [{"role": "user"}]}), bad("messages[0]", "invalid_value"));
+        check(
+            json!({"messages": [1]}),
+            bad("messages[0]", "invalid_value"),
+        );
+        check(
+            json!({"messages": [{"role": "user"}]}),
+            bad("messages[0]", "invalid_value"),
+        );
     }
 
     #[test]
@@ -327,7 +407,10 @@ mod tests {
         assert_eq!(request.messages[0]["content"], "ab");
         let image = json!([{"role": "user", "content": [{"type": "image_url"}]}]);
         let param = "messages[0].content: image_url";
-        check(json!({"messages": image}), Err((param, "unsupported_parameter")));
+        check(
+            json!({"messages": image}),
+            Err((param, "unsupported_parameter")),
+        );
     }
 
     #[test]
@@ -339,7 +422,13 @@ mod tests {
         assert_eq!(parse(json!("a")), Ok(PromptInput::Text("a".to_owned())));
         assert_eq!(parse(json!(["a"])), Ok(PromptInput::Text("a".to_owned())));
         assert_eq!(parse(json!([1, 2])), Ok(PromptInput::Tokens(vec![1, 2])));
-        for bad in [json!(""), json!([]), json!(["a", "b"]), json!([-1]), json!(7)] {
+        for bad in [
+            json!(""),
+            json!([]),
+            json!(["a", "b"]),
+            json!([-1]),
+            json!(7),
+        ] {
             assert!(parse(bad).is_err());
         }
     }

@@ -53,9 +53,10 @@ impl Envelope {
     #[must_use]
     pub fn whole(&self, text: &str, finish_reason: &str, usage: Usage) -> Value {
         let (object, mut choice) = match self.kind {
-            Kind::Chat => {
-                ("chat.completion", json!({"message": {"role": "assistant", "content": text}}))
-            }
+            Kind::Chat => (
+                "chat.completion",
+                json!({"message": {"role": "assistant", "content": text}}),
+            ),
             Kind::Text => ("text_completion", json!({"text": text})),
         };
         choice["index"] = 0.into();

@@ -37,8 +37,11 @@ pub(super) async fn accept(
         };
         match accepted {
             (Ok(place), Ok((socket, _))) => {
-                let connection =
-                    Connection { socket, place, read_timeout: gateway.limits.read_timeout };
+                let connection = Connection {
+                    socket,
+                    place,
+                    read_timeout: gateway.limits.read_timeout,
+                };
                 tokio::spawn(connection.run(routes.clone(), graceful.watcher()));
             }
             (_, Err(error)) => {
@@ -49,7 +52,10 @@ pub(super) async fn accept(
         }
     }
     drop(listener);
-    if tokio::time::timeout(gateway.limits.drain_timeout, graceful.shutdown()).await.is_err() {
+    if tokio::time::timeout(gateway.limits.drain_timeout, graceful.shutdown())
+        .await
+        .is_err()
+    {
         tracing::warn!("some requests did not finish within the drain limit");
     }
 }

@@ -24,15 +24,26 @@ const REPLAY_BATCHES: usize = 10_000;
 /// The gateway, for those who exist before it.
 type Later = Arc<OnceLock<Weak<Gateway>>>;
 
+/// Everything behind the sockets.
+pub(super) struct Parts {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) watchers: Vec<Watcher>,
+    pub(super) event_endpoints: Vec<Endpoints>,
+}
+
 /// Starts everything behind the sockets.
-pub(super) async fn gateway(config: ServeConfig) -> Result<(Arc<Gateway>, Vec<Watcher>), ServeError> {
+pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let clock = Clock::start();
     let later = Later::default();
     let (fleet, model, streams) = match config.backend {
         Backend::Embedded(fleet) => embedded(fleet, clock, &later).await?,
         Backend::Upstreams(upstreams) => proxied(&upstreams)?,
     };
-    let mut router = Router::new(RouterConfig { model, strategy: config.strategy, seed: config.seed });
+    let mut router = Router::new(RouterConfig {
+        model,
+        strategy: config.strategy,
+        seed: config.seed,
+    });
     for (index, stream) in streams.iter().enumerate() {
         router.add_replica(ReplicaId(index as u32), stream.block_size);
     }
@@ -47,8 +58,16 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<(Arc<Gateway>, Vec<Wa
     // Set once, here.
     let _ = later.set(Arc::downgrade(&gateway));
     look_at_all(&gateway).await;
+    let event_endpoints = streams
+        .iter()
+        .filter_map(|stream| stream.events.clone())
+        .collect();
     let watchers = follow(&gateway, streams);
-    Ok((gateway, watchers))
+    Ok(Parts {
+        gateway,
+        watchers,
+        event_endpoints,
+    })
 }
 
 /// What the router needs to know of a replica.
@@ -75,9 +94,16 @@ async fn embedded(
         })
         .await?;
         let endpoints = publisher.endpoints().clone();
-        tracing::info!(replica = index, events = endpoints.events, "publishing KV events");
+        tracing::info!(
+            replica = index,
+            events = endpoints.events,
+            "publishing KV events"
+        );
         let block_size = Some(config.engine.block_size as u32);
-        streams.push(Stream { block_size, events: Some(endpoints) });
+        streams.push(Stream {
+            block_size,
+            events: Some(endpoints),
+        });
         let hooks = hooks(&config, ReplicaId(index as u32), publisher, later.clone());
         replicas.push(Replica::start(format!("replica-{index}"), hooks, clock)?);
     }
@@ -141,13 +167,20 @@ fn proxied(configs: &[UpstreamConfig]) -> Result<Started, ServeError> {
     }
     let (mut upstreams, mut streams) = (Vec::new(), Vec::new());
     for config in configs {
-        let prompt = config.tokenizer.as_deref().map(PromptModel::from_dir).transpose()?;
+        let prompt = config
+            .tokenizer
+            .as_deref()
+            .map(PromptModel::from_dir)
+            .transpose()?;
         upstreams.push(Upstream::new(config, prompt)?);
         let endpoints = config.kv_events.clone().map(|events| Endpoints {
             events,
             replay: config.kv_replay.clone(),
         });
-        streams.push(Stream { block_size: None, events: endpoints });
+        streams.push(Stream {
+            block_size: None,
+            events: endpoints,
+        });
     }
     Ok((Fleet::Upstreams(upstreams), "upstream".to_owned(), streams))
 }
@@ -158,8 +191,12 @@ fn follow(gateway: &Arc<Gateway>, streams: Vec<Stream>) -> Vec<Watcher> {
     let watch = |(index, stream): (usize, Stream)| {
         let replica = ReplicaId(index as u32);
         if is_embedded {
-            let subscription = stream.events.map(|endpoints| follow_one(gateway, replica, endpoints));
-            return subscription.map(|subscription| Watcher::Events { _subscription: subscription });
+            let subscription = stream
+                .events
+                .map(|endpoints| follow_one(gateway, replica, endpoints));
+            return subscription.map(|subscription| Watcher::Events {
+                _subscription: subscription,
+            });
         }
         let watched = watch_upstream(Arc::downgrade(gateway), index, stream.events);
         Some(Watcher::Health(tokio::spawn(watched)))
@@ -189,13 +226,15 @@ fn follow_one(
 /// so its event stream begins anew, with a replay, whenever it comes back.
 async fn watch_upstream(gateway: Weak<Gateway>, index: usize, events: Option<Endpoints>) {
     let replica = ReplicaId(index as u32);
-    let mut _subscription = None;
+    let mut subscription = None;
     while let Some(gateway) = gateway.upgrade() {
         let was_down = gateway.is_down(replica);
         if look(&gateway, index).await == Health::Down {
-            _subscription = None;
-        } else if was_down || _subscription.is_none() {
-            _subscription = events.clone().map(|events| follow_one(&gateway, replica, events));
+            subscription = None;
+        } else if was_down || subscription.is_none() {
+            subscription = events
+                .clone()
+                .map(|events| follow_one(&gateway, replica, events));
         }
         tokio::time::sleep(gateway.limits.health_interval).await;
     }
@@ -210,7 +249,9 @@ async fn look_at_all(gateway: &Arc<Gateway>) {
 }
 
 async fn look(gateway: &Arc<Gateway>, index: usize) -> Health {
-    let Fleet::Upstreams(upstreams) = &gateway.fleet else { return Health::Healthy };
+    let Fleet::Upstreams(upstreams) = &gateway.fleet else {
+        return Health::Healthy;
+    };
     let alive = upstreams[index].is_alive().await;
     let health = if alive { Health::Healthy } else { Health::Down };
     gateway.set_health(ReplicaId(index as u32), health);
