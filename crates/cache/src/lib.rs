@@ -14,7 +14,7 @@
 //! | [`effect`] | [`Effect`]: what changed, in order, for others to execute or announce |
 //! | [`policy`] | [`Policy`]: who goes first; one file per published policy |
 //! | [`conformance`] | what any policy must obey; run it on yours |
-//! | [`reference`] | the radix tree and the sorted-list LRU that the tests compare with |
+//! | [`mod@reference`] | the radix tree and the sorted-list LRU that the tests compare with |
 //!
 //! It does not know bytes, files, clocks, text or models. Its invariants, checked by
 //! [`PrefixCache::check`]: free + cached + pinned + in flight = capacity; a block that is pinned

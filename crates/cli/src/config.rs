@@ -14,6 +14,9 @@ use serde::Deserialize;
 /// Where a configuration file is looked for when none is named.
 const DEFAULT_FILE: &str = "headstart.toml";
 
+/// How an upstream is named.
+const UPSTREAM_FORM: &str = "URL[,kv=tcp://HOST:PORT][,replay=tcp://HOST:PORT][,tokenizer=DIR]";
+
 /// Arguments or configuration that cannot be: exit code 2.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);
@@ -69,9 +72,8 @@ pub(crate) struct ServeOptions {
     /// Most sequences waiting, per replica; more get 429 [default: 256]
     #[arg(long, env = "HEADSTART_MAX_WAITING", value_name = "N")]
     pub(crate) max_waiting: Option<usize>,
-    /// A running engine instead of embedded replicas, repeatable:
-    /// URL[,kv=tcp://HOST:PORT][,replay=tcp://HOST:PORT][,tokenizer=DIR]
-    #[arg(long, value_name = "SPEC")]
+    /// A running engine instead of embedded replicas; repeatable
+    #[arg(long, value_name = UPSTREAM_FORM)]
     pub(crate) upstream: Vec<String>,
     /// File whose first line clients must send as bearer token; required beyond 127.0.0.1
     #[arg(long, env = "HEADSTART_API_KEY_FILE", value_name = "FILE")]
@@ -159,8 +161,10 @@ fn read(path: Option<&Path>) -> Result<File> {
 
 fn upstream(spec: &str) -> Result<UpstreamConfig> {
     let wrong = |what: &str| -> anyhow::Error {
-        let form = "URL[,kv=tcp://HOST:PORT][,replay=tcp://HOST:PORT][,tokenizer=DIR]";
-        UsageError(format!("--upstream {spec}: {what}; the form is {form}")).into()
+        UsageError(format!(
+            "--upstream {spec}: {what}; the form is {UPSTREAM_FORM}"
+        ))
+        .into()
     };
     let mut parts = spec.split(',');
     let url = parts.next().filter(|url| !url.is_empty());

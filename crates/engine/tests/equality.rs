@@ -162,7 +162,7 @@ fn cached_is_uncached() {
     executor.logits(&Batch {
         entries: first.to_vec(),
     });
-    let mut prompt = shared.clone();
+    let mut prompt = shared;
     prompt.extend(random_tokens(&mut rng, 21));
     let table: Vec<_> = blocks[..6].iter().chain(&blocks[30..40]).copied().collect();
     let got = executor.logits(&Batch {

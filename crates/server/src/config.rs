@@ -74,6 +74,8 @@ pub struct Limits {
     pub read_timeout: Duration,
     /// Longest wait for a client to take the next piece of its answer.
     pub stall_timeout: Duration,
+    /// Bytes of answers that the system holds for one connection: what a stalled client costs.
+    pub send_buffer_bytes: u32,
     /// Most connections at once; further ones wait to be accepted.
     pub connections: usize,
     /// Longest wait for running requests at shutdown.
@@ -91,6 +93,8 @@ impl Default for Limits {
             body_bytes: 16 << 20,
             read_timeout: Duration::from_secs(30),
             stall_timeout: Duration::from_secs(30),
+            // Some thousand pieces of a stream; enough for any client that reads.
+            send_buffer_bytes: 256 << 10,
             connections: 4096,
             drain_timeout: Duration::from_secs(30),
             // A cold prefill of a long prompt behind a queue takes minutes.

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -15,6 +15,9 @@ use crate::config::ServeConfig;
 use crate::events::{Endpoints, PublishError, SubscriberHandle};
 use crate::gateway::{Fleet, Gateway};
 use crate::upstream::UpstreamError;
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +96,7 @@ pub async fn serve(config: ServeConfig) -> Result<RunningServer, ServeError> {
         address: config.listen,
         source,
     };
-    let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
+    let listener = bind(&config).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
     let start::Parts {
         gateway,
@@ -110,6 +113,19 @@ pub async fn serve(config: ServeConfig) -> Result<RunningServer, ServeError> {
         watchers,
         event_endpoints,
     })
+}
+
+/// A listening socket whose connections inherit the limit on unsent bytes.
+fn bind(config: &ServeConfig) -> std::io::Result<TcpListener> {
+    let socket = if config.listen.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    socket.set_reuseaddr(true)?;
+    socket.set_send_buffer_size(config.limits.send_buffer_bytes)?;
+    socket.bind(config.listen)?;
+    socket.listen(BACKLOG)
 }
 
 impl RunningServer {

@@ -9,7 +9,7 @@ use headstart_router::Health;
 use serde_json::{Value, json};
 use support::{chat, drained, embedded, eventually, fleet, get, read_answer, request, start, text};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 fn long_stream(tokens: usize) -> Value {
     json!({
@@ -146,20 +146,26 @@ async fn clients_that_vanish_free_their_blocks() {
 async fn clients_that_stall_lose_their_connection_not_ours() {
     let mut config = embedded(1, 512);
     config.limits.stall_timeout = Duration::from_millis(300);
+    config.limits.send_buffer_bytes = 16 << 10;
     let server = start(config).await;
-    // Many unread streams fill their sockets; the engine goes on regardless.
-    let raw = request(
-        "POST",
-        "/v1/chat/completions",
-        "",
-        &long_stream(3_500).to_string(),
-    );
-    let stalled = open(&server, &raw).await;
+    // A small window fills at once; the engine goes on regardless.
+    let body = long_stream(3_500).to_string();
+    let raw = request("POST", "/v1/chat/completions", "", &body);
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(2_048).expect("a small window");
+    let mut stalled = socket.connect(server.address()).await.expect("connects");
+    stalled.write_all(raw.as_bytes()).await.expect("sends");
     let other =
         json!({"model": "toy", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2});
     assert_eq!(chat(&server, &other).await.status, 200);
     drained(&server).await;
-    drop(stalled);
+    let mut rest = Vec::new();
+    let _ = stalled.read_to_end(&mut rest).await;
+    let rest = String::from_utf8_lossy(&rest);
+    assert!(
+        rest.starts_with("HTTP/1.1 200") && !rest.contains("[DONE]"),
+        "it was cut off"
+    );
     server.shutdown().await;
 }
 

@@ -1,7 +1,7 @@
 //! Fused causal attention over paged keys and values.
 //!
 //! A task is one key-value head and a tile of query tokens. It walks the sequence's blocks once,
-//! [`KEYS`] keys at a time: scores into a small buffer, a running maximum and sum per row, values
+//! 128 keys at a time: scores into a small buffer, a running maximum and sum per row, values
 //! added to the output; nothing of size tokens × context is ever stored.
 //!
 //! ```text

@@ -1,0 +1,179 @@
+//! The binary as users and scripts call it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn headstart(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+    // A configuration or environment of the developer's must not matter.
+    command
+        .current_dir(std::env::temp_dir())
+        .env_remove("HEADSTART_CONFIG")
+        .args(args);
+    command.output().expect("the binary runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn scratch(name: &str, contents: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("headstart-{}-{name}", std::process::id()));
+    std::fs::write(&path, contents).expect("writes");
+    path
+}
+
+/// Wrong arguments: exit code 2 and a word on what is wrong.
+fn check_usage(args: &[&str], part: &str) {
+    let output = headstart(args);
+    let complaint = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {complaint}");
+    assert!(complaint.contains(part), "{args:?}: {complaint}");
+}
+
+#[test]
+fn replay_counts_and_prints_json_lines() {
+    let trace = scratch(
+        "trace.jsonl",
+        "{\"hash_ids\": [1, 2]}\n{\"hash_ids\": [1, 2, 3]}\n",
+    );
+    let path = trace.display().to_string();
+    let output = headstart(&[
+        "replay",
+        &path,
+        "--capacity",
+        "1,9",
+        "--policy",
+        "lru",
+        "--json",
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let text = text(&output.stdout);
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let counts: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            let number = |name: &str| line[name].as_u64().expect("a number");
+            assert_eq!(line["policy"], "lru");
+            (number("capacity_blocks"), number("lookups"), number("hits"))
+        })
+        .collect();
+    assert_eq!(counts, [(1, 5, 1), (9, 5, 2)]);
+    std::fs::remove_file(trace).expect("cleans up");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_exit_codes() {
+    check_usage(&["replay", "x", "--capacity", "many"], "many");
+    check_usage(&["replay", "x"], "--capacity");
+    check_usage(
+        &["replay", "x", "--capacity", "1", "--policy", "magic"],
+        "known: lru",
+    );
+    check_usage(&["serve", "--strategy", "magic"], "magic");
+    check_usage(&["serve", "--dtype", "f8"], "known: f32, bf16");
+    check_usage(&["serve", "--model", "./absent"], "./absent");
+    check_usage(&["serve", "--upstream", "http://h:1,what"], "`what`");
+    check_usage(
+        &["serve", "--upstream", "http://h:1", "--replicas", "2"],
+        "--replicas",
+    );
+    check_usage(
+        &["bench", "chat", "--probe-only", "--active", "0"],
+        "--active",
+    );
+    check_usage(&["nonsense"], "nonsense");
+    let absent = headstart(&["replay", "absent.jsonl", "--capacity", "1"]);
+    assert_eq!(absent.status.code(), Some(1));
+    assert!(text(&absent.stderr).contains("absent.jsonl"));
+    let bad = scratch("bad.jsonl", "{\"hash_ids\": [1]}\nnot json\n");
+    let output = headstart(&["replay", &bad.display().to_string(), "--capacity", "1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("line 2"),
+        "{}",
+        text(&output.stderr)
+    );
+    std::fs::remove_file(bad).expect("cleans up");
+    let open = headstart(&["serve", "--listen", "0.0.0.0:0"]);
+    assert!(text(&open.stderr).contains("--api-key-file"));
+}
+
+#[test]
+fn help_has_examples_and_completions_print() {
+    for command in [&["serve"][..], &["replay"], &["bench", "chat"]] {
+        let mut args = command.to_vec();
+        args.push("--help");
+        assert!(
+            text(&headstart(&args).stdout).contains("Examples:"),
+            "{command:?}"
+        );
+    }
+    assert!(text(&headstart(&["completions", "bash"]).stdout).contains("headstart"));
+}
+
+#[test]
+fn bench_chat_compares_strategies_and_probes() {
+    let lines: String = (0..4)
+        .map(|index| {
+            let turn = |role: &str, text: &str| serde_json::json!({"role": role, "text": text});
+            let question = format!("question {index} {}", "about the value of time ".repeat(12));
+            let turns = [
+                turn("user", &question),
+                turn("assistant", "yes"),
+                turn("user", "why"),
+            ];
+            format!(
+                "{}\n",
+                serde_json::json!({"id": index.to_string(), "turns": turns})
+            )
+        })
+        .collect();
+    let file = scratch("chats.jsonl", &lines);
+    let path = file.display().to_string();
+    let output = headstart(&[
+        "bench",
+        "chat",
+        &path,
+        "--active",
+        "2",
+        "--max-tokens",
+        "8",
+        "--strategy",
+        "random,precise",
+        "--probe-rounds",
+        "1",
+        "--json",
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let runs = report["runs"].as_array().expect("runs");
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        let report = &run["report"];
+        assert_eq!(
+            (&report["failed"], &report["conversations"]),
+            (&0.into(), &4.into()),
+            "{run}"
+        );
+    }
+    assert!(
+        runs[1]["report"]["later"]["hit_rate"]
+            .as_f64()
+            .is_some_and(|rate| rate > 0.5),
+        "{runs:?}"
+    );
+    let probe = &report["reuse_probe"];
+    assert_eq!(probe["invalid"], serde_json::json!([]));
+    assert!(
+        probe["prompt_tokens_mean"]
+            .as_f64()
+            .is_some_and(|tokens| tokens >= 2000.0)
+    );
+    std::fs::remove_file(file).expect("cleans up");
+}
