@@ -1,6 +1,7 @@
 //! A model as it is computed with: weights in the kernels' layout, and what its files say about
 //! generation.
 
+mod export;
 mod generation;
 mod load;
 pub mod toy;

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use crate::kv::Numbers;
 
 /// Rows up to which the strip kernel is used. At 512 × 1,536 it is ahead of `gemm` up to here
-/// (`cargo run --release -p headstart-engine --example kernels`).
+/// (`cargo bench -p headstart-engine --bench kernels`).
 const FEW_ROWS: usize = 24;
 
 /// Columns per task of the strip kernel: narrow enough for two threads to share any layer.
@@ -66,6 +66,15 @@ impl Linear {
     #[must_use]
     pub fn n(&self) -> usize {
         self.n
+    }
+
+    /// Columns `[first, first + count)` as `[count, k]`, and k.
+    #[must_use]
+    pub fn columns_as_rows(&self, first: usize, count: usize) -> (usize, Vec<f32>) {
+        let mut panel = Vec::new();
+        self.widen_panel(first, count, &mut panel);
+        let at = |index: usize| panel[index % self.k * count + index / self.k];
+        (self.k, (0..count * self.k).map(at).collect())
     }
 
     /// `y (+)= x · W + bias`; `x` is `[m, k]`, `y` is `[m, n]`, both row-major.

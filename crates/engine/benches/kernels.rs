@@ -1,7 +1,7 @@
 //! Which kernel for how many rows? GFLOP/s of the strip kernel and of `gemm`, over enough
 //! matrices that none stays in a private cache.
 //!
-//! `cargo run --release -p headstart-engine --example kernels [f32|bf16]`
+//! `cargo bench -p headstart-engine --bench kernels -- [f32|bf16]`
 
 use std::error::Error;
 use std::time::Instant;

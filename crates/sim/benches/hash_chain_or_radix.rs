@@ -1,6 +1,6 @@
 //! Which structure should be production? Replays a Mooncake trace through both, interleaved.
 //!
-//! `cargo run --release -p headstart-sim --example hash_chain_or_radix -- TRACE [CAPACITY]`
+//! `cargo bench -p headstart-sim --bench hash_chain_or_radix -- TRACE [CAPACITY]`
 
 use std::error::Error;
 use std::fs::File;
@@ -16,7 +16,7 @@ use headstart_trace::format::mooncake::Reader;
 const ROUNDS: usize = 7;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut args = std::env::args().skip(1);
+    let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     let Some(path) = args.next() else {
         eprintln!("usage: hash_chain_or_radix TRACE [CAPACITY]; no trace given, nothing measured");
         return Ok(());

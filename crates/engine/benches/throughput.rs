@@ -1,6 +1,6 @@
 //! Prefill and decode speed of the toy beside this machine's ceilings.
 //!
-//! `cargo run --release -p headstart-engine --example throughput [f32|bf16] [MODEL_DIR]`
+//! `cargo bench -p headstart-engine --bench throughput -- [f32|bf16] [MODEL_DIR]`
 //!
 //! Prefill: one prompt of 2,048 tokens. Decode: 64 tokens behind a context of 256, batch 1 and 8.
 //! Ceilings: `gemm` on the shapes of a prefill chunk, and reading memory once. All interleaved,
@@ -26,7 +26,7 @@ const CONTEXT: usize = 256;
 const DECODED: usize = 64;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut args = std::env::args().skip(1);
+    let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     let dtype: Dtype = args.next().as_deref().unwrap_or("f32").parse()?;
     let model = match args.next() {
         Some(dir) => Model::load(Path::new(&dir), dtype)?,

@@ -1,0 +1,49 @@
+//! Where should the next turn go? A router fed by one replica's events.
+//!
+//! `cargo run --example route`
+
+use headstart_core::event::StoredBlocks;
+use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Tier};
+use headstart_router::{NoReplica, RouteRequest, Router, RouterConfig, Strategy};
+
+fn main() -> Result<(), NoReplica> {
+    let strategy = Strategy::Precise;
+    let mut router = Router::new(RouterConfig {
+        model: "m".to_owned(),
+        strategy,
+        seed: 7,
+    });
+    for replica in 0..3 {
+        router.add_replica(ReplicaId(replica), Some(16));
+    }
+    // Replica 2 says that it computed the first 64 tokens of a conversation.
+    let conversation: Vec<u32> = (0..80).collect();
+    router.apply(
+        ReplicaId(2),
+        &CacheEvent::Stored(StoredBlocks {
+            blocks: (1..=4).map(BlockHash::from_u64).collect(),
+            parent: None,
+            tokens: conversation[..64].to_vec(),
+            block_size: 16,
+            tier: Tier::Device,
+            salt: None,
+            adapter: None,
+        }),
+    );
+    let request = RouteRequest {
+        tokens: Some(&conversation),
+        now: Nanos::from_secs_f64(1.0),
+        ..RouteRequest::default()
+    };
+    let decision = router.route(&request)?;
+    println!(
+        "replica {} holds {} of {} prompt tokens",
+        decision.replica, decision.overlap_tokens, decision.prompt_tokens
+    );
+    assert_eq!(
+        (decision.replica, decision.overlap_tokens),
+        (ReplicaId(2), 64)
+    );
+    router.finish(decision.reservation);
+    Ok(())
+}
