@@ -108,7 +108,9 @@ impl Numbers {
         self.len() == 0
     }
 
-    /// The elements of `range` as f32: in place, or widened into `scratch`.
+    /// The elements of `range` as f32: in place, or widened into `scratch`. Inlined, so that it
+    /// is compiled for the instructions of the kernel that calls it.
+    #[inline(always)]
     pub fn widen<'a>(
         &'a self,
         range: std::ops::Range<usize>,
@@ -117,10 +119,8 @@ impl Numbers {
         match self {
             Self::F32(values) => &values[range],
             Self::Bf16(values) => {
-                scratch.clear();
-                // A bf16 is the upper half of an f32: a shift, which compiles to vectors.
-                let wide = |half: &bf16| f32::from_bits(u32::from(half.to_bits()) << 16);
-                scratch.extend(values[range].iter().map(wide));
+                scratch.resize(range.len(), 0.0);
+                widen_into(&values[range], scratch);
                 scratch
             }
         }
@@ -132,6 +132,15 @@ impl Numbers {
             Self::F32(values) => values[index] = value,
             Self::Bf16(values) => values[index] = bf16::from_f32(value),
         }
+    }
+}
+
+/// `wide = narrow`, element by element.
+#[inline(always)]
+pub(crate) fn widen_into(narrow: &[bf16], wide: &mut [f32]) {
+    for (wide, narrow) in wide.iter_mut().zip(narrow) {
+        // A bf16 is the upper half of an f32: a shift, which compiles to vectors.
+        *wide = f32::from_bits(u32::from(narrow.to_bits()) << 16);
     }
 }
 
@@ -218,11 +227,13 @@ impl LayerKv {
     }
 
     /// Keys of one head of a block, `[head_dim][block_size]`.
+    #[inline(always)]
     pub fn keys<'a>(&'a self, block: BlockId, head: usize, scratch: &'a mut Vec<f32>) -> &'a [f32] {
         self.keys.widen(self.range(block, head), scratch)
     }
 
     /// Values of one head of a block, `[block_size][head_dim]`.
+    #[inline(always)]
     pub fn values<'a>(
         &'a self,
         block: BlockId,

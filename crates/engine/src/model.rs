@@ -18,7 +18,7 @@ pub use load::LoadError;
 pub struct Model {
     /// Shape and constants.
     pub config: ModelConfig,
-    /// Content hash of the weights: part of every block's identity.
+    /// Content hash of the weights and how they are stored: part of every block's identity.
     pub revision: String,
     /// What `generation_config.json` says.
     pub generation: GenerationDefaults,

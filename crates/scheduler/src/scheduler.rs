@@ -210,6 +210,12 @@ impl Scheduler {
         }
     }
 
+    /// How the cache's capacity is divided. O(capacity).
+    #[must_use]
+    pub fn occupancy(&self) -> Occupancy {
+        self.cache.occupancy()
+    }
+
     /// Whether there is nothing to do.
     #[must_use]
     pub fn is_idle(&self) -> bool {

@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headstart_core::block::Namespace;
-use headstart_core::{ReplicaId, TokenId};
-use headstart_engine::{GenerationDefaults, Model};
+use headstart_core::{Nanos, ReplicaId, TokenId};
+use headstart_engine::{GenerationDefaults, Load, Model};
 use headstart_prompt::PromptModel;
-use headstart_router::{Decision, Health, ReservationId, RouteRequest, Router, Strategy};
+use headstart_router::{
+    Decision, Health, ReportedLoad, ReservationId, RouteRequest, Router, Strategy,
+};
 
 use crate::clock::Clock;
 use crate::config::Limits;
@@ -216,9 +218,12 @@ impl Gateway {
             excluded,
             now: self.clock.now(),
         };
-        let decision = self.router().route(&request).map_err(|none| {
+        let mut router = self.router();
+        self.report_loads(&mut router, request.now);
+        let decision = router.route(&request).map_err(|none| {
             ApiError::replica_gone(format!("no replica can take the request: {none}"))
         })?;
+        drop(router);
         let labels = [self.strategy.name(), &decision.replica.to_string()];
         self.metrics
             .requests
@@ -234,6 +239,23 @@ impl Gateway {
                 replica_name: labels[1].to_owned(),
             },
         ))
+    }
+
+    /// Tells the router what the replicas of this process last said of themselves.
+    fn report_loads(&self, router: &mut Router, now: Nanos) {
+        let Fleet::Embedded(embedded) = &self.fleet else {
+            return;
+        };
+        for (index, replica) in embedded.replicas.iter().enumerate() {
+            let load = replica.load();
+            let report = ReportedLoad {
+                waiting: load.waiting as u32,
+                running: load.running as u32,
+                kv_usage: kv_usage(&load),
+                at: now,
+            };
+            router.report(ReplicaId(index as u32), report);
+        }
     }
 
     fn note_retry(&self, replica: ReplicaId, reason: &str) {
@@ -289,17 +311,21 @@ impl Gateway {
                     .panics
                     .with_label_values(&[&name])
                     .set(replica.panics() as i64);
-                let used = load.capacity_blocks.saturating_sub(load.available_blocks) as f64;
-                let share = used / load.capacity_blocks.max(1) as f64;
                 metrics
                     .replicas
                     .kv_usage
                     .with_label_values(&labels)
-                    .set(share);
+                    .set(kv_usage(&load));
             }
         }
         metrics.render()
     }
+}
+
+/// Share of the KV blocks that running requests hold, in `[0, 1]`.
+fn kv_usage(load: &Load) -> f64 {
+    let used = load.capacity_blocks.saturating_sub(load.available_blocks);
+    used as f64 / load.capacity_blocks.max(1) as f64
 }
 
 /// A request's place with the router; given back when dropped.

@@ -6,7 +6,7 @@ use super::tree::Tree;
 
 pub(super) const RULE: &str = "line-width";
 
-/// Columns, as in `rustfmt.toml`. One character is one column.
+/// Columns, rustfmt's default. One character is one column.
 const MAX_COLUMNS: usize = 100;
 
 pub(super) fn violations(tree: &Tree) -> Vec<Violation> {

@@ -8,7 +8,7 @@ use gemm::Parallelism;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use crate::kv::Numbers;
+use crate::kv::{Numbers, widen_into};
 
 /// Rows up to which the strip kernel is used. At 512 × 1,536 it is ahead of `gemm` up to here
 /// (`cargo bench -p headstart-engine --bench kernels`).
@@ -150,20 +150,10 @@ impl Linear {
         let x = &Packed::new(x, self.k);
         let arch = Arch::new();
         strips.into_par_iter().for_each(|strip| {
-            let mut panel = Vec::new();
-            let first = strip.first;
-            let width = strip.width;
-            let (weight, stride) = match &self.weight {
-                Numbers::F32(weight) => (&weight[first..], self.n),
-                Numbers::Bf16(_) => {
-                    self.widen_panel(first, width, &mut panel);
-                    (&panel[..], width)
-                }
-            };
             arch.dispatch(StripProduct {
                 x,
-                weight,
-                stride,
+                weight: &self.weight,
+                n: self.n,
                 strip,
                 write,
             });
@@ -276,8 +266,8 @@ const DEPTH: usize = 64;
 /// One strip of the product.
 struct StripProduct<'a> {
     x: &'a Packed,
-    weight: &'a [f32], // row r of the strip starts at r * stride
-    stride: usize,
+    weight: &'a Numbers, // [k, n]
+    n: usize,
     strip: Strip<'a>,
     write: Write,
 }
@@ -290,22 +280,43 @@ impl WithSimd for StripProduct<'_> {
         let Self {
             x,
             weight,
-            stride,
+            n,
             strip,
             write,
         } = self;
-        let width = strip.width;
-        let mut rows = strip.rows;
+        let Strip {
+            first: column,
+            width,
+            mut rows,
+        } = strip;
+        let mut scratch = vec![
+            0.0;
+            if let Numbers::Bf16(_) = weight {
+                DEPTH * width
+            } else {
+                0
+            }
+        ];
         for first in (0..x.k).step_by(DEPTH) {
+            let depth = first..x.k.min(first + DEPTH);
             let write = if first == 0 { write } else { Write::Add };
+            let (weight, stride) = match weight {
+                Numbers::F32(weight) => (&weight[first * n + column..], n),
+                Numbers::Bf16(weight) => {
+                    for (row, wide) in depth.clone().zip(scratch.chunks_exact_mut(width)) {
+                        widen_into(&weight[row * n + column..][..width], wide);
+                    }
+                    (&scratch[..], width)
+                }
+            };
             let sums = Sums {
-                weight: &weight[first * stride..],
+                weight,
                 stride,
                 width,
                 write,
             };
             for ((packed, x), rows) in x.groups.iter().zip(rows.chunks_mut(GROUP)) {
-                let x = &x[first * packed..x.len().min((first + DEPTH) * packed)];
+                let x = &x[depth.start * packed..depth.end * packed];
                 // Eight vectors of sums hide the multiply-add's latency.
                 match packed {
                     1 => sums.run::<S, 1, 8>(simd, x.as_chunks().0, rows),
@@ -410,14 +421,13 @@ pub fn rows_dot(x: &[f32], table: &Numbers, k: usize, logits: &mut [f32]) {
     let pieces: Vec<Vec<f32>> = (0..n.div_ceil(ENTRIES))
         .into_par_iter()
         .map(|piece| {
-            let first = piece * ENTRIES;
-            let last = n.min(first + ENTRIES);
-            let mut scratch = Vec::new();
-            let rows = table.widen(first * k..last * k, &mut scratch);
+            let entries = piece * ENTRIES..n.min((piece + 1) * ENTRIES);
+            let mut values = vec![0.0; m * entries.len()];
             arch.dispatch(
                 #[inline(always)]
-                || dot_block(x, rows, k),
-            )
+                || dot_block(x, table, k, entries, &mut values),
+            );
+            values
         })
         .collect();
     for (piece, values) in pieces.iter().enumerate() {
@@ -428,13 +438,24 @@ pub fn rows_dot(x: &[f32], table: &Numbers, k: usize, logits: &mut [f32]) {
     }
 }
 
-/// All dot products of the rows of `x` with those of `table`, `[rows of x, rows of table]`.
+/// All dot products of the rows of `x` with `entries` of the table, `[rows of x, entries]`. An
+/// entry is read once for all rows.
 #[inline(always)]
-fn dot_block(x: &[f32], table: &[f32], k: usize) -> Vec<f32> {
-    let pairs = x
-        .chunks_exact(k)
-        .flat_map(|x| table.chunks_exact(k).map(move |row| (x, row)));
-    pairs.map(|(x, row)| dot(x, row)).collect()
+fn dot_block(
+    x: &[f32],
+    table: &Numbers,
+    k: usize,
+    entries: std::ops::Range<usize>,
+    values: &mut [f32],
+) {
+    let width = entries.len();
+    let mut scratch = Vec::new();
+    for (column, entry) in entries.enumerate() {
+        let entry = table.widen(entry * k..(entry + 1) * k, &mut scratch);
+        for (row, x) in x.chunks_exact(k).enumerate() {
+            values[row * width + column] = dot(x, entry);
+        }
+    }
 }
 
 /// 64 partial sums: four vectors in flight, in an order that the compiler may keep.

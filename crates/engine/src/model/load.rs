@@ -87,7 +87,8 @@ impl Model {
             _ => Value::Null,
         };
         let generation = GenerationDefaults::from_json(&generation, &json);
-        let (mut tensors, revision) = Tensors::read(dir)?;
+        let (mut tensors, digest) = Tensors::read(dir)?;
+        let revision = format!("{digest}-{}", dtype.name());
         let (hidden, vocab) = (config.hidden, config.vocab);
         let table = |values| Numbers::from_f32(dtype, values);
         let embedding = table(tensors.take("model.embed_tokens.weight", &[vocab, hidden])?);

@@ -81,7 +81,7 @@ pub fn with_config(config: ModelConfig, generation: GenerationDefaults, dtype: D
         .collect();
     let head = (!config.tied).then(|| Numbers::from_f32(dtype, uniform(vocab * hidden, hidden)));
     let final_norm = vec![1.0 / (hidden as f32).sqrt(); hidden];
-    let revision = format!("toy-{SEED}");
+    let revision = format!("toy-{SEED}-{}", dtype.name());
     Model {
         config,
         revision,
