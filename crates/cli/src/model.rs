@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use headstart_engine::Model;
 use headstart_engine::kv::Dtype;
 use headstart_engine::model::toy;
 use headstart_prompt::PromptModel;
+use indicatif::ProgressBar;
 
 use crate::config::UsageError;
 
@@ -41,8 +43,11 @@ pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<Loaded> {
     } else {
         fetch(spec)?
     };
+    let spinner = ProgressBar::new_spinner().with_message(format!("loading {spec}"));
+    spinner.enable_steady_tick(Duration::from_millis(100));
     let model = Model::load(&dir, dtype).with_context(|| format!("cannot load {spec}"))?;
     let prompt = PromptModel::from_dir(&dir).with_context(|| format!("cannot load {spec}"))?;
+    spinner.finish_and_clear();
     let name = Path::new(spec)
         .file_name()
         .map_or(spec.into(), |name| name.to_string_lossy());

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use headstart_core::TokenId;
 use headstart_scheduler::{Batch, Executor};
 
-use crate::cpu::attention::{Heads, Queries, attend};
+use crate::cpu::attention::{Attention, Heads, Queries};
 use crate::cpu::linear::{Write, rows_dot};
 use crate::cpu::ops;
-use crate::kv::{Dtype, KvPool};
+use crate::kv::{Dtype, KvPool, LayerKv};
 use crate::model::{Layer, Model};
 use crate::sampler::sample;
 
@@ -58,10 +58,15 @@ impl CpuExecutor {
         let positions = batch.entries.iter();
         let positions = positions.flat_map(|entry| entry.start..entry.start + entry.tokens.len());
         let rotation = Rotation::of_positions(config, positions);
-        buffers.embed(model, batch);
-        for (index, layer) in model.layers.iter().enumerate() {
-            buffers.attention(model, layer, index, batch, &rotation, kv);
-            buffers.feed_forward(model, layer);
+        let pass = Pass {
+            model,
+            batch,
+            rotation,
+        };
+        buffers.embed(&pass);
+        for layer in 0..config.num_layers {
+            buffers.attention(&pass, layer, kv);
+            buffers.feed_forward(model, &model.layers[layer]);
         }
         let sampled = buffers.sampled_rows(model, batch);
         let mut normed = vec![0.0; sampled.len()];
@@ -89,41 +94,40 @@ impl Executor for CpuExecutor {
     }
 }
 
+/// What all layers of one pass share.
+struct Pass<'a> {
+    model: &'a Model,
+    batch: &'a Batch,
+    rotation: Rotation,
+}
+
 impl Buffers {
-    fn embed(&mut self, model: &Model, batch: &Batch) {
-        let hidden = model.config.hidden;
+    fn embed(&mut self, pass: &Pass<'_>) {
+        let hidden = pass.model.config.hidden;
         let mut scratch = Vec::new();
         self.stream.clear();
-        for &token in batch.entries.iter().flat_map(|entry| &entry.tokens) {
+        for &token in pass.batch.entries.iter().flat_map(|entry| &entry.tokens) {
             let row = token as usize * hidden..(token as usize + 1) * hidden;
-            self.stream
-                .extend_from_slice(model.embedding.widen(row, &mut scratch));
+            let row = pass.model.embedding.widen(row, &mut scratch);
+            self.stream.extend_from_slice(row);
         }
         self.normed.resize(self.stream.len(), 0.0);
     }
 
-    /// Adds the layer's attention to the stream, writing the batch's keys and values.
-    fn attention(
-        &mut self,
-        model: &Model,
-        layer: &Layer,
-        index: usize,
-        batch: &Batch,
-        rotation: &Rotation,
-        kv: &mut KvPool,
-    ) {
-        let config = &model.config;
+    /// Adds the attention of layer `index` to the stream, writing the batch's keys and values.
+    fn attention(&mut self, pass: &Pass<'_>, index: usize, kv: &mut KvPool) {
+        let (config, layer) = (&pass.model.config, &pass.model.layers[index]);
         let rows = self.stream.len() / config.hidden;
-        let stride = layer.qkv.n();
+        let q_stride = layer.qkv.n();
         ops::rms_norm(
             &self.stream,
             &layer.attention_norm,
             config.rms_eps,
             &mut self.normed,
         );
-        self.qkv.resize(rows * stride, 0.0);
+        self.qkv.resize(rows * q_stride, 0.0);
         layer.qkv.apply(&self.normed, &mut self.qkv, Write::Replace);
-        self.rotate_and_store(model, layer, index, batch, rotation, kv);
+        self.rotate_and_store(pass, layer, kv.layer_mut(index));
         let heads = Heads {
             num_kv: config.num_kv_heads,
             group: config.group(),
@@ -131,38 +135,27 @@ impl Buffers {
         };
         self.heads
             .resize(rows * config.num_heads * config.head_dim, 0.0);
-        let queries = queries(batch);
-        let layer_kv = kv.layer(index);
-        attend(
-            &self.qkv,
-            stride,
-            &queries,
-            layer_kv,
+        let queries = queries(pass.batch);
+        let attention = Attention {
+            q: &self.qkv,
+            q_stride,
+            queries: &queries,
+            kv: kv.layer(index),
             heads,
-            &mut self.staging,
-            &mut self.heads,
-        );
+        };
+        attention.run(&mut self.staging, &mut self.heads);
         layer
             .output
             .apply(&self.heads, &mut self.stream, Write::Add);
     }
 
     /// Norms and rotates queries and keys in place; writes keys and values to their blocks.
-    fn rotate_and_store(
-        &mut self,
-        model: &Model,
-        layer: &Layer,
-        index: usize,
-        batch: &Batch,
-        rotation: &Rotation,
-        kv: &mut KvPool,
-    ) {
-        let config = &model.config;
+    fn rotate_and_store(&mut self, pass: &Pass<'_>, layer: &Layer, kv: &mut LayerKv) {
+        let config = &pass.model.config;
         let q_width = config.num_heads * config.head_dim;
         let kv_width = config.num_kv_heads * config.head_dim;
         let block_size = kv.block_size();
-        let layer_kv = kv.layer_mut(index);
-        let slots = batch.entries.iter().flat_map(|entry| {
+        let slots = pass.batch.entries.iter().flat_map(|entry| {
             let positions = entry.start..entry.start + entry.tokens.len();
             positions.map(move |at| (entry.blocks[at / block_size], at % block_size))
         });
@@ -174,9 +167,9 @@ impl Buffers {
                 ops::rms_norm_heads(queries, q_norm, config.rms_eps);
                 ops::rms_norm_heads(keys, k_norm, config.rms_eps);
             }
-            rotation.apply(row, queries);
-            rotation.apply(row, keys);
-            layer_kv.write(block, slot, keys, values);
+            pass.rotation.apply(row, queries);
+            pass.rotation.apply(row, keys);
+            kv.write(block, slot, keys, values);
         }
     }
 

@@ -80,8 +80,8 @@ pub struct Limits {
     pub connections: usize,
     /// Longest wait for running requests at shutdown.
     pub drain_timeout: Duration,
-    /// Longest wait for an upstream's first byte.
-    pub upstream_timeout: Duration,
+    /// Longest wait for a replica's first token, and between two pieces of an upstream's answer.
+    pub first_token_timeout: Duration,
     /// Pause between two looks at an upstream's health; a dead one is noticed within two.
     pub health_interval: Duration,
 }
@@ -98,7 +98,7 @@ impl Default for Limits {
             connections: 4096,
             drain_timeout: Duration::from_secs(30),
             // A cold prefill of a long prompt behind a queue takes minutes.
-            upstream_timeout: Duration::from_secs(600),
+            first_token_timeout: Duration::from_secs(600),
             health_interval: Duration::from_millis(250),
         }
     }

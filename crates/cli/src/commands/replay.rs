@@ -91,7 +91,7 @@ fn read(replay: &Replay) -> Result<Vec<TraceRequest>> {
     Ok(requests)
 }
 
-/// A bar on standard error that shows after two seconds.
+/// A bar on standard error; nothing where that is no terminal.
 pub(crate) fn progress(length: u64) -> ProgressBar {
     let bar = ProgressBar::new(length);
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {elapsed} (eta {eta})");

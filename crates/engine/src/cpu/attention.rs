@@ -63,40 +63,46 @@ impl Heads {
     }
 }
 
-/// Attention outputs for all `queries`. `q` has rows of `q_stride` values that begin with the
-/// query heads (`[num_kv * group, dim]`); `out` is `[rows, num_kv * group * dim]`; `staging` is
-/// reused between calls. Keys and values of the tokens themselves must be in `kv`.
-pub fn attend(
-    q: &[f32],
-    q_stride: usize,
-    queries: &[Queries<'_>],
-    kv: &LayerKv,
-    heads: Heads,
-    staging: &mut Vec<f32>,
-    out: &mut [f32],
-) {
-    let tiles = tiles(queries, heads);
-    staging.clear();
-    staging.resize(out.len(), 0.0);
-    let arch = Arch::new();
-    let mut rest = &mut staging[..];
-    let mut tasks = Vec::with_capacity(tiles.len());
-    for tile in &tiles {
-        let (mine, others) = rest.split_at_mut(tile.rows(heads) * heads.dim);
-        tasks.push((tile, mine));
-        rest = others;
-    }
-    tasks.into_par_iter().for_each(|(tile, out)| {
-        arch.dispatch(TileAttention {
-            q,
-            q_stride,
-            tile,
-            kv,
-            heads,
-            out,
+/// One layer's attention for a batch. Keys and values of the tokens themselves must be in `kv`.
+#[derive(Clone, Copy)]
+pub struct Attention<'a> {
+    /// Rows of `q_stride` values that begin with the query heads, `[num_kv * group, dim]`.
+    pub q: &'a [f32],
+    /// Distance between two rows of `q`.
+    pub q_stride: usize,
+    /// The batch's sequences.
+    pub queries: &'a [Queries<'a>],
+    /// The layer's keys and values.
+    pub kv: &'a LayerKv,
+    /// Head counts and width.
+    pub heads: Heads,
+}
+
+impl Attention<'_> {
+    /// Writes the outputs to `out`, `[rows, num_kv * group * dim]`; `staging` is reused between
+    /// calls.
+    pub fn run(&self, staging: &mut Vec<f32>, out: &mut [f32]) {
+        let heads = self.heads;
+        let tiles = tiles(self.queries, heads);
+        staging.clear();
+        staging.resize(out.len(), 0.0);
+        let arch = Arch::new();
+        let mut rest = &mut staging[..];
+        let mut tasks = Vec::with_capacity(tiles.len());
+        for tile in &tiles {
+            let (mine, others) = rest.split_at_mut(tile.rows(heads) * heads.dim);
+            tasks.push((tile, mine));
+            rest = others;
+        }
+        tasks.into_par_iter().for_each(|(tile, out)| {
+            arch.dispatch(TileAttention {
+                layer: self,
+                tile,
+                out,
+            });
         });
-    });
-    gather(&tiles, heads, staging, out);
+        gather(&tiles, heads, staging, out);
+    }
 }
 
 /// A task: `num_tokens` tokens of one sequence for one key-value head.
@@ -146,11 +152,8 @@ fn gather(tiles: &[Tile<'_>], heads: Heads, staging: &[f32], out: &mut [f32]) {
 }
 
 struct TileAttention<'a> {
-    q: &'a [f32],
-    q_stride: usize,
+    layer: &'a Attention<'a>,
     tile: &'a Tile<'a>,
-    kv: &'a LayerKv,
-    heads: Heads,
     out: &'a mut [f32], // [rows, dim]
 }
 
@@ -166,7 +169,7 @@ impl WithSimd for TileAttention<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let rows = self.tile.rows(self.heads);
+        let rows = self.tile.rows(self.layer.heads);
         let queries = self.pack_queries(rows);
         let mut scores = vec![0.0f32; rows.next_multiple_of(SCORE_ROWS) * KEYS];
         let mut states = vec![
@@ -182,16 +185,19 @@ impl WithSimd for TileAttention<'_> {
             let count = KEYS.min(context - first);
             self.score(simd, &queries, first, count, &mut key_scratch, &mut scores);
             for row in 0..rows {
-                let position = self.tile.start + row / self.heads.group;
+                let position = self.tile.start + row / self.layer.heads.group;
                 // Keys of this pass that the row may see.
                 let seen = (position + 1).saturating_sub(first).min(count);
-                let out = &mut self.out[row * self.heads.dim..][..self.heads.dim];
+                let out = &mut self.out[row * self.layer.heads.dim..][..self.layer.heads.dim];
                 let scores = &mut scores[row * KEYS..][..count];
                 soften(scores, seen, &mut states[row], out);
             }
             self.add_values(simd, first, count, &mut value_scratch, &scores);
         }
-        for (state, out) in states.iter().zip(self.out.chunks_exact_mut(self.heads.dim)) {
+        for (state, out) in states
+            .iter()
+            .zip(self.out.chunks_exact_mut(self.layer.heads.dim))
+        {
             let scale = 1.0 / state.sum;
             out.iter_mut().for_each(|value| *value *= scale);
         }
@@ -202,18 +208,18 @@ impl TileAttention<'_> {
     /// The tile's queries, scaled, as `[rows / 8][dim][8]`, missing rows as zero.
     #[inline(always)]
     fn pack_queries(&self, rows: usize) -> Vec<f32> {
-        let Heads { group, dim, .. } = self.heads;
+        let Heads { group, dim, .. } = self.layer.heads;
         let scale = 1.0 / (dim as f32).sqrt();
         let mut packed = vec![0.0; rows.next_multiple_of(SCORE_ROWS) * dim];
         for row in 0..rows {
             let (token, head) = (row / group, row % group);
-            let at = (self.tile.first_row + token) * self.q_stride
+            let at = (self.tile.first_row + token) * self.layer.q_stride
                 + (self.tile.kv_head * group + head) * dim;
             let to = row / SCORE_ROWS * SCORE_ROWS * dim + row % SCORE_ROWS;
             for (slot, q) in packed[to..]
                 .iter_mut()
                 .step_by(SCORE_ROWS)
-                .zip(&self.q[at..at + dim])
+                .zip(&self.layer.q[at..at + dim])
             {
                 *slot = q * scale;
             }
@@ -233,12 +239,12 @@ impl TileAttention<'_> {
         scratch: &mut Vec<f32>,
         scores: &mut [f32],
     ) {
-        let (dim, size) = (self.heads.dim, self.kv.block_size());
+        let (dim, size) = (self.layer.heads.dim, self.layer.kv.block_size());
         let lanes = S::F32_LANES;
         let mut key = 0;
         while key < count {
             let block = self.tile.blocks[(first + key) / size];
-            let keys = self.kv.keys(block, self.tile.kv_head, scratch);
+            let keys = self.layer.kv.keys(block, self.tile.kv_head, scratch);
             // Keys of this block that belong to this pass; passes start on vector borders.
             let offset = (first + key) % size;
             let end = (size - offset).min(KEYS - key);
@@ -272,11 +278,11 @@ impl TileAttention<'_> {
         scratch: &mut Vec<f32>,
         scores: &[f32],
     ) {
-        let (dim, size) = (self.heads.dim, self.kv.block_size());
+        let (dim, size) = (self.layer.heads.dim, self.layer.kv.block_size());
         let mut key = 0;
         while key < count {
             let block = self.tile.blocks[(first + key) / size];
-            let values = self.kv.values(block, self.tile.kv_head, scratch);
+            let values = self.layer.kv.values(block, self.tile.kv_head, scratch);
             let offset = (first + key) % size;
             let end = (size - offset).min(count - key);
             let values = &values[offset * dim..(offset + end) * dim];
@@ -467,15 +473,14 @@ mod tests {
         }
         let mut out = vec![0.0; q.len()];
         let stride = width * heads.group;
-        attend(
-            &q,
-            stride,
-            &queries,
-            pool.layer(0),
+        let attention = Attention {
+            q: &q,
+            q_stride: stride,
+            queries: &queries,
+            kv: pool.layer(0),
             heads,
-            &mut Vec::new(),
-            &mut out,
-        );
+        };
+        attention.run(&mut Vec::new(), &mut out);
         for (at, (got, expected)) in out.iter().zip(&expected).enumerate() {
             assert!(
                 (got - expected).abs() < 2e-5,

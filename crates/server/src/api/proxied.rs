@@ -159,7 +159,7 @@ async fn copy(
     writer.send(first).await?;
     loop {
         let frame = tokio::select! {
-            frame = tokio::time::timeout(gateway.limits.upstream_timeout, rest.frame()) => frame,
+            frame = tokio::time::timeout(gateway.limits.first_token_timeout, rest.frame()) => frame,
             () = writer.closed() => return Err(ClientGone),
         };
         match frame {

@@ -27,6 +27,7 @@ pub struct Accepted {
 enum Refusal {
     Full,
     Gone,
+    TooSlow,
     TooLong(usize),
 }
 
@@ -54,7 +55,12 @@ impl Gateway {
             };
             let replica = &embedded.replicas[decision.replica.0 as usize];
             let submission = self.submission(embedded, generation, prompt, max_tokens);
-            match first_token(replica, submission).await {
+            let first = first_token(replica, submission);
+            let limit = self.limits.first_token_timeout;
+            match tokio::time::timeout(limit, first)
+                .await
+                .unwrap_or(Err(Refusal::TooSlow))
+            {
                 Ok((cached_tokens, first, events)) => {
                     reservation.first_token();
                     return Ok(Accepted {
@@ -69,7 +75,7 @@ impl Gateway {
             let reason = match last {
                 Refusal::Full => "its queue is full",
                 Refusal::Gone => "it is gone",
-                Refusal::TooLong(_) => break,
+                Refusal::TooLong(_) | Refusal::TooSlow => break,
             };
             self.note_retry(decision.replica, reason);
             excluded.push(decision.replica);
@@ -77,6 +83,11 @@ impl Gateway {
         Err(match last {
             Refusal::Full => ApiError::queue_full(),
             Refusal::TooLong(limit) => ApiError::context_length(prompt.len(), limit),
+            Refusal::TooSlow => ApiError::new(
+                http::StatusCode::GATEWAY_TIMEOUT,
+                "first_token_timeout",
+                "no token within the time limit: the queue is too long for this fleet; try later",
+            ),
             Refusal::Gone => ApiError::replica_gone(
                 "the replica failed before the first token and no other could take over; try again",
             ),

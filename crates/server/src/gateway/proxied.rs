@@ -97,7 +97,7 @@ impl Gateway {
         request: &Passing<'_>,
     ) -> Result<(response::Parts, Bytes, Incoming), Failure> {
         let body = request.body.clone();
-        let limit = self.limits.upstream_timeout;
+        let limit = self.limits.first_token_timeout;
         let answer = upstream
             .forward(request.path, request.headers, body, limit)
             .await;
