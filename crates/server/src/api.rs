@@ -104,7 +104,12 @@ impl Call {
 }
 
 async fn models(State(gateway): State<Arc<Gateway>>) -> Response {
-    let model = |name: String| json!({"id": name, "object": "model", "owned_by": "headstart"});
+    let created = gateway.started_unix_s();
+    let model = |id: String| {
+        json!({
+            "id": id, "object": "model", "created": created, "owned_by": "headstart",
+        })
+    };
     let models: Vec<_> = gateway.models().into_iter().map(model).collect();
     Json(json!({"object": "list", "data": models})).into_response()
 }

@@ -46,7 +46,7 @@ pub struct Gateway {
     strategy: Strategy,
     router: Mutex<Router>,
     next_id: AtomicU64,
-    /// Sets this process's answer ids apart from another's.
+    /// Start of the process, microseconds since 1970: sets its answer ids apart from another's.
     run_id: u64,
 }
 
@@ -114,6 +114,12 @@ impl Gateway {
     /// A number that no other request of this process has.
     pub fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Relaxed)
+    }
+
+    /// When the server started, seconds since 1970.
+    #[must_use]
+    pub fn started_unix_s(&self) -> u64 {
+        self.run_id / 1_000_000
     }
 
     /// An answer's id, such as `chatcmpl-5f0c…-17`.

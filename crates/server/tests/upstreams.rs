@@ -138,3 +138,46 @@ async fn a_tokenizer_and_events_make_upstream_routing_precise() {
         engine.shutdown().await;
     }
 }
+
+#[tokio::test]
+async fn full_engines_are_429_not_503() {
+    let small = || {
+        let mut config = embedded(1, 64);
+        if let headstart_server::Backend::Embedded(fleet) = &mut config.backend {
+            (fleet.engine.max_sequences, fleet.engine.max_waiting) = (1, 1);
+        }
+        config
+    };
+    let engines = [start(small()).await, start(small()).await];
+    let urls = engines
+        .iter()
+        .map(|engine| upstream(format!("http://{}", engine.address())));
+    let gateway = start(proxy(urls.collect())).await;
+    let body = json!({
+        "model": "toy", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 400,
+        "ignore_eos": true,
+    });
+    let answers = futures::future::join_all((0..16).map(|_| chat(&gateway, &body))).await;
+    let with = |status| {
+        answers
+            .iter()
+            .filter(|answer| answer.status == status)
+            .count()
+    };
+    assert!(
+        with(200) >= 4 && with(429) > 0 && with(200) + with(429) == 16,
+        "{answers:?}"
+    );
+    let full = answers
+        .iter()
+        .find(|answer| answer.status == 429)
+        .expect("counted");
+    assert_eq!(
+        (full.header("retry-after"), &full.error_code()[..]),
+        (Some("1"), "queue_full")
+    );
+    gateway.shutdown().await;
+    for engine in engines {
+        engine.shutdown().await;
+    }
+}

@@ -102,12 +102,15 @@ impl Gateway {
             .forward(request.path, request.headers, body, limit)
             .await;
         let (head, mut rest) = answer.map_err(|error| Failure::of(&error))?.into_parts();
-        let refuses = [StatusCode::BAD_GATEWAY, StatusCode::SERVICE_UNAVAILABLE];
-        if refuses.contains(&head.status) {
-            return Err(Failure::alive(
-                upstream,
-                &format!("answered {}", head.status),
-            ));
+        match head.status {
+            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => {
+                return Err(Failure::alive(
+                    upstream,
+                    &format!("answered {}", head.status),
+                ));
+            }
+            StatusCode::TOO_MANY_REQUESTS => return Err(Failure::full()),
+            _ => {}
         }
         let is_stream = is_event_stream(&head.headers);
         let mut first = BytesMut::new();
@@ -153,6 +156,13 @@ impl Failure {
         Self {
             is_dead,
             error: ApiError::replica_gone(error.to_string()),
+        }
+    }
+
+    fn full() -> Self {
+        Self {
+            is_dead: false,
+            error: ApiError::queue_full(),
         }
     }
 
