@@ -5,5 +5,7 @@
 //! Every kernel has a plain twin in its tests.
 
 pub mod attention;
+pub mod head;
 pub mod linear;
 pub mod ops;
+mod strip;

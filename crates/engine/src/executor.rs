@@ -11,7 +11,8 @@ use headstart_core::TokenId;
 use headstart_scheduler::{Batch, Executor};
 
 use crate::cpu::attention::{Attention, Heads, Queries};
-use crate::cpu::linear::{Write, rows_dot};
+use crate::cpu::head::rows_dot;
+use crate::cpu::linear::Write;
 use crate::cpu::ops;
 use crate::kv::{Dtype, KvPool, LayerKv};
 use crate::model::{Layer, Model};

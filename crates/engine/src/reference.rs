@@ -3,7 +3,8 @@
 
 use crate::Model;
 use crate::cpu::attention::Heads;
-use crate::cpu::linear::{Write, rows_dot};
+use crate::cpu::head::rows_dot;
+use crate::cpu::linear::Write;
 use crate::cpu::ops;
 use crate::executor::Rotation;
 use headstart_core::TokenId;

@@ -1,21 +1,15 @@
 //! Matrix products `y = x · W` with weights stored `[K, N]`.
 //!
-//! Many rows (prefill) go to `gemm`. Few rows (decode) are bound by reading W once: each thread
-//! walks down a strip of columns, keeps its sums in registers and multiplies every vector of W
-//! by up to eight rows.
+//! Many rows (prefill) go to `gemm`. Few rows (decode) are bound by reading W once: the kernel in
+//! `strip.rs`.
 
 use gemm::Parallelism;
-use pulp::{Arch, Simd, WithSimd};
-use rayon::prelude::*;
 
-use crate::kv::{Numbers, widen_into};
+use crate::kv::Numbers;
 
 /// Rows up to which the strip kernel is used: equal to `gemm` on weights from memory, 1.6 times as
 /// fast at one row on weights in the last-level cache, 2.7 times on bf16 (BENCHMARKS.md).
 const FEW_ROWS: usize = 24;
-
-/// Columns per task of the strip kernel: narrow enough for two threads to share any layer.
-const STRIP: usize = 128;
 
 /// Columns of bf16 weights widened at a time for `gemm`.
 const PANEL: usize = 512;
@@ -105,7 +99,7 @@ impl Linear {
     pub fn apply_with(&self, kernel: Kernel, x: &[f32], y: &mut [f32], write: Write) {
         let m = x.len() / self.k;
         match kernel {
-            Kernel::Strips => self.few_rows(x, y, m, write),
+            Kernel::Strips => super::strip::product(x, &self.weight, self.k, y, write),
             Kernel::Gemm => self.many_rows(x, y, m, write),
         }
         if let Some(bias) = &self.bias {
@@ -143,21 +137,6 @@ impl Linear {
             let start = row * self.n + first;
             panel.extend_from_slice(self.weight.widen(start..start + width, &mut scratch));
         }
-    }
-
-    fn few_rows(&self, x: &[f32], y: &mut [f32], m: usize, write: Write) {
-        let strips: Vec<Strip<'_>> = Strip::split(y, m, self.n);
-        let x = &Packed::new(x, self.k);
-        let arch = Arch::new();
-        strips.into_par_iter().for_each(|strip| {
-            arch.dispatch(StripProduct {
-                x,
-                weight: &self.weight,
-                n: self.n,
-                strip,
-                write,
-            });
-        });
     }
 }
 
@@ -201,275 +180,6 @@ fn gemm(
             threads,
         );
     }
-}
-
-/// Columns `[first, first + width)` of all rows of `y`.
-struct Strip<'a> {
-    first: usize,
-    width: usize,
-    rows: Vec<&'a mut [f32]>,
-}
-
-impl<'a> Strip<'a> {
-    fn split(y: &'a mut [f32], m: usize, n: usize) -> Vec<Self> {
-        let strips = (0..n).step_by(STRIP).map(|first| {
-            let width = STRIP.min(n - first);
-            Self {
-                first,
-                width,
-                rows: Vec::with_capacity(m),
-            }
-        });
-        let mut strips: Vec<Self> = strips.collect();
-        for row in y.chunks_exact_mut(n) {
-            for (strip, piece) in strips.iter_mut().zip(row.chunks_mut(STRIP)) {
-                strip.rows.push(piece);
-            }
-        }
-        strips
-    }
-}
-
-/// Rows summed in registers at once.
-const GROUP: usize = 8;
-
-/// The rows of `x` in groups of up to [`GROUP`], each transposed to `[k][rows]` with the number
-/// of rows rounded up to one that has a kernel.
-struct Packed {
-    k: usize,
-    groups: Vec<(usize, Vec<f32>)>,
-}
-
-impl Packed {
-    fn new(x: &[f32], k: usize) -> Self {
-        let pack = |rows: &[f32]| {
-            let width = (rows.len() / k).next_power_of_two();
-            let mut packed = vec![0.0; k * width];
-            for (row, x) in rows.chunks_exact(k).enumerate() {
-                for (slot, &x) in packed[row..].iter_mut().step_by(width).zip(x) {
-                    *slot = x;
-                }
-            }
-            (width, packed)
-        };
-        Self {
-            k,
-            groups: x.chunks(GROUP * k).map(pack).collect(),
-        }
-    }
-}
-
-/// Rows of W that all column passes go over before the next: with the strip's width they fill
-/// half of a 48 KiB first-level cache.
-const DEPTH: usize = 64;
-
-/// One strip of the product.
-struct StripProduct<'a> {
-    x: &'a Packed,
-    weight: &'a Numbers, // [k, n]
-    n: usize,
-    strip: Strip<'a>,
-    write: Write,
-}
-
-impl WithSimd for StripProduct<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self {
-            x,
-            weight,
-            n,
-            strip,
-            write,
-        } = self;
-        let Strip {
-            first: column,
-            width,
-            mut rows,
-        } = strip;
-        let mut scratch = vec![
-            0.0;
-            if let Numbers::Bf16(_) = weight {
-                DEPTH * width
-            } else {
-                0
-            }
-        ];
-        for first in (0..x.k).step_by(DEPTH) {
-            let depth = first..x.k.min(first + DEPTH);
-            let write = if first == 0 { write } else { Write::Add };
-            let (weight, stride) = match weight {
-                Numbers::F32(weight) => (&weight[first * n + column..], n),
-                Numbers::Bf16(weight) => {
-                    for (row, wide) in depth.clone().zip(scratch.chunks_exact_mut(width)) {
-                        widen_into(&weight[row * n + column..][..width], wide);
-                    }
-                    (&scratch[..], width)
-                }
-            };
-            let sums = Sums {
-                weight,
-                stride,
-                width,
-                write,
-            };
-            for ((packed, x), rows) in x.groups.iter().zip(rows.chunks_mut(GROUP)) {
-                let x = &x[depth.start * packed..depth.end * packed];
-                // Eight vectors of sums hide the multiply-add's latency.
-                match packed {
-                    1 => sums.run::<S, 1, 8>(simd, x.as_chunks().0, rows),
-                    2 => sums.run::<S, 2, 4>(simd, x.as_chunks().0, rows),
-                    4 => sums.run::<S, 4, 4>(simd, x.as_chunks().0, rows),
-                    _ => sums.run::<S, 8, 2>(simd, x.as_chunks().0, rows),
-                }
-            }
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Sums<'a> {
-    weight: &'a [f32],
-    stride: usize,
-    width: usize,
-    write: Write,
-}
-
-impl Sums<'_> {
-    #[inline(always)]
-    fn run<S: Simd, const ROWS: usize, const VECTORS: usize>(
-        self,
-        simd: S,
-        x: &[[f32; ROWS]],
-        rows: &mut [&mut [f32]],
-    ) {
-        let step = VECTORS * S::F32_LANES;
-        let mut column = 0;
-        while column + step <= self.width {
-            self.columns::<S, ROWS, VECTORS>(simd, x, rows, column);
-            column += step;
-        }
-        while column + S::F32_LANES <= self.width {
-            self.columns::<S, ROWS, 1>(simd, x, rows, column);
-            column += S::F32_LANES;
-        }
-        for column in column..self.width {
-            for (row, out) in rows.iter_mut().enumerate() {
-                let terms = x.iter().enumerate();
-                let sum = terms
-                    .map(|(k, x)| x[row] * self.weight[k * self.stride + column])
-                    .sum();
-                store(&mut out[column], sum, self.write);
-            }
-        }
-    }
-
-    /// The `VECTORS` vectors of columns from `column` on, for all rows.
-    #[inline(always)]
-    fn columns<S: Simd, const ROWS: usize, const VECTORS: usize>(
-        self,
-        simd: S,
-        x: &[[f32; ROWS]],
-        rows: &mut [&mut [f32]],
-        column: usize,
-    ) {
-        let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
-        for (x, weights) in x.iter().zip(self.weight[column..].chunks(self.stride)) {
-            let (weights, _) = S::as_simd_f32s(weights);
-            let weights: &[S::f32s; VECTORS] = weights.first_chunk().expect("the strip is wide");
-            for (sums, x) in sums.iter_mut().zip(x) {
-                let x = simd.splat_f32s(*x);
-                for (sum, weight) in sums.iter_mut().zip(weights) {
-                    *sum = simd.mul_add_f32s(x, *weight, *sum);
-                }
-            }
-        }
-        for (row, sums) in rows.iter_mut().zip(&sums) {
-            let (out, _) = S::as_mut_simd_f32s(&mut row[column..]);
-            for (out, sum) in out.iter_mut().zip(sums) {
-                *out = match self.write {
-                    Write::Replace => *sum,
-                    Write::Add => simd.add_f32s(*out, *sum),
-                };
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn store(out: &mut f32, sum: f32, write: Write) {
-    *out = if write == Write::Add { *out + sum } else { sum };
-}
-
-/// `logits[row] = table · x[row]` where `table` is `[n, k]`, one row per vocabulary entry: the
-/// layout of the embedding, so that a tied head needs no second copy.
-///
-/// # Panics
-/// When the sizes do not fit.
-pub fn rows_dot(x: &[f32], table: &Numbers, k: usize, logits: &mut [f32]) {
-    let m = x.len() / k;
-    let n = table.len() / k;
-    assert!(
-        logits.len() == m * n && table.len() == n * k,
-        "logits are [m, n]"
-    );
-    /// Vocabulary entries per task: some 0.1 ms of work at k = 512.
-    const ENTRIES: usize = 256;
-    let arch = Arch::new();
-    let pieces: Vec<Vec<f32>> = (0..n.div_ceil(ENTRIES))
-        .into_par_iter()
-        .map(|piece| {
-            let entries = piece * ENTRIES..n.min((piece + 1) * ENTRIES);
-            let mut values = vec![0.0; m * entries.len()];
-            arch.dispatch(
-                #[inline(always)]
-                || dot_block(x, table, k, entries, &mut values),
-            );
-            values
-        })
-        .collect();
-    for (piece, values) in pieces.iter().enumerate() {
-        let width = values.len() / m.max(1);
-        for (row, values) in values.chunks_exact(width.max(1)).enumerate() {
-            logits[row * n + piece * ENTRIES..][..width].copy_from_slice(values);
-        }
-    }
-}
-
-/// All dot products of the rows of `x` with `entries` of the table, `[rows of x, entries]`. An
-/// entry is read once for all rows.
-#[inline(always)]
-fn dot_block(
-    x: &[f32],
-    table: &Numbers,
-    k: usize,
-    entries: std::ops::Range<usize>,
-    values: &mut [f32],
-) {
-    let width = entries.len();
-    let mut scratch = Vec::new();
-    for (column, entry) in entries.enumerate() {
-        let entry = table.widen(entry * k..(entry + 1) * k, &mut scratch);
-        for (row, x) in x.chunks_exact(k).enumerate() {
-            values[row * width + column] = dot(x, entry);
-        }
-    }
-}
-
-/// 64 partial sums: four vectors in flight, in an order that the compiler may keep.
-#[inline(always)]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0.0f32; 64];
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<64>(), b.as_chunks::<64>());
-    for (a, b) in a.iter().zip(b) {
-        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
-            *sum += a * b;
-        }
-    }
-    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
-    sums.iter().sum::<f32>() + rest
 }
 
 #[cfg(test)]
@@ -525,20 +235,6 @@ mod tests {
                     check(m, 48, n, dtype);
                 }
             }
-        }
-    }
-
-    #[test]
-    fn the_head_is_a_product_with_the_transposed_table() {
-        let mut rng = Rng::new(1);
-        let (m, k, n) = (3, 80, 700);
-        let (x, table) = (random(&mut rng, m * k), random(&mut rng, n * k));
-        let transposed: Vec<f32> = (0..k * n).map(|at| table[(at % n) * k + at / n]).collect();
-        let expected = plain(&x, &transposed, k, n);
-        let mut logits = vec![0.0; m * n];
-        rows_dot(&x, &Numbers::F32(table), k, &mut logits);
-        for (logit, expected) in logits.iter().zip(expected) {
-            assert!((f64::from(*logit) - expected).abs() < 1e-4);
         }
     }
 }
