@@ -51,7 +51,7 @@ pub(crate) struct ServeOptions {
     /// random, round-robin, load, session or precise [default: precise]
     #[arg(long, env = "HEADSTART_STRATEGY", value_name = "NAME")]
     pub(crate) strategy: Option<String>,
-    /// KV blocks per replica [default: as many as 512 MiB hold]
+    /// KV blocks per replica [default: as many as 512 MiB or 8,192 tokens need]
     #[arg(long, env = "HEADSTART_CACHE_BLOCKS", value_name = "N")]
     pub(crate) cache_blocks: Option<usize>,
     /// Tokens per block, a multiple of 16 [default: 16]

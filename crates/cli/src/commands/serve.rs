@@ -15,6 +15,9 @@ use crate::model::{self, TOY};
 /// KV memory per replica where the user does not say; pages that are never used cost nothing.
 const DEFAULT_CACHE_BYTES: usize = 512 << 20;
 
+/// Tokens that a replica can hold at least where the user does not say: one long conversation.
+const DEFAULT_CONTEXT: usize = 8192;
+
 /// Age after which a waiting request goes before those with a longer prefix.
 const MAX_AGE: Duration = Duration::from_secs(2);
 
@@ -117,7 +120,11 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
 
 fn default_blocks(config: &ModelConfig, element_bytes: usize, block_size: usize) -> usize {
     let block_bytes = config.kv_bytes_per_token(element_bytes) * block_size.max(1);
-    (DEFAULT_CACHE_BYTES / block_bytes).max(64)
+    let one_conversation = config
+        .max_context
+        .min(DEFAULT_CONTEXT)
+        .div_ceil(block_size.max(1));
+    (DEFAULT_CACHE_BYTES / block_bytes).max(one_conversation)
 }
 
 /// Options of embedded engines say nothing to upstream ones.
