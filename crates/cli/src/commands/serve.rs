@@ -1,5 +1,6 @@
 //! `headstart serve`.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -161,11 +162,13 @@ async fn until_interrupted(server: RunningServer) -> Result<()> {
 }
 
 fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("HEADSTART_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    // A second call (in one process) keeps the first.
-    let _ = tracing_subscriber::fmt()
+    let wanted = std::env::var("HEADSTART_LOG").unwrap_or_else(|_| "warn".to_owned());
+    // Health checks of upstreams would drown what is asked for.
+    let filter = tracing_subscriber::EnvFilter::new(format!("hyper=warn,hyper_util=warn,{wanted}"));
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .try_init();
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
+    // A second call (in one process) keeps the first.
+    let _ = log.try_init();
 }

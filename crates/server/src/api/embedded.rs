@@ -80,8 +80,21 @@ async fn tokenize(embedded: &Embedded, input: Input) -> Result<Vec<TokenId>, Api
 fn to_tokens(prompt: &PromptModel, input: Input) -> Result<Vec<TokenId>, ApiError> {
     match input {
         Input::Chat(messages) => chat_tokens(prompt, &messages),
-        Input::Plain(PromptInput::Tokens(tokens)) => Ok(tokens),
-        Input::Plain(PromptInput::Text(text)) => {
+        Input::Plain(input) => plain_tokens(prompt, input),
+    }
+}
+
+/// The tokens of a plain prompt.
+///
+/// # Errors
+/// When the tokenizer fails.
+pub(super) fn plain_tokens(
+    prompt: &PromptModel,
+    input: PromptInput,
+) -> Result<Vec<TokenId>, ApiError> {
+    match input {
+        PromptInput::Tokens(tokens) => Ok(tokens),
+        PromptInput::Text(text) => {
             let tokens = prompt.tokenizer.encode(&text, SpecialTokensIn::AddBosEos);
             tokens.map_err(|error| prompt_error(&error, "prompt"))
         }
@@ -92,7 +105,7 @@ fn to_tokens(prompt: &PromptModel, input: Input) -> Result<Vec<TokenId>, ApiErro
 ///
 /// # Errors
 /// When the template refuses it.
-pub(super) fn chat_tokens(
+fn chat_tokens(
     prompt: &PromptModel,
     messages: &Value,
 ) -> Result<Vec<TokenId>, ApiError> {

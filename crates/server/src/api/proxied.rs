@@ -4,17 +4,19 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use headstart_core::TokenId;
-use headstart_prompt::SpecialTokensIn;
+use headstart_prompt::{GenerationPrompt, PromptModel, RenderInput};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::body::{self, ClientGone, Writer};
+use super::embedded::plain_tokens;
 use super::{CACHED_HEADER, Call, REPLICA_HEADER, header_value};
+use crate::clock::unix_seconds;
 use crate::gateway::{Fleet, Gateway, Passing, Proxied, is_event_stream};
 use crate::openai::fields::Fields;
 use crate::openai::response::Kind;
-use crate::openai::{ApiError, ChatRequest};
+use crate::openai::{ApiError, request};
 
 /// Answers a call.
 pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError> {
@@ -51,37 +53,44 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
 async fn tokens(call: &Call, body: &Bytes) -> Option<Vec<TokenId>> {
     let (gateway, body, kind) = (call.gateway.clone(), body.clone(), call.kind);
     let tokens = move || {
-        let Fleet::Upstreams(upstreams) = &gateway.fleet else {
-            return None;
-        };
-        let prompt = upstreams
-            .iter()
-            .find_map(|upstream| upstream.prompt.as_ref())?;
+        let Fleet::Upstreams(upstreams) = &gateway.fleet else { return None };
+        let prompt = upstreams.iter().find_map(|upstream| upstream.prompt.as_ref())?;
+        let fields: Value = serde_json::from_slice(&body).ok()?;
         match kind {
-            Kind::Chat => {
-                let messages = lenient_messages(&body)?;
-                super::embedded::chat_tokens(prompt, &messages).ok()
-            }
+            Kind::Chat => chat_tokens(prompt, &fields),
             Kind::Text => {
-                let fields: Value = serde_json::from_slice(&body).ok()?;
-                let text = fields["prompt"].as_str()?;
-                prompt
-                    .tokenizer
-                    .encode(text, SpecialTokensIn::AddBosEos)
-                    .ok()
+                let input = request::prompt(Some(fields["prompt"].clone())).ok()?;
+                plain_tokens(prompt, input).ok()
             }
         }
     };
     tokio::task::spawn_blocking(tokens).await.ok().flatten()
 }
 
-/// Messages as the template gets them, whatever else the request asks for.
-fn lenient_messages(body: &[u8]) -> Option<Value> {
-    let fields: Value = serde_json::from_slice(body).ok()?;
-    let plain = serde_json::json!({"model": "-", "messages": fields["messages"]});
-    ChatRequest::parse(plain.to_string().as_bytes())
-        .ok()
-        .map(|request| request.messages)
+/// The tokens that an engine makes of a chat: with its tools and template variables.
+fn chat_tokens(prompt: &PromptModel, fields: &Value) -> Option<Vec<TokenId>> {
+    let mut messages = fields["messages"].clone();
+    for message in messages.as_array_mut()? {
+        // Whatever else a message holds (tool calls, no content) is the template's affair.
+        if message["content"].is_array() {
+            let text = request::flat_content(message["content"].take(), "content").ok()?;
+            message["content"] = text.into();
+        }
+    }
+    let tools = fields["tools"].as_array().filter(|tools| !tools.is_empty());
+    let generation_prompt = match fields["add_generation_prompt"].as_bool() {
+        Some(false) => GenerationPrompt::Omit,
+        Some(true) | None => GenerationPrompt::Add,
+    };
+    let no_variables = serde_json::Map::new();
+    let input = RenderInput {
+        messages: &messages,
+        tools: tools.map(|_| &fields["tools"]),
+        generation_prompt,
+        now_unix_s: unix_seconds() as i64,
+        extra: fields["chat_template_kwargs"].as_object().unwrap_or(&no_variables),
+    };
+    prompt.chat_tokens(&input).ok()
 }
 
 fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) {
@@ -94,6 +103,11 @@ fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) {
             .ttft
             .with_label_values(&labels)
             .observe(waited);
+        tracing::debug!(
+            replica = labels[1],
+            ttft_ms = waited * 1e3,
+            "first bytes of an upstream's answer"
+        );
     }
 }
 

@@ -265,30 +265,38 @@ fn messages(value: Option<Value>) -> Result<Value, ApiError> {
     Ok(Value::Array(messages))
 }
 
-fn flat_content(content: Value, at: &str) -> Result<String, ApiError> {
+/// Text parts become lines of one text, as vLLM does for templates that take strings: the same
+/// tokens here and in an engine behind us.
+///
+/// # Errors
+/// When a part is no text; `at` names the message.
+pub fn flat_content(content: Value, at: &str) -> Result<String, ApiError> {
     let wrong = || {
         let message = format!("`{at}.content` must be a string or an array of text parts");
         ApiError::invalid(at, message)
     };
+    let text = |part: Value| match (part["type"].as_str(), part["text"].as_str()) {
+        (Some("text"), Some(text)) => Ok(text.to_owned()),
+        (Some(kind), _) if kind != "text" => {
+            Err(ApiError::unsupported(&format!("{at}.content: {kind}"), ""))
+        }
+        _ => Err(wrong()),
+    };
     match content {
         Value::String(text) => Ok(text),
-        Value::Array(parts) => parts
-            .into_iter()
-            .map(
-                |part| match (part["type"].as_str(), part["text"].as_str()) {
-                    (Some("text"), Some(text)) => Ok(text.to_owned()),
-                    (Some(kind), _) if kind != "text" => {
-                        Err(ApiError::unsupported(&format!("{at}.content: {kind}"), ""))
-                    }
-                    _ => Err(wrong()),
-                },
-            )
-            .collect(),
+        Value::Array(parts) => {
+            let lines: Result<Vec<_>, _> = parts.into_iter().map(text).collect();
+            Ok(lines?.join("\n"))
+        }
         _ => Err(wrong()),
     }
 }
 
-fn prompt(value: Option<Value>) -> Result<PromptInput, ApiError> {
+/// A prompt as text or tokens.
+///
+/// # Errors
+/// When it is neither, or several.
+pub fn prompt(value: Option<Value>) -> Result<PromptInput, ApiError> {
     let wrong = || {
         let message = "`prompt` must be a non-empty string or array of token ids; several \
                        prompts in one request are not supported";
@@ -404,7 +412,7 @@ mod tests {
         let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
         let body = json!({"model": "m", "messages": [{"role": "user", "content": parts}]});
         let request = ChatRequest::parse(body.to_string().as_bytes()).expect("parses");
-        assert_eq!(request.messages[0]["content"], "ab");
+        assert_eq!(request.messages[0]["content"], "a\nb");
         let image = json!([{"role": "user", "content": [{"type": "image_url"}]}]);
         let param = "messages[0].content: image_url";
         check(
