@@ -1,10 +1,11 @@
 //! What a starting server says.
 
+use anyhow::Result;
 use headstart_server::RunningServer;
 use headstart_server::gateway::Fleet;
 
 /// One ready line with the URL, and for the toy a word of warning.
-pub(crate) fn ready(server: &RunningServer, is_toy: bool) {
+pub(crate) fn ready(server: &RunningServer, is_toy: bool) -> Result<()> {
     let url = format!("http://{}", server.address());
     let what = match &server.gateway().fleet {
         Fleet::Embedded(embedded) => {
@@ -20,5 +21,5 @@ pub(crate) fn ready(server: &RunningServer, is_toy: bool) {
              For sense, name a Llama, Qwen2 or Qwen3 model: --model ./FOLDER or --model OWNER/NAME"
         );
     }
-    println!("headstart is ready: {url}/v1 ({what})");
+    crate::output::line(&format!("headstart is ready: {url}/v1 ({what})"))
 }

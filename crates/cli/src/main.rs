@@ -7,6 +7,7 @@ mod banner;
 mod commands;
 mod config;
 mod model;
+mod output;
 
 use std::process::ExitCode;
 
@@ -51,20 +52,33 @@ fn main() -> ExitCode {
         Command::Serve(serve) => commands::serve::run(serve),
         Command::Replay(replay) => commands::replay::run(&replay),
         Command::Bench(bench) => commands::bench::run(bench),
-        Command::Completions { shell } => {
-            let mut command = Cli::command();
-            clap_complete::generate(shell, &mut command, "headstart", &mut std::io::stdout());
-            Ok(())
-        }
+        Command::Completions { shell } => completions(shell),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", with_causes(&error));
             let is_usage = error.downcast_ref::<config::UsageError>().is_some();
             ExitCode::from(if is_usage { 2 } else { 1 })
         }
     }
+}
+
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "headstart", &mut script);
+    output::line(String::from_utf8_lossy(&script).trim_end())
+}
+
+/// The error and its causes, without those that it names itself.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use headstart_engine::Model;
 use headstart_engine::kv::Dtype;
 use headstart_engine::model::toy;
@@ -48,6 +48,13 @@ pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<Loaded> {
     let model = Model::load(&dir, dtype).with_context(|| format!("cannot load {spec}"))?;
     let prompt = PromptModel::from_dir(&dir).with_context(|| format!("cannot load {spec}"))?;
     spinner.finish_and_clear();
+    let (known, vocabulary) = (prompt.tokenizer.vocab_size(), model.config.vocab);
+    if known > vocabulary {
+        bail!(
+            "{spec}: tokenizer.json has {known} tokens, but the model's vocabulary is {vocabulary}; \
+             they do not belong together"
+        );
+    }
     let name = Path::new(spec)
         .file_name()
         .map_or(spec.into(), |name| name.to_string_lossy());
@@ -68,6 +75,10 @@ fn fetch(name: &str) -> Result<PathBuf> {
         );
         return Err(UsageError(message).into());
     }
+    if let Some(folder) = cached(name) {
+        return Ok(folder);
+    }
+    eprintln!("fetching {name} from the hub");
     let api = hf_hub::api::sync::ApiBuilder::from_env()
         .build()
         .context("cannot set up the hub")?;
@@ -90,6 +101,15 @@ fn fetch(name: &str) -> Result<PathBuf> {
         folder = path.parent().map(Path::to_path_buf);
     }
     folder.ok_or_else(|| anyhow!("{name} holds no weights in the safetensors format"))
+}
+
+/// The hub's cache folder of a model that was fetched before, if it looks whole.
+fn cached(name: &str) -> Option<PathBuf> {
+    let repository = hf_hub::Cache::from_env().model(name.to_owned());
+    let folder = repository.get("config.json")?.parent()?.to_path_buf();
+    let mut files = std::fs::read_dir(&folder).ok()?.filter_map(Result::ok);
+    let has_weights = files.any(|file| file.path().extension().is_some_and(|e| e == "safetensors"));
+    (has_weights && folder.join("tokenizer.json").exists()).then_some(folder)
 }
 
 /// Files of a repository that are read here; folders hold other formats.

@@ -88,6 +88,33 @@ fn what_is_wrong_is_said_with_exit_codes() {
         "--active",
     );
     check_usage(&["nonsense"], "nonsense");
+    check_usage(
+        &["bench", "chat", "--probe-only", "--max-tokens", "0"],
+        "--max-tokens",
+    );
+    check_usage(&["serve", "--listen", "0.0.0.0:0"], "--api-key-file");
+    check_usage(&["serve", "--replicas", "0"], "replica");
+    check_usage(&["serve", "--cache-blocks", "0"], "cache blocks");
+    check_usage(
+        &["serve", "--cache-blocks", "18446744073709551615"],
+        "memory",
+    );
+    check_usage(&["serve", "--block-size", "17"], "multiple of 16");
+    check_usage(&["serve", "--block-size", "1048576"], "--block-size");
+    check_usage(&["serve", "--max-waiting", "0"], "--max-waiting");
+    check_usage(&["serve", "--upstream", "ftp://h"], "http");
+    check_usage(
+        &["serve", "--upstream", "http://h", "--max-waiting", "9"],
+        "--max-waiting",
+    );
+    let nobody = [
+        "bench",
+        "chat",
+        "--url",
+        "http://127.0.0.1:1",
+        "--probe-only",
+    ];
+    assert_eq!(headstart(&nobody).status.code(), Some(1));
     let absent = headstart(&["replay", "absent.jsonl", "--capacity", "1"]);
     assert_eq!(absent.status.code(), Some(1));
     assert!(text(&absent.stderr).contains("absent.jsonl"));
@@ -100,8 +127,44 @@ fn what_is_wrong_is_said_with_exit_codes() {
         text(&output.stderr)
     );
     std::fs::remove_file(bad).expect("cleans up");
-    let open = headstart(&["serve", "--listen", "0.0.0.0:0"]);
-    assert!(text(&open.stderr).contains("--api-key-file"));
+}
+
+/// A reader that has seen enough is no failure, and no panic.
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_headstart"))
+        .args(["completions", "zsh"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_tokenizer_of_another_model_is_refused() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let dir = std::env::temp_dir().join(format!("headstart-mixed-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a folder");
+    let copy = |from: &str, name: &str| {
+        std::fs::copy(root.join(from).join(name), dir.join(name)).expect("copies");
+    };
+    copy("../engine/tests/checkpoints/llama", "config.json");
+    copy("../engine/tests/checkpoints/llama", "model.safetensors");
+    copy("../../data/toy-tokenizer", "tokenizer.json");
+    let output = headstart(&["serve", "--model", &dir.display().to_string()]);
+    std::fs::remove_dir_all(&dir).expect("cleans up");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("do not belong together"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[test]

@@ -72,6 +72,18 @@ pub struct Embedded {
     pub replicas: Vec<Replica>,
 }
 
+impl Embedded {
+    /// The longest sequence that a replica can hold, tokens.
+    #[must_use]
+    pub fn context(&self) -> usize {
+        self.replicas
+            .iter()
+            .map(Replica::context)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
 /// What the gateway is built from.
 pub struct GatewayParts {
     /// Who computes.
@@ -226,9 +238,9 @@ impl Gateway {
         };
         let mut router = self.router();
         self.report_loads(&mut router, request.now);
-        let decision = router.route(&request).map_err(|none| {
-            ApiError::replica_gone(format!("no replica can take the request: {none}"))
-        })?;
+        let decision = router
+            .route(&request)
+            .map_err(|none| ApiError::replica_gone(format!("{none}; try again")))?;
         drop(router);
         let labels = [self.strategy.name(), &decision.replica.to_string()];
         self.metrics
@@ -264,13 +276,11 @@ impl Gateway {
         }
     }
 
-    fn note_retry(&self, replica: ReplicaId, reason: &str) {
-        tracing::warn!(%replica, reason, "no token yet, trying another replica");
-        self.metrics
-            .requests
-            .retries
-            .with_label_values(&[replica.to_string()])
-            .inc();
+    /// Counts a second attempt, on `replica`.
+    fn note_retry(&self, replica: ReplicaId) {
+        tracing::debug!(%replica, "second attempt");
+        let retries = &self.metrics.requests.retries;
+        retries.with_label_values(&[replica.to_string()]).inc();
     }
 
     /// Brings the gauges up to date and writes all metrics.
@@ -307,16 +317,14 @@ impl Gateway {
                     .waiting
                     .with_label_values(&labels)
                     .set(load.waiting as i64);
-                metrics
-                    .replicas
-                    .preemptions
-                    .with_label_values(&labels)
-                    .set(load.preemptions as i64);
-                metrics
-                    .replicas
-                    .panics
-                    .with_label_values(&[&name])
-                    .set(replica.panics() as i64);
+                raise(
+                    &metrics.replicas.preemptions.with_label_values(&labels),
+                    load.preemptions,
+                );
+                raise(
+                    &metrics.replicas.panics.with_label_values(&[&name]),
+                    replica.panics(),
+                );
                 metrics
                     .replicas
                     .kv_usage
@@ -326,6 +334,11 @@ impl Gateway {
         }
         metrics.render()
     }
+}
+
+/// Brings a counter up to a count that is kept elsewhere.
+fn raise(counter: &prometheus::IntCounter, count: u64) {
+    counter.inc_by(count.saturating_sub(counter.get()));
 }
 
 /// Share of the KV blocks that running requests hold, in `[0, 1]`.

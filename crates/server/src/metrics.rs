@@ -53,11 +53,11 @@ pub struct ReplicaMetrics {
     /// Share of KV blocks in use.
     pub kv_usage: GaugeVec,
     /// Preemptions.
-    pub preemptions: IntGaugeVec,
+    pub preemptions: IntCounterVec,
     /// Whether a replica takes requests.
     pub up: IntGaugeVec,
     /// Engine panics.
-    pub panics: IntGaugeVec,
+    pub panics: IntCounterVec,
     /// KV events applied, batches lost, events skipped, clears.
     pub kv_events: IntCounterVec,
     /// Blocks in the router's index.
@@ -157,12 +157,16 @@ impl ReplicaMetrics {
                 "Share of KV blocks held by running requests, 0 to 1.",
                 BY_REPLICA,
             ),
-            preemptions: gauge("vllm:num_preemptions_total", "Preemptions."),
+            preemptions: make.counter("vllm:num_preemptions_total", "Preemptions.", BY_REPLICA),
             up: plain(
                 "headstart_replica_up",
                 "1 while the replica takes requests.",
             ),
-            panics: plain("headstart_replica_panics_total", "Engine panics."),
+            panics: make.counter(
+                "headstart_replica_panics_total",
+                "Engine panics.",
+                &["replica"],
+            ),
             kv_events: make.counter(
                 "headstart_kv_events_total",
                 "KV events applied, batches lost, events skipped, clears.",

@@ -1,5 +1,6 @@
 //! An engine behind HTTP: requests are passed on as they came, answers as they come.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +21,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// one refuses at once.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Request header: gateways that the request has passed.
+pub const HOPS_HEADER: &str = "x-headstart-hops";
+
+/// Health checks in a row without an answer after which an upstream counts as dead: a busy
+/// engine may miss one or two.
+const MISSED_CHECKS: u32 = 3;
+
 /// Largest model list that is read.
 const MODELS_BYTES: usize = 1 << 20;
 
@@ -30,6 +38,7 @@ pub struct Upstream {
     /// Its tokenizer and template, when its prompts are to be routed by prefix.
     pub prompt: Option<PromptModel>,
     models: Mutex<Vec<String>>,
+    missed_checks: AtomicU32,
 }
 
 /// Why an upstream could not be asked.
@@ -92,6 +101,7 @@ impl Upstream {
             client,
             prompt,
             models: Mutex::default(),
+            missed_checks: AtomicU32::new(0),
         })
     }
 
@@ -132,6 +142,7 @@ impl Upstream {
             "x-request-id",
             "x-data-parallel-rank",
             "x-session-id",
+            HOPS_HEADER,
         ] {
             if let Some(value) = headers.get(name) {
                 request
@@ -147,10 +158,17 @@ impl Upstream {
         let request = self.request(Method::GET, "/health", Bytes::new());
         let alive = match self.send(request, HEALTH_TIMEOUT).await {
             Ok(response) => response.status().is_success(),
-            // Too busy to answer is not dead.
-            Err(UpstreamError::TimedOut { .. }) => true,
+            // Too busy to answer once is not dead.
+            Err(UpstreamError::TimedOut { .. }) => {
+                return self.missed_checks.fetch_add(1, Relaxed) + 1 < MISSED_CHECKS;
+            }
             Err(_) => false,
         };
+        self.missed_checks.store(0, Relaxed);
+        if !alive {
+            // Whoever answers here next may serve another model.
+            self.set_models(Vec::new());
+        }
         if alive && self.models().is_empty() {
             self.ask_models().await;
         }
@@ -171,6 +189,10 @@ impl Upstream {
         let names = names
             .filter_map(|model| model["id"].as_str().map(str::to_owned))
             .collect();
+        self.set_models(names);
+    }
+
+    fn set_models(&self, names: Vec<String>) {
         *self.models.lock().unwrap_or_else(PoisonError::into_inner) = names;
     }
 

@@ -181,3 +181,43 @@ async fn full_engines_are_429_not_503() {
         engine.shutdown().await;
     }
 }
+
+#[tokio::test]
+async fn a_gateway_before_itself_is_a_loop_not_a_storm() {
+    let placeholder = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = placeholder.local_addr().expect("an address");
+    drop(placeholder);
+    let mut config = proxy(vec![upstream(format!("http://{address}"))]);
+    config.listen = address;
+    let gateway = start(config).await;
+    eventually("itself to be up", || gateway.gateway().is_ready()).await;
+    let body = json!({"model": "toy", "messages": [{"role": "user", "content": "Hi"}]});
+    let answer = chat(&gateway, &body).await;
+    assert_eq!(
+        (answer.status, &answer.error_code()[..]),
+        (508, "loop_detected")
+    );
+    gateway.shutdown().await;
+}
+
+/// What a returned engine serves is asked again.
+#[tokio::test]
+async fn an_engine_that_comes_back_with_another_model_is_asked_again() {
+    let engine = start(embedded(1, 64)).await;
+    let address = engine.address();
+    let mut config = proxy(vec![upstream(format!("http://{address}"))]);
+    config.limits.health_interval = Duration::from_millis(50);
+    let gateway = start(config).await;
+    assert_eq!(gateway.gateway().models(), ["toy"]);
+    engine.shutdown().await;
+    eventually("it to be down", || gateway.gateway().is_down(ReplicaId(0))).await;
+    let mut config = embedded(1, 64);
+    config.listen = address;
+    if let headstart_server::Backend::Embedded(fleet) = &mut config.backend {
+        fleet.name = "other".to_owned();
+    }
+    let engine = start(config).await;
+    eventually("the new name", || gateway.gateway().models() == ["other"]).await;
+    gateway.shutdown().await;
+    engine.shutdown().await;
+}

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand};
 use headstart_loadgen::{
     Answers, ChatBench, ChatClient, ChatReport, ProbeReport, ReuseProbe, chat, compare, probe,
@@ -15,6 +15,7 @@ use serde_json::json;
 use super::replay::progress;
 use super::serve;
 use crate::config::{ServeOptions, UsageError};
+use crate::output;
 
 /// Rounds of the reuse probe that `bench chat` ends with.
 const PROBE_ROUNDS: usize = 20;
@@ -115,10 +116,13 @@ pub(crate) fn run(bench: Bench) -> Result<()> {
 }
 
 fn check(chat: &Chat) -> Result<()> {
-    for (name, number) in [
+    let counts = [
         ("--active", chat.active),
         ("--conversations", chat.conversations),
-    ] {
+        ("--max-tokens", chat.max_tokens as usize),
+        ("--max-turns", chat.max_turns.unwrap_or(1)),
+    ];
+    for (name, number) in counts {
         if number == 0 {
             return Err(UsageError(format!("{name} must be at least 1")).into());
         }
@@ -139,25 +143,43 @@ async fn run_chat(chat: &Chat) -> Result<()> {
         None => measure_strategies(chat, &conversations).await?,
     };
     if chat.json {
-        let reports = reports
-            .iter()
-            .map(|(name, report)| json!({"name": name, "report": report}));
-        let reports: Vec<_> = reports.collect();
-        println!("{}", json!({"runs": reports, "reuse_probe": probed}));
-        return Ok(());
+        let runs = reports.iter();
+        let runs: Vec<_> = runs
+            .map(|(name, report)| json!({"name": name, "report": report}))
+            .collect();
+        output::line(&json!({"runs": runs, "reuse_probe": probed}).to_string())?;
+        return check_outcome(&reports);
     }
     for (name, report) in &reports {
-        println!("## {name}\n\n{}", report.to_markdown());
+        output::line(&format!("## {name}\n\n{}", report.to_markdown()))?;
     }
     if reports.len() > 1 {
         let reports: Vec<_> = reports
             .iter()
             .map(|(name, report)| (&name[..], report))
             .collect();
-        println!("## Side by side\n\n{}", compare(&reports));
+        output::line(&format!("## Side by side\n\n{}", compare(&reports)))?;
     }
     if let Some(probed) = probed {
-        println!("## Reuse probe\n\n{}", probed.to_markdown());
+        output::line(&format!("## Reuse probe\n\n{}", probed.to_markdown()))?;
+    }
+    check_outcome(&reports)
+}
+
+/// A benchmark with failed requests, or without any, is no result.
+fn check_outcome(reports: &[(String, ChatReport)]) -> Result<()> {
+    for (name, report) in reports {
+        if report.failed > 0 {
+            let first = report.failures.first().map_or("", String::as_str);
+            bail!(
+                "{name}: {} conversations failed, the first: {first}",
+                report.failed
+            );
+        }
+        ensure!(
+            report.all.requests > 0,
+            "{name}: no request was answered; nothing was measured"
+        );
     }
     Ok(())
 }

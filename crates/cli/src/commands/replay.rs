@@ -13,6 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use crate::config::UsageError;
+use crate::output;
 
 /// What a policy would have hit on a recorded trace.
 #[derive(Args, Debug)]
@@ -47,18 +48,21 @@ pub(crate) fn run(replay: &Replay) -> Result<()> {
         policy::by_name(name, 0).map_err(|error| UsageError(format!("--policy: {error}")))?;
     }
     let requests = read(replay)?;
+    let lookups = requests.iter().map(|request| request.blocks.len()).sum();
     let runs = replay.policy.len() * replay.capacity.len();
     let bar = progress((runs * requests.len()) as u64);
     if !replay.json {
-        println!(
+        output::line(&format!(
             "{:<10} {:>12} {:>12} {:>12} {:>10}",
             "policy", "capacity", "lookups", "hits", "hit rate"
-        );
+        ))?;
     }
     for name in &replay.policy {
         for &capacity in &replay.capacity {
-            let policy = policy::by_name(name, capacity)?;
-            let mut simulation = Simulation::new(capacity, policy);
+            // More room than the trace has blocks changes nothing.
+            let room = capacity.min(lookups);
+            let policy = policy::by_name(name, room)?;
+            let mut simulation = Simulation::new(room, policy);
             for request in &requests {
                 simulation.serve(request);
                 bar.inc(1);
@@ -76,7 +80,7 @@ pub(crate) fn run(replay: &Replay) -> Result<()> {
                 let (lookups, hits, rate) = (blocks.lookups, blocks.hits, blocks.rate() * 100.0);
                 format!("{name:<10} {capacity:>12} {lookups:>12} {hits:>12} {rate:>8.2} %")
             };
-            bar.suspend(|| println!("{line}"));
+            bar.suspend(|| output::line(&line))?;
         }
     }
     bar.finish_and_clear();

@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use headstart_engine::{EngineConfig, ModelConfig, QueueOrder};
-use headstart_server::{Backend, EmbeddedFleet, Limits, RunningServer, ServeConfig};
+use headstart_server::{Backend, EmbeddedFleet, Limits, RunningServer, ServeConfig, ServeError};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::banner;
 use crate::config::{ServeOptions, UsageError, parsed};
@@ -18,6 +19,9 @@ const DEFAULT_CACHE_BYTES: usize = 512 << 20;
 
 /// Tokens that a replica can hold at least where the user does not say: one long conversation.
 const DEFAULT_CONTEXT: usize = 8192;
+
+/// Largest block: beyond it nearly nothing is a full block, and nothing is cached.
+const BLOCK_SIZE_MAX: usize = 4096;
 
 /// Age after which a waiting request goes before those with a longer prefix.
 const MAX_AGE: Duration = Duration::from_secs(2);
@@ -50,11 +54,28 @@ pub(crate) fn run(serve: Serve) -> Result<()> {
     let options = serve.options.with_file(serve.config.as_deref())?;
     let config = config(&options)?;
     let is_toy = options.upstream.is_empty() && options.model.as_deref().unwrap_or(TOY) == TOY;
-    runtime()?.block_on(async {
-        let server = headstart_server::serve(config).await?;
-        banner::ready(&server, is_toy);
-        until_interrupted(server).await
-    })
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(async {
+        let signals = Signals::new()?;
+        let server = headstart_server::serve(config).await.map_err(usage)?;
+        banner::ready(&server, is_toy)?;
+        until_interrupted(server, signals).await
+    });
+    // Work for clients that are gone must not hold up the end.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Errors that another configuration would avoid are usage errors.
+fn usage(error: ServeError) -> anyhow::Error {
+    match error {
+        ServeError::Exposed(_)
+        | ServeError::NoReplica
+        | ServeError::Policy(_)
+        | ServeError::Engine(_)
+        | ServeError::Upstream(_) => UsageError(error.to_string()).into(),
+        other => other.into(),
+    }
 }
 
 /// The runtime of servers and load generators: its threads wait, the engine's compute.
@@ -100,12 +121,20 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
     };
     let loaded = model::load(options.model.as_deref().unwrap_or(TOY), dtype)?;
     let block_size = options.block_size.unwrap_or(16);
+    if !(16..=BLOCK_SIZE_MAX).contains(&block_size) {
+        let message = format!("--block-size must be a multiple of 16, at most {BLOCK_SIZE_MAX}");
+        return Err(UsageError(message).into());
+    }
     let default_blocks = || default_blocks(&loaded.model.config, dtype.bytes(), block_size);
+    let cache_blocks = options.cache_blocks.unwrap_or_else(default_blocks);
+    let replicas = options.replicas.unwrap_or(2);
+    let token_bytes = loaded.model.config.kv_bytes_per_token(dtype.bytes());
+    check_memory(cache_blocks, token_bytes * block_size, replicas)?;
     Ok(EmbeddedFleet {
         name: options.served_model_name.clone().unwrap_or(loaded.name),
-        replicas: options.replicas.unwrap_or(2),
+        replicas,
         engine: EngineConfig {
-            cache_blocks: options.cache_blocks.unwrap_or_else(default_blocks),
+            cache_blocks,
             block_size,
             kv_dtype: dtype,
             max_batched_tokens: options.max_batched_tokens.unwrap_or(512),
@@ -128,6 +157,33 @@ fn default_blocks(config: &ModelConfig, element_bytes: usize, block_size: usize)
     (DEFAULT_CACHE_BYTES / block_bytes).max(one_conversation)
 }
 
+/// Refuses KV pools that this machine could never hold: the allocation would end the process.
+fn check_memory(cache_blocks: usize, block_bytes: usize, replicas: usize) -> Result<()> {
+    let wanted = cache_blocks
+        .checked_mul(block_bytes)
+        .and_then(|one| one.checked_mul(replicas));
+    let limit = memory_bytes().unwrap_or(1 << 40);
+    if wanted.is_some_and(|wanted| wanted <= limit) && u32::try_from(cache_blocks).is_ok() {
+        return Ok(());
+    }
+    let message = format!(
+        "--cache-blocks {cache_blocks} on {replicas} replica(s), {block_bytes} bytes a block, are \
+         more than this machine's memory of {} MiB",
+        limit >> 20
+    );
+    Err(UsageError(message).into())
+}
+
+/// Physical memory, where the system says.
+fn memory_bytes() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: usize = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 /// Options of embedded engines say nothing to upstream ones.
 fn refuse_engine_options(options: &ServeOptions) -> Result<()> {
     let given = [
@@ -137,6 +193,11 @@ fn refuse_engine_options(options: &ServeOptions) -> Result<()> {
         ("--block-size", options.block_size.is_some()),
         ("--dtype", options.dtype.is_some()),
         ("--policy", options.policy.is_some()),
+        ("--served-model-name", options.served_model_name.is_some()),
+        ("--queue-order", options.queue_order.is_some()),
+        ("--max-batched-tokens", options.max_batched_tokens.is_some()),
+        ("--max-sequences", options.max_sequences.is_some()),
+        ("--max-waiting", options.max_waiting.is_some()),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => {
@@ -147,17 +208,36 @@ fn refuse_engine_options(options: &ServeOptions) -> Result<()> {
     }
 }
 
-async fn until_interrupted(server: RunningServer) -> Result<()> {
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-        .context("cannot listen for SIGTERM")?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted.context("cannot listen for Ctrl-C")?,
-        _ = terminate.recv() => {}
+/// Ctrl-C and SIGTERM, listened for before anybody can be told that the server is ready.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        let interrupt = listen(SignalKind::interrupt())?;
+        Ok(Self {
+            interrupt,
+            terminate: listen(SignalKind::terminate())?,
+        })
     }
-    eprintln!("finishing the running requests; press Ctrl-C again to stop at once");
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+async fn until_interrupted(server: RunningServer, mut signals: Signals) -> Result<()> {
+    signals.next().await;
+    eprintln!("finishing the running requests; interrupt again to stop at once");
     tokio::select! {
         () = server.shutdown() => Ok(()),
-        _ = tokio::signal::ctrl_c() => Err(anyhow!("stopped before all requests were done")),
+        () = signals.next() => Err(anyhow!("stopped before all requests were done")),
     }
 }
 

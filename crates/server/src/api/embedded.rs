@@ -61,6 +61,7 @@ fn parse(kind: Kind, body: &[u8]) -> Result<(Generation, Input), ApiError> {
 
 /// Tokenizes off the network threads: a long prompt takes milliseconds.
 async fn tokenize(embedded: &Embedded, input: Input) -> Result<Vec<TokenId>, ApiError> {
+    refuse_hopeless(embedded, &input)?;
     let prompt = embedded.prompt.clone();
     let vocab = embedded.model.config.vocab;
     let tokens = tokio::task::spawn_blocking(move || to_tokens(&prompt, input)).await;
@@ -75,6 +76,29 @@ async fn tokenize(embedded: &Embedded, input: Input) -> Result<Vec<TokenId>, Api
         }
         None => Ok(tokens),
     }
+}
+
+/// Longest text of one token, bytes; vocabularies stay below it.
+const TOKEN_BYTES: usize = 256;
+
+/// Refuses what cannot fit before any work is spent on it.
+fn refuse_hopeless(embedded: &Embedded, input: &Input) -> Result<(), ApiError> {
+    let bytes = match input {
+        Input::Chat(messages) => {
+            let contents = messages.as_array().into_iter().flatten();
+            contents
+                .filter_map(|message| message["content"].as_str())
+                .map(str::len)
+                .sum()
+        }
+        Input::Plain(PromptInput::Text(text)) => text.len(),
+        Input::Plain(PromptInput::Tokens(tokens)) => tokens.len() * TOKEN_BYTES,
+    };
+    let limit = embedded.context().saturating_sub(1);
+    if bytes / TOKEN_BYTES > limit {
+        return Err(ApiError::context_length(bytes / TOKEN_BYTES, limit));
+    }
+    Ok(())
 }
 
 fn to_tokens(prompt: &PromptModel, input: Input) -> Result<Vec<TokenId>, ApiError> {
@@ -105,10 +129,7 @@ pub(super) fn plain_tokens(
 ///
 /// # Errors
 /// When the template refuses it.
-fn chat_tokens(
-    prompt: &PromptModel,
-    messages: &Value,
-) -> Result<Vec<TokenId>, ApiError> {
+fn chat_tokens(prompt: &PromptModel, messages: &Value) -> Result<Vec<TokenId>, ApiError> {
     let input = RenderInput {
         messages,
         tools: None,

@@ -5,7 +5,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use headstart_core::TokenId;
 use headstart_prompt::{GenerationPrompt, PromptModel, RenderInput};
-use http::{HeaderMap, header};
+use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
@@ -17,11 +17,13 @@ use crate::gateway::{Fleet, Gateway, Passing, Proxied, is_event_stream};
 use crate::openai::fields::Fields;
 use crate::openai::response::Kind;
 use crate::openai::{ApiError, request};
+use crate::upstream::HOPS_HEADER;
 
 /// Answers a call.
 pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError> {
     let mut fields = Fields::parse(&body)?;
-    let model = fields.string("model")?.unwrap_or_default();
+    let model = fields.string("model")?;
+    let model = model.ok_or_else(|| request::missing("model", "GET /v1/models lists the names"))?;
     let salt = fields.string("cache_salt")?;
     let user = fields.string("user")?;
     let tokens = tokens(&call, &body).await;
@@ -30,6 +32,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         Kind::Text => "/v1/completions",
     };
     let mut headers = call.headers.clone();
+    count_hop(&mut headers)?;
     if call.gateway.api_key.is_some() {
         // The key was this gateway's, not the engine's.
         headers.remove(header::AUTHORIZATION);
@@ -53,8 +56,12 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
 async fn tokens(call: &Call, body: &Bytes) -> Option<Vec<TokenId>> {
     let (gateway, body, kind) = (call.gateway.clone(), body.clone(), call.kind);
     let tokens = move || {
-        let Fleet::Upstreams(upstreams) = &gateway.fleet else { return None };
-        let prompt = upstreams.iter().find_map(|upstream| upstream.prompt.as_ref())?;
+        let Fleet::Upstreams(upstreams) = &gateway.fleet else {
+            return None;
+        };
+        let prompt = upstreams
+            .iter()
+            .find_map(|upstream| upstream.prompt.as_ref())?;
         let fields: Value = serde_json::from_slice(&body).ok()?;
         match kind {
             Kind::Chat => chat_tokens(prompt, &fields),
@@ -65,6 +72,30 @@ async fn tokens(call: &Call, body: &Bytes) -> Option<Vec<TokenId>> {
         }
     };
     tokio::task::spawn_blocking(tokens).await.ok().flatten()
+}
+
+/// Gateways that a request may pass: more are a loop.
+const HOPS: u32 = 4;
+
+/// Notes in the headers that the request passed this gateway.
+fn count_hop(headers: &mut HeaderMap) -> Result<(), ApiError> {
+    let before = headers
+        .get(HOPS_HEADER)
+        .and_then(|value| value.to_str().ok());
+    let hops = before
+        .and_then(|text| text.parse::<u32>().ok())
+        .unwrap_or(0)
+        + 1;
+    if hops > HOPS {
+        let message = "the request passed too many gateways; does one name itself as upstream?";
+        return Err(ApiError::new(
+            StatusCode::LOOP_DETECTED,
+            "loop_detected",
+            message,
+        ));
+    }
+    headers.insert(HOPS_HEADER, hops.into());
+    Ok(())
 }
 
 /// The tokens that an engine makes of a chat: with its tools and template variables.
@@ -88,7 +119,9 @@ fn chat_tokens(prompt: &PromptModel, fields: &Value) -> Option<Vec<TokenId>> {
         tools: tools.map(|_| &fields["tools"]),
         generation_prompt,
         now_unix_s: unix_seconds() as i64,
-        extra: fields["chat_template_kwargs"].as_object().unwrap_or(&no_variables),
+        extra: fields["chat_template_kwargs"]
+            .as_object()
+            .unwrap_or(&no_variables),
     };
     prompt.chat_tokens(&input).ok()
 }

@@ -47,12 +47,15 @@ impl Gateway {
         let max_tokens = max_tokens(embedded, generation, prompt.len())?;
         let mut excluded: Vec<ReplicaId> = Vec::new();
         let mut last = Refusal::Gone;
-        for _ in 0..ATTEMPTS.min(embedded.replicas.len()) {
+        for attempt in 0..ATTEMPTS.min(embedded.replicas.len()) {
             let placed = self.place(Some(prompt), salt, session, &excluded);
             // Nobody else is left: say why the first one refused.
             let Ok((decision, reservation)) = placed else {
                 break;
             };
+            if attempt > 0 {
+                self.note_retry(decision.replica);
+            }
             let replica = &embedded.replicas[decision.replica.0 as usize];
             let submission = self.submission(embedded, generation, prompt, max_tokens);
             let first = first_token(replica, submission);
@@ -72,12 +75,9 @@ impl Gateway {
                 }
                 Err(refusal) => last = refusal,
             }
-            let reason = match last {
-                Refusal::Full => "its queue is full",
-                Refusal::Gone => "it is gone",
-                Refusal::TooLong(_) | Refusal::TooSlow => break,
-            };
-            self.note_retry(decision.replica, reason);
+            if matches!(last, Refusal::TooLong(_) | Refusal::TooSlow) {
+                break;
+            }
             excluded.push(decision.replica);
         }
         Err(match last {
@@ -132,12 +132,7 @@ fn max_tokens(
     generation: &Generation,
     prompt: usize,
 ) -> Result<usize, ApiError> {
-    let context = embedded
-        .replicas
-        .iter()
-        .map(Replica::context)
-        .max()
-        .unwrap_or(0);
+    let context = embedded.context();
     if prompt >= context {
         return Err(ApiError::context_length(prompt, context.saturating_sub(1)));
     }

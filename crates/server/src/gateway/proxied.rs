@@ -60,13 +60,16 @@ impl Gateway {
             return Err(unknown_model(request.model, &self.models()));
         }
         let mut last = None;
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             let placed = self.place(request.tokens, request.salt, request.session, &excluded);
             let (decision, reservation) = match (placed, last.take()) {
                 (Ok(placed), _) => placed,
                 (Err(_), Some(first)) => return Err(first),
                 (Err(none), None) => return Err(none),
             };
+            if attempt > 0 {
+                self.note_retry(decision.replica);
+            }
             let upstream = &upstreams[decision.replica.0 as usize];
             match self.first_bytes(upstream, request).await {
                 Ok((head, first, rest)) => {
@@ -82,7 +85,11 @@ impl Gateway {
                     if failure.is_dead {
                         self.set_health(decision.replica, Health::Down);
                     }
-                    self.note_retry(decision.replica, &failure.error.message);
+                    tracing::debug!(
+                        upstream = upstream.base(),
+                        reason = failure.error.message,
+                        "no answer"
+                    );
                     excluded.push(decision.replica);
                     last = Some(failure.error);
                 }

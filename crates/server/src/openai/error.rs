@@ -54,10 +54,7 @@ impl ApiError {
             "the prompt has {prompt} tokens, but this server takes at most {limit} (the model's \
              context or the KV cache, whichever is smaller); shorten it or raise --cache-blocks"
         );
-        Self {
-            code: "context_length_exceeded",
-            ..Self::invalid("messages", message)
-        }
+        Self::new(StatusCode::BAD_REQUEST, "context_length_exceeded", message)
     }
 
     /// No replica can take the request now.

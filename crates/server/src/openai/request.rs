@@ -164,7 +164,9 @@ fn generation(fields: &mut Fields, limit_name: &str) -> Result<Generation, ApiEr
     })
 }
 
-fn missing(param: &str, hint: &str) -> ApiError {
+/// The error for a required parameter that is not there.
+#[must_use]
+pub fn missing(param: &str, hint: &str) -> ApiError {
     let error = ApiError::invalid(param, format!("`{param}` is required ({hint})"));
     ApiError {
         code: "missing_required_parameter",

@@ -127,6 +127,8 @@ fn check(config: &EmbeddedFleet) -> Result<(), ServeError> {
         "the block size must be a multiple of 16"
     } else if engine.cache_blocks < 2 {
         "a replica needs at least 2 cache blocks"
+    } else if engine.max_waiting == 0 {
+        "at least one request must be allowed to wait, or none is ever taken (--max-waiting)"
     } else if engine.max_batched_tokens == 0 || engine.max_sequences == 0 {
         "an engine must be allowed at least one token and one sequence a step"
     } else {
