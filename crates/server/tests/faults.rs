@@ -94,24 +94,6 @@ async fn a_panic_in_the_middle_is_an_error_event_and_the_router_forgets() {
 }
 
 #[tokio::test]
-async fn without_a_replica_requests_fail_at_once() {
-    let server = start(embedded(1, 64)).await;
-    fleet(&server).replicas[0].inject_panic();
-    eventually("the panic", || fleet(&server).replicas[0].panics() == 1).await;
-    let body =
-        json!({"model": "toy", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2});
-    let answer = chat(&server, &body).await;
-    // Down, or already built anew.
-    if answer.status != 200 {
-        assert_eq!(
-            (answer.status, &answer.error_code()[..]),
-            (503, "replica_gone")
-        );
-    }
-    server.shutdown().await;
-}
-
-#[tokio::test]
 async fn clients_that_vanish_free_their_blocks() {
     let server = start(embedded(1, 512)).await;
     // In the middle of a stream; before its first byte; while waiting for a whole answer.
