@@ -93,10 +93,11 @@ impl Driver {
         let block = BlockId(index as u32);
         let access = Access {
             now: self.now,
-            class: self.rng.below(3) as u16,
+            request_type: self.rng.below(3) as u16,
             turn: self.rng.below(5) as u16,
             offset: self.rng.below(8) as u32,
             session: None,
+            request: 0,
         };
         let choice = self.rng.below(3);
         for policy in policies.iter_mut() {

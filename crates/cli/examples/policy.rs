@@ -40,10 +40,8 @@ fn main() {
     headstart_cache::conformance::policy(|_| Box::<Mru>::default());
     let request = |at: u64| TraceRequest {
         arrival: Nanos(at),
-        blocks: vec![at % 10],
-        input_tokens: None,
-        output_tokens: None,
-        session: None,
+        blocks: [at % 10].into_iter().collect(),
+        ..TraceRequest::default()
     };
     let (mut mru, mut lru) = (
         Replay::new(8, Box::<Mru>::default()),

@@ -35,6 +35,9 @@ enum Command {
     Serve(commands::serve::Serve),
     /// What a policy would have hit on a recorded trace.
     Replay(commands::replay::Replay),
+    /// Convert, synthesize and materialize traces.
+    #[command(subcommand)]
+    Trace(commands::trace::Trace),
     /// Measure a server.
     #[command(subcommand)]
     Bench(commands::bench::Bench),
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Serve(serve) => commands::serve::run(serve),
         Command::Replay(replay) => commands::replay::run(&replay),
+        Command::Trace(trace) => commands::trace::run(&trace),
         Command::Bench(bench) => commands::bench::run(bench),
         Command::Completions { shell } => completions(shell),
     };

@@ -3,18 +3,23 @@
 use crate::{Nanos, SessionId};
 
 /// One use of a block by a request. Every policy receives it; most read only a part.
+///
+/// (`request_type`, `turn`) is the request's *class*.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Access {
     /// When the use happened.
     pub now: Nanos,
     /// The kind of request (chat, completion, API, agent …), as the caller numbers them.
-    pub class: u16,
+    pub request_type: u16,
     /// The how-maniest user message of its conversation, from 1; 0 when unknown.
     pub turn: u16,
     /// Position of the block in its request, in blocks from the start.
     pub offset: u32,
     /// The conversation, when known.
     pub session: Option<SessionId>,
+    /// Number of the request in its trace, from 0, by which an offline policy looks into the
+    /// future; 0 where there is none.
+    pub request: u32,
 }
 
 impl Access {

@@ -12,6 +12,7 @@
 //! | [`access`] | what a cache policy is told about a use of a block |
 //! | [`event`] | [`CacheEvent`], how residency becomes known outside the cache |
 //! | [`request`] | one request of a trace |
+//! | [`runs`] | a chain of numbered blocks, as runs |
 //! | [`stats`] | hit rates and latency summaries, defined once |
 //! | [`rng`] | the seeded generator that all decisions and tests draw from |
 
@@ -21,6 +22,7 @@ pub mod event;
 pub mod ids;
 pub mod request;
 pub mod rng;
+pub mod runs;
 pub mod stats;
 pub mod tier;
 pub mod time;
@@ -31,5 +33,6 @@ pub use event::CacheEvent;
 pub use ids::{BlockId, ReplicaId, SeqId, SessionId, TokenId};
 pub use request::TraceRequest;
 pub use rng::Rng;
+pub use runs::{BlockRuns, Run};
 pub use tier::Tier;
 pub use time::Nanos;

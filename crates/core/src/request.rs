@@ -1,18 +1,22 @@
 //! One request of a trace, whatever format it came from.
 
-use crate::{Nanos, SessionId};
+use crate::{BlockRuns, Nanos, SessionId};
 
 /// A recorded request: no text, only names of blocks and lengths.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceRequest {
     /// Arrival, from the start of the trace.
     pub arrival: Nanos,
-    /// The prompt's blocks in order, by the trace's own ids: equal id, equal block and prefix.
-    pub blocks: Vec<u64>,
+    /// The prompt's blocks in order; a partial last one counts.
+    pub blocks: BlockRuns,
     /// Prompt length, tokens; `None` where the trace does not say.
     pub input_tokens: Option<u32>,
     /// Answer length, tokens; `None` where the trace does not say.
     pub output_tokens: Option<u32>,
-    /// The conversation, when the trace names it.
+    /// The conversation, when the trace names it or it was inferred.
     pub session: Option<SessionId>,
+    /// The how-maniest user message of its conversation, from 1; 0 when unknown.
+    pub turn: u16,
+    /// Kind of request, an index into the reader's list of type names; 0 when unknown.
+    pub request_type: u16,
 }

@@ -29,7 +29,7 @@ impl Replay {
         let chain: Vec<_> = request
             .blocks
             .iter()
-            .map(|&id| BlockHash::from_u64(id))
+            .map(|id| BlockHash::from_u64(id))
             .collect();
         let access = Access {
             session: request.session,
@@ -77,10 +77,8 @@ mod tests {
         for (index, blocks) in requests.iter().enumerate() {
             replay.serve(&TraceRequest {
                 arrival: Nanos(index as u64),
-                blocks: blocks.to_vec(),
-                input_tokens: None,
-                output_tokens: None,
-                session: None,
+                blocks: blocks.iter().copied().collect(),
+                ..TraceRequest::default()
             });
             replay.check();
         }

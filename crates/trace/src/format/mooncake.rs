@@ -67,10 +67,10 @@ fn parse(line: &str, index: u64) -> Result<TraceRequest, String> {
     }
     Ok(TraceRequest {
         arrival: Nanos((arrival_ms * 1e6) as u64),
-        blocks,
+        blocks: blocks.into_iter().collect(),
         input_tokens: record.input_length,
         output_tokens: record.output_length,
-        session: None,
+        ..TraceRequest::default()
     })
 }
 
@@ -84,7 +84,8 @@ mod tests {
             .last();
         match (got.expect("one line"), expected) {
             (Ok(request), Ok((arrival, blocks))) => {
-                assert_eq!((request.arrival.0, &request.blocks[..]), (arrival, blocks));
+                assert_eq!(request.arrival.0, arrival);
+                assert_eq!(request.blocks.iter().collect::<Vec<_>>(), blocks);
             }
             (Err(error), Err(part)) => {
                 let error = error.to_string();
