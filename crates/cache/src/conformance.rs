@@ -1,120 +1,102 @@
 //! What every [`Policy`] must obey, as functions that any implementation can call in a test.
 
-use headstart_core::{Access, BlockId, Nanos, Rng};
+mod calls;
+mod load;
+mod model;
+mod workload;
 
 use crate::Policy;
+use calls::Calls;
+use load::{Call, Load, Step};
+use model::Model;
 
-/// Slots in the random runs: few, so that every state is met often.
-const CAPACITY: usize = 12;
+pub use workload::Workload;
 
-/// Checks the contract of [`Policy`] on random call sequences: a victim is always an offered
-/// block, there is one whenever any is offered, and asking does not change the answer.
+/// Random runs of each kind; fixed, so that a failure is the same for everybody.
+const NUM_SEEDS: u64 = 60;
+/// Calls to a bare policy in each.
+const NUM_CALLS: usize = 600;
+/// Steps shown before a difference; older ones seldom explain it.
+const SHOWN_STEPS: usize = 20;
+
+/// Checks the contract of [`Policy`], for which `make` gets the number of slots.
+///
+/// A bare policy under random calls: a victim is always an offered block, there is one whenever
+/// any is offered (unless a newcomer may be declined), and asking does not change the answer. Then
+/// a [`crate::PrefixCache`] under random leases: its invariants hold after every step, nobody
+/// loses a block that is held or has a resident child, and the effects tell what is resident.
 ///
 /// # Panics
 /// When the policy breaks the contract; the message holds the seed.
 pub fn policy(make: impl Fn(usize) -> Box<dyn Policy>) {
-    for seed in 0..50 {
-        let mut driver = Driver::new(seed);
-        let mut policy = make(CAPACITY);
-        for _ in 0..400 {
-            driver.step(&mut [policy.as_mut()]);
-            let now = driver.now;
-            let victim = policy.victim(now);
-            let offered = driver.offered();
-            assert_eq!(victim.is_some(), !offered.is_empty(), "seed {seed}");
-            assert!(
-                victim.is_none_or(|block| offered.contains(&block)),
-                "seed {seed}"
-            );
-            assert_eq!(
-                victim,
-                policy.victim(now),
-                "asking changed the answer, seed {seed}"
-            );
+    for seed in 0..NUM_SEEDS {
+        let mut calls = Calls::new(seed);
+        let mut policy = make(calls::CAPACITY);
+        for _ in 0..NUM_CALLS {
+            calls.step(policy.as_mut());
+        }
+    }
+    for seed in 0..NUM_SEEDS {
+        let workload = Workload::random(seed);
+        let mut load = Load::new(&workload, seed, make(workload.capacity));
+        let mut model = Model::new(&workload, seed);
+        while let Some(step) = load.step() {
+            model.follow(&load, &step);
         }
     }
 }
 
-/// Checks that two policies choose the same victims on random call sequences.
+/// Checks that caches under two policies match, store and evict alike on random workloads.
 ///
 /// # Panics
-/// When they differ; the message holds the seed.
-pub fn same_victims(
-    make: impl Fn(usize) -> Box<dyn Policy>,
-    make_reference: impl Fn(usize) -> Box<dyn Policy>,
+/// When they differ; of all failing runs the message shows the shortest.
+pub fn same_evictions(
+    make: impl Fn(&Workload) -> Box<dyn Policy>,
+    make_reference: impl Fn(&Workload) -> Box<dyn Policy>,
 ) {
-    for seed in 0..50 {
-        let mut driver = Driver::new(seed);
-        let (mut policy, mut reference) = (make(CAPACITY), make_reference(CAPACITY));
-        for step in 0..400 {
-            driver.step(&mut [policy.as_mut(), reference.as_mut()]);
-            let now = driver.now;
-            assert_eq!(
-                policy.victim(now),
-                reference.victim(now),
-                "seed {seed}, step {step}"
-            );
-        }
+    let difference = |seed| {
+        let workload = Workload::random(seed);
+        let policies = [make(&workload), make_reference(&workload)];
+        difference(seed, &workload, policies)
+    };
+    let shortest = (0..NUM_SEEDS)
+        .filter_map(difference)
+        .min_by_key(|found| found.num_steps);
+    if let Some(Difference { num_steps, story }) = shortest {
+        panic!("the policies differ at step {num_steps} of {story}");
     }
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum State {
-    Absent,
-    Held,
-    Offered,
+struct Difference {
+    num_steps: usize,
+    story: String,
 }
 
-/// Makes random calls in an order that the cache could make them.
-struct Driver {
-    rng: Rng,
-    states: [State; CAPACITY],
-    now: Nanos,
-}
-
-impl Driver {
-    fn new(seed: u64) -> Self {
-        Self {
-            rng: Rng::new(seed),
-            states: [State::Absent; CAPACITY],
-            now: Nanos(0),
+/// Drives two caches alike until they differ.
+fn difference(
+    seed: u64,
+    workload: &Workload,
+    policies: [Box<dyn Policy>; 2],
+) -> Option<Difference> {
+    let [mut load, mut reference] = policies.map(|policy| Load::new(workload, seed, policy));
+    let mut steps: Vec<Step> = Vec::new();
+    loop {
+        let (step, expected) = (load.step(), reference.step());
+        if step != expected {
+            let shown = &steps[steps.len().saturating_sub(SHOWN_STEPS)..];
+            let before: String = shown.iter().map(|step| format!("\n  {step:?}")).collect();
+            let capacity = workload.capacity;
+            return Some(Difference {
+                num_steps: steps.len(),
+                story: format!(
+                    "seed {seed}, capacity {capacity}: {step:?}\ninstead of {expected:?}\n\
+                     after{before}"
+                ),
+            });
         }
-    }
-
-    fn offered(&self) -> Vec<BlockId> {
-        let slots = self.states.iter().enumerate();
-        let offered = slots.filter(|&(_, &state)| state == State::Offered);
-        offered.map(|(index, _)| BlockId(index as u32)).collect()
-    }
-
-    fn step(&mut self, policies: &mut [&mut dyn Policy]) {
-        self.now.0 += self.rng.below(1_000_000_000) as u64;
-        let index = self.rng.below(CAPACITY);
-        let block = BlockId(index as u32);
-        let access = Access {
-            now: self.now,
-            request_type: self.rng.below(3) as u16,
-            turn: self.rng.below(5) as u16,
-            offset: self.rng.below(8) as u32,
-            session: None,
-            request: 0,
-        };
-        let choice = self.rng.below(3);
-        for policy in policies.iter_mut() {
-            match (self.states[index], choice) {
-                (State::Absent, _) => policy.insert(block, &access),
-                (State::Held, _) => {
-                    policy.release(block, &access);
-                    policy.offer(block);
-                }
-                (State::Offered, 0) => policy.remove(block),
-                (State::Offered, _) => policy.withdraw(block),
-            }
+        let step = step?;
+        if step.call != Call::Nothing {
+            steps.push(step);
         }
-        self.states[index] = match (self.states[index], choice) {
-            (State::Absent, _) | (State::Offered, 1..) => State::Held,
-            (State::Held, _) => State::Offered,
-            (State::Offered, _) => State::Absent,
-        };
     }
 }

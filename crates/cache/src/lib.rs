@@ -13,8 +13,9 @@
 //! | [`lease`] | [`Lease`]: the blocks that one sequence holds; dropped, it gives them back |
 //! | [`effect`] | [`Effect`]: what changed, in order, for others to execute or announce |
 //! | [`policy`] | [`Policy`]: who goes first; one file per published policy |
+//! | [`future`] | [`Future`]: what offline bounds know of a trace |
 //! | [`conformance`] | what any policy must obey; run it on yours |
-//! | [`mod@reference`] | the radix tree and the sorted-list LRU that the tests compare with |
+//! | [`mod@reference`] | the radix tree and the policies' slow twins, for the tests |
 //!
 //! It does not know bytes, files, clocks, text or models. Its invariants, checked by
 //! [`PrefixCache::check`]: free + cached + pinned + in flight = capacity; a block that is pinned
@@ -22,13 +23,18 @@
 
 pub mod conformance;
 pub mod effect;
+pub mod future;
+mod ghosts;
 pub mod lease;
-mod lookup;
 pub mod policy;
 pub mod prefix;
+mod queues;
+mod recency;
 pub mod reference;
+mod slots;
 
 pub use effect::Effect;
+pub use future::Future;
 pub use lease::Lease;
 pub use policy::Policy;
-pub use prefix::{Commit, Grow, Occupancy, PrefixCache};
+pub use prefix::{Admit, Commit, Grow, Occupancy, PrefixCache};

@@ -1,23 +1,52 @@
 //! Eviction policies: who goes first among the blocks that may go.
 //!
 //! The cache decides *who may go* (not pinned, no resident child); the policy orders them. A
-//! policy sees slots, times and [`Access`], never names or bytes. A pin must not change its
-//! order: a block that is withdrawn and offered again stands where its own key says.
+//! pin must not change its order: a block that is withdrawn and offered again stands where its
+//! own key says. So blocks that may not go are in no queue, and a pinned chain of thousands of
+//! blocks costs a victim search nothing.
+//!
+//! One file per published policy; [`by_name`] makes those that need no knowledge of the future,
+//! [`offline`] those that do.
 
+mod arc;
+mod belady;
+mod continuation;
+mod fifo;
+mod gdsf;
+mod lfu;
 mod lru;
+mod names;
+mod random;
+mod s3fifo;
+mod sieve;
+mod tlru;
 
-use headstart_core::{Access, BlockId, Nanos};
+use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
+pub use arc::Arc;
+pub use belady::Belady;
+pub use continuation::ContinuationOracle;
+pub use fifo::Fifo;
+pub use gdsf::Gdsf;
+pub use lfu::Lfu;
 pub use lru::Lru;
+pub use names::{NAMES, OFFLINE_NAMES, PolicyError, Setting, by_name, offline};
+pub use random::Random;
+pub use s3fifo::S3Fifo;
+pub use sieve::Sieve;
+pub use tlru::TailLru;
 
 /// An eviction policy. Calls for one block come in the order
-/// `insert (release | offer | withdraw)* remove`; `offer` and `withdraw` alternate.
+/// `insert (release | offer | withdraw)* remove`; `offer` and `withdraw` alternate, and a block
+/// is released only while it is not offered.
 pub trait Policy: Send {
-    /// The block became resident (pinned: not yet a candidate).
-    fn insert(&mut self, block: BlockId, access: &Access);
+    /// The block named `hash` became resident (pinned: not yet a candidate).
+    fn insert(&mut self, block: BlockId, hash: BlockHash, access: &Access);
 
-    /// A request that used the block let go of it. Calls of one request come tail first.
-    fn release(&mut self, block: BlockId, access: &Access);
+    /// A request lets go of the resident prefix that it used: one use of each of `blocks`, which
+    /// stand in prompt order (a block's index is its offset). Recency runs tail first: the last
+    /// block counts as released before the one in front of it.
+    fn release(&mut self, blocks: &[BlockId], access: &Access);
 
     /// The block may be evicted from now on.
     fn offer(&mut self, block: BlockId);
@@ -25,44 +54,20 @@ pub trait Policy: Send {
     /// The block must not be evicted until offered again.
     fn withdraw(&mut self, block: BlockId);
 
-    /// The candidate to evict first; `None` when nothing is offered. Changes nothing.
-    fn victim(&mut self, now: Nanos) -> Option<BlockId>;
+    /// The candidate to evict first, to make room for `newcomer` where that is known. `None`
+    /// when nothing is offered, or when the policy would rather not admit the newcomer; without
+    /// a newcomer it may not decline. Asked twice in a row it gives the same answer.
+    fn victim(&mut self, now: Nanos, newcomer: Option<&Newcomer>) -> Option<BlockId>;
 
-    /// The block is gone; all that is known of it may be forgotten.
-    fn remove(&mut self, block: BlockId);
+    /// The block named `hash` was evicted; all but its ghost may be forgotten.
+    fn remove(&mut self, block: BlockId, hash: BlockHash);
 }
 
-/// Makes one policy by its published name, for a cache of `capacity` blocks.
-///
-/// # Errors
-/// The known names, when `name` is none of them.
-pub fn by_name(name: &str, capacity: usize) -> Result<Box<dyn Policy>, UnknownPolicy> {
-    match name {
-        "lru" => Ok(Box::new(Lru::new(capacity))),
-        _ => Err(UnknownPolicy {
-            name: name.to_owned(),
-        }),
-    }
+/// A block that wants to become resident.
+#[derive(Clone, Copy, Debug)]
+pub struct Newcomer {
+    /// Its name.
+    pub hash: BlockHash,
+    /// The use that wants it; `offset` is the block's.
+    pub access: Access,
 }
-
-/// All names that [`by_name`] takes.
-pub const NAMES: &[&str] = &["lru"];
-
-/// A policy name that nobody knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownPolicy {
-    name: String,
-}
-
-impl std::fmt::Display for UnknownPolicy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "unknown policy `{}`; known: {}",
-            self.name,
-            NAMES.join(", ")
-        )
-    }
-}
-
-impl std::error::Error for UnknownPolicy {}

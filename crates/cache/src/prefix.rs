@@ -15,34 +15,18 @@
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
 use crate::lease::{Lease, Returned, Returns};
-use crate::lookup::BlockMap;
+use crate::policy::Newcomer;
+use crate::slots::{Pinned, Slots, State};
 use crate::{Effect, Policy};
 
 /// One device tier: which blocks are resident, who holds them, who goes next.
 pub struct PrefixCache {
-    slots: Vec<Slot>,
-    free: Vec<BlockId>,
-    resident: BlockMap<BlockId>,
+    slots: Slots,
     policy: Box<dyn Policy>,
     effects: Vec<Effect>,
     returns: Returns,
     /// Resident blocks that nobody pins; kept, because admission asks for it at every step.
     num_unpinned: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Slot {
-    Free,
-    InFlight,
-    Resident(Resident),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Resident {
-    hash: BlockHash,
-    parent: Option<BlockId>,
-    children: u32,
-    pins: u32,
 }
 
 /// Answer of [`PrefixCache::grow`].
@@ -67,6 +51,17 @@ pub enum Commit {
     Adopted,
 }
 
+/// Answer of [`PrefixCache::admit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admit {
+    /// The block became resident.
+    Stored,
+    /// It was resident already, behind a gap in the chain; the lease holds it.
+    Adopted,
+    /// Nothing may be evicted for it, or the policy would rather keep what it has.
+    Declined,
+}
+
 /// How the capacity is divided. The four parts always sum to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
@@ -87,11 +82,8 @@ impl PrefixCache {
     /// When `capacity` does not fit a [`BlockId`].
     #[must_use]
     pub fn new(capacity: usize, policy: Box<dyn Policy>) -> Self {
-        let last = u32::try_from(capacity).expect("a tier holds fewer than 2^32 blocks");
         Self {
-            slots: vec![Slot::Free; capacity],
-            free: (0..last).rev().map(BlockId).collect(),
-            resident: BlockMap::default(),
+            slots: Slots::new(capacity),
             policy,
             effects: Vec::new(),
             returns: Returns::default(),
@@ -102,31 +94,29 @@ impl PrefixCache {
     /// Slots in all.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.slots.len()
+        self.slots.capacity()
     }
 
     /// Blocks that a lease could get now: free ones and evictable ones.
     #[must_use]
     pub fn available(&self) -> usize {
-        self.free.len() + self.num_unpinned
+        self.slots.num_free() + self.num_unpinned
     }
 
     /// Length of the longest resident prefix of `chain`, in blocks. Changes nothing; the answer
     /// holds until the next call that changes the cache.
     #[must_use]
     pub fn overlap(&self, chain: &[BlockHash]) -> usize {
-        chain
-            .iter()
-            .take_while(|hash| self.resident.contains_key(hash))
-            .count()
+        let is_resident = |hash: &&BlockHash| self.slots.find(**hash).is_some();
+        chain.iter().take_while(is_resident).count()
     }
 
     /// Pins the longest resident prefix of `chain`. O(its length).
     pub fn acquire(&mut self, chain: &[BlockHash]) -> Lease {
         self.take_returned();
         let mut blocks = Vec::with_capacity(chain.len());
-        for hash in chain {
-            let Some(&block) = self.resident.get(hash) else {
+        for &hash in chain {
+            let Some(block) = self.slots.find(hash) else {
                 break;
             };
             self.pin(block);
@@ -150,9 +140,10 @@ impl PrefixCache {
             return Grow::Short { available };
         }
         for _ in 0..count {
-            let block = self.allocate(now);
-            self.slots[block.index()] = Slot::InFlight;
-            lease.blocks.push(block);
+            let block = self.allocate(now, None);
+            lease
+                .blocks
+                .push(block.expect("an unpinned block implies a candidate"));
         }
         Grow::Done
     }
@@ -165,48 +156,68 @@ impl PrefixCache {
         let position = lease.committed;
         let block = lease.blocks[position];
         lease.committed += 1;
-        if let Some(&first) = self.resident.get(&hash) {
+        if let Some(first) = self.slots.find(hash) {
             self.pin(first);
-            self.slots[block.index()] = Slot::Free;
-            self.free.push(block);
+            self.slots.free(block);
             lease.blocks[position] = first;
             return Commit::Adopted;
         }
         let parent = position.checked_sub(1).map(|before| lease.blocks[before]);
-        if let Some(parent) = parent {
-            self.resident_mut(parent).children += 1;
-        }
-        self.slots[block.index()] = Slot::Resident(Resident {
-            hash,
-            parent,
-            children: 0,
-            pins: 1,
-        });
-        self.resident.insert(hash, block);
-        self.policy.insert(block, access);
-        self.effects.push(Effect::Stored { block, hash });
+        self.settle(block, hash, parent, access);
         Commit::Stored
     }
 
-    /// Gives the blocks back, tail first; `access` describes the use (its `offset` is set per
-    /// block). Uncommitted blocks become free.
+    /// Grows `lease` by one block and commits it at once as `hash`: what replay does, where
+    /// nothing is computed. Unlike [`PrefixCache::grow`] it lets the policy decline.
+    ///
+    /// # Panics
+    /// When the lease has uncommitted blocks.
+    pub fn admit(&mut self, lease: &mut Lease, hash: BlockHash, access: &Access) -> Admit {
+        assert_eq!(lease.committed, lease.blocks.len(), "nothing is in flight");
+        let (block, outcome) = match self.slots.find(hash) {
+            Some(resident) => {
+                self.pin(resident);
+                (resident, Admit::Adopted)
+            }
+            None => {
+                let newcomer = Newcomer {
+                    hash,
+                    access: *access,
+                };
+                let Some(block) = self.allocate(access.now, Some(&newcomer)) else {
+                    return Admit::Declined;
+                };
+                self.settle(block, hash, lease.blocks.last().copied(), access);
+                (block, Admit::Stored)
+            }
+        };
+        lease.blocks.push(block);
+        lease.committed += 1;
+        outcome
+    }
+
+    /// Gives the blocks back, tail first, as one use that `access` describes. Uncommitted blocks
+    /// become free.
     pub fn release(&mut self, mut lease: Lease, access: &Access) {
         let blocks = std::mem::take(&mut lease.blocks);
-        self.put_back(
-            &Returned {
-                blocks,
-                committed: lease.committed,
-            },
-            access,
-        );
+        self.policy.release(&blocks[..lease.committed], access);
+        self.put_back(&blocks, lease.committed);
+    }
+
+    /// Gives the blocks back unused: no policy is told of a use. Dropping the lease does the same
+    /// at the next call.
+    pub fn give_back(&mut self, mut lease: Lease) {
+        let blocks = std::mem::take(&mut lease.blocks);
+        self.put_back(&blocks, lease.committed);
     }
 
     /// Drops every block that nobody holds. Pinned and in-flight blocks stay.
     pub fn clear(&mut self, now: Nanos) {
         self.take_returned();
         while self.num_unpinned > 0 {
-            let block = self.evict(now);
-            self.free.push(block);
+            let block = self.evict(now, None);
+            self.slots
+                .free(block.expect("an unpinned block implies a candidate"));
         }
     }
 
@@ -219,12 +230,12 @@ impl PrefixCache {
     #[must_use]
     pub fn occupancy(&self) -> Occupancy {
         let mut sum = Occupancy::default();
-        for slot in &self.slots {
-            match slot {
-                Slot::Free => sum.free += 1,
-                Slot::InFlight => sum.in_flight += 1,
-                Slot::Resident(resident) if resident.pins > 0 => sum.pinned += 1,
-                Slot::Resident(_) => sum.cached += 1,
+        for block in self.slots.blocks() {
+            match self.slots.state(block) {
+                State::Free => sum.free += 1,
+                State::InFlight => sum.in_flight += 1,
+                State::Resident { pins: 0, .. } => sum.cached += 1,
+                State::Resident { .. } => sum.pinned += 1,
             }
         }
         sum
@@ -236,141 +247,109 @@ impl PrefixCache {
     /// When one is broken, with its name.
     pub fn check(&self) {
         let sum = self.occupancy();
-        assert_eq!(sum.free, self.free.len(), "free slots are on the free list");
+        assert_eq!(sum.free, self.slots.num_free(), "free slots are counted");
         assert_eq!(sum.cached, self.num_unpinned, "unpinned blocks are counted");
         assert_eq!(
             sum.cached + sum.pinned,
-            self.resident.len(),
+            self.slots.num_resident(),
             "residents have names"
         );
-        let mut children = vec![0u32; self.slots.len()];
-        for (index, slot) in self.slots.iter().enumerate() {
-            let Slot::Resident(resident) = slot else {
+        let mut counted = vec![0u32; self.slots.capacity()];
+        for block in self.slots.blocks() {
+            let State::Resident { parent, pins, .. } = self.slots.state(block) else {
                 continue;
             };
             assert_eq!(
-                self.resident[&resident.hash].index(),
-                index,
+                self.slots.find(self.slots.hash(block)),
+                Some(block),
                 "a name leads to its slot"
             );
-            let Some(parent) = resident.parent else {
-                continue;
+            let Some(parent) = parent else { continue };
+            counted[parent.index()] += 1;
+            let State::Resident { pins: above, .. } = self.slots.state(parent) else {
+                panic!("a parent is resident");
             };
-            children[parent.index()] += 1;
-            let above = self.resident_at(parent);
-            assert!(
-                above.pins >= u32::from(resident.pins > 0),
-                "a pin covers the prefix"
-            );
+            assert!(above >= u32::from(pins > 0), "a pin covers the prefix");
         }
-        for (slot, counted) in self.slots.iter().zip(children) {
-            let recorded = if let Slot::Resident(resident) = slot {
-                resident.children
-            } else {
-                0
-            };
-            assert_eq!(recorded, counted, "children are counted");
-        }
-    }
-
-    fn allocate(&mut self, now: Nanos) -> BlockId {
-        match self.free.pop() {
-            Some(block) => block,
-            None => self.evict(now),
-        }
-    }
-
-    /// Evicts the policy's victim and returns its slot, which is neither free nor resident.
-    fn evict(&mut self, now: Nanos) -> BlockId {
-        let block = self
-            .policy
-            .victim(now)
-            .expect("an unpinned block implies a candidate");
-        let Resident {
-            hash,
-            parent,
-            children,
-            pins,
-        } = *self.resident_mut(block);
-        assert!(
-            children == 0 && pins == 0,
-            "a victim is a leaf that nobody holds"
-        );
-        self.policy.remove(block);
-        self.resident.remove(&hash);
-        self.slots[block.index()] = Slot::Free;
-        self.num_unpinned -= 1;
-        self.effects.push(Effect::Evicted { block, hash });
-        if let Some(parent) = parent {
-            let above = self.resident_mut(parent);
-            above.children -= 1;
-            if above.children == 0 && above.pins == 0 {
-                self.policy.offer(parent);
+        for block in self.slots.blocks() {
+            if let State::Resident { children, .. } = self.slots.state(block) {
+                assert_eq!(children, counted[block.index()], "children are counted");
             }
         }
-        block
     }
 
+    /// A slot in flight; `None` when nothing may be evicted or the policy declines.
+    fn allocate(&mut self, now: Nanos, newcomer: Option<&Newcomer>) -> Option<BlockId> {
+        match self.slots.take_free() {
+            Some(block) => Some(block),
+            None => self.evict(now, newcomer),
+        }
+    }
+
+    /// Evicts the policy's victim and returns its slot, in flight.
+    fn evict(&mut self, now: Nanos, newcomer: Option<&Newcomer>) -> Option<BlockId> {
+        let block = self.policy.victim(now, newcomer)?;
+        let hash = self.slots.hash(block);
+        let bared = self.slots.unsettle(block);
+        self.policy.remove(block, hash);
+        self.num_unpinned -= 1;
+        self.effects.push(Effect::Evicted { block, hash });
+        if let Some(parent) = bared {
+            self.policy.offer(parent);
+        }
+        Some(block)
+    }
+
+    fn settle(
+        &mut self,
+        block: BlockId,
+        hash: BlockHash,
+        parent: Option<BlockId>,
+        access: &Access,
+    ) {
+        self.slots.settle(block, hash, parent);
+        self.policy.insert(block, hash, access);
+        self.effects.push(Effect::Stored { block, hash });
+    }
+
+    #[inline]
     fn pin(&mut self, block: BlockId) {
-        let resident = self.resident_mut(block);
-        resident.pins += 1;
-        if resident.pins == 1 {
-            let was_candidate = resident.children == 0;
-            self.num_unpinned -= 1;
-            if was_candidate {
+        match self.slots.pin(block) {
+            Pinned::Already => {}
+            Pinned::Inner => self.num_unpinned -= 1,
+            Pinned::Leaf => {
+                self.num_unpinned -= 1;
                 self.policy.withdraw(block);
             }
         }
     }
 
-    fn unpin(&mut self, block: BlockId, access: &Access) {
-        self.policy.release(block, access);
-        let resident = self.resident_mut(block);
-        resident.pins -= 1;
-        if resident.pins == 0 {
-            let is_candidate = resident.children == 0;
-            self.num_unpinned += 1;
-            if is_candidate {
+    #[inline]
+    fn unpin(&mut self, block: BlockId) {
+        match self.slots.unpin(block) {
+            Pinned::Already => {}
+            Pinned::Inner => self.num_unpinned += 1,
+            Pinned::Leaf => {
+                self.num_unpinned += 1;
                 self.policy.offer(block);
             }
         }
     }
 
-    fn put_back(&mut self, returned: &Returned, access: &Access) {
-        let (committed, private) = returned.blocks.split_at(returned.committed);
+    fn put_back(&mut self, blocks: &[BlockId], committed: usize) {
+        let (committed, private) = blocks.split_at(committed);
         for &block in private.iter().rev() {
-            self.slots[block.index()] = Slot::Free;
-            self.free.push(block);
+            self.slots.free(block);
         }
-        for (offset, &block) in committed.iter().enumerate().rev() {
-            self.unpin(
-                block,
-                &Access {
-                    offset: offset as u32,
-                    ..*access
-                },
-            );
+        for &block in committed.iter().rev() {
+            self.unpin(block);
         }
     }
 
-    /// Takes back what dropped leases held; nothing is known of that use.
+    /// Takes back what dropped leases held; that is no use, so the policy is not told of one.
     fn take_returned(&mut self) {
-        for returned in self.returns.take() {
-            self.put_back(&returned, &Access::default());
-        }
-    }
-
-    fn resident_at(&self, block: BlockId) -> &Resident {
-        match &self.slots[block.index()] {
-            Slot::Resident(resident) => resident,
-            other => panic!("{block:?} is held as resident but is {other:?}"),
-        }
-    }
-
-    fn resident_mut(&mut self, block: BlockId) -> &mut Resident {
-        match &mut self.slots[block.index()] {
-            Slot::Resident(resident) => resident,
-            other => panic!("{block:?} is held as resident but is {other:?}"),
+        for Returned { blocks, committed } in self.returns.take() {
+            self.put_back(&blocks, committed);
         }
     }
 }

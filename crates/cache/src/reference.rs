@@ -1,7 +1,16 @@
 //! Slow or rival structures that the tests compare the production ones with.
+//!
+//! Policies have slow twins here: [`Ranked`] for those that evict the smallest of something,
+//! and lists as in the papers for the rest.
 
+mod arc;
 mod radix;
-mod sorted_list;
+mod ranked;
+mod s3fifo;
+mod sieve;
 
+pub use arc::ListArc;
 pub use radix::RadixCache;
-pub use sorted_list::SortedListLru;
+pub use ranked::{Ranked, Resident, Worth};
+pub use s3fifo::ListS3Fifo;
+pub use sieve::ListSieve;

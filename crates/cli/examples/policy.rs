@@ -3,8 +3,8 @@
 //! `cargo run --example policy`
 
 use headstart_cache::Policy;
-use headstart_cache::policy::Lru;
-use headstart_core::{Access, BlockId, Nanos, TraceRequest};
+use headstart_cache::policy::{Lru, Newcomer};
+use headstart_core::{Access, BlockHash, BlockId, Nanos, TraceRequest};
 use headstart_sim::Replay;
 
 /// Evicts what was offered last: good for loops that do not fit, bad for nearly all else.
@@ -14,9 +14,9 @@ struct Mru {
 }
 
 impl Policy for Mru {
-    fn insert(&mut self, _: BlockId, _: &Access) {}
+    fn insert(&mut self, _: BlockId, _: BlockHash, _: &Access) {}
 
-    fn release(&mut self, _: BlockId, _: &Access) {}
+    fn release(&mut self, _: &[BlockId], _: &Access) {}
 
     fn offer(&mut self, block: BlockId) {
         self.offered.push(block);
@@ -26,11 +26,11 @@ impl Policy for Mru {
         self.offered.retain(|&offered| offered != block);
     }
 
-    fn victim(&mut self, _: Nanos) -> Option<BlockId> {
+    fn victim(&mut self, _: Nanos, _: Option<&Newcomer>) -> Option<BlockId> {
         self.offered.last().copied()
     }
 
-    fn remove(&mut self, block: BlockId) {
+    fn remove(&mut self, block: BlockId, _: BlockHash) {
         self.withdraw(block);
     }
 }
@@ -51,7 +51,7 @@ fn main() {
         mru.serve(&request(at));
         lru.serve(&request(at));
     }
-    let (mru, lru) = (mru.blocks().rate(), lru.blocks().rate());
+    let (mru, lru) = (mru.outcome().all().blocks.rate(), lru.outcome().all().blocks.rate());
     println!("a loop over 10 blocks, room for 8: MRU hits {mru:.2}, LRU hits {lru:.2}");
     assert!(mru > 0.7 && lru == 0.0);
 }

@@ -22,7 +22,7 @@ fn main() -> Result<(), TraceError> {
         for request in Reader::new("example", TRACE.as_bytes())? {
             replay.serve(&request?);
         }
-        let blocks = replay.blocks();
+        let blocks = replay.outcome().all().blocks;
         println!(
             "{capacity:>3} blocks: {} of {} look-ups hit",
             blocks.hits, blocks.lookups

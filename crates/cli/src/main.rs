@@ -6,8 +6,12 @@
 mod banner;
 mod commands;
 mod config;
+mod input;
+mod kv_bytes;
 mod model;
 mod output;
+mod prompts;
+mod report;
 
 use std::process::ExitCode;
 

@@ -70,7 +70,6 @@ fn replay_counts_and_prints_json_lines() {
 #[test]
 fn what_is_wrong_is_said_with_exit_codes() {
     check_usage(&["replay", "x", "--capacity", "many"], "many");
-    check_usage(&["replay", "x"], "--capacity");
     check_usage(
         &["replay", "x", "--capacity", "1", "--policy", "magic"],
         "known: lru",

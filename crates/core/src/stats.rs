@@ -23,6 +23,12 @@ impl HitCount {
         self.hits += hits as u64;
     }
 
+    /// Adds the counts of `other`.
+    pub fn add(&mut self, other: Self) {
+        self.lookups += other.lookups;
+        self.hits += other.hits;
+    }
+
     /// `hits / lookups`; 0 before the first look-up.
     #[must_use]
     pub fn rate(self) -> f64 {

@@ -42,12 +42,12 @@ impl Answer {
         // Behind `include_usage` every chunk has the field; only a set one counts.
         self.usage = chunk.usage.or(self.usage);
         if let Some(choice) = chunk.choices.into_iter().next() {
-            let content = choice.delta.and_then(|delta| delta.content);
-            if let Some(content) = content.filter(|content| !content.is_empty()) {
+            let finish_reason = choice.finish_reason.clone();
+            self.finish_reason = finish_reason.or(self.finish_reason.take());
+            if let Some(content) = choice.content() {
                 self.first_content.get_or_insert(now);
                 self.text.push_str(&content);
             }
-            self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -132,6 +132,9 @@ mod tests {
         let (a, b) = (content("a"), content("b"));
         check(&[role, &a, &b, END, USAGE, DONE], Ok(("ab", 2, 4)));
         check(&[role, END, USAGE, DONE], Ok(("", 4, 4)));
+        let plain = r#"{"choices": [{"text": "c", "finish_reason": null}], "usage": null}"#;
+        let plain_end = r#"{"choices": [{"text": "", "finish_reason": "length"}]}"#;
+        check(&[plain, plain_end, USAGE, DONE], Ok(("c", 1, 4)));
         let silent = r#"{"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 0}}"#;
         check(&[&a, END, silent], Ok(("a", 1, 0)));
     }

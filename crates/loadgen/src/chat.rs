@@ -20,7 +20,7 @@ use headstart_trace::format::conversation::{Conversation, Role, Turn};
 
 use crate::observed::{Ending, Observed, TurnSample};
 use crate::script::{Exchange, exchanges};
-use crate::{ChatClient, ChatReport, ChatRequest, LoadError};
+use crate::{ApiClient, ChatReport, ChatRequest, LoadError};
 
 /// Bytes of text per token until the server has counted some: about that of English.
 const BYTES_PER_TOKEN: f64 = 4.0;
@@ -68,7 +68,7 @@ pub struct Progress {
 /// # Panics
 /// When `bench.active` is 0.
 pub async fn run(
-    client: &ChatClient,
+    client: &ApiClient,
     conversations: &[Conversation],
     bench: &ChatBench,
     progress: impl Fn(Progress),
@@ -107,7 +107,7 @@ enum Step {
 
 /// The conversation's requests, one after another, and its ending.
 fn play<'a>(
-    client: &'a ChatClient,
+    client: &'a ApiClient,
     conversation: &'a Conversation,
     bench: &'a ChatBench,
 ) -> impl Stream<Item = Step> + Send + 'a {
@@ -130,7 +130,7 @@ fn play<'a>(
 
 /// One conversation under way.
 struct Player<'a> {
-    client: &'a ChatClient,
+    client: &'a ApiClient,
     bench: &'a ChatBench,
     id: &'a str,
     exchanges: std::vec::IntoIter<Exchange>,

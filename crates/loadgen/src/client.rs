@@ -1,4 +1,4 @@
-//! One chat completion: sent, streamed back, timed.
+//! One completion: sent, streamed back, timed.
 //!
 //! Both times start when the request is handed to the connection pool, so the first request
 //! includes connecting. TTFT ends with the first event that carries text (not the one that only
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use headstart_trace::format::conversation::Turn;
+use headstart_trace::materialize::Prompt;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full, Limited};
@@ -45,7 +46,7 @@ const ERROR_BODY_LIMIT_BYTES: usize = 64 << 10;
 /// Where a Headstart gateway names the replica that it chose.
 const REPLICA_HEADER: &str = "x-headstart-replica";
 
-/// A prompt and how to answer it.
+/// Messages and how to answer them.
 #[derive(Clone, Copy, Debug)]
 pub struct ChatRequest<'a> {
     /// The messages, oldest first.
@@ -80,15 +81,16 @@ pub struct Completion {
 
 /// A client of one model at one endpoint. Cheap to clone; clones share connections.
 #[derive(Clone, Debug)]
-pub struct ChatClient {
+pub struct ApiClient {
     http: Client<HttpConnector, Full<Bytes>>,
-    endpoint: Uri,
+    chat: Uri,
+    completions: Uri,
     model: String,
     headers: HeaderMap,
     request_timeout: Duration,
 }
 
-impl ChatClient {
+impl ApiClient {
     /// A client of `base_url` (`http://host:port`, with or without `/v1`). Connects on use.
     ///
     /// # Errors
@@ -105,7 +107,8 @@ impl ChatClient {
             .build(connector);
         Ok(Self {
             http,
-            endpoint: endpoint(base_url)?,
+            chat: endpoint(base_url, "chat/completions")?,
+            completions: endpoint(base_url, "completions")?,
             model: model.to_owned(),
             headers: headers(api_key)?,
             request_timeout: REQUEST_TIMEOUT,
@@ -119,28 +122,45 @@ impl ChatClient {
         self
     }
 
-    /// Sends one request and waits for the end of its answer. Never retries: a retry would
+    /// Sends one conversation and waits for the end of the answer. Never retries: a retry would
     /// hide in the times.
     ///
     /// # Errors
     /// [`LoadError`] for everything but a complete answer with its token counts.
     pub async fn chat(&self, request: &ChatRequest<'_>) -> Result<Completion, LoadError> {
-        let answer = self.send(request);
+        let body = wire::chat_body(&self.model, request);
+        self.answer(&self.chat, body).await
+    }
+
+    /// The same for a prompt of token ids, with an answer of a forced length.
+    ///
+    /// # Errors
+    /// As [`Self::chat`].
+    pub async fn complete(&self, prompt: &Prompt) -> Result<Completion, LoadError> {
+        let body = wire::completion_body(&self.model, prompt);
+        self.answer(&self.completions, body).await
+    }
+
+    async fn answer(&self, endpoint: &Uri, body: Bytes) -> Result<Completion, LoadError> {
+        let answer = self.send(endpoint, body);
         match tokio::time::timeout(self.request_timeout, answer).await {
             Ok(completion) => completion,
             Err(_) => Err(LoadError::TimedOut {
-                url: self.endpoint.to_string(),
+                url: endpoint.to_string(),
                 after: self.request_timeout,
             }),
         }
     }
 
-    async fn send(&self, request: &ChatRequest<'_>) -> Result<Completion, LoadError> {
-        let request = self.http_request(request);
+    async fn send(&self, endpoint: &Uri, body: Bytes) -> Result<Completion, LoadError> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = endpoint.clone();
+        *request.headers_mut() = self.headers.clone();
         let sent = Instant::now();
         let response = self.http.request(request).await;
         let response = response.map_err(|source| LoadError::Unreachable {
-            url: self.endpoint.to_string(),
+            url: endpoint.to_string(),
             source,
         })?;
         if !response.status().is_success() {
@@ -148,45 +168,36 @@ impl ChatClient {
         }
         let replica = response.headers().get(REPLICA_HEADER);
         let replica = replica.map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
-        let (answer, ended) = self.read(response.into_body()).await?;
+        let (answer, ended) = read(endpoint, response.into_body()).await?;
         answer.finish(Span { sent, ended }, replica)
     }
+}
 
-    fn http_request(&self, request: &ChatRequest<'_>) -> Request<Full<Bytes>> {
-        let body = Full::new(wire::request_body(&self.model, request));
-        let mut http_request = Request::new(body);
-        *http_request.method_mut() = Method::POST;
-        *http_request.uri_mut() = self.endpoint.clone();
-        *http_request.headers_mut() = self.headers.clone();
-        http_request
-    }
-
-    /// Reads events to the last one; returns the answer and when that one came.
-    async fn read(&self, mut body: Incoming) -> Result<(Answer, Instant), LoadError> {
-        let mut answer = Answer::default();
-        let mut decoder = sse::Decoder::default();
-        while let Some(frame) = body.frame().await {
-            let now = Instant::now();
-            let frame = frame.map_err(|source| LoadError::BrokenOff {
-                url: self.endpoint.to_string(),
-                source,
-            })?;
-            let Ok(bytes) = frame.into_data() else {
-                continue;
-            };
-            let payloads = decoder.feed(&bytes);
-            let payloads = payloads.map_err(|sse::EventTooLong| LoadError::Malformed {
-                reason: format!("an event is longer than {} bytes", sse::EVENT_LIMIT_BYTES),
-            })?;
-            for payload in payloads {
-                if let ControlFlow::Break(()) = answer.apply(&payload, now)? {
-                    drain(body).await;
-                    return Ok((answer, now));
-                }
+/// Reads events to the last one; returns the answer and when that one came.
+async fn read(endpoint: &Uri, mut body: Incoming) -> Result<(Answer, Instant), LoadError> {
+    let mut answer = Answer::default();
+    let mut decoder = sse::Decoder::default();
+    while let Some(frame) = body.frame().await {
+        let now = Instant::now();
+        let frame = frame.map_err(|source| LoadError::BrokenOff {
+            url: endpoint.to_string(),
+            source,
+        })?;
+        let Ok(bytes) = frame.into_data() else {
+            continue;
+        };
+        let payloads = decoder.feed(&bytes);
+        let payloads = payloads.map_err(|sse::EventTooLong| LoadError::Malformed {
+            reason: format!("an event is longer than {} bytes", sse::EVENT_LIMIT_BYTES),
+        })?;
+        for payload in payloads {
+            if let ControlFlow::Break(()) = answer.apply(&payload, now)? {
+                drain(body).await;
+                return Ok((answer, now));
             }
         }
-        Ok((answer, Instant::now()))
     }
+    Ok((answer, Instant::now()))
 }
 
 /// Waits for the end of a body whose events are all known.
@@ -205,14 +216,14 @@ async fn refusal(response: Response<Incoming>) -> LoadError {
     }
 }
 
-fn endpoint(base_url: &str) -> Result<Uri, LoadError> {
+fn endpoint(base_url: &str, route: &str) -> Result<Uri, LoadError> {
     let reject = |reason: String| LoadError::Address {
         url: base_url.to_owned(),
         reason,
     };
     let base = base_url.trim_end_matches('/');
     let base = base.strip_suffix("/v1").unwrap_or(base);
-    let uri: Uri = format!("{base}/v1/chat/completions")
+    let uri: Uri = format!("{base}/v1/{route}")
         .parse()
         .map_err(|error| reject(format!("{error}; expected http://host:port")))?;
     match uri.scheme_str() {
@@ -242,7 +253,7 @@ mod tests {
     use super::*;
 
     fn check(base_url: &str, expected: Result<&str, &str>) {
-        match (endpoint(base_url), expected) {
+        match (endpoint(base_url, "chat/completions"), expected) {
             (Ok(uri), Ok(expected)) => assert_eq!(uri, expected),
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
             (got, expected) => panic!("{got:?} against {expected:?}"),

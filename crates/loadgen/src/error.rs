@@ -75,7 +75,7 @@ pub enum LoadError {
         message: String,
     },
     /// An answer that is not what the API promises.
-    #[error("not a streamed chat completion: {reason}")]
+    #[error("not a streamed completion: {reason}")]
     Malformed {
         /// What was found and what is expected.
         reason: String,

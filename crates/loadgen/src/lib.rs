@@ -5,6 +5,7 @@
 //!                                  │                  └ sse ─ answer ─ Completion
 //!                                  └ report: per turn hit rate and TTFT
 //! made-up words ──────────────── probe (one at a time) ─ the same client
+//! materialized trace ─ trace (one at a time, or as it came) ─ POST /v1/completions
 //! ```
 //!
 //! | module | holds |
@@ -12,7 +13,8 @@
 //! | [`script`] | a recorded conversation as the requests that it makes |
 //! | [`chat`] | the closed loop: many conversations at once, turn after turn |
 //! | [`probe`] | the same prompt with and without its cached prefix, in pairs |
-//! | [`client`] | one streamed chat completion, timed |
+//! | [`trace`] | a trace's prompts in file order, one at a time or at their arrivals |
+//! | [`client`] | one streamed completion, timed |
 //! | [`sse`] | server-sent events out of bytes |
 //! | [`observed`] | the requests and endings that one run saw |
 //! | [`report`] | per-turn figures as Markdown and JSON |
@@ -31,11 +33,13 @@ pub mod probe;
 pub mod report;
 pub mod script;
 pub mod sse;
+pub mod trace;
 mod wire;
 
 pub use chat::{Answers, ChatBench, Progress};
-pub use client::{ChatClient, ChatRequest, Completion};
+pub use client::{ApiClient, ChatRequest, Completion};
 pub use error::LoadError;
 pub use probe::{ProbeReport, ReuseProbe};
 pub use report::{ChatReport, compare};
 pub use script::read_conversations;
+pub use trace::{Pace, TraceObserved, TraceReport, TraceSample};

@@ -26,7 +26,7 @@ use headstart_trace::format::conversation::{Role, Turn};
 pub use report::{InvalidRound, Order, ProbeReport, ProbeRound};
 use words::Words;
 
-use crate::{ChatClient, ChatRequest, Completion, LoadError};
+use crate::{ApiClient, ChatRequest, Completion, LoadError};
 
 /// Words of the first calibration: few, so that it fits any context even at one token a letter.
 const CALIBRATION_WORDS: usize = 32;
@@ -83,7 +83,7 @@ impl Default for ReuseProbe {
 /// # Panics
 /// When `new_share` is outside `0.0..1.0`.
 pub async fn run(
-    client: &ChatClient,
+    client: &ApiClient,
     probe: &ReuseProbe,
     progress: impl Fn(usize),
 ) -> Result<ProbeReport, LoadError> {
@@ -117,7 +117,7 @@ struct Lengths {
 
 /// Grows a text until the server counts enough tokens in it.
 async fn calibrate(
-    client: &ChatClient,
+    client: &ApiClient,
     probe: &ReuseProbe,
     words: &mut Words,
 ) -> Result<Lengths, LoadError> {
@@ -149,7 +149,7 @@ async fn calibrate(
 
 /// One conversation and its two measurements.
 struct Round<'a> {
-    client: &'a ChatClient,
+    client: &'a ApiClient,
     probe: &'a ReuseProbe,
     order: Order,
     salt: String,
@@ -256,7 +256,7 @@ mod tests {
 
     /// (prompt, cached) tokens of both requests; `expected`: a part of the reason, if invalid.
     fn check(cached: (u32, u32), uncached: (u32, u32), expected: Option<&str>) {
-        let client = ChatClient::new("http://localhost", "m", None).expect("an address");
+        let client = ApiClient::new("http://localhost", "m", None).expect("an address");
         let round = Round {
             client: &client,
             probe: &ReuseProbe::default(),

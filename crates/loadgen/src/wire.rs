@@ -1,7 +1,9 @@
-//! The JSON of OpenAI's chat API, as far as a client that measures needs it.
+//! The JSON of OpenAI's API, as far as a client that measures needs it.
 
 use bytes::Bytes;
+use headstart_trace::format::completions;
 use headstart_trace::format::conversation::Role;
+use headstart_trace::materialize::Prompt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -11,13 +13,13 @@ use crate::{ChatRequest, LoadError};
 const RAW_ERROR_CHARS: usize = 200;
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct ChatBody<'a> {
     model: &'a str,
     messages: Vec<Message<'a>>,
     max_tokens: u32,
     temperature: f32,
-    stream: bool,
-    stream_options: StreamOptions,
+    #[serde(flatten)]
+    streamed: Streamed,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_salt: Option<&'a str>,
 }
@@ -29,30 +31,60 @@ struct Message<'a> {
 }
 
 #[derive(Serialize)]
+struct CompletionBody<'a> {
+    #[serde(flatten)]
+    body: completions::Body<'a>,
+    #[serde(flatten)]
+    streamed: Streamed,
+}
+
+/// Asks for an answer piece by piece, with the token counts behind it.
+#[derive(Serialize)]
+struct Streamed {
+    stream: bool,
+    stream_options: StreamOptions,
+}
+
+#[derive(Serialize)]
 struct StreamOptions {
     include_usage: bool,
 }
 
-/// The body of a streamed request, greedy so that equal prompts get equal answers.
-pub(crate) fn request_body(model: &str, request: &ChatRequest<'_>) -> Bytes {
+const STREAMED: Streamed = Streamed {
+    stream: true,
+    stream_options: StreamOptions {
+        include_usage: true,
+    },
+};
+
+/// The body of a streamed conversation, greedy so that equal prompts get equal answers.
+pub(crate) fn chat_body(model: &str, request: &ChatRequest<'_>) -> Bytes {
     let messages = request.messages.iter().map(|turn| Message {
         role: turn.role,
         content: &turn.text,
     });
-    let body = Body {
+    let body = ChatBody {
         model,
         messages: messages.collect(),
         max_tokens: request.max_tokens,
         temperature: 0.0,
-        stream: true,
-        stream_options: StreamOptions {
-            include_usage: true,
-        },
+        streamed: STREAMED,
         cache_salt: request.cache_salt,
     };
-    serde_json::to_vec(&body)
-        .expect("text and numbers are JSON")
-        .into()
+    bytes(&body)
+}
+
+/// The body of a streamed answer to `prompt`.
+pub(crate) fn completion_body(model: &str, prompt: &Prompt) -> Bytes {
+    bytes(&CompletionBody {
+        body: completions::Body::of(prompt, model),
+        streamed: STREAMED,
+    })
+}
+
+fn bytes(body: &impl Serialize) -> Bytes {
+    let body = serde_json::to_vec(body);
+    body.expect("text and numbers are JSON").into()
 }
 
 /// One event of the stream.
@@ -66,13 +98,22 @@ pub(crate) struct Chunk {
 
 #[derive(Deserialize)]
 pub(crate) struct Choice {
-    pub(crate) delta: Option<Delta>,
+    delta: Option<Delta>,
+    text: Option<String>,
     pub(crate) finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Delta {
-    pub(crate) content: Option<String>,
+struct Delta {
+    content: Option<String>,
+}
+
+impl Choice {
+    /// The text that it adds: a chat's `delta.content`, a plain completion's `text`.
+    pub(crate) fn content(self) -> Option<String> {
+        let content = self.delta.and_then(|delta| delta.content).or(self.text);
+        content.filter(|content| !content.is_empty())
+    }
 }
 
 /// What the server counted.

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 
 use fake::model::Model;
 use fake::{Fake, Reply};
-use headstart_loadgen::{Answers, ChatBench, ChatClient, ChatReport, Progress, chat};
+use headstart_loadgen::{Answers, ApiClient, ChatBench, ChatReport, Progress, chat};
 use headstart_trace::format::conversation::{Conversation, Role, Turn};
 
 const BENCH: ChatBench = ChatBench {
@@ -36,7 +36,7 @@ fn conversations(count: usize, turns: usize) -> Vec<Conversation> {
 }
 
 async fn run(fake: &Fake, conversations: &[Conversation], bench: &ChatBench) -> ChatReport {
-    let client = ChatClient::new(&fake.url, "m", None).expect("an address");
+    let client = ApiClient::new(&fake.url, "m", None).expect("an address");
     chat::run(&client, conversations, bench, |_| ()).await
 }
 
@@ -100,7 +100,7 @@ async fn the_loop_is_closed() {
     let model = Model::default();
     let fake = Fake::start(move |body| model.respond(body)).await;
     let told = RefCell::new(Vec::new());
-    let client = ChatClient::new(&fake.url, "m", None).expect("an address");
+    let client = ApiClient::new(&fake.url, "m", None).expect("an address");
     let conversations = conversations(6, 2);
     chat::run(&client, &conversations, &BENCH, |progress| {
         told.borrow_mut().push(progress);

@@ -5,7 +5,7 @@ mod fake;
 use std::time::Duration;
 
 use fake::{End, Fake, Reply, events};
-use headstart_loadgen::{ChatClient, ChatRequest, Completion, LoadError};
+use headstart_loadgen::{ApiClient, ChatRequest, Completion, LoadError};
 use headstart_trace::format::conversation::{Role, Turn};
 
 async fn ask(fake: &Fake) -> Result<Completion, LoadError> {
@@ -13,7 +13,7 @@ async fn ask(fake: &Fake) -> Result<Completion, LoadError> {
 }
 
 async fn ask_salted(fake: &Fake, cache_salt: Option<&str>) -> Result<Completion, LoadError> {
-    let client = ChatClient::new(&fake.url, "m", Some("key")).expect("an address");
+    let client = ApiClient::new(&fake.url, "m", Some("key")).expect("an address");
     let messages = [Turn {
         role: Role::User,
         text: "hi".to_owned(),
@@ -149,7 +149,7 @@ async fn a_silent_server_is_given_up() {
         ..Reply::ok(vec![])
     };
     let fake = Fake::start(silent).await;
-    let client = ChatClient::new(&fake.url, "m", None).expect("an address");
+    let client = ApiClient::new(&fake.url, "m", None).expect("an address");
     let request = ChatRequest {
         messages: &[],
         max_tokens: 1,
@@ -173,7 +173,7 @@ async fn a_server_that_is_not_there_is_named() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.local_addr().expect("bound")
     };
-    let client = ChatClient::new(&format!("http://{gone}"), "m", None).expect("an address");
+    let client = ApiClient::new(&format!("http://{gone}"), "m", None).expect("an address");
     let request = ChatRequest {
         messages: &[],
         max_tokens: 1,
@@ -188,6 +188,6 @@ async fn a_server_that_is_not_there_is_named() {
 
 #[tokio::test]
 async fn an_unusable_key_is_refused_before_sending() {
-    let error = ChatClient::new("http://a", "m", Some("two\nlines")).expect_err("a bad key");
+    let error = ApiClient::new("http://a", "m", Some("two\nlines")).expect_err("a bad key");
     assert!(matches!(error, LoadError::ApiKey));
 }

@@ -5,7 +5,7 @@ mod fake;
 use fake::model::Model;
 use fake::{Fake, Reply, events};
 use headstart_loadgen::probe::{self, Order};
-use headstart_loadgen::{ChatClient, LoadError, ProbeReport, ReuseProbe};
+use headstart_loadgen::{ApiClient, LoadError, ProbeReport, ReuseProbe};
 use serde_json::Value;
 
 const PROBE: ReuseProbe = ReuseProbe {
@@ -17,7 +17,7 @@ const PROBE: ReuseProbe = ReuseProbe {
 };
 
 async fn run(fake: &Fake) -> Result<ProbeReport, LoadError> {
-    let client = ChatClient::new(&fake.url, "m", None).expect("an address");
+    let client = ApiClient::new(&fake.url, "m", None).expect("an address");
     probe::run(&client, &PROBE, |_| ()).await
 }
 

@@ -318,12 +318,11 @@ impl Scheduler {
         let chunk = budget.min(sequence.tokens.len() - matched_tokens);
         let first = sequence.blocks_for(matched_tokens + chunk) - lease.matched();
         let whole = sequence.blocks_for(sequence.tokens.len()) - lease.matched();
-        let access = sequence.access(now);
         if self.cache.available() >= whole && self.cache.grow(&mut lease, first, now) == Grow::Done
         {
             return Some(lease);
         }
-        self.cache.release(lease, &access);
+        self.cache.give_back(lease);
         None
     }
 

@@ -41,7 +41,7 @@ pub enum ServeError {
     NoReplica,
     /// An unknown eviction policy.
     #[error(transparent)]
-    Policy(#[from] headstart_cache::policy::UnknownPolicy),
+    Policy(#[from] headstart_cache::policy::PolicyError),
     /// A limit of the engine that cannot be.
     #[error("{0}")]
     Engine(String),

@@ -50,8 +50,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn hash_chain(requests: &[TraceRequest], capacity: usize) -> u64 {
     let mut replay = Replay::new(capacity, Box::new(Lru::new(capacity)));
-    requests.iter().for_each(|request| replay.serve(request));
-    replay.blocks().hits
+    for request in requests {
+        replay.serve(request);
+    }
+    replay.outcome().all().blocks.hits
 }
 
 fn radix_tree(requests: &[TraceRequest], capacity: usize) -> u64 {

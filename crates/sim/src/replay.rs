@@ -1,60 +1,102 @@
 //! One cache, no service time: what a policy would have hit on a recorded trace.
 //!
-//! Requests in file order; each matches, fills what is missing (as far as unpinned blocks give
-//! room) and releases tail first, before the next begins. Every id counts as a block, a partial
-//! last one too. The semantics, with golden counts, are pinned in `tests/mooncake_golden.rs`.
+//! Requests in file order; each matches, fills what is missing (as far as something may be
+//! evicted) and releases tail first, before the next begins. Every id counts as a block, a
+//! partial last one too. The semantics, with golden counts, are pinned in
+//! `tests/mooncake_golden.rs`.
 
-use headstart_cache::{Grow, Policy, PrefixCache};
-use headstart_core::stats::HitCount;
+use headstart_cache::{Admit, Effect, Policy, PrefixCache};
 use headstart_core::{Access, BlockHash, TraceRequest};
+
+use crate::outcome::Outcome;
 
 /// A replay in progress.
 pub struct Replay {
     cache: PrefixCache,
-    blocks: HitCount,
+    config: ReplayConfig,
+    outcome: Outcome,
+    /// Requests served.
+    served: u32,
+    /// The chain of the request being served; kept for its memory.
+    chain: Vec<BlockHash>,
+}
+
+/// How a replay counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplayConfig {
+    /// Blocks that the cache holds.
+    pub capacity: usize,
+    /// Tokens per block, for hits in tokens; 0 counts none.
+    pub block_tokens: u32,
+    /// The first so many requests are counted apart, as cold.
+    pub cold_requests: u32,
 }
 
 impl Replay {
-    /// Starts with an empty cache of `capacity` blocks under `policy`.
+    /// Starts with an empty cache of `capacity` blocks under `policy`, counting blocks only.
     #[must_use]
     pub fn new(capacity: usize, policy: Box<dyn Policy>) -> Self {
+        let config = ReplayConfig {
+            capacity,
+            ..ReplayConfig::default()
+        };
+        Self::with_config(config, policy)
+    }
+
+    /// Starts with an empty cache.
+    #[must_use]
+    pub fn with_config(config: ReplayConfig, policy: Box<dyn Policy>) -> Self {
         Self {
-            cache: PrefixCache::new(capacity, policy),
-            blocks: HitCount::default(),
+            cache: PrefixCache::new(config.capacity, policy),
+            config,
+            outcome: Outcome::default(),
+            served: 0,
+            chain: Vec::new(),
         }
     }
 
-    /// Serves the next request.
-    pub fn serve(&mut self, request: &TraceRequest) {
-        let chain: Vec<_> = request
-            .blocks
-            .iter()
-            .map(|id| BlockHash::from_u64(id))
-            .collect();
+    /// Serves the next request and returns how many of its leading blocks hit.
+    ///
+    /// # Panics
+    /// After 2^32 requests.
+    pub fn serve(&mut self, request: &TraceRequest) -> usize {
+        self.chain.clear();
+        self.chain
+            .extend(request.blocks.iter().map(BlockHash::from_u64));
         let access = Access {
+            now: request.arrival,
+            request_type: request.request_type,
+            turn: request.turn,
+            offset: 0,
             session: request.session,
-            ..Access::at(request.arrival)
+            request: self.served,
         };
-        let mut lease = self.cache.acquire(&chain);
-        self.blocks.record(chain.len(), lease.matched());
-        for (offset, &hash) in chain.iter().enumerate().skip(lease.matched()) {
-            if self.cache.grow(&mut lease, 1, request.arrival) != Grow::Done {
-                break;
-            }
+        let mut lease = self.cache.acquire(&self.chain);
+        let hits = lease.matched();
+        for (offset, &hash) in self.chain.iter().enumerate().skip(hits) {
             let access = Access {
                 offset: offset as u32,
                 ..access
             };
-            self.cache.commit(&mut lease, hash, &access);
+            if self.cache.admit(&mut lease, hash, &access) == Admit::Declined {
+                break;
+            }
         }
         self.cache.release(lease, &access);
-        self.cache.drain_effects();
+        self.record(request, hits);
+        hits
     }
 
-    /// Blocks looked up and found so far.
+    /// What was hit so far.
     #[must_use]
-    pub fn blocks(&self) -> HitCount {
-        self.blocks
+    pub fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// What was hit, when nothing more comes.
+    #[must_use]
+    pub fn into_outcome(self) -> Outcome {
+        self.outcome
     }
 
     /// Asserts the cache's invariants.
@@ -63,6 +105,25 @@ impl Replay {
     /// When one is broken.
     pub fn check(&self) {
         self.cache.check();
+    }
+
+    fn record(&mut self, request: &TraceRequest, hits: usize) {
+        let is_cold = self.served < self.config.cold_requests;
+        self.outcome
+            .record(request, hits, self.config.block_tokens, is_cold);
+        for effect in self.cache.drain_effects() {
+            match effect {
+                Effect::Stored { .. } => self.outcome.insertions += 1,
+                Effect::Evicted { .. } => {
+                    self.outcome.evictions += 1;
+                    self.outcome.full_at.get_or_insert(self.served);
+                }
+            }
+        }
+        self.served = self
+            .served
+            .checked_add(1)
+            .expect("requests are numbered with 32 bits");
     }
 }
 
@@ -82,7 +143,7 @@ mod tests {
             });
             replay.check();
         }
-        assert_eq!(replay.blocks().hits, expected_hits);
+        assert_eq!(replay.outcome().all().blocks.hits, expected_hits);
     }
 
     #[test]

@@ -23,15 +23,46 @@ pub enum TraceError {
         /// The cause.
         source: std::io::Error,
     },
+    /// Options that do not go with the format of the input.
+    #[error("{input}: {reason}")]
+    Unsuitable {
+        /// The input, as the caller named it.
+        input: String,
+        /// Which option, and what to do instead.
+        reason: String,
+    },
 }
 
+/// Longest reason that is kept: parsers quote what they did not expect, whole.
+const REASON_BYTES_MAX: usize = 500;
+
 impl TraceError {
-    /// A bad line of `input`.
+    /// A bad line of `input`; a reason longer than anybody reads is cut.
     pub fn bad_line(input: &str, line: usize, reason: impl Into<String>) -> Self {
+        let mut reason = reason.into();
+        if reason.len() > REASON_BYTES_MAX {
+            reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
+            reason.shrink_to_fit();
+            reason.push('…');
+        }
         Self::BadLine {
             input: input.to_owned(),
             line,
-            reason: reason.into(),
+            reason,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quoted_megabyte_is_cut() {
+        let error = TraceError::bad_line("t", 1, "ä".repeat(1 << 20)).to_string();
+        assert!(error.starts_with("t, line 1: ä") && error.ends_with("ä…"));
+        assert!(error.len() < REASON_BYTES_MAX + 20);
+        let short = TraceError::bad_line("t", 1, "short").to_string();
+        assert_eq!(short, "t, line 1: short");
     }
 }

@@ -1,4 +1,174 @@
-//! One file per trace format.
+//! One file per trace format, and what tells them apart.
+//!
+//! A format turns one line into one request, or into a session that makes several. It does not
+//! know the lines before (beyond what it must, within named limits), nor what became of its
+//! requests: order and time are the [`crate::schedule`]'s.
 
+pub mod agent;
+pub mod azure;
+pub mod bailian;
+pub mod canonical;
+mod chain;
+pub mod completions;
 pub mod conversation;
 pub mod mooncake;
+mod sniff;
+
+use std::fmt;
+use std::str::FromStr;
+
+use headstart_core::{Nanos, TraceRequest};
+
+pub use chain::BLOCKS_MAX;
+pub(crate) use sniff::sniff;
+
+use crate::reader::Options;
+use crate::schedule::Session;
+use crate::{Provenance, TraceInfo};
+
+/// How a trace is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Mooncake's JSONL, see [`mooncake`].
+    Mooncake,
+    /// Qwen-Bailian's JSONL, see [`bailian`].
+    Bailian,
+    /// kv-cache-tester's agent sessions, see [`agent`].
+    Agent,
+    /// Azure's CSV, see [`azure`].
+    Azure,
+    /// Conversations as text, see [`conversation`].
+    Conversation,
+    /// Headstart's own form, see [`canonical`].
+    Canonical,
+}
+
+impl Format {
+    /// Every format there is.
+    pub const ALL: [Self; 6] = [
+        Self::Mooncake,
+        Self::Bailian,
+        Self::Agent,
+        Self::Azure,
+        Self::Conversation,
+        Self::Canonical,
+    ];
+
+    /// The name by which a command line calls it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mooncake => "mooncake",
+            Self::Bailian => "bailian",
+            Self::Agent => "agent",
+            Self::Azure => "azure",
+            Self::Conversation => "conversation",
+            Self::Canonical => "canonical",
+        }
+    }
+
+    /// All names, for a message.
+    #[must_use]
+    pub fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
+    /// Whether a line is a session without a start, for which one may be drawn.
+    #[must_use]
+    pub fn has_sessions_without_start(self) -> bool {
+        matches!(self, Self::Agent | Self::Conversation)
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|format| format.name() == name);
+        found.ok_or_else(|| format!("there is no format {name}; known: {}", Self::names()))
+    }
+}
+
+/// What a line holds.
+pub(crate) enum Record<'a> {
+    /// A header, or something else that makes no request.
+    Nothing,
+    /// A session that repeats another one and was left out.
+    Duplicate,
+    /// One request; its arrival is from the start of the trace.
+    Request(TraceRequest),
+    /// Several requests; their arrivals are from the start of the session.
+    Session(Session<'a>),
+}
+
+/// A format while one trace is read.
+pub(crate) trait LineFormat<'a> {
+    /// What `line` holds; `info` learns the type names that it brings.
+    ///
+    /// # Errors
+    /// What is wrong with the line and what was expected.
+    fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<Record<'a>, String>;
+}
+
+/// A format ready to read, and what is known of the trace before its first request.
+pub(crate) type Opened<'a> = (Box<dyn LineFormat<'a> + 'a>, TraceInfo);
+
+/// Prepares to read a trace in `format` that begins with the line `first`.
+///
+/// # Errors
+/// What is wrong with the first line or, with it, the options.
+pub(crate) fn open<'a>(
+    format: Format,
+    first: Option<&str>,
+    options: &Options<'a>,
+) -> Result<Opened<'a>, String> {
+    match format {
+        Format::Mooncake => Ok(mooncake::open(options)),
+        Format::Bailian => Ok(bailian::open(options)),
+        Format::Agent => Ok(agent::open(first, options)),
+        Format::Azure => azure::open(first),
+        Format::Conversation => conversation::open(options),
+        Format::Canonical => canonical::open(first),
+    }
+}
+
+/// The facts of a trace whose sessions, turns and types have the provenance given.
+pub(crate) fn info(block_tokens: u32, [sessions, turns, types]: [Provenance; 3]) -> TraceInfo {
+    TraceInfo {
+        sessions,
+        turns,
+        types_from: types,
+        ..TraceInfo::new(block_tokens)
+    }
+}
+
+/// The time `value`, in units of `unit_ns` nanoseconds, of a `field`.
+pub(crate) fn nanos(field: &str, value: f64, unit_ns: f64) -> Result<Nanos, String> {
+    let nanos = (value * unit_ns).round();
+    if (0.0..1.8e19).contains(&nanos) {
+        return Ok(Nanos(nanos as u64));
+    }
+    Err(format!(
+        "`{field}` is {value}; expected a time from 0 that fits 64 bits in nanoseconds"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_found_by_their_names() {
+        for format in Format::ALL {
+            assert_eq!(format.name().parse(), Ok(format));
+        }
+        let error = "parquet".parse::<Format>().expect_err("not read here");
+        assert!(error.contains("known: mooncake, bailian"), "{error}");
+    }
+}

@@ -1,5 +1,11 @@
 //! What a trace says about itself, beside its requests.
 
+/// Request types that a trace may name: each is a row of every table and a class of policies.
+pub const TYPES_MAX: usize = 1024;
+
+/// Longest name of a request type that is kept.
+pub const TYPE_NAME_BYTES_MAX: usize = 256;
+
 /// Facts about a whole trace. The list of types grows while a reader reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceInfo {
@@ -40,17 +46,18 @@ impl TraceInfo {
         }
     }
 
-    /// The index of the type `name`, which is added when new. Types beyond the 65,535th are
-    /// `unknown`.
+    /// The index of the type `name`, which is added when new. A name that is too long, or one
+    /// new name too many, is `unknown`.
     pub fn type_index(&mut self, name: &str) -> u16 {
-        if let Some(index) = self.types.iter().position(|known| known == name) {
-            return u16::try_from(index).unwrap_or(0);
+        let known = self.types.iter().position(|known| known == name);
+        let index = known.unwrap_or(self.types.len());
+        if known.is_none() {
+            if index >= TYPES_MAX || name.len() > TYPE_NAME_BYTES_MAX {
+                return 0;
+            }
+            self.types.push(name.to_owned());
         }
-        let Ok(index) = u16::try_from(self.types.len()) else {
-            return 0;
-        };
-        self.types.push(name.to_owned());
-        index
+        u16::try_from(index).unwrap_or(0)
     }
 }
 

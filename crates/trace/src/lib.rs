@@ -2,9 +2,15 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`source`] | plain or zstd bytes, told apart by their first four bytes |
+//! | [`reader`] | [`Reader`], any trace as a stream of requests in order of time |
+//! | [`source`] | plain, gzip or zstd bytes, told apart by their first four bytes |
 //! | [`mod@format`] | one file per trace format |
+//! | [`schedule`] | recorded sessions into one stream, in file order or with drawn starts |
+//! | [`infer`] | sessions and turns of traces that name none |
 //! | [`info`] | [`TraceInfo`]: block size, type names, what is given and what inferred |
+//! | [`sample`] | fewer sessions of a trace, each of them whole |
+//! | [`materialize`] | prompts for a live server: tokens for blocks that had none |
+//! | [`synth`] | traces made up from a seed |
 //! | [`error`] | [`TraceError`]: which input, which line, what to do |
 //!
 //! This crate does no I/O of its own: it reads from what the caller opened. It does not know
@@ -12,8 +18,17 @@
 
 pub mod error;
 pub mod format;
+pub mod infer;
 pub mod info;
+pub mod materialize;
+pub mod reader;
+pub mod sample;
+pub mod schedule;
 pub mod source;
+pub mod synth;
 
 pub use error::TraceError;
+pub use format::Format;
 pub use info::{Provenance, TraceInfo};
+pub use reader::{Options, Reader, Tally};
+pub use schedule::Arrivals;

@@ -1,27 +1,52 @@
 //! Trace bytes, plain or compressed, as numbered lines.
+//!
+//! What the bytes are is told by the first four of them, never by a file's name. Members of a
+//! gzip file and frames of a zstd file that follow one another are one text.
+
+mod zstd;
 
 use std::io::{self, BufRead, BufReader, Read};
 
+use flate2::bufread::MultiGzDecoder;
+
 use crate::TraceError;
 
-/// First bytes of a zstd frame (RFC 8878, section 3.1.1).
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// First bytes of a gzip member (RFC 1952, section 2.3.1), deflate being the one method.
+const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 0x08];
 
-/// Longest line that is read: agents' prompts reach a few hundred kilobytes, a file without
+/// Longest line that is read: agents' sessions reach a few hundred kilobytes, a file without
 /// line ends must not fill the memory.
 const LINE_LIMIT_BYTES: u64 = 64 << 20;
 
-/// `raw` as plain text, decompressed when it starts like a zstd frame.
+/// Bytes read at once, before and behind a decoder.
+const BUFFER_BYTES: usize = 1 << 16;
+
+/// `raw` as plain text, decompressed when it starts like a gzip member or a zstd frame.
 ///
 /// # Errors
-/// When the first bytes cannot be read or the frame header is broken.
+/// When the first bytes cannot be read. What is wrong further on shows while reading.
 pub fn decompress<'a>(raw: impl Read + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
-    let mut raw = BufReader::with_capacity(1 << 16, raw);
-    if !raw.fill_buf()?.starts_with(&ZSTD_MAGIC) {
-        return Ok(Box::new(raw));
-    }
-    let decoder = ruzstd::decoding::StreamingDecoder::new(raw).map_err(io::Error::other)?;
-    Ok(Box::new(BufReader::with_capacity(1 << 16, decoder)))
+    let mut raw = BufReader::with_capacity(BUFFER_BYTES, raw);
+    let start = start(&mut raw)?;
+    let raw = io::Cursor::new(start.clone()).chain(raw);
+    Ok(if start.starts_with(&GZIP_MAGIC) {
+        buffered(MultiGzDecoder::new(raw))
+    } else if zstd::starts_like(&start) {
+        buffered(zstd::Frames::new(raw))
+    } else {
+        Box::new(raw)
+    })
+}
+
+/// The first four bytes, or fewer where there are no more; pipes may give them one by one.
+fn start(raw: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut start = Vec::with_capacity(4);
+    raw.take(4).read_to_end(&mut start)?;
+    Ok(start)
+}
+
+fn buffered<'a>(decoder: impl Read + 'a) -> Box<dyn BufRead + 'a> {
+    Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
 }
 
 /// The lines of one input, numbered for error messages; blank lines are passed over.
@@ -29,11 +54,15 @@ pub struct Lines<'a> {
     name: String,
     reader: Box<dyn BufRead + 'a>,
     line: usize,
-    buffer: String,
+    buffer: Vec<u8>,
+    /// The line in `buffer` was looked at, and nobody has taken it yet.
+    is_peeked: bool,
+    /// Nothing more comes: the end, or an error that would come again.
+    is_over: bool,
 }
 
 impl<'a> Lines<'a> {
-    /// Lines of `raw` (plain or zstd); `name` appears in errors.
+    /// Lines of `raw` (plain, gzip or zstd); `name` appears in errors.
     ///
     /// # Errors
     /// [`TraceError::Read`] when the input cannot be read at all.
@@ -44,7 +73,9 @@ impl<'a> Lines<'a> {
                 name,
                 reader,
                 line: 0,
-                buffer: String::new(),
+                buffer: Vec::new(),
+                is_peeked: false,
+                is_over: false,
             }),
             Err(source) => Err(TraceError::Read {
                 input: name,
@@ -54,7 +85,34 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The next line that is not blank, parsed by `parse`; `None` at the end.
+    /// The input, as the caller named it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The line that was read last, from 1.
+    #[must_use]
+    pub fn line(&self) -> usize {
+        self.line
+    }
+
+    /// What `look` sees in the next line that is not blank, which stays the next one; `None` at
+    /// the end.
+    ///
+    /// # Errors
+    /// What `look` says of the line, or that it could not be read.
+    pub fn peek_with<T>(
+        &mut self,
+        look: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<Result<T, TraceError>> {
+        let found = self.next_with(look);
+        self.is_peeked = !self.is_over;
+        found
+    }
+
+    /// The next line that is not blank, parsed by `parse`; `None` at the end, and behind an
+    /// error of reading.
     ///
     /// # Errors
     /// What `parse` says of the line, or that it could not be read.
@@ -62,24 +120,41 @@ impl<'a> Lines<'a> {
         &mut self,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<Result<T, TraceError>> {
-        loop {
-            match self.read_line() {
-                Err(source) => {
-                    let input = self.name.clone();
-                    return Some(Err(TraceError::Read {
-                        input,
-                        line: self.line,
-                        source,
-                    }));
-                }
-                Ok(0) => return None,
-                Ok(_) => self.line += 1,
+        match self.advance() {
+            Err(source) => {
+                self.is_over = true;
+                return Some(Err(TraceError::Read {
+                    input: self.name.clone(),
+                    line: self.line,
+                    source,
+                }));
             }
-            if !self.buffer.trim().is_empty() {
-                let bad = |reason| TraceError::bad_line(&self.name, self.line, reason);
-                return Some(parse(self.buffer.trim()).map_err(bad));
+            Ok(false) => return None,
+            Ok(true) => {}
+        }
+        let parsed = match std::str::from_utf8(&self.buffer) {
+            Ok(text) => parse(text.trim_start_matches('\u{feff}').trim()),
+            Err(error) => Err(format!("not UTF-8 text ({error})")),
+        };
+        Some(parsed.map_err(|reason| TraceError::bad_line(&self.name, self.line, reason)))
+    }
+
+    /// Moves to the next line that is not blank; whether there is one.
+    fn advance(&mut self) -> io::Result<bool> {
+        if std::mem::take(&mut self.is_peeked) {
+            return Ok(true);
+        }
+        while !self.is_over {
+            if self.read_line()? == 0 {
+                self.is_over = true;
+                break;
+            }
+            self.line += 1;
+            if !self.buffer.trim_ascii().is_empty() {
+                return Ok(true);
             }
         }
+        Ok(false)
     }
 
     fn read_line(&mut self) -> io::Result<usize> {
@@ -88,7 +163,7 @@ impl<'a> Lines<'a> {
             .reader
             .by_ref()
             .take(LINE_LIMIT_BYTES)
-            .read_line(&mut self.buffer)?;
+            .read_until(b'\n', &mut self.buffer)?;
         if read as u64 == LINE_LIMIT_BYTES {
             let limit = LINE_LIMIT_BYTES >> 20;
             return Err(io::Error::other(format!(
@@ -101,7 +176,20 @@ impl<'a> Lines<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
+
+    fn zstd(text: &[u8]) -> Vec<u8> {
+        let level = ruzstd::encoding::CompressionLevel::Fastest;
+        ruzstd::encoding::compress_to_vec(text, level)
+    }
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(text).expect("memory takes it");
+        packed.finish().expect("memory takes it")
+    }
 
     fn check(raw: &[u8], expected: &[&str]) {
         let mut lines = Lines::new("t", raw).expect("readable");
@@ -115,31 +203,75 @@ mod tests {
     #[test]
     fn plain_and_compressed_lines_are_the_same() {
         check(b"a\n\n b \nc", &["a", "b", "c"]);
+        check("\u{feff}a\r\n\r\nb".as_bytes(), &["a", "b"]);
         check(b"", &[]);
-        let packed = ruzstd::encoding::compress_to_vec(
-            &b"a\nb\n"[..],
-            ruzstd::encoding::CompressionLevel::Fastest,
-        );
-        check(&packed, &["a", "b"]);
+        check(&zstd(b"a\nb\n"), &["a", "b"]);
+        check(&gzip(b"a\nb\n"), &["a", "b"]);
     }
 
     #[test]
-    fn a_torn_frame_is_an_error_that_names_the_input() {
-        let packed = ruzstd::encoding::compress_to_vec(
-            &b"abcabcabc\n".repeat(1000)[..],
-            ruzstd::encoding::CompressionLevel::Fastest,
+    fn frames_and_members_that_follow_one_another_are_one_text() {
+        check(
+            &[zstd(b"a\nb"), zstd(b""), zstd(b"c\n")].concat(),
+            &["a", "bc"],
         );
+        check(
+            &[gzip(b"a\nb"), gzip(b""), gzip(b"c\n")].concat(),
+            &["a", "bc"],
+        );
+        let skippable = b"\x53\x2a\x4d\x18\x03\0\0\0xyz".to_vec();
+        check(
+            &[&skippable[..], &zstd(b"a\n"), &skippable].concat(),
+            &["a"],
+        );
+    }
+
+    #[test]
+    fn a_peeked_line_is_still_the_next() {
+        let mut lines = Lines::new("t", &b"\na\nb"[..]).expect("readable");
+        for expected in [("a", 2), ("b", 3)] {
+            for _ in 0..2 {
+                let line = lines.peek_with(|line| Ok(line.to_owned())).expect("a line");
+                assert_eq!(line.expect("readable"), expected.0);
+            }
+            lines.next_with(|_| Ok(())).expect("a line").expect("read");
+            assert_eq!(lines.line(), expected.1);
+        }
+        assert!(lines.peek_with(|_| Ok(())).is_none());
+        assert!(lines.next_with(|_| Ok(())).is_none());
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_a_bad_line_and_the_next_is_read() {
+        let mut lines = Lines::new("t", &b"a\n\xff\xfe\nb"[..]).expect("readable");
+        let mut next = || lines.next_with(|line| Ok(line.to_owned()));
+        assert!(next().expect("a line").is_ok());
+        let error = next().expect("a line").expect_err("no text");
+        assert!(error.to_string().contains("line 2: not UTF-8"), "{error}");
+        assert!(next().expect("a line").is_ok());
+    }
+
+    /// A torn input says so, by name and once.
+    fn check_torn(packed: &[u8]) {
         let torn = &packed[..packed.len() / 2];
-        let error = match Lines::new("torn.zst", torn) {
-            Err(error) => error,
-            Ok(mut lines) => loop {
-                match lines.next_with(|_| Ok(())) {
-                    Some(Ok(())) => {}
-                    Some(Err(error)) => break error,
-                    None => panic!("a torn frame must not end quietly"),
-                }
-            },
+        let mut lines = Lines::new("torn", torn).expect("the start is there");
+        let error = loop {
+            match lines.next_with(|_| Ok(())) {
+                Some(Ok(())) => {}
+                Some(Err(error)) => break error,
+                None => panic!("a torn input must not end quietly"),
+            }
         };
-        assert!(error.to_string().contains("torn.zst"), "{error}");
+        assert!(error.to_string().contains("torn"), "{error}");
+        assert!(lines.next_with(|_| Ok(())).is_none());
+    }
+
+    #[test]
+    fn a_torn_input_is_an_error_that_names_it() {
+        let text = b"abcabcabc\n".repeat(1000);
+        check_torn(&zstd(&text));
+        check_torn(&gzip(&text));
+        check_torn(&[zstd(&text), zstd(&text)[..9].to_vec()].concat().repeat(2));
+        check_torn(&[&zstd(b"a\n")[..], b"no frame, but much of it"].concat());
     }
 }

@@ -1,24 +1,24 @@
 //! LRU: the least recently released candidate goes first.
 //!
 //! Source: the rule of vLLM and SGLang; recency is the order of *release* (not of arrival), and
-//! a request releases its tail before its head, so a tail never outlives its head.
+//! a request releases its tail before its head.
 //!
-//! Only candidates (leaves of the prefix tree that nobody pins) are in the ordered set, so its
-//! size is the number of conversations, not of blocks: O(log candidates) per offer.
+//! Invariant: among blocks that nobody pins, the least recently released is a leaf.
+//!
+//! When not to use it: it is the reference that others must beat. It keeps what was used once as
+//! long as what returns every minute, so long prompts that never come back flush the rest.
 
-use std::collections::BTreeSet;
+use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
-use headstart_core::{Access, BlockId, Nanos};
-
-use super::Policy;
+use super::{Newcomer, Policy};
+use crate::queues::{Key64, Queues};
+use crate::recency::Recency;
 
 /// Least recently released.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Lru {
-    /// Per slot: when it was last released, by a counter.
-    released: Vec<u64>,
-    candidates: BTreeSet<(u64, BlockId)>,
-    clock: u64,
+    recency: Recency,
+    candidates: Queues<Key64>,
 }
 
 impl Lru {
@@ -26,53 +26,35 @@ impl Lru {
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {
-            released: vec![0; capacity],
-            ..Self::default()
+            recency: Recency::new(capacity),
+            candidates: Queues::new(capacity, 1),
         }
-    }
-
-    fn key(&self, block: BlockId) -> (u64, BlockId) {
-        (self.released[block.index()], block)
     }
 }
 
 impl Policy for Lru {
-    fn insert(&mut self, block: BlockId, _: &Access) {
-        self.released[block.index()] = 0;
+    fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
+        self.recency.forget(block);
     }
 
-    fn release(&mut self, block: BlockId, _: &Access) {
-        self.clock += 1;
-        self.released[block.index()] = self.clock;
+    fn release(&mut self, blocks: &[BlockId], _: &Access) {
+        self.recency.release(blocks);
     }
 
     fn offer(&mut self, block: BlockId) {
-        self.candidates.insert(self.key(block));
+        self.candidates
+            .push(0, block, self.recency.of(block).into());
     }
 
     fn withdraw(&mut self, block: BlockId) {
-        self.candidates.remove(&self.key(block));
+        self.candidates.remove(0, block);
     }
 
-    fn victim(&mut self, _: Nanos) -> Option<BlockId> {
-        self.candidates.first().map(|&(_, block)| block)
+    fn victim(&mut self, _: Nanos, _: Option<&Newcomer>) -> Option<BlockId> {
+        self.candidates.first(0).map(|(_, block)| block)
     }
 
-    fn remove(&mut self, block: BlockId) {
-        self.candidates.remove(&self.key(block));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn obeys_the_contract_and_its_sorted_list() {
-        crate::conformance::policy(|capacity| Box::new(Lru::new(capacity)));
-        crate::conformance::same_victims(
-            |capacity| Box::new(Lru::new(capacity)),
-            |_| Box::new(crate::reference::SortedListLru::default()),
-        );
+    fn remove(&mut self, block: BlockId, _: BlockHash) {
+        self.candidates.remove(0, block);
     }
 }

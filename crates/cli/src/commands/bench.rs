@@ -1,91 +1,39 @@
-//! `headstart bench`: measures servers.
+//! `headstart bench`: measures servers. One file per kind of load.
+
+mod chat;
+mod prediction;
+mod trace;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use headstart_loadgen::{
-    Answers, ChatBench, ChatClient, ChatReport, ProbeReport, ReuseProbe, chat, compare, probe,
-    read_conversations,
-};
-use headstart_server::RunningServer;
-use headstart_trace::format::conversation::Conversation;
-use serde_json::json;
+use headstart_loadgen::ApiClient;
+use headstart_server::{RunningServer, ServeConfig};
 
-use super::replay::progress;
-use super::serve;
-use crate::config::{ServeOptions, UsageError};
-use crate::output;
-
-/// Rounds of the reuse probe that `bench chat` ends with.
-const PROBE_ROUNDS: usize = 20;
+use crate::config::ServeOptions;
 
 /// Measure a server.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
     /// Multi-turn conversations, closed loop, one run per strategy.
-    Chat(Chat),
+    Chat(chat::Chat),
+    /// A trace, with tokens in place of its blocks, beside what a replay predicts.
+    Trace(trace::Trace),
 }
 
-/// Multi-turn conversations, closed loop, one run per strategy.
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  headstart bench chat conversations.jsonl.zst --conversations 200 --active 8 --cache-blocks 600
-  headstart bench chat conversations.jsonl --strategy random,session,precise --json
-  headstart bench chat --probe-only                     only the reuse probe, no file needed
-  headstart bench chat conversations.jsonl --url http://127.0.0.1:8000 --served-model-name toy
-
-Without --url it starts a server of its own for each strategy, as `headstart serve` would.
-It ends with the reuse probe: turn 2 of fresh conversations (2,000 prompt tokens and more, a
-tenth of them new), each also sent uncached, one request at a time.")]
-pub(crate) struct Chat {
-    /// Conversations as JSONL, plain or zstd, with `turns` (role, text) or OpenAI `messages`
-    #[arg(required_unless_present = "probe_only")]
-    file: Option<PathBuf>,
-    /// Measure this server instead of starting some.
-    #[arg(long, conflicts_with_all = ["strategies", "upstream"])]
-    url: Option<String>,
-    /// Strategies to compare, separated by commas.
-    #[arg(
-        long = "strategy",
-        id = "strategies",
-        value_name = "S[,S…]",
-        value_delimiter = ',',
-        default_value = "random,session,precise"
-    )]
-    strategies: Vec<String>,
-    /// Conversations to take from the file.
-    #[arg(long, default_value_t = 200, value_name = "N")]
-    conversations: usize,
-    /// Conversations at once.
-    #[arg(long, default_value_t = 8, value_name = "N")]
-    active: usize,
-    /// Most tokens of an answer.
-    #[arg(long, default_value_t = 64, value_name = "N")]
-    max_tokens: u32,
-    /// Most turns of a conversation.
-    #[arg(long, value_name = "N")]
-    max_turns: Option<usize>,
-    /// Put the recorded answers in the history, not the generated ones.
-    #[arg(long)]
-    recorded_answers: bool,
-    /// Only the reuse probe.
-    #[arg(long)]
-    probe_only: bool,
-    /// Rounds of the reuse probe; 0 leaves it out.
-    #[arg(long, default_value_t = PROBE_ROUNDS, value_name = "N")]
-    probe_rounds: usize,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    server: BenchServer,
+/// Runs the benchmark.
+pub(crate) fn run(bench: Bench) -> Result<()> {
+    match bench {
+        Bench::Chat(chat) => chat::run(&chat),
+        Bench::Trace(trace) => trace::run(&trace),
+    }
 }
 
 /// The servers that the benchmark starts: options of `headstart serve`.
 #[derive(Args, Debug, Default)]
-struct BenchServer {
-    /// Embedded replicas [default: 2]
+pub(crate) struct BenchServer {
+    /// Embedded replicas [default: 2, for a trace 1]
     #[arg(long, value_name = "N")]
     replicas: Option<usize>,
     /// Model, as for serve [default: toy]
@@ -108,179 +56,41 @@ struct BenchServer {
     api_key_file: Option<PathBuf>,
 }
 
-/// Runs the benchmark.
-pub(crate) fn run(bench: Bench) -> Result<()> {
-    let Bench::Chat(chat) = bench;
-    check(&chat)?;
-    serve::runtime()?.block_on(run_chat(&chat))
-}
-
-fn check(chat: &Chat) -> Result<()> {
-    let counts = [
-        ("--active", chat.active),
-        ("--conversations", chat.conversations),
-        ("--max-tokens", chat.max_tokens as usize),
-        ("--max-turns", chat.max_turns.unwrap_or(1)),
-    ];
-    for (name, number) in counts {
-        if number == 0 {
-            return Err(UsageError(format!("{name} must be at least 1")).into());
+impl BenchServer {
+    /// What a server of the benchmark's own is started with: a free port, no file's settings.
+    fn options(&self) -> ServeOptions {
+        ServeOptions {
+            listen: Some(([127, 0, 0, 1], 0).into()),
+            replicas: self.replicas,
+            model: self.model.clone(),
+            served_model_name: self.served_model_name.clone(),
+            cache_blocks: self.cache_blocks,
+            dtype: self.dtype.clone(),
+            upstream: self.upstream.clone(),
+            ..ServeOptions::default()
         }
     }
-    for strategy in &chat.strategies {
-        crate::config::parsed::<headstart_router::Strategy>(strategy, "--strategy")?;
-    }
-    Ok(())
-}
 
-async fn run_chat(chat: &Chat) -> Result<()> {
-    let conversations = match &chat.file {
-        Some(file) if !chat.probe_only => read_conversations(file, Some(chat.conversations))?,
-        _ => Vec::new(),
-    };
-    let (reports, probed) = match &chat.url {
-        Some(url) => measure_url(chat, url, &conversations).await?,
-        None => measure_strategies(chat, &conversations).await?,
-    };
-    if chat.json {
-        let runs = reports.iter();
-        let runs: Vec<_> = runs
-            .map(|(name, report)| json!({"name": name, "report": report}))
-            .collect();
-        output::line(&json!({"runs": runs, "reuse_probe": probed}).to_string())?;
-        return check_outcome(&reports);
+    /// Starts a server and a client of it.
+    async fn start(&self, config: ServeConfig) -> Result<(RunningServer, ApiClient)> {
+        let server = headstart_server::serve(config).await?;
+        let models = server.gateway().models();
+        let model = self
+            .served_model_name
+            .as_deref()
+            .or(models.first().map(String::as_str));
+        let model = model.context("the upstreams name no model; give --served-model-name")?;
+        let client = ApiClient::new(&format!("http://{}", server.address()), model, None)?;
+        Ok((server, client))
     }
-    for (name, report) in &reports {
-        output::line(&format!("## {name}\n\n{}", report.to_markdown()))?;
-    }
-    if reports.len() > 1 {
-        let reports: Vec<_> = reports
-            .iter()
-            .map(|(name, report)| (&name[..], report))
-            .collect();
-        output::line(&format!("## Side by side\n\n{}", compare(&reports)))?;
-    }
-    if let Some(probed) = probed {
-        output::line(&format!("## Reuse probe\n\n{}", probed.to_markdown()))?;
-    }
-    check_outcome(&reports)
-}
 
-/// A benchmark with failed requests, or without any, is no result.
-fn check_outcome(reports: &[(String, ChatReport)]) -> Result<()> {
-    for (name, report) in reports {
-        if report.failed > 0 {
-            let first = report.failures.first().map_or("", String::as_str);
-            bail!(
-                "{name}: {} conversations failed, the first: {first}",
-                report.failed
-            );
-        }
-        ensure!(
-            report.all.requests > 0,
-            "{name}: no request was answered; nothing was measured"
-        );
+    /// A client of a server that runs already.
+    fn client(&self, url: &str) -> Result<ApiClient> {
+        let options = ServeOptions {
+            api_key_file: self.api_key_file.clone(),
+            ..ServeOptions::default()
+        };
+        let model = self.served_model_name.as_deref().unwrap_or("toy");
+        Ok(ApiClient::new(url, model, options.api_key()?.as_deref())?)
     }
-    Ok(())
-}
-
-type Measured = (Vec<(String, ChatReport)>, Option<ProbeReport>);
-
-async fn measure_url(chat: &Chat, url: &str, conversations: &[Conversation]) -> Result<Measured> {
-    let options = ServeOptions {
-        api_key_file: chat.server.api_key_file.clone(),
-        ..ServeOptions::default()
-    };
-    let model = chat.server.served_model_name.as_deref().unwrap_or("toy");
-    let client = ChatClient::new(url, model, options.api_key()?.as_deref())?;
-    let mut reports = Vec::new();
-    if !chat.probe_only {
-        reports.push((url.to_owned(), measure(chat, &client, conversations).await));
-    }
-    Ok((reports, probe_reuse(chat, &client).await?))
-}
-
-async fn measure_strategies(chat: &Chat, conversations: &[Conversation]) -> Result<Measured> {
-    let mut reports = Vec::new();
-    let strategies = if chat.probe_only {
-        &[][..]
-    } else {
-        &chat.strategies[..]
-    };
-    for strategy in strategies {
-        eprintln!("strategy {strategy}");
-        let (server, client) = start(chat, strategy).await?;
-        reports.push((
-            strategy.clone(),
-            measure(chat, &client, conversations).await,
-        ));
-        server.shutdown().await;
-    }
-    if chat.probe_rounds == 0 {
-        return Ok((reports, None));
-    }
-    let (server, client) = start(chat, "precise").await?;
-    let probed = probe_reuse(chat, &client).await;
-    server.shutdown().await;
-    Ok((reports, probed?))
-}
-
-/// A fresh server, so that no run profits from another's cache.
-async fn start(chat: &Chat, strategy: &str) -> Result<(RunningServer, ChatClient)> {
-    let given = &chat.server;
-    let options = ServeOptions {
-        listen: Some(([127, 0, 0, 1], 0).into()),
-        replicas: given.replicas,
-        model: given.model.clone(),
-        served_model_name: given.served_model_name.clone(),
-        cache_blocks: given.cache_blocks,
-        dtype: given.dtype.clone(),
-        strategy: Some(strategy.to_owned()),
-        upstream: given.upstream.clone(),
-        ..ServeOptions::default()
-    };
-    let server = headstart_server::serve(serve::config(&options)?).await?;
-    let models = server.gateway().models();
-    let model = given
-        .served_model_name
-        .as_deref()
-        .or(models.first().map(String::as_str));
-    let model = model.context("the upstreams name no model; give --served-model-name")?;
-    let client = ChatClient::new(&format!("http://{}", server.address()), model, None)?;
-    Ok((server, client))
-}
-
-async fn measure(chat: &Chat, client: &ChatClient, conversations: &[Conversation]) -> ChatReport {
-    let config = ChatBench {
-        active: chat.active,
-        max_tokens: chat.max_tokens,
-        answers: if chat.recorded_answers {
-            Answers::Recorded
-        } else {
-            Answers::Generated
-        },
-        max_turns: chat.max_turns,
-        max_prompt_tokens: None,
-    };
-    let bar = progress(conversations.len() as u64);
-    let report = chat::run(client, conversations, &config, |progress| {
-        bar.set_position(progress.ended as u64);
-    });
-    let report = report.await;
-    bar.finish_and_clear();
-    report
-}
-
-async fn probe_reuse(chat: &Chat, client: &ChatClient) -> Result<Option<ProbeReport>> {
-    if chat.probe_rounds == 0 {
-        return Ok(None);
-    }
-    let config = ReuseProbe {
-        rounds: chat.probe_rounds,
-        ..ReuseProbe::default()
-    };
-    let bar = progress(chat.probe_rounds as u64);
-    let report = probe::run(client, &config, |done| bar.set_position(done as u64)).await;
-    bar.finish_and_clear();
-    Ok(Some(report.context("the reuse probe failed")?))
 }

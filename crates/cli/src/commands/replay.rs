@@ -1,98 +1,330 @@
 //! `headstart replay`.
 
-use std::fs::File;
-use std::path::PathBuf;
+mod capacity;
+mod cells;
 
-use anyhow::{Context, Result};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use headstart_cache::policy;
 use headstart_core::TraceRequest;
-use headstart_sim::Replay as Simulation;
-use headstart_trace::format::mooncake;
+use headstart_sim::{Sweep, SweepConfig};
+use headstart_trace::sample::Sample;
+use headstart_trace::{Reader, TraceError};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
 
-use crate::config::UsageError;
+use self::capacity::{Capacity, Scale};
+use self::cells::Cell;
+use crate::config::{UsageError, parsed};
+use crate::input::{self, TraceInput};
+use crate::kv_bytes::{KvBytes, KvDtype};
 use crate::output;
+use crate::report::{self, Report, Row, TraceFacts};
+
+/// Policies where none is named: what most engines do, and the yardstick.
+const DEFAULT_POLICIES: &str = "lru,belady";
+
+/// More room than this, in blocks, is refused: a replay takes about 100 bytes for each, and as
+/// many again on every other thread.
+const ROOM_MAX: u64 = 1 << 26;
+
+/// Which sessions a scale keeps: always the same, so that a larger scale keeps them too.
+const SCALE_SEED: u64 = 0;
 
 /// What a policy would have hit on a recorded trace.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  headstart replay conversation_trace.jsonl.zst --capacity 1000,6000,20000
+  headstart replay trace.jsonl                      curves of lru and belady, from 0.1 to 100 %
+  headstart replay conversation_trace.jsonl.zst --policy all --html curves.html
+  headstart replay trace.jsonl --policy lru,wa,s3fifo:small=0.2 --capacity 1%,5%,6k,160Ktok
+  headstart replay trace.jsonl --capacity 40GiB,80GiB --model ./Llama-3.3-70B-Instruct
   headstart replay trace.jsonl --policy lru --capacity 5000 --json
 
-Reads Mooncake's JSONL, plain or zstd; only `hash_ids` is required, and file order stands for time.
-Every id counts as one block. --json prints one object a line.")]
+One cache, no service time: requests in order, each matches, fills and releases before the next
+begins. Every id counts as a block, a partial last one too. The block hit rate is matched blocks
+of looked-up ones, the token hit rate cached prompt tokens of prompt tokens. belady evicts what is
+asked for last; it reads the future, and nothing that serves can be expected to beat it.
+
+A capacity is that of one replica, all its GPUs together. --json prints an object a line, --csv a
+line per policy and capacity, or with --per-class per request type and turn instead.")]
 pub(crate) struct Replay {
-    /// The trace.
-    file: PathBuf,
-    /// Eviction policies, separated by commas.
+    #[command(flatten)]
+    input: TraceInput,
+    /// Eviction policies with options, name[:key=value][:flag]; `all` stands for every one
+    #[arg(long, value_name = "P[,P…]", value_delimiter = ',', default_value = DEFAULT_POLICIES)]
+    policy: Vec<String>,
+    /// 6000 or 6k (blocks), 160Ktok (tokens), 1% (of the trace's distinct blocks), 40GiB (with
+    /// --model) [default: 12 sizes from 0.1% to 100%]
+    #[arg(long, value_name = "N[,N…]", value_delimiter = ',')]
+    capacity: Vec<String>,
+    /// Folder with a config.json, or the file: says how many bytes a block takes
+    #[arg(long, value_name = "PATH")]
+    model: Option<PathBuf>,
+    /// How keys and values are stored: f32, f16, bf16, fp8 or int8 [default: as the model says]
+    #[arg(long, value_name = "DTYPE", requires = "model")]
+    kv_dtype: Option<String>,
+    /// The first share of the requests, counted apart because the cache began empty
+    #[arg(long, value_name = "SHARE", default_value_t = 0.2)]
+    cold: f64,
+    /// Keep about this share of the sessions, each of them whole
     #[arg(
         long,
-        value_name = "P[,P…]",
-        value_delimiter = ',',
-        default_value = "lru"
+        value_name = "SHARE",
+        default_value_t = 1.0,
+        help_heading = "Reading"
     )]
-    policy: Vec<String>,
-    /// Capacities in blocks, separated by commas.
-    #[arg(long, value_name = "N[,N…]", value_delimiter = ',', required = true)]
-    capacity: Vec<usize>,
-    /// Print one JSON object a line.
+    scale: f64,
+    /// Threads [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// Also per request type and turn
     #[arg(long)]
+    per_class: bool,
+    /// Print one JSON object a line
+    #[arg(long, conflicts_with = "csv")]
     json: bool,
+    /// Print CSV
+    #[arg(long)]
+    csv: bool,
+    /// Also write a page with interactive curves, which opens without a network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
-/// Replays the trace once per policy and capacity.
+/// What the command line asks for, checked.
+struct Plan {
+    policies: Vec<String>,
+    /// Empty for the default sizes.
+    capacities: Vec<(String, Capacity)>,
+    kv: Option<KvBytes>,
+    sample: Sample,
+    threads: usize,
+}
+
+/// Replays the trace once per policy and capacity, and tells what was hit.
 pub(crate) fn run(replay: &Replay) -> Result<()> {
-    for name in &replay.policy {
-        policy::by_name(name, 0).map_err(|error| UsageError(format!("--policy: {error}")))?;
+    let plan = Plan::of(replay)?;
+    let (requests, mut trace) = read(replay, plan.sample)?;
+    let config = SweepConfig {
+        block_tokens: trace.info.block_tokens,
+        cold_requests: trace.cold_requests,
+    };
+    let sweep = Sweep::new(&requests, config, &plan.policies).map_err(policy_error)?;
+    trace.distinct_blocks = sweep.extent().distinct_blocks;
+    let cells = plan.cells(&trace)?;
+    let bar = progress((cells.len() * requests.len()) as u64);
+    let outcomes = cells::replay_all(&sweep, &cells, plan.threads, |served| {
+        bar.inc(served as u64);
+    })?;
+    bar.finish_and_clear();
+    let rows = cells.into_iter().zip(outcomes).map(|(cell, outcome)| Row {
+        policy: cell.policy,
+        asked: cell.asked,
+        blocks: cell.blocks,
+        outcome,
+    });
+    let report = Report {
+        trace,
+        kv: plan.kv,
+        infinite: sweep.extent().infinite.clone(),
+        rows: rows.collect(),
+    };
+    if let Some(file) = &replay.html {
+        let cannot_write = || format!("cannot write {}", file.display());
+        std::fs::write(file, report::page(&report)).with_context(cannot_write)?;
     }
-    let requests = read(replay)?;
-    let lookups = requests.iter().map(|request| request.blocks.len()).sum();
-    let runs = replay.policy.len() * replay.capacity.len();
-    let bar = progress((runs * requests.len()) as u64);
-    if !replay.json {
-        output::line(&format!(
-            "{:<10} {:>12} {:>12} {:>12} {:>10}",
-            "policy", "capacity", "lookups", "hits", "hit rate"
-        ))?;
+    output::line(&told(replay, &report))
+}
+
+/// The report in the form that was asked for, without the last line's end.
+fn told(replay: &Replay, report: &Report) -> String {
+    if replay.json {
+        return report::json_lines(report);
     }
-    for name in &replay.policy {
-        for &capacity in &replay.capacity {
-            // More room than the trace has blocks changes nothing.
-            let room = capacity.min(lookups);
-            let policy = policy::by_name(name, room)?;
-            let mut simulation = Simulation::new(room, policy);
-            for request in &requests {
-                simulation.serve(request);
-                bar.inc(1);
+    if replay.csv {
+        report
+            .trace
+            .remarks
+            .iter()
+            .for_each(|remark| eprintln!("{remark}"));
+        return report::csv(report, replay.per_class);
+    }
+    let mut text = report::table(report);
+    if replay.per_class {
+        text += &format!("\n{}", report::per_class(report));
+    }
+    for sentence in report::words(report) {
+        text += &format!("\n{sentence}");
+    }
+    text.trim_end().to_owned()
+}
+
+impl Plan {
+    fn of(replay: &Replay) -> Result<Self> {
+        let capacity = |text: &String| Ok((text.clone(), parsed(text, "--capacity")?));
+        let capacities: Vec<(String, Capacity)> = replay
+            .capacity
+            .iter()
+            .map(capacity)
+            .collect::<Result<_>>()?;
+        let dtype = replay.kv_dtype.as_deref();
+        let dtype = dtype
+            .map(|name| parsed::<KvDtype>(name, "--kv-dtype"))
+            .transpose()?;
+        let kv = replay
+            .model
+            .as_deref()
+            .map(|path| KvBytes::of_model(path, dtype))
+            .transpose()?;
+        let in_bytes = capacities
+            .iter()
+            .find(|(_, capacity)| capacity.needs_model());
+        if let (Some((text, _)), None) = (in_bytes, &kv) {
+            let message = format!("--capacity {text}: bytes need --model, a folder or config.json");
+            return Err(UsageError(message).into());
+        }
+        if !(0.0..1.0).contains(&replay.cold) {
+            let message = format!("--cold {}: expected a share from 0 to below 1", replay.cold);
+            return Err(UsageError(message).into());
+        }
+        let sample = Sample::new(replay.scale, SCALE_SEED).ok_or_else(|| {
+            UsageError(format!(
+                "--scale {}: expected a share above 0, up to 1",
+                replay.scale
+            ))
+        })?;
+        let cores = std::thread::available_parallelism();
+        let threads = replay
+            .threads
+            .map_or_else(|| cores.map_or(1, usize::from), usize::from);
+        Ok(Self {
+            policies: policies(&replay.policy)?,
+            capacities,
+            kv,
+            sample,
+            threads,
+        })
+    }
+
+    /// Policies × capacities, policy by policy.
+    fn cells(&self, trace: &TraceFacts) -> Result<Vec<Cell>> {
+        let sizes = self.sizes(trace)?;
+        let too_large = |blocks: u64| blocks.min(trace.distinct_blocks) > ROOM_MAX;
+        if let Some((_, blocks)) = sizes.iter().find(|(_, blocks)| too_large(*blocks)) {
+            bail!(UsageError(format!(
+                "--capacity: {blocks} blocks are more than the {ROOM_MAX} that a replay holds in \
+                 memory; ask for less, or keep fewer sessions with --scale"
+            )));
+        }
+        let cells = self.policies.iter().flat_map(|policy| {
+            sizes.iter().map(|(asked, blocks)| Cell {
+                policy: policy.clone(),
+                asked: asked.clone(),
+                blocks: *blocks,
+            })
+        });
+        Ok(cells.collect())
+    }
+
+    /// The capacities as asked, and in blocks.
+    fn sizes(&self, trace: &TraceFacts) -> Result<Vec<(Option<String>, u64)>> {
+        if self.capacities.is_empty() {
+            let grid = capacity::grid(trace.distinct_blocks.min(ROOM_MAX));
+            return Ok(grid.into_iter().map(|blocks| (None, blocks)).collect());
+        }
+        let scale = Scale {
+            block_tokens: trace.info.block_tokens,
+            distinct_blocks: trace.distinct_blocks,
+            kv: self.kv.as_ref(),
+        };
+        let size = |(text, capacity): &(String, Capacity)| {
+            let blocks = capacity.blocks(&scale);
+            let blocks =
+                blocks.map_err(|error| UsageError(format!("--capacity {text}: {error}")))?;
+            Ok((Some(text.clone()), blocks))
+        };
+        self.capacities.iter().map(size).collect()
+    }
+}
+
+/// The policies asked for, each once, checked before a long trace is read.
+fn policies(asked: &[String]) -> Result<Vec<String>> {
+    let mut policies: Vec<String> = Vec::new();
+    for spec in asked {
+        let specs = match spec.as_str() {
+            "all" => [policy::NAMES, policy::OFFLINE_NAMES].concat(),
+            spec => vec![spec],
+        };
+        for spec in specs {
+            if !policies.iter().any(|known| known == spec) {
+                policies.push(spec.to_owned());
             }
-            simulation.check();
-            let blocks = simulation.blocks();
-            let line = if replay.json {
-                json!({
-                    "policy": name, "capacity_blocks": capacity,
-                    "lookups": blocks.lookups, "hits": blocks.hits,
-                    "block_hit_rate": blocks.rate(), "requests": requests.len(),
-                })
-                .to_string()
-            } else {
-                let (lookups, hits, rate) = (blocks.lookups, blocks.hits, blocks.rate() * 100.0);
-                format!("{name:<10} {capacity:>12} {lookups:>12} {hits:>12} {rate:>8.2} %")
-            };
-            bar.suspend(|| output::line(&line))?;
         }
     }
+    Sweep::new(&[], SweepConfig::default(), &policies).map_err(policy_error)?;
+    Ok(policies)
+}
+
+fn policy_error(error: policy::PolicyError) -> anyhow::Error {
+    UsageError(format!("--policy: {error}")).into()
+}
+
+/// The requests, and what there is to know of them but for the distinct blocks.
+fn read(replay: &Replay, sample: Sample) -> Result<(Vec<TraceRequest>, TraceFacts)> {
+    let bar = progress(0);
+    let mut reader = replay.input.open_counted(&bar)?;
+    let requests: Result<Vec<_>, TraceError> = sample.thin(reader.by_ref()).collect();
+    let requests = requests?;
     bar.finish_and_clear();
+    let name = replay.input.name();
+    refuse_empty(&name, &requests, &reader)?;
+    let mut remarks = input::remarks(&reader);
+    if replay.scale < 1.0 {
+        let (kept, all) = (requests.len(), reader.tally().requests);
+        remarks.push(format!(
+            "--scale {}: {kept} of {all} requests are left",
+            replay.scale
+        ));
+    }
+    let arrivals = [requests.first(), requests.last()].map(|end| end.map(|it| it.arrival));
+    let [first, last] = arrivals.map(Option::unwrap_or_default);
+    let trace = TraceFacts {
+        name: shown_name(replay.input.path()),
+        info: reader.info().clone(),
+        remarks,
+        requests: requests.len(),
+        cold_requests: (requests.len() as f64 * replay.cold).round() as u32,
+        seconds: last.since(first).as_secs_f64(),
+        distinct_blocks: 0,
+    };
+    Ok((requests, trace))
+}
+
+fn refuse_empty(name: &str, requests: &[TraceRequest], reader: &Reader<'_>) -> Result<()> {
+    if requests.is_empty() {
+        match reader.tally().requests {
+            0 => bail!("{name} holds no request"),
+            all => bail!("{name}: none of {all} requests is left; give a larger --scale"),
+        }
+    }
+    if requests.iter().all(|request| request.blocks.is_empty()) {
+        bail!(
+            "{name} has lengths only and names no block, so nothing can be found again; replay a \
+             trace with block ids (mooncake, bailian, agent or canonical) or with text \
+             (conversation)"
+        );
+    }
     Ok(())
 }
 
-fn read(replay: &Replay) -> Result<Vec<TraceRequest>> {
-    let name = replay.file.display().to_string();
-    let file = File::open(&replay.file).with_context(|| format!("cannot open the trace {name}"))?;
-    let requests: Vec<_> = mooncake::Reader::new(&*name, file)?.collect::<Result<_, _>>()?;
-    anyhow::ensure!(!requests.is_empty(), "{name} holds no request");
-    Ok(requests)
+/// A file's name without its folder, which is nobody's business.
+fn shown_name(file: &Path) -> String {
+    match file.file_name() {
+        Some(name) if name != "-" => name.to_string_lossy().into_owned(),
+        _ => "standard input".to_owned(),
+    }
 }
 
 /// A bar on standard error; nothing where that is no terminal.

@@ -140,6 +140,12 @@ fn generation(fields: &mut Fields, limit_name: &str) -> Result<Generation, ApiEr
     if limit_name != "max_tokens" {
         max_tokens = fields.integer(limit_name, tokens)?.or(max_tokens);
     }
+    let stop = stop(fields.take("stop"))?;
+    let ignore_eos = fields.boolean("ignore_eos")?.unwrap_or(false);
+    if let Some(min_tokens) = fields.integer("min_tokens", 0..=i64::from(u32::MAX))? {
+        let may_end_early = !ignore_eos || !stop.is_empty();
+        check_min_tokens(min_tokens, max_tokens, may_end_early)?;
+    }
     Ok(Generation {
         model,
         stream,
@@ -157,11 +163,32 @@ fn generation(fields: &mut Fields, limit_name: &str) -> Result<Generation, ApiEr
         seed: fields
             .integer("seed", i64::MIN..=i64::MAX)?
             .map(|seed| seed as u64),
-        stop: stop(fields.take("stop"))?,
-        ignore_eos: fields.boolean("ignore_eos")?.unwrap_or(false),
+        stop,
+        ignore_eos,
         cache_salt: key(fields, "cache_salt")?,
         user: key(fields, "user")?,
     })
+}
+
+/// vLLM's extension, as far as it holds by itself: an answer that nothing but its limit can end
+/// is as long as that.
+fn check_min_tokens(
+    min_tokens: i64,
+    max_tokens: Option<i64>,
+    may_end_early: bool,
+) -> Result<(), ApiError> {
+    match max_tokens {
+        _ if min_tokens == 0 => Ok(()),
+        _ if may_end_early => {
+            let hint = " without `ignore_eos: true`, or together with `stop`";
+            Err(ApiError::unsupported("min_tokens", hint))
+        }
+        Some(max_tokens) if min_tokens <= max_tokens => Ok(()),
+        _ => {
+            let message = "`min_tokens` needs a `max_tokens` that is no smaller";
+            Err(ApiError::invalid("min_tokens", message))
+        }
+    }
 }
 
 /// The error for a required parameter that is not there.
@@ -393,6 +420,23 @@ mod tests {
         check(
             json!({"stream_options": {}}),
             bad("stream_options", "invalid_value"),
+        );
+        let forced =
+            |min: u32| json!({"ignore_eos": true, "min_tokens": min, "max_completion_tokens": 5});
+        check(forced(5), Ok(()));
+        check(forced(6), bad("min_tokens", "invalid_value"));
+        check(
+            json!({"ignore_eos": true, "min_tokens": 5}),
+            bad("min_tokens", "invalid_value"),
+        );
+        check(json!({"min_tokens": 0, "stop": "x"}), Ok(()));
+        check(
+            json!({"min_tokens": 5, "max_tokens": 5}),
+            bad("min_tokens", "unsupported_parameter"),
+        );
+        check(
+            json!({"min_tokens": 5, "max_tokens": 5, "ignore_eos": true, "stop": "x"}),
+            bad("min_tokens", "unsupported_parameter"),
         );
         check(
             json!({"model": null}),

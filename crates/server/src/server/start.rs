@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use headstart_cache::policy;
+use headstart_cache::policy::{self, Setting};
 use headstart_core::ReplicaId;
-use headstart_engine::Engine;
+use headstart_engine::{Engine, EngineConfig};
 use headstart_prompt::PromptModel;
 use headstart_router::{Health, Router, RouterConfig};
 
@@ -119,7 +119,7 @@ async fn embedded(
 }
 
 fn check(config: &EmbeddedFleet) -> Result<(), ServeError> {
-    policy::by_name(&config.policy, 0)?;
+    policy::by_name(&config.policy, setting(&config.engine))?;
     let engine = &config.engine;
     let complaint = if config.replicas == 0 {
         return Err(ServeError::NoReplica);
@@ -137,6 +137,13 @@ fn check(config: &EmbeddedFleet) -> Result<(), ServeError> {
     Err(ServeError::Engine(complaint.to_owned()))
 }
 
+fn setting(engine: &EngineConfig) -> Setting {
+    Setting {
+        capacity: engine.cache_blocks,
+        block_tokens: engine.block_size as u32,
+    }
+}
+
 fn hooks(
     config: &EmbeddedFleet,
     replica: ReplicaId,
@@ -147,7 +154,7 @@ fn hooks(
     let policy_name = config.policy.clone();
     Hooks {
         build: Box::new(move || {
-            let policy = policy::by_name(&policy_name, engine.cache_blocks);
+            let policy = policy::by_name(&policy_name, setting(&engine));
             let policy = policy.expect("the name was checked at start");
             Engine::new(model.clone(), &name, engine, policy)
         }),

@@ -11,12 +11,19 @@
 //!
 //! Conversations are handed over as recorded: they may begin with the assistant, and two turns
 //! may have the same role. Only those without any user turn are passed over, because they ask
-//! for nothing. Texts are not tokenized: this module does not know any model.
+//! for nothing. No model is known here: [`read`] hands over texts, and where a
+//! [`Reader`](crate::Reader) makes requests of them, the caller passes the tokenizing function.
 
+mod requests;
+
+use std::fmt;
 use std::io::Read;
 
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+
+pub(super) use requests::open;
+pub use requests::{BLOCK_TOKENS, Text, Tokenize, USER_TURNS_MAX};
 
 use crate::{TraceError, source::Lines};
 
@@ -55,8 +62,8 @@ pub enum Role {
     Assistant,
 }
 
-/// Reads up to `limit` conversations that have a user turn from `raw` (plain or zstd), in file
-/// order; `name` appears in errors. Lines behind the last one wanted are not looked at.
+/// Reads up to `limit` conversations that have a user turn from `raw` (plain, gzip or zstd), in
+/// file order; `name` appears in errors. Lines behind the last one wanted are not looked at.
 ///
 /// # Errors
 /// [`TraceError`] for the first line that is no conversation, or when `raw` cannot be read.
@@ -80,9 +87,64 @@ pub fn read(
 
 #[derive(Deserialize)]
 struct Record {
-    id: Option<Value>,
+    #[serde(default)]
+    id: Id,
     #[serde(alias = "messages", alias = "conversations")]
     turns: Vec<Turn>,
+}
+
+/// An id that is a text or a number; anything else is read and forgotten.
+#[derive(Default)]
+struct Id(Option<String>);
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(IdVisitor)
+    }
+}
+
+struct IdVisitor;
+
+impl<'de> Visitor<'de> for IdVisitor {
+    type Value = Id;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an id")
+    }
+
+    fn visit_str<E>(self, id: &str) -> Result<Id, E> {
+        Ok(Id(Some(id.to_owned())))
+    }
+
+    fn visit_u64<E>(self, id: u64) -> Result<Id, E> {
+        Ok(Id(Some(id.to_string())))
+    }
+
+    fn visit_i64<E>(self, id: i64) -> Result<Id, E> {
+        Ok(Id(Some(id.to_string())))
+    }
+
+    fn visit_f64<E>(self, id: f64) -> Result<Id, E> {
+        Ok(Id(Some(id.to_string())))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Id, E> {
+        Ok(Id(None))
+    }
+
+    fn visit_unit<E>(self) -> Result<Id, E> {
+        Ok(Id(None))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Id, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Id(None))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Id, A::Error> {
+        while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Id(None))
+    }
 }
 
 fn parse(line: &str, record: usize) -> Result<Conversation, String> {
@@ -92,13 +154,8 @@ fn parse(line: &str, record: usize) -> Result<Conversation, String> {
              and `conversations`"
         )
     })?;
-    let id = match parsed.id {
-        Some(Value::String(id)) => id,
-        Some(Value::Number(id)) => id.to_string(),
-        _ => format!("#{record}"),
-    };
     Ok(Conversation {
-        id,
+        id: parsed.id.0.unwrap_or_else(|| format!("#{record}")),
         turns: parsed.turns,
     })
 }
@@ -147,6 +204,7 @@ mod tests {
         let sharegpt = r#"{"conversations": [
             {"from": "human", "value": "1"}, {"from": "gpt", "value": "2"}]}"#;
         let lines = [turns, messages, "", sharegpt].map(|record| record.replace('\n', ""));
+        check(r#"{"id": {"x": [1]}, "turns": []}"#, None, Ok(&[]));
         check(
             &lines.join("\n"),
             None,

@@ -1,85 +1,70 @@
 //! Mooncake's request traces: one JSON object a line,
 //! `{"timestamp": ms, "input_length": n, "output_length": n, "hash_ids": [..]}`.
 //!
-//! An id names one block of 512 tokens *and its prefix*. Only `hash_ids` is required; without
-//! `timestamp`, file order stands for time: request i arrives at i milliseconds.
+//! An id names one block of 512 tokens *and its prefix*; the last one may be partial. Only
+//! `hash_ids` is required; without `timestamp`, file order stands for time: request i arrives
+//! at i milliseconds. There are no sessions, turns or types.
 //!
 //! Source: Qin et al., "Mooncake", FAST'25, and the traces published with it.
 
-use std::io::Read;
-
-use headstart_core::{Nanos, TraceRequest};
+use headstart_core::TraceRequest;
 use serde::Deserialize;
 
-use crate::{TraceError, source::Lines};
+use super::chain::Chain;
+use super::{LineFormat, Opened, Record, nanos};
+pub use crate::Reader;
+use crate::TraceInfo;
+use crate::reader::Options;
 
 /// Tokens per id in the published traces.
 pub const BLOCK_TOKENS: u32 = 512;
 
-/// Reads requests one at a time, in file order.
-pub struct Reader<'a> {
-    lines: Lines<'a>,
+struct Mooncake {
     read: u64,
 }
 
-impl<'a> Reader<'a> {
-    /// Reads `raw` (plain or zstd); `name` appears in errors.
-    ///
-    /// # Errors
-    /// [`TraceError::Read`] when the input cannot be read at all.
-    pub fn new(name: impl Into<String>, raw: impl Read + 'a) -> Result<Self, TraceError> {
-        Ok(Self {
-            lines: Lines::new(name, raw)?,
-            read: 0,
-        })
-    }
-}
-
-impl Iterator for Reader<'_> {
-    type Item = Result<TraceRequest, TraceError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let index = self.read;
-        self.read += 1;
-        self.lines.next_with(|line| parse(line, index))
-    }
+pub(super) fn open<'a>(options: &Options<'a>) -> Opened<'a> {
+    let info = TraceInfo::new(options.block_tokens.unwrap_or(BLOCK_TOKENS));
+    (Box::new(Mooncake { read: 0 }), info)
 }
 
 #[derive(Deserialize)]
-struct Record {
+struct Line {
     timestamp: Option<f64>,
     input_length: Option<u32>,
     output_length: Option<u32>,
-    hash_ids: Option<Vec<u64>>,
+    hash_ids: Option<Chain>,
 }
 
-fn parse(line: &str, index: u64) -> Result<TraceRequest, String> {
-    let record: Record = serde_json::from_str(line)
-        .map_err(|error| format!("not a Mooncake request ({error}); expected an object"))?;
-    let blocks = record
-        .hash_ids
-        .ok_or("`hash_ids` is missing; it is the one required field")?;
-    let arrival_ms = record.timestamp.unwrap_or(index as f64);
-    if !(0.0..1e15).contains(&arrival_ms) {
-        return Err(format!(
-            "`timestamp` is {arrival_ms}; expected milliseconds from the start"
-        ));
+impl<'a> LineFormat<'a> for Mooncake {
+    fn read(&mut self, line: &str, _: &mut TraceInfo) -> Result<Record<'a>, String> {
+        let index = self.read;
+        self.read += 1;
+        let line: Line = serde_json::from_str(line)
+            .map_err(|error| format!("not a Mooncake request ({error}); expected an object"))?;
+        let Some(Chain(blocks)) = line.hash_ids else {
+            return Err("`hash_ids` is missing; it is the one required field".to_owned());
+        };
+        Ok(Record::Request(TraceRequest {
+            arrival: nanos("timestamp", line.timestamp.unwrap_or(index as f64), 1e6)?,
+            blocks,
+            input_tokens: line.input_length,
+            output_tokens: line.output_length,
+            ..TraceRequest::default()
+        }))
     }
-    Ok(TraceRequest {
-        arrival: Nanos((arrival_ms * 1e6) as u64),
-        blocks: blocks.into_iter().collect(),
-        input_tokens: record.input_length,
-        output_tokens: record.output_length,
-        ..TraceRequest::default()
-    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::Reader;
 
     fn check(text: &str, expected: Result<(u64, &[u64]), &str>) {
-        let got = Reader::new("t.jsonl", text.as_bytes())
+        let options = crate::Options {
+            format: Some(crate::Format::Mooncake),
+            ..crate::Options::default()
+        };
+        let got = Reader::with_options("t.jsonl", text.as_bytes(), options)
             .expect("readable")
             .last();
         match (got.expect("one line"), expected) {

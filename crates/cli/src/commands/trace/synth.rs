@@ -1,13 +1,311 @@
 //! `headstart trace synth`.
 
-use anyhow::Result;
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
 use clap::Args;
+use headstart_trace::format::canonical::Writer;
+use headstart_trace::synth::{Gap, Generator, PRESETS, Preset, Workload};
+use indicatif::{ProgressBar, ProgressStyle};
 
-/// To be written.
+use crate::config::UsageError;
+use crate::output;
+
+/// Requests between two looks at the progress bar.
+const BAR_STEP: u64 = 256;
+
+/// Most bytes of a file with gaps: a million numbers.
+const GAPS_BYTES_MAX: u64 = 16 << 20;
+
+/// Generate a trace from a seed.
 #[derive(Args, Debug)]
-pub(crate) struct Synth {}
+#[command(after_help = "Examples:
+  headstart trace synth --list
+  headstart trace synth chat -o chat.jsonl
+  headstart trace synth atc25-exponential --seed 3 -o atc25.jsonl
+  headstart trace synth atc25-drift --gaps lognormal:4.82,1.25 -o drift.jsonl
+  headstart trace synth chat agents api --rate 20 --duration 1800 -o mix.jsonl
+  headstart trace synth mixed --requests 700 --rate 1 --block-tokens 256 | head
 
-/// Runs it.
-pub(crate) fn run(_: &Synth) -> Result<()> {
-    anyhow::bail!("not there yet")
+Several presets run side by side, with sessions and blocks of their own; equal names of request
+types are one type. Equal arguments give equal bytes on every machine. Of --duration, --requests
+and --rate any two fix the third, on average: a run begins with fewer requests, as sessions must
+first open. GAPS is `exponential[:MEAN_S]`, `lognormal[:MU,SIGMA]` or `empirical:FILE` with one
+number of seconds a line; it replaces the time that people take between turns, not that of tools
+and bursts, and classes keep their factors on it.")]
+pub(crate) struct Synth {
+    /// What to generate; see --list.
+    #[arg(value_name = "PRESET", required_unless_present = "list")]
+    presets: Vec<String>,
+    /// Print the presets and stop.
+    #[arg(long)]
+    list: bool,
+    /// The file to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// All randomness comes from it.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Seconds that the trace covers [default: the preset's, the longest of several]
+    #[arg(long, value_name = "SECONDS")]
+    duration: Option<f64>,
+    /// Most requests.
+    #[arg(long, value_name = "N")]
+    requests: Option<u64>,
+    /// Requests a second of all presets together [default: the sum of the presets']
+    #[arg(long, value_name = "R")]
+    rate: Option<f64>,
+    /// Time between turns.
+    #[arg(long, value_name = "GAPS")]
+    gaps: Option<String>,
+    /// Tokens per block.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    block_tokens: u32,
+}
+
+/// Writes the trace, and on standard error what it is.
+pub(crate) fn run(synth: &Synth) -> Result<()> {
+    if synth.list {
+        return list();
+    }
+    let workload = workload(synth)?;
+    let generator = workload.generate().map_err(usage)?;
+    let written = match &synth.output {
+        Some(path) => write(generator, &workload, create(path)?)
+            .with_context(|| format!("cannot write {}", path.display()))?,
+        None => match write(generator, &workload, buffered(io::stdout().lock())) {
+            // Whoever read from the pipe has enough.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            written => written.context("cannot write to standard output")?,
+        },
+    };
+    let (presets, seed) = (synth.presets.join(" + "), synth.seed);
+    eprintln!("{presets}, seed {seed}: {written}");
+    Ok(())
+}
+
+fn list() -> Result<()> {
+    PRESETS
+        .iter()
+        .try_for_each(|preset| output::line(&format!("{:<22} {}", preset.name, preset.about)))
+}
+
+fn usage(error: impl std::fmt::Display) -> UsageError {
+    UsageError(error.to_string())
+}
+
+/// The presets as one workload, with what the flags change.
+fn workload(synth: &Synth) -> Result<Workload> {
+    let mut workloads = Vec::new();
+    for name in &synth.presets {
+        workloads.push(Preset::by_name(name).map_err(usage)?.workload());
+    }
+    let mut workload = Workload {
+        seed: synth.seed,
+        block_tokens: synth.block_tokens,
+        duration: workloads.iter().filter_map(|w| w.duration).max(),
+        requests: synth.requests,
+        streams: workloads.into_iter().flat_map(|w| w.streams).collect(),
+    };
+    if let Some(gaps) = &synth.gaps {
+        workload.set_gap(&gap(gaps)?);
+    }
+    if let Some(seconds) = synth.duration {
+        let duration = Duration::try_from_secs_f64(seconds);
+        let bad = |error| usage(format!("--duration {seconds}: {error}"));
+        workload.duration = Some(duration.map_err(bad)?);
+    }
+    match (synth.rate, synth.requests, synth.duration) {
+        (Some(rate), ..) => workload.set_rate(rate),
+        (None, Some(requests), Some(seconds)) => workload.set_rate(requests as f64 / seconds),
+        (None, _, _) => {}
+    }
+    if synth.requests.is_some() && synth.duration.is_none() {
+        workload.duration = None;
+    }
+    Ok(workload)
+}
+
+/// Reads `exponential[:MEAN_S]`, `lognormal[:MU,SIGMA]` or `empirical:FILE`.
+fn gap(text: &str) -> Result<Gap> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let numbers: Option<Vec<f64>> = match rest {
+        "" => Some(Vec::new()),
+        rest => rest.split(',').map(|number| number.parse().ok()).collect(),
+    };
+    match (name, numbers.as_deref()) {
+        ("exponential", Some([])) => Ok(Gap::exponential()),
+        ("exponential", Some(&[mean_s])) => Ok(Gap::Exponential { mean_s }),
+        ("lognormal", Some([])) => Ok(Gap::log_normal()),
+        ("lognormal", Some(&[mu, sigma])) => Ok(Gap::LogNormal { mu, sigma }),
+        ("empirical", _) if !rest.is_empty() => Ok(Gap::Empirical(read_gaps(Path::new(rest))?)),
+        _ => Err(usage(format!(
+            "--gaps {text}: expected exponential[:MEAN_S], lognormal[:MU,SIGMA] or empirical:FILE"
+        ))
+        .into()),
+    }
+}
+
+fn read_gaps(path: &Path) -> Result<Vec<f64>> {
+    let name = path.display();
+    let open = || format!("cannot read the gaps in {name}");
+    let file = File::open(path).with_context(open)?;
+    let text = io::read_to_string(io::Read::take(file, GAPS_BYTES_MAX)).with_context(open)?;
+    let lines = text.lines().enumerate();
+    let lines = lines.filter(|(_, line)| !line.trim().is_empty());
+    let parse = |(index, line): (usize, &str)| {
+        let line_number = index + 1;
+        let bad = |_| {
+            usage(format!(
+                "{name}, line {line_number}: expected a number of seconds"
+            ))
+        };
+        line.trim().parse().map_err(bad)
+    };
+    Ok(lines.map(parse).collect::<Result<_, _>>()?)
+}
+
+fn create(path: &Path) -> Result<BufWriter<File>> {
+    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+    Ok(buffered(file))
+}
+
+fn buffered<W: Write>(out: W) -> BufWriter<W> {
+    BufWriter::with_capacity(1 << 16, out)
+}
+
+/// What has been written.
+#[derive(Default)]
+struct Written {
+    requests: u64,
+    prompt_tokens: u64,
+    blocks: u64,
+    distinct_blocks: u64,
+    sessions: u64,
+    last_s: f64,
+}
+
+fn write(generator: Generator, workload: &Workload, out: impl Write) -> io::Result<Written> {
+    let mut writer = Writer::new(out, generator.info())?;
+    let bar = bar(workload);
+    let mut written = Written::default();
+    for request in generator {
+        writer.write(&request)?;
+        written.requests += 1;
+        written.prompt_tokens += u64::from(request.input_tokens.unwrap_or(0));
+        written.blocks += request.blocks.len() as u64;
+        // Blocks and sessions are numbered as they first appear.
+        let ids = request.blocks.runs().iter();
+        let behind_last = ids.map(|run| run.start + u64::from(run.count)).max();
+        written.distinct_blocks = written.distinct_blocks.max(behind_last.unwrap_or(0));
+        let session = request.session.map_or(0, |session| session.0 + 1);
+        written.sessions = written.sessions.max(session);
+        written.last_s = request.arrival.0 as f64 / 1e9;
+        if written.requests.is_multiple_of(BAR_STEP) {
+            bar.set_position(position(&written, workload));
+        }
+    }
+    writer.finish()?;
+    bar.finish_and_clear();
+    Ok(written)
+}
+
+/// A bar on standard error over requests, or else over seconds of the trace.
+fn bar(workload: &Workload) -> ProgressBar {
+    let length = workload
+        .requests
+        .unwrap_or(workload.nominal_duration().as_secs());
+    let bar = ProgressBar::new(length);
+    let unit = workload.requests.map_or("s of the trace", |_| "requests");
+    let style = format!("{{wide_bar}} {{pos}}/{{len}} {unit} {{elapsed}} (eta {{eta}})");
+    let style = ProgressStyle::with_template(&style);
+    bar.set_style(style.expect("the template is valid"));
+    bar
+}
+
+fn position(written: &Written, workload: &Workload) -> u64 {
+    workload
+        .requests
+        .map_or(written.last_s as u64, |_| written.requests)
+}
+
+impl std::fmt::Display for Written {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            requests,
+            prompt_tokens,
+            blocks,
+            distinct_blocks,
+            sessions,
+            last_s,
+        } = self;
+        write!(
+            f,
+            "{requests} requests in {last_s:.0} s, {sessions} sessions, {prompt_tokens} prompt \
+             tokens, {blocks} blocks of which {distinct_blocks} distinct"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        synth: Synth,
+    }
+
+    fn parse(args: &str) -> Result<Workload> {
+        let line = Line::try_parse_from(["synth"].into_iter().chain(args.split(' ')));
+        workload(&line.expect("clap takes it").synth)
+    }
+
+    fn check(args: &str, duration_s: Option<u64>, requests: Option<u64>, rate: f64) {
+        let workload = parse(args).expect("valid");
+        let duration_s = duration_s.map(Duration::from_secs);
+        assert_eq!(
+            (workload.duration, workload.requests),
+            (duration_s, requests)
+        );
+        let got = workload.requests_per_s();
+        assert!((got / rate - 1.0).abs() < 1e-9, "{args}: {got}");
+    }
+
+    #[test]
+    fn two_of_duration_requests_and_rate_fix_the_third() {
+        check("chat", Some(3_600), None, 5.0);
+        check("chat atc25-api", Some(7_200), None, 13.0);
+        check("chat --rate 2", Some(3_600), None, 2.0);
+        check("chat --duration 60", Some(60), None, 5.0);
+        check("chat --requests 90", None, Some(90), 5.0);
+        check("chat --requests 90 --duration 30", Some(30), Some(90), 3.0);
+        check("chat --requests 90 --rate 2", None, Some(90), 2.0);
+    }
+
+    fn check_bad(args: &str, part: &str) {
+        let error = parse(args).and_then(|workload| Ok(workload.generate().map_err(usage)?));
+        let error = error.expect_err(args);
+        assert!(error.is::<UsageError>(), "{args}: {error:#}");
+        assert!(error.to_string().contains(part), "{args}: {error:#}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_a_usage_error() {
+        check_bad("chatt", "atc25-exponential");
+        check_bad("chat --gaps normal", "--gaps normal");
+        check_bad("chat --gaps exponential:fast", "--gaps exponential:fast");
+        check_bad("chat --gaps lognormal:1", "expected exponential[:MEAN_S]");
+        check_bad("chat --gaps exponential:-3", "gap Exponential");
+        check_bad("chat --duration=-1", "--duration -1");
+        check_bad("chat --rate 0", "starts a second");
+        check_bad("chat --requests 5 --duration 0", "starts a second");
+        check_bad("chat --block-tokens 0", "at least one token");
+    }
 }

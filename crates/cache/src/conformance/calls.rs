@@ -1,0 +1,191 @@
+//! Random calls to a bare policy, in an order in which a cache could make them.
+
+use headstart_core::{Access, BlockHash, BlockId, Nanos, Rng};
+
+use crate::Policy;
+use crate::policy::Newcomer;
+
+/// Slots: few, so that every state is met often.
+pub(super) const CAPACITY: usize = 12;
+/// Evicted names that may come back.
+const REMEMBERED: usize = 40;
+
+/// Makes the calls and checks the answers.
+pub(super) struct Calls {
+    rng: Rng,
+    seed: u64,
+    slots: [Slot; CAPACITY],
+    evicted: Vec<BlockHash>,
+    num_names: u64,
+    now: Nanos,
+    request: u32,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Slot {
+    Absent,
+    Held(BlockHash),
+    Offered(BlockHash),
+}
+
+impl Calls {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            rng: Rng::new(seed),
+            seed,
+            slots: [Slot::Absent; CAPACITY],
+            evicted: Vec::new(),
+            num_names: 0,
+            now: Nanos(0),
+            request: 0,
+        }
+    }
+
+    /// One call, or the few that belong together.
+    pub(super) fn step(&mut self, policy: &mut dyn Policy) {
+        self.now.0 += self.rng.below(1_000_000_000) as u64;
+        match self.rng.below(8) {
+            0 | 1 => self.insert(policy),
+            2 => self.release(policy),
+            3 | 4 => self.offer(policy),
+            5 => self.withdraw(policy),
+            6 => self.evict(policy, None),
+            _ => self.replace(policy),
+        }
+        self.ask(policy, None);
+    }
+
+    fn insert(&mut self, policy: &mut dyn Policy) {
+        if let Some(index) = self.any(|slot| *slot == Slot::Absent) {
+            let newcomer = self.newcomer();
+            self.settle(policy, index, &newcomer);
+        }
+    }
+
+    /// A request lets go of some blocks, which others may go on holding.
+    fn release(&mut self, policy: &mut dyn Policy) {
+        let is_held = |index: &usize| matches!(self.slots[*index], Slot::Held(_));
+        let mut held: Vec<_> = (0..CAPACITY).filter(is_held).map(slot_of).collect();
+        self.rng.shuffle(&mut held);
+        held.truncate(1 + self.rng.below(4));
+        if !held.is_empty() {
+            self.request += 1;
+            policy.release(&held, &self.access(0));
+        }
+    }
+
+    fn offer(&mut self, policy: &mut dyn Policy) {
+        let held = self.any(|slot| matches!(slot, Slot::Held(_)));
+        if let Some((index, Slot::Held(hash))) = held.map(|index| (index, self.slots[index])) {
+            self.slots[index] = Slot::Offered(hash);
+            policy.offer(slot_of(index));
+        }
+    }
+
+    fn withdraw(&mut self, policy: &mut dyn Policy) {
+        let offered = self.any(|slot| matches!(slot, Slot::Offered(_)));
+        if let Some((index, Slot::Offered(hash))) = offered.map(|index| (index, self.slots[index]))
+        {
+            self.slots[index] = Slot::Held(hash);
+            policy.withdraw(slot_of(index));
+        }
+    }
+
+    /// Evicts the victim; nothing, where there is none.
+    fn evict(&mut self, policy: &mut dyn Policy, newcomer: Option<&Newcomer>) {
+        if let Some(block) = self.ask(policy, newcomer) {
+            let hash = self.evicted_from(block);
+            policy.remove(block, hash);
+            if let Some(newcomer) = newcomer {
+                self.settle(policy, block.index(), newcomer);
+            }
+        }
+    }
+
+    /// Evicts for a newcomer, which takes the victim's slot.
+    fn replace(&mut self, policy: &mut dyn Policy) {
+        let newcomer = self.newcomer();
+        self.evict(policy, Some(&newcomer));
+    }
+
+    /// Asks twice for a victim and checks the answers.
+    fn ask(&mut self, policy: &mut dyn Policy, newcomer: Option<&Newcomer>) -> Option<BlockId> {
+        let seed = self.seed;
+        let is_offered = |slot: &Slot| matches!(slot, Slot::Offered(_));
+        let is_any_offered = self.slots.iter().any(is_offered);
+        let victim = policy.victim(self.now, newcomer);
+        match victim {
+            Some(block) => {
+                let slot = self.slots.get(block.index());
+                let is_offered = slot.is_some_and(is_offered);
+                assert!(
+                    is_offered,
+                    "{block:?} is named but not offered, seed {seed}"
+                );
+            }
+            None => assert!(
+                newcomer.is_some() || !is_any_offered,
+                "a block is offered but none is named, seed {seed}"
+            ),
+        }
+        let again = policy.victim(self.now, newcomer);
+        assert_eq!(victim, again, "asking changed the answer, seed {seed}");
+        victim
+    }
+
+    fn settle(&mut self, policy: &mut dyn Policy, index: usize, newcomer: &Newcomer) {
+        self.evicted.retain(|hash| *hash != newcomer.hash);
+        self.slots[index] = Slot::Held(newcomer.hash);
+        policy.insert(slot_of(index), newcomer.hash, &newcomer.access);
+    }
+
+    fn evicted_from(&mut self, block: BlockId) -> BlockHash {
+        let slot = std::mem::replace(&mut self.slots[block.index()], Slot::Absent);
+        let Slot::Offered(hash) = slot else {
+            unreachable!("a victim was checked to be offered");
+        };
+        if self.evicted.len() == REMEMBERED {
+            self.evicted.remove(0);
+        }
+        self.evicted.push(hash);
+        hash
+    }
+
+    /// A block that is not resident: a new one, or one that was evicted before.
+    fn newcomer(&mut self) -> Newcomer {
+        let hash = match self.evicted.len() {
+            len if len > 0 && self.rng.below(2) == 0 => self.evicted[self.rng.below(len)],
+            _ => {
+                self.num_names += 1;
+                BlockHash::from_u64(self.num_names)
+            }
+        };
+        let offset = self.rng.below(8) as u32;
+        Newcomer {
+            hash,
+            access: self.access(offset),
+        }
+    }
+
+    fn access(&mut self, offset: u32) -> Access {
+        Access {
+            now: self.now,
+            request_type: self.rng.below(3) as u16,
+            turn: self.rng.below(5) as u16,
+            offset,
+            session: None,
+            request: self.request,
+        }
+    }
+
+    fn any(&mut self, is_it: impl Fn(&Slot) -> bool) -> Option<usize> {
+        let found: Vec<_> = (0..CAPACITY)
+            .filter(|&index| is_it(&self.slots[index]))
+            .collect();
+        (!found.is_empty()).then(|| found[self.rng.below(found.len())])
+    }
+}
+
+fn slot_of(index: usize) -> BlockId {
+    BlockId(index as u32)
+}

@@ -1,0 +1,270 @@
+//! Policies by name, with options: `name[:key=value][:flag]…`.
+
+use std::sync::Arc as Shared;
+
+use super::{
+    Arc, Belady, ContinuationOracle, Fifo, Gdsf, Lfu, Lru, Policy, Random, S3Fifo, Sieve, TailLru,
+};
+use crate::future::Future;
+
+/// Policies that [`by_name`] makes.
+pub const NAMES: &[&str] = &[
+    "lru", "fifo", "lfu", "s3fifo", "sieve", "arc", "gdsf", "tlru", "random",
+];
+
+/// Policies that [`offline`] makes: bounds that read the future.
+pub const OFFLINE_NAMES: &[&str] = &["belady", "belady-bypass", "continuation-oracle"];
+
+/// The cache that a policy is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Its slots.
+    pub capacity: usize,
+    /// Tokens per block; options in tokens are divided by it.
+    pub block_tokens: u32,
+}
+
+/// A policy that cannot be made; says what would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PolicyError {
+    /// A name that nobody knows.
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// A policy that reads the future, asked for where there is none.
+    NeedsFuture {
+        /// The name.
+        name: String,
+    },
+    /// An option that the policy does not have, or a value that it cannot take.
+    BadOption {
+        /// The name.
+        name: String,
+        /// The option as written.
+        option: String,
+        /// What it takes.
+        known: String,
+    },
+}
+
+impl std::fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unknown { name } => {
+                let (online, bounds) = (NAMES.join(", "), OFFLINE_NAMES.join(", "));
+                write!(
+                    f,
+                    "unknown policy `{name}`; known: {online}; in replay also {bounds}"
+                )
+            }
+            Self::NeedsFuture { name } => write!(
+                f,
+                "policy `{name}` reads the future and works in replay only; one that serves: {}",
+                NAMES.join(", ")
+            ),
+            Self::BadOption {
+                name,
+                option,
+                known,
+            } => write!(
+                f,
+                "policy `{name}` does not take `{option}`; it takes {known}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+/// Makes an online policy by its published name.
+///
+/// | name | options, with their defaults |
+/// |---|---|
+/// | `s3fifo` | `small=0.1` and `ghost=0.9`, shares of the capacity |
+/// | `gdsf` | `depth=32768`: tokens at which recomputing a block costs twice as much; `admit-all` |
+/// | `tlru` | `allowance=1024`: ξ, tokens |
+/// | `random` | `seed=1` |
+///
+/// # Errors
+/// [`PolicyError`], when the name or an option is not known.
+pub fn by_name(spec: &str, setting: Setting) -> Result<Box<dyn Policy>, PolicyError> {
+    let mut options = Options::new(spec);
+    let capacity = setting.capacity;
+    let blocks = |tokens: f64| tokens / f64::from(setting.block_tokens.max(1));
+    let policy: Box<dyn Policy> = match options.name {
+        "lru" => Box::new(Lru::new(capacity)),
+        "fifo" => Box::new(Fifo::new(capacity)),
+        "lfu" => Box::new(Lfu::new(capacity)),
+        "s3fifo" => {
+            let small = options.share("small", 0.1)?;
+            let ghost = options.share("ghost", 0.9)?;
+            Box::new(S3Fifo::new(capacity, small, ghost))
+        }
+        "sieve" => Box::new(Sieve::new(capacity)),
+        "arc" => Box::new(Arc::new(capacity)),
+        "gdsf" => {
+            let depth = options.positive("depth", 32_768.0)?;
+            let gdsf = Gdsf::new(capacity, blocks(depth));
+            match options.flag("admit-all") {
+                true => Box::new(gdsf.admitting_all()),
+                false => Box::new(gdsf),
+            }
+        }
+        "tlru" => {
+            let allowance = options.positive("allowance", 1_024.0)?;
+            Box::new(TailLru::new(capacity, blocks(allowance)))
+        }
+        "random" => Box::new(Random::new(capacity, options.positive("seed", 1.0)? as u64)),
+        name if OFFLINE_NAMES.contains(&name) => {
+            let name = name.to_owned();
+            return Err(PolicyError::NeedsFuture { name });
+        }
+        _ => return Err(options.unknown()),
+    };
+    options.finish()?;
+    Ok(policy)
+}
+
+/// Makes any policy, offline bounds included, for the trace that `future` was made of.
+///
+/// # Errors
+/// [`PolicyError`], when the name or an option is not known.
+pub fn offline(
+    spec: &str,
+    setting: Setting,
+    future: &Shared<Future>,
+) -> Result<Box<dyn Policy>, PolicyError> {
+    let options = Options::new(spec);
+    let (capacity, future) = (setting.capacity, future.clone());
+    let policy: Box<dyn Policy> = match options.name {
+        "belady" => Box::new(Belady::new(capacity, future)),
+        "belady-bypass" => Box::new(Belady::with_bypass(capacity, future)),
+        "continuation-oracle" => Box::new(ContinuationOracle::new(capacity, future)),
+        _ => return by_name(spec, setting),
+    };
+    options.finish()?;
+    Ok(policy)
+}
+
+/// The parts of a specification that nobody has asked for yet.
+struct Options<'a> {
+    name: &'a str,
+    rest: Vec<&'a str>,
+    /// How each option that exists is written.
+    asked: Vec<String>,
+}
+
+impl<'a> Options<'a> {
+    fn new(spec: &'a str) -> Self {
+        let mut parts = spec.split(':');
+        Self {
+            name: parts.next().unwrap_or_default(),
+            rest: parts.collect(),
+            asked: Vec::new(),
+        }
+    }
+
+    /// The value of `key`, a number that `is_fine`.
+    fn number(
+        &mut self,
+        key: &'static str,
+        default: f64,
+        is_fine: impl Fn(f64) -> bool,
+    ) -> Result<f64, PolicyError> {
+        self.asked.push(format!("`{key}=NUMBER`"));
+        let is_key = |part: &&str| part.split_once('=').is_some_and(|(name, _)| name == key);
+        let Some(index) = self.rest.iter().position(|part| is_key(part)) else {
+            return Ok(default);
+        };
+        let part = self.rest[index];
+        let value = part.split_once('=').and_then(|(_, text)| text.parse().ok());
+        match value.filter(|&value| is_fine(value)) {
+            Some(value) => {
+                self.rest.remove(index);
+                Ok(value)
+            }
+            None => Err(self.bad(part)),
+        }
+    }
+
+    /// Whether the word `key` is there.
+    fn flag(&mut self, key: &'static str) -> bool {
+        self.asked.push(format!("`{key}`"));
+        let index = self.rest.iter().position(|&part| part == key);
+        index.map(|index| self.rest.remove(index)).is_some()
+    }
+
+    fn positive(&mut self, key: &'static str, default: f64) -> Result<f64, PolicyError> {
+        self.number(key, default, |value| value > 0.0 && value.is_finite())
+    }
+
+    fn share(&mut self, key: &'static str, default: f64) -> Result<f64, PolicyError> {
+        self.number(key, default, |value| (0.0..=1.0).contains(&value))
+    }
+
+    fn finish(self) -> Result<(), PolicyError> {
+        match self.rest.first() {
+            Some(option) => Err(self.bad(option)),
+            None => Ok(()),
+        }
+    }
+
+    fn bad(&self, option: &str) -> PolicyError {
+        PolicyError::BadOption {
+            name: self.name.to_owned(),
+            option: option.to_owned(),
+            known: match self.asked.is_empty() {
+                true => "no options".to_owned(),
+                false => self.asked.join(", "),
+            },
+        }
+    }
+
+    fn unknown(&self) -> PolicyError {
+        PolicyError::Unknown {
+            name: self.name.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTING: Setting = Setting {
+        capacity: 4,
+        block_tokens: 16,
+    };
+
+    #[test]
+    fn every_name_makes_a_policy() {
+        for name in NAMES {
+            assert!(by_name(name, SETTING).is_ok(), "{name}");
+        }
+        for name in NAMES.iter().chain(OFFLINE_NAMES) {
+            assert!(offline(name, SETTING, &Shared::default()).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let check = |spec, part: &str| {
+            let error = by_name(spec, SETTING).err().expect(spec).to_string();
+            assert!(error.contains(part), "{error}");
+        };
+        check("mru", "unknown policy `mru`; known: lru, fifo");
+        check("belady", "works in replay only");
+        check(
+            "lru:life=5",
+            "`lru` does not take `life=5`; it takes no options",
+        );
+        check("gdsf:depth=-1", "it takes `depth=NUMBER`");
+        check("s3fifo:small=2", "does not take `small=2`");
+        check(
+            "s3fifo:samll=0.2",
+            "it takes `small=NUMBER`, `ghost=NUMBER`",
+        );
+        assert!(by_name("s3fifo:ghost=0.5:small=0.2", SETTING).is_ok());
+    }
+}

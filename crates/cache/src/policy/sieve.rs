@@ -1,0 +1,193 @@
+//! SIEVE: a hand sweeps from the oldest block to the newest and evicts the first that was not
+//! used since the hand last passed it.
+//!
+//! Source: Zhang et al., "SIEVE is Simpler than LRU", NSDI'24. Difference: a block that the hand
+//! reaches unused while it may not go (pinned, or with a resident child) is stepped over and keeps
+//! its place. To step over thousands of them at once, it is set aside, out of the queues, until
+//! it may go or has been used.
+//!
+//! Invariant: the order is that of insertion, for ever; uses, pins and evictions do not move a
+//! block. Blocks behind the hand were inserted before those ahead of it, of the same lap.
+//!
+//! When not to use it: with few large conversations. One bit cannot tell a block used a second
+//! ago from one used before the last lap.
+
+use headstart_core::{Access, BlockHash, BlockId, Nanos};
+
+use super::{Newcomer, Policy};
+use crate::queues::{Key64, Queues};
+
+/// The queue that the hand is about to go through, and the one that it has been through.
+const AHEAD: usize = 0;
+const BEHIND: usize = 1;
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// SIEVE.
+#[derive(Debug)]
+pub struct Sieve {
+    /// Per slot: when its block was inserted, by a counter.
+    inserted: Vec<u64>,
+    clock: u64,
+    /// Blocks inserted at this count or later are ahead of the hand.
+    hand: u64,
+    num_offered: usize,
+    flags: Vec<Flags>,
+    queues: Queues<Key64>,
+    order: Order,
+}
+
+/// All residents, set aside or not, in order of insertion: a list through the slots.
+#[derive(Debug)]
+struct Order {
+    newer: Vec<u32>,
+    older: Vec<u32>,
+    newest: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Flags {
+    /// Used before, so that the next use is a hit and not the insertion's own.
+    is_known: bool,
+    is_visited: bool,
+    may_go: bool,
+    /// Reached by the hand while it might not go: in no queue.
+    is_aside: bool,
+}
+
+impl Sieve {
+    /// For a cache of `capacity` slots.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            inserted: vec![0; capacity],
+            clock: 0,
+            hand: 0,
+            num_offered: 0,
+            flags: vec![Flags::default(); capacity],
+            queues: Queues::new(capacity, 2),
+            order: Order::new(capacity),
+        }
+    }
+
+    /// Puts a block that was set aside back at its own place.
+    fn come_back(&mut self, block: BlockId) {
+        if std::mem::take(&mut self.flags[block.index()].is_aside) {
+            self.enqueue(block);
+        }
+    }
+
+    fn enqueue(&mut self, block: BlockId) {
+        let inserted = self.inserted[block.index()];
+        let queue = if inserted >= self.hand { AHEAD } else { BEHIND };
+        self.queues.push(queue, block, inserted.into());
+    }
+
+    /// The hand stands at the newest block's end: it begins anew at the oldest.
+    fn wrap(&mut self) {
+        self.queues.swap(AHEAD, BEHIND);
+        self.hand = 0;
+    }
+
+    /// The hand has passed `block`, which is in no queue now.
+    fn pass(&mut self, block: BlockId) {
+        self.hand = self.inserted[block.index()] + 1;
+    }
+}
+
+impl Order {
+    fn new(capacity: usize) -> Self {
+        Self {
+            newer: vec![NONE; capacity],
+            older: vec![NONE; capacity],
+            newest: NONE,
+        }
+    }
+
+    fn push_newest(&mut self, block: BlockId) {
+        if let Some(newer) = self.newer.get_mut(self.newest as usize) {
+            *newer = block.0;
+        }
+        self.older[block.index()] = self.newest;
+        self.newer[block.index()] = NONE;
+        self.newest = block.0;
+    }
+
+    /// Returns whether the block was the newest.
+    fn remove(&mut self, block: BlockId) -> bool {
+        let (newer, older) = (self.newer[block.index()], self.older[block.index()]);
+        if let Some(above) = self.newer.get_mut(older as usize) {
+            *above = newer;
+        }
+        match self.older.get_mut(newer as usize) {
+            Some(below) => *below = older,
+            None => self.newest = older,
+        }
+        newer == NONE
+    }
+}
+
+impl Policy for Sieve {
+    fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
+        self.clock += 1;
+        self.inserted[block.index()] = self.clock;
+        self.flags[block.index()] = Flags::default();
+        self.order.push_newest(block);
+        self.enqueue(block);
+    }
+
+    fn release(&mut self, blocks: &[BlockId], _: &Access) {
+        for &block in blocks {
+            let flags = &mut self.flags[block.index()];
+            flags.is_visited |= flags.is_known;
+            flags.is_known = true;
+            if flags.is_visited {
+                self.come_back(block);
+            }
+        }
+    }
+
+    fn offer(&mut self, block: BlockId) {
+        self.num_offered += 1;
+        self.flags[block.index()].may_go = true;
+        self.come_back(block);
+    }
+
+    fn withdraw(&mut self, block: BlockId) {
+        self.num_offered -= 1;
+        self.flags[block.index()].may_go = false;
+    }
+
+    fn victim(&mut self, _: Nanos, _: Option<&Newcomer>) -> Option<BlockId> {
+        if self.num_offered == 0 {
+            return None;
+        }
+        loop {
+            if self.queues.is_empty(AHEAD) {
+                self.wrap();
+            }
+            let (_, block) = self.queues.first(AHEAD)?;
+            let flags = &mut self.flags[block.index()];
+            if flags.may_go && !flags.is_visited {
+                return Some(block);
+            }
+            flags.is_aside = !flags.is_visited;
+            let was_visited = std::mem::take(&mut flags.is_visited);
+            self.queues.pop(AHEAD);
+            self.pass(block);
+            if was_visited {
+                self.enqueue(block);
+            }
+        }
+    }
+
+    fn remove(&mut self, block: BlockId, _: BlockHash) {
+        self.num_offered -= 1;
+        self.queues.remove(AHEAD, block);
+        self.pass(block);
+        if self.order.remove(block) {
+            self.wrap();
+        }
+    }
+}

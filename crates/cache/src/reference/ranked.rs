@@ -1,0 +1,282 @@
+//! Policies that evict the block of least worth, as one would explain them: a list of all
+//! residents with everything that is known of each, searched from end to end.
+
+use std::collections::HashMap;
+
+use headstart_core::{Access, BlockHash, BlockId, Nanos, TraceRequest};
+
+use crate::Policy;
+use crate::policy::Newcomer;
+
+/// A resident block and what a worth may depend on.
+#[derive(Clone, Debug)]
+pub struct Resident {
+    /// Its slot.
+    pub block: BlockId,
+    /// Its name.
+    pub hash: BlockHash,
+    /// When it became resident: the how-maniest insertion.
+    pub inserted: u64,
+    /// When it was last released: the how-maniest release; 0 when it never was.
+    pub released: u64,
+    /// Position in the request that used it last.
+    pub depth: usize,
+    /// Blocks that that request held.
+    pub chain_len: usize,
+    /// Its last use; the one that inserted it when there was none since.
+    pub access: Access,
+    /// The requests that have used it since its insertion; one that repeats it counts once.
+    pub users: Vec<u32>,
+    /// GDSF's clock at its last use: the largest worth evicted until then.
+    pub clock: f64,
+    /// T-LRU's Q at its last use: by how many blocks a returning conversation grows.
+    pub growth: f64,
+    is_offered: bool,
+}
+
+/// How much a resident block is worth at a time; the least goes first, ties to the least
+/// recently released, then to the lower slot.
+pub type Worth = Box<dyn Fn(&Resident, Nanos) -> f64 + Send>;
+
+/// Whether a newcomer that will have the first worth when it has been used is declined, where the
+/// least resident has the second.
+type Declines = fn(f64, f64) -> bool;
+
+/// The policy of one [`Worth`].
+pub struct Ranked {
+    residents: Vec<Resident>,
+    worth: Worth,
+    declines: Declines,
+    /// The newcomer declined by the call before; asked again at once, it has not come again.
+    declined: Option<(BlockHash, Access)>,
+    num_inserted: u64,
+    num_released: u64,
+    clock: f64,
+    growth: f64,
+}
+
+impl Ranked {
+    /// Evicts the least of `worth`, which must not change between an insertion or a release
+    /// and the next but by time.
+    #[must_use]
+    pub fn new(worth: Worth) -> Self {
+        Self {
+            residents: Vec::new(),
+            worth,
+            declines: |_, _| false,
+            declined: None,
+            num_inserted: 0,
+            num_released: 0,
+            clock: 0.0,
+            growth: 0.0,
+        }
+    }
+
+    /// All alike: the least recently released goes first.
+    #[must_use]
+    pub fn lru() -> Self {
+        Self::new(Box::new(|_, _| 0.0))
+    }
+
+    /// The earliest inserted goes first.
+    #[must_use]
+    pub fn fifo() -> Self {
+        Self::new(Box::new(|resident, _| resident.inserted as f64))
+    }
+
+    /// What the fewest requests have used goes first.
+    #[must_use]
+    pub fn lfu() -> Self {
+        Self::new(Box::new(|resident, _| resident.users.len() as f64))
+    }
+
+    /// Clock + frequency · cost; a block at a depth of `doubling_blocks` costs twice the first.
+    /// A newcomer that is worth less than every candidate counts as evicted at once.
+    #[must_use]
+    pub fn gdsf(doubling_blocks: f64) -> Self {
+        Self {
+            declines: |newcomer, least| newcomer < least,
+            ..Self::gdsf_admitting_all(doubling_blocks)
+        }
+    }
+
+    /// The same; every newcomer is admitted.
+    #[must_use]
+    pub fn gdsf_admitting_all(doubling_blocks: f64) -> Self {
+        Self::new(Box::new(move |resident, _| {
+            let cost = 1.0 + resident.depth as f64 / doubling_blocks;
+            resident.clock + resident.users.len() as f64 * cost
+        }))
+    }
+
+    /// What lies beyond the first L + Q - ξ blocks of its conversation goes first.
+    #[must_use]
+    pub fn tlru(allowance_blocks: f64) -> Self {
+        Self::new(Box::new(move |resident, _| {
+            let needed = resident.chain_len as f64 + resident.growth - allowance_blocks;
+            let is_surplus = resident.depth >= needed.max(0.0) as usize;
+            f64::from(!(is_surplus && resident.released > 0))
+        }))
+    }
+
+    /// What the farthest request asks for goes first, what none asks for before all.
+    #[must_use]
+    pub fn belady(requests: &[TraceRequest]) -> Self {
+        let next_use = next_use(requests);
+        Self::new(Box::new(move |resident, _| {
+            let next = next_use(resident.hash, resident.access.request);
+            next.map_or(f64::NEG_INFINITY, |next| -f64::from(next))
+        }))
+    }
+
+    /// The same; what would be the next victim, or is never asked for, is not admitted.
+    #[must_use]
+    pub fn belady_with_bypass(requests: &[TraceRequest]) -> Self {
+        Self {
+            declines: |newcomer, least| newcomer < least || newcomer == f64::NEG_INFINITY,
+            ..Self::belady(requests)
+        }
+    }
+
+    /// What only conversations have used that had ended when it was last used goes first.
+    #[must_use]
+    pub fn continuation_oracle(requests: &[TraceRequest]) -> Self {
+        let sessions: Vec<_> = requests.iter().map(|request| request.session).collect();
+        Self::new(Box::new(move |resident, _| {
+            let goes_on = |user: &u32| {
+                let session = sessions[*user as usize];
+                let now = resident.access.request.max(*user) as usize;
+                session.is_some() && sessions[now + 1..].contains(&session)
+            };
+            f64::from(resident.users.iter().any(goes_on))
+        }))
+    }
+
+    fn find(&mut self, block: BlockId) -> &mut Resident {
+        let found = self.residents.iter_mut().find(|one| one.block == block);
+        found.expect("only what is resident is released, offered or withdrawn")
+    }
+
+    fn newcomer(&self, block: BlockId, hash: BlockHash, access: &Access) -> Resident {
+        Resident {
+            block,
+            hash,
+            inserted: self.num_inserted + 1,
+            released: 0,
+            depth: access.offset as usize,
+            chain_len: 0,
+            access: *access,
+            users: Vec::new(),
+            clock: self.clock,
+            growth: self.growth,
+            is_offered: false,
+        }
+    }
+
+    /// The candidate that goes first, with its worth.
+    fn least(&self, now: Nanos) -> Option<(f64, &Resident)> {
+        let candidates = self.residents.iter().filter(|resident| resident.is_offered);
+        let worths = candidates.map(|resident| ((self.worth)(resident, now), resident));
+        worths.min_by(|(worth, one), (other_worth, other)| {
+            let order = worth.total_cmp(other_worth);
+            order.then((one.released, one.block).cmp(&(other.released, other.block)))
+        })
+    }
+
+    /// A conversation of which a block was used before has grown by the rest; the newest growth
+    /// weighs 1/64.
+    fn learn_growth(&mut self, blocks: &[BlockId]) {
+        let is_known = |&&block: &&BlockId| {
+            let mut residents = self.residents.iter();
+            residents.any(|resident| resident.block == block && resident.released > 0)
+        };
+        let num_known = blocks.iter().take_while(is_known).count();
+        if num_known > 0 {
+            let grown = (blocks.len() - num_known) as f64;
+            self.growth += 1.0 / 64.0 * (grown - self.growth);
+        }
+    }
+}
+
+impl Policy for Ranked {
+    fn insert(&mut self, block: BlockId, hash: BlockHash, access: &Access) {
+        self.declined = None;
+        let newcomer = self.newcomer(block, hash, access);
+        self.num_inserted += 1;
+        self.residents.push(newcomer);
+    }
+
+    fn release(&mut self, blocks: &[BlockId], access: &Access) {
+        self.declined = None;
+        self.learn_growth(blocks);
+        let (clock, growth) = (self.clock, self.growth);
+        for (depth, &block) in blocks.iter().enumerate().rev() {
+            self.num_released += 1;
+            let released = self.num_released;
+            let resident = self.find(block);
+            resident.released = released;
+            resident.depth = depth;
+            resident.chain_len = blocks.len();
+            resident.access = *access;
+            (resident.clock, resident.growth) = (clock, growth);
+            if !blocks[depth + 1..].contains(&block) {
+                resident.users.push(access.request);
+            }
+        }
+    }
+
+    fn offer(&mut self, block: BlockId) {
+        self.declined = None;
+        self.find(block).is_offered = true;
+    }
+
+    fn withdraw(&mut self, block: BlockId) {
+        self.declined = None;
+        self.find(block).is_offered = false;
+    }
+
+    fn victim(&mut self, now: Nanos, newcomer: Option<&Newcomer>) -> Option<BlockId> {
+        let (least, resident) = self.least(now)?;
+        let victim = resident.block;
+        if let Some(Newcomer { hash, access }) = newcomer {
+            if self.declined == Some((*hash, *access)) {
+                return None;
+            }
+            let mut newcomer = self.newcomer(victim, *hash, access);
+            newcomer.users.push(access.request);
+            let worth = (self.worth)(&newcomer, now);
+            if (self.declines)(worth, least) {
+                self.declined = Some((*hash, *access));
+                self.clock = self.clock.max(worth);
+                return None;
+            }
+        }
+        Some(victim)
+    }
+
+    fn remove(&mut self, block: BlockId, _: BlockHash) {
+        self.declined = None;
+        let index = self.residents.iter().position(|one| one.block == block);
+        let gone = self
+            .residents
+            .remove(index.expect("only what is resident is evicted"));
+        self.clock = self.clock.max((self.worth)(&gone, gone.access.now));
+    }
+}
+
+/// The first request behind another that asks for a block.
+fn next_use(requests: &[TraceRequest]) -> impl Fn(BlockHash, u32) -> Option<u32> + Send + use<> {
+    let mut asking: HashMap<BlockHash, Vec<u32>> = HashMap::new();
+    for (index, request) in (0u32..).zip(requests) {
+        for id in request.blocks.iter() {
+            asking
+                .entry(BlockHash::from_u64(id))
+                .or_default()
+                .push(index);
+        }
+    }
+    move |hash, request| {
+        let mut asking = asking.get(&hash)?.iter().copied();
+        asking.find(|&asking| asking > request)
+    }
+}

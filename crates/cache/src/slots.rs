@@ -1,0 +1,279 @@
+//! The slots of one tier: what each holds, which are free, and which block is where.
+//!
+//! Twenty-eight bytes a slot. The free list runs through the free slots, and the table from name
+//! to slot holds slot numbers only, because the names stand in the slots.
+
+use hashbrown::HashTable;
+use headstart_core::{BlockHash, BlockId};
+
+/// No slot; also the end of the free list.
+const NONE: u32 = u32::MAX;
+/// The table of names has room for one name in so many more, so that it is rebuilt (see `settle`)
+/// at most once in so many evictions, and takes at most 12 bytes a slot.
+pub(crate) const ROOM_TO_REBUILD: usize = 32;
+/// Values of `pins` that are states, not counts.
+const FREE: u32 = u32::MAX;
+const IN_FLIGHT: u32 = u32::MAX - 1;
+
+/// One slot. `parent` is the next free slot while the slot is free.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    hash: BlockHash,
+    parent: u32,
+    children: u32,
+    pins: u32,
+}
+
+/// What a slot holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Free,
+    InFlight,
+    Resident {
+        parent: Option<BlockId>,
+        children: u32,
+        pins: u32,
+    },
+}
+
+/// Whether a block has become or ceased to be one that may be evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pinned {
+    /// By somebody else as well: nothing changes.
+    Already,
+    /// First or last pin of a block with resident children.
+    Inner,
+    /// First or last pin of a leaf.
+    Leaf,
+}
+
+/// All slots.
+pub(crate) struct Slots {
+    slots: Vec<Slot>,
+    names: HashTable<u32>,
+    first_free: u32,
+    num_free: usize,
+}
+
+impl Slots {
+    /// `capacity` free slots.
+    pub(crate) fn new(capacity: usize) -> Self {
+        let last = u32::try_from(capacity).unwrap_or(u32::MAX);
+        assert!(last < IN_FLIGHT, "a tier holds fewer than 2^32 - 2 blocks");
+        let free = |next| Slot {
+            hash: BlockHash([0; 16]),
+            parent: next,
+            children: 0,
+            pins: FREE,
+        };
+        let nexts = (1..=last).map(|next| if next == last { NONE } else { next });
+        Self {
+            slots: nexts.map(free).collect(),
+            names: HashTable::with_capacity(capacity + capacity / ROOM_TO_REBUILD),
+            first_free: if capacity == 0 { NONE } else { 0 },
+            num_free: capacity,
+        }
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn num_free(&self) -> usize {
+        self.num_free
+    }
+
+    pub(crate) fn num_resident(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The slot of a resident block.
+    #[inline]
+    pub(crate) fn find(&self, hash: BlockHash) -> Option<BlockId> {
+        let is_it = |&slot: &u32| self.slots[slot as usize].hash == hash;
+        self.names
+            .find(spread(hash), is_it)
+            .map(|&slot| BlockId(slot))
+    }
+
+    /// The name of a resident block.
+    pub(crate) fn hash(&self, block: BlockId) -> BlockHash {
+        self.slots[block.index()].hash
+    }
+
+    pub(crate) fn state(&self, block: BlockId) -> State {
+        let slot = &self.slots[block.index()];
+        match slot.pins {
+            FREE => State::Free,
+            IN_FLIGHT => State::InFlight,
+            pins => State::Resident {
+                parent: (slot.parent != NONE).then_some(BlockId(slot.parent)),
+                children: slot.children,
+                pins,
+            },
+        }
+    }
+
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockId> + use<> {
+        (0..self.slots.len() as u32).map(BlockId)
+    }
+
+    /// Takes a free slot: it is in flight.
+    pub(crate) fn take_free(&mut self) -> Option<BlockId> {
+        let block = (self.first_free != NONE).then_some(BlockId(self.first_free))?;
+        let slot = &mut self.slots[block.index()];
+        self.first_free = slot.parent;
+        slot.pins = IN_FLIGHT;
+        self.num_free -= 1;
+        Some(block)
+    }
+
+    /// Frees a slot in flight.
+    pub(crate) fn free(&mut self, block: BlockId) {
+        let slot = &mut self.slots[block.index()];
+        assert_eq!(
+            slot.pins, IN_FLIGHT,
+            "{block:?} is freed while not in flight"
+        );
+        slot.pins = FREE;
+        slot.parent = self.first_free;
+        self.first_free = block.0;
+        self.num_free += 1;
+    }
+
+    /// Makes a slot in flight resident under `hash`, pinned once, a child of `parent`.
+    pub(crate) fn settle(&mut self, block: BlockId, hash: BlockHash, parent: Option<BlockId>) {
+        if let Some(parent) = parent {
+            self.resident_mut(parent).children += 1;
+        }
+        let slot = &mut self.slots[block.index()];
+        assert_eq!(
+            slot.pins, IN_FLIGHT,
+            "{block:?} is settled while not in flight"
+        );
+        *slot = Slot {
+            hash,
+            parent: parent.map_or(NONE, |parent| parent.0),
+            children: 0,
+            pins: 1,
+        };
+        if self.names.len() == self.names.capacity() {
+            // Full of what was removed: it would double.
+            self.names.clear();
+            let is_resident = |slot: &u32| self.slots[*slot as usize].pins < IN_FLIGHT;
+            (0..self.slots.len() as u32)
+                .filter(is_resident)
+                .for_each(|slot| insert(&mut self.names, &self.slots, slot));
+        } else {
+            insert(&mut self.names, &self.slots, block.0);
+        }
+    }
+
+    /// Turns a resident leaf that nobody pins into a slot in flight; returns its parent where
+    /// that has become a leaf that nobody pins.
+    pub(crate) fn unsettle(&mut self, block: BlockId) -> Option<BlockId> {
+        let slot = *self.resident_mut(block);
+        assert!(
+            slot.children == 0 && slot.pins == 0,
+            "a victim is a leaf that nobody holds"
+        );
+        let entry = self
+            .names
+            .find_entry(spread(slot.hash), |&found| found == block.0);
+        entry.expect("a resident block has a name").remove();
+        self.slots[block.index()].pins = IN_FLIGHT;
+        let parent = (slot.parent != NONE).then_some(BlockId(slot.parent))?;
+        let above = self.resident_mut(parent);
+        above.children -= 1;
+        (above.children == 0 && above.pins == 0).then_some(parent)
+    }
+
+    /// Adds a pin.
+    #[inline]
+    pub(crate) fn pin(&mut self, block: BlockId) -> Pinned {
+        let slot = self.resident_mut(block);
+        slot.pins += 1;
+        pinned(slot.pins == 1, slot.children)
+    }
+
+    /// Takes a pin away.
+    #[inline]
+    pub(crate) fn unpin(&mut self, block: BlockId) -> Pinned {
+        let slot = self.resident_mut(block);
+        slot.pins -= 1;
+        pinned(slot.pins == 0, slot.children)
+    }
+
+    #[inline]
+    fn resident_mut(&mut self, block: BlockId) -> &mut Slot {
+        let slot = &mut self.slots[block.index()];
+        assert!(
+            slot.pins < IN_FLIGHT,
+            "{block:?} is held as resident but is not"
+        );
+        slot
+    }
+}
+
+#[inline]
+fn insert(names: &mut HashTable<u32>, slots: &[Slot], slot: u32) {
+    let name = |&slot: &u32| spread(slots[slot as usize].hash);
+    names.insert_unique(name(&slot), slot, name);
+}
+
+#[inline]
+fn pinned(is_only: bool, children: u32) -> Pinned {
+    match (is_only, children) {
+        (false, _) => Pinned::Already,
+        (true, 0) => Pinned::Leaf,
+        (true, _) => Pinned::Inner,
+    }
+}
+
+/// Names are keyed BLAKE3 (uniform already) or, in replay, plain numbers, which the
+/// multiplication spreads over both the table's index bits and its tag bits.
+#[inline]
+pub(crate) fn spread(hash: BlockHash) -> u64 {
+    let name = u128::from_be_bytes(hash.0);
+    let folded = (name as u64) ^ ((name >> 64) as u64).rotate_left(32);
+    let mixed = folded.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::Rng;
+    use std::collections::HashMap;
+
+    /// A nearly full table in which names come and go; it must find them all and not double.
+    #[test]
+    fn names_are_found_and_take_no_more_room_however_long_it_runs() {
+        const CAPACITY: usize = 54;
+        let (mut slots, mut rng) = (Slots::new(CAPACITY), Rng::new(1));
+        let room = slots.names.allocation_size();
+        let mut resident: HashMap<BlockHash, BlockId> = HashMap::new();
+        for _ in 0..20_000 {
+            let hash = BlockHash::from_u64(rng.below(500) as u64);
+            assert_eq!(slots.find(hash), resident.get(&hash).copied());
+            if resident.contains_key(&hash) {
+                continue;
+            }
+            let block = slots.take_free().unwrap_or_else(|| {
+                let block = BlockId(rng.below(CAPACITY) as u32);
+                resident.remove(&slots.hash(block));
+                slots.unsettle(block);
+                block
+            });
+            slots.settle(block, hash, None);
+            slots.unpin(block);
+            resident.insert(hash, block);
+            assert_eq!(slots.names.allocation_size(), room);
+        }
+    }
+
+    #[test]
+    fn a_slot_takes_twenty_eight_bytes() {
+        assert_eq!(size_of::<Slot>(), 28);
+    }
+}

@@ -1,0 +1,152 @@
+//! Bytes per resident block of a full cache: at most 64 under LRU, 96 under any other policy that
+//! serves.
+//!
+//! Measured with every allocation counted, under objects (all blocks are leaves, which fills the
+//! queues) and under long chains. The last capacity is the worst: the first for which the table
+//! of names, of 2^16 entries until then, doubles.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use headstart_cache::policy::{self, NAMES, Setting};
+use headstart_cache::{Admit, PrefixCache};
+use headstart_core::{Access, BlockHash, Nanos, Rng};
+
+const CAPACITIES: [usize; 3] = [100_000, 57_345, 55_608];
+/// Blocks of a conversation's last prompt.
+const LONGEST_CHAIN: usize = 2_000;
+
+/// The system's allocator, with a count of the bytes that are in use.
+struct Counting;
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is passed on to the system's allocator unchanged; counting touches no
+// memory that was asked for.
+unsafe impl GlobalAlloc for Counting {
+    // SAFETY: the caller's promise is passed on.
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    // SAFETY: the caller's promise is passed on.
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A cache under load, and the most that it has taken.
+struct Measured {
+    cache: PrefixCache,
+    before: usize,
+    bytes: usize,
+    num_requests: u32,
+    chain: Vec<BlockHash>,
+}
+
+impl Measured {
+    fn new(name: &str, capacity: usize) -> Self {
+        let chain = Vec::with_capacity(LONGEST_CHAIN);
+        let before = IN_USE.load(Ordering::Relaxed);
+        let setting = Setting {
+            capacity,
+            block_tokens: 16,
+        };
+        let policy = policy::by_name(name, setting).expect("a known policy");
+        Self {
+            cache: PrefixCache::new(capacity, policy),
+            before,
+            bytes: 0,
+            num_requests: 0,
+            chain,
+        }
+    }
+
+    /// Serves one request and looks what is in use after it.
+    fn serve(&mut self, ids: impl Iterator<Item = u64>) {
+        self.chain.clear();
+        self.chain.extend(ids.map(BlockHash::from_u64));
+        self.num_requests += 1;
+        let access = Access {
+            request_type: (self.num_requests % 3) as u16,
+            turn: (self.num_requests % 7) as u16,
+            ..Access::at(Nanos(u64::from(self.num_requests) * 10_000_000))
+        };
+        let mut lease = self.cache.acquire(&self.chain);
+        for &hash in &self.chain[lease.matched()..] {
+            if self.cache.admit(&mut lease, hash, &access) == Admit::Declined {
+                break;
+            }
+        }
+        self.cache.release(lease, &access);
+        self.cache.drain_effects();
+        let in_use = IN_USE.load(Ordering::Relaxed) - self.before;
+        self.bytes = self.bytes.max(in_use);
+    }
+
+    fn per_block(&self) -> f64 {
+        let capacity = self.cache.capacity();
+        let occupancy = self.cache.occupancy();
+        assert_eq!(occupancy.cached, capacity, "the cache is full");
+        self.bytes as f64 / capacity as f64
+    }
+}
+
+/// Popular objects, objects asked for twice, and a scan: every list and every ghost list fills.
+fn objects(measured: &mut Measured) {
+    let capacity = measured.cache.capacity();
+    let mut rng = Rng::new(1);
+    for index in 0..6 * capacity as u64 {
+        let popular = (rng.next_f64().powi(2) * 2.0 * capacity as f64) as u64;
+        let id = match (index * 3 / capacity as u64) % 3 {
+            0 => popular,
+            1 => (1 << 40) + index / 2,
+            _ => (1 << 41) + index,
+        };
+        measured.serve(std::iter::once(id));
+    }
+}
+
+/// Conversations that grow by 200 blocks a turn, and come back to their last turn once.
+fn chains(measured: &mut Measured) {
+    let num_conversations = 4 * measured.cache.capacity() as u64 / LONGEST_CHAIN as u64;
+    for conversation in 0..num_conversations {
+        for len in (200..=LONGEST_CHAIN as u64).step_by(200) {
+            let first = conversation << 32;
+            measured.serve(first..first + len);
+        }
+        let earlier = (conversation / 2) << 32;
+        measured.serve(earlier..earlier + LONGEST_CHAIN as u64);
+    }
+}
+
+#[test]
+fn a_resident_block_takes_few_bytes() {
+    let mut too_much = Vec::new();
+    for name in NAMES {
+        let most = if *name == "lru" { 64.0 } else { 96.0 };
+        for capacity in CAPACITIES {
+            let measure = |load: fn(&mut Measured)| {
+                let mut measured = Measured::new(name, capacity);
+                load(&mut measured);
+                measured.per_block()
+            };
+            let (objects, chains) = (measure(objects), measure(chains));
+            println!("{name:8} {capacity:7} objects {objects:5.1} chains {chains:5.1}");
+            if objects.max(chains) > most {
+                too_much.push((name, capacity, objects, chains, most));
+            }
+        }
+    }
+    assert!(
+        too_much.is_empty(),
+        "more bytes per block than allowed: {too_much:?}"
+    );
+}

@@ -1,0 +1,117 @@
+//! Every policy obeys the contract and evicts what its slow twin evicts.
+
+use std::sync::Arc;
+
+use headstart_cache::conformance::{self, Workload};
+use headstart_cache::policy::{self, NAMES, OFFLINE_NAMES, Random, Setting};
+use headstart_cache::reference::{ListArc, ListS3Fifo, ListSieve, Ranked};
+use headstart_cache::{Future, Policy};
+use headstart_core::{Access, BlockHash, BlockId, Nanos};
+
+/// A specification and its twin. Options are such that they matter on the small workloads.
+type Row = (&'static str, fn(&Workload) -> Box<dyn Policy>);
+
+const TWINS: &[Row] = &[
+    ("lru", |_| Box::new(Ranked::lru())),
+    ("fifo", |_| Box::new(Ranked::fifo())),
+    ("lfu", |_| Box::new(Ranked::lfu())),
+    ("s3fifo", |load| {
+        Box::new(ListS3Fifo::new(load.capacity, 0.1, 0.9))
+    }),
+    ("s3fifo:small=0.3:ghost=0.5", |load| {
+        Box::new(ListS3Fifo::new(load.capacity, 0.3, 0.5))
+    }),
+    ("sieve", |_| Box::new(ListSieve::default())),
+    ("arc", |load| Box::new(ListArc::new(load.capacity))),
+    ("gdsf:depth=64", |_| Box::new(Ranked::gdsf(4.0))),
+    ("gdsf:depth=64:admit-all", |_| {
+        Box::new(Ranked::gdsf_admitting_all(4.0))
+    }),
+    ("tlru:allowance=100", |_| Box::new(Ranked::tlru(6.25))),
+    ("belady", |load| Box::new(Ranked::belady(&load.requests))),
+    ("belady-bypass", |load| {
+        Box::new(Ranked::belady_with_bypass(&load.requests))
+    }),
+    ("continuation-oracle", |load| {
+        Box::new(Ranked::continuation_oracle(&load.requests))
+    }),
+];
+
+/// Names without a twin here: what random chooses is tested below, and `wa` beside its fits.
+const WITHOUT_TWIN: [&str; 2] = ["random", "wa"];
+
+fn make(spec: &str, workload: &Workload) -> Box<dyn Policy> {
+    let setting = Setting {
+        capacity: workload.capacity,
+        block_tokens: 16,
+    };
+    let future = Arc::new(Future::of(&workload.requests));
+    policy::offline(spec, setting, &future).expect("a known policy")
+}
+
+#[test]
+fn obeys_the_contract() {
+    for name in NAMES.iter().chain(OFFLINE_NAMES) {
+        println!("{name}");
+        conformance::policy(|capacity| {
+            let any = Workload::random(3);
+            make(name, &Workload { capacity, ..any })
+        });
+    }
+}
+
+#[test]
+fn agrees_with_its_twin() {
+    for (spec, twin) in TWINS {
+        println!("{spec}");
+        conformance::same_evictions(|workload| make(spec, workload), twin);
+    }
+}
+
+#[test]
+fn every_other_policy_has_a_twin() {
+    let names = NAMES.iter().chain(OFFLINE_NAMES);
+    for name in names.filter(|name| !WITHOUT_TWIN.contains(name)) {
+        let has_twin = |(spec, _): &Row| spec.split(':').next() == Some(name);
+        assert!(TWINS.iter().any(has_twin), "{name} has no slow twin");
+    }
+}
+
+/// Evicts and inserts again, always with the same candidates; returns the victims.
+fn random_victims(seed: u64, num_candidates: u32, num_victims: usize) -> Vec<BlockId> {
+    let mut random = Random::new(num_candidates as usize, seed);
+    let insert = |random: &mut Random, block: BlockId| {
+        let hash = BlockHash::from_u64(u64::from(block.0));
+        random.insert(block, hash, &Access::default());
+        random.offer(block);
+    };
+    for block in 0..num_candidates {
+        insert(&mut random, BlockId(block));
+    }
+    let victims = (0..num_victims).map(|_| {
+        let block = random.victim(Nanos(0), None).expect("some are offered");
+        let hash = BlockHash::from_u64(u64::from(block.0));
+        random.remove(block, hash);
+        insert(&mut random, block);
+        block
+    });
+    victims.collect()
+}
+
+#[test]
+fn random_chooses_every_candidate_equally_often() {
+    const CANDIDATES: u32 = 8;
+    const EACH: usize = 2_000;
+    let victims = random_victims(1, CANDIDATES, CANDIDATES as usize * EACH);
+    // Every pair, so that a choice that followed from the one before would show.
+    let mut counts = [[0; CANDIDATES as usize]; CANDIDATES as usize];
+    for pair in victims.windows(2) {
+        counts[pair[0].index()][pair[1].index()] += 1;
+    }
+    let expected = EACH / CANDIDATES as usize;
+    // Five standard deviations of a count: sqrt(250) is 16.
+    let is_fair = |count: &usize| count.abs_diff(expected) < 80;
+    assert!(counts.iter().flatten().all(is_fair), "{counts:?}");
+    assert_eq!(victims[..100], random_victims(1, CANDIDATES, 100));
+    assert_ne!(victims[..100], random_victims(2, CANDIDATES, 100));
+}

@@ -1,0 +1,247 @@
+//! `headstart bench trace`.
+
+use anyhow::{Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use headstart_cache::policy::{self, Setting};
+use headstart_core::TraceRequest;
+use headstart_loadgen::trace::{self, SPEED_MIN};
+use headstart_loadgen::{ApiClient, Pace, TraceObserved, TraceReport};
+use headstart_server::{Backend, ServeConfig};
+use headstart_trace::TraceError;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use super::super::serve;
+use super::BenchServer;
+use super::prediction::{Agreement, CacheSetting, Prediction};
+use crate::config::{ServeOptions, UsageError};
+use crate::input::{TraceInput, remarks};
+use crate::output;
+use crate::prompts::{Altered, PromptOptions, Prompts};
+
+/// Requests under way at once unless told otherwise: as many as a replica runs.
+const CONCURRENCY: usize = 64;
+
+/// Tokens of a server's block where nobody says.
+const BLOCK_SIZE: usize = 16;
+
+/// A trace, with tokens in place of its blocks, beside what a replay predicts.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart bench trace conversation_trace.jsonl.zst --id-tokens 16 --output-tokens 1 \\
+    --cache-blocks 1000 --requests 500
+  headstart bench trace trace.jsonl --mode open --speed 10 --scale 0.1 \\
+    --url http://127.0.0.1:8000 --served-model-name Qwen3-0.6B --vocab 512..151643
+  headstart bench trace trace.jsonl --url http://127.0.0.1:8000 --cache-blocks 6000 --json
+
+Without --url it starts a server of its own, as `headstart serve` would, with one replica.
+Sequential mode sends one request at a time, in file order, as fast as they are answered. Then a
+replay of the same cache says what each should find, and the report says how many did: give
+--cache-blocks (and --block-size, --policy) of a server that --url names. Open mode sends each at
+its arrival; requests at once hold more and let go in another order, so hits differ.")]
+pub(crate) struct Trace {
+    #[command(flatten)]
+    input: TraceInput,
+    /// Measure this server instead of starting one
+    #[arg(long, conflicts_with = "upstream")]
+    url: Option<String>,
+    /// When requests are sent
+    #[arg(long, value_enum, default_value = "sequential")]
+    mode: Mode,
+    /// Open mode: how many times as fast as recorded
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
+    speed: f64,
+    /// Open mode: most requests under way at once
+    #[arg(long, default_value_t = CONCURRENCY, value_name = "N")]
+    concurrency: usize,
+    /// Requests to send [default: all]
+    #[arg(long, value_name = "N")]
+    requests: Option<usize>,
+    /// Tokens per block of the server's cache [default: 16]
+    #[arg(long, value_name = "N")]
+    block_size: Option<usize>,
+    /// Eviction policy of the server's cache [default: lru]
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    prompts: PromptOptions,
+    #[command(flatten)]
+    server: BenchServer,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// One at a time, in file order
+    Sequential,
+    /// Each at its arrival, answered or not
+    Open,
+}
+
+/// What a run brought.
+struct Measured {
+    observed: TraceObserved,
+    agreement: Option<Agreement>,
+    altered: Altered,
+}
+
+/// Drives a server with a trace.
+pub(super) fn run(trace: &Trace) -> Result<()> {
+    let pace = pace(trace)?;
+    let mut reader = trace.input.open()?;
+    let info = reader.info().clone();
+    let prompts = trace.prompts.prompts(&info, reader.by_ref())?;
+    let measured = serve::runtime()?.block_on(async {
+        match &trace.url {
+            Some(url) => {
+                let setting = setting_of_url(trace);
+                measure(trace, &trace.server.client(url)?, prompts, pace, setting).await
+            }
+            None => {
+                let config = serve::config(&options(trace))?;
+                let setting = setting_of(&config);
+                let (server, client) = trace.server.start(config).await?;
+                let measured = measure(trace, &client, prompts, pace, setting).await;
+                server.shutdown().await;
+                measured
+            }
+        }
+    })?;
+    let remarks = remarks(&reader);
+    remarks.iter().for_each(|remark| eprintln!("{remark}"));
+    report(trace, &measured)
+}
+
+fn pace(trace: &Trace) -> Result<Pace> {
+    let usage = |message: &str| Err(UsageError(message.to_owned()).into());
+    if trace.requests == Some(0) || trace.concurrency == 0 {
+        return usage("--requests and --concurrency must be at least 1");
+    }
+    if trace.speed.is_nan() || trace.speed < SPEED_MIN {
+        return usage(&format!("--speed must be at least {SPEED_MIN}"));
+    }
+    let nowhere = Setting {
+        capacity: 0,
+        block_tokens: 1,
+    };
+    let known = trace
+        .policy
+        .as_deref()
+        .map(|name| policy::by_name(name, nowhere));
+    if let Some(Err(error)) = known {
+        return usage(&format!("--policy: {error}"));
+    }
+    Ok(match trace.mode {
+        Mode::Sequential => Pace::Sequential,
+        Mode::Open => Pace::Open {
+            speed: trace.speed,
+            concurrency: trace.concurrency,
+        },
+    })
+}
+
+fn options(trace: &Trace) -> ServeOptions {
+    let given = trace.server.options();
+    // The engine's own options say nothing to upstreams, which refuse them.
+    let replicas = given.upstream.is_empty().then_some(1);
+    ServeOptions {
+        replicas: given.replicas.or(replicas),
+        block_size: trace.block_size,
+        policy: trace.policy.clone(),
+        ..given
+    }
+}
+
+/// The one cache of the server that is started; several find other things than one.
+fn setting_of(config: &ServeConfig) -> Option<CacheSetting> {
+    match &config.backend {
+        Backend::Embedded(fleet) if fleet.replicas == 1 => Some(CacheSetting {
+            blocks: fleet.engine.cache_blocks,
+            block_size: fleet.engine.block_size as u32,
+            policy: fleet.policy.clone(),
+        }),
+        _ => None,
+    }
+}
+
+/// The cache of the server at `--url`, as far as it was told.
+fn setting_of_url(trace: &Trace) -> Option<CacheSetting> {
+    Some(CacheSetting {
+        blocks: trace.server.cache_blocks?,
+        block_size: u32::try_from(trace.block_size.unwrap_or(BLOCK_SIZE)).ok()?,
+        policy: trace.policy.clone().unwrap_or_else(|| "lru".to_owned()),
+    })
+}
+
+async fn measure<I>(
+    trace: &Trace,
+    client: &ApiClient,
+    mut prompts: Prompts<I>,
+    pace: Pace,
+    setting: Option<CacheSetting>,
+) -> Result<Measured>
+where
+    I: Iterator<Item = Result<TraceRequest, TraceError>>,
+{
+    let predicted = setting.map(|setting| Prediction::new(setting, prompts.id_tokens()));
+    let mut prediction = predicted.transpose()?;
+    let sent = prompts.by_ref().take(trace.requests.unwrap_or(usize::MAX));
+    let sent = sent.map(|prompt| {
+        let (request, prompt) = prompt?;
+        if let Some(prediction) = &mut prediction {
+            prediction.serve(&request, &prompt);
+        }
+        anyhow::Ok(prompt)
+    });
+    let bar = bar(trace.requests);
+    let observed = trace::run(client, sent, pace, |ended| bar.set_position(ended as u64)).await;
+    bar.finish_and_clear();
+    let observed = observed?;
+    let agreement = prediction.map(|prediction| prediction.compare(&observed.samples));
+    Ok(Measured {
+        agreement: agreement.transpose()?,
+        altered: prompts.altered(),
+        observed,
+    })
+}
+
+fn report(trace: &Trace, measured: &Measured) -> Result<()> {
+    let (report, altered) = (TraceReport::of(&measured.observed), measured.altered);
+    if trace.json {
+        let line = json!({
+            "report": report, "replay": measured.agreement,
+            "cut": altered.cut, "empty": altered.empty,
+        });
+        output::line(&line.to_string())?;
+    } else {
+        output::line(&report.to_markdown())?;
+        if let Some(agreement) = &measured.agreement {
+            output::line(&agreement.to_markdown())?;
+        }
+        if altered != Altered::default() {
+            output::line(&format!("Of the trace's requests, {altered}."))?;
+        }
+    }
+    if let Some(first) = report.failures.first() {
+        bail!(
+            "{} of {} requests failed, the first: {first}",
+            report.failed,
+            report.requests
+        );
+    }
+    ensure!(report.requests > 0, "no request was sent: {altered}");
+    Ok(())
+}
+
+/// Requests ended so far; of how many, only a limit says.
+fn bar(requests: Option<usize>) -> ProgressBar {
+    match requests {
+        Some(requests) => super::super::replay::progress(requests as u64),
+        None => {
+            let style = ProgressStyle::with_template("{spinner} {pos} requests, {elapsed}");
+            ProgressBar::new_spinner().with_style(style.expect("the template is valid"))
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The cells of the table, replayed on several threads.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Result;
+use headstart_sim::{Outcome, Sweep};
+
+/// One policy at one capacity.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    pub(crate) policy: String,
+    /// The capacity as asked for; `None` where nobody asked.
+    pub(crate) asked: Option<String>,
+    pub(crate) blocks: u64,
+}
+
+/// Replays all `cells` on up to `threads` threads; their outcomes, in the same order. Each
+/// thread takes the next cell when it is done with one, so none waits for another.
+pub(crate) fn replay_all(
+    sweep: &Sweep<'_>,
+    cells: &[Cell],
+    threads: usize,
+    observe: impl Fn(usize) + Sync,
+) -> Result<Vec<Outcome>> {
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(Vec::with_capacity(cells.len()));
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(cell) = cells.get(index) else {
+                return;
+            };
+            let outcome = sweep.run(&cell.policy, cell.blocks, &observe);
+            let mut outcomes = outcomes.lock().expect("nobody panics with the lock");
+            outcomes.push((index, outcome));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(cells.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut outcomes = outcomes.into_inner().expect("all threads are done");
+    outcomes.sort_by_key(|(index, _)| *index);
+    let outcomes = outcomes.into_iter().map(|(_, outcome)| Ok(outcome?));
+    outcomes.collect()
+}

@@ -1,0 +1,367 @@
+//! A trace file, opened as the command line says: the same options wherever a trace is read.
+//!
+//! A command flattens [`TraceInput`], opens it, reads the requests, and afterwards tells the
+//! user what [`remarks`] finds worth saying:
+//!
+//! ```text
+//! let mut reader = input.open()?;
+//! let requests: Vec<_> = reader.by_ref().collect::<Result<_, _>>()?;
+//! remarks(&reader).iter().for_each(|remark| eprintln!("{remark}"));
+//! ```
+
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use headstart_core::TokenId;
+use headstart_prompt::{GenerationPrompt, PromptError, PromptModel, RenderInput, SpecialTokensIn};
+use headstart_trace::format::conversation::{Text, Tokenize, Turn};
+use headstart_trace::{Arrivals, Format, Options, Provenance, Reader, TraceError};
+use indicatif::ProgressBar;
+use serde_json::json;
+
+use crate::config::{UsageError, parsed};
+
+/// A trace and how to read it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TraceInput {
+    /// The trace: plain, gzip or zstd; `-` is standard input
+    file: PathBuf,
+    /// mooncake, bailian, agent, azure, conversation or canonical [default: by its first line]
+    #[arg(long, value_name = "NAME", help_heading = "Reading")]
+    format: Option<String>,
+    /// Leave bad lines out and count them, instead of stopping at the first
+    #[arg(long, help_heading = "Reading")]
+    skip_bad: bool,
+    /// Draw the starts of agent sessions and conversations, this far apart on average
+    #[arg(long, value_name = "SECONDS", help_heading = "Reading")]
+    arrivals: Option<f64>,
+    /// Fixes what --arrivals draws [default: 0]
+    #[arg(
+        long,
+        value_name = "SEED",
+        requires = "arrivals",
+        help_heading = "Reading"
+    )]
+    arrivals_seed: Option<u64>,
+    /// Mean time between two turns of a conversation, drawn with --arrivals [default: 100]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        requires = "arrivals",
+        help_heading = "Reading"
+    )]
+    turn_gap: Option<f64>,
+    /// Keep agent sessions that are marked as copies of another one
+    #[arg(long, help_heading = "Reading")]
+    keep_duplicates: bool,
+    /// Leave sessions and turns unknown where the trace has none
+    #[arg(long, help_heading = "Reading")]
+    no_infer: bool,
+    /// Tokens per block [default: 512 mooncake, 16 bailian and conversation, agent as it says]
+    #[arg(long, value_name = "N", help_heading = "Reading")]
+    block_tokens: Option<u32>,
+    /// Folder of the tokenizer and chat template for conversations [default: the built-in toy's]
+    #[arg(long, value_name = "FOLDER", help_heading = "Reading")]
+    tokenizer: Option<PathBuf>,
+}
+
+impl TraceInput {
+    /// Where the trace is; `-` for standard input.
+    pub(crate) fn path(&self) -> &Path {
+        &self.file
+    }
+
+    /// The trace's name in messages.
+    pub(crate) fn name(&self) -> String {
+        self.file.display().to_string()
+    }
+
+    /// Opens the trace. Options that cannot be are usage errors.
+    pub(crate) fn open(&self) -> Result<Reader<'static>> {
+        self.open_counted(&ProgressBar::hidden())
+    }
+
+    /// Opens the trace and counts on `bar` the bytes that are read, which are those of the file
+    /// as it is, compressed or not. The bar's length becomes the file's where that is known.
+    pub(crate) fn open_counted(&self, bar: &ProgressBar) -> Result<Reader<'static>> {
+        let options = self.options()?;
+        let raw: Box<dyn Read> = if self.file.as_os_str() == "-" {
+            Box::new(std::io::stdin())
+        } else {
+            let cannot_open = || format!("cannot open the trace {}", self.name());
+            let file = File::open(&self.file).with_context(cannot_open)?;
+            let metadata = file.metadata().with_context(cannot_open)?;
+            if metadata.is_file() {
+                bar.set_length(metadata.len());
+            }
+            Box::new(file)
+        };
+        let reader = Reader::with_options(self.name(), bar.wrap_read(raw), options);
+        let reader = reader.map_err(usage)?;
+        let for_text = [
+            ("--tokenizer", self.tokenizer.is_some()),
+            ("--turn-gap", self.turn_gap.is_some()),
+        ];
+        match for_text.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) if reader.format() != Format::Conversation => {
+                let format = reader.format();
+                let message = format!("{option} is for conversations, and this trace is {format}");
+                Err(UsageError(message).into())
+            }
+            _ => Ok(reader),
+        }
+    }
+
+    fn options(&self) -> Result<Options<'static>> {
+        let format = self.format.as_deref();
+        let format = format.map(|name| parsed(name, "--format")).transpose()?;
+        Ok(Options {
+            format,
+            skip_bad: self.skip_bad,
+            arrivals: match self.arrivals {
+                None => Arrivals::FileOrder,
+                Some(mean_gap) => Arrivals::Poisson {
+                    mean_gap: duration("--arrivals", mean_gap)?,
+                    seed: self.arrivals_seed.unwrap_or(0),
+                },
+            },
+            turn_gap: match self.turn_gap {
+                None => Options::default().turn_gap,
+                Some(gap) => duration("--turn-gap", gap)?,
+            },
+            drop_duplicates: !self.keep_duplicates,
+            block_tokens: self.block_tokens,
+            infer: !self.no_infer,
+            tokenize: Some(tokenize(self.tokenizer.as_deref())?),
+        })
+    }
+}
+
+/// Seconds as the user gave them.
+fn duration(option: &str, seconds: f64) -> Result<Duration> {
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err(UsageError(format!("{option} {seconds}: expected seconds above 0")).into()),
+    }
+}
+
+/// Errors that another command line would avoid are usage errors.
+fn usage(error: TraceError) -> anyhow::Error {
+    match error {
+        TraceError::Unsuitable { .. } => UsageError(error.to_string()).into(),
+        other => other.into(),
+    }
+}
+
+/// What the user should know of a trace that was read: what is inferred, and what was wrong.
+/// One sentence each.
+pub(crate) fn remarks(reader: &Reader<'_>) -> Vec<String> {
+    let (info, tally) = (reader.info(), reader.tally());
+    let inferred = match (info.sessions, info.turns) {
+        (Provenance::Inferred, Provenance::Inferred) => "sessions and turns are",
+        (Provenance::Inferred, _) => "sessions are",
+        (_, Provenance::Inferred) => "turns are",
+        _ => "",
+    };
+    let mut remarks = Vec::new();
+    if !inferred.is_empty() {
+        remarks.push(format!(
+            "{inferred} inferred from shared prefixes: plausible, not certain"
+        ));
+    }
+    let mut remark = |number: u64, thing: &str, text: &str| {
+        if number > 0 {
+            remarks.push(format!("{} {text}", counted(number, thing)));
+        }
+    };
+    remark(tally.skipped, "bad line", "left out");
+    remark(
+        tally.duplicates,
+        "session",
+        "left out as a copy of another (--keep-duplicates keeps them)",
+    );
+    remark(
+        tally.moved,
+        "request",
+        "earlier than the one before in the file, and moved to its time",
+    );
+    let text = format!(
+        "with blocks for more than twice the prompt: figures in tokens will be wrong; is a block \
+         {} tokens (--block-tokens)?",
+        info.block_tokens
+    );
+    remark(tally.oversized, "request", &text);
+    remarks
+}
+
+/// `1 request`, `2 requests`.
+pub(crate) fn counted(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
+/// The tokenizing function for conversations, by the model in `folder`, which is read now; the
+/// toy's is built when the first text comes, because other formats have none.
+fn tokenize(folder: Option<&Path>) -> Result<Rc<Tokenize<'static>>> {
+    let model = OnceCell::new();
+    if let Some(folder) = folder {
+        let loaded = PromptModel::from_dir(folder)
+            .map_err(|error| UsageError(format!("--tokenizer {}: {error}", folder.display())))?;
+        model.get_or_init(|| loaded);
+    }
+    Ok(Rc::new(move |text: Text<'_>| {
+        let model = model.get_or_init(PromptModel::toy);
+        tokens(model, text).map_err(|error| error.to_string())
+    }))
+}
+
+fn tokens(model: &PromptModel, text: Text<'_>) -> Result<Vec<TokenId>, PromptError> {
+    let turns = match text {
+        Text::Answer(answer) => {
+            return model.tokenizer.encode(answer, SpecialTokensIn::ParseOnly);
+        }
+        Text::Prompt(turns) => turns,
+    };
+    if model.template.is_none() {
+        return model
+            .tokenizer
+            .encode(&plain(turns), SpecialTokensIn::AddBosEos);
+    }
+    let messages = turns
+        .iter()
+        .map(|turn| json!({"role": turn.role, "content": turn.text}));
+    model.chat_tokens(&RenderInput {
+        messages: &messages.collect(),
+        tools: None,
+        generation_prompt: GenerationPrompt::Add,
+        // The same prompt on every day: templates that print the date print 1970.
+        now_unix_s: 0,
+        extra: &serde_json::Map::new(),
+    })
+}
+
+/// A conversation for a model that knows no chats.
+fn plain(turns: &[Turn]) -> String {
+    let line = |turn: &Turn| format!("{:?}: {}\n", turn.role, turn.text);
+    turns.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        input: TraceInput,
+    }
+
+    /// Opens `text` under `args`; what the requests are, or a part of the error.
+    fn check(name: &str, text: &str, args: &[&str], expected: Result<&str, &str>) {
+        let file = std::env::temp_dir().join(format!("headstart-{}-{name}", std::process::id()));
+        std::fs::write(&file, text).expect("writes");
+        let path = file.display().to_string();
+        let line = <Line as clap::Parser>::try_parse_from([&["input", &path], args].concat());
+        let read = || -> Result<String> {
+            let mut reader = line?.input.open()?;
+            let mut shown = String::new();
+            for request in reader.by_ref() {
+                let request = request?;
+                let (blocks, turn) = (request.blocks.len(), request.turn);
+                shown += &format!("{blocks} blocks, turn {turn}; ");
+            }
+            Ok(shown + &remarks(&reader).join("; "))
+        };
+        let got = read().map_err(|error| error.to_string());
+        std::fs::remove_file(&file).expect("cleans up");
+        match (&got, expected) {
+            (Ok(got), Ok(part)) | (Err(got), Err(part)) => assert!(got.contains(part), "{got}"),
+            (got, expected) => panic!("{got:?} against {expected:?}"),
+        }
+    }
+
+    const MOONCAKE: &str = "{\"hash_ids\": [0, 1, 2]}\nno JSON\n{\"hash_ids\": [0, 1, 3, 4]}\n";
+
+    const CHAT: &str = r#"{"turns": [{"role": "user", "text": "Tell me about the sea, the wind and \
+        the weather of the north, and what people made of them in songs and in stories."},
+        {"role": "assistant", "text": "They feared them."},
+        {"role": "user", "text": "And today? What do people say of them now, who never sail?"}]}"#;
+
+    #[test]
+    fn options_reach_the_reader() {
+        check("a", MOONCAKE, &[], Err("line 2"));
+        let skip = ["--skip-bad"];
+        check(
+            "b",
+            MOONCAKE,
+            &skip,
+            Ok("3 blocks, turn 1; 4 blocks, turn 2; sessions and turns are inferred"),
+        );
+        check("c", MOONCAKE, &skip, Ok("; 1 bad line left out"));
+        check(
+            "d",
+            MOONCAKE,
+            &["--skip-bad", "--no-infer"],
+            Ok("4 blocks, turn 0; 1 bad"),
+        );
+    }
+
+    #[test]
+    fn options_that_do_not_fit_are_refused() {
+        check(
+            "e",
+            MOONCAKE,
+            &["--format", "parquet"],
+            Err("known: mooncake"),
+        );
+        check(
+            "f",
+            MOONCAKE,
+            &["--arrivals", "5"],
+            Err("has arrival times"),
+        );
+        check("g", MOONCAKE, &["--arrivals=-5"], Err("--arrivals"));
+        check(
+            "h",
+            MOONCAKE,
+            &["--arrivals-seed", "5"],
+            Err("--arrivals <SECONDS>"),
+        );
+        check(
+            "i",
+            MOONCAKE,
+            &["--block-tokens", "0"],
+            Err("at least one token"),
+        );
+        check(
+            "j",
+            MOONCAKE,
+            &["--tokenizer", "./absent"],
+            Err("--tokenizer ./absent"),
+        );
+    }
+
+    #[test]
+    fn conversations_are_tokenized_by_the_toy() {
+        let chat = CHAT.replace("\\\n", "").replace('\n', "");
+        check("k", &chat, &["--block-tokens", "8"], Ok("turn 1; "));
+        check(
+            "l",
+            &chat,
+            &["--arrivals", "5", "--turn-gap", "9"],
+            Ok("turn 2; "),
+        );
+        check(
+            "m",
+            &chat,
+            &["--arrivals", "5", "--turn-gap", "0"],
+            Err("--turn-gap 0"),
+        );
+    }
+}

@@ -1,0 +1,181 @@
+//! What a sweep found, and the forms in which it is told: table, JSON lines, CSV, a page.
+//!
+//! [`Report`] holds counts only. Rates, shares and sentences are made where they are shown, and
+//! every form says whether it means blocks or tokens.
+
+mod csv;
+mod html;
+mod json;
+mod table;
+#[cfg(test)]
+mod testing;
+mod words;
+
+use headstart_sim::{Class, Outcome, knee};
+use headstart_trace::TraceInfo;
+
+pub(crate) use csv::csv;
+pub(crate) use html::page;
+pub(crate) use json::json_lines;
+pub(crate) use table::{per_class, table};
+pub(crate) use words::words;
+
+/// The policy that the others are measured by.
+const YARDSTICK: &str = "belady";
+
+/// A trace, replayed.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// What was replayed.
+    pub(crate) trace: TraceFacts,
+    /// What a token takes, where a model is named.
+    pub(crate) kv: Option<crate::kv_bytes::KvBytes>,
+    /// What a cache hits that never evicts.
+    pub(crate) infinite: Outcome,
+    /// One row per policy and capacity, policy by policy.
+    pub(crate) rows: Vec<Row>,
+}
+
+/// What the reader of a report has to know of the trace.
+#[derive(Debug)]
+pub(crate) struct TraceFacts {
+    /// Its file's name, without the folder.
+    pub(crate) name: String,
+    /// What it says about itself.
+    pub(crate) info: TraceInfo,
+    /// What was inferred and what was wrong, one sentence each.
+    pub(crate) remarks: Vec<String>,
+    /// Requests replayed.
+    pub(crate) requests: usize,
+    /// Those among them that are counted as cold, the first ones.
+    pub(crate) cold_requests: u32,
+    /// From the first arrival to the last; 0 where the trace has no times.
+    pub(crate) seconds: f64,
+    /// Different blocks.
+    pub(crate) distinct_blocks: u64,
+}
+
+/// One policy at one capacity.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// The policy as it was asked for.
+    pub(crate) policy: String,
+    /// The capacity as it was asked for; `None` where nobody asked.
+    pub(crate) asked: Option<String>,
+    /// The capacity.
+    pub(crate) blocks: u64,
+    /// What was hit.
+    pub(crate) outcome: Outcome,
+}
+
+/// A policy's rows by growing capacity, as far as more room changes something.
+struct Curve<'a> {
+    policy: &'a str,
+    rows: Vec<&'a Row>,
+}
+
+impl Report {
+    /// The policies, in the order of the rows.
+    fn policies(&self) -> Vec<&str> {
+        let mut policies: Vec<&str> = Vec::new();
+        for row in &self.rows {
+            if !policies.contains(&row.policy.as_str()) {
+                policies.push(&row.policy);
+            }
+        }
+        policies
+    }
+
+    fn curve<'a>(&'a self, policy: &'a str) -> Curve<'a> {
+        let distinct = self.trace.distinct_blocks;
+        let rows = self.rows.iter().filter(|row| row.policy == policy);
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort_by_key(|row| row.blocks);
+        rows.dedup_by_key(|row| row.blocks.min(distinct));
+        Curve { policy, rows }
+    }
+
+    /// The yardstick's row for the capacity of `row`.
+    fn yardstick(&self, row: &Row) -> Option<&Row> {
+        let mut rows = self.rows.iter();
+        rows.find(|other| other.policy == YARDSTICK && other.blocks == row.blocks)
+    }
+
+    /// Block hits of `row` over those of the yardstick; `None` where that was not replayed.
+    fn share_of_yardstick(&self, row: &Row) -> Option<f64> {
+        let best = self.yardstick(row)?.outcome.all().blocks.hits;
+        let hits = row.outcome.all().blocks.hits;
+        (best > 0).then(|| hits as f64 / best as f64)
+    }
+
+    /// Bytes of keys and values in a block.
+    fn block_bytes(&self) -> Option<u128> {
+        let kv = self.kv.as_ref()?;
+        Some(u128::from(kv.per_token) * u128::from(self.trace.info.block_tokens))
+    }
+
+    fn class_name(&self, class: Class) -> &str {
+        let types = &self.trace.info.types;
+        let name = types.get(usize::from(class.request_type));
+        name.map_or("unknown", String::as_str)
+    }
+
+    /// Whether the cache of `row` was still filling when the cold part was over.
+    fn filled_late(&self, row: &Row) -> bool {
+        let full_at = row.outcome.full_at;
+        full_at.is_none_or(|request| request >= self.trace.cold_requests)
+    }
+}
+
+impl Row {
+    fn block_rate(&self) -> f64 {
+        self.outcome.all().blocks.rate()
+    }
+}
+
+impl<'a> Curve<'a> {
+    /// The row at which the block hit rate bends.
+    fn knee(&self) -> Option<usize> {
+        let points = self.rows.iter().map(|row| (row.blocks, row.block_rate()));
+        knee::knee(&points.collect::<Vec<_>>())
+    }
+}
+
+/// `1234567` as `1,234,567`.
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        for (number, expected) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (123_456, "123,456"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(thousands(number), expected);
+        }
+    }
+
+    #[test]
+    fn a_curve_ends_where_more_room_changes_nothing() {
+        let report = testing::report(&[("lru", &[(5, 1), (200, 9), (90, 7), (100, 9), (5, 1)])]);
+        let curve = report.curve("lru");
+        let sizes: Vec<_> = curve.rows.iter().map(|row| row.blocks).collect();
+        assert_eq!(sizes, [5, 90, 100], "the trace has 100 distinct blocks");
+    }
+}

@@ -1,0 +1,175 @@
+//! Tables for a terminal.
+
+use headstart_sim::{Outcome, Tally};
+
+use super::{Report, Row, YARDSTICK, thousands};
+
+/// The table of all cells, with what has to be known to read it; last row: no eviction ever.
+pub(crate) fn table(report: &Report) -> String {
+    let mut rows = vec![
+        cells(&[
+            "",
+            "",
+            "block hit rate",
+            "",
+            "",
+            "token hit rate",
+            "",
+            "",
+            "full at",
+            "of",
+        ]),
+        cells(&[
+            "policy", "capacity", "all", "cold", "steady", "all", "cold", "steady", "request",
+            YARDSTICK,
+        ]),
+    ];
+    rows.extend(report.rows.iter().map(|row| line(report, row)));
+    rows.push(infinite(report));
+    let has_late = report.rows.iter().any(|row| is_marked(report, row));
+    let late = "* full only after the cold part: its steady rates include the filling\n";
+    format!(
+        "{}\n{}{}",
+        facts(report),
+        aligned(&rows),
+        if has_late { late } else { "" }
+    )
+}
+
+/// The same cells, request type by request type and turn by turn.
+pub(crate) fn per_class(report: &Report) -> String {
+    let header = [
+        "policy",
+        "capacity",
+        "type",
+        "turn",
+        "requests",
+        "block hit rate",
+        "token hit rate",
+    ];
+    let mut rows = vec![cells(&header)];
+    for row in &report.rows {
+        for (class, tally) in &row.outcome.classes {
+            let turn = match class.turn {
+                0 => "unknown".to_owned(),
+                headstart_sim::outcome::LAST_TURN => format!("{}+", class.turn),
+                turn => turn.to_string(),
+            };
+            rows.push(vec![
+                row.policy.clone(),
+                thousands(row.blocks),
+                report.class_name(*class).to_owned(),
+                turn,
+                thousands(tally.requests),
+                percent(tally.blocks.rate()),
+                percent(tally.tokens.rate()),
+            ]);
+        }
+    }
+    aligned(&rows)
+}
+
+fn facts(report: &Report) -> String {
+    let trace = &report.trace;
+    let all = report.infinite.all();
+    let duration = match trace.seconds {
+        seconds if seconds >= 1.0 => format!(" over {} s", thousands(seconds as u64)),
+        _ => String::new(),
+    };
+    let mut facts = format!(
+        "{}: {} requests{duration}, {} prompt tokens, {} blocks looked up, {} different ones, \
+         {} tokens each\n",
+        trace.name,
+        thousands(trace.requests as u64),
+        thousands(all.tokens.lookups),
+        thousands(all.blocks.lookups),
+        thousands(trace.distinct_blocks),
+        trace.info.block_tokens,
+    );
+    for remark in &trace.remarks {
+        facts += &format!("{remark}\n");
+    }
+    if let Some(kv) = &report.kv {
+        let bytes = thousands(kv.per_token);
+        facts += &format!("a token's keys and values: {bytes} bytes ({})\n", kv.shape);
+    }
+    let cold = thousands(u64::from(trace.cold_requests));
+    let share = 100.0 * f64::from(trace.cold_requests) / trace.requests.max(1) as f64;
+    facts + &format!("cold: the first {cold} requests ({share:.0} %); steady: all later ones\n")
+}
+
+fn line(report: &Report, row: &Row) -> Vec<String> {
+    let asked = row
+        .asked
+        .as_deref()
+        .filter(|asked| asked.parse() != Ok(row.blocks));
+    let capacity = match asked {
+        Some(asked) => format!("{asked} = {}", thousands(row.blocks)),
+        None => thousands(row.blocks),
+    };
+    let share = report.share_of_yardstick(row).map(percent);
+    let mark = if is_marked(report, row) { "*" } else { " " };
+    let full_at = match row.outcome.full_at {
+        Some(request) => thousands(u64::from(request) + 1),
+        None => "never".to_owned(),
+    };
+    let mut line = vec![row.policy.clone(), capacity];
+    line.extend(rates(&row.outcome));
+    line.extend([format!("{full_at}{mark}"), share.unwrap_or_default()]);
+    line
+}
+
+fn infinite(report: &Report) -> Vec<String> {
+    let capacity = thousands(report.trace.distinct_blocks);
+    let mut line = vec!["infinite".to_owned(), capacity];
+    line.extend(rates(&report.infinite));
+    line.extend([String::new(), String::new()]);
+    line
+}
+
+/// Blocks, then tokens: all, cold, steady.
+fn rates(outcome: &Outcome) -> Vec<String> {
+    let tallies = [&outcome.all(), &outcome.cold, &outcome.steady];
+    let rate = |count: headstart_core::stats::HitCount| match count.lookups {
+        0 => "–".to_owned(),
+        _ => percent(count.rate()),
+    };
+    let blocks = tallies.iter().map(|tally: &&Tally| rate(tally.blocks));
+    let tokens = tallies.iter().map(|tally| rate(tally.tokens));
+    blocks.chain(tokens).collect()
+}
+
+/// Filled, but only after the cold part.
+fn is_marked(report: &Report, row: &Row) -> bool {
+    row.outcome.full_at.is_some() && report.filled_late(row)
+}
+
+fn percent(rate: f64) -> String {
+    format!("{:.2} %", rate * 100.0)
+}
+
+fn cells(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|&text| text.to_owned()).collect()
+}
+
+/// Lines with the columns of `rows`, as wide as they need: the first to the left, numbers right.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (index, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+            line += &match index {
+                0 => format!("{cell:<width$}"),
+                _ => format!("  {cell:>width$}"),
+            };
+        }
+        text += &format!("{}\n", line.trim_end());
+    }
+    text
+}

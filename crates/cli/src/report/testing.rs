@@ -1,0 +1,60 @@
+//! A report with counts that a test wrote down.
+
+use headstart_core::stats::HitCount;
+use headstart_sim::{Class, Outcome, Tally};
+use headstart_trace::TraceInfo;
+
+use super::{Report, Row, TraceFacts};
+
+/// Look-ups of every row, in blocks.
+pub(super) const LOOKUPS: u64 = 1_000;
+
+/// A trace of 100 requests, 100 s and 100 distinct blocks of 16 tokens, and rows of each policy:
+/// (blocks, block hits).
+pub(super) fn report(policies: &[(&str, &[(u64, u64)])]) -> Report {
+    let rows = policies.iter().flat_map(|&(policy, cells)| {
+        let row = move |&(blocks, hits)| Row {
+            policy: policy.to_owned(),
+            asked: None,
+            blocks,
+            outcome: outcome(hits),
+        };
+        cells.iter().map(row)
+    });
+    Report {
+        trace: TraceFacts {
+            name: "trace.jsonl".to_owned(),
+            info: TraceInfo::new(16),
+            remarks: Vec::new(),
+            requests: 100,
+            cold_requests: 20,
+            seconds: 100.0,
+            distinct_blocks: 100,
+        },
+        kv: None,
+        infinite: outcome(900),
+        rows: rows.collect(),
+    }
+}
+
+/// A fifth of the requests and look-ups is cold and hits nothing.
+fn outcome(hits: u64) -> Outcome {
+    let count = |lookups, hits| HitCount { lookups, hits };
+    let tally = |requests, lookups, hits| Tally {
+        requests,
+        blocks: count(lookups, hits),
+        tokens: count(16 * lookups, 16 * hits),
+    };
+    let class = Class {
+        request_type: 0,
+        turn: 10,
+    };
+    Outcome {
+        cold: tally(20, LOOKUPS / 5, 0),
+        steady: tally(80, LOOKUPS - LOOKUPS / 5, hits),
+        classes: [(class, tally(100, LOOKUPS, hits))].into_iter().collect(),
+        insertions: 50,
+        evictions: 40,
+        full_at: Some(30),
+    }
+}

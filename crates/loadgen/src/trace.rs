@@ -1,0 +1,164 @@
+//! A trace, request by request, against a live server.
+//!
+//! ```text
+//! sequential   r0 ──► answer, r1 ──► answer, r2 …            file order, nothing overlaps
+//! open         r0 at 0 s, r1 at 1.5 s, r2 at 1.6 s …         whether or not r0 is answered
+//! ```
+//!
+//! One at a time, a server's cache sees what a replay sees, so the hits can be compared request
+//! by request; times then show an idle server. In open mode arrivals stand for users who come
+//! regardless, so queues build up as they would; hits depend on what overlaps. The concurrency
+//! limit is for the client's sake: a request that it holds back counts as late, and where many
+//! are, the load was not the trace's.
+//!
+//! Prompts are token ids and answers have a forced length (see
+//! [`headstart_trace::materialize`]). They come from an iterator that is asked for the next one
+//! when it can be sent, so a run holds as many as are under way, and some bytes per answer.
+
+mod report;
+
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use futures::stream::{self, Stream, StreamExt};
+use headstart_trace::materialize::Prompt;
+
+pub use report::TraceReport;
+
+use crate::{ApiClient, LoadError};
+
+/// Slowest that a trace may be played, in recorded seconds per second: any slower and the longest
+/// trace would outlast the clock.
+pub const SPEED_MIN: f64 = 1e-3;
+
+/// When requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// Each when the one before it is answered.
+    Sequential,
+    /// Each at its arrival.
+    Open {
+        /// How many times as fast as recorded, at least [`SPEED_MIN`].
+        speed: f64,
+        /// Most requests under way, at least 1; more wait.
+        concurrency: usize,
+    },
+}
+
+/// One answered request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceSample {
+    /// [`Prompt::number`].
+    pub number: u64,
+    /// Prompt length, tokens.
+    pub prompt_tokens: u32,
+    /// Of these, found in a cache.
+    pub cached_tokens: u32,
+    /// Answer length, tokens.
+    pub output_tokens: u32,
+    /// Time to first token.
+    pub ttft: Duration,
+    /// Time to last token.
+    pub e2e: Duration,
+    /// Sent so long after it was due.
+    pub late: Duration,
+    /// Who answered, where the server names replicas.
+    pub replica: Option<String>,
+}
+
+/// Everything that one run saw.
+#[derive(Debug, Default)]
+pub struct TraceObserved {
+    /// Answered requests, in order of their answers.
+    pub samples: Vec<TraceSample>,
+    /// The others, by number, in the order in which they failed.
+    pub failures: Vec<(u64, LoadError)>,
+    /// From the first request to the last answer.
+    pub wall: Duration,
+}
+
+/// Sends `prompts` in order; `progress` is told the requests ended after each.
+///
+/// # Errors
+/// The first error of `prompts`, at once: what is under way is given up. A request that fails is
+/// none, but a failure among what was observed.
+///
+/// # Panics
+/// When `pace` has no concurrency, or a speed below [`SPEED_MIN`].
+pub async fn run<E>(
+    client: &ApiClient,
+    prompts: impl Iterator<Item = Result<Prompt, E>>,
+    pace: Pace,
+    progress: impl Fn(usize),
+) -> Result<TraceObserved, E> {
+    let concurrency = match pace {
+        Pace::Sequential => 1,
+        Pace::Open { speed, concurrency } => {
+            assert!(speed >= SPEED_MIN, "time passes");
+            concurrency
+        }
+    };
+    assert!(concurrency > 0, "nothing happens without requests");
+    let start = Instant::now();
+    let answers = scheduled(prompts, start, pace)
+        .map(|ready| async move {
+            let (due, prompt) = ready?;
+            Ok((prompt.number, send(client, &prompt, due).await))
+        })
+        .buffer_unordered(concurrency);
+    let mut answers = pin!(answers);
+    let mut observed = TraceObserved::default();
+    while let Some(answer) = answers.next().await {
+        match answer? {
+            (_, Ok(sample)) => observed.samples.push(sample),
+            (number, Err(error)) => observed.failures.push((number, error)),
+        }
+        progress(observed.samples.len() + observed.failures.len());
+    }
+    observed.wall = start.elapsed();
+    Ok(observed)
+}
+
+async fn send(
+    client: &ApiClient,
+    prompt: &Prompt,
+    due: Option<Instant>,
+) -> Result<TraceSample, LoadError> {
+    let late = due.map_or(Duration::ZERO, |due| due.elapsed());
+    let completion = client.complete(prompt).await?;
+    Ok(TraceSample {
+        number: prompt.number,
+        prompt_tokens: completion.prompt_tokens,
+        cached_tokens: completion.cached_tokens,
+        output_tokens: completion.output_tokens,
+        ttft: completion.ttft,
+        e2e: completion.e2e,
+        late,
+        replica: completion.replica,
+    })
+}
+
+/// The prompts, each when it is due at `pace` from `start`, with that time; `None` stands for "as
+/// soon as it can be". The first one's arrival is the start.
+fn scheduled<E>(
+    prompts: impl Iterator<Item = Result<Prompt, E>>,
+    start: Instant,
+    pace: Pace,
+) -> impl Stream<Item = Result<(Option<Instant>, Prompt), E>> {
+    let mut first = None;
+    let timed = prompts.map(move |prompt| {
+        let prompt = prompt?;
+        let first = *first.get_or_insert(prompt.arrival);
+        let due = match pace {
+            Pace::Sequential => None,
+            Pace::Open { speed, .. } => Some(start + prompt.arrival.since(first).div_f64(speed)),
+        };
+        Ok((due, prompt))
+    });
+    stream::iter(timed).then(|timed| async move {
+        if let Ok((Some(due), _)) = timed {
+            tokio::time::sleep_until(due.into()).await;
+        }
+        timed
+    })
+}

@@ -1,0 +1,250 @@
+//! Policies × capacities over one trace in memory.
+//!
+//! A [`Sweep`] holds what the cells of the table share: the requests, what an infinite cache
+//! would hit, and the future for those policies that read it. Each cell is a [`Replay`] of its
+//! own, so whoever has threads may [`run`](Sweep::run) several at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use headstart_cache::Future;
+use headstart_cache::policy::{self, OFFLINE_NAMES, PolicyError, Setting};
+use headstart_core::{Run, TraceRequest};
+
+use crate::{Outcome, Replay, ReplayConfig};
+
+/// Requests served between two calls of the observer.
+const OBSERVED_EVERY: usize = 256;
+
+/// A trace to be replayed many times.
+pub struct Sweep<'a> {
+    requests: &'a [TraceRequest],
+    config: SweepConfig,
+    extent: Extent,
+    future: Arc<Future>,
+}
+
+/// How all cells count; see [`ReplayConfig`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SweepConfig {
+    /// Tokens per block.
+    pub block_tokens: u32,
+    /// The first so many requests are counted apart, as cold.
+    pub cold_requests: u32,
+}
+
+/// What a trace would need, and get, of a cache without end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Different blocks.
+    pub distinct_blocks: u64,
+    /// What a cache hits that never evicts.
+    pub infinite: Outcome,
+}
+
+impl<'a> Sweep<'a> {
+    /// Prepares to replay `requests` under the policies that `specs` name.
+    ///
+    /// # Errors
+    /// [`PolicyError`] when one of them cannot be made.
+    pub fn new(
+        requests: &'a [TraceRequest],
+        config: SweepConfig,
+        specs: &[String],
+    ) -> Result<Self, PolicyError> {
+        specs.iter().try_for_each(|spec| known(spec))?;
+        let is_offline = |spec: &String| OFFLINE_NAMES.contains(&name(spec));
+        let future = match specs.iter().any(is_offline) {
+            true => Future::of(requests),
+            false => Future::default(),
+        };
+        Ok(Self {
+            requests,
+            config,
+            extent: Extent::of(requests, config),
+            future: Arc::new(future),
+        })
+    }
+
+    /// What the trace would need of a cache.
+    #[must_use]
+    pub fn extent(&self) -> &Extent {
+        &self.extent
+    }
+
+    /// The slots that a cache of `capacity` blocks is given: more than there are blocks would
+    /// change nothing.
+    #[must_use]
+    pub fn room(&self, capacity: u64) -> u64 {
+        capacity.min(self.extent.distinct_blocks)
+    }
+
+    /// Replays the trace under the policy `spec` with `capacity` blocks, and tells `observe`
+    /// every now and then how many more requests were served.
+    ///
+    /// # Errors
+    /// [`PolicyError`] when the policy was not among those that the sweep was made for.
+    ///
+    /// # Panics
+    /// When the room is 2^32 - 2 blocks or more.
+    pub fn run(
+        &self,
+        spec: &str,
+        capacity: u64,
+        mut observe: impl FnMut(usize),
+    ) -> Result<Outcome, PolicyError> {
+        let room = usize::try_from(self.room(capacity)).unwrap_or(usize::MAX);
+        let setting = Setting {
+            capacity: room,
+            block_tokens: self.config.block_tokens,
+        };
+        let config = ReplayConfig {
+            capacity: room,
+            block_tokens: self.config.block_tokens,
+            cold_requests: self.config.cold_requests,
+        };
+        let policy = policy::offline(spec, setting, &self.future)?;
+        let mut replay = Replay::with_config(config, policy);
+        for requests in self.requests.chunks(OBSERVED_EVERY) {
+            for request in requests {
+                replay.serve(request);
+            }
+            observe(requests.len());
+        }
+        replay.check();
+        Ok(replay.into_outcome())
+    }
+}
+
+impl Extent {
+    /// Reads all requests once, by runs.
+    fn of(requests: &[TraceRequest], config: SweepConfig) -> Self {
+        let mut seen = Seen::default();
+        let mut infinite = Outcome::default();
+        for (index, request) in requests.iter().enumerate() {
+            let hits = seen.leading(request.blocks.runs());
+            request.blocks.runs().iter().for_each(|run| seen.add(run));
+            let is_cold = index < config.cold_requests as usize;
+            infinite.record(request, hits, config.block_tokens, is_cold);
+        }
+        let ranges = seen.0.iter();
+        let distinct_blocks = ranges.map(|(start, end)| end - start).sum();
+        infinite.insertions = distinct_blocks;
+        Self {
+            distinct_blocks,
+            infinite,
+        }
+    }
+}
+
+/// Ids that occurred, as disjoint ranges that do not touch: first id → one past the last.
+#[derive(Default)]
+struct Seen(BTreeMap<u64, u64>);
+
+impl Seen {
+    /// How many ids of `runs` were seen, up to the first that was not.
+    fn leading(&self, runs: &[Run]) -> usize {
+        let mut leading = 0;
+        for run in runs {
+            let end = run.start + u64::from(run.count);
+            let range = self.0.range(..=run.start).next_back();
+            let until = range.map_or(run.start, |(_, &until)| until.clamp(run.start, end));
+            leading += (until - run.start) as usize;
+            if until < end {
+                break;
+            }
+        }
+        leading
+    }
+
+    fn add(&mut self, run: &Run) {
+        let (mut start, mut end) = (run.start, run.start + u64::from(run.count));
+        // From the last range to the first that meets the run.
+        while let Some((&first, &until)) = self.0.range(..=end).next_back() {
+            if until < start {
+                break;
+            }
+            if first <= start && end <= until {
+                return;
+            }
+            self.0.remove(&first);
+            (start, end) = (start.min(first), end.max(until));
+        }
+        self.0.insert(start, end);
+    }
+}
+
+fn known(spec: &str) -> Result<(), PolicyError> {
+    let setting = Setting {
+        capacity: 1,
+        block_tokens: 1,
+    };
+    policy::offline(spec, setting, &Arc::default()).map(drop)
+}
+
+fn name(spec: &str) -> &str {
+    spec.split(':').next().unwrap_or(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::{Nanos, Rng};
+    use std::collections::HashSet;
+
+    fn requests(seed: u64) -> Vec<TraceRequest> {
+        let mut rng = Rng::new(seed);
+        let ids = 1 + rng.below(60);
+        let request = |index| TraceRequest {
+            arrival: Nanos(index),
+            blocks: (0..1 + rng.below(4))
+                .flat_map(|_| {
+                    let start = rng.below(ids) as u64;
+                    start..start + 1 + rng.below(5) as u64
+                })
+                .collect(),
+            turn: rng.below(3) as u16,
+            ..TraceRequest::default()
+        };
+        (0..40).map(request).collect()
+    }
+
+    #[test]
+    fn an_infinite_cache_is_one_with_room_for_every_block() {
+        let config = SweepConfig {
+            block_tokens: 16,
+            cold_requests: 10,
+        };
+        for seed in 0..100 {
+            let requests = requests(seed);
+            let specs = ["lru".to_owned(), "belady".to_owned()];
+            let sweep = Sweep::new(&requests, config, &specs).expect("known policies");
+            let ids = requests.iter().flat_map(|request| request.blocks.iter());
+            let distinct = ids.collect::<HashSet<_>>().len() as u64;
+            assert_eq!(sweep.extent().distinct_blocks, distinct, "seed {seed}");
+            for (spec, capacity) in [("lru", distinct), ("belady", u64::MAX)] {
+                let mut served = 0;
+                let outcome = sweep.run(spec, capacity, |more| served += more);
+                assert_eq!(
+                    outcome.as_ref(),
+                    Ok(&sweep.extent().infinite),
+                    "seed {seed}"
+                );
+                assert_eq!(served, requests.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_policy_that_cannot_be_made_is_an_error_before_anything_runs() {
+        let check = |spec: &str, is_known: bool| {
+            let sweep = Sweep::new(&[], SweepConfig::default(), &[spec.to_owned()]);
+            assert_eq!(sweep.is_ok(), is_known, "{spec}");
+        };
+        check("lru", true);
+        check("s3fifo:small=0.2", true);
+        check("belady-bypass", true);
+        check("mru", false);
+        check("s3fifo:small=2", false);
+    }
+}

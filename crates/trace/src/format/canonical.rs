@@ -1,0 +1,429 @@
+//! Headstart's own form, which holds all that a [`TraceRequest`] holds, exactly.
+//!
+//! JSON lines. The first is a header, every other one a request, or names of request types
+//! that the trace did not know before:
+//!
+//! ```text
+//! {"headstart_trace":1,"block_tokens":64,"types":["unknown"],"sessions":"given","turns":"given",
+//!  "types_from":"given"}                                                  (one line in the file)
+//! {"types":["n"]}
+//! {"arrival_ns":1500000000,"type":1,"session":0,"turn":1,"input_tokens":130,"blocks":[[0,2]]}
+//! ```
+//!
+//! Times are whole nanoseconds from the start. A type is an index into all names so far, so a
+//! trace can be written while it is read, before its last type is known. Blocks are runs
+//! `[start, count]`; plain ids are read as well. What is unknown is left out: type 0, turn 0,
+//! session and lengths. A field that is not known here is an error, because a misspelt one
+//! would otherwise be lost without a word.
+
+use std::io::{self, Write};
+
+use headstart_core::{BlockRuns, Nanos, Run, SessionId, TraceRequest};
+use serde::ser::{SerializeSeq, Serializer};
+use serde::{Deserialize, Serialize};
+
+use super::chain::Chain;
+use super::{LineFormat, Opened, Record};
+use crate::info::{TYPE_NAME_BYTES_MAX, TYPES_MAX};
+use crate::{Provenance, TraceInfo};
+
+/// The version that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
+
+/// Writes a trace, line by line.
+pub struct Writer<W> {
+    out: W,
+    num_types: usize,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the header. Types that are not known yet can be [declared](Self::declare) later.
+    ///
+    /// # Errors
+    /// When `out` does not take it.
+    pub fn new(mut out: W, info: &TraceInfo) -> io::Result<Self> {
+        let header = Header {
+            headstart_trace: VERSION,
+            block_tokens: info.block_tokens,
+            types: info.types.clone(),
+            sessions: info.sessions.into(),
+            turns: info.turns.into(),
+            types_from: info.types_from.into(),
+        };
+        write_line(&mut out, &header)?;
+        let num_types = info.types.len();
+        Ok(Self { out, num_types })
+    }
+
+    /// Tells the names in `types` that were not told before; `types` is the whole list, to
+    /// which a reader adds at the end only. Cheap when there is nothing new.
+    ///
+    /// # Errors
+    /// When the output does not take it.
+    pub fn declare(&mut self, types: &[String]) -> io::Result<()> {
+        let new = types.get(self.num_types..).unwrap_or_default();
+        if !new.is_empty() {
+            write_line(&mut self.out, &Types { types: new })?;
+            self.num_types = types.len();
+        }
+        Ok(())
+    }
+
+    /// Writes one request.
+    ///
+    /// # Errors
+    /// When the output does not take it, or when the request's type was never told.
+    pub fn write(&mut self, request: &TraceRequest) -> io::Result<()> {
+        let kind = request.request_type;
+        if usize::from(kind) >= self.num_types {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("request type {kind} has no name; declare it before its requests"),
+            ));
+        }
+        write_line(&mut self.out, &RequestOut(request))
+    }
+
+    /// Flushes, and gives the output back.
+    ///
+    /// # Errors
+    /// When the output does not take what is left.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+fn write_line(out: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, line)?;
+    out.write_all(b"\n")
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    headstart_trace: u32,
+    block_tokens: u32,
+    types: Vec<String>,
+    sessions: Origin,
+    turns: Origin,
+    types_from: Origin,
+}
+
+/// [`Provenance`] as a word.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Origin {
+    Given,
+    Inferred,
+    Absent,
+}
+
+impl From<Provenance> for Origin {
+    fn from(provenance: Provenance) -> Self {
+        match provenance {
+            Provenance::Given => Self::Given,
+            Provenance::Inferred => Self::Inferred,
+            Provenance::Absent => Self::Absent,
+        }
+    }
+}
+
+impl From<Origin> for Provenance {
+    fn from(origin: Origin) -> Self {
+        match origin {
+            Origin::Given => Self::Given,
+            Origin::Inferred => Self::Inferred,
+            Origin::Absent => Self::Absent,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Types<'a> {
+    types: &'a [String],
+}
+
+/// A request as it is written, without a copy of its blocks.
+struct RequestOut<'a>(&'a TraceRequest);
+
+impl Serialize for RequestOut<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Fields<'a> {
+            arrival_ns: u64,
+            #[serde(rename = "type", skip_serializing_if = "is_zero")]
+            request_type: u16,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            session: Option<u64>,
+            #[serde(skip_serializing_if = "is_zero")]
+            turn: u16,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            input_tokens: Option<u32>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            output_tokens: Option<u32>,
+            #[serde(serialize_with = "runs", skip_serializing_if = "is_empty")]
+            blocks: &'a BlockRuns,
+        }
+        let request = self.0;
+        let fields = Fields {
+            arrival_ns: request.arrival.0,
+            request_type: request.request_type,
+            session: request.session.map(|session| session.0),
+            turn: request.turn,
+            input_tokens: request.input_tokens,
+            output_tokens: request.output_tokens,
+            blocks: &request.blocks,
+        };
+        fields.serialize(serializer)
+    }
+}
+
+fn is_zero(number: &u16) -> bool {
+    *number == 0
+}
+
+fn is_empty(blocks: &&BlockRuns) -> bool {
+    blocks.is_empty()
+}
+
+fn runs<S: Serializer>(blocks: &&BlockRuns, serializer: S) -> Result<S::Ok, S::Error> {
+    let runs = blocks.runs();
+    let mut list = serializer.serialize_seq(Some(runs.len()))?;
+    for &Run { start, count } in runs {
+        list.serialize_element(&(start, count))?;
+    }
+    list.end()
+}
+
+/// A line behind the header: a request, or names.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    arrival_ns: Option<u64>,
+    #[serde(rename = "type", default)]
+    request_type: u16,
+    session: Option<u64>,
+    #[serde(default)]
+    turn: u16,
+    input_tokens: Option<u32>,
+    output_tokens: Option<u32>,
+    #[serde(default)]
+    blocks: Chain,
+    types: Option<Vec<String>>,
+}
+
+struct Canonical {
+    is_header_read: bool,
+}
+
+pub(super) fn open<'a>(first: Option<&str>) -> Result<Opened<'a>, String> {
+    let Some(first) = first else {
+        return Err("the file is empty; a trace begins with its header".to_owned());
+    };
+    // The version first: a later one may have other fields.
+    #[derive(Deserialize)]
+    struct Version {
+        headstart_trace: u32,
+    }
+    let wrong = |error| format!("not the header of a Headstart trace ({error})");
+    let Version { headstart_trace } = serde_json::from_str(first).map_err(wrong)?;
+    if headstart_trace != VERSION {
+        return Err(format!(
+            "the trace has version {headstart_trace}; this build reads version {VERSION}"
+        ));
+    }
+    let header: Header = serde_json::from_str(first).map_err(wrong)?;
+    if header.types.first().is_none_or(|name| name != "unknown") {
+        return Err("the first of `types` must be `unknown`".to_owned());
+    }
+    let mut info = TraceInfo {
+        sessions: header.sessions.into(),
+        turns: header.turns.into(),
+        types_from: header.types_from.into(),
+        ..TraceInfo::new(header.block_tokens)
+    };
+    learn(&mut info, header.types.into_iter().skip(1))?;
+    let canonical = Canonical {
+        is_header_read: false,
+    };
+    Ok((Box::new(canonical), info))
+}
+
+fn learn(info: &mut TraceInfo, names: impl Iterator<Item = String>) -> Result<(), String> {
+    for name in names {
+        if info.types.len() >= TYPES_MAX {
+            return Err(format!("more than {TYPES_MAX} request types"));
+        }
+        if name.len() > TYPE_NAME_BYTES_MAX {
+            return Err(format!(
+                "the name of a request type is longer than {TYPE_NAME_BYTES_MAX} bytes"
+            ));
+        }
+        info.types.push(name);
+    }
+    Ok(())
+}
+
+impl<'a> LineFormat<'a> for Canonical {
+    fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<Record<'a>, String> {
+        if !self.is_header_read {
+            self.is_header_read = true;
+            return Ok(Record::Nothing);
+        }
+        let line: Line = serde_json::from_str(line)
+            .map_err(|error| format!("not a request of a Headstart trace ({error})"))?;
+        if let Some(names) = line.types {
+            learn(info, names.into_iter())?;
+            return Ok(Record::Nothing);
+        }
+        let Some(arrival_ns) = line.arrival_ns else {
+            return Err("`arrival_ns` is missing".to_owned());
+        };
+        let (kind, known) = (line.request_type, info.types.len());
+        if usize::from(kind) >= known {
+            return Err(format!("`type` is {kind}, but only {known} have a name"));
+        }
+        Ok(Record::Request(TraceRequest {
+            arrival: Nanos(arrival_ns),
+            blocks: line.blocks.0,
+            input_tokens: line.input_tokens,
+            output_tokens: line.output_tokens,
+            session: line.session.map(SessionId),
+            turn: line.turn,
+            request_type: kind,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headstart_core::Rng;
+
+    use super::*;
+    use crate::{Options, Reader};
+
+    fn request(rng: &mut Rng, arrival: &mut u64, num_types: usize) -> TraceRequest {
+        *arrival += rng.next_u64() >> rng.below(64).max(20);
+        let mut blocks = BlockRuns::default();
+        for _ in 0..rng.below(5) {
+            blocks.push_run(Run {
+                start: rng.next_u64() >> rng.below(64),
+                count: rng.below(1000) as u32,
+            });
+        }
+        let mut maybe = |value: u64| (rng.below(3) > 0).then_some(value);
+        TraceRequest {
+            arrival: Nanos(*arrival),
+            session: maybe(u64::MAX - *arrival).map(SessionId),
+            input_tokens: maybe(*arrival >> 40).map(|tokens| tokens as u32),
+            output_tokens: maybe(*arrival >> 33).map(|tokens| tokens as u32),
+            turn: maybe(*arrival & 0xffff).unwrap_or(0) as u16,
+            request_type: rng.below(num_types) as u16,
+            blocks,
+        }
+    }
+
+    /// A random trace whose types become known one by one.
+    fn check_round_trip(seed: u64) {
+        let mut rng = Rng::new(seed);
+        let origins = [Provenance::Given, Provenance::Inferred, Provenance::Absent];
+        let mut info = TraceInfo {
+            sessions: origins[rng.below(3)],
+            turns: origins[rng.below(3)],
+            types_from: origins[rng.below(3)],
+            ..TraceInfo::new(rng.below(1000) as u32)
+        };
+        let mut writer = Writer::new(Vec::new(), &info).expect("memory takes it");
+        let mut arrival = 0;
+        let requests: Vec<_> = (0..rng.below(30))
+            .map(|index| {
+                if rng.below(4) == 0 {
+                    info.type_index(&format!("type \"{index}\" \u{2028}"));
+                    writer.declare(&info.types).expect("memory takes it");
+                }
+                let request = request(&mut rng, &mut arrival, info.types.len());
+                writer.write(&request).expect("memory takes it");
+                request
+            })
+            .collect();
+        let written = writer.finish().expect("memory takes it");
+        let options = Options {
+            infer: false,
+            ..Options::default()
+        };
+        let mut reader = Reader::with_options("t", &written[..], options).expect("readable");
+        let read: Vec<_> = reader.by_ref().collect::<Result<_, _>>().expect("good");
+        assert_eq!(read, requests, "seed {seed}");
+        assert_eq!(reader.info(), &info, "seed {seed}");
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        (0..500).for_each(check_round_trip);
+    }
+
+    /// `lines` behind a header; what is wrong with them.
+    fn check_bad(lines: &str, part: &str) {
+        let header = Writer::new(Vec::new(), &TraceInfo::new(16)).expect("memory takes it");
+        let mut text = header.finish().expect("memory takes it");
+        text.extend_from_slice(lines.as_bytes());
+        let mut reader = Reader::new("t", &text[..]).expect("readable");
+        let error = reader.find_map(Result::err).expect("bad").to_string();
+        assert!(error.contains(part), "{error}");
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        check_bad("{}", "line 2: `arrival_ns` is missing");
+        check_bad(r#"{"arrival_ns": 1, "block": []}"#, "unknown field `block`");
+        check_bad(r#"{"arrival_ns": 1.5}"#, "line 2: not a request");
+        check_bad(
+            r#"{"arrival_ns": 1, "type": 1}"#,
+            "`type` is 1, but only 1 have",
+        );
+        let many = vec!["\"x\""; TYPES_MAX].join(",");
+        check_bad(
+            &format!("{{\"types\": [{many}]}}"),
+            "more than 1024 request types",
+        );
+        let long = "x".repeat(TYPE_NAME_BYTES_MAX + 1);
+        check_bad(
+            &format!("{{\"types\": [\"{long}\"]}}"),
+            "longer than 256 bytes",
+        );
+    }
+
+    fn check_bad_header(header: &str, part: &str) {
+        let error = Reader::new("t", header.as_bytes()).err().expect("bad");
+        assert!(error.to_string().contains(part), "{error}");
+    }
+
+    #[test]
+    fn a_header_of_another_kind_is_refused() {
+        check_bad_header(
+            r#"{"headstart_trace": 2, "more": 1}"#,
+            "this build reads version 1",
+        );
+        check_bad_header(r#"{"headstart_trace": 1}"#, "line 1: not the header");
+        let nameless = concat!(
+            r#"{"headstart_trace": 1, "block_tokens": 1, "types": [], "sessions": "given","#,
+            r#" "turns": "given", "types_from": "given"}"#
+        );
+        check_bad_header(nameless, "must be `unknown`");
+    }
+
+    #[test]
+    fn a_type_without_a_name_is_not_written() {
+        let mut writer = Writer::new(Vec::new(), &TraceInfo::new(16)).expect("memory takes it");
+        let request = TraceRequest {
+            request_type: 1,
+            ..TraceRequest::default()
+        };
+        assert!(writer.write(&request).is_err());
+        writer
+            .declare(&["unknown".to_owned(), "chat".to_owned()])
+            .expect("memory takes it");
+        assert!(writer.write(&request).is_ok());
+    }
+}

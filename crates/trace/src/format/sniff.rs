@@ -1,0 +1,123 @@
+//! Which format a trace is in, by its first line.
+
+use std::fmt;
+
+use serde::Deserializer as _;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+
+use super::Format;
+
+/// The format whose lines look like `first`.
+///
+/// # Errors
+/// Why it looks like none of them.
+pub(crate) fn sniff(first: &str) -> Result<Format, String> {
+    if super::azure::is_header(first) {
+        return Ok(Format::Azure);
+    }
+    if !first.starts_with('{') {
+        return Err(unknown("is neither a JSON object nor Azure's CSV header"));
+    }
+    let mut keys = Keys::default();
+    let parsed = serde_json::Deserializer::from_str(first).deserialize_map(&mut keys);
+    if let Err(error) = parsed {
+        return Err(unknown(&format!(
+            "is no JSON object ({error}); records stand one to a line (`jq -c .` puts them so)"
+        )));
+    }
+    keys.format()
+        .ok_or_else(|| unknown("is an object without a field that a format is known by"))
+}
+
+fn unknown(what: &str) -> String {
+    format!(
+        "the first line {what}; name the format, one of {}",
+        Format::names()
+    )
+}
+
+/// The fields that formats are known by.
+#[derive(Default)]
+struct Keys {
+    is_canonical: bool,
+    is_agent: bool,
+    is_chat: bool,
+    has_ids: bool,
+    is_conversation: bool,
+}
+
+impl Keys {
+    fn note(&mut self, key: &str) {
+        match key {
+            "headstart_trace" => self.is_canonical = true,
+            "requests" => self.is_agent = true,
+            "chat_id" | "parent_chat_id" => self.is_chat = true,
+            "hash_ids" => self.has_ids = true,
+            "turns" | "messages" | "conversations" => self.is_conversation = true,
+            _ => {}
+        }
+    }
+
+    fn format(&self) -> Option<Format> {
+        let known = [
+            (self.is_canonical, Format::Canonical),
+            (self.is_agent, Format::Agent),
+            (self.has_ids && self.is_chat, Format::Bailian),
+            (self.has_ids, Format::Mooncake),
+            (self.is_conversation, Format::Conversation),
+        ];
+        known
+            .into_iter()
+            .find_map(|(fits, format)| fits.then_some(format))
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Keys {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(key) = fields.next_key::<String>()? {
+            self.note(&key);
+            fields.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(first: &str, expected: Result<Format, &str>) {
+        match (sniff(first), expected) {
+            (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{first}"),
+            (Err(error), Err(part)) => {
+                assert!(error.contains(part), "{error}");
+                assert!(error.contains("one of mooncake"), "{error}");
+            }
+            (got, expected) => panic!("{first}: {got:?} against {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn each_format_is_known_by_its_fields() {
+        check(r#"{"hash_ids": [1]}"#, Ok(Format::Mooncake));
+        check(r#"{"chat_id": 1, "hash_ids": [1]}"#, Ok(Format::Bailian));
+        check(r#"{"id": "a", "requests": []}"#, Ok(Format::Agent));
+        check(r#"{"messages": []}"#, Ok(Format::Conversation));
+        check(r#"{"headstart_trace": 1}"#, Ok(Format::Canonical));
+        check("TIMESTAMP,ContextTokens,GeneratedTokens", Ok(Format::Azure));
+    }
+
+    #[test]
+    fn what_fits_no_format_is_told_the_known_ones() {
+        check("[1]", Err("neither a JSON object"));
+        check("{", Err("`jq -c .`"));
+        check("{}", Err("without a field"));
+        check(r#"{"prompt": "x"}"#, Err("without a field"));
+    }
+}

@@ -1,0 +1,218 @@
+//! Agents: a task, then many short steps of tool call and result, then a long pause of the user.
+//!
+//! Forks begin off a prefix of the running prompt and have sessions of their own: a *retry* from
+//! an earlier point of it, or a *sub-agent* that shares only the opening.
+
+use headstart_core::{Nanos, Rng, SessionId, TraceRequest};
+
+use super::draw::{Gap, Length, chance};
+use super::prompt::{Ids, Opening, Openings, Prompt};
+use super::stream::{Setting, check_context, check_probability, check_rate};
+use super::timeline::{Event, Timeline};
+
+/// A stream of agent sessions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Agents {
+    /// Sessions that start every second, on average; forks not counted.
+    pub starts_per_s: f64,
+    /// System prompt and tools, and what is known of the project.
+    pub opening: Opening,
+    /// What the user asks for.
+    pub task: Length,
+    /// What a tool returns.
+    pub tool_result: Length,
+    /// What the model writes in one step.
+    pub answer: Length,
+    /// Probability that another tool step follows a step.
+    pub p_step: f64,
+    /// Probability that the user asks for more when the steps have ended.
+    pub p_turn: f64,
+    /// Probability that a step of the main session starts a fork.
+    pub p_fork: f64,
+    /// Share of the forks that are retries; the others are sub-agents.
+    pub retries: f64,
+    /// How long a tool runs.
+    pub tool_gap: Gap,
+    /// How long the user takes.
+    pub user_gap: Gap,
+    /// A session ends when its next prompt would be longer than this.
+    pub context_tokens: u32,
+}
+
+impl Agents {
+    /// Requests of one session and its forks on average, were there no context limit.
+    pub(super) fn requests_per_start(&self) -> f64 {
+        let steps = 1.0 / (1.0 - self.p_step);
+        let main = steps / (1.0 - self.p_turn);
+        main * (1.0 + self.p_fork * steps)
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        check_rate(self.starts_per_s)?;
+        check_context(self.context_tokens)?;
+        check_probability("p_step", self.p_step)?;
+        check_probability("p_turn", self.p_turn)?;
+        check_probability("p_fork", self.p_fork)?;
+        check_probability("retries", self.retries)?;
+        self.opening.check()?;
+        [self.task, self.tool_result, self.answer]
+            .iter()
+            .try_for_each(Length::check)?;
+        self.tool_gap.check()?;
+        self.user_gap.check()
+    }
+}
+
+/// The trace's indices of the three types.
+#[derive(Clone, Copy, Debug)]
+struct Types {
+    /// A user message.
+    agent: u16,
+    /// A tool result in the main session.
+    tool: u16,
+    /// Any request of a fork.
+    fork: u16,
+}
+
+/// A running stream.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    config: Agents,
+    types: Types,
+    openings: Openings,
+    timeline: Timeline<Session>,
+    rng: Rng,
+}
+
+/// An open session.
+#[derive(Clone, Debug)]
+struct Session {
+    id: SessionId,
+    turn: u16,
+    prompt: Prompt,
+    opening_tokens: u32,
+    /// What the next prompt will be longer by.
+    growth: u32,
+    is_fork: bool,
+    /// Whether the next request brings a user message.
+    user_is_next: bool,
+}
+
+impl Source {
+    pub(super) fn new(config: &Agents, setting: &mut Setting) -> Self {
+        let mut rng = Rng::new(setting.seeds[0]);
+        Self {
+            types: Types {
+                agent: setting.info.type_index("agent"),
+                tool: setting.info.type_index("tool"),
+                fork: setting.info.type_index("fork"),
+            },
+            openings: Openings::new(&config.opening, config.context_tokens),
+            timeline: Timeline::new(config.starts_per_s, &mut rng),
+            rng,
+            config: config.clone(),
+        }
+    }
+
+    pub(super) fn next_at(&self) -> Nanos {
+        self.timeline.next_at()
+    }
+
+    pub(super) fn step(&mut self, ids: &mut Ids) -> TraceRequest {
+        let (now, mut session) = match self.timeline.next(&mut self.rng) {
+            Event::Start(now) => (now, self.start(ids)),
+            Event::Resume(now, session) => (now, session),
+        };
+        session.prompt.extend(session.growth, ids);
+        let limit = self.config.context_tokens;
+        let answer = self.config.answer.draw(&mut self.rng, limit);
+        let request = TraceRequest {
+            arrival: now,
+            blocks: session.prompt.blocks(ids),
+            input_tokens: Some(session.prompt.tokens()),
+            output_tokens: Some(answer),
+            session: Some(session.id),
+            turn: session.turn,
+            request_type: self.types.of(&session),
+        };
+        if !session.is_fork && chance(&mut self.rng, self.config.p_fork) {
+            self.fork(now, &session, ids);
+        }
+        self.go_on(now, session, answer);
+        request
+    }
+
+    fn start(&mut self, ids: &mut Ids) -> Session {
+        let prompt = self.openings.draw(&mut self.rng, ids);
+        let opening_tokens = prompt.tokens();
+        let room = self.config.context_tokens - opening_tokens;
+        Session {
+            id: ids.session(),
+            turn: 1,
+            opening_tokens,
+            growth: self.config.task.draw(&mut self.rng, room),
+            prompt,
+            is_fork: false,
+            user_is_next: true,
+        }
+    }
+
+    /// A session off a prefix of `main`, which starts after one tool pause.
+    fn fork(&mut self, now: Nanos, main: &Session, ids: &mut Ids) {
+        let mut fork = main.clone();
+        fork.id = ids.session();
+        fork.is_fork = true;
+        let mut kept = main.opening_tokens;
+        if chance(&mut self.rng, self.config.retries) {
+            let history = (main.prompt.tokens() - kept) as usize;
+            kept += self.rng.below(history + 1) as u32;
+        } else {
+            fork.turn = 1;
+        }
+        fork.prompt.truncate(kept, ids);
+        let task = self.config.task;
+        self.wait(now, task, 0, fork);
+    }
+
+    /// What follows a request: another step, the user after a while, or nothing.
+    fn go_on(&mut self, now: Nanos, mut session: Session, answer: u32) {
+        session.user_is_next = !chance(&mut self.rng, self.config.p_step);
+        if !session.user_is_next {
+            let tool_result = self.config.tool_result;
+            self.wait(now, tool_result, answer, session);
+        } else if !session.is_fork && chance(&mut self.rng, self.config.p_turn) {
+            session.turn = session.turn.saturating_add(1);
+            let task = self.config.task;
+            self.wait(now, task, answer, session);
+        }
+    }
+
+    /// Lets `session` go on with `answer` and an `addition`, if that fits the context.
+    fn wait(&mut self, now: Nanos, addition: Length, answer: u32, mut session: Session) {
+        let limit = self.config.context_tokens;
+        session.growth = answer.saturating_add(addition.draw(&mut self.rng, limit));
+        if session.prompt.tokens().saturating_add(session.growth) > limit {
+            return;
+        }
+        let user_is_next = session.user_is_next && !session.is_fork;
+        let gap = if user_is_next {
+            &self.config.user_gap
+        } else {
+            &self.config.tool_gap
+        };
+        let gap_s = gap.draw(&mut self.rng);
+        self.timeline.wait(now, gap_s, session);
+    }
+}
+
+impl Types {
+    fn of(&self, session: &Session) -> u16 {
+        match session {
+            Session { is_fork: true, .. } => self.fork,
+            Session {
+                user_is_next: true, ..
+            } => self.agent,
+            Session { .. } => self.tool,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! API bursts: a program sends requests with one template, quickly one after the other, and
+//! never uses the template again. Each request is a session of one turn.
+
+use headstart_core::{Nanos, Rng, TraceRequest};
+
+use super::draw::{Gap, Length, chance};
+use super::prompt::{Ids, Prompt};
+use super::stream::{Setting, check_context, check_rate};
+use super::timeline::{Event, Timeline};
+
+/// A stream of bursts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bursts {
+    /// Bursts that start every second, on average.
+    pub starts_per_s: f64,
+    /// Mean number of requests of a burst, at least 1 (geometric).
+    pub size: f64,
+    /// Time between the requests of a burst.
+    pub gap: Gap,
+    /// What the requests of a burst share.
+    pub template: Length,
+    /// What each has of its own.
+    pub payload: Length,
+    /// Each answer.
+    pub answer: Length,
+    /// No prompt is longer than this.
+    pub context_tokens: u32,
+}
+
+impl Bursts {
+    pub(super) fn check(&self) -> Result<(), String> {
+        check_rate(self.starts_per_s)?;
+        check_context(self.context_tokens)?;
+        if !(1.0..=1e9).contains(&self.size) {
+            let size = self.size;
+            return Err(format!("a burst of {size} requests; 1 to 1e9 are possible"));
+        }
+        [self.template, self.payload, self.answer]
+            .iter()
+            .try_for_each(Length::check)?;
+        self.gap.check()
+    }
+}
+
+/// A running stream.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    config: Bursts,
+    request_type: u16,
+    /// Running bursts: their templates.
+    timeline: Timeline<Prompt>,
+    rng: Rng,
+}
+
+impl Source {
+    pub(super) fn new(config: &Bursts, setting: &mut Setting) -> Self {
+        let mut rng = Rng::new(setting.seeds[0]);
+        Self {
+            request_type: setting.info.type_index("api"),
+            timeline: Timeline::new(config.starts_per_s, &mut rng),
+            rng,
+            config: config.clone(),
+        }
+    }
+
+    pub(super) fn next_at(&self) -> Nanos {
+        self.timeline.next_at()
+    }
+
+    pub(super) fn step(&mut self, ids: &mut Ids) -> TraceRequest {
+        let (now, template) = match self.timeline.next(&mut self.rng) {
+            Event::Start(now) => (now, self.template(ids)),
+            Event::Resume(now, template) => (now, template),
+        };
+        let limit = self.config.context_tokens;
+        let mut prompt = template.clone();
+        let room = limit - prompt.tokens();
+        prompt.extend(self.config.payload.draw(&mut self.rng, room), ids);
+        if chance(&mut self.rng, 1.0 - 1.0 / self.config.size) {
+            let gap_s = self.config.gap.draw(&mut self.rng);
+            self.timeline.wait(now, gap_s, template);
+        }
+        TraceRequest {
+            arrival: now,
+            blocks: prompt.blocks(ids),
+            input_tokens: Some(prompt.tokens()),
+            output_tokens: Some(self.config.answer.draw(&mut self.rng, limit)),
+            session: Some(ids.session()),
+            turn: 1,
+            request_type: self.request_type,
+        }
+    }
+
+    fn template(&mut self, ids: &mut Ids) -> Prompt {
+        let mut template = Prompt::default();
+        let half = self.config.context_tokens / 2;
+        template.extend(self.config.template.draw(&mut self.rng, half), ids);
+        template
+    }
+}

@@ -1,0 +1,127 @@
+//! When a stream's sessions start and go on.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use headstart_core::{Nanos, Rng};
+
+use super::draw::exponential;
+
+/// Starts of a Poisson process, and open sessions that wait for their next request. The only
+/// thing that grows while a trace is generated: one entry per open session.
+#[derive(Clone, Debug)]
+pub(super) struct Timeline<S> {
+    mean_between_starts_s: f64,
+    next_start: Nanos,
+    open: BinaryHeap<Reverse<Waiting<S>>>,
+    /// Waits so far: breaks ties in the order in which they began.
+    waits: u64,
+}
+
+/// What happens next.
+pub(super) enum Event<S> {
+    /// A new session.
+    Start(Nanos),
+    /// An open one goes on.
+    Resume(Nanos, S),
+}
+
+impl<S> Timeline<S> {
+    /// `starts_per_s` sessions start every second on average.
+    pub(super) fn new(starts_per_s: f64, rng: &mut Rng) -> Self {
+        let mean_between_starts_s = 1.0 / starts_per_s;
+        Self {
+            mean_between_starts_s,
+            next_start: later(Nanos(0), exponential(rng, mean_between_starts_s)),
+            open: BinaryHeap::new(),
+            waits: 0,
+        }
+    }
+
+    /// When the next event is.
+    pub(super) fn next_at(&self) -> Nanos {
+        let open = self.open.peek().map_or(Nanos(u64::MAX), |first| first.0.at);
+        self.next_start.min(open)
+    }
+
+    /// Takes the next event.
+    pub(super) fn next(&mut self, rng: &mut Rng) -> Event<S> {
+        let now = self.next_at();
+        if now == self.next_start {
+            self.next_start = later(now, exponential(rng, self.mean_between_starts_s));
+            return Event::Start(now);
+        }
+        match self.open.pop() {
+            Some(Reverse(first)) => Event::Resume(now, first.session),
+            None => Event::Start(now),
+        }
+    }
+
+    /// Lets `session` go on `seconds` after `now`.
+    pub(super) fn wait(&mut self, now: Nanos, seconds: f64, session: S) {
+        let at = later(now, seconds);
+        let order = self.waits;
+        self.waits += 1;
+        self.open.push(Reverse(Waiting { at, order, session }));
+    }
+}
+
+fn later(now: Nanos, seconds: f64) -> Nanos {
+    Nanos(now.0.saturating_add(Nanos::from_secs_f64(seconds).0))
+}
+
+#[derive(Clone, Debug)]
+struct Waiting<S> {
+    at: Nanos,
+    order: u64,
+    session: S,
+}
+
+impl<S> PartialEq for Waiting<S> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+
+impl<S> Eq for Waiting<S> {}
+
+impl<S> PartialOrd for Waiting<S> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<S> Ord for Waiting<S> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_in_order_and_starts_at_their_rate() {
+        let mut rng = Rng::new(3);
+        let mut timeline = Timeline::new(2.0, &mut rng);
+        let (mut last, mut starts, mut resumed) = (Nanos(0), 0, 0);
+        while timeline.next_at() < Nanos::from_secs_f64(5_000.0) {
+            let now = match timeline.next(&mut rng) {
+                Event::Start(now) => {
+                    starts += 1;
+                    timeline.wait(now, 3.0, 1);
+                    now
+                }
+                Event::Resume(now, more) => {
+                    resumed += more;
+                    now
+                }
+            };
+            assert!(now >= last);
+            last = now;
+        }
+        assert!((9_700..10_300).contains(&starts), "{starts}");
+        assert!((starts - 20..starts).contains(&resumed), "{resumed}");
+    }
+}

@@ -1,0 +1,6 @@
+//! What generated traces promise: structure always, figures within a stated tolerance.
+
+mod atc25;
+mod measure;
+mod runs;
+mod streams;
