@@ -26,6 +26,7 @@ pub mod effect;
 pub mod future;
 mod ghosts;
 pub mod lease;
+mod names;
 pub mod policy;
 pub mod prefix;
 mod queues;

@@ -15,14 +15,15 @@ mod fifo;
 mod gdsf;
 mod lfu;
 mod lru;
-mod names;
 mod random;
 mod s3fifo;
 mod sieve;
 mod tlru;
+mod workload_aware;
 
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
+pub use crate::names::{NAMES, OFFLINE_NAMES, PolicyError, Setting, by_name, offline};
 pub use arc::Arc;
 pub use belady::Belady;
 pub use continuation::ContinuationOracle;
@@ -30,11 +31,11 @@ pub use fifo::Fifo;
 pub use gdsf::Gdsf;
 pub use lfu::Lfu;
 pub use lru::Lru;
-pub use names::{NAMES, OFFLINE_NAMES, PolicyError, Setting, by_name, offline};
 pub use random::Random;
 pub use s3fifo::S3Fifo;
 pub use sieve::Sieve;
 pub use tlru::TailLru;
+pub use workload_aware::{Life, Shape, WaOptions, WorkloadAware};
 
 /// An eviction policy. Calls for one block come in the order
 /// `insert (release | offer | withdraw)* remove`; `offer` and `withdraw` alternate, and a block

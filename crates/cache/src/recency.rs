@@ -33,6 +33,14 @@ impl Recency {
         }
     }
 
+    /// The same, the first one first.
+    pub(crate) fn release_head_first(&mut self, blocks: &[BlockId]) {
+        for &block in blocks {
+            self.clock += 1;
+            self.released[block.index()] = self.clock;
+        }
+    }
+
     /// The counter now; whatever is released later has a larger value.
     #[inline]
     pub(crate) fn clock(&self) -> u64 {

@@ -8,8 +8,9 @@ use headstart_core::{BlockHash, BlockId};
 
 /// No slot; also the end of the free list.
 const NONE: u32 = u32::MAX;
-/// The table of names has room for one name in so many more, so that it is rebuilt (see `settle`)
-/// at most once in so many evictions, and takes at most 12 bytes a slot.
+/// The table of names has room for one name more per so many slots. When removed names have used
+/// it up, the table is rebuilt (see `settle`): at most so many insertions per eviction. With that
+/// room a table takes at most 12 bytes a slot.
 pub(crate) const ROOM_TO_REBUILD: usize = 32;
 /// Values of `pins` that are states, not counts.
 const FREE: u32 = u32::MAX;

@@ -47,7 +47,9 @@ impl Policy for Faulty {
         self.num_asked += 1;
         match self.fault {
             Fault::DeclinesWithoutNewcomer if self.offered.len() < 3 => None,
-            Fault::ForgetsWhatItSaid if self.num_asked % 2 == 0 => self.offered.last().copied(),
+            Fault::ForgetsWhatItSaid if self.num_asked.is_multiple_of(2) => {
+                self.offered.last().copied()
+            }
             _ => self.offered.first().copied(),
         }
     }

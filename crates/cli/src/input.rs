@@ -60,7 +60,7 @@ pub(crate) struct TraceInput {
     /// Keep agent sessions that are marked as copies of another one
     #[arg(long, help_heading = "Reading")]
     keep_duplicates: bool,
-    /// Leave sessions and turns unknown where the trace has none
+    /// Leave sessions, turns and types unknown where the trace has none
     #[arg(long, help_heading = "Reading")]
     no_infer: bool,
     /// Tokens per block [default: 512 mooncake, 16 bailian and conversation, agent as it says]
@@ -163,16 +163,18 @@ fn usage(error: TraceError) -> anyhow::Error {
 /// One sentence each.
 pub(crate) fn remarks(reader: &Reader<'_>) -> Vec<String> {
     let (info, tally) = (reader.info(), reader.tally());
-    let inferred = match (info.sessions, info.turns) {
-        (Provenance::Inferred, Provenance::Inferred) => "sessions and turns are",
-        (Provenance::Inferred, _) => "sessions are",
-        (_, Provenance::Inferred) => "turns are",
-        _ => "",
-    };
+    let facts = [
+        ("sessions", info.sessions),
+        ("turns", info.turns),
+        ("types", info.types_from),
+    ];
+    let is_inferred = |fact: &(&'static str, Provenance)| fact.1 == Provenance::Inferred;
+    let inferred = facts.into_iter().filter(is_inferred).map(|(name, _)| name);
+    let inferred = inferred.collect::<Vec<_>>().join(", ");
     let mut remarks = Vec::new();
     if !inferred.is_empty() {
         remarks.push(format!(
-            "{inferred} inferred from shared prefixes: plausible, not certain"
+            "inferred from shared prefixes: {inferred} (plausible, not certain)"
         ));
     }
     let mut remark = |number: u64, thing: &str, text: &str| {
@@ -301,7 +303,7 @@ mod tests {
             "b",
             MOONCAKE,
             &skip,
-            Ok("3 blocks, turn 1; 4 blocks, turn 2; sessions and turns are inferred"),
+            Ok("4 blocks, turn 2; inferred from shared prefixes: sessions, turns, types"),
         );
         check("c", MOONCAKE, &skip, Ok("; 1 bad line left out"));
         check(

@@ -49,12 +49,13 @@ const MOONCAKE: &str = r#"{"timestamp": 0, "input_length": 1200, "hash_ids": [0,
 "#;
 
 const CONVERTED: &str = concat!(
-    r#"{"headstart_trace":1,"block_tokens":512,"types":["unknown"],"#,
-    r#""sessions":"inferred","turns":"inferred","types_from":"absent"}"#,
+    r#"{"headstart_trace":1,"block_tokens":512,"#,
+    r#""types":["unknown","new","follow-up","repeat","template"],"#,
+    r#""sessions":"inferred","turns":"inferred","types_from":"inferred"}"#,
     "\n",
-    r#"{"arrival_ns":0,"session":0,"turn":1,"input_tokens":1200,"blocks":[[0,3]]}"#,
+    r#"{"arrival_ns":0,"type":1,"session":0,"turn":1,"input_tokens":1200,"blocks":[[0,3]]}"#,
     "\n",
-    r#"{"arrival_ns":7500000,"session":0,"turn":2,"input_tokens":2300,"output_tokens":3,"#,
+    r#"{"arrival_ns":7500000,"type":2,"session":0,"turn":2,"input_tokens":2300,"output_tokens":3,"#,
     r#""blocks":[[0,2],[3,3]]}"#,
     "\n",
 );

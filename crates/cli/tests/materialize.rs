@@ -365,7 +365,7 @@ fn check_refused(args: &[&str], code: i32, part: &str) {
 
 #[test]
 fn what_cannot_be_is_said_with_exit_codes() {
-    let file = write("refused", &trace(3));
+    let file = write("refused", &trace(40));
     let trace = file.text();
     let materialize = |more: &[&str], code, part| {
         check_refused(
@@ -385,7 +385,7 @@ fn what_cannot_be_is_said_with_exit_codes() {
         "-o",
         prompts.to_str().expect("a path"),
         "--max-prompt-tokens",
-        "6300",
+        "4200",
     ];
     materialize(&out, 1, "--over-long cut");
     let partial = prompts.with_added_extension("partial");

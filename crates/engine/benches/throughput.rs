@@ -95,7 +95,8 @@ fn submit(engine: &mut Engine, id: usize, length: usize, max_tokens: usize) {
             sampling: Sampling::default(),
             stop_at_end: StopTokens::Ignore,
             salt: None,
-            session: None,
+            request_type: 0,
+            turn: 0,
         },
         Nanos(0),
     );

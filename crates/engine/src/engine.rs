@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use headstart_cache::{Policy, PrefixCache};
-use headstart_core::{
-    Access, BlockHasher, BlockIdentity, CacheEvent, Nanos, SeqId, SessionId, TokenId,
-};
+use headstart_core::{Access, BlockHasher, BlockIdentity, CacheEvent, Nanos, SeqId, TokenId};
 use headstart_scheduler::{
     Executor, Load, NewSequence, Output, QueueOrder, Sampling, Scheduler, SchedulerConfig, Submit,
 };
@@ -47,8 +45,10 @@ pub struct Submission {
     pub stop_at_end: StopTokens,
     /// Tenant salt: prompts under different salts share nothing.
     pub salt: Option<Arc<str>>,
-    /// The conversation, when known.
-    pub session: Option<SessionId>,
+    /// Kind of request, as the caller numbers them; 0 when unknown.
+    pub request_type: u16,
+    /// The how-maniest user message of its conversation, from 1; 0 when unknown.
+    pub turn: u16,
 }
 
 /// What the model's own stop tokens do.
@@ -134,7 +134,8 @@ impl Engine {
             StopTokens::Ignore => Arc::default(),
         };
         let access = Access {
-            session: submission.session,
+            request_type: submission.request_type,
+            turn: submission.turn,
             ..Access::default()
         };
         let sequence = NewSequence {

@@ -182,7 +182,8 @@ fn answers(engine: &mut Engine, prompts: &[Vec<TokenId>]) -> Vec<(Vec<TokenId>, 
             sampling: Sampling::default(),
             stop_at_end: StopTokens::Obey,
             salt: None,
-            session: None,
+            request_type: 0,
+            turn: 0,
         };
         assert_eq!(engine.submit(submission, Nanos(0)), Submit::Queued);
     }
@@ -284,7 +285,8 @@ fn tenants_do_not_share() {
             sampling: Sampling::default(),
             stop_at_end: StopTokens::Obey,
             salt: salt.map(Into::into),
-            session: None,
+            request_type: 0,
+            turn: 0,
         };
         assert_eq!(engine.submit(submission, Nanos(0)), Submit::Queued);
         while !engine.is_idle() {

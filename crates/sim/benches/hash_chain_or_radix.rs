@@ -63,7 +63,7 @@ fn radix_tree(requests: &[TraceRequest], capacity: usize) -> u64 {
         let chain: Vec<_> = request
             .blocks
             .iter()
-            .map(|id| BlockHash::from_u64(id))
+            .map(BlockHash::from_u64)
             .collect();
         let matched = tree.acquire(&chain);
         let mut held = matched;

@@ -1,10 +1,10 @@
 //! The knee of a hit-rate curve: where more room begins to pay less.
 //!
 //! Source: Satopää, Albrecht, Irwin and Raghavan, "Finding a 'Kneedle' in a Haystack: Detecting
-//! Knee Points in System Behavior", ICDCS workshops 2011, in its offline form with sensitivity
-//! 1. The horizontal axis is the logarithm of the capacity, as hit-rate curves are drawn. Two
-//! differences: nothing is smoothed, because counts have no noise; and of several knees the one
-//! farthest above the diagonal is reported.
+//! Knee Points in System Behavior", ICDCS workshops 2011, in its offline form with the
+//! sensitivity one. The horizontal axis is the logarithm of the capacity, as hit-rate curves are
+//! drawn. Two differences: nothing is smoothed, because counts have no noise; and of several
+//! knees the one farthest above the diagonal is reported.
 //!
 //! ```text
 //! rate │        ·──────·   knee: the point highest above the line from

@@ -1,4 +1,4 @@
-//! Sessions and turns for traces that name none, by prefix containment.
+//! Sessions, turns and types for traces that name none, by prefix containment.
 //!
 //! A conversation sends its history again with each turn, so a request that extends the whole
 //! blocks of an earlier one is taken for its next turn:
@@ -18,8 +18,10 @@
 //!   is two. A prompt sent again unchanged is the same turn.
 //! - Beyond [`ENDS_MAX`] ends the oldest are forgotten, and their conversations begin anew.
 //!
-//! Types are not inferred: whether a conversation goes on shows only later, and a class that
-//! knows the future would flatter every policy.
+//! The type says how a request goes on from what came before it: `new` (from nothing),
+//! `follow-up` (the next turn), `repeat` (the same prompt again: retries, several answers) or
+//! `template` (from a shared prompt: an application's calls). Nothing later is looked at: whether
+//! a conversation goes on is not a type, because a class that knew it would flatter a policy.
 //!
 //! Source: the heuristic by which Mooncake's conversation trace has 8,057 linked sessions.
 
@@ -36,6 +38,9 @@ pub const BRANCHES_MAX: usize = 16;
 /// Ends held: half an hour of 300 requests a second, some 60 MiB.
 pub const ENDS_MAX: usize = 1 << 19;
 
+/// The types that are inferred.
+pub const TYPES: [&str; 4] = ["new", "follow-up", "repeat", "template"];
+
 /// Fewest blocks of a prefix that make a turn.
 const DEPTH_MIN: usize = 2;
 
@@ -44,8 +49,19 @@ const DEPTH_MIN: usize = 2;
 pub struct Inference {
     fills_sessions: bool,
     fills_turns: bool,
+    /// The indices of [`TYPES`], where types are inferred.
+    types: Option<[u16; 4]>,
     next_session: u64,
     ends: Ends,
+}
+
+/// How a request goes on from what came before; numbered as [`TYPES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    New,
+    FollowUp,
+    Repeat,
+    Template,
 }
 
 /// The last whole block of an earlier prompt.
@@ -60,8 +76,9 @@ struct End {
 }
 
 impl Inference {
-    /// Fills in what `info` says is absent, and says so there. `None` where nothing is absent,
-    /// or where the trace has no blocks to tell by.
+    /// Fills in what `info` says is absent, and says so there. `None` where sessions and turns
+    /// are given, or where the trace has no blocks to tell by. Types are inferred with sessions
+    /// only: a trace that names its sessions has one kind of request for all it says.
     #[must_use]
     pub fn new(info: &mut TraceInfo) -> Option<Self> {
         let is_absent = |provenance| provenance == Provenance::Absent;
@@ -76,23 +93,26 @@ impl Inference {
         if fills_turns {
             info.turns = Provenance::Inferred;
         }
+        let fills_types = fills_sessions && is_absent(info.types_from);
+        if fills_types {
+            info.types_from = Provenance::Inferred;
+        }
         Some(Self {
             fills_sessions,
             fills_turns,
+            types: fills_types.then(|| TYPES.map(|name| info.type_index(name))),
             next_session: 0,
             ends: Ends::default(),
         })
     }
 
-    /// Sets what `request` lacks: its session, its turn or both.
+    /// Sets what `request` lacks: its session, its turn, its type.
     pub fn assign(&mut self, request: &mut TraceRequest) {
-        let last = request.blocks.runs().last().map_or(0, last_id);
-        let prompt = (last, request.input_tokens);
-        let parent = self.parent(request);
-        let (session, turn) = match parent {
-            Some(end) if end.prompt == prompt => (end.session, end.turn),
-            Some(end) => (end.session, end.turn.saturating_add(1)),
-            None => (self.fresh_session(), 1),
+        let (link, parent) = self.link(request);
+        let (session, turn) = match (link, parent) {
+            (Link::Repeat, Some((session, turn))) => (session, turn),
+            (_, Some((session, turn))) => (session, turn.saturating_add(1)),
+            (_, None) => (self.fresh_session(), 1),
         };
         self.remember(request, session, turn);
         if self.fills_sessions {
@@ -101,6 +121,9 @@ impl Inference {
         if self.fills_turns {
             request.turn = turn;
         }
+        if let Some(types) = self.types {
+            request.request_type = types[link as usize];
+        }
     }
 
     fn fresh_session(&mut self) -> SessionId {
@@ -108,17 +131,30 @@ impl Inference {
         SessionId(self.next_session - 1)
     }
 
-    /// The request that `request` goes on from.
-    fn parent(&mut self, request: &TraceRequest) -> Option<&End> {
-        let (id, next) = self.ends.deepest(request)?;
-        let end = self.ends.get_mut(id)?;
+    /// How `request` goes on, and from which session and turn.
+    fn link(&mut self, request: &TraceRequest) -> (Link, Option<(SessionId, u16)>) {
+        let Some((id, next)) = self.ends.deepest(request) else {
+            return (Link::New, None);
+        };
+        let Some(end) = self.ends.get_mut(id) else {
+            return (Link::New, None);
+        };
         if let Some(next) = next
             && end.branches.len() <= BRANCHES_MAX
             && !end.branches.contains(&next)
         {
             end.branches.push(next);
         }
-        (end.branches.len() <= BRANCHES_MAX).then_some(end)
+        if end.branches.len() > BRANCHES_MAX {
+            return (Link::Template, None);
+        }
+        let is_same = end.prompt == prompt_of(request);
+        let link = if is_same {
+            Link::Repeat
+        } else {
+            Link::FollowUp
+        };
+        (link, Some((end.session, end.turn)))
     }
 
     /// Keeps where the whole blocks of `request` end.
@@ -128,15 +164,14 @@ impl Inference {
             return;
         }
         let runs = blocks.runs();
-        let (Some(last), Some(end)) = (runs.last(), second_last(runs)) else {
+        let Some(end) = second_last(runs) else {
             return;
         };
         let branches = self.ends.remove(end).map_or(Vec::new(), |end| end.branches);
-        let prompt = (last_id(last), request.input_tokens);
         let end_of = End {
             session,
             turn,
-            prompt,
+            prompt: prompt_of(request),
             branches,
         };
         self.ends.insert(end, end_of);
@@ -195,6 +230,12 @@ impl Ends {
     }
 }
 
+/// The last block and the length.
+fn prompt_of(request: &TraceRequest) -> (u64, Option<u32>) {
+    let last = request.blocks.runs().last().map_or(0, last_id);
+    (last, request.input_tokens)
+}
+
 fn last_id(run: &Run) -> u64 {
     run.start + u64::from(run.count - 1)
 }
@@ -212,12 +253,12 @@ fn second_last(runs: &[Run]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Each prompt with the session and turn expected of it.
-    fn check(prompts: &[(&[u64], u64, u16)]) {
+    /// Each prompt with the type, session and turn expected of it.
+    fn check(prompts: &[(&[u64], &str, u64, u16)]) {
         let mut info = TraceInfo::new(16);
         let mut inference = Inference::new(&mut info).expect("all is absent");
         assert_eq!(info.sessions, Provenance::Inferred);
-        for (index, (blocks, session, turn)) in prompts.iter().enumerate() {
+        for (index, (blocks, kind, session, turn)) in prompts.iter().enumerate() {
             let mut request = TraceRequest {
                 blocks: blocks.iter().copied().collect(),
                 ..TraceRequest::default()
@@ -225,57 +266,51 @@ mod tests {
             inference.assign(&mut request);
             let got = (request.session, request.turn);
             assert_eq!(got, (Some(SessionId(*session)), *turn), "prompt {index}");
+            let got = &info.types[usize::from(request.request_type)];
+            assert_eq!(got, kind, "prompt {index}");
         }
     }
 
     #[test]
     fn a_prompt_that_extends_another_is_its_next_turn() {
         check(&[
-            (&[0, 1, 2, 9], 0, 1),
-            (&[0, 1, 5, 6], 1, 1),
-            (&[0, 1, 2, 3, 4, 10], 0, 2),
-            (&[0, 1, 5, 7, 8], 1, 2),
-            (&[0, 1, 2, 3, 4, 11, 12], 0, 3),
+            (&[0, 1, 2, 9], "new", 0, 1),
+            (&[0, 1, 5, 6], "new", 1, 1),
+            (&[0, 1, 2, 3, 4, 10], "follow-up", 0, 2),
+            (&[0, 1, 5, 7, 8], "follow-up", 1, 2),
+            (&[0, 1, 2, 3, 4, 11, 12], "follow-up", 0, 3),
         ]);
     }
 
     #[test]
     fn a_prompt_sent_again_is_the_same_turn() {
         check(&[
-            (&[0, 1, 2, 9], 0, 1),
-            (&[0, 1, 2, 9], 0, 1),
-            (&[0, 1, 2, 8], 0, 2),
+            (&[0, 1, 2, 9], "new", 0, 1),
+            (&[0, 1, 2, 9], "repeat", 0, 1),
+            (&[0, 1, 2, 8], "follow-up", 0, 2),
         ]);
     }
 
     #[test]
     fn what_is_shared_at_the_root_links_nobody() {
         check(&[
-            (&[0, 9], 0, 1),
-            (&[0, 8], 1, 1),
-            (&[0, 1, 7], 2, 1),
-            (&[], 3, 1),
+            (&[0, 9], "new", 0, 1),
+            (&[0, 8], "new", 1, 1),
+            (&[0, 1, 7], "new", 2, 1),
+            (&[], "new", 3, 1),
         ]);
     }
 
     /// A short question under a long system prompt ends inside of it, once.
     #[test]
     fn a_prompt_that_many_go_on_from_is_shared() {
-        let mut prompts = vec![(vec![0, 1, 2, 3, 4], 0, 1)];
-        let branches = BRANCHES_MAX as u64 + 4;
-        for branch in 0..branches {
-            let prompt = vec![0, 1, 2, 3, 100 + 2 * branch, 1000];
-            let is_counted = branch < BRANCHES_MAX as u64;
-            // The first prompt went on with block 4, which it alone holds and is no end.
-            let (session, turn) = if is_counted {
-                (0, 2)
-            } else {
-                (1 + branch - BRANCHES_MAX as u64, 1)
-            };
-            prompts.push((prompt, session, turn));
-        }
-        let prompts: Vec<_> = prompts.iter().map(|(b, s, t)| (&b[..], *s, *t)).collect();
-        check(&prompts);
+        let branches = BRANCHES_MAX as u64;
+        let prompt = |branch: u64| vec![0, 1, 2, 3, 100 + 2 * branch, 1000];
+        let mut prompts = vec![(vec![0, 1, 2, 3, 4], "new", 0, 1)];
+        prompts.extend((0..branches).map(|branch| (prompt(branch), "follow-up", 0, 2)));
+        prompts.extend((0..4).map(|more| (prompt(branches + more), "template", 1 + more, 1)));
+        let prompts = prompts.iter().map(|(b, k, s, t)| (&b[..], *k, *s, *t));
+        check(&prompts.collect::<Vec<_>>());
     }
 
     #[test]
@@ -295,6 +330,7 @@ mod tests {
         };
         inference.assign(&mut request);
         assert_eq!((request.session, request.turn), (Some(SessionId(77)), 1));
+        assert_eq!((request.request_type, info.types.len()), (0, 1));
         info.turns = Provenance::Given;
         assert!(Inference::new(&mut info).is_none());
         assert!(Inference::new(&mut TraceInfo::new(0)).is_none());

@@ -6,7 +6,7 @@
 //! | [`source`] | plain, gzip or zstd bytes, told apart by their first four bytes |
 //! | [`mod@format`] | one file per trace format |
 //! | [`schedule`] | recorded sessions into one stream, in file order or with drawn starts |
-//! | [`infer`] | sessions and turns of traces that name none |
+//! | [`infer`] | sessions, turns and types of traces that name none |
 //! | [`info`] | [`TraceInfo`]: block size, type names, what is given and what inferred |
 //! | [`sample`] | fewer sessions of a trace, each of them whole |
 //! | [`materialize`] | prompts for a live server: tokens for blocks that had none |

@@ -46,7 +46,7 @@ pub struct Options<'a> {
     pub drop_duplicates: bool,
     /// Tokens per block where the format leaves that open; its usual figure where `None`.
     pub block_tokens: Option<u32>,
-    /// Sessions and turns are inferred where the trace has none, see [`crate::infer`].
+    /// Sessions, turns and types are inferred where the trace has none, see [`crate::infer`].
     pub infer: bool,
     /// Text to tokens, needed for conversations.
     pub tokenize: Option<Rc<Tokenize<'a>>>,

@@ -73,6 +73,7 @@ fn mooncake_conversation() {
     if let Some(mut reader) = open(file, Options::default()) {
         let (smallest, ..) = session_sizes(&all(&mut reader));
         assert_eq!(smallest, [6_045, 1_225, 392, 167]);
+        assert_eq!(reader.info().types_from, Provenance::Inferred);
     }
 }
 

@@ -9,9 +9,10 @@
 //! Caching", HP Labs 1998; the WA study's GDFS baseline (USENIX ATC'25). Doubling depth of a
 //! transformer: parameters / (2 · layers · hidden size), some 30,000 tokens at 8 B.
 //!
-//! As published, a newcomer competes: one that is worth less than every candidate is not
-//! admitted. As in libcachesim, the clock then moves to its worth (in the report it stays, and a
-//! cache of popular blocks could stay closed). An engine, which must have the room, never asks.
+//! As published, a newcomer competes, at the clock before its victim: one that is worth less than
+//! every candidate is not admitted. As in libcachesim, the clock then moves to its worth (in the
+//! report it stays, and a cache of popular blocks could stay closed). An engine, which must have
+//! the room, never asks.
 //!
 //! Invariant: the clock never runs backwards.
 //!
@@ -39,6 +40,8 @@ pub struct Gdsf {
     competes: bool,
     /// The newcomer that the call before declined: asked again at once, it has not come again.
     declined: Option<(BlockHash, Access)>,
+    /// The newcomer that room was made for, and the clock before that.
+    admitted: Option<(BlockHash, f64)>,
 }
 
 impl Gdsf {
@@ -55,6 +58,7 @@ impl Gdsf {
             candidates: Queues::new(capacity, 1),
             competes: true,
             declined: None,
+            admitted: None,
         }
     }
 
@@ -87,10 +91,11 @@ impl Gdsf {
 }
 
 impl Policy for Gdsf {
-    fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
+    fn insert(&mut self, block: BlockId, hash: BlockHash, _: &Access) {
         self.declined = None;
+        let admitted = self.admitted.take().filter(|admitted| admitted.0 == hash);
         self.uses[block.index()] = 0;
-        self.worth[block.index()] = self.clock;
+        self.worth[block.index()] = admitted.map_or(self.clock, |(_, clock)| clock);
         self.recency.forget(block);
     }
 
@@ -98,10 +103,12 @@ impl Policy for Gdsf {
         self.declined = None;
         self.recency.release(blocks);
         for (depth, block) in blocks.iter().enumerate() {
-            let uses = &mut self.uses[block.index()];
+            let (cost, uses) = (self.cost(depth), &mut self.uses[block.index()]);
+            let worth = &mut self.worth[block.index()];
+            // The first use is the insertion's own.
+            let clock = if *uses == 0 { *worth } else { self.clock };
             *uses = uses.saturating_add(1);
-            let uses = f64::from(*uses);
-            self.worth[block.index()] = self.clock + uses * self.cost(depth);
+            *worth = clock + f64::from(*uses) * cost;
         }
     }
 
@@ -122,9 +129,11 @@ impl Policy for Gdsf {
         let (_, block) = self.candidates.first(0)?;
         let least = self.worth[block.index()];
         match newcomer {
-            Some(newcomer) if self.declines(newcomer, least) => None,
-            _ => Some(block),
+            Some(newcomer) if self.declines(newcomer, least) => return None,
+            Some(newcomer) => self.admitted = Some((newcomer.hash, self.clock)),
+            None => {}
         }
+        Some(block)
     }
 
     fn remove(&mut self, block: BlockId, _: BlockHash) {

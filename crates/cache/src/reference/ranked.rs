@@ -27,7 +27,8 @@ pub struct Resident {
     pub access: Access,
     /// The requests that have used it since its insertion; one that repeats it counts once.
     pub users: Vec<u32>,
-    /// GDSF's clock at its last use: the largest worth evicted until then.
+    /// GDSF's clock, the largest worth evicted so far: at its last use or, for the first one,
+    /// before room was made for it.
     pub clock: f64,
     /// T-LRU's Q at its last use: by how many blocks a returning conversation grows.
     pub growth: f64,
@@ -49,6 +50,8 @@ pub struct Ranked {
     declines: Declines,
     /// The newcomer declined by the call before; asked again at once, it has not come again.
     declined: Option<(BlockHash, Access)>,
+    /// The newcomer that room was made for, and the clock before that.
+    admitted: Option<(BlockHash, f64)>,
     num_inserted: u64,
     num_released: u64,
     clock: f64,
@@ -65,6 +68,7 @@ impl Ranked {
             worth,
             declines: |_, _| false,
             declined: None,
+            admitted: None,
             num_inserted: 0,
             num_released: 0,
             clock: 0.0,
@@ -201,7 +205,10 @@ impl Ranked {
 impl Policy for Ranked {
     fn insert(&mut self, block: BlockId, hash: BlockHash, access: &Access) {
         self.declined = None;
-        let newcomer = self.newcomer(block, hash, access);
+        let mut newcomer = self.newcomer(block, hash, access);
+        if let Some((_, clock)) = self.admitted.take().filter(|admitted| admitted.0 == hash) {
+            newcomer.clock = clock;
+        }
         self.num_inserted += 1;
         self.residents.push(newcomer);
     }
@@ -218,7 +225,10 @@ impl Policy for Ranked {
             resident.depth = depth;
             resident.chain_len = blocks.len();
             resident.access = *access;
-            (resident.clock, resident.growth) = (clock, growth);
+            resident.growth = growth;
+            if !resident.users.is_empty() {
+                resident.clock = clock;
+            }
             if !blocks[depth + 1..].contains(&block) {
                 resident.users.push(access.request);
             }
@@ -250,6 +260,7 @@ impl Policy for Ranked {
                 self.clock = self.clock.max(worth);
                 return None;
             }
+            self.admitted = Some((*hash, self.clock));
         }
         Some(victim)
     }

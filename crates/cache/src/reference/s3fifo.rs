@@ -153,12 +153,8 @@ impl Policy for ListS3Fifo {
             let is_main_first = self.main.len() > self.main_capacity || self.small.is_empty();
             self.chosen = match is_main_first {
                 true => self.sweep_main().or_else(|| self.sweep_small()),
-                false => self.sweep_small(),
+                false => self.sweep_small().or_else(|| self.sweep_main()),
             };
-            // Swept through without a victim: all of the small queue was promoted or may not go.
-            if self.chosen.is_none() {
-                self.chosen = self.sweep_main();
-            }
         }
         self.chosen
     }

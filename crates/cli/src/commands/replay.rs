@@ -48,11 +48,12 @@ of looked-up ones, the token hit rate cached prompt tokens of prompt tokens. bel
 asked for last; it reads the future, and nothing that serves can be expected to beat it.
 
 A capacity is that of one replica, all its GPUs together. --json prints an object a line, --csv a
-line per policy and capacity, or with --per-class per request type and turn instead.")]
+line per policy and capacity, or with --per-class per request type and turn instead; turn 10
+stands for all from there on.")]
 pub(crate) struct Replay {
     #[command(flatten)]
     input: TraceInput,
-    /// Eviction policies with options, name[:key=value][:flag]; `all` stands for every one
+    /// Eviction policies, with options (`s3fifo:small=0.2:ghost=1`); `all` stands for every one
     #[arg(long, value_name = "P[,P…]", value_delimiter = ',', default_value = DEFAULT_POLICIES)]
     policy: Vec<String>,
     /// 6000 or 6k (blocks), 160Ktok (tokens), 1% (of the trace's distinct blocks), 40GiB (with

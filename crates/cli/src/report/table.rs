@@ -115,7 +115,10 @@ fn line(report: &Report, row: &Row) -> Vec<String> {
     };
     let mut line = vec![row.policy.clone(), capacity];
     line.extend(rates(&row.outcome));
-    line.extend([format!("{full_at}{mark}"), share.unwrap_or_default()]);
+    line.extend([
+        format!("{full_at}{mark}"),
+        share.unwrap_or_else(|| "–".to_owned()),
+    ]);
     line
 }
 

@@ -118,21 +118,25 @@ fn steps(report: &Report, curve: &Curve<'_>) -> Vec<String> {
     curve.rows.windows(2).map(step).collect()
 }
 
-/// What `next` hits more than `row`, in all and for each GB, or for each power of ten of blocks
-/// that the step is at least as large as.
+/// What `next` hits more than `row`: in all, and for each power of ten of GB (of blocks, where no
+/// model says what they take) that the step is at least as large as, so that nothing is promised
+/// beyond it.
 fn gain(report: &Report, row: &Row, next: &Row) -> String {
     let rise = next.block_rate() - row.block_rate();
     if rise < WORTH_TELLING {
         return "nothing worth telling".to_owned();
     }
     let blocks = (next.blocks - row.blocks) as f64;
-    let (lots, lot) = match report.block_bytes() {
-        Some(bytes) if blocks * bytes as f64 >= GB => (blocks * bytes as f64 / GB, "GB".to_owned()),
-        Some(bytes) => (blocks * bytes as f64 / MB, "MB".to_owned()),
-        None => {
-            let lot = 10_f64.powf(blocks.log10().floor());
-            (blocks / lot, format!("{} blocks", thousands(lot as u64)))
-        }
+    let (size, unit) = match report.block_bytes() {
+        Some(bytes) if blocks * bytes as f64 >= GB => (blocks * bytes as f64 / GB, "GB"),
+        Some(bytes) => (blocks * bytes as f64 / MB, "MB"),
+        None => (blocks, "blocks"),
+    };
+    let lot = 10_f64.powf(size.log10().floor()).max(1.0);
+    let lots = size / lot;
+    let lot = match lot as u64 {
+        1 => unit.trim_end_matches('s').to_owned(),
+        lot => format!("{} {unit}", thousands(lot)),
     };
     let hits = |row: &Row| row.outcome.all().tokens.hits as f64;
     let saved = (hits(next) - hits(row)) / report.trace.seconds;
@@ -244,6 +248,25 @@ mod tests {
         let words = words(&report);
         let gain = "adds 1.0 points: on average 0.50 points for each GB.";
         assert!(words[0].ends_with(gain), "{}", words[0]);
+    }
+
+    #[test]
+    fn a_step_is_divided_by_no_more_than_itself() {
+        let check = |to: u64, part: &str| {
+            let mut report = testing::report(&[("lru", &[(5, 100), (to, 300)])]);
+            report.trace.distinct_blocks = 1_000_000;
+            let words = words(&report);
+            assert!(words[0].contains(part), "{words:?}");
+        };
+        check(
+            7,
+            "adds 20.0 points: on average 10.0 points and 16.0 tokens",
+        );
+        check(7, "for each block.");
+        check(25, "adds 20.0 points: on average 10.0 points");
+        check(25, "for each 10 blocks.");
+        check(400_005, "on average 5.0 points and 8.0 tokens");
+        check(400_005, "for each 100,000 blocks.");
     }
 
     #[test]

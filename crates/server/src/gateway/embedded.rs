@@ -11,6 +11,10 @@ use super::{ATTEMPTS, Embedded, Gateway, Reservation};
 use crate::openai::{ApiError, Generation};
 use crate::replica::{Replica, ReplicaEvent};
 
+/// Request types, as policies see them.
+const CHAT: u16 = 1;
+const COMPLETION: u16 = 2;
+
 /// A request that has its first token.
 pub struct Accepted {
     /// Its place; hold it while the answer runs.
@@ -120,7 +124,11 @@ impl Gateway {
                 StopTokens::Obey
             },
             salt: generation.cache_salt.as_deref().map(Into::into),
-            session: None,
+            request_type: match generation.turn {
+                0 => COMPLETION,
+                _ => CHAT,
+            },
+            turn: generation.turn,
         }
     }
 }

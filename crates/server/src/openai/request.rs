@@ -38,6 +38,8 @@ pub struct Generation {
     pub stop: Vec<String>,
     /// Whether the model's end token is a token like others (vLLM's extension).
     pub ignore_eos: bool,
+    /// The how-maniest user message it answers, from 1; 0 where there are no messages.
+    pub turn: u16,
     /// Tenant salt (vLLM's extension).
     pub cache_salt: Option<String>,
     /// The end user: the key of `session` routing, unless a header gives one.
@@ -78,8 +80,9 @@ impl ChatRequest {
     /// OpenAI-shaped, naming the parameter.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(body)?;
-        let generation = generation(&mut fields, "max_completion_tokens")?;
+        let mut generation = generation(&mut fields, "max_completion_tokens")?;
         let messages = messages(fields.take("messages"))?;
+        generation.turn = turn(&messages);
         let functions: &[Value] = &[json!([])];
         fields.refuse_rest(&[
             ("n", &[json!(1)]),
@@ -147,6 +150,7 @@ fn generation(fields: &mut Fields, limit_name: &str) -> Result<Generation, ApiEr
         check_min_tokens(min_tokens, max_tokens, may_end_early)?;
     }
     Ok(Generation {
+        turn: 0,
         model,
         stream,
         include_usage,
@@ -264,6 +268,13 @@ fn stop(value: Option<Value>) -> Result<Vec<String>, ApiError> {
 }
 
 /// Messages as the chat template gets them: every content one string.
+/// How many of the messages are a user's; a conversation has at least its first turn.
+fn turn(messages: &Value) -> u16 {
+    let messages = messages.as_array().map_or(&[][..], Vec::as_slice);
+    let of_user = messages.iter().filter(|one| one["role"] == "user").count();
+    u16::try_from(of_user).unwrap_or(u16::MAX).max(1)
+}
+
 fn messages(value: Option<Value>) -> Result<Value, ApiError> {
     let Some(value) = value else {
         return Err(missing("messages", "an array of messages"));
@@ -366,6 +377,21 @@ mod tests {
                 assert!(error.message.contains('`'), "{error:?} names what is wrong");
             }
             (got, expected) => panic!("{change}: {got:?} against {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn the_turn_counts_user_messages() {
+        let said = |role: &str| json!({"role": role, "content": "x"});
+        for (roles, expected) in [
+            (&["user"][..], 1),
+            (&["system", "user", "assistant", "user"], 2),
+            (&["system"], 1),
+        ] {
+            let messages: Vec<_> = roles.iter().map(|role| said(role)).collect();
+            let body = json!({"model": "m", "messages": messages}).to_string();
+            let request = ChatRequest::parse(body.as_bytes()).expect("a request");
+            assert_eq!(request.generation.turn, expected, "{roles:?}");
         }
     }
 

@@ -215,6 +215,8 @@ struct Line {
 
 struct Canonical {
     is_header_read: bool,
+    /// Index in the file to index in the trace's list, which inference may have added to.
+    types: Vec<u16>,
 }
 
 pub(super) fn open<'a>(first: Option<&str>) -> Result<Opened<'a>, String> {
@@ -243,26 +245,34 @@ pub(super) fn open<'a>(first: Option<&str>) -> Result<Opened<'a>, String> {
         types_from: header.types_from.into(),
         ..TraceInfo::new(header.block_tokens)
     };
-    learn(&mut info, header.types.into_iter().skip(1))?;
-    let canonical = Canonical {
+    let mut canonical = Canonical {
         is_header_read: false,
+        types: vec![0],
     };
+    canonical.learn(&mut info, header.types.into_iter().skip(1))?;
     Ok((Box::new(canonical), info))
 }
 
-fn learn(info: &mut TraceInfo, names: impl Iterator<Item = String>) -> Result<(), String> {
-    for name in names {
-        if info.types.len() >= TYPES_MAX {
-            return Err(format!("more than {TYPES_MAX} request types"));
+impl Canonical {
+    fn learn(
+        &mut self,
+        info: &mut TraceInfo,
+        names: impl Iterator<Item = String>,
+    ) -> Result<(), String> {
+        for name in names {
+            if info.types.len() >= TYPES_MAX {
+                return Err(format!("more than {TYPES_MAX} request types"));
+            }
+            if name.len() > TYPE_NAME_BYTES_MAX {
+                return Err(format!(
+                    "the name of a request type is longer than {TYPE_NAME_BYTES_MAX} bytes"
+                ));
+            }
+            self.types.push(info.types.len() as u16);
+            info.types.push(name);
         }
-        if name.len() > TYPE_NAME_BYTES_MAX {
-            return Err(format!(
-                "the name of a request type is longer than {TYPE_NAME_BYTES_MAX} bytes"
-            ));
-        }
-        info.types.push(name);
+        Ok(())
     }
-    Ok(())
 }
 
 impl<'a> LineFormat<'a> for Canonical {
@@ -274,16 +284,16 @@ impl<'a> LineFormat<'a> for Canonical {
         let line: Line = serde_json::from_str(line)
             .map_err(|error| format!("not a request of a Headstart trace ({error})"))?;
         if let Some(names) = line.types {
-            learn(info, names.into_iter())?;
+            self.learn(info, names.into_iter())?;
             return Ok(Record::Nothing);
         }
         let Some(arrival_ns) = line.arrival_ns else {
             return Err("`arrival_ns` is missing".to_owned());
         };
-        let (kind, known) = (line.request_type, info.types.len());
-        if usize::from(kind) >= known {
+        let (kind, known) = (line.request_type, self.types.len());
+        let Some(&request_type) = self.types.get(usize::from(kind)) else {
             return Err(format!("`type` is {kind}, but only {known} have a name"));
-        }
+        };
         Ok(Record::Request(TraceRequest {
             arrival: Nanos(arrival_ns),
             blocks: line.blocks.0,
@@ -291,7 +301,7 @@ impl<'a> LineFormat<'a> for Canonical {
             output_tokens: line.output_tokens,
             session: line.session.map(SessionId),
             turn: line.turn,
-            request_type: kind,
+            request_type,
         }))
     }
 }

@@ -42,7 +42,10 @@ fn injure(rng: &mut Rng, bytes: &mut Vec<u8>, other: &[u8]) {
         }
         1 => bytes.truncate(to),
         2 => drop(bytes.drain(from..to)),
-        3 => insert(bytes, to, &bytes[from..to].to_vec()),
+        3 => {
+            let piece = bytes[from..to].to_vec();
+            insert(bytes, to, &piece);
+        }
         4 => {
             let (from, to) = piece(rng, other.len());
             let at = rng.below(bytes.len() + 1);

@@ -38,8 +38,8 @@ const SESSIONS_MAX: usize = 4 << 20;
 The format is told by the first line, compression by the first bytes. The canonical form is JSON
 lines: a header, then one request a line with its time in nanoseconds, type, session, turn, lengths
 and blocks as runs [start, count]. Agent sessions follow one another in file order, each beginning
-with the last request of the one before, unless --arrivals draws their starts. Sessions and turns
-that a trace lacks are inferred, and the header says so.")]
+with the last request of the one before, unless --arrivals draws their starts. Sessions, turns and
+types that a trace lacks are inferred, and the header says so.")]
 pub(crate) struct Convert {
     #[command(flatten)]
     input: TraceInput,

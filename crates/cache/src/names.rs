@@ -2,18 +2,22 @@
 
 use std::sync::Arc as Shared;
 
-use super::{
-    Arc, Belady, ContinuationOracle, Fifo, Gdsf, Lfu, Lru, Policy, Random, S3Fifo, Sieve, TailLru,
-};
 use crate::future::Future;
+use crate::policy::{
+    Arc, Belady, ContinuationOracle, Fifo, Gdsf, Lfu, Life, Lru, Policy, Random, S3Fifo, Shape,
+    Sieve, TailLru, WaOptions, WorkloadAware,
+};
 
 /// Policies that [`by_name`] makes.
 pub const NAMES: &[&str] = &[
-    "lru", "fifo", "lfu", "s3fifo", "sieve", "arc", "gdsf", "tlru", "random",
+    "lru", "fifo", "lfu", "s3fifo", "sieve", "arc", "gdsf", "tlru", "wa", "random",
 ];
 
 /// Policies that [`offline`] makes: bounds that read the future.
 pub const OFFLINE_NAMES: &[&str] = &["belady", "belady-bypass", "continuation-oracle"];
+
+/// `life` in the authors' code.
+const PUBLISHED_LIFE_S: f64 = 5.0;
 
 /// The cache that a policy is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +86,10 @@ impl std::error::Error for PolicyError {}
 /// | name | options, with their defaults |
 /// |---|---|
 /// | `s3fifo` | `small=0.1` and `ghost=0.9`, shares of the capacity |
-/// | `gdsf` | `depth=32768`: tokens at which recomputing a block costs twice as much; `admit-all` |
+/// | `gdsf` | `depth=32768`: tokens at which a block costs twice as much; `admit-all` |
 /// | `tlru` | `allowance=1024`: ξ, tokens |
+/// | `wa` | `published` (as in the study, with `life=5`), `exponential`, `life=SECONDS`, |
+/// |      | `no-life`, `one-class`, `no-offset`, `no-guard` |
 /// | `random` | `seed=1` |
 ///
 /// # Errors
@@ -114,6 +120,10 @@ pub fn by_name(spec: &str, setting: Setting) -> Result<Box<dyn Policy>, PolicyEr
         "tlru" => {
             let allowance = options.positive("allowance", 1_024.0)?;
             Box::new(TailLru::new(capacity, blocks(allowance)))
+        }
+        "wa" => {
+            let wa = options.workload_aware()?;
+            Box::new(WorkloadAware::new(capacity, wa))
         }
         "random" => Box::new(Random::new(capacity, options.positive("seed", 1.0)? as u64)),
         name if OFFLINE_NAMES.contains(&name) => {
@@ -174,7 +184,7 @@ impl<'a> Options<'a> {
     ) -> Result<f64, PolicyError> {
         self.asked.push(format!("`{key}=NUMBER`"));
         let is_key = |part: &&str| part.split_once('=').is_some_and(|(name, _)| name == key);
-        let Some(index) = self.rest.iter().position(|part| is_key(part)) else {
+        let Some(index) = self.rest.iter().position(is_key) else {
             return Ok(default);
         };
         let part = self.rest[index];
@@ -186,6 +196,29 @@ impl<'a> Options<'a> {
             }
             None => Err(self.bad(part)),
         }
+    }
+
+    fn workload_aware(&mut self) -> Result<WaOptions, PolicyError> {
+        let is_published = self.flag("published");
+        let shape = match (is_published, self.flag("exponential")) {
+            (true, _) => Shape::Published,
+            (_, true) => Shape::Exponential,
+            _ => Shape::Observed,
+        };
+        let default_s = if is_published { PUBLISHED_LIFE_S } else { 0.0 };
+        let life_s = self.number("life", default_s, |life| life > 0.0 && life.is_finite())?;
+        let life = match (self.flag("no-life"), life_s > 0.0) {
+            (true, _) => Life::Unbounded,
+            (_, true) => Life::Fixed(life_s),
+            _ => Life::Learnt,
+        };
+        Ok(WaOptions {
+            shape,
+            life,
+            by_class: !self.flag("one-class"),
+            by_offset: !self.flag("no-offset"),
+            guarded: !self.flag("no-guard"),
+        })
     }
 
     /// Whether the word `key` is there.

@@ -1,0 +1,319 @@
+//! Workload-aware (WA): the block least likely to be used soon goes first, by its own class's
+//! distribution of reuse times.
+//!
+//! ```text
+//! uses ──sample──► observer ──every 256 requests──► fit: score[class][age]
+//!                                                    │
+//! one recency queue per class ──heads──► least score ─┴─► victim ◄── guard: or LRU's?
+//! ```
+//!
+//! A class is a (request type, turn); a block belongs to the class that last used it. Inside a
+//! class the least recently used block is worth least, so only the classes' heads are compared:
+//! O(classes) per eviction, plus O(log n) to keep a queue.
+//!
+//! Source: Wang et al., "KVCache Cache in the Wild", USENIX ATC'25, and the authors' fork of
+//! vLLM. `wa:published` is their priority. By default we differ, because it was better on every
+//! trace tried (BENCHMARKS.md): reuse times are taken as observed, not as an exponential; a
+//! block's chance is *given* that it has waited for its age; the horizon `life` is the best one
+//! for each class and age instead of five seconds; waiting uses are censored observations; turns
+//! from the fourth on are one class. And where the fit does not help, LRU evicts.
+//!
+//! The published tie-break by offset (a tail before its head) is the order of release here, and
+//! the cache offers leaves only: it can change nothing, and the ablation shows that.
+//!
+//! Invariant: before there is a fit, and while the guard does not trust it, this is exactly LRU.
+//!
+//! When not to use it: where all requests are of one kind it is LRU with book-keeping; below a
+//! few thousand requests there is nothing to learn from.
+
+mod ages;
+mod fit;
+mod guard;
+mod observer;
+
+use std::collections::HashMap;
+
+use headstart_core::{Access, BlockHash, BlockId, Nanos};
+
+use super::{Newcomer, Policy};
+use crate::queues::{Key64, Queues};
+use crate::recency::Recency;
+use fit::Scores;
+pub use fit::{Life, Shape};
+use guard::{Evictor, Guard};
+use observer::Observer;
+
+/// Turns from here on are one class.
+const LAST_TURN: u16 = 4;
+/// Classes in all; what comes later is counted with the first.
+const MAX_CLASSES: usize = 256;
+/// Requests between two fits.
+const FIT_EVERY: u32 = 256;
+
+/// How WA works; the default is all of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WaOptions {
+    /// The model of reuse times.
+    pub shape: Shape,
+    /// How far ahead a use counts.
+    pub life: Life,
+    /// Fits per (type, turn) rather than one for all.
+    pub by_class: bool,
+    /// Tails before heads among blocks released at the same time.
+    pub by_offset: bool,
+    /// LRU evicts while the fit loses against it.
+    pub guarded: bool,
+}
+
+impl Default for WaOptions {
+    fn default() -> Self {
+        Self {
+            shape: Shape::Observed,
+            life: Life::Learnt,
+            by_class: true,
+            by_offset: true,
+            guarded: true,
+        }
+    }
+}
+
+/// Workload-aware eviction.
+#[derive(Debug)]
+pub struct WorkloadAware {
+    options: WaOptions,
+    classes: HashMap<(u16, u16), u16>,
+    slots: Vec<Slot>,
+    recency: Recency,
+    /// One queue per class.
+    candidates: Queues<Key64>,
+    /// The first of each queue.
+    heads: Vec<Option<Head>>,
+    scores: Vec<Scores>,
+    observer: Observer,
+    requests: u32,
+    guard: Guard,
+    /// What the two would evict, as asked last.
+    choice: Option<Choice>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    used_at: Nanos,
+    /// Its last use with the observer.
+    place: u32,
+    class: u16,
+    is_sampled: bool,
+    is_in_duel: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    key: Key64,
+    block: BlockId,
+    used_at: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    fit: BlockId,
+    lru: BlockId,
+}
+
+impl WorkloadAware {
+    /// For a cache of `capacity` slots.
+    #[must_use]
+    pub fn new(capacity: usize, options: WaOptions) -> Self {
+        let empty = Slot {
+            used_at: Nanos(0),
+            place: observer::NONE,
+            class: 0,
+            is_sampled: false,
+            is_in_duel: false,
+        };
+        Self {
+            options,
+            classes: HashMap::new(),
+            slots: vec![empty; capacity],
+            recency: Recency::new(capacity),
+            candidates: Queues::new(capacity, 0),
+            heads: Vec::new(),
+            scores: Vec::new(),
+            observer: Observer::new(),
+            requests: 0,
+            guard: Guard::new(capacity),
+            choice: None,
+        }
+    }
+
+    fn class_of(&mut self, access: &Access) -> u16 {
+        let key = match self.options.by_class {
+            true => (access.request_type, access.turn.min(LAST_TURN)),
+            false => (0, 0),
+        };
+        if let Some(&class) = self.classes.get(&key) {
+            return class;
+        }
+        if self.heads.len() == MAX_CLASSES {
+            return 0;
+        }
+        let class = self.candidates.add_queue() as u16;
+        self.heads.push(None);
+        self.classes.insert(key, class);
+        class
+    }
+
+    fn refit(&mut self, now: Nanos) {
+        let histograms = self.observer.histograms(self.heads.len(), now);
+        self.scores = fit::scores(&histograms, self.options.shape, self.options.life);
+    }
+
+    fn update_head(&mut self, class: u16) {
+        let first = self.candidates.first(class.into());
+        self.heads[class as usize] = first.map(|(key, block)| Head {
+            key,
+            block,
+            used_at: self.slots[block.index()].used_at,
+        });
+    }
+
+    /// What the fit and LRU would evict. O(classes).
+    fn choose(&self, now: Nanos) -> Option<Choice> {
+        let heads = self.heads.iter().enumerate();
+        let mut heads = heads.filter_map(|(class, head)| head.map(|head| (class, head)));
+        let (class, first) = heads.next()?;
+        let (mut fit, mut lru) = (first, first);
+        let mut least = self.score(class, &first, now);
+        for (class, head) in heads {
+            let score = self.score(class, &head, now);
+            if score < least || (score == least && head.key < fit.key) {
+                (fit, least) = (head, score);
+            }
+            if head.key < lru.key {
+                lru = head;
+            }
+        }
+        Some(Choice {
+            fit: fit.block,
+            lru: lru.block,
+        })
+    }
+
+    /// ln of the chance that the block is used soon; equal for all before there is a fit.
+    #[inline]
+    fn score(&self, class: usize, head: &Head, now: Nanos) -> f32 {
+        match self.scores.get(class) {
+            Some(scores) => scores[ages::bin(now, head.used_at)],
+            None => 0.0,
+        }
+    }
+
+    fn evictor(&self) -> Evictor {
+        match self.options.guarded {
+            true => self.guard.evictor(),
+            false => Evictor::Fit,
+        }
+    }
+
+    fn end_duel(&mut self, kept: Option<BlockId>) {
+        if let Some(kept) = kept {
+            self.slots[kept.index()].is_in_duel = false;
+        }
+    }
+
+    /// `gone` was evicted; if the two disagreed it is a duel.
+    fn open_duel(&mut self, gone: BlockId, hash: BlockHash) {
+        let Some(choice) = self.choice.take() else {
+            return;
+        };
+        let evictor = self.evictor();
+        let kept = match evictor {
+            Evictor::Fit => choice.lru,
+            Evictor::Lru => choice.fit,
+        };
+        if self.guard.is_due() && kept != gone && !self.slots[kept.index()].is_in_duel {
+            let given_up = self.guard.open(hash, kept, evictor);
+            self.end_duel(given_up);
+            self.slots[kept.index()].is_in_duel = true;
+        }
+    }
+}
+
+impl Policy for WorkloadAware {
+    fn insert(&mut self, block: BlockId, hash: BlockHash, access: &Access) {
+        self.recency.forget(block);
+        let class = self.class_of(access);
+        let is_sampled = self.observer.is_sampled(hash);
+        let place = match is_sampled {
+            true => self.observer.came(block, hash),
+            false => observer::NONE,
+        };
+        self.slots[block.index()] = Slot {
+            used_at: access.now,
+            place,
+            class,
+            is_sampled,
+            is_in_duel: false,
+        };
+        let kept = self.guard.returned(hash);
+        self.end_duel(kept);
+    }
+
+    fn release(&mut self, blocks: &[BlockId], access: &Access) {
+        let class = self.class_of(access);
+        self.observer.request(blocks.len());
+        match self.options.by_offset {
+            true => self.recency.release(blocks),
+            false => self.recency.release_head_first(blocks),
+        }
+        for &block in blocks {
+            let slot = &mut self.slots[block.index()];
+            slot.used_at = access.now;
+            slot.class = class;
+            if slot.is_sampled {
+                slot.place = self.observer.used(block, slot.place, class, access.now);
+            }
+            if slot.is_in_duel {
+                slot.is_in_duel = false;
+                self.guard.used(block);
+            }
+        }
+        self.requests = self.requests.wrapping_add(1);
+        if self.requests.is_multiple_of(FIT_EVERY) {
+            self.refit(access.now);
+        }
+    }
+
+    fn offer(&mut self, block: BlockId) {
+        let class = self.slots[block.index()].class;
+        let key = self.recency.of(block).into();
+        self.candidates.push(class.into(), block, key);
+        self.update_head(class);
+    }
+
+    fn withdraw(&mut self, block: BlockId) {
+        let class = self.slots[block.index()].class;
+        self.candidates.remove(class.into(), block);
+        self.update_head(class);
+    }
+
+    fn victim(&mut self, now: Nanos, _: Option<&Newcomer>) -> Option<BlockId> {
+        self.choice = self.choose(now);
+        let choice = self.choice?;
+        Some(match self.evictor() {
+            Evictor::Fit => choice.fit,
+            Evictor::Lru => choice.lru,
+        })
+    }
+
+    fn remove(&mut self, block: BlockId, hash: BlockHash) {
+        self.withdraw(block);
+        self.open_duel(block, hash);
+        let slot = self.slots[block.index()];
+        if slot.is_in_duel {
+            self.guard.went(block, hash);
+        }
+        if slot.is_sampled {
+            self.observer.went(block, hash, slot.place);
+        }
+    }
+}

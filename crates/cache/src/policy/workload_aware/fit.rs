@@ -1,0 +1,195 @@
+//! From reuse times to priorities: what is a block of a class worth, at an age?
+
+use super::ages::{self, BINS};
+use super::observer::Histogram;
+
+/// Reuse times below this are left out of the exponential fit: system prompts in bursts.
+const BURST_S: f64 = 0.3;
+/// Rounds of expectation and maximization; after ten the estimates move by less than noise.
+const ROUNDS: usize = 20;
+/// All uses together count as so many uses of a class.
+const PRIOR: f64 = 50.0;
+/// Stands for a chance of nothing, whose logarithm must stay a number.
+const LEAST: f64 = 1e-30;
+
+/// The model of a class's reuse times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// As observed: Kaplan and Meier's estimate, which counts a use that waits for what it is.
+    Observed,
+    /// A share of the uses is followed by another after an exponential time.
+    Exponential,
+    /// The exponential, with the study's priority `p (exp(-a t) - exp(-a (t + life)))`: the
+    /// chance as it was when the block was used, not given that it has waited for `t`.
+    Published,
+}
+
+/// How far ahead a use counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Life {
+    /// Learnt: the horizon with the most hits per second of residence.
+    Learnt,
+    /// So many seconds.
+    Fixed(f64),
+    /// Any use counts.
+    Unbounded,
+}
+
+/// ln of the priority of a class's blocks, per age bin.
+pub(super) type Scores = [f32; BINS];
+
+/// Per age bin: the chance that a block that has waited so long is used within the bin.
+type Hazards = [f64; BINS];
+
+/// Scores of each class, from its own times and, where they are few, from all.
+pub(super) fn scores(histograms: &[Histogram], shape: Shape, life: Life) -> Vec<Scores> {
+    let mut all = Histogram::default();
+    histograms.iter().for_each(|one| all.add(one));
+    let observed = hazards(&all, &[0.0; BINS], 0.0);
+    let global = Exponential::fit(&all);
+    let score = |one: &Histogram| {
+        let own = Exponential::fit(one).filter(|_| one.total() >= PRIOR);
+        let exponential = own.or(global);
+        match shape {
+            Shape::Observed => worth(&hazards(one, &observed, PRIOR), life),
+            Shape::Exponential => {
+                worth(&exponential.map_or([0.0; BINS], Exponential::hazards), life)
+            }
+            Shape::Published => published(exponential, life),
+        }
+    };
+    histograms.iter().map(score).collect()
+}
+
+/// Share of uses that another one follows, and the rate of the exponential times to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Exponential {
+    share: f64,
+    rate: f64,
+}
+
+impl Exponential {
+    /// Maximum likelihood with censoring: a use that has waited for `t` may be one of the share
+    /// that is still to come, with probability `p e^{-at} / (1 - p + p e^{-at})`.
+    fn fit(histogram: &Histogram) -> Option<Self> {
+        let bins = (0..BINS).filter(|&bin| ages::middle_s(bin) > BURST_S);
+        let (mut reused, mut waiting, mut time) = (0.0, 0.0, 0.0);
+        for bin in bins.clone() {
+            let count = f64::from(histogram.reused[bin]);
+            reused += count;
+            time += count * ages::middle_s(bin);
+            waiting += f64::from(histogram.waiting[bin]);
+        }
+        if reused < 1.0 {
+            return None;
+        }
+        let mut fit = Self {
+            share: reused / (reused + waiting),
+            rate: reused / time,
+        };
+        for _ in 0..ROUNDS {
+            let (mut to_come, mut time_to_come) = (0.0, 0.0);
+            for bin in bins.clone().filter(|&bin| histogram.waiting[bin] > 0.0) {
+                let age = ages::middle_s(bin);
+                let weight = f64::from(histogram.waiting[bin]) * fit.still_to_come(age);
+                to_come += weight;
+                time_to_come += weight * age;
+            }
+            fit = Self {
+                share: ((reused + to_come) / (reused + waiting)).min(1.0),
+                rate: reused / (time + time_to_come),
+            };
+        }
+        Some(fit)
+    }
+
+    fn survival(self, age_s: f64) -> f64 {
+        1.0 - self.share + self.share * (-self.rate * age_s).exp()
+    }
+
+    fn still_to_come(self, age_s: f64) -> f64 {
+        self.share * (-self.rate * age_s).exp() / self.survival(age_s).max(LEAST)
+    }
+
+    fn hazards(self) -> Hazards {
+        std::array::from_fn(|bin| {
+            let alive = self.survival(ages::start_s(bin)).max(LEAST);
+            1.0 - self.survival(ages::start_s(bin + 1)) / alive
+        })
+    }
+}
+
+/// Hazards as observed; `prior` counts as `weight` uses.
+fn hazards(histogram: &Histogram, prior: &Hazards, weight: f64) -> Hazards {
+    let mut at_risk = histogram.total();
+    std::array::from_fn(|bin| {
+        let used = f64::from(histogram.reused[bin]);
+        let waiting = f64::from(histogram.waiting[bin]);
+        // What waits in the bin was at risk for half of it, on average.
+        let of = at_risk - waiting / 2.0 + weight;
+        at_risk -= used + waiting;
+        match of > 0.0 {
+            true => ((used + weight * prior[bin]) / of).clamp(0.0, 1.0),
+            false => 0.0,
+        }
+    })
+}
+
+fn worth(hazards: &Hazards, life: Life) -> Scores {
+    std::array::from_fn(|bin| {
+        let worth = match life {
+            Life::Learnt => density(hazards, bin),
+            Life::Fixed(life_s) => within(hazards, bin, life_s),
+            Life::Unbounded => within(hazards, bin, f64::INFINITY),
+        };
+        worth.max(LEAST).ln() as f32
+    })
+}
+
+/// The chance that a block of the age `bin` is used within `life_s` more seconds.
+fn within(hazards: &Hazards, bin: usize, life_s: f64) -> f64 {
+    let from = ages::middle_s(bin);
+    let mut survival = 1.0;
+    for (later, hazard) in hazards.iter().enumerate().skip(bin) {
+        let (start, end) = (ages::start_s(later), ages::start_s(later + 1));
+        if start >= from + life_s {
+            break;
+        }
+        let share = (end.min(from + life_s) - start.max(from)) / (end - start);
+        survival *= (1.0 - hazard).powf(share);
+    }
+    1.0 - survival
+}
+
+/// The most hits per second of residence that a block of the age `bin` can still give: the
+/// maximum over horizons of P(used within it) / E(time until used or the horizon).
+///
+/// Source: Beckmann, Chen and Cidon, "LHD", NSDI'18 (hit density); with the best horizon instead
+/// of the age at which blocks happen to be evicted it is the index of Gittins (1979).
+fn density(hazards: &Hazards, bin: usize) -> f64 {
+    let (mut survival, mut time, mut best) = (1.0f64, 0.0f64, 0.0f64);
+    for (later, hazard) in hazards.iter().enumerate().skip(bin) {
+        // The block is in the middle of its own bin.
+        let part = if later == bin { 0.5 } else { 1.0 };
+        let width = part * (ages::start_s(later + 1) - ages::start_s(later));
+        let next = survival * (1.0 - part * hazard);
+        time += width * (survival + next) / 2.0;
+        survival = next;
+        best = best.max((1.0 - survival) / time);
+    }
+    best
+}
+
+/// In logs, because the plain form underflows to ties.
+fn published(fit: Option<Exponential>, life: Life) -> Scores {
+    std::array::from_fn(|bin| {
+        let Some(Exponential { share, rate }) = fit else {
+            return 0.0;
+        };
+        let soon = match life {
+            Life::Fixed(life_s) => (-(-rate * life_s).exp_m1()).ln(),
+            Life::Learnt | Life::Unbounded => 0.0,
+        };
+        (share.ln() - rate * ages::middle_s(bin) + soon) as f32
+    })
+}
