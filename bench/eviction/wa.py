@@ -66,7 +66,7 @@ def parse():
 
 
 def synthesize(options, preset, seed):
-    name = "-".join(preset).replace(":", "_").replace(",", "_")
+    name = "-".join([*preset, RATE]).replace(":", "_").replace(",", "_")
     path = options.work / f"{name}-{seed}.jsonl"
     if not path.exists():
         command = [options.binary, "trace", "synth", *preset, "--rate", RATE, "--seed", str(seed),

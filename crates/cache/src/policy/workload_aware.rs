@@ -317,3 +317,75 @@ impl Policy for WorkloadAware {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::Rng;
+
+    /// Every offered block, compared one by one; scores fall with age, as they are published.
+    fn obvious(policy: &WorkloadAware, offered: &[BlockId], now: Nanos) -> Option<BlockId> {
+        let rank = |&block: &BlockId| {
+            let slot = &policy.slots[block.index()];
+            let head = Head {
+                key: policy.recency.of(block).into(),
+                block,
+                used_at: slot.used_at,
+            };
+            (policy.score(slot.class.into(), &head, now), head.key)
+        };
+        let least =
+            |a: &BlockId, b: &BlockId| rank(a).partial_cmp(&rank(b)).expect("scores are numbers");
+        offered.iter().copied().min_by(least)
+    }
+
+    #[test]
+    fn heads_are_enough() {
+        let options = WaOptions {
+            shape: Shape::Published,
+            life: Life::Fixed(5.0),
+            guarded: false,
+            ..WaOptions::default()
+        };
+        for seed in 0..8 {
+            let mut rng = Rng::new(seed);
+            let mut policy = WorkloadAware::new(32, options);
+            let mut offered = Vec::new();
+            let mut held = Vec::new();
+            let mut now = Nanos(0);
+            for step in 0..6_000 {
+                let class = rng.below(5) as u16;
+                now.0 += (rng.below(1 + 400 * class as usize) * 1_000_000) as u64;
+                let access = Access {
+                    request_type: class,
+                    ..Access::at(now)
+                };
+                if offered.len() + held.len() < 32 {
+                    let used = |block: &BlockId| offered.contains(block) || held.contains(block);
+                    let mut free = (0..32).map(BlockId).filter(|block| !used(block));
+                    let block = free.next().expect("a slot is free");
+                    policy.insert(block, BlockHash::from_u64(rng.below(90) as u64), &access);
+                    held.push(block);
+                } else if rng.below(2) == 0 && !held.is_empty() {
+                    let block = held.swap_remove(rng.below(held.len()));
+                    policy.release(&[block], &access);
+                    policy.offer(block);
+                    offered.push(block);
+                } else if rng.below(2) == 0 && !offered.is_empty() {
+                    let block = offered.swap_remove(rng.below(offered.len()));
+                    policy.withdraw(block);
+                    held.push(block);
+                } else {
+                    let victim = policy.victim(now, None);
+                    let expected = obvious(&policy, &offered, now);
+                    assert_eq!(victim, expected, "seed {seed}, step {step}");
+                    if let Some(victim) = victim {
+                        policy.remove(victim, BlockHash::from_u64(rng.below(90) as u64 + 90));
+                        offered.retain(|&block| block != victim);
+                    }
+                }
+            }
+            assert!(!policy.scores.is_empty(), "there was a fit");
+        }
+    }
+}

@@ -193,3 +193,86 @@ fn published(fit: Option<Exponential>, life: Life) -> Scores {
         (share.ln() - rate * ages::middle_s(bin) + soon) as f32
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::{Nanos, Rng};
+
+    /// `uses` of which a share `p` is followed by another after an exponential time of mean
+    /// `mean_s`, watched for a uniform time of at most `watched_s`.
+    fn observed(uses: usize, share: f64, mean_s: f64, watched_s: f64) -> Histogram {
+        let mut rng = Rng::new(7);
+        let mut histogram = Histogram::default();
+        let bin = |seconds: f64| ages::bin(Nanos::from_secs_f64(seconds), Nanos(0));
+        for _ in 0..uses {
+            let watched = rng.next_f64() * watched_s;
+            let until = -(1.0 - rng.next_f64()).ln() * mean_s;
+            if rng.next_f64() < share && until < watched {
+                histogram.reused[bin(until)] += 1.0;
+            } else {
+                histogram.waiting[bin(watched)] += 1.0;
+            }
+        }
+        histogram
+    }
+
+    #[test]
+    fn the_exponential_is_found_behind_the_censoring() {
+        for (share, mean_s) in [(0.3, 20.0), (0.6, 100.0), (1.0, 50.0)] {
+            let histogram = observed(50_000, share, mean_s, 4.0 * mean_s);
+            let fit = Exponential::fit(&histogram).expect("reuses were seen");
+            assert!((fit.share - share).abs() < 0.03, "{fit:?} of {share}");
+            assert!(
+                (fit.rate * mean_s - 1.0).abs() < 0.08,
+                "{fit:?} of {mean_s}"
+            );
+        }
+        assert_eq!(Exponential::fit(&Histogram::default()), None);
+    }
+
+    #[test]
+    fn observed_hazards_are_those_of_the_distribution() {
+        let histogram = observed(200_000, 0.6, 100.0, 400.0);
+        let expected = Exponential {
+            share: 0.6,
+            rate: 0.01,
+        };
+        let observed = hazards(&histogram, &[0.0; BINS], 0.0);
+        for life_s in [20.0, 100.0] {
+            let of = |hazards: &Hazards| {
+                within(hazards, ages::bin(Nanos(50_000_000_000), Nanos(0)), life_s)
+            };
+            let (observed, expected) = (of(&observed), of(&expected.hazards()));
+            assert!(
+                (observed - expected).abs() < 0.03,
+                "{observed} for {expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn older_and_less_likely_is_worth_less() {
+        let often = observed(20_000, 0.9, 30.0, 200.0);
+        let seldom = observed(20_000, 0.2, 30.0, 200.0);
+        let at = |seconds: f64| ages::bin(Nanos::from_secs_f64(seconds), Nanos(0));
+        for shape in [Shape::Observed, Shape::Exponential, Shape::Published] {
+            for life in [Life::Learnt, Life::Fixed(5.0), Life::Unbounded] {
+                let scores = scores(&[often.clone(), seldom.clone()], shape, life);
+                let what = format!("{shape:?} {life:?}");
+                assert!(scores[0][at(10.0)] > scores[1][at(10.0)], "{what}");
+                assert!(scores[0][at(10.0)] > scores[0][at(90.0)], "{what}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_class_with_few_uses_is_judged_by_all() {
+        let many = observed(20_000, 0.5, 30.0, 200.0);
+        for shape in [Shape::Observed, Shape::Exponential, Shape::Published] {
+            let scores = scores(&[many.clone(), Histogram::default()], shape, Life::Learnt);
+            let bin = ages::bin(Nanos(20_000_000_000), Nanos(0));
+            assert!((scores[0][bin] - scores[1][bin]).abs() < 0.1, "{shape:?}");
+        }
+    }
+}

@@ -205,3 +205,62 @@ impl Guard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAPACITY: usize = 8;
+
+    fn hash(number: u64) -> BlockHash {
+        BlockHash::from_u64(number)
+    }
+
+    /// Plays `rounds` duels, each ended by `end`; returns who is trusted then.
+    fn check(rounds: u64, end: impl Fn(&mut Guard, u64), expected: Evictor) {
+        let mut guard = Guard::new(CAPACITY);
+        for round in 0..rounds {
+            let evictor = guard.evictor();
+            guard.open(hash(round), BlockId(1), evictor);
+            end(&mut guard, round);
+        }
+        assert_eq!(guard.evictor(), expected);
+        assert!(guard.names.len() <= 2 * OPEN);
+    }
+
+    #[test]
+    fn who_wins_duels_evicts() {
+        // LRU evicts first; what it evicts comes back: the fit knew better. Once the fit
+        // evicts, the kept block is used first: it knows better still.
+        let for_fit = |guard: &mut Guard, round| match guard.evictor() {
+            Evictor::Lru => drop(guard.returned(hash(round))),
+            Evictor::Fit => guard.used(BlockId(1)),
+        };
+        check(20, for_fit, Evictor::Fit);
+        let for_lru = |guard: &mut Guard, round| match guard.evictor() {
+            Evictor::Lru => guard.used(BlockId(1)),
+            Evictor::Fit => drop(guard.returned(hash(round))),
+        };
+        check(20, for_lru, Evictor::Lru);
+    }
+
+    #[test]
+    fn a_kept_block_that_went_still_decides() {
+        let returns_after_it_went = |guard: &mut Guard, round: u64| {
+            let kept = hash(1_000_000 + round);
+            guard.went(BlockId(1), kept);
+            match guard.evictor() {
+                Evictor::Lru => assert_eq!(guard.returned(hash(round)), None),
+                Evictor::Fit => assert_eq!(guard.returned(kept), None),
+            }
+        };
+        check(20, returns_after_it_went, Evictor::Fit);
+    }
+
+    #[test]
+    fn what_nobody_asks_for_decides_nothing() {
+        check(3 * OPEN as u64, |_, _| {}, Evictor::Lru);
+        let mut guard = Guard::new(100 * OPEN);
+        assert_eq!((0..1000).filter(|_| guard.is_due()).count(), 901);
+    }
+}

@@ -192,3 +192,74 @@ impl Observer {
         place as u32
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::Rng;
+
+    /// Against a list of all uses, while blocks come and go.
+    #[test]
+    fn agrees_with_a_list_of_all_uses() {
+        for seed in 0..10 {
+            let mut rng = Rng::new(seed);
+            let mut observer = Observer::new();
+            let mut places = [NONE; 12];
+            let mut resident = [false; 12];
+            let mut uses: Vec<(usize, u16, Nanos)> = Vec::new();
+            for step in 0..WINDOW as u64 / 2 {
+                let (index, class) = (rng.below(12), rng.below(3) as u16);
+                let (block, hash) = (BlockId(index as u32), BlockHash::from_u64(index as u64));
+                let now = Nanos(step * 10_000_000 + rng.below(9_000_000) as u64);
+                if !resident[index] {
+                    places[index] = observer.came(block, hash);
+                    resident[index] = true;
+                }
+                places[index] = observer.used(block, places[index], class, now);
+                uses.push((index, class, now));
+                if rng.below(3) == 0 {
+                    observer.went(block, hash, places[index]);
+                    resident[index] = false;
+                }
+            }
+            let now = Nanos(u64::MAX / 2);
+            let mut expected = vec![Histogram::default(); 3];
+            for (at, &(index, class, then)) in uses.iter().enumerate() {
+                let next = uses[at + 1..].iter().find(|later| later.0 == index);
+                let histogram = &mut expected[class as usize];
+                match next {
+                    Some(&(_, _, next)) => histogram.reused[ages::bin(next, then)] += 1.0,
+                    None => histogram.waiting[ages::bin(now, then)] += 1.0,
+                }
+            }
+            for (histogram, expected) in observer.histograms(3, now).iter().zip(expected) {
+                assert_eq!(histogram.reused, expected.reused, "seed {seed}");
+                assert_eq!(histogram.waiting, expected.waiting, "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_ring_forgets_the_oldest_and_follows_no_name_for_ever() {
+        let mut observer = Observer::new();
+        for index in 0..3 * WINDOW as u64 {
+            let (block, hash) = (BlockId(0), BlockHash::from_u64(index));
+            assert_eq!(observer.came(block, hash), NONE);
+            let place = observer.used(block, NONE, 0, Nanos(index));
+            observer.went(block, hash, place);
+        }
+        assert_eq!(
+            (observer.uses.len(), observer.ghosts.len()),
+            (WINDOW, WINDOW)
+        );
+    }
+
+    #[test]
+    fn long_chains_are_sampled_more_thinly() {
+        let mut observer = Observer::new();
+        (0..100).for_each(|_| observer.request(1024));
+        let sampled = (0..100_000).filter(|&id| observer.is_sampled(BlockHash::from_u64(id)));
+        let share = sampled.count() as f64 / 100_000.0;
+        assert!((share * 256.0 - 1.0).abs() < 0.2, "{share}");
+    }
+}
