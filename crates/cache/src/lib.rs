@@ -25,6 +25,7 @@ pub mod conformance;
 pub mod effect;
 pub mod future;
 mod ghosts;
+mod lanes;
 pub mod lease;
 mod names;
 pub mod policy;

@@ -101,13 +101,6 @@ impl<K: Copy + Ord> Queues<K> {
         }
     }
 
-    /// Takes the first block out. O(log n).
-    pub(crate) fn pop(&mut self, queue: usize) -> Option<(K, BlockId)> {
-        let first = self.first(queue)?;
-        self.remove(queue, first.1);
-        Some(first)
-    }
-
     /// Exchanges two queues. O(1).
     pub(crate) fn swap(&mut self, one: usize, other: usize) {
         self.heaps.swap(one, other);
@@ -193,8 +186,12 @@ mod tests {
                         sets.swap(0, 1);
                     }
                     (_, 1) => {
-                        let popped = queues.pop(1).map(|(key, block)| (key, block.0));
-                        assert_eq!(popped, sets[1].pop_first(), "seed {seed}");
+                        let first = queues.first(1);
+                        if let Some((_, block)) = first {
+                            queues.remove(1, block);
+                        }
+                        let first = first.map(|(key, block)| (key, block.0));
+                        assert_eq!(first, sets[1].pop_first(), "seed {seed}");
                     }
                     (Some(queue), _) => {
                         queues.remove(queue, BlockId(block));

@@ -69,6 +69,7 @@ fn objects(rng: &mut Rng) -> Vec<TraceRequest> {
     let request = |index| TraceRequest {
         blocks: [id(rng, index)].into_iter().collect(),
         request_type: rng.below(3) as u16,
+        session: (rng.below(4) > 0).then(|| SessionId(rng.below(20) as u64)),
         ..TraceRequest::default()
     };
     indexes.map(request).collect()

@@ -22,7 +22,7 @@ use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
 use super::{Newcomer, Policy};
 use crate::ghosts::Ghosts;
-use crate::queues::{Key64, Queues};
+use crate::lanes::Lanes;
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
@@ -44,11 +44,10 @@ pub struct S3Fifo {
     lens: [usize; 2],
     num_offered: usize,
     has_evicted: bool,
+    /// Counts entries into either queue.
     clock: u64,
-    /// Per slot: when its block entered its queue, by a counter.
-    entered: Vec<u64>,
     flags: Vec<Flags>,
-    queues: Queues<Key64>,
+    queues: Lanes,
     ghosts: Ghosts,
     /// The newcomer whose ghost was found while room was made for it.
     returning: Option<BlockHash>,
@@ -95,9 +94,8 @@ impl S3Fifo {
             num_offered: 0,
             has_evicted: false,
             clock: 0,
-            entered: vec![0; capacity],
             flags: vec![Flags::default(); capacity],
-            queues: Queues::new(capacity, 2),
+            queues: Lanes::new(capacity, 2),
             ghosts: Ghosts::new(1, ghost_capacity),
             returning: None,
             chosen: None,
@@ -115,17 +113,17 @@ impl S3Fifo {
     /// Puts a block at the end of its queue.
     fn enter(&mut self, block: BlockId) {
         self.clock += 1;
-        self.entered[block.index()] = self.clock;
         let queue = self.flags[block.index()].queue();
-        self.queues.push(queue, block, self.clock.into());
+        self.queues.push(queue, block, self.clock);
     }
 
     /// Puts a block that was set aside back at its own place.
     fn come_back(&mut self, block: BlockId) {
         let flags = &mut self.flags[block.index()];
         if std::mem::take(&mut flags.is_aside) {
-            let entered = self.entered[block.index()];
-            self.queues.push(flags.queue(), block, entered.into());
+            // It may stand before the one that was chosen.
+            self.chosen = None;
+            self.queues.rejoin(flags.queue(), block);
         }
     }
 
@@ -141,7 +139,7 @@ impl S3Fifo {
 
     /// Sweeps `queue` up to a block that may go; `None` when it is swept through.
     fn sweep(&mut self, queue: usize) -> Option<BlockId> {
-        while let Some((_, block)) = self.queues.first(queue) {
+        while let Some(block) = self.queues.front(queue) {
             let flags = &mut self.flags[block.index()];
             let is_spared = flags.is_spared();
             if !is_spared && flags.may_go {
@@ -223,7 +221,8 @@ impl Policy for S3Fifo {
         self.num_offered -= 1;
         self.has_evicted = true;
         let queue = self.flags[block.index()].queue();
-        self.queues.remove(queue, block);
+        let front = self.queues.pop(queue);
+        assert_eq!(front, Some(block), "a victim stands at the front");
         self.lens[queue] -= 1;
         if queue == SMALL && self.ghost_capacity > 0 {
             if self.ghosts.len(GHOST) == self.ghost_capacity {

@@ -4,7 +4,7 @@
 //! Source: Zhang et al., "SIEVE is Simpler than LRU", NSDI'24. Difference: a block that the hand
 //! reaches unused while it may not go (pinned, or with a resident child) is stepped over and keeps
 //! its place. To step over thousands of them at once, it is set aside, out of the queues, until
-//! it may go or has been used.
+//! it may go; passes of the hand, which would have cleared its bit, are counted instead.
 //!
 //! Invariant: the order is that of insertion, for ever; uses, pins and evictions do not move a
 //! block. Blocks behind the hand were inserted before those ahead of it, of the same lap.
@@ -15,9 +15,9 @@
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
 use super::{Newcomer, Policy};
-use crate::queues::{Key64, Queues};
+use crate::lanes::Lanes;
 
-/// The queue that the hand is about to go through, and the one that it has been through.
+/// The lane that the hand is about to go through, and the one that it has been through.
 const AHEAD: usize = 0;
 const BEHIND: usize = 1;
 
@@ -27,14 +27,16 @@ const NONE: u32 = u32::MAX;
 /// SIEVE.
 #[derive(Debug)]
 pub struct Sieve {
-    /// Per slot: when its block was inserted, by a counter.
-    inserted: Vec<u64>,
     clock: u64,
-    /// Blocks inserted at this count or later are ahead of the hand.
+    /// Blocks that joined at this count or later are ahead of the hand.
     hand: u64,
+    /// How often the hand has begun anew.
+    laps: u32,
+    /// Per slot, of a block set aside: passes of the hand over it when it was last used.
+    used_after: Vec<u32>,
     num_offered: usize,
     flags: Vec<Flags>,
-    queues: Queues<Key64>,
+    lanes: Lanes,
     order: Order,
 }
 
@@ -61,38 +63,47 @@ impl Sieve {
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {
-            inserted: vec![0; capacity],
             clock: 0,
             hand: 0,
+            laps: 0,
+            used_after: vec![0; capacity],
             num_offered: 0,
             flags: vec![Flags::default(); capacity],
-            queues: Queues::new(capacity, 2),
+            lanes: Lanes::new(capacity, 2),
             order: Order::new(capacity),
         }
     }
 
     /// Puts a block that was set aside back at its own place.
     fn come_back(&mut self, block: BlockId) {
-        if std::mem::take(&mut self.flags[block.index()].is_aside) {
-            self.enqueue(block);
-        }
+        let passes = self.passes(block);
+        let flags = &mut self.flags[block.index()];
+        flags.is_aside = false;
+        flags.is_visited &= self.used_after[block.index()] == passes;
+        let is_ahead = self.lanes.joined(block) >= self.hand;
+        self.lanes
+            .rejoin(if is_ahead { AHEAD } else { BEHIND }, block);
     }
 
-    fn enqueue(&mut self, block: BlockId) {
-        let inserted = self.inserted[block.index()];
-        let queue = if inserted >= self.hand { AHEAD } else { BEHIND };
-        self.queues.push(queue, block, inserted.into());
+    /// How often the hand has passed the block's place.
+    #[inline]
+    fn passes(&self, block: BlockId) -> u32 {
+        let is_behind = self.lanes.joined(block) < self.hand;
+        self.laps.wrapping_add(u32::from(is_behind))
     }
 
     /// The hand stands at the newest block's end: it begins anew at the oldest.
     fn wrap(&mut self) {
-        self.queues.swap(AHEAD, BEHIND);
+        self.lanes.swap(AHEAD, BEHIND);
         self.hand = 0;
+        self.laps = self.laps.wrapping_add(1);
     }
 
-    /// The hand has passed `block`, which is in no queue now.
+    /// The hand moves on behind the block at which it stands, which leaves its lane.
     fn pass(&mut self, block: BlockId) {
-        self.hand = self.inserted[block.index()] + 1;
+        let front = self.lanes.pop(AHEAD);
+        assert_eq!(front, Some(block), "the hand stands at the front");
+        self.hand = self.lanes.joined(block) + 1;
     }
 }
 
@@ -131,10 +142,9 @@ impl Order {
 impl Policy for Sieve {
     fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
         self.clock += 1;
-        self.inserted[block.index()] = self.clock;
         self.flags[block.index()] = Flags::default();
         self.order.push_newest(block);
-        self.enqueue(block);
+        self.lanes.push(AHEAD, block, self.clock);
     }
 
     fn release(&mut self, blocks: &[BlockId], _: &Access) {
@@ -142,8 +152,8 @@ impl Policy for Sieve {
             let flags = &mut self.flags[block.index()];
             flags.is_visited |= flags.is_known;
             flags.is_known = true;
-            if flags.is_visited {
-                self.come_back(block);
+            if flags.is_aside {
+                self.used_after[block.index()] = self.passes(block);
             }
         }
     }
@@ -151,7 +161,9 @@ impl Policy for Sieve {
     fn offer(&mut self, block: BlockId) {
         self.num_offered += 1;
         self.flags[block.index()].may_go = true;
-        self.come_back(block);
+        if self.flags[block.index()].is_aside {
+            self.come_back(block);
+        }
     }
 
     fn withdraw(&mut self, block: BlockId) {
@@ -164,27 +176,25 @@ impl Policy for Sieve {
             return None;
         }
         loop {
-            if self.queues.is_empty(AHEAD) {
+            if self.lanes.is_empty(AHEAD) {
                 self.wrap();
             }
-            let (_, block) = self.queues.first(AHEAD)?;
+            let block = self.lanes.front(AHEAD)?;
             let flags = &mut self.flags[block.index()];
             if flags.may_go && !flags.is_visited {
                 return Some(block);
             }
             flags.is_aside = !flags.is_visited;
             let was_visited = std::mem::take(&mut flags.is_visited);
-            self.queues.pop(AHEAD);
             self.pass(block);
             if was_visited {
-                self.enqueue(block);
+                self.lanes.append(BEHIND, block);
             }
         }
     }
 
     fn remove(&mut self, block: BlockId, _: BlockHash) {
         self.num_offered -= 1;
-        self.queues.remove(AHEAD, block);
         self.pass(block);
         if self.order.remove(block) {
             self.wrap();

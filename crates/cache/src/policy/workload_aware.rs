@@ -310,7 +310,7 @@ impl Policy for WorkloadAware {
         self.open_duel(block, hash);
         let slot = self.slots[block.index()];
         if slot.is_in_duel {
-            self.guard.went(block, hash);
+            self.guard.went(block);
         }
         if slot.is_sampled {
             self.observer.went(block, hash, slot.place);

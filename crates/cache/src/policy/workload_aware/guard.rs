@@ -1,11 +1,12 @@
 //! Does the fit help? Duels between the victim that it chooses and the one of LRU.
 //!
-//! Where the two differ, one block is evicted and the other one kept. The one that is asked for
-//! first, within about the time in which the cache turns over, tells who was right (Belady's
-//! criterion): the kept block, the evictor; the evicted one, the other. Whether the kept block
-//! is still there by then does not matter, so neither side gains by evicting what it disputes.
-//! The balance, which forgets, decides who evicts. So a fit that does not hold costs as much as
-//! it takes to lose a few duels, whatever the reason: drift, wrong labels, other distributions.
+//! Where the two differ, one block is evicted and the other one kept. If the kept one is used
+//! while it is there, that is a hit the evictor earned. If the evicted one is asked for first,
+//! that is a miss the other would have spared, also when the kept one has gone meanwhile. So
+//! whoever evicts is judged the more strictly. Duels are watched for about the time in which the
+//! cache turns over; their balance, which forgets, decides who evicts. A fit that does not hold
+//! thus costs as much as it takes to lose a few duels, whatever the reason: drift, wrong labels,
+//! other distributions.
 
 use hashbrown::HashTable;
 use headstart_core::{BlockHash, BlockId};
@@ -34,9 +35,8 @@ pub(super) struct Guard {
     /// Evictions from one duel to the next: the table then spans one turnover of the cache.
     interval: usize,
     until_next: usize,
-    /// Blocks that are not resident, by fingerprint: twice the duel's index, plus one for the
-    /// block that had been kept.
-    names: HashTable<u32>,
+    /// The blocks that went, by fingerprint: indices of duels.
+    gone: HashTable<u32>,
     /// Decided for the fit less decided for LRU, fading.
     balance: f64,
     trusts_fit: bool,
@@ -45,16 +45,10 @@ pub(super) struct Guard {
 #[derive(Clone, Copy, Debug)]
 struct Duel {
     gone: u64,
-    kept: Kept,
+    /// `None` once it is evicted as well.
+    kept: Option<BlockId>,
     evictor: Evictor,
     is_open: bool,
-}
-
-/// The block that was kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
-    Resident(BlockId),
-    Evicted(u64),
 }
 
 impl Guard {
@@ -66,7 +60,7 @@ impl Guard {
             next: 0,
             interval,
             until_next: interval,
-            names: HashTable::new(),
+            gone: HashTable::new(),
             balance: 0.0,
             trusts_fit: false,
         }
@@ -98,7 +92,7 @@ impl Guard {
         let given_up = self.make_place();
         let duel = Duel {
             gone: spread(gone),
-            kept: Kept::Resident(kept),
+            kept: Some(kept),
             evictor,
             is_open: true,
         };
@@ -108,7 +102,9 @@ impl Guard {
             None => self.duels.push(duel),
         }
         self.next = (index + 1) % OPEN;
-        self.follow(duel.gone, 2 * index as u32);
+        let duels = &self.duels;
+        let name = |&index: &u32| duels[index as usize].gone;
+        self.gone.insert_unique(duel.gone, index as u32, name);
         given_up
     }
 
@@ -116,19 +112,14 @@ impl Guard {
     /// duel that decides.
     pub(super) fn returned(&mut self, hash: BlockHash) -> Option<BlockId> {
         let fingerprint = spread(hash);
-        let is_it = |&role: &u32| self.fingerprint(role) == fingerprint;
-        let role = *self.names.find(fingerprint, is_it)?;
-        let Duel { kept, evictor, .. } = self.duels[role as usize / 2];
-        let was_gone = role % 2 == 0;
-        self.close(role as usize / 2);
-        self.decide(match (was_gone, evictor) {
-            (true, Evictor::Fit) | (false, Evictor::Lru) => Evictor::Lru,
-            (true, Evictor::Lru) | (false, Evictor::Fit) => Evictor::Fit,
+        let is_it = |&index: &u32| self.duels[index as usize].gone == fingerprint;
+        let index = *self.gone.find(fingerprint, is_it)? as usize;
+        self.close(index);
+        self.decide(match self.duels[index].evictor {
+            Evictor::Fit => Evictor::Lru,
+            Evictor::Lru => Evictor::Fit,
         });
-        match kept {
-            Kept::Resident(kept) => Some(kept),
-            Kept::Evicted(_) => None,
-        }
+        self.duels[index].kept
     }
 
     /// A resident block that was kept is used.
@@ -139,33 +130,17 @@ impl Guard {
         }
     }
 
-    /// A block that was kept is evicted after all; it is followed by name.
-    pub(super) fn went(&mut self, kept: BlockId, hash: BlockHash) {
+    /// A block that was kept is evicted after all: it can earn no hit any more.
+    pub(super) fn went(&mut self, kept: BlockId) {
         if let Some(index) = self.index_of(kept) {
-            let fingerprint = spread(hash);
-            self.duels[index].kept = Kept::Evicted(fingerprint);
-            self.follow(fingerprint, 2 * index as u32 + 1);
+            self.duels[index].kept = None;
         }
     }
 
     /// A linear search, but over a short table, and only for blocks marked as kept.
     fn index_of(&self, kept: BlockId) -> Option<usize> {
-        let is_it = |duel: &Duel| duel.is_open && duel.kept == Kept::Resident(kept);
+        let is_it = |duel: &Duel| duel.is_open && duel.kept == Some(kept);
         self.duels.iter().position(is_it)
-    }
-
-    fn fingerprint(&self, role: u32) -> u64 {
-        let duel = &self.duels[role as usize / 2];
-        match duel.kept {
-            Kept::Evicted(kept) if role % 2 == 1 => kept,
-            _ => duel.gone,
-        }
-    }
-
-    fn follow(&mut self, fingerprint: u64, role: u32) {
-        let mut names = std::mem::take(&mut self.names);
-        names.insert_unique(fingerprint, role, |&role| self.fingerprint(role));
-        self.names = names;
     }
 
     fn make_place(&mut self) -> Option<BlockId> {
@@ -174,24 +149,16 @@ impl Guard {
             return None;
         }
         self.close(self.next);
-        match old.kept {
-            Kept::Resident(kept) => Some(kept),
-            Kept::Evicted(_) => None,
-        }
+        old.kept
     }
 
     fn close(&mut self, index: usize) {
-        let duel = self.duels[index];
         self.duels[index].is_open = false;
-        self.forget(duel.gone, 2 * index as u32);
-        if let Kept::Evicted(kept) = duel.kept {
-            self.forget(kept, 2 * index as u32 + 1);
-        }
-    }
-
-    fn forget(&mut self, fingerprint: u64, role: u32) {
-        let entry = self.names.find_entry(fingerprint, |&found| found == role);
-        entry.expect("an open duel's blocks are followed").remove();
+        let fingerprint = self.duels[index].gone;
+        let entry = self
+            .gone
+            .find_entry(fingerprint, |&found| found as usize == index);
+        entry.expect("an open duel's block is followed").remove();
     }
 
     fn decide(&mut self, winner: Evictor) {
@@ -225,7 +192,7 @@ mod tests {
             end(&mut guard, round);
         }
         assert_eq!(guard.evictor(), expected);
-        assert!(guard.names.len() <= 2 * OPEN);
+        assert!(guard.gone.len() <= OPEN);
     }
 
     #[test]
@@ -245,16 +212,19 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_block_that_went_still_decides() {
-        let returns_after_it_went = |guard: &mut Guard, round: u64| {
-            let kept = hash(1_000_000 + round);
-            guard.went(BlockId(1), kept);
-            match guard.evictor() {
-                Evictor::Lru => assert_eq!(guard.returned(hash(round)), None),
-                Evictor::Fit => assert_eq!(guard.returned(kept), None),
+    fn a_kept_block_that_went_earns_nothing_more() {
+        let went_and_used = |guard: &mut Guard, _| {
+            guard.went(BlockId(1));
+            guard.used(BlockId(1));
+        };
+        check(20, went_and_used, Evictor::Lru);
+        let went_and_returned = |guard: &mut Guard, round| {
+            guard.went(BlockId(1));
+            if guard.evictor() == Evictor::Lru {
+                assert_eq!(guard.returned(hash(round)), None);
             }
         };
-        check(20, returns_after_it_went, Evictor::Fit);
+        check(20, went_and_returned, Evictor::Fit);
     }
 
     #[test]
