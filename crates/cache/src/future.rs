@@ -9,7 +9,8 @@ use headstart_core::{Run, SessionId, TraceRequest};
 /// Next uses are kept as runs: along one prompt they change only where later prompts part.
 #[derive(Clone, Debug, Default)]
 pub struct Future {
-    /// Runs of equal next use, of all requests one after another: (next request, blocks).
+    /// Runs of equal next use, of all requests one after another: (next request, one past the
+    /// offset of the last block).
     runs: Vec<(u32, u32)>,
     /// Per request: where its runs begin; one more than there are requests.
     starts: Vec<usize>,
@@ -49,7 +50,11 @@ impl Future {
             ..Self::default()
         };
         for nexts in reversed.into_iter().rev() {
-            future.runs.extend(nexts);
+            let mut end = 0;
+            future.runs.extend(nexts.into_iter().map(|(next, count)| {
+                end += count;
+                (next, end)
+            }));
             future.starts.push(future.runs.len());
         }
         future
@@ -57,19 +62,19 @@ impl Future {
 
     /// For each block of `request`, in prompt order: the next request that contains it.
     pub fn next_uses(&self, request: u32) -> impl Iterator<Item = u32> + '_ {
-        let runs = self.runs_of(request).iter();
-        runs.flat_map(|&(next, count)| std::iter::repeat_n(next, count as usize))
+        let mut start = 0;
+        self.runs_of(request).iter().flat_map(move |&(next, end)| {
+            let count = end - std::mem::replace(&mut start, end);
+            std::iter::repeat_n(next, count as usize)
+        })
     }
 
-    /// The next request after `request` that contains its block at `offset`.
+    /// The next request after `request` that contains its block at `offset`. O(log runs).
     #[must_use]
     pub fn next_use(&self, request: u32, offset: u32) -> u32 {
-        let mut end = 0;
-        let run = self.runs_of(request).iter().find(|run| {
-            end += run.1;
-            offset < end
-        });
-        run.map_or(Self::NEVER, |run| run.0)
+        let runs = self.runs_of(request);
+        let index = runs.partition_point(|&(_, end)| end <= offset);
+        runs.get(index).map_or(Self::NEVER, |run| run.0)
     }
 
     /// The last request of the session that `request` belongs to.

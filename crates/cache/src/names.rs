@@ -88,7 +88,7 @@ impl std::error::Error for PolicyError {}
 /// | `s3fifo` | `small=0.1` and `ghost=0.9`, shares of the capacity |
 /// | `gdsf` | `depth=32768`: tokens at which a block costs twice as much; `admit-all` |
 /// | `tlru` | `allowance=1024`: ξ, tokens |
-/// | `wa` | `published` (as in the study, with `life=5`), `exponential`, `life=SECONDS`, |
+/// | `wa` | `published` (the study's priority, `life=5`), `exponential`, `life=SECONDS`, |
 /// |      | `no-life`, `one-class`, `no-offset`, `no-guard` |
 /// | `random` | `seed=1` |
 ///
@@ -110,7 +110,7 @@ pub fn by_name(spec: &str, setting: Setting) -> Result<Box<dyn Policy>, PolicyEr
         "sieve" => Box::new(Sieve::new(capacity)),
         "arc" => Box::new(Arc::new(capacity)),
         "gdsf" => {
-            let depth = options.positive("depth", 32_768.0)?;
+            let depth = options.number("depth", 32_768.0, |depth| depth >= 1.0)?;
             let gdsf = Gdsf::new(capacity, blocks(depth));
             match options.flag("admit-all") {
                 true => Box::new(gdsf.admitting_all()),
@@ -125,7 +125,7 @@ pub fn by_name(spec: &str, setting: Setting) -> Result<Box<dyn Policy>, PolicyEr
             let wa = options.workload_aware()?;
             Box::new(WorkloadAware::new(capacity, wa))
         }
-        "random" => Box::new(Random::new(capacity, options.positive("seed", 1.0)? as u64)),
+        "random" => Box::new(Random::new(capacity, options.whole("seed", 1)?)),
         name if OFFLINE_NAMES.contains(&name) => {
             let name = name.to_owned();
             return Err(PolicyError::NeedsFuture { name });
@@ -230,6 +230,11 @@ impl<'a> Options<'a> {
 
     fn positive(&mut self, key: &'static str, default: f64) -> Result<f64, PolicyError> {
         self.number(key, default, |value| value > 0.0 && value.is_finite())
+    }
+
+    fn whole(&mut self, key: &'static str, default: u64) -> Result<u64, PolicyError> {
+        let is_whole = |value: f64| (0.0..9e15).contains(&value) && value.fract() == 0.0;
+        Ok(self.number(key, default as f64, is_whole)? as u64)
     }
 
     fn share(&mut self, key: &'static str, default: f64) -> Result<f64, PolicyError> {

@@ -2,8 +2,8 @@
 //!
 //! The cache decides *who may go* (not pinned, no resident child); the policy orders them. A
 //! pin must not change its order: a block that is withdrawn and offered again stands where its
-//! own key says. So blocks that may not go are in no queue, and a pinned chain of thousands of
-//! blocks costs a victim search nothing.
+//! own key says. Blocks that may not go are in no queue, or leave it when a sweep first meets
+//! them, so a pinned chain of thousands of blocks does not slow the search for a victim.
 //!
 //! One file per published policy; [`by_name`] makes those that need no knowledge of the future,
 //! [`offline`] those that do.
@@ -60,7 +60,8 @@ pub trait Policy: Send {
     /// a newcomer it may not decline. Asked twice in a row it gives the same answer.
     fn victim(&mut self, now: Nanos, newcomer: Option<&Newcomer>) -> Option<BlockId>;
 
-    /// The block named `hash` was evicted; all but its ghost may be forgotten.
+    /// The block named `hash`, which [`Policy::victim`] has just named, is evicted; all but its
+    /// ghost may be forgotten.
     fn remove(&mut self, block: BlockId, hash: BlockHash);
 }
 

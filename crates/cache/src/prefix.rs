@@ -111,12 +111,15 @@ impl PrefixCache {
         chain.iter().take_while(is_resident).count()
     }
 
-    /// Pins the longest resident prefix of `chain`. O(its length).
+    /// Pins the longest resident prefix of `chain`. O(its length). A name stands for a block and
+    /// its whole prefix: chains that give one name two different prefixes break the promise that
+    /// unpinned blocks can be evicted.
     pub fn acquire(&mut self, chain: &[BlockHash]) -> Lease {
         self.take_returned();
         let mut blocks = Vec::with_capacity(chain.len());
         for &hash in chain {
-            let Some(block) = self.slots.find(hash) else {
+            let before = blocks.last().copied();
+            let Some(block) = self.slots.find_behind(before, hash) else {
                 break;
             };
             self.pin(block);

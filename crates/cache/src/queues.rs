@@ -1,8 +1,9 @@
 //! Candidates in order of a key: d-ary heaps that know where each block stands.
 //!
-//! Every policy here evicts the smallest key of one queue or of a few. Only candidates are
-//! queued (leaves of the prefix tree that nobody pins), so a queue is as long as there are
-//! conversations, not blocks, and a pin costs one removal.
+//! Most policies evict the smallest key of one queue or of a few; those that sweep in order of
+//! entry have [`crate::lanes`]. Only candidates are queued (leaves of the prefix tree that nobody
+//! pins), so a queue is as long as there are conversations, not blocks, and a pin costs one
+//! removal.
 //!
 //! Source: Williams 1964, with four children a node (Johnson 1975) so that a level is one cache
 //! line, and a table of positions for removals from the middle.
@@ -83,6 +84,10 @@ impl<K: Copy + Ord> Queues<K> {
         let position = self.positions[block.index()];
         assert_ne!(position, NOWHERE, "{block:?} is in no queue");
         let position = position as usize;
+        debug_assert_eq!(
+            self.heaps[queue][position].block, block.0,
+            "in its own queue"
+        );
         self.positions[block.index()] = NOWHERE;
         let heap = &mut self.heaps[queue];
         let last = heap.pop().expect("a queued block has an entry");

@@ -60,11 +60,7 @@ fn radix_tree(requests: &[TraceRequest], capacity: usize) -> u64 {
     let mut tree = RadixCache::new(capacity);
     let mut hits = 0;
     for request in requests {
-        let chain: Vec<_> = request
-            .blocks
-            .iter()
-            .map(BlockHash::from_u64)
-            .collect();
+        let chain: Vec<_> = request.blocks.iter().map(BlockHash::from_u64).collect();
         let matched = tree.acquire(&chain);
         let mut held = matched;
         while held < chain.len() && tree.grow() {

@@ -21,7 +21,8 @@ pub struct Sweep<'a> {
     requests: &'a [TraceRequest],
     config: SweepConfig,
     extent: Extent,
-    future: Arc<Future>,
+    /// Where one of the policies reads it.
+    future: Option<Arc<Future>>,
 }
 
 /// How all cells count; see [`ReplayConfig`].
@@ -54,15 +55,13 @@ impl<'a> Sweep<'a> {
     ) -> Result<Self, PolicyError> {
         specs.iter().try_for_each(|spec| known(spec))?;
         let is_offline = |spec: &String| OFFLINE_NAMES.contains(&name(spec));
-        let future = match specs.iter().any(is_offline) {
-            true => Future::of(requests),
-            false => Future::default(),
-        };
+        let reads_future = specs.iter().any(is_offline);
+        let future = reads_future.then(|| Arc::new(Future::of(requests)));
         Ok(Self {
             requests,
             config,
             extent: Extent::of(requests, config),
-            future: Arc::new(future),
+            future,
         })
     }
 
@@ -103,7 +102,10 @@ impl<'a> Sweep<'a> {
             block_tokens: self.config.block_tokens,
             cold_requests: self.config.cold_requests,
         };
-        let policy = policy::offline(spec, setting, &self.future)?;
+        let policy = match &self.future {
+            Some(future) => policy::offline(spec, setting, future)?,
+            None => policy::by_name(spec, setting)?,
+        };
         let mut replay = Replay::with_config(config, policy);
         for requests in self.requests.chunks(OBSERVED_EVERY) {
             for request in requests {

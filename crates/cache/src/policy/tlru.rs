@@ -4,8 +4,9 @@
 //! tokens to keep the uncached part of that prompt at most ξ. What lies beyond is *surplus*.
 //!
 //! Source: "Tail-Optimized LRU", arXiv 2510.15152. Differences: at block granularity; Q is one
-//! running mean over all conversations (weight 1/64 for the newest) rather than known per
-//! conversation; the last request that used a block decides whether it is surplus.
+//! running mean over all prompts whose first block was known (weight 1/64 for the newest) rather
+//! than per conversation, so new conversations under a shared system prompt and tails that had
+//! been evicted raise it; the last request that used a block decides whether it is surplus.
 //!
 //! Invariant: the surplus of a request is a suffix of its blocks, so tails still go first.
 //!
@@ -26,7 +27,7 @@ const GROWTH_WEIGHT: f64 = 1.0 / 64.0;
 pub struct TailLru {
     /// ξ: uncached part of a next prompt that is still fast enough, in blocks.
     allowance_blocks: f64,
-    /// Q: by how much a returning conversation has grown, in blocks.
+    /// Q: blocks behind the known part of a prompt, on average.
     growth_blocks: f64,
     /// Per slot: whether the last request that used its block can spare it.
     is_surplus: Vec<bool>,

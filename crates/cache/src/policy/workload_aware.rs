@@ -8,15 +8,15 @@
 //! ```
 //!
 //! A class is a (request type, turn); a block belongs to the class that last used it. Inside a
-//! class the least recently used block is worth least, so only the classes' heads are compared:
+//! class the least recently used block is taken to be worth least, so only the classes' heads are compared:
 //! O(classes) per eviction, plus O(log n) to keep a queue.
 //!
 //! Source: Wang et al., "KVCache Cache in the Wild", USENIX ATC'25, and the authors' fork of
-//! vLLM. `wa:published` is their priority. By default we differ, because it was better on every
-//! trace tried (BENCHMARKS.md): reuse times are taken as observed, not as an exponential; a
-//! block's chance is *given* that it has waited for its age; the horizon `life` is the best one
-//! for each class and age instead of five seconds; waiting uses are censored observations; turns
-//! from the fourth on are one class. And where the fit does not help, LRU evicts.
+//! vLLM. `wa:published` is their priority. By default we differ (BENCHMARKS.md compares): reuse
+//! times are taken as observed, not as an exponential; a block's chance is *given* that it has
+//! waited for its age; the horizon `life` is the best one for each class and age instead of five
+//! seconds; waiting uses are censored observations; turns from the fourth on are one class. And
+//! where the fit does not help, LRU evicts.
 //!
 //! The published tie-break by offset (a tail before its head) is the order of release here, and
 //! the cache offers leaves only: it can change nothing, and the ablation shows that.
@@ -89,6 +89,8 @@ pub struct WorkloadAware {
     /// The first of each queue.
     heads: Vec<Option<Head>>,
     scores: Vec<Scores>,
+    /// Of a class that was not there yet when they were fitted; `None` before a fit.
+    scores_of_new: Option<Scores>,
     observer: Observer,
     requests: u32,
     guard: Guard,
@@ -138,6 +140,7 @@ impl WorkloadAware {
             candidates: Queues::new(capacity, 0),
             heads: Vec::new(),
             scores: Vec::new(),
+            scores_of_new: None,
             observer: Observer::new(),
             requests: 0,
             guard: Guard::new(capacity),
@@ -163,8 +166,10 @@ impl WorkloadAware {
     }
 
     fn refit(&mut self, now: Nanos) {
-        let histograms = self.observer.histograms(self.heads.len(), now);
+        // One more, without uses: it is judged by all.
+        let histograms = self.observer.histograms(self.heads.len() + 1, now);
         self.scores = fit::scores(&histograms, self.options.shape, self.options.life);
+        self.scores_of_new = self.scores.pop();
     }
 
     fn update_head(&mut self, class: u16) {
@@ -201,7 +206,7 @@ impl WorkloadAware {
     /// ln of the chance that the block is used soon; equal for all before there is a fit.
     #[inline]
     fn score(&self, class: usize, head: &Head, now: Nanos) -> f32 {
-        match self.scores.get(class) {
+        match self.scores.get(class).or(self.scores_of_new.as_ref()) {
             Some(scores) => scores[ages::bin(now, head.used_at)],
             None => 0.0,
         }

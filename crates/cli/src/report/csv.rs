@@ -61,7 +61,7 @@ fn cell(report: &Report, row: &Row) -> String {
         counts(&outcome.steady),
         outcome.insertions.to_string(),
         outcome.evictions.to_string(),
-        or_empty(outcome.full_at.map(u64::from)),
+        or_empty(outcome.full_at.map(|request| u64::from(request) + 1)),
         or_empty(yardstick.map(|row| row.outcome.all().blocks.hits)),
     ]
     .join(",")

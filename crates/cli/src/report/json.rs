@@ -50,7 +50,7 @@ fn cell(report: &Report, row: &Row) -> Value {
         "share_of_belady": report.share_of_yardstick(row),
         "insertions": outcome.insertions,
         "evictions": outcome.evictions,
-        "full_at": outcome.full_at,
+        "full_at": outcome.full_at.map(|request| request + 1),
         "classes": classes(report, outcome),
         "infinite": tally(&report.infinite.all()),
         "trace": {

@@ -5,8 +5,8 @@
 //! that is a miss the other would have spared, also when the kept one has gone meanwhile. So
 //! whoever evicts is judged the more strictly. Duels are watched for about the time in which the
 //! cache turns over; their balance, which forgets, decides who evicts. A fit that does not hold
-//! thus costs as much as it takes to lose a few duels, whatever the reason: drift, wrong labels,
-//! other distributions.
+//! thus costs what it takes to lose its lead, whatever the reason: drift, wrong labels, other
+//! distributions.
 
 use hashbrown::HashTable;
 use headstart_core::{BlockHash, BlockId};
