@@ -13,8 +13,8 @@ use headstart_core::BlockId;
 /// | `[committed, len)` | allocated, private to the holder, in flight |
 ///
 /// Give it back with [`crate::PrefixCache::release`], which records the use. A lease that is
-/// dropped instead (a panic, a forgotten path) is given back when the cache is next asked for room or a match
-/// (`acquire`, `grow`, `clear`).
+/// dropped instead (a panic, a forgotten path) is given back when the cache is next asked for a
+/// match or for room (`acquire`, `grow`, `clear`).
 #[derive(Debug)]
 pub struct Lease {
     pub(crate) blocks: Vec<BlockId>,

@@ -51,7 +51,10 @@ fn main() {
         mru.serve(&request(at));
         lru.serve(&request(at));
     }
-    let (mru, lru) = (mru.outcome().all().blocks.rate(), lru.outcome().all().blocks.rate());
+    let (mru, lru) = (
+        mru.outcome().all().blocks.rate(),
+        lru.outcome().all().blocks.rate(),
+    );
     println!("a loop over 10 blocks, room for 8: MRU hits {mru:.2}, LRU hits {lru:.2}");
     assert!(mru > 0.7 && lru == 0.0);
 }

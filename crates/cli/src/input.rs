@@ -199,6 +199,12 @@ pub(crate) fn remarks(reader: &Reader<'_>) -> Vec<String> {
         info.block_tokens
     );
     remark(tally.oversized, "request", &text);
+    let text = format!(
+        "with a prompt more than twice as long as its blocks: figures in tokens will be wrong; \
+         is a block {} tokens (--block-tokens)?",
+        info.block_tokens
+    );
+    remark(tally.undersized, "request", &text);
     remarks
 }
 
@@ -306,6 +312,12 @@ mod tests {
             Ok("4 blocks, turn 2; inferred from shared prefixes: sessions, turns, types"),
         );
         check("c", MOONCAKE, &skip, Ok("; 1 bad line left out"));
+        check(
+            "n",
+            "{\"input_length\": 1000, \"hash_ids\": [1, 2]}\n",
+            &["--block-tokens", "16"],
+            Ok("1 request with a prompt more than twice as long as its blocks"),
+        );
         check(
             "d",
             MOONCAKE,

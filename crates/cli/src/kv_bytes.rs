@@ -34,12 +34,15 @@ const NESTED: &[&str] = &[
 /// Fields that show layers without one size per token, and what they are.
 const NOT_PER_TOKEN: &[(&str, &str)] = &[
     ("attention_chunk_size", "layers that attend to chunks"),
+    ("attn_layer_indices", "layers without attention"),
     ("attn_layer_period", "layers without attention"),
     ("attn_type_list", "layers with linear attention"),
     ("block_configs", "layers of different shapes"),
     ("block_types", "layers without attention"),
     ("cla_share_factor", "layers that share keys and values"),
+    ("conv_L_cache", "layers of convolution"),
     ("cross_attention_layers", "layers that attend to images"),
+    ("full_attn_idxs", "layers without attention"),
     ("full_attention_interval", "layers with linear attention"),
     ("hybrid_override_pattern", "layers without attention"),
     (
@@ -48,10 +51,24 @@ const NOT_PER_TOKEN: &[(&str, &str)] = &[
     ),
     ("layers_block_type", "layers without attention"),
     ("linear_attn_config", "layers with linear attention"),
+    (
+        "num_key_value_heads_per_layer",
+        "layers of different shapes",
+    ),
     ("num_kv_shared_layers", "layers that share keys and values"),
     ("sliding_window_pattern", "layers with a sliding window"),
-    ("ssm_cfg", "state-space layers"),
 ];
+
+/// Beginnings of the names of such fields.
+const NOT_PER_TOKEN_PREFIXES: &[(&str, &str)] = &[
+    ("linear_", "layers with linear attention"),
+    ("mamba_", "state-space layers"),
+    ("rwkv", "recurrent layers"),
+    ("ssm_", "state-space layers"),
+];
+
+/// Beginnings of the model types that have no attention at all.
+const STATE_ONLY: &[&str] = &["mamba", "falcon_mamba", "rwkv"];
 
 /// What a token's keys and values take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,9 +154,12 @@ impl KvBytes {
             ));
         }
         refuse_hybrids(text)?;
-        let dtype = match dtype {
-            Some(dtype) => dtype,
-            None => own_dtype(text, config)?,
+        let (dtype, from) = match dtype {
+            Some(dtype) => (dtype, ""),
+            None => match quantized(text, config)? {
+                Some(dtype) => (dtype, " (8 bits by `kv_cache_scheme`)"),
+                None => (own_dtype(text, config)?, ""),
+            },
         };
         let layers = number(
             text,
@@ -149,7 +169,7 @@ impl KvBytes {
         let name = dtype.name;
         Ok(Self {
             per_token: layers * values * dtype.bytes,
-            shape: format!("{layers} layers × {shape}, {name}"),
+            shape: format!("{layers} layers × {shape}, {name}{from}"),
         })
     }
 }
@@ -173,11 +193,8 @@ fn values_per_layer(text: &Value) -> Result<(u64, String), String> {
     let kv_heads = kv_heads(text, heads)?;
     let width = match optional(text, &["head_dim", "kv_channels", "attention_head_dim"])? {
         Some(width) => width,
-        None => number(text, &["hidden_size", "n_embd", "d_model"])? / heads,
+        None => width_of_share(text, heads)?,
     };
-    if width == 0 {
-        return Err("there are more attention heads than hidden values".to_owned());
-    }
     match optional(text, &["v_head_dim"])?.filter(|&values| values != width) {
         None => {
             let shape = format!("2 × {kv_heads} heads × {width}");
@@ -188,6 +205,20 @@ fn values_per_layer(text: &Value) -> Result<(u64, String), String> {
             Ok((kv_heads * (width + values), shape))
         }
     }
+}
+
+/// The width of a head where the hidden values are dealt out among them.
+fn width_of_share(text: &Value, heads: u64) -> Result<u64, String> {
+    let names = ["hidden_size", "n_embd", "d_model"];
+    let hidden = number(text, &names)?;
+    if hidden.is_multiple_of(heads) {
+        return Ok(hidden / heads);
+    }
+    let name = present(text, &names).unwrap_or_default();
+    Err(format!(
+        "`{name}` is {hidden}, no multiple of the {heads} attention heads, and `head_dim` is \
+         missing"
+    ))
 }
 
 /// Key-value heads, by the names that several families have for them.
@@ -204,18 +235,38 @@ fn kv_heads(text: &Value, heads: u64) -> Result<u64, String> {
         return Ok(kv_heads);
     }
     let named = ["num_key_value_heads", "num_kv_heads", "n_head_kv"];
-    Ok(optional(text, &named)?.unwrap_or(heads))
+    let kv_heads = optional(text, &named)?.unwrap_or(heads);
+    if kv_heads > heads {
+        let name = present(text, &named).unwrap_or_default();
+        return Err(format!(
+            "`{name}` is {kv_heads}, more than the {heads} attention heads"
+        ));
+    }
+    Ok(kv_heads)
 }
 
 fn refuse_hybrids(text: &Value) -> Result<(), String> {
+    let model_type = text["model_type"].as_str().unwrap_or_default();
+    if STATE_ONLY.iter().any(|kind| model_type.starts_with(kind)) {
+        return Err(format!(
+            "`model_type` is `{model_type:.40}`, which has no KV cache per token; give the \
+             capacity in blocks or tokens instead (6000, 160Ktok)"
+        ));
+    }
     for &(field, what) in NOT_PER_TOKEN {
-        // Configurations write defaults out: nothing, none and an empty list say nothing.
-        let is_set = match &text[field] {
-            Value::Null | Value::Bool(false) => false,
-            Value::Array(list) => !list.is_empty(),
-            value => value.as_u64() != Some(0),
-        };
-        if is_set {
+        if is_set(&text[field]) {
+            return Err(no_single_size(field, what));
+        }
+    }
+    for (field, _) in text
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|it| is_set(it.1))
+    {
+        let known = NOT_PER_TOKEN_PREFIXES.iter();
+        let mut found = known.filter(|(prefix, _)| field.starts_with(prefix));
+        if let Some((_, what)) = found.next() {
             return Err(no_single_size(field, what));
         }
     }
@@ -237,11 +288,39 @@ fn refuse_hybrids(text: &Value) -> Result<(), String> {
     }
 }
 
+/// Configurations write defaults out: nothing, none and an empty list say nothing.
+fn is_set(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Array(list) => !list.is_empty(),
+        value => value.as_u64() != Some(0),
+    }
+}
+
 fn no_single_size(field: &str, what: &str) -> String {
     format!(
         "`{field}` tells of {what}, so a token has no one size in bytes; give the capacity in \
          blocks or tokens instead (6000, 160Ktok)"
     )
+}
+
+/// How the checkpoint says that keys and values are quantized, if it does.
+fn quantized(text: &Value, config: &Value) -> Result<Option<KvDtype>, String> {
+    let scheme = |place: &'_ Value| place["quantization_config"]["kv_cache_scheme"].clone();
+    let schemes = [scheme(text), scheme(config)];
+    let Some(scheme) = schemes.iter().find(|scheme| !scheme.is_null()) else {
+        return Ok(None);
+    };
+    let name = match scheme["type"].as_str() {
+        Some("int") => "int8",
+        _ => "fp8",
+    };
+    match &scheme["num_bits"] {
+        bits if bits.as_u64() == Some(8) => name.parse().map(Some),
+        bits => Err(format!(
+            "`kv_cache_scheme` has {bits:.40} for `num_bits`; give --kv-dtype"
+        )),
+    }
 }
 
 fn own_dtype(text: &Value, config: &Value) -> Result<KvDtype, String> {
@@ -257,11 +336,16 @@ fn own_dtype(text: &Value, config: &Value) -> Result<KvDtype, String> {
 }
 
 /// The first of `names` that is there; `null` counts as absent.
+fn present<'a>(text: &Value, names: &[&'a str]) -> Option<&'a str> {
+    names.iter().copied().find(|&name| !text[name].is_null())
+}
+
+/// The number under the first of `names` that is there.
 fn optional(text: &Value, names: &[&str]) -> Result<Option<u64>, String> {
-    let Some(name) = names.iter().find(|&&name| !text[name].is_null()) else {
+    let Some(name) = present(text, names) else {
         return Ok(None);
     };
-    let value = &text[*name];
+    let value = &text[name];
     let fits = |value: &u64| (1..=DIMENSION_MAX).contains(value);
     match value.as_u64().filter(fits) {
         Some(value) => Ok(Some(value)),
@@ -374,6 +458,26 @@ mod tests {
     }
 
     #[test]
+    fn a_quantized_cache_is_known_by_its_scheme_unless_told_otherwise() {
+        let scheme = |bits: u32, kind: &str| {
+            let scheme = json!({"num_bits": bits, "type": kind});
+            let config = json!({"quantization_config": {"kv_cache_scheme": scheme}});
+            with(&llama(), &config)
+        };
+        check(&scheme(8, "float"), "", Ok(163_840));
+        check(&scheme(8, "float"), "bf16", Ok(327_680));
+        check(&scheme(4, "int"), "", Err("give --kv-dtype"));
+        let shape = KvBytes::of(&scheme(8, "int"), None).map(|kv| kv.shape);
+        let shape = shape.expect("known");
+        assert!(
+            shape.ends_with(", int8 (8 bits by `kv_cache_scheme`)"),
+            "{shape}"
+        );
+        let none = json!({"quantization_config": {"kv_cache_scheme": null}});
+        check(&with(&llama(), &none), "", Ok(327_680));
+    }
+
+    #[test]
     fn models_without_one_size_per_token_are_refused_by_name() {
         let refused = |changes: Value, part: &str| {
             check(&with(&llama(), &changes), "", Err(part));
@@ -389,10 +493,22 @@ mod tests {
         for (field, _) in NOT_PER_TOKEN {
             refused(json!({*field: 4}), field);
         }
+        for field in [
+            "mamba_d_state",
+            "ssm_cfg",
+            "linear_num_key_heads",
+            "rwkv_hidden_size",
+        ] {
+            refused(json!({field: 4}), field);
+        }
+        for kind in ["mamba2", "rwkv6", "falcon_mamba"] {
+            refused(json!({"model_type": kind}), "has no KV cache per token");
+        }
         let fine = |changes: Value| check(&with(&llama(), &changes), "", Ok(327_680));
         fine(json!({"layer_types": ["full_attention", "full_attention"]}));
         fine(json!({"sliding_window": 262_144, "max_position_embeddings": 131_072}));
         fine(json!({"cross_attention_layers": [], "num_kv_shared_layers": 0}));
+        fine(json!({"model_type": "llama", "mamba_d_state": null, "linear_attn": false}));
     }
 
     #[test]
@@ -413,7 +529,12 @@ mod tests {
             "`num_key_value_heads` is [8,4]",
         );
         wrong(json!({"hidden_size": 1u64 << 60}), "expected a number");
-        wrong(json!({"hidden_size": 8}), "more attention heads");
+        wrong(json!({"hidden_size": 8}), "`hidden_size` is 8, no multiple");
+        wrong(json!({"hidden_size": 8200}), "`hidden_size` is 8200");
+        wrong(
+            json!({"num_key_value_heads": 65}),
+            "`num_key_value_heads` is 65, more than the 64",
+        );
         wrong(json!({"torch_dtype": "auto"}), "give --kv-dtype");
         wrong(json!({"torch_dtype": null}), "give --kv-dtype");
         assert!(

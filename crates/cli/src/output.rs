@@ -1,15 +1,115 @@
-//! Standard output, which may be a pipe that nobody reads any more.
+//! Where results go: standard output, which may be a pipe that nobody reads any more, or a file.
 
-use std::io::{ErrorKind, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::Path;
 
 use anyhow::{Context, Result};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::config::UsageError;
+
+/// Bytes gathered before a write.
+const BUFFER_BYTES: usize = 1 << 16;
 
 /// Prints `text` and a line end. A closed pipe is no failure of ours: whoever reads has enough.
 pub(crate) fn line(text: &str) -> Result<()> {
-    let mut stdout = std::io::stdout().lock();
+    let mut stdout = io::stdout().lock();
     let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written.context("cannot write to standard output"),
+    }
+}
+
+/// Whether `path` can be what `--output` names while `trace` is read. Changes nothing.
+///
+/// # Errors
+/// A usage error for a form that is not written, and for the trace itself, which writing would
+/// empty before it is read.
+pub(crate) fn check(path: &Path, trace: Option<&Path>) -> Result<()> {
+    let wrong = if has_extension(path, "zst") {
+        "zstd is read here but not written; name it .gz, or pipe through `zstd`"
+    } else if trace.is_some_and(|trace| is_same_file(path, trace)) {
+        "is the trace itself, which would be lost; name another file"
+    } else {
+        return Ok(());
+    };
+    Err(UsageError(format!("--output {}: {wrong}", path.display())).into())
+}
+
+/// Lets `write` fill the file at `path`, compressed where the name ends in .gz, or standard
+/// output for `-`. Nothing where whoever reads has enough, and closed the pipe.
+///
+/// Writes into what is there, so that links, devices, pipes and permissions stay what they are.
+///
+/// # Errors
+/// When the file cannot be opened, and what stopped `write`; the file is incomplete then, and
+/// the error says so.
+pub(crate) fn to<T>(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<T>,
+) -> Result<Option<T>> {
+    if path.as_os_str() == "-" {
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
+        let written = write(&mut out).and_then(|written| {
+            out.flush()?;
+            Ok(written)
+        });
+        return unless_closed(written, || "cannot write to standard output".to_owned());
+    }
+    let name = path.display();
+    let file = File::create(path).with_context(|| format!("cannot write {name}"))?;
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
+    let written = if has_extension(path, "gz") {
+        let mut packed = GzEncoder::new(out, Compression::default());
+        write(&mut packed).and_then(|written| {
+            packed.finish()?.flush()?;
+            Ok(written)
+        })
+    } else {
+        write(&mut out).and_then(|written| {
+            out.flush()?;
+            Ok(written)
+        })
+    };
+    let written = unless_closed(written, || format!("cannot write {name}"));
+    written.with_context(|| format!("{name} is incomplete"))
+}
+
+/// A failed write is told as `cannot_write`; a closed pipe is no failure.
+fn unless_closed<T>(written: Result<T>, cannot_write: impl Fn() -> String) -> Result<Option<T>> {
+    match written {
+        Ok(written) => Ok(Some(written)),
+        Err(error) => match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+            Some(ErrorKind::BrokenPipe) => Ok(None),
+            Some(_) => Err(error.context(cannot_write())),
+            None => Err(error),
+        },
+    }
+}
+
+fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|it| it == extension)
+}
+
+/// Whether both are one file on a disk, be it by different names or links. Terminals and pipes
+/// can be read and written at once.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let (Ok(one_is), Ok(other_is)) = (one.metadata(), other.metadata()) else {
+        return false;
+    };
+    if !(one_is.is_file() && other_is.is_file()) {
+        return false;
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        (one_is.dev(), one_is.ino()) == (other_is.dev(), other_is.ino())
+    }
+    #[cfg(not(unix))]
+    {
+        one.canonicalize().ok() == other.canonicalize().ok()
     }
 }

@@ -1,7 +1,7 @@
 //! `headstart trace convert` as users and scripts call it.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 fn convert(args: &[&str]) -> Output {
@@ -75,7 +75,7 @@ fn a_trace_is_written_in_the_canonical_form_and_summed_up() {
 }
 
 #[test]
-fn a_conversion_converts_to_itself_also_compressed_and_in_place() {
+fn a_conversion_converts_to_itself_also_compressed() {
     let trace = Scratch::new("again.jsonl", MOONCAKE);
     let packed = Scratch::path("packed.jsonl.gz");
     assert!(
@@ -90,35 +90,97 @@ fn a_conversion_converts_to_itself_also_compressed_and_in_place() {
             .status
             .success()
     );
-    assert!(
-        convert(&[trace.name(), "-o", trace.name()])
-            .status
-            .success()
-    );
     let again = std::fs::read_to_string(&trace.0).expect("written");
     assert_eq!(again, CONVERTED);
 }
 
 #[test]
-fn bad_lines_stop_or_are_counted_and_nothing_is_half_written() {
+fn bad_lines_stop_or_are_counted_and_what_is_incomplete_is_named() {
     let trace = Scratch::new("bad.jsonl", &format!("{MOONCAKE}nonsense\n{MOONCAKE}"));
     let target = Scratch::new("target.jsonl", "as it was");
     let output = convert(&[trace.name(), "-o", target.name()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        text(&output.stderr).contains("line 3: "),
-        "{}",
-        text(&output.stderr)
-    );
-    let kept = std::fs::read_to_string(&target.0).expect("still there");
-    assert_eq!(kept, "as it was");
-    assert!(!Path::new(&format!("{}.partial", target.name())).exists());
+    let said = text(&output.stderr);
+    assert!(said.contains("line 3: "), "{said}");
+    let incomplete = format!("{} is incomplete", target.name());
+    assert!(said.contains(&incomplete), "{said}");
     let output = convert(&[trace.name(), "-o", target.name(), "--skip-bad"]);
     assert!(output.status.success());
     let said = text(&output.stderr);
     assert!(said.contains("1 bad line left out"), "{said}");
     // The second copy begins at 0 again.
     assert!(said.contains("1 request earlier than"), "{said}");
+}
+
+#[test]
+fn a_trace_without_a_request_is_an_error_and_touches_nothing() {
+    let trace = Scratch::new("none.jsonl", "{\"hash_ids\": 7}\n{\"hash_ids\": 8}\n");
+    let target = Scratch::new("kept.jsonl", "as it was");
+    let output = convert(&[trace.name(), "--skip-bad", "-o", target.name()]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("holds no request: 2 bad lines left out"),
+        "{said}"
+    );
+    assert!(!said.contains("inferred"), "{said}");
+    let kept = std::fs::read_to_string(&target.0).expect("still there");
+    assert_eq!(kept, "as it was");
+}
+
+#[cfg(unix)]
+#[test]
+fn links_modes_and_pipes_stay_what_they_are() {
+    use std::os::unix::fs::PermissionsExt;
+    let trace = Scratch::new("linked.jsonl", MOONCAKE);
+    let target = Scratch::new("linked-target.jsonl", "");
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&target.0, mode).expect("sets the mode");
+    let link = Scratch::path("link.jsonl");
+    std::os::unix::fs::symlink(&target.0, &link.0).expect("links");
+    assert!(convert(&[trace.name(), "-o", link.name()]).status.success());
+    assert!(link.0.symlink_metadata().expect("there").is_symlink());
+    let written = std::fs::read_to_string(&target.0).expect("written");
+    assert_eq!(written, CONVERTED);
+    let mode = target.0.metadata().expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // The trace by another name is the trace.
+    check_usage(&[target.name(), "-o", link.name()], "is the trace itself");
+
+    let pipe = Scratch::path("pipe");
+    let made = Command::new("mkfifo").arg(&pipe.0).status();
+    assert!(made.expect("mkfifo runs").success());
+    let name = pipe.name().to_owned();
+    let reader = std::thread::spawn(move || std::fs::read_to_string(name));
+    assert!(convert(&[trace.name(), "-o", pipe.name()]).status.success());
+    assert_eq!(reader.join().expect("reads").expect("text"), CONVERTED);
+    assert!(!pipe.0.metadata().expect("there").is_file());
+}
+
+#[test]
+fn synth_and_materialize_write_by_the_same_rule() {
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+        command.arg("trace").args(args);
+        command
+            .env_remove("HEADSTART_CONFIG")
+            .output()
+            .expect("the binary runs")
+    };
+    let packed = Scratch::path("synth.jsonl.gz");
+    let synth = ["synth", "chat", "--requests", "20", "-o"];
+    let prompts = Scratch::path("prompts.jsonl.gz");
+    let materialize = ["materialize", packed.name(), "-o"];
+    for (args, target) in [(&synth[..], &packed), (&materialize[..], &prompts)] {
+        let output = run(&[args, &[target.name()]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let bytes = std::fs::read(&target.0).expect("written");
+        assert_eq!(bytes[..2], [0x1f, 0x8b], "{args:?}");
+        let refused = run(&[args, &["x.zst"]].concat());
+        assert_eq!(refused.status.code(), Some(2), "{args:?}");
+        let said = text(&refused.stderr);
+        assert!(said.contains("zstd is read here but not written"), "{said}");
+    }
 }
 
 #[test]
@@ -153,6 +215,7 @@ fn what_cannot_be_is_refused_by_name() {
     let trace = Scratch::new("refused.jsonl", MOONCAKE);
     let name = trace.name();
     check_usage(&[], "<FILE>");
+    check_usage(&[name, "-o", name], "is the trace itself");
     check_usage(&[name, "-o", "x.zst"], "zstd is read here but not written");
     check_usage(&[name, "--format", "parquet"], "known: mooncake");
     check_usage(&[name, "--arrivals", "60"], "has arrival times");

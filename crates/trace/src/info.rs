@@ -1,5 +1,7 @@
 //! What a trace says about itself, beside its requests.
 
+use std::borrow::Cow;
+
 /// Request types that a trace may name: each is a row of every table and a class of policies.
 pub const TYPES_MAX: usize = 1024;
 
@@ -47,8 +49,9 @@ impl TraceInfo {
     }
 
     /// The index of the type `name`, which is added when new. A name that is too long, or one
-    /// new name too many, is `unknown`.
+    /// new name too many, is `unknown`. Control characters become `?`, as names are printed.
     pub fn type_index(&mut self, name: &str) -> u16 {
+        let name = &*printable(name);
         let known = self.types.iter().position(|known| known == name);
         let index = known.unwrap_or(self.types.len());
         if known.is_none() {
@@ -61,6 +64,15 @@ impl TraceInfo {
     }
 }
 
+/// `name` with `?` for each control character: a terminal must not obey a trace.
+pub(crate) fn printable(name: &str) -> Cow<'_, str> {
+    if name.contains(char::is_control) {
+        Cow::Owned(name.replace(char::is_control, "?"))
+    } else {
+        Cow::Borrowed(name)
+    }
+}
+
 impl std::fmt::Display for Provenance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -68,5 +80,21 @@ impl std::fmt::Display for Provenance {
             Self::Inferred => "inferred",
             Self::Absent => "absent",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_of_type_names_do_not_reach_a_terminal() {
+        let mut info = TraceInfo::new(16);
+        assert_eq!(info.type_index("\u{1b}[2Jch\u{9b}at\n"), 1);
+        assert_eq!(info.types[1], "?[2Jch?at?");
+        // The same name again is the same type.
+        assert_eq!(info.type_index("\u{1b}[2Jch\u{9b}at\n"), 1);
+        assert_eq!(info.type_index("Übersetzung"), 2);
+        assert_eq!(info.types[2], "Übersetzung");
     }
 }

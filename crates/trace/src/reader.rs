@@ -12,7 +12,8 @@
 //! - A request that arrives before the one before it in the file: it arrives with that one, and
 //!   is counted. The order of the file is the order of the trace.
 //! - Blocks for more than twice the prompt's length: counted ([`Tally::oversized`]). The blocks
-//!   hold, and the lengths stay as recorded; figures in tokens will be wrong.
+//!   hold, and the lengths stay as recorded; figures in tokens will be wrong. Likewise a prompt
+//!   more than twice as long as its blocks ([`Tally::undersized`]).
 //! - Bytes that cannot be read or decompressed: an error, always, and the end.
 //!
 //! Memory is bounded by the largest line (and by the limits that formats and stages name), not
@@ -85,6 +86,9 @@ pub struct Tally {
     /// Requests whose blocks would hold more than twice their prompt: the block size, the
     /// lengths or the blocks are wrong, and token figures with them.
     pub oversized: u64,
+    /// Requests with blocks whose prompt is more than twice as long as these would hold: as
+    /// above, the other way round.
+    pub undersized: u64,
 }
 
 /// Reads a trace request by request, in order of time.
@@ -212,6 +216,7 @@ impl<'a> Reader<'a> {
         self.tally.requests += 1;
         self.tally.blocks += request.blocks.len() as u64;
         self.tally.oversized += u64::from(is_oversized(request, self.info.block_tokens));
+        self.tally.undersized += u64::from(is_undersized(request, self.info.block_tokens));
         if let Some(inference) = &mut self.inference {
             inference.assign(request);
         }
@@ -282,6 +287,13 @@ fn is_oversized(request: &TraceRequest, block_tokens: u32) -> bool {
     held > 2 * u64::from(input.max(block_tokens))
 }
 
+fn is_undersized(request: &TraceRequest, block_tokens: u32) -> bool {
+    let blocks = request.blocks.len() as u64;
+    let input = request.input_tokens.unwrap_or(0);
+    // Halved, because the product of large numbers doubled may not fit.
+    blocks > 0 && u64::from(input.div_ceil(2)) > blocks * u64::from(block_tokens)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -346,8 +358,8 @@ mod tests {
     }
 
     #[test]
-    fn blocks_far_beyond_the_prompt_are_counted() {
-        let check = |input: u32, blocks: &str, block_tokens: Option<u32>, expected: u64| {
+    fn blocks_far_beyond_the_prompt_or_far_behind_it_are_counted() {
+        let check = |input: u32, blocks: &str, block_tokens: Option<u32>, expected: [u64; 2]| {
             let text = format!("{{\"input_length\": {input}, \"hash_ids\": {blocks}}}");
             let options = Options {
                 block_tokens,
@@ -355,13 +367,17 @@ mod tests {
             };
             let mut reader = open(&text, options).expect("readable");
             assert_eq!(reader.by_ref().filter(Result::is_ok).count(), 1);
-            assert_eq!(reader.tally().oversized, expected, "{text}");
+            let tally = reader.tally();
+            assert_eq!([tally.oversized, tally.undersized], expected, "{text}");
         };
-        check(1, "[1, 2]", None, 0);
-        check(513, "[1, 2]", None, 0);
-        check(64, "[1, 2, 3, 4]", None, 1);
-        check(64, "[1, 2, 3, 4]", Some(16), 0);
-        check(1_000_000, "[1]", None, 0);
+        check(1, "[1, 2]", None, [0, 0]);
+        check(513, "[1, 2]", None, [0, 0]);
+        check(64, "[1, 2, 3, 4]", None, [1, 0]);
+        check(64, "[1, 2, 3, 4]", Some(16), [0, 0]);
+        check(128, "[1, 2, 3, 4]", Some(16), [0, 0]);
+        check(129, "[1, 2, 3, 4]", Some(16), [0, 1]);
+        check(1_000_000, "[1]", None, [0, 1]);
+        check(1_000_000, "[]", None, [0, 0]);
     }
 
     fn check_refused(text: &str, options: Options<'_>, part: &str) {

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A class is a (request type, turn); a block belongs to the class that last used it. Inside a
-//! class the least recently used block is taken to be worth least, so only the classes' heads are compared:
-//! O(classes) per eviction, plus O(log n) to keep a queue.
+//! class the least recently used block is taken to be worth least, so only the classes' heads
+//! are compared: O(classes) per eviction, plus O(log n) to keep a queue.
 //!
 //! Source: Wang et al., "KVCache Cache in the Wild", USENIX ATC'25, and the authors' fork of
 //! vLLM. `wa:published` is their priority. By default we differ (BENCHMARKS.md compares): reuse

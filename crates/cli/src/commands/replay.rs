@@ -45,7 +45,8 @@ const SCALE_SEED: u64 = 0;
 One cache, no service time: requests in order, each matches, fills and releases before the next
 begins. Every id counts as a block, a partial last one too. The block hit rate is matched blocks
 of looked-up ones, the token hit rate cached prompt tokens of prompt tokens. belady evicts what is
-asked for last; it reads the future, and nothing that serves can be expected to beat it.
+asked for last; it reads the future, and nothing that admits every newcomer can be expected to
+beat it. Policies that may decline one (gdsf) can, at small sizes; belady-bypass bounds those.
 
 A capacity is that of one replica, all its GPUs together. --json prints an object a line, --csv a
 line per policy and capacity, or with --per-class per request type and turn instead; turn 10

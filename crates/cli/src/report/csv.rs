@@ -98,7 +98,7 @@ mod tests {
             assert_eq!(columns, [columns[0]; 4], "{text}");
         }
         let line =
-            "lru,50,100,1000,200,16000,3200,20,200,0,3200,0,80,800,200,12800,3200,50,40,30,400";
+            "lru,50,100,1000,200,16000,3200,20,200,0,3200,0,80,800,200,12800,3200,50,40,31,400";
         assert_eq!(csv(&report, false).lines().nth(1), Some(line));
         let line = "lru,50,unknown,10,100,1000,200,16000,3200";
         assert_eq!(csv(&report, true).lines().nth(1), Some(line));

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chain::Chain;
 use super::{LineFormat, Opened, Record};
-use crate::info::{TYPE_NAME_BYTES_MAX, TYPES_MAX};
+use crate::info::{TYPE_NAME_BYTES_MAX, TYPES_MAX, printable};
 use crate::{Provenance, TraceInfo};
 
 /// The version that is written, and the only one that is read.
@@ -269,7 +269,7 @@ impl Canonical {
                 ));
             }
             self.types.push(info.types.len() as u16);
-            info.types.push(name);
+            info.types.push(printable(&name).into_owned());
         }
         Ok(())
     }
@@ -294,6 +294,13 @@ impl<'a> LineFormat<'a> for Canonical {
         let Some(&request_type) = self.types.get(usize::from(kind)) else {
             return Err(format!("`type` is {kind}, but only {known} have a name"));
         };
+        if info.block_tokens == 0 && !line.blocks.0.is_empty() {
+            return Err(
+                "there are `blocks`, but `block_tokens` in the header is 0; say there how many \
+                 tokens a block holds"
+                    .to_owned(),
+            );
+        }
         Ok(Record::Request(TraceRequest {
             arrival: Nanos(arrival_ns),
             blocks: line.blocks.0,
@@ -342,7 +349,7 @@ mod tests {
             sessions: origins[rng.below(3)],
             turns: origins[rng.below(3)],
             types_from: origins[rng.below(3)],
-            ..TraceInfo::new(rng.below(1000) as u32)
+            ..TraceInfo::new(1 + rng.below(1000) as u32)
         };
         let mut writer = Writer::new(Vec::new(), &info).expect("memory takes it");
         let mut arrival = 0;
@@ -402,6 +409,36 @@ mod tests {
             &format!("{{\"types\": [\"{long}\"]}}"),
             "longer than 256 bytes",
         );
+    }
+
+    #[test]
+    fn blocks_of_no_tokens_are_refused_and_lengths_alone_are_fine() {
+        let check = |line: &str, expected: Option<&str>| {
+            let header = Writer::new(Vec::new(), &TraceInfo::new(0)).expect("memory takes it");
+            let mut text = header.finish().expect("memory takes it");
+            text.extend_from_slice(line.as_bytes());
+            let mut reader = Reader::new("t", &text[..]).expect("readable");
+            let got = reader.next().expect("a line").err();
+            let got = got.map(|error| error.to_string());
+            assert_eq!(got.is_some(), expected.is_some(), "{got:?}");
+            let (got, part) = (got.unwrap_or_default(), expected.unwrap_or_default());
+            assert!(got.contains(part), "{got}");
+        };
+        check(
+            r#"{"arrival_ns": 1, "blocks": [[0, 2]]}"#,
+            Some("t, line 2: there are `blocks`, but `block_tokens`"),
+        );
+        check(r#"{"arrival_ns": 1, "input_tokens": 9}"#, None);
+    }
+
+    #[test]
+    fn control_characters_of_type_names_are_not_kept() {
+        let header = Writer::new(Vec::new(), &TraceInfo::new(16)).expect("memory takes it");
+        let mut text = header.finish().expect("memory takes it");
+        text.extend_from_slice(b"{\"types\": [\"a\\u001b[2J\"]}\n");
+        let mut reader = Reader::new("t", &text[..]).expect("readable");
+        assert!(reader.next().is_none());
+        assert!(reader.info().types.contains(&"a?[2J".to_owned()));
     }
 
     fn check_bad_header(header: &str, part: &str) {

@@ -5,8 +5,8 @@
 //! used. Evicted blocks are followed by name, so that what the cache loses is seen as well.
 //!
 //! Blocks are sampled by name, so all uses of one block are seen or none (Waldspurger et al.,
-//! "SHARDS", FAST'15; but a change of the rate may hide one), at a rate that gives a few uses a request: the ring then covers
-//! thousands of requests whether prompts are short or long.
+//! "SHARDS", FAST'15; but a change of the rate may hide one), at a rate that gives a few uses a
+//! request: the ring then covers thousands of requests whether prompts are short or long.
 
 use hashbrown::HashTable;
 use headstart_core::{BlockHash, BlockId, Nanos};

@@ -1,22 +1,19 @@
 //! `headstart trace convert`.
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use clap::Args;
-use flate2::Compression;
-use flate2::write::GzEncoder;
-use headstart_core::SessionId;
+use headstart_core::{SessionId, TraceRequest};
 use headstart_trace::Reader;
 use headstart_trace::format::canonical::Writer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::config::UsageError;
 use crate::input::{TraceInput, counted, remarks};
+use crate::output;
 
 /// What takes less needs no progress bar.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -50,28 +47,22 @@ pub(crate) struct Convert {
 
 /// Converts, and sums up on standard error.
 pub(crate) fn run(convert: &Convert) -> Result<()> {
-    let extension = convert.output.extension().and_then(|name| name.to_str());
-    if extension == Some("zst") {
-        let message = format!(
-            "--output {}: zstd is read here but not written; name it .gz, or pipe through `zstd`",
-            convert.output.display()
-        );
-        return Err(UsageError(message).into());
-    }
+    output::check(&convert.output, Some(convert.input.path()))?;
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
     let mut reader = convert.input.open_counted(&bar)?;
+    // The header as it is before the first request, which comes before the file is touched.
+    let info = reader.info().clone();
+    let first = reader.next().transpose()?;
+    let first = first.ok_or_else(|| no_request(&convert.input.name(), &reader))?;
     let mut summary = Summary::default();
-    let written = if convert.output.as_os_str() == "-" {
-        let out = BufWriter::new(io::stdout().lock());
-        write(&mut reader, out, &bar, &mut summary).map(drop)
-    } else {
-        write_file(&mut reader, convert, &bar, &mut summary)
-    };
+    let written = output::to(&convert.output, |out| {
+        let mut writer = Writer::new(out, &info)?;
+        write(first, &mut reader, &mut writer, &bar, &mut summary)?;
+        Ok(writer.finish().map(drop)?)
+    });
     bar.finish_and_clear();
-    match written {
-        // Whoever reads the pipe has enough.
-        Err(error) if is_closed_pipe(&error) => return Ok(()),
-        written => written?,
+    if written?.is_none() {
+        return Ok(());
     }
     eprintln!("{}", summary.text(&reader));
     for remark in remarks(&reader) {
@@ -80,53 +71,27 @@ pub(crate) fn run(convert: &Convert) -> Result<()> {
     Ok(())
 }
 
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let cause = error.downcast_ref::<io::Error>();
-    cause.is_some_and(|cause| cause.kind() == ErrorKind::BrokenPipe)
+fn no_request(name: &str, reader: &Reader<'_>) -> anyhow::Error {
+    match reader.skipped() {
+        0 => anyhow!("{name} holds no request"),
+        bad => anyhow!(
+            "{name} holds no request: {} left out",
+            counted(bad, "bad line")
+        ),
+    }
 }
 
-/// Writes beside the file wanted and moves the whole result there, so that a conversion that
-/// fails leaves what was there before. The trace may thus be replaced by its own conversion.
-fn write_file(
+/// Writes `first` and all further requests of `reader`.
+fn write(
+    first: TraceRequest,
     reader: &mut Reader<'_>,
-    convert: &Convert,
+    writer: &mut Writer<impl Write>,
     bar: &ProgressBar,
     summary: &mut Summary,
 ) -> Result<()> {
-    let path = &convert.output;
-    let mut partial = path.clone().into_os_string();
-    partial.push(".partial");
-    let partial = Path::new(&partial);
-    let cannot_write = || format!("cannot write {}", path.display());
-    let file = BufWriter::new(File::create(partial).with_context(cannot_write)?);
-    let is_gzip = path.extension().is_some_and(|name| name == "gz");
-    let written = if is_gzip {
-        let packed = GzEncoder::new(file, Compression::default());
-        write(reader, packed, bar, summary).and_then(|packed| Ok(packed.finish()?.flush()?))
-    } else {
-        write(reader, file, bar, summary).map(drop)
-    };
-    let moved = written.and_then(|()| Ok(std::fs::rename(partial, path)?));
-    if moved.is_err() {
-        // The error that stopped us is the one to report.
-        let _ = std::fs::remove_file(partial);
-    }
-    moved.map_err(|error| match error.downcast::<io::Error>() {
-        Ok(error) => anyhow::Error::from(error).context(cannot_write()),
-        Err(error) => error,
-    })
-}
-
-/// Writes all requests of `reader`, and gives the flushed output back.
-fn write<W: Write>(
-    reader: &mut Reader<'_>,
-    out: W,
-    bar: &ProgressBar,
-    summary: &mut Summary,
-) -> Result<W> {
-    let mut writer = Writer::new(out, reader.info())?;
     let begin = Instant::now();
-    while let Some(request) = reader.next() {
+    let mut next = Some(Ok(first));
+    while let Some(request) = next {
         let request = request?;
         writer.declare(&reader.info().types)?;
         writer.write(&request)?;
@@ -135,8 +100,9 @@ fn write<W: Write>(
         if is_look && bar.is_hidden() && begin.elapsed() > PATIENCE {
             show(bar);
         }
+        next = reader.next();
     }
-    Ok(writer.finish()?)
+    Ok(())
 }
 
 /// Makes the bar visible; without a terminal it stays hidden.

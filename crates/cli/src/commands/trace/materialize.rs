@@ -1,17 +1,17 @@
 //! `headstart trace materialize`.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, bail};
 use clap::Args;
 use headstart_core::TraceRequest;
 use headstart_trace::TraceError;
 use headstart_trace::format::completions;
+use headstart_trace::materialize::Prompt;
 
-use crate::config::UsageError;
 use crate::input::{TraceInput, remarks};
+use crate::output;
 use crate::prompts::{PromptOptions, Prompts};
 
 /// Give each anonymous block tokens of its own, to drive a live server.
@@ -33,7 +33,7 @@ blocks, on prompts that a laptop can compute. `headstart bench trace` sends with
 pub(crate) struct Materialize {
     #[command(flatten)]
     input: TraceInput,
-    /// Where to write; `-` is standard output
+    /// Where to write; `-` is standard output, and a name that ends in .gz is compressed
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
     /// The model's name in the API
@@ -46,20 +46,18 @@ pub(crate) struct Materialize {
 /// Writes a line per request, and sums up on standard error.
 pub(crate) fn run(materialize: &Materialize) -> Result<()> {
     let path = &materialize.output;
-    check_output(path, materialize.input.path())?;
+    output::check(path, Some(materialize.input.path()))?;
     let mut reader = materialize.input.open()?;
     let info = reader.info().clone();
     let mut prompts = materialize.prompts.prompts(&info, reader.by_ref())?;
     let model = &materialize.model;
-    let written = if path.as_os_str() == "-" {
-        write(&mut prompts, model, BufWriter::new(io::stdout().lock()))
-    } else {
-        write_file(&mut prompts, model, path)
+    let first = prompts.next().transpose()?;
+    let Some((_, first)) = first else {
+        bail!("no request is left: {}", prompts.altered());
     };
-    let Written { lines, tokens } = match written {
-        // Whoever reads the pipe has enough.
-        Err(error) if is_closed_pipe(&error) => return Ok(()),
-        written => written?,
+    let written = output::to(path, |out| write(&first, &mut prompts, model, out))?;
+    let Some(Written { lines, tokens }) = written else {
+        return Ok(());
     };
     eprintln!(
         "{lines} prompts, {tokens} tokens, {} tokens an id; {}",
@@ -73,54 +71,19 @@ pub(crate) fn run(materialize: &Materialize) -> Result<()> {
     Ok(())
 }
 
-/// Prompts are no trace: the one that they are made of must not be lost to them.
-fn check_output(path: &Path, trace: &Path) -> Result<()> {
-    let extension = path.extension().and_then(|name| name.to_str());
-    let is_packed = matches!(extension, Some("gz" | "zst"));
-    let wrong = match (path.canonicalize(), trace.canonicalize()) {
-        (Ok(path), Ok(trace)) if path == trace => "is the trace itself",
-        _ if is_packed => {
-            "would be written plain; leave --output out and pipe through gzip or zstd"
-        }
-        _ => return Ok(()),
-    };
-    Err(UsageError(format!("--output {} {wrong}", path.display())).into())
-}
-
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let cause = error.downcast_ref::<io::Error>();
-    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
-}
-
 /// How much was written.
 struct Written {
     lines: u64,
     tokens: u64,
 }
 
-/// Writes beside `path` and moves the whole result there, so that what fails leaves nothing that
-/// looks whole.
-fn write_file<I>(prompts: &mut Prompts<I>, model: &str, path: &Path) -> Result<Written>
-where
-    I: Iterator<Item = Result<TraceRequest, TraceError>>,
-{
-    let mut partial = path.to_owned().into_os_string();
-    partial.push(".partial");
-    let partial = Path::new(&partial);
-    let cannot_write = || format!("cannot write {}", path.display());
-    let file = File::create(partial).with_context(cannot_write)?;
-    let moved = write(prompts, model, BufWriter::new(file)).and_then(|written| {
-        std::fs::rename(partial, path).with_context(cannot_write)?;
-        Ok(written)
-    });
-    if moved.is_err() {
-        // The error that stopped us is the one to report.
-        let _ = std::fs::remove_file(partial);
-    }
-    moved
-}
-
-fn write<I>(prompts: &mut Prompts<I>, model: &str, mut out: impl Write) -> Result<Written>
+/// Writes `first` and all further prompts.
+fn write<I>(
+    first: &Prompt,
+    prompts: &mut Prompts<I>,
+    model: &str,
+    out: &mut dyn Write,
+) -> Result<Written>
 where
     I: Iterator<Item = Result<TraceRequest, TraceError>>,
 {
@@ -128,14 +91,15 @@ where
         lines: 0,
         tokens: 0,
     };
-    for prompt in prompts.by_ref() {
-        let (_, prompt) = prompt?;
-        writeln!(out, "{}", completions::line(&prompt, model))?;
+    let mut line = |prompt: &Prompt| -> Result<()> {
+        writeln!(out, "{}", completions::line(prompt, model))?;
         written.lines += 1;
         written.tokens += prompt.tokens.len() as u64;
+        Ok(())
+    };
+    line(first)?;
+    for prompt in prompts.by_ref() {
+        line(&prompt?.1)?;
     }
-    out.flush()?;
-    let altered = prompts.altered();
-    ensure!(written.lines > 0, "no request is left: {altered}");
     Ok(written)
 }

@@ -1,7 +1,7 @@
 //! `headstart trace synth`.
 
 use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +16,12 @@ use crate::output;
 
 /// Requests between two looks at the progress bar.
 const BAR_STEP: u64 = 256;
+
+/// Longest --duration, days: the longest public traces cover weeks.
+const DAYS_MAX: u64 = 31;
+
+/// Most requests that are expected of a run: tens of gigabytes.
+const REQUESTS_MAX: f64 = 1e8;
 
 /// Most bytes of a file with gaps: a million numbers.
 const GAPS_BYTES_MAX: u64 = 16 << 20;
@@ -43,9 +49,9 @@ pub(crate) struct Synth {
     /// Print the presets and stop.
     #[arg(long)]
     list: bool,
-    /// The file to write [default: standard output]
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    /// Where to write; `-` is standard output, and a name that ends in .gz is compressed
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
     /// All randomness comes from it.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -71,16 +77,12 @@ pub(crate) fn run(synth: &Synth) -> Result<()> {
     if synth.list {
         return list();
     }
+    output::check(&synth.output, None)?;
     let workload = workload(synth)?;
     let generator = workload.generate().map_err(usage)?;
-    let written = match &synth.output {
-        Some(path) => write(generator, &workload, create(path)?)
-            .with_context(|| format!("cannot write {}", path.display()))?,
-        None => match write(generator, &workload, buffered(io::stdout().lock())) {
-            // Whoever read from the pipe has enough.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
-            written => written.context("cannot write to standard output")?,
-        },
+    let written = output::to(&synth.output, |out| Ok(write(generator, &workload, out)?))?;
+    let Some(written) = written else {
+        return Ok(());
     };
     let (presets, seed) = (synth.presets.join(" + "), synth.seed);
     eprintln!("{presets}, seed {seed}: {written}");
@@ -126,7 +128,31 @@ fn workload(synth: &Synth) -> Result<Workload> {
     if synth.requests.is_some() && synth.duration.is_none() {
         workload.duration = None;
     }
+    check_size(&workload)?;
     Ok(workload)
+}
+
+/// Refuses what would fill a disk, or never end.
+fn check_size(workload: &Workload) -> Result<(), UsageError> {
+    let duration = workload.duration.unwrap_or_default();
+    if duration > Duration::from_secs(DAYS_MAX * 86_400) {
+        let seconds = duration.as_secs_f64();
+        return Err(usage(format!(
+            "--duration {seconds}: longer than {DAYS_MAX} days ({} s)",
+            DAYS_MAX * 86_400
+        )));
+    }
+    let most = workload.requests.map_or(f64::INFINITY, |most| most as f64);
+    let in_time = workload.duration.map(|it| it.as_secs_f64());
+    let in_time = in_time.map_or(f64::INFINITY, |s| s * workload.requests_per_s());
+    let expected = most.min(in_time);
+    if expected > REQUESTS_MAX {
+        return Err(usage(format!(
+            "some {expected:.0} requests are expected, more than {REQUESTS_MAX:.0}; give a \
+             smaller --duration, --rate or --requests"
+        )));
+    }
+    Ok(())
 }
 
 /// Reads `exponential[:MEAN_S]`, `lognormal[:MU,SIGMA]` or `empirical:FILE`.
@@ -166,15 +192,6 @@ fn read_gaps(path: &Path) -> Result<Vec<f64>> {
         line.trim().parse().map_err(bad)
     };
     Ok(lines.map(parse).collect::<Result<_, _>>()?)
-}
-
-fn create(path: &Path) -> Result<BufWriter<File>> {
-    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-    Ok(buffered(file))
-}
-
-fn buffered<W: Write>(out: W) -> BufWriter<W> {
-    BufWriter::with_capacity(1 << 16, out)
 }
 
 /// What has been written.
@@ -304,6 +321,10 @@ mod tests {
         check_bad("chat --gaps lognormal:1", "expected exponential[:MEAN_S]");
         check_bad("chat --gaps exponential:-3", "gap Exponential");
         check_bad("chat --duration=-1", "--duration -1");
+        check_bad("chat --duration 2678401", "longer than 31 days");
+        check_bad("chat --duration 1e12", "longer than 31 days");
+        check_bad("chat --rate 1e9", "requests are expected");
+        check_bad("chat --requests 100000001", "requests are expected");
         check_bad("chat --rate 0", "starts a second");
         check_bad("chat --requests 5 --duration 0", "starts a second");
         check_bad("chat --block-tokens 0", "at least one token");
