@@ -2,6 +2,7 @@
 
 mod convert;
 mod materialize;
+mod sessions;
 mod synth;
 
 use anyhow::Result;

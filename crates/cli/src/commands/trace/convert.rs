@@ -1,17 +1,17 @@
 //! `headstart trace convert`.
 
-use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use headstart_core::{SessionId, TraceRequest};
+use headstart_core::TraceRequest;
 use headstart_trace::Reader;
 use headstart_trace::format::canonical::Writer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::sessions::Sessions;
 use crate::input::{TraceInput, counted, remarks};
 use crate::output;
 
@@ -20,9 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Requests between two looks at the clock.
 const LOOK_EVERY: u64 = 1024;
-
-/// Sessions told apart for the summary, some 100 MiB; beyond, it says "more than".
-const SESSIONS_MAX: usize = 4 << 20;
 
 /// Rewrite a trace in Headstart's canonical form.
 #[derive(Args, Debug)]
@@ -54,17 +51,17 @@ pub(crate) fn run(convert: &Convert) -> Result<()> {
     let info = reader.info().clone();
     let first = reader.next().transpose()?;
     let first = first.ok_or_else(|| no_request(&convert.input.name(), &reader))?;
-    let mut summary = Summary::default();
+    let mut sessions = Sessions::default();
     let written = output::to(&convert.output, |out| {
         let mut writer = Writer::new(out, &info)?;
-        write(first, &mut reader, &mut writer, &bar, &mut summary)?;
+        write(first, &mut reader, &mut writer, &bar, &mut sessions)?;
         Ok(writer.finish().map(drop)?)
     });
     bar.finish_and_clear();
     if written?.is_none() {
         return Ok(());
     }
-    eprintln!("{}", summary.text(&reader));
+    eprintln!("{}", summary(&reader, &sessions));
     for remark in remarks(&reader) {
         eprintln!("{remark}");
     }
@@ -87,7 +84,7 @@ fn write(
     reader: &mut Reader<'_>,
     writer: &mut Writer<impl Write>,
     bar: &ProgressBar,
-    summary: &mut Summary,
+    sessions: &mut Sessions,
 ) -> Result<()> {
     let begin = Instant::now();
     let mut next = Some(Ok(first));
@@ -95,7 +92,7 @@ fn write(
         let request = request?;
         writer.declare(&reader.info().types)?;
         writer.write(&request)?;
-        summary.count(request.session);
+        sessions.count(request.session);
         let is_look = reader.tally().requests.is_multiple_of(LOOK_EVERY);
         if is_look && bar.is_hidden() && begin.elapsed() > PATIENCE {
             show(bar);
@@ -117,38 +114,17 @@ fn show(bar: &ProgressBar) {
 }
 
 /// What was written.
-#[derive(Default)]
-struct Summary {
-    sessions: HashSet<SessionId>,
-    is_more: bool,
-}
-
-impl Summary {
-    fn count(&mut self, session: Option<SessionId>) {
-        let Some(session) = session else {
-            return;
-        };
-        if self.sessions.len() < SESSIONS_MAX {
-            self.sessions.insert(session);
-        } else if !self.sessions.contains(&session) {
-            self.is_more = true;
-        }
-    }
-
-    fn text(&self, reader: &Reader<'_>) -> String {
-        let (tally, info) = (reader.tally(), reader.info());
-        let more = if self.is_more { "more than " } else { "" };
-        format!(
-            "{}: {}, {} of {} tokens, {more}{} ({}), turns {}, {} ({})",
-            reader.format(),
-            counted(tally.requests, "request"),
-            counted(tally.blocks, "block"),
-            info.block_tokens,
-            counted(self.sessions.len() as u64, "session"),
-            info.sessions,
-            info.turns,
-            counted(info.types.len() as u64 - 1, "type"),
-            info.types_from,
-        )
-    }
+fn summary(reader: &Reader<'_>, sessions: &Sessions) -> String {
+    let (tally, info) = (reader.tally(), reader.info());
+    format!(
+        "{}: {}, {} of {} tokens, {sessions} ({}), turns {}, {} ({})",
+        reader.format(),
+        counted(tally.requests, "request"),
+        counted(tally.blocks, "block"),
+        info.block_tokens,
+        info.sessions,
+        info.turns,
+        counted(info.types.len() as u64 - 1, "type"),
+        info.types_from,
+    )
 }

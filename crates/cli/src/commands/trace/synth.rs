@@ -11,6 +11,7 @@ use headstart_trace::format::canonical::Writer;
 use headstart_trace::synth::{Gap, Generator, PRESETS, Preset, Workload};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::sessions::Sessions;
 use crate::config::UsageError;
 use crate::output;
 
@@ -201,7 +202,7 @@ struct Written {
     prompt_tokens: u64,
     blocks: u64,
     distinct_blocks: u64,
-    sessions: u64,
+    sessions: Sessions,
     last_s: f64,
 }
 
@@ -214,12 +215,11 @@ fn write(generator: Generator, workload: &Workload, out: impl Write) -> io::Resu
         written.requests += 1;
         written.prompt_tokens += u64::from(request.input_tokens.unwrap_or(0));
         written.blocks += request.blocks.len() as u64;
-        // Blocks and sessions are numbered as they first appear.
+        // Blocks are numbered as they first appear.
         let ids = request.blocks.runs().iter();
         let behind_last = ids.map(|run| run.start + u64::from(run.count)).max();
         written.distinct_blocks = written.distinct_blocks.max(behind_last.unwrap_or(0));
-        let session = request.session.map_or(0, |session| session.0 + 1);
-        written.sessions = written.sessions.max(session);
+        written.sessions.count(request.session);
         written.last_s = request.arrival.0 as f64 / 1e9;
         if written.requests.is_multiple_of(BAR_STEP) {
             bar.set_position(position(&written, workload));
@@ -261,7 +261,7 @@ impl std::fmt::Display for Written {
         } = self;
         write!(
             f,
-            "{requests} requests in {last_s:.0} s, {sessions} sessions, {prompt_tokens} prompt \
+            "{requests} requests in {last_s:.0} s, {sessions}, {prompt_tokens} prompt \
              tokens, {blocks} blocks of which {distinct_blocks} distinct"
         )
     }

@@ -1,0 +1,39 @@
+//! How many different sessions a trace has, counted within bounds.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use headstart_core::SessionId;
+
+use crate::input::counted;
+
+/// Sessions told apart, some 100 MiB; beyond, the count says "more than".
+const SESSIONS_MAX: usize = 4 << 20;
+
+/// The sessions met so far.
+#[derive(Default)]
+pub(super) struct Sessions {
+    met: HashSet<SessionId>,
+    is_more: bool,
+}
+
+impl Sessions {
+    /// Takes note of a request's session.
+    pub(super) fn count(&mut self, session: Option<SessionId>) {
+        let Some(session) = session else {
+            return;
+        };
+        if self.met.len() < SESSIONS_MAX {
+            self.met.insert(session);
+        } else if !self.met.contains(&session) {
+            self.is_more = true;
+        }
+    }
+}
+
+impl fmt::Display for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let more = if self.is_more { "more than " } else { "" };
+        write!(f, "{more}{}", counted(self.met.len() as u64, "session"))
+    }
+}
