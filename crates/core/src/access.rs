@@ -1,6 +1,6 @@
 //! What a cache policy is told about one use of a block.
 
-use crate::{Nanos, SessionId};
+use crate::{Nanos, Probability, SessionId};
 
 /// One use of a block by a request. Every policy receives it; most read only a part.
 ///
@@ -20,6 +20,9 @@ pub struct Access {
     /// Number of the request in its trace, from 0, by which an offline policy looks into the
     /// future; 0 where there is none.
     pub request: u32,
+    /// How likely another request of the conversation follows this one, as predicted for it;
+    /// `None` where nobody predicted.
+    pub p_continue: Option<Probability>,
 }
 
 impl Access {

@@ -12,6 +12,7 @@
 //! | [`access`] | what a cache policy is told about a use of a block |
 //! | [`event`] | [`CacheEvent`], how residency becomes known outside the cache |
 //! | [`request`] | one request of a trace |
+//! | [`probability`] | a number in `[0, 1]` that is a number |
 //! | [`runs`] | a chain of numbered blocks, as runs |
 //! | [`stats`] | hit rates and latency summaries, defined once |
 //! | [`rng`] | the seeded generator that all decisions and tests draw from |
@@ -20,6 +21,7 @@ pub mod access;
 pub mod block;
 pub mod event;
 pub mod ids;
+pub mod probability;
 pub mod request;
 pub mod rng;
 pub mod runs;
@@ -31,6 +33,7 @@ pub use access::Access;
 pub use block::{BlockHash, BlockHasher, BlockIdentity, RouteHasher, RouteIdentity, RouteKey};
 pub use event::CacheEvent;
 pub use ids::{BlockId, ReplicaId, SeqId, SessionId, TokenId};
+pub use probability::Probability;
 pub use request::TraceRequest;
 pub use rng::Rng;
 pub use runs::{BlockRuns, Run};

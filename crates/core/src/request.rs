@@ -1,6 +1,6 @@
 //! One request of a trace, whatever format it came from.
 
-use crate::{BlockRuns, Nanos, SessionId};
+use crate::{BlockRuns, Nanos, Probability, SessionId};
 
 /// A recorded request: no text, only names of blocks and lengths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,4 +19,7 @@ pub struct TraceRequest {
     pub turn: u16,
     /// Kind of request, an index into the reader's list of type names; 0 when unknown.
     pub request_type: u16,
+    /// How likely another request of the conversation follows, as predicted; `None` where nobody
+    /// predicted.
+    pub p_continue: Option<Probability>,
 }

@@ -97,6 +97,8 @@ fn submit(engine: &mut Engine, id: usize, length: usize, max_tokens: usize) {
             salt: None,
             request_type: 0,
             turn: 0,
+            session: None,
+            p_continue: None,
         },
         Nanos(0),
     );

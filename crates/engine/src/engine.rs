@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use headstart_cache::{Policy, PrefixCache};
-use headstart_core::{Access, BlockHasher, BlockIdentity, CacheEvent, Nanos, SeqId, TokenId};
+use headstart_core::{
+    Access, BlockHasher, BlockIdentity, CacheEvent, Nanos, Probability, SeqId, SessionId, TokenId,
+};
 use headstart_scheduler::{
     Executor, Load, NewSequence, Output, QueueOrder, Sampling, Scheduler, SchedulerConfig, Submit,
 };
@@ -49,6 +51,10 @@ pub struct Submission {
     pub request_type: u16,
     /// The how-maniest user message of its conversation, from 1; 0 when unknown.
     pub turn: u16,
+    /// The conversation, when known.
+    pub session: Option<SessionId>,
+    /// How likely another request of the conversation follows, where that is known already.
+    pub p_continue: Option<Probability>,
 }
 
 /// What the model's own stop tokens do.
@@ -136,6 +142,8 @@ impl Engine {
         let access = Access {
             request_type: submission.request_type,
             turn: submission.turn,
+            session: submission.session,
+            p_continue: submission.p_continue,
             ..Access::default()
         };
         let sequence = NewSequence {
@@ -149,6 +157,11 @@ impl Engine {
             access,
         };
         self.scheduler.submit(sequence, now)
+    }
+
+    /// Takes note of a prediction for a request that waits or runs; too late, it is ignored.
+    pub fn annotate(&mut self, seq: SeqId, p_continue: Probability) {
+        self.scheduler.annotate(seq, p_continue);
     }
 
     /// Forgets a request; unknown ids are ignored.

@@ -184,6 +184,8 @@ fn answers(engine: &mut Engine, prompts: &[Vec<TokenId>]) -> Vec<(Vec<TokenId>, 
             salt: None,
             request_type: 0,
             turn: 0,
+            session: None,
+            p_continue: None,
         };
         assert_eq!(engine.submit(submission, Nanos(0)), Submit::Queued);
     }
@@ -287,6 +289,8 @@ fn tenants_do_not_share() {
             salt: salt.map(Into::into),
             request_type: 0,
             turn: 0,
+            session: None,
+            p_continue: None,
         };
         assert_eq!(engine.submit(submission, Nanos(0)), Submit::Queued);
         while !engine.is_idle() {

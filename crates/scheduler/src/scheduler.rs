@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 
 use headstart_cache::{Grow, Lease, Occupancy, PrefixCache};
-use headstart_core::{CacheEvent, Nanos, SeqId, TokenId};
+use headstart_core::{CacheEvent, Nanos, Probability, SeqId, TokenId};
 
 use crate::announce;
 use crate::batch::{Batch, Entry};
@@ -137,6 +137,15 @@ impl Scheduler {
         }
         self.waiting.push_back(Sequence::new(new, now));
         Submit::Queued
+    }
+
+    /// Takes note of how likely another request of the conversation follows `seq`: the cache policy
+    /// is told when the sequence ends. Unknown ids (already finished) are ignored.
+    pub fn annotate(&mut self, seq: SeqId, p_continue: Probability) {
+        let mut sequences = self.running.iter_mut().chain(&mut self.waiting);
+        if let Some(sequence) = sequences.find(|sequence| sequence.new.id == seq) {
+            sequence.new.access.p_continue = Some(p_continue);
+        }
     }
 
     /// Forgets a sequence and frees its blocks; what it committed stays cached. Unknown ids

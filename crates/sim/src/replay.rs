@@ -70,6 +70,7 @@ impl Replay {
             offset: 0,
             session: request.session,
             request: self.served,
+            p_continue: request.p_continue,
         };
         let mut lease = self.cache.acquire(&self.chain);
         let hits = lease.matched();

@@ -1,6 +1,6 @@
 //! Random calls to a bare policy, in an order in which a cache could make them.
 
-use headstart_core::{Access, BlockHash, BlockId, Nanos, Rng};
+use headstart_core::{Access, BlockHash, BlockId, Nanos, Probability, Rng};
 
 use crate::Policy;
 use crate::policy::Newcomer;
@@ -175,6 +175,7 @@ impl Calls {
             offset,
             session: None,
             request: self.request,
+            p_continue: Probability::new(self.rng.next_f64()),
         }
     }
 

@@ -264,5 +264,6 @@ fn access(workload: &Workload, request: usize, offset: usize) -> Access {
         offset: offset as u32,
         session: asked.session,
         request: request as u32,
+        p_continue: asked.p_continue,
     }
 }

@@ -129,6 +129,8 @@ impl Gateway {
                 _ => CHAT,
             },
             turn: generation.turn,
+            session: None,
+            p_continue: None,
         }
     }
 }

@@ -309,6 +309,7 @@ impl<'a> LineFormat<'a> for Canonical {
             session: line.session.map(SessionId),
             turn: line.turn,
             request_type,
+            p_continue: None,
         }))
     }
 }
@@ -338,6 +339,7 @@ mod tests {
             turn: maybe(*arrival & 0xffff).unwrap_or(0) as u16,
             request_type: rng.below(num_types) as u16,
             blocks,
+            p_continue: None,
         }
     }
 

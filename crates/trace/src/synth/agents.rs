@@ -134,6 +134,7 @@ impl Source {
             session: Some(session.id),
             turn: session.turn,
             request_type: self.types.of(&session),
+            p_continue: None,
         };
         if !session.is_fork && chance(&mut self.rng, self.config.p_fork) {
             self.fork(now, &session, ids);

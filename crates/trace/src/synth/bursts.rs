@@ -88,6 +88,7 @@ impl Source {
             session: Some(ids.session()),
             turn: 1,
             request_type: self.request_type,
+            p_continue: None,
         }
     }
 

@@ -201,6 +201,7 @@ impl Source {
             session: Some(session.id),
             turn,
             request_type,
+            p_continue: None,
         };
         if chance(&mut self.rng, self.config.types[session.kind].repeat) {
             session.repeated = Some(request.blocks.clone());
