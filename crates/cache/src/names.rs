@@ -4,17 +4,20 @@ use std::sync::Arc as Shared;
 
 use crate::future::Future;
 use crate::policy::{
-    Arc, Belady, ContinuationOracle, Fifo, Gdsf, Lfu, Life, Lru, Policy, Random, S3Fifo, Shape,
-    Sieve, TailLru, WaOptions, WorkloadAware,
+    Arc, Belady, ContinuationOracle, Fifo, Gdsf, Learned, Lfu, Life, LpcOptions, Lru, Policy,
+    Pooling, Random, S3Fifo, Shape, Sieve, TailLru, WaOptions, WorkloadAware,
 };
 
 /// Policies that [`by_name`] makes.
 pub const NAMES: &[&str] = &[
-    "lru", "fifo", "lfu", "s3fifo", "sieve", "arc", "gdsf", "tlru", "wa", "random",
+    "lru", "fifo", "lfu", "s3fifo", "sieve", "arc", "gdsf", "tlru", "wa", "lpc", "random",
 ];
 
 /// Policies that [`offline`] makes: bounds that read the future.
 pub const OFFLINE_NAMES: &[&str] = &["belady", "belady-bypass", "continuation-oracle"];
+
+/// Policies of [`NAMES`] that read predictions ([`headstart_core::Access::p_continue`]).
+const PREDICTED_NAMES: &[&str] = &["lpc"];
 
 /// `life` in the authors' code.
 const PUBLISHED_LIFE_S: f64 = 5.0;
@@ -90,7 +93,11 @@ impl std::error::Error for PolicyError {}
 /// | `tlru` | `allowance=1024`: ξ, tokens |
 /// | `wa` | `published` (the study's priority, `life=5`), `exponential`, `life=SECONDS`, |
 /// |      | `no-life`, `one-class`, `no-offset`, `no-guard` |
+/// | `lpc` | `interval=100`: mean gap between turns, seconds; `no-decay`, `literal-max` |
 /// | `random` | `seed=1` |
+///
+/// What a policy's own needs take off the cache is no option of the policy: see
+/// [`split_charge`].
 ///
 /// # Errors
 /// [`PolicyError`], when the name or an option is not known.
@@ -125,6 +132,7 @@ pub fn by_name(spec: &str, setting: Setting) -> Result<Box<dyn Policy>, PolicyEr
             let wa = options.workload_aware()?;
             Box::new(WorkloadAware::new(capacity, wa))
         }
+        "lpc" => Box::new(Learned::new(capacity, options.learned()?)),
         "random" => Box::new(Random::new(capacity, options.whole("seed", 1)?)),
         name if OFFLINE_NAMES.contains(&name) => {
             let name = name.to_owned();
@@ -155,6 +163,30 @@ pub fn offline(
     };
     options.finish()?;
     Ok(policy)
+}
+
+/// Whether the policy that `spec` names reads predictions, and is LRU where there are none.
+#[must_use]
+pub fn reads_predictions(spec: &str) -> bool {
+    PREDICTED_NAMES.contains(&Options::new(spec).name)
+}
+
+/// Takes the charge out of a specification: `lpc:charge=16000` is `lpc` on a cache that is 16,000
+/// tokens smaller, because what predicts for it takes their memory. Any policy may be charged.
+///
+/// Returns the specification without it, and the charge in whole blocks of `block_tokens` tokens,
+/// rounded up; 0 blocks where there is none. The caller takes them off the capacity, of which
+/// nothing may be left.
+///
+/// # Errors
+/// [`PolicyError::BadOption`] when the charge is no number from 0 up.
+pub fn split_charge(spec: &str, block_tokens: u32) -> Result<(String, usize), PolicyError> {
+    let mut options = Options::new(spec);
+    let is_fine = |tokens: f64| tokens >= 0.0 && tokens.is_finite();
+    let tokens = options.number("charge", 0.0, is_fine)?;
+    let blocks = (tokens / f64::from(block_tokens.max(1))).ceil() as usize;
+    let rest = [&[options.name], &options.rest[..]].concat();
+    Ok((rest.join(":"), blocks))
 }
 
 /// The parts of a specification that nobody has asked for yet.
@@ -218,6 +250,17 @@ impl<'a> Options<'a> {
             by_class: !self.flag("one-class"),
             by_offset: !self.flag("no-offset"),
             guarded: !self.flag("no-guard"),
+        })
+    }
+
+    fn learned(&mut self) -> Result<LpcOptions, PolicyError> {
+        let mean_s = self.positive("interval", LpcOptions::INTERVAL_S)?;
+        Ok(LpcOptions {
+            interval_s: (!self.flag("no-decay")).then_some(mean_s),
+            pooling: match self.flag("literal-max") {
+                true => Pooling::Literal,
+                false => Pooling::ByConversation,
+            },
         })
     }
 
@@ -304,5 +347,39 @@ mod tests {
             "it takes `small=NUMBER`, `ghost=NUMBER`",
         );
         assert!(by_name("s3fifo:ghost=0.5:small=0.2", SETTING).is_ok());
+        check(
+            "lpc:interval=0",
+            "does not take `interval=0`; it takes `interval=NUMBER`",
+        );
+        check("lpc:charge=5", "does not take `charge=5`");
+        assert!(by_name("lpc:interval=30:no-decay:literal-max", SETTING).is_ok());
+    }
+
+    #[test]
+    fn who_reads_predictions_is_told_by_the_name() {
+        assert!(reads_predictions("lpc") && reads_predictions("lpc:no-decay:charge=5"));
+        assert!(!reads_predictions("lru") && !reads_predictions("wa:lpc"));
+        assert!(PREDICTED_NAMES.iter().all(|name| NAMES.contains(name)));
+    }
+
+    #[test]
+    fn a_charge_is_taken_out_and_told_in_blocks() {
+        let check = |spec, expected: Option<(&str, usize)>| {
+            let split = split_charge(spec, 16).ok();
+            let split = split
+                .as_ref()
+                .map(|(spec, blocks)| (spec.as_str(), *blocks));
+            assert_eq!(split, expected, "{spec}");
+        };
+        check("lpc", Some(("lpc", 0)));
+        check("lpc:charge=16000", Some(("lpc", 1_000)));
+        check("lpc:charge=17:no-decay", Some(("lpc:no-decay", 2)));
+        check(
+            "s3fifo:small=0.2:charge=0:ghost=1",
+            Some(("s3fifo:small=0.2:ghost=1", 0)),
+        );
+        check("lpc:charge=-1", None);
+        check("lpc:charge=much", None);
+        check("lpc:charge=inf", None);
     }
 }

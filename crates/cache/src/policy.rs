@@ -13,6 +13,7 @@ mod belady;
 mod continuation;
 mod fifo;
 mod gdsf;
+mod learned;
 mod lfu;
 mod lru;
 mod random;
@@ -23,12 +24,15 @@ mod workload_aware;
 
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
-pub use crate::names::{NAMES, OFFLINE_NAMES, PolicyError, Setting, by_name, offline};
+pub use crate::names::{
+    NAMES, OFFLINE_NAMES, PolicyError, Setting, by_name, offline, reads_predictions, split_charge,
+};
 pub use arc::Arc;
 pub use belady::Belady;
 pub use continuation::ContinuationOracle;
 pub use fifo::Fifo;
 pub use gdsf::Gdsf;
+pub use learned::{Learned, LpcOptions, Pooling};
 pub use lfu::Lfu;
 pub use lru::Lru;
 pub use random::Random;

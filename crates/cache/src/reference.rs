@@ -4,12 +4,14 @@
 //! and lists as in the papers for the rest.
 
 mod arc;
+mod periodic;
 mod radix;
 mod ranked;
 mod s3fifo;
 mod sieve;
 
 pub use arc::ListArc;
+pub use periodic::PeriodicLpc;
 pub use radix::RadixCache;
 pub use ranked::{Ranked, Resident, Worth};
 pub use s3fifo::ListS3Fifo;

@@ -1,10 +1,11 @@
 //! Every policy obeys the contract and evicts what its slow twin evicts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use headstart_cache::conformance::{self, Workload};
-use headstart_cache::policy::{self, NAMES, OFFLINE_NAMES, Random, Setting};
-use headstart_cache::reference::{ListArc, ListS3Fifo, ListSieve, Ranked};
+use headstart_cache::policy::{self, LpcOptions, NAMES, OFFLINE_NAMES, Pooling, Random, Setting};
+use headstart_cache::reference::{ListArc, ListS3Fifo, ListSieve, PeriodicLpc, Ranked};
 use headstart_cache::{Future, Policy};
 use headstart_core::{Access, BlockHash, BlockId, Nanos};
 
@@ -28,6 +29,18 @@ const TWINS: &[Row] = &[
         Box::new(Ranked::gdsf_admitting_all(4.0))
     }),
     ("tlru:allowance=100", |_| Box::new(Ranked::tlru(6.25))),
+    ("lpc", |_| {
+        continuous_lpc(Some(100.0), Pooling::ByConversation)
+    }),
+    ("lpc:interval=15", |_| {
+        continuous_lpc(Some(15.0), Pooling::ByConversation)
+    }),
+    ("lpc:interval=15:literal-max", |_| {
+        continuous_lpc(Some(15.0), Pooling::Literal)
+    }),
+    ("lpc:no-decay", |_| {
+        continuous_lpc(None, Pooling::ByConversation)
+    }),
     ("belady", |load| Box::new(Ranked::belady(&load.requests))),
     ("belady-bypass", |load| {
         Box::new(Ranked::belady_with_bypass(&load.requests))
@@ -39,6 +52,15 @@ const TWINS: &[Row] = &[
 
 /// Names without a twin here: what random chooses is tested below, and `wa` beside its fits.
 const WITHOUT_TWIN: [&str; 2] = ["random", "wa"];
+
+/// LPC by p' at every nanosecond.
+fn continuous_lpc(interval_s: Option<f64>, pooling: Pooling) -> Box<dyn Policy> {
+    let options = LpcOptions {
+        interval_s,
+        pooling,
+    };
+    Box::new(PeriodicLpc::new(options, Duration::from_nanos(1)))
+}
 
 fn make(spec: &str, workload: &Workload) -> Box<dyn Policy> {
     let setting = Setting {

@@ -2,19 +2,35 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`chat`] | conversations with one replica in a closed loop: [`chat::Run`] |
+//! | [`cost`] | [`CostModel`]: how long an engine's step takes |
+//! | [`quality`] | how good predictions are |
 //! | [`replay`] | [`Replay`]: one cache driven by a trace |
+//! | [`noise`] | the truth about what follows, made uncertain to a wanted degree |
 //! | [`outcome`] | [`Outcome`]: what a replay counts, cold and steady apart, per class |
+//! | [`saturation`] | how many prefills per second an engine does at a hit rate |
 //! | [`sweep`] | [`Sweep`]: policies × capacities over one trace, and what no cache can beat |
+//! | [`experiment`] | learned prefix caching against its rivals: [`experiment::Arm`] |
 //! | [`knee`] | where a hit-rate curve bends |
+//! | [`workload`] | conversations drawn from published statistics |
 //!
-//! The centre's own cache runs here, driven by a trace instead of an engine: this crate holds
-//! no policy, no scheduler and no scoring of its own.
+//! The centre's own cache and scheduler run here, driven by a trace or a script instead of an
+//! engine: this crate holds no policy, no scheduler and no scoring of its own.
 
+pub mod chat;
+pub mod cost;
+mod draw;
+pub mod experiment;
 pub mod knee;
+pub mod noise;
 pub mod outcome;
+pub mod quality;
 pub mod replay;
+pub mod saturation;
 pub mod sweep;
+pub mod workload;
 
+pub use cost::CostModel;
 pub use outcome::{Class, Outcome, Tally};
 pub use replay::{Replay, ReplayConfig};
 pub use sweep::{Extent, Sweep, SweepConfig};

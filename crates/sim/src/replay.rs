@@ -6,7 +6,7 @@
 //! `tests/mooncake_golden.rs`.
 
 use headstart_cache::{Admit, Effect, Policy, PrefixCache};
-use headstart_core::{Access, BlockHash, TraceRequest};
+use headstart_core::{Access, BlockHash, Probability, TraceRequest};
 
 use crate::outcome::Outcome;
 
@@ -60,6 +60,18 @@ impl Replay {
     /// # Panics
     /// After 2^32 requests.
     pub fn serve(&mut self, request: &TraceRequest) -> usize {
+        self.serve_predicted(request, request.p_continue)
+    }
+
+    /// The same with another prediction than the request carries.
+    ///
+    /// # Panics
+    /// After 2^32 requests.
+    pub fn serve_predicted(
+        &mut self,
+        request: &TraceRequest,
+        p_continue: Option<Probability>,
+    ) -> usize {
         self.chain.clear();
         self.chain
             .extend(request.blocks.iter().map(BlockHash::from_u64));
@@ -70,7 +82,7 @@ impl Replay {
             offset: 0,
             session: request.session,
             request: self.served,
-            p_continue: request.p_continue,
+            p_continue,
         };
         let mut lease = self.cache.acquire(&self.chain);
         let hits = lease.matched();

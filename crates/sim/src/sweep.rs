@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use headstart_cache::Future;
 use headstart_cache::policy::{self, OFFLINE_NAMES, PolicyError, Setting};
-use headstart_core::{Run, TraceRequest};
+use headstart_core::{Probability, Run, TraceRequest};
 
 use crate::{Outcome, Replay, ReplayConfig};
 
@@ -23,6 +23,18 @@ pub struct Sweep<'a> {
     extent: Extent,
     /// Where one of the policies reads it.
     future: Option<Arc<Future>>,
+}
+
+/// One cell: a policy at a capacity.
+#[derive(Clone, Copy, Debug)]
+pub struct Arm<'a> {
+    /// The policy with its options; `charge=TOKENS` among them is taken off the capacity, see
+    /// [`policy::split_charge`].
+    pub spec: &'a str,
+    /// In blocks.
+    pub capacity: u64,
+    /// One per request, instead of what the requests carry.
+    pub predictions: Option<&'a [Option<Probability>]>,
 }
 
 /// How all cells count; see [`ReplayConfig`].
@@ -78,43 +90,55 @@ impl<'a> Sweep<'a> {
         capacity.min(self.extent.distinct_blocks)
     }
 
-    /// Replays the trace under the policy `spec` with `capacity` blocks, and tells `observe`
-    /// every now and then how many more requests were served.
+    /// Replays the trace as `arm` says, and tells `observe` every now and then how many more
+    /// requests were served.
     ///
     /// # Errors
     /// [`PolicyError`] when the policy was not among those that the sweep was made for.
     ///
     /// # Panics
-    /// When the room is 2^32 - 2 blocks or more.
+    /// When the room is 2^32 - 2 blocks or more, or when there are not as many predictions as
+    /// requests.
     pub fn run(
         &self,
-        spec: &str,
-        capacity: u64,
+        arm: Arm<'_>,
         mut observe: impl FnMut(usize),
     ) -> Result<Outcome, PolicyError> {
-        let room = usize::try_from(self.room(capacity)).unwrap_or(usize::MAX);
-        let setting = Setting {
-            capacity: room,
-            block_tokens: self.config.block_tokens,
-        };
-        let config = ReplayConfig {
-            capacity: room,
-            block_tokens: self.config.block_tokens,
-            cold_requests: self.config.cold_requests,
-        };
-        let policy = match &self.future {
-            Some(future) => policy::offline(spec, setting, future)?,
-            None => policy::by_name(spec, setting)?,
-        };
-        let mut replay = Replay::with_config(config, policy);
-        for requests in self.requests.chunks(OBSERVED_EVERY) {
-            for request in requests {
-                replay.serve(request);
+        let mut replay = self.replay(arm)?;
+        let num_predicted = arm.predictions.map(<[_]>::len);
+        let is_complete = num_predicted.is_none_or(|number| number == self.requests.len());
+        assert!(is_complete, "there is a prediction per request");
+        for (chunk, requests) in self.requests.chunks(OBSERVED_EVERY).enumerate() {
+            for (index, request) in (chunk * OBSERVED_EVERY..).zip(requests) {
+                let told = arm.predictions.map(|predictions| predictions[index]);
+                replay.serve_predicted(request, told.unwrap_or(request.p_continue));
             }
             observe(requests.len());
         }
         replay.check();
         Ok(replay.into_outcome())
+    }
+
+    /// An empty cache for `arm`, less what the policy is charged.
+    fn replay(&self, arm: Arm<'_>) -> Result<Replay, PolicyError> {
+        let block_tokens = self.config.block_tokens;
+        let (spec, charge) = policy::split_charge(arm.spec, block_tokens)?;
+        let left = arm.capacity.saturating_sub(charge as u64);
+        let capacity = usize::try_from(self.room(left)).unwrap_or(usize::MAX);
+        let setting = Setting {
+            capacity,
+            block_tokens,
+        };
+        let policy = match &self.future {
+            Some(future) => policy::offline(&spec, setting, future)?,
+            None => policy::by_name(&spec, setting)?,
+        };
+        let config = ReplayConfig {
+            capacity,
+            block_tokens,
+            cold_requests: self.config.cold_requests,
+        };
+        Ok(Replay::with_config(config, policy))
     }
 }
 
@@ -181,7 +205,8 @@ fn known(spec: &str) -> Result<(), PolicyError> {
         capacity: 1,
         block_tokens: 1,
     };
-    policy::offline(spec, setting, &Arc::default()).map(drop)
+    let (spec, _) = policy::split_charge(spec, setting.block_tokens)?;
+    policy::offline(&spec, setting, &Arc::default()).map(drop)
 }
 
 fn name(spec: &str) -> &str {
@@ -211,6 +236,69 @@ mod tests {
         (0..40).map(request).collect()
     }
 
+    fn arm(spec: &str, capacity: u64) -> Arm<'_> {
+        Arm {
+            spec,
+            capacity,
+            predictions: None,
+        }
+    }
+
+    #[test]
+    fn a_charge_is_a_smaller_cache() {
+        let config = SweepConfig {
+            block_tokens: 16,
+            cold_requests: 0,
+        };
+        let specs = ["lru", "lru:charge=50", "belady:charge=50", "belady"].map(str::to_owned);
+        for seed in 0..20 {
+            let requests = requests(seed);
+            let sweep = Sweep::new(&requests, config, &specs).expect("known policies");
+            for name in ["lru", "belady"] {
+                let run = |arm| sweep.run(arm, |_| ()).expect("a known policy");
+                // 50 tokens are four blocks in part.
+                let charged = format!("{name}:charge=50");
+                assert_eq!(run(arm(&charged, 20)), run(arm(name, 16)), "seed {seed}");
+                assert_eq!(run(arm(&charged, 3)).all().blocks.hits, 0, "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn predictions_stand_for_what_the_requests_carry() {
+        let mut differ = 0;
+        for seed in 0..20 {
+            let mut requests = requests(seed);
+            let mut rng = Rng::new(!seed);
+            let draw = |_: &_| Probability::new(rng.next_f64());
+            let drawn: Vec<_> = requests.iter().map(draw).collect();
+            let specs = ["lpc".to_owned(), "lru".to_owned()];
+            let run = |requests: &[TraceRequest], spec, predictions| {
+                let sweep = Sweep::new(requests, SweepConfig::default(), &specs);
+                let arm = Arm {
+                    predictions,
+                    ..arm(spec, 12)
+                };
+                sweep
+                    .expect("known")
+                    .run(arm, |_| ())
+                    .expect("a known policy")
+            };
+            let told = run(&requests, "lpc", Some(&drawn));
+            assert_eq!(run(&requests, "lpc", None), run(&requests, "lru", None));
+            for (request, p_continue) in requests.iter_mut().zip(&drawn) {
+                request.p_continue = *p_continue;
+            }
+            assert_eq!(run(&requests, "lpc", None), told, "seed {seed}");
+            assert_eq!(
+                run(&requests, "lru", None),
+                run(&requests, "lru", Some(&drawn))
+            );
+            differ += usize::from(told != run(&requests, "lru", None));
+        }
+        assert!(differ > 10, "{differ} of 20");
+    }
+
     #[test]
     fn an_infinite_cache_is_one_with_room_for_every_block() {
         let config = SweepConfig {
@@ -226,7 +314,7 @@ mod tests {
             assert_eq!(sweep.extent().distinct_blocks, distinct, "seed {seed}");
             for (spec, capacity) in [("lru", distinct), ("belady", u64::MAX)] {
                 let mut served = 0;
-                let outcome = sweep.run(spec, capacity, |more| served += more);
+                let outcome = sweep.run(arm(spec, capacity), |more| served += more);
                 assert_eq!(
                     outcome.as_ref(),
                     Ok(&sweep.extent().infinite),
@@ -248,5 +336,8 @@ mod tests {
         check("belady-bypass", true);
         check("mru", false);
         check("s3fifo:small=2", false);
+        check("lpc:charge=16000:no-decay", true);
+        check("belady:charge=1", true);
+        check("lpc:charge=-1", false);
     }
 }

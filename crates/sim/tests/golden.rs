@@ -14,6 +14,7 @@ use std::path::Path;
 
 use headstart_cache::policy::{NAMES, OFFLINE_NAMES};
 use headstart_core::TraceRequest;
+use headstart_sim::sweep::Arm;
 use headstart_sim::{Sweep, SweepConfig};
 use headstart_trace::Reader;
 
@@ -35,6 +36,7 @@ const GOLDEN: &[(&str, [u64; 4])] = &[
     ("gdsf", [5_278, 14_848, 19_927, 20_676]),
     ("tlru", [4_970, 15_961, 20_489, 20_676]),
     ("wa", [4_973, 16_400, 20_487, 20_676]),
+    ("lpc", [4_960, 15_971, 20_487, 20_676]),
     ("random", [5_345, 14_841, 19_129, 20_441]),
     ("belady", [6_611, 19_732, 20_734, 20_734]),
     ("belady-bypass", [9_935, 19_820, 20_734, 20_734]),
@@ -65,7 +67,12 @@ fn hits_are_golden_for_every_policy() {
     let mut got = BTreeMap::new();
     for name in &names {
         let hits = CAPACITIES.map(|capacity| {
-            let outcome = sweep.run(name, capacity, |_| ()).expect("a known policy");
+            let arm = Arm {
+                spec: name,
+                capacity,
+                predictions: None,
+            };
+            let outcome = sweep.run(arm, |_| ()).expect("a known policy");
             let blocks = outcome.all().blocks;
             assert_eq!(blocks.lookups, LOOKUPS);
             blocks.hits
@@ -84,6 +91,7 @@ fn no_policy_beats_the_bounds() {
         let never_shrinks = hits.is_sorted();
         assert!(never_shrinks && hits[3] <= INFINITE, "{name}");
     }
+    assert_eq!(golden["lpc"], golden["lru"], "the trace has no predictions");
     for name in NAMES {
         for (index, hits) in golden[name].iter().enumerate() {
             assert!(*hits <= golden["belady-bypass"][index], "{name} {index}");

@@ -1,6 +1,6 @@
 //! Random calls to a bare policy, in an order in which a cache could make them.
 
-use headstart_core::{Access, BlockHash, BlockId, Nanos, Probability, Rng};
+use headstart_core::{Access, BlockHash, BlockId, Nanos, Probability, Rng, SessionId};
 
 use crate::Policy;
 use crate::policy::Newcomer;
@@ -173,7 +173,7 @@ impl Calls {
             request_type: self.rng.below(3) as u16,
             turn: self.rng.below(5) as u16,
             offset,
-            session: None,
+            session: (self.rng.below(3) > 0).then(|| SessionId(self.rng.below(4) as u64)),
             request: self.request,
             p_continue: Probability::new(self.rng.next_f64()),
         }

@@ -1,6 +1,6 @@
 //! Random requests for a cache: independent objects, or conversations that share their starts.
 
-use headstart_core::{BlockHash, BlockRuns, Nanos, Rng, SessionId, TraceRequest};
+use headstart_core::{BlockHash, BlockRuns, Nanos, Probability, Rng, SessionId, TraceRequest};
 
 /// Requests of one run: enough that a small cache is filled and turned over several times.
 const NUM_REQUESTS: usize = 300;
@@ -36,6 +36,7 @@ impl Workload {
             now += rng.below(2_000_000_000) as u64;
             request.arrival = Nanos(now);
         }
+        predict(&mut requests, &mut Rng::new(!seed));
         let most = [8, 60][rng.below(2)];
         Self {
             capacity: 1 + rng.below(most),
@@ -49,6 +50,20 @@ impl Workload {
     pub fn chain(&self, request: usize) -> Vec<BlockHash> {
         let ids = self.requests[request].blocks.iter();
         ids.map(BlockHash::from_u64).collect()
+    }
+}
+
+/// Predictions of all kinds: none, certain ones, and anything between, on a coarse grid so that
+/// some are equal.
+fn predict(requests: &mut [TraceRequest], rng: &mut Rng) {
+    for request in requests {
+        let p = match rng.below(8) {
+            0 | 1 => None,
+            2 => Some(rng.below(2) as f64),
+            3 => Some(rng.below(11) as f64 / 10.0),
+            _ => Some(rng.next_f64()),
+        };
+        request.p_continue = p.and_then(Probability::new);
     }
 }
 

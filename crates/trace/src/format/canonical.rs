@@ -13,12 +13,16 @@
 //! Times are whole nanoseconds from the start. A type is an index into all names so far, so a
 //! trace can be written while it is read, before its last type is known. Blocks are runs
 //! `[start, count]`; plain ids are read as well. What is unknown is left out: type 0, turn 0,
-//! session and lengths. A field that is not known here is an error, because a misspelt one
-//! would otherwise be lost without a word.
+//! session, lengths and `p_continue`. A field that is not known here is an error, because a
+//! misspelt one would otherwise be lost without a word.
+//!
+//! `p_continue`, a number from 0 to 1, is how likely another request of the session follows, as
+//! somebody predicted when this one came; the `lpc` policy reads it. Builds from before it refuse
+//! a trace that has it, as they do every field they do not know.
 
 use std::io::{self, Write};
 
-use headstart_core::{BlockRuns, Nanos, Run, SessionId, TraceRequest};
+use headstart_core::{BlockRuns, Nanos, Probability, Run, SessionId, TraceRequest};
 use serde::ser::{SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize};
 
@@ -162,6 +166,8 @@ impl Serialize for RequestOut<'_> {
             input_tokens: Option<u32>,
             #[serde(skip_serializing_if = "Option::is_none")]
             output_tokens: Option<u32>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            p_continue: Option<f64>,
             #[serde(serialize_with = "runs", skip_serializing_if = "is_empty")]
             blocks: &'a BlockRuns,
         }
@@ -173,6 +179,7 @@ impl Serialize for RequestOut<'_> {
             turn: request.turn,
             input_tokens: request.input_tokens,
             output_tokens: request.output_tokens,
+            p_continue: request.p_continue.map(Probability::value),
             blocks: &request.blocks,
         };
         fields.serialize(serializer)
@@ -208,6 +215,7 @@ struct Line {
     turn: u16,
     input_tokens: Option<u32>,
     output_tokens: Option<u32>,
+    p_continue: Option<f64>,
     #[serde(default)]
     blocks: Chain,
     types: Option<Vec<String>>,
@@ -301,6 +309,7 @@ impl<'a> LineFormat<'a> for Canonical {
                     .to_owned(),
             );
         }
+        let p_continue = line.p_continue.map(probability).transpose()?;
         Ok(Record::Request(TraceRequest {
             arrival: Nanos(arrival_ns),
             blocks: line.blocks.0,
@@ -309,9 +318,15 @@ impl<'a> LineFormat<'a> for Canonical {
             session: line.session.map(SessionId),
             turn: line.turn,
             request_type,
-            p_continue: None,
+            p_continue,
         }))
     }
+}
+
+fn probability(number: f64) -> Result<Probability, String> {
+    let number = Some(number).filter(|number| (0.0..=1.0).contains(number));
+    let probability = number.and_then(Probability::new);
+    probability.ok_or_else(|| "`p_continue` is a probability, a number from 0 to 1".to_owned())
 }
 
 #[cfg(test)]
@@ -330,6 +345,11 @@ mod tests {
                 count: rng.below(1000) as u32,
             });
         }
+        let p_continue = match rng.below(4) {
+            0 => None,
+            1 => Probability::new(rng.below(2) as f64),
+            _ => Probability::new(rng.next_f64().powi(1 + rng.below(9) as i32)),
+        };
         let mut maybe = |value: u64| (rng.below(3) > 0).then_some(value);
         TraceRequest {
             arrival: Nanos(*arrival),
@@ -339,7 +359,7 @@ mod tests {
             turn: maybe(*arrival & 0xffff).unwrap_or(0) as u16,
             request_type: rng.below(num_types) as u16,
             blocks,
-            p_continue: None,
+            p_continue,
         }
     }
 
@@ -382,6 +402,24 @@ mod tests {
         (0..500).for_each(check_round_trip);
     }
 
+    #[test]
+    fn a_prediction_is_written_where_there_is_one() {
+        let check = |p: Option<f64>, field: &str| {
+            let mut writer = Writer::new(Vec::new(), &TraceInfo::new(16)).expect("memory");
+            let request = TraceRequest {
+                p_continue: p.and_then(Probability::new),
+                ..TraceRequest::default()
+            };
+            writer.write(&request).expect("memory takes it");
+            let text = String::from_utf8(writer.finish().expect("memory")).expect("JSON");
+            let line = text.lines().nth(1).expect("a request");
+            assert_eq!(line, format!("{{\"arrival_ns\":0{field}}}"));
+        };
+        check(None, "");
+        check(Some(0.25), ",\"p_continue\":0.25");
+        check(Some(1.0), ",\"p_continue\":1.0");
+    }
+
     /// `lines` behind a header; what is wrong with them.
     fn check_bad(lines: &str, part: &str) {
         let header = Writer::new(Vec::new(), &TraceInfo::new(16)).expect("memory takes it");
@@ -401,6 +439,13 @@ mod tests {
             r#"{"arrival_ns": 1, "type": 1}"#,
             "`type` is 1, but only 1 have",
         );
+        for wrong in ["1.5", "-0.1", "1e300"] {
+            check_bad(
+                &format!("{{\"arrival_ns\": 1, \"p_continue\": {wrong}}}"),
+                "line 2: `p_continue` is a probability, a number from 0 to 1",
+            );
+        }
+        check_bad(r#"{"arrival_ns": 1, "p_continue": "high"}"#, "expected f64");
         let many = vec!["\"x\""; TYPES_MAX].join(",");
         check_bad(
             &format!("{{\"types\": [{many}]}}"),

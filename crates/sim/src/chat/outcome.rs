@@ -1,0 +1,110 @@
+//! What a run counts.
+
+use std::collections::BTreeMap;
+
+use headstart_core::stats::{HitCount, Summary};
+
+use crate::quality::{Quality, best_quality};
+
+/// What happened in one run, but for what arrived during the warm-up.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChatOutcome {
+    /// Seconds counted.
+    pub seconds: f64,
+    /// Prompt tokens of the requests that began, and those of them that were cached.
+    pub tokens: HitCount,
+    /// The same by turn, from 1.
+    pub turns: BTreeMap<u16, TurnTally>,
+    /// One per request whose first token came within the run.
+    pub first_tokens: Vec<FirstToken>,
+    /// One per request that began with a prediction of its own.
+    pub judged: Vec<Judged>,
+    /// Prompt tokens that were not cached; what preempted sequences compute again is not in it.
+    pub computed_tokens: u64,
+    /// Times that a sequence was sent back to the queue.
+    pub preemptions: u64,
+    /// Requests that the replica did not take: longer than its context, or too many waiting.
+    pub refused: u64,
+    /// Steps of the engine, warm-up included.
+    pub steps: u64,
+}
+
+/// Requests of one turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TurnTally {
+    /// How many began.
+    pub requests: u64,
+    /// Their prompt tokens.
+    pub tokens: HitCount,
+}
+
+/// How long a request waited for its first token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FirstToken {
+    /// TTFT, seconds, queueing included.
+    pub seconds: f64,
+    /// Prompt tokens that an earlier request of the conversation had, or all share.
+    pub context_tokens: u32,
+    /// Prompt tokens that were cached.
+    pub cached_tokens: u32,
+}
+
+/// A prediction and what came.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judged {
+    /// The probability that the conversation goes on.
+    pub p: f64,
+    /// Whether it does.
+    pub truth: bool,
+}
+
+/// TTFT of requests with a context of some length, those that found all of it apart from those
+/// that found nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ContextBin {
+    /// The shortest context, tokens.
+    pub from_tokens: u32,
+    /// TTFT, seconds, where at least the context's full blocks were cached.
+    pub hit: Summary,
+    /// TTFT, seconds, where nothing was.
+    pub miss: Summary,
+}
+
+/// Shortest contexts of the bins, tokens; the last one is open.
+pub const CONTEXT_BINS: [u32; 7] = [16, 128, 256, 512, 1_024, 2_048, 4_096];
+
+impl ChatOutcome {
+    /// Requests that began.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.turns.values().map(|turn| turn.requests).sum()
+    }
+
+    /// How good the predictions were, at the threshold that is best for them.
+    #[must_use]
+    pub fn quality(&self) -> Quality {
+        best_quality(self.judged.iter().map(|it| (it.p, it.truth)))
+    }
+
+    /// TTFT by the length of the context. `block_tokens` is the size of a block: as much of a
+    /// context may be missing from a hit.
+    #[must_use]
+    pub fn contexts(&self, block_tokens: u32) -> Vec<ContextBin> {
+        let bin = |(index, &from_tokens): (usize, &u32)| {
+            let below = CONTEXT_BINS.get(index + 1).copied().unwrap_or(u32::MAX);
+            let range = from_tokens..below;
+            let inside = |it: &&FirstToken| range.contains(&it.context_tokens);
+            let summary = |is_in: &dyn Fn(&FirstToken) -> bool| {
+                let those = self.first_tokens.iter().filter(inside);
+                let those = those.filter(|it| is_in(it)).map(|it| it.seconds);
+                Summary::of(&mut those.collect::<Vec<_>>())
+            };
+            ContextBin {
+                from_tokens,
+                hit: summary(&|it| it.cached_tokens + block_tokens > it.context_tokens),
+                miss: summary(&|it| it.cached_tokens == 0),
+            }
+        };
+        CONTEXT_BINS.iter().enumerate().map(bin).collect()
+    }
+}

@@ -1,0 +1,77 @@
+//! Made-up tokens: a prompt's content without its text.
+//!
+//! A token is a function of the conversation and the position in it, so that a later prompt holds
+//! exactly what the earlier ones and the answers held, a preempted answer comes out the same, and
+//! nothing has to be kept. Two conversations share no block, but where one's prompt begins with
+//! the other's tokens.
+
+use headstart_core::{SeqId, SessionId, TokenId};
+
+/// Bits of a sequence's id that number the request within its conversation.
+const TURN_BITS: u32 = 16;
+
+/// Id of the request number `turn` (from 0) of `session`.
+pub(crate) fn sequence(session: SessionId, turn: u16) -> SeqId {
+    SeqId(session.0 << TURN_BITS | u64::from(turn))
+}
+
+/// The conversation and the number of the request that `seq` names.
+pub(crate) fn parts(seq: SeqId) -> (SessionId, u16) {
+    let turn = seq.0 & ((1 << TURN_BITS) - 1);
+    (SessionId(seq.0 >> TURN_BITS), turn as u16)
+}
+
+/// The token at `position` of the conversation that `seq` belongs to.
+pub(crate) fn of_sequence(seq: SeqId, position: usize) -> TokenId {
+    token(parts(seq).0, position)
+}
+
+/// A prompt of `length` tokens: `kept` ones of `origin`, then those of `session`.
+pub(crate) fn forked(
+    (origin, kept): (SessionId, usize),
+    session: SessionId,
+    length: usize,
+) -> Vec<TokenId> {
+    let owner = |position| if position < kept { origin } else { session };
+    (0..length)
+        .map(|position| token(owner(position), position))
+        .collect()
+}
+
+/// The token at `position` of `session`.
+pub(crate) fn token(session: SessionId, position: usize) -> TokenId {
+    let mixed = mix(mix(session.0) ^ position as u64);
+    (mixed >> 32) as TokenId
+}
+
+/// SplitMix64's finisher: every bit of the result depends on every bit of `value`.
+pub(crate) fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_prompt_begins_with_the_earlier_one_and_its_answer() {
+        let session = SessionId(5);
+        let prompt = |length| forked((SessionId(0), 4), session, length);
+        let later = prompt(60);
+        assert_eq!(later[..20], prompt(20));
+        assert_eq!(later[30], of_sequence(sequence(session, 3), 30));
+        assert_eq!(parts(sequence(session, 3)), (session, 3));
+    }
+
+    #[test]
+    fn conversations_share_what_they_fork_and_nothing_else() {
+        let prompt = |number| forked((SessionId(9), 8), SessionId(number), 1_000);
+        let (one, other) = (prompt(1), prompt(2));
+        assert_eq!(one[..8], other[..8]);
+        let equal = one.iter().zip(&other).filter(|(a, b)| a == b);
+        assert_eq!(equal.count(), 8);
+    }
+}

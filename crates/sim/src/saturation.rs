@@ -1,0 +1,222 @@
+//! How many prefills an engine does each second when requests wait for it all the time.
+//!
+//! The study's microbenchmark: each request has a context of fixed length and some new tokens and
+//! asks for one token; a share of the requests finds its context in the cache.
+
+use std::sync::Arc;
+
+use headstart_cache::PrefixCache;
+use headstart_cache::policy::Lru;
+use headstart_core::stats::HitCount;
+use headstart_core::{Access, BlockHasher, Nanos, SessionId};
+use headstart_scheduler::{Executor, NewSequence, Output, Sampling, Scheduler, Submit};
+
+use crate::chat::{Replica, hasher, tokens};
+use crate::cost::VirtualExecutor;
+
+/// The load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Saturation {
+    /// Tokens that may be cached.
+    pub context_tokens: usize,
+    /// Tokens behind them, new in every request.
+    pub new_tokens: usize,
+    /// Share of the requests whose context is cached.
+    pub hit_share: f64,
+    /// Requests at the engine at once: each one done is followed by another.
+    pub at_once: usize,
+    /// Requests in all.
+    pub requests: usize,
+}
+
+/// What the engine did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Throughput {
+    /// Requests per second.
+    pub requests_per_s: f64,
+    /// Prompt tokens, and those that were cached.
+    pub tokens: HitCount,
+}
+
+/// Session whose context the hits have.
+const KNOWN: SessionId = SessionId(1);
+
+impl Saturation {
+    /// The study's, one request at a time, with a share of hits that makes a token hit rate of
+    /// `hit_rate` in blocks of `block_tokens`.
+    #[must_use]
+    pub fn published(hit_rate: f64, block_tokens: usize) -> Self {
+        let (context_tokens, new_tokens) = (1_000, 50);
+        let cached = context_tokens / block_tokens * block_tokens;
+        Self {
+            context_tokens,
+            new_tokens,
+            hit_share: hit_rate * (context_tokens + new_tokens) as f64 / cached as f64,
+            at_once: 1,
+            requests: 2_000,
+        }
+    }
+
+    /// Runs it on `replica`, whose cache is large enough for everything. `None` where its context
+    /// is too short for the prompts.
+    #[must_use]
+    pub fn run(&self, replica: &Replica) -> Option<Throughput> {
+        if replica.scheduler.max_context <= self.context_tokens + self.new_tokens {
+            return None;
+        }
+        let mut engine = Saturated::new(*self, replica);
+        // The first request makes the context known, and is not counted.
+        engine.submit(false);
+        engine.work();
+        engine.counted = HitCount::default();
+        let warm_at = engine.now;
+        let hits_before = |number: usize| (number as f64 * self.hit_share) as usize;
+        for number in 0..self.requests {
+            engine.submit(hits_before(number + 1) > hits_before(number));
+            while engine.present() >= self.at_once.max(1) {
+                engine.step();
+            }
+        }
+        engine.work();
+        Some(Throughput {
+            requests_per_s: self.requests as f64 / engine.now.since(warm_at).as_secs_f64(),
+            tokens: engine.counted,
+        })
+    }
+}
+
+/// The engine under load.
+struct Saturated {
+    load: Saturation,
+    scheduler: Scheduler,
+    executor: VirtualExecutor,
+    hasher: Arc<BlockHasher>,
+    /// Requests submitted.
+    begun: u64,
+    now: Nanos,
+    counted: HitCount,
+}
+
+impl Saturated {
+    fn new(load: Saturation, replica: &Replica) -> Self {
+        let block_size = replica.scheduler.block_size;
+        let prompt_tokens = load.context_tokens + load.new_tokens;
+        // Nothing is evicted: room for every prompt, and for the token that each asks for.
+        let blocks = (load.requests + 2) * (prompt_tokens + 1).div_ceil(block_size);
+        let cache = PrefixCache::new(blocks, Box::new(Lru::new(blocks)));
+        Self {
+            load,
+            scheduler: Scheduler::new(replica.scheduler, cache),
+            executor: VirtualExecutor::new(replica.cost),
+            hasher: Arc::new(hasher(block_size)),
+            begun: 0,
+            now: Nanos::default(),
+            counted: HitCount::default(),
+        }
+    }
+
+    /// A request whose context is known, or like no other.
+    fn submit(&mut self, is_known: bool) {
+        let Saturation {
+            context_tokens,
+            new_tokens,
+            ..
+        } = self.load;
+        self.begun += 1;
+        let session = SessionId(self.begun);
+        let origin = if is_known { KNOWN } else { session };
+        let prompt = tokens::forked(
+            (origin, context_tokens),
+            session,
+            context_tokens + new_tokens,
+        );
+        let new = NewSequence {
+            id: tokens::sequence(session, 0),
+            prompt,
+            max_tokens: 1,
+            stop_tokens: Arc::default(),
+            sampling: Sampling::default(),
+            hasher: self.hasher.clone(),
+            salt: None,
+            access: Access::default(),
+        };
+        let submitted = self.scheduler.submit(new, self.now);
+        assert_eq!(
+            submitted,
+            Submit::Queued,
+            "context and queue are long enough"
+        );
+    }
+
+    /// Requests waiting or running.
+    fn present(&self) -> usize {
+        let load = self.scheduler.load();
+        load.running + load.waiting
+    }
+
+    fn work(&mut self) {
+        while !self.scheduler.is_idle() {
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        let batch = self.scheduler.schedule(self.now);
+        let sampled = self.executor.execute(&batch);
+        self.now = self.now + self.executor.last_step();
+        self.scheduler.complete(&batch, &sampled, self.now);
+        for output in self.scheduler.take_outputs() {
+            if let Output::Started { cached_tokens, .. } = output {
+                let prompt_tokens = self.load.context_tokens + self.load.new_tokens;
+                self.counted.record(prompt_tokens, cached_tokens);
+            }
+        }
+        self.scheduler.take_events().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(hit_rate: f64, published: f64) {
+        let replica = Replica::lpc();
+        let load = Saturation::published(hit_rate, replica.scheduler.block_size);
+        let got = load.run(&replica).expect("it fits");
+        assert!((got.tokens.rate() - hit_rate).abs() < 0.001, "{got:?}");
+        assert!(
+            (got.requests_per_s / published - 1.0).abs() < 0.005,
+            "{got:?}"
+        );
+    }
+
+    #[test]
+    fn the_published_throughputs_come_out() {
+        check(0.35, 10.01);
+        check(0.42, 11.11);
+    }
+
+    #[test]
+    fn more_hits_and_more_at_once_give_more() {
+        let replica = Replica::lpc();
+        let one = Saturation {
+            requests: 100,
+            ..Saturation::published(0.35, 16)
+        };
+        let rate = |load: Saturation| load.run(&replica).expect("it fits").requests_per_s;
+        let all = Saturation {
+            hit_share: 1.0,
+            ..one
+        };
+        assert!(rate(all) > 3.0 * rate(one));
+        let many = Saturation { at_once: 8, ..one };
+        assert!(rate(many) > rate(one));
+    }
+
+    #[test]
+    fn prompts_that_do_not_fit_are_not_run() {
+        let mut replica = Replica::lpc();
+        replica.scheduler.max_context = 1_050;
+        assert_eq!(Saturation::published(0.35, 16).run(&replica), None);
+    }
+}
