@@ -4,10 +4,46 @@
 //! text into numbers; a small classifier turns these into a probability. Only the classifier is
 //! trained.
 //!
-//! Source: Yang, Li, Li, Lloyd, "Learned Prefix Caching", NeurIPS 2025.
+//! ```text
+//! Situation ─text─► texts ─Encoder─► vectors ─features─► row ─mlp─► log-odds ─calibrate─► p
+//!
+//! Examples ─► Dataset ─► Split ─train─► Model + Report          (`headstart train`)
+//! outcomes ─► TurnPrior, Drift: what is believed without, and whether to believe the model
+//! ```
+//!
+//! Does not know where conversations come from, when a prediction is asked for, or what is done
+//! with it.
+//!
+//! Source: Yang, Li, Li, Lloyd, "Learned Prefix Caching", NeurIPS 2025. Where we differ, the module
+//! says so.
 
+pub mod calibrate;
+mod dataset;
+mod drift;
 pub mod encoder;
+mod evaluate;
+mod features;
+mod kernel;
+pub mod log;
+pub mod metrics;
+mod mlp;
+mod model;
+mod predictor;
+mod prior;
 mod situation;
+mod split;
+pub mod text;
+mod train;
 
+pub use dataset::{Dataset, Example, Label, Outcome};
+pub use drift::{Drift, DriftOptions, Verdict};
 pub use encoder::Encoder;
+pub use evaluate::{Counts, CurvePoint, Report, Scores, learning_curve, report, scores_by};
+pub use features::{Definition, Parts};
+pub use mlp::Mlp;
+pub use model::{MAX_BYTES, Model, ModelError, Summary};
+pub use predictor::Predictor;
+pub use prior::TurnPrior;
 pub use situation::Situation;
+pub use split::{Shares, Split};
+pub use train::{Epoch, Observer, TrainError, TrainOptions, Trained, train, turn_prior};

@@ -8,6 +8,7 @@
 //! | [`conversations`] | turns, shared system prompts × users |
 //! | [`agents`] | tool steps, pauses, forks |
 //! | [`bursts`] | API bursts around one template |
+//! | [`planted`] | conversations as text that tells whether they go on |
 //! | [`draw`] | distributions of gaps and lengths |
 //! | [`prompt`] | prompts as chains of blocks; [`Opening`]: what sessions share |
 //!
@@ -27,6 +28,7 @@ mod classes;
 pub mod conversations;
 pub mod draw;
 mod math;
+pub mod planted;
 pub mod preset;
 pub mod prompt;
 pub mod stream;
@@ -37,6 +39,7 @@ pub use agents::Agents;
 pub use bursts::Bursts;
 pub use conversations::{Conversations, Labels, RequestType, Step};
 pub use draw::{Gap, Length};
+pub use planted::Planted;
 pub use preset::{PRESETS, Preset, UnknownPreset};
 pub use prompt::Opening;
 pub use stream::Stream;

@@ -7,23 +7,42 @@
 //! | `conversations` | `{"from", "value"}` | ShareGPT |
 //!
 //! `from` says `human` and `gpt` where the others say `user` and `assistant`; every name is
-//! accepted in every shape. Other fields are ignored; only text is read (no images, no tools).
+//! accepted in every shape. Only text is read (no images, no tools).
+//!
+//! Records may say more, for those who learn from them whether conversations go on. Whoever only
+//! plays or replays them does not look at it. All of it is optional, and other fields are ignored:
+//!
+//! | field of a record | says | default |
+//! |---|---|---|
+//! | `group` | text or number; records with equal ones belong on one side of a split | none |
+//! | `truncated` | the record was cut: whether its last turn was followed is unknown | false |
+//! | `first_turn` | user turns before the record's first one; `null` where unknown | 0 |
+//! | `labels_from` | first user turn of the record, from 1, whose continuation is honest | 1 |
+//! | `truth` | per user turn the true probability that another follows | none |
+//!
+//! `labels_from` is for corpora chosen by length: where only conversations of two turns or more
+//! were kept, that the first turn is followed tells nothing. A turn may have `chars`, the number
+//! of characters of a text that is withheld, and `at`, when it was sent: seconds from any point
+//! that is the same for the whole record.
 //!
 //! Conversations are handed over as recorded: they may begin with the assistant, and two turns
 //! may have the same role. Only those without any user turn are passed over, because they ask
 //! for nothing. No model is known here: [`read`] hands over texts, and where a
 //! [`Reader`](crate::Reader) makes requests of them, the caller passes the tokenizing function.
 
+mod record;
 mod requests;
+mod writing;
 
-use std::fmt;
 use std::io::Read;
 
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use headstart_core::{Nanos, Probability};
 use serde::{Deserialize, Serialize};
 
+use record::parse;
 pub(super) use requests::open;
 pub use requests::{BLOCK_TOKENS, Text, Tokenize, USER_TURNS_MAX};
+pub use writing::write;
 
 use crate::{TraceError, source::Lines};
 
@@ -34,17 +53,80 @@ pub struct Conversation {
     pub id: String,
     /// The turns in order, at least one of them by the user.
     pub turns: Vec<Turn>,
+    /// Records of an equal group belong on one side of a split. Where there is none, a hash of
+    /// the first prompt serves.
+    pub group: Option<String>,
+    /// The record was cut: whether its last user turn was followed is unknown.
+    pub is_truncated: bool,
+    /// User turns before the record's first one; `None` where that is unknown.
+    pub first_turn: Option<u32>,
+    /// The first user turn of the record, from 1, whose label is honest.
+    pub labels_from: u32,
+    /// True probability that another user turn follows, per user turn; empty where unknown.
+    pub truth: Vec<Probability>,
+}
+
+impl Default for Conversation {
+    fn default() -> Self {
+        Self {
+            id: String::new(),
+            turns: Vec::new(),
+            group: None,
+            is_truncated: false,
+            first_turn: Some(0),
+            labels_from: 1,
+            truth: Vec::new(),
+        }
+    }
+}
+
+impl Conversation {
+    /// Per user turn whether another user turn follows in the record; `None` where the record
+    /// cannot say so honestly: before `labels_from`, and at the end of a record that was cut.
+    #[must_use]
+    pub fn labels(&self) -> Vec<Option<bool>> {
+        let is_user = |turn: &&Turn| turn.role == Role::User;
+        let count = self.turns.iter().filter(is_user).count();
+        let label = |number: usize| {
+            let is_last = number == count;
+            let is_known = number >= self.labels_from as usize && !(is_last && self.is_truncated);
+            is_known.then_some(!is_last)
+        };
+        (1..=count).map(label).collect()
+    }
 }
 
 /// One message.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// Who speaks.
-    #[serde(alias = "from")]
     pub role: Role,
-    /// What is said; may be empty.
-    #[serde(alias = "content", alias = "value")]
+    /// What is said; may be empty, and is where it is withheld.
     pub text: String,
+    /// Characters of a text that is withheld; `None` where the text is here.
+    pub withheld_chars: Option<u32>,
+    /// When it was sent, from a point that is the same for the whole conversation.
+    pub at: Option<Nanos>,
+}
+
+impl Turn {
+    /// A message of which nothing but its text is known.
+    #[must_use]
+    pub fn new(role: Role, text: String) -> Self {
+        Self {
+            role,
+            text,
+            withheld_chars: None,
+            at: None,
+        }
+    }
+
+    /// Length of the text in characters, whether it is here or withheld.
+    #[must_use]
+    pub fn chars(&self) -> u32 {
+        let here = || u32::try_from(self.text.chars().count()).unwrap_or(u32::MAX);
+        self.withheld_chars.unwrap_or_else(here)
+    }
 }
 
 /// Who speaks. Serialized as OpenAI's API names it.
@@ -83,81 +165,6 @@ pub fn read(
         }
     }
     Ok(conversations)
-}
-
-#[derive(Deserialize)]
-struct Record {
-    #[serde(default)]
-    id: Id,
-    #[serde(alias = "messages", alias = "conversations")]
-    turns: Vec<Turn>,
-}
-
-/// An id that is a text or a number; anything else is read and forgotten.
-#[derive(Default)]
-struct Id(Option<String>);
-
-impl<'de> Deserialize<'de> for Id {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(IdVisitor)
-    }
-}
-
-struct IdVisitor;
-
-impl<'de> Visitor<'de> for IdVisitor {
-    type Value = Id;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an id")
-    }
-
-    fn visit_str<E>(self, id: &str) -> Result<Id, E> {
-        Ok(Id(Some(id.to_owned())))
-    }
-
-    fn visit_u64<E>(self, id: u64) -> Result<Id, E> {
-        Ok(Id(Some(id.to_string())))
-    }
-
-    fn visit_i64<E>(self, id: i64) -> Result<Id, E> {
-        Ok(Id(Some(id.to_string())))
-    }
-
-    fn visit_f64<E>(self, id: f64) -> Result<Id, E> {
-        Ok(Id(Some(id.to_string())))
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Id, E> {
-        Ok(Id(None))
-    }
-
-    fn visit_unit<E>(self) -> Result<Id, E> {
-        Ok(Id(None))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Id, A::Error> {
-        while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Id(None))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Id, A::Error> {
-        while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Id(None))
-    }
-}
-
-fn parse(line: &str, record: usize) -> Result<Conversation, String> {
-    let parsed: Record = serde_json::from_str(line).map_err(|error| {
-        format!(
-            "not a conversation ({error}); expected an object with one of `turns`, `messages` \
-             and `conversations`"
-        )
-    })?;
-    Ok(Conversation {
-        id: parsed.id.0.unwrap_or_else(|| format!("#{record}")),
-        turns: parsed.turns,
-    })
 }
 
 fn asks(conversation: &Conversation) -> bool {

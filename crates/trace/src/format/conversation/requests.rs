@@ -91,6 +91,14 @@ impl<'a> LineFormat<'a> for Conversations<'a> {
                 "a conversation of {user_turns} user turns; the limit is {USER_TURNS_MAX}"
             ));
         }
+        let withheld = |turn: &Turn| turn.withheld_chars.is_some();
+        if let Some(index) = conversation.turns.iter().position(withheld) {
+            return Err(format!(
+                "the text of turn {} is withheld (it has `chars` only), and prompts are made of \
+                 texts; give it as `text`",
+                index + 1
+            ));
+        }
         let text = conversation.turns.iter().map(|turn| turn.text.len());
         let bytes = text.sum::<usize>() + size_of::<Turn>() * conversation.turns.len();
         let talk = Talk {
@@ -274,6 +282,12 @@ mod tests {
         let text = TWO.replace("c d e", "unspeakable");
         let error = read(&text, Arrivals::FileOrder).expect_err("no token");
         assert!(error.to_string().contains("line 1: no token"), "{error}");
+        let text = TWO.replace(r#""text": "c d e""#, r#""chars": 5"#);
+        let error = read(&text, Arrivals::FileOrder).expect_err("no text");
+        assert!(
+            error.to_string().contains("the text of turn 3 is withheld"),
+            "{error}"
+        );
         let turn = r#"{"role": "user", "text": "x"}"#;
         let text = format!(
             "{{\"turns\": [{}]}}",

@@ -1,0 +1,246 @@
+//! Is the model still worth listening to? Its cost on what really happened, beside the turn
+//! prior's on the same outcomes.
+//!
+//! ```text
+//! excess = mean(log-loss of the model - log-loss of the prior), over the last 1,000 outcomes
+//!
+//!            healthy ──excess > bound, and by two standard errors──► drifted
+//!            healthy ◄────────────── excess <= 0 ─────────────────── drifted
+//! ```
+//!
+//! Log-loss, because eviction compares log-odds: a model that is sure of itself and wrong costs
+//! it most. A calibration error alone would not tell a bad model from few samples. While the
+//! model is not listened to it goes on being scored, so it comes back by itself.
+//!
+//! Invariant: nothing but the outcomes in the window and the state before decides.
+
+use std::collections::VecDeque;
+
+use headstart_core::Probability;
+use serde::Serialize;
+
+use crate::metrics::{self, Scored};
+
+/// Bars of the calibration error.
+const BINS: usize = 15;
+
+/// When a model counts as bad.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DriftOptions {
+    /// Outcomes that are looked at: the latest.
+    pub window: usize,
+    /// Outcomes before which nothing is decided.
+    pub needed: usize,
+    /// What a prediction of the model may cost more than one of the prior, nats on average.
+    pub bound: f64,
+}
+
+impl Default for DriftOptions {
+    /// A thousand outcomes tell differences of some hundredths of a nat; 0.02 nats are what a
+    /// model loses that has MCC 0.1 less than the turn alone.
+    fn default() -> Self {
+        Self {
+            window: 1000,
+            needed: 200,
+            bound: 0.02,
+        }
+    }
+}
+
+/// What the last outcomes say.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum Verdict {
+    /// Nothing yet; the model is used.
+    TooFew {
+        /// Outcomes seen.
+        have: usize,
+        /// Outcomes that it takes.
+        need: usize,
+    },
+    /// The model is used.
+    Healthy {
+        /// Nats per prediction that it costs more than the prior; negative when it is better.
+        excess: f64,
+    },
+    /// The turn prior is used.
+    Drifted {
+        /// Nats per prediction that the model costs more than the prior.
+        excess: f64,
+        /// What it may cost.
+        bound: f64,
+    },
+}
+
+/// The latest outcomes, and whether the model stood up to them.
+#[derive(Clone, Debug)]
+pub struct Drift {
+    options: DriftOptions,
+    seen: VecDeque<(Scored, f64)>,
+    drifted: bool,
+}
+
+impl Default for Drift {
+    fn default() -> Self {
+        Self::new(DriftOptions::default())
+    }
+}
+
+impl Drift {
+    /// Nothing seen.
+    #[must_use]
+    pub fn new(options: DriftOptions) -> Self {
+        Self {
+            options,
+            seen: VecDeque::new(),
+            drifted: false,
+        }
+    }
+
+    /// What the model and the turn prior had said about a message, and what came of it. The
+    /// prior's must be from before it learnt of this outcome. Costs the window's length.
+    pub fn observe(&mut self, model: Probability, prior: Probability, continued: bool) {
+        let scored = |p: Probability| Scored {
+            p: p.value() as f32,
+            continued,
+        };
+        let model = scored(model);
+        let excess = metrics::log_loss_of(&model) - metrics::log_loss_of(&scored(prior));
+        self.seen.push_back((model, excess));
+        if self.seen.len() > self.options.window {
+            self.seen.pop_front();
+        }
+        if self.seen.len() >= self.options.needed {
+            let (mean, error) = self.excess();
+            self.drifted = if self.drifted {
+                mean > 0.0
+            } else {
+                mean > self.options.bound && mean > 2.0 * error
+            };
+        }
+    }
+
+    /// Whether predictions of the model are to be used.
+    #[must_use]
+    pub fn uses_model(&self) -> bool {
+        !self.drifted
+    }
+
+    /// What the outcomes say.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let (excess, _) = self.excess();
+        let DriftOptions { needed, bound, .. } = self.options;
+        if self.drifted {
+            Verdict::Drifted { excess, bound }
+        } else if self.seen.len() < needed {
+            Verdict::TooFew {
+                have: self.seen.len(),
+                need: needed,
+            }
+        } else {
+            Verdict::Healthy { excess }
+        }
+    }
+
+    /// Nats per prediction that the model costs more than the prior; 0 before the first outcome.
+    #[must_use]
+    pub fn excess_log_loss(&self) -> f64 {
+        self.excess().0
+    }
+
+    /// The model's expected calibration error over the window, 15 bars.
+    #[must_use]
+    pub fn ece(&self) -> f64 {
+        let scored: Vec<Scored> = self.seen.iter().map(|(scored, _)| *scored).collect();
+        metrics::ece(&metrics::reliability(&scored, BINS))
+    }
+
+    /// Forgets everything: there is another model.
+    pub fn reset(&mut self) {
+        self.seen.clear();
+        self.drifted = false;
+    }
+
+    /// Mean, and its standard error.
+    fn excess(&self) -> (f64, f64) {
+        let n = self.seen.len().max(1) as f64;
+        let mean = self.seen.iter().map(|(_, excess)| excess).sum::<f64>() / n;
+        let squares = self.seen.iter().map(|(_, excess)| (excess - mean).powi(2));
+        (mean, (squares.sum::<f64>() / n / n).sqrt())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::Rng;
+
+    fn probability(p: f64) -> Probability {
+        Probability::new(p).expect("a number")
+    }
+
+    /// Outcomes drawn by a truth that is 0.9 or 0.1; the model says `said(truth)`, the prior 0.5.
+    fn feed(drift: &mut Drift, rng: &mut Rng, count: usize, said: impl Fn(f64) -> f64) {
+        for _ in 0..count {
+            let truth = if rng.below(2) == 0 { 0.9 } else { 0.1 };
+            let continued = rng.next_f64() < truth;
+            drift.observe(probability(said(truth)), Probability::EVEN, continued);
+        }
+    }
+
+    #[test]
+    fn a_good_model_stays_a_bad_one_goes_and_comes_back_when_good_again() {
+        let mut rng = Rng::new(4);
+        let mut drift = Drift::default();
+        feed(&mut drift, &mut rng, 150, |truth| 1.0 - truth);
+        assert_eq!(
+            drift.verdict(),
+            Verdict::TooFew {
+                have: 150,
+                need: 200
+            }
+        );
+        assert!(drift.uses_model());
+        drift.reset();
+        feed(&mut drift, &mut rng, 2000, |truth| truth);
+        assert!(matches!(drift.verdict(), Verdict::Healthy { excess } if excess < -0.3));
+        assert!(drift.ece() < 0.05);
+        // The world turns around: sure, and wrong.
+        feed(&mut drift, &mut rng, 1000, |truth| 1.0 - truth);
+        assert!(!drift.uses_model() && drift.ece() > 0.7);
+        assert!(matches!(drift.verdict(), Verdict::Drifted { excess, bound } if excess > bound));
+        feed(&mut drift, &mut rng, 1000, |truth| truth);
+        assert!(drift.uses_model());
+    }
+
+    #[test]
+    fn between_the_bounds_the_state_stays_what_it_was() {
+        let options = DriftOptions {
+            window: 100,
+            needed: 10,
+            bound: 0.02,
+        };
+        // Costs 0.01 nats more than an even prior: above the way back, below the way out.
+        let slightly_worse = probability(0.5 * (-0.01f64).exp());
+        let mut healthy = Drift::new(options);
+        (0..200).for_each(|_| healthy.observe(slightly_worse, Probability::EVEN, true));
+        assert!(healthy.uses_model());
+        let mut drifted = Drift::new(options);
+        (0..200).for_each(|_| drifted.observe(probability(0.1), Probability::EVEN, true));
+        assert!(!drifted.uses_model());
+        (0..200).for_each(|_| drifted.observe(slightly_worse, Probability::EVEN, true));
+        assert!(!drifted.uses_model());
+        (0..200).for_each(|_| drifted.observe(probability(0.6), Probability::EVEN, true));
+        assert!(drifted.uses_model());
+    }
+
+    #[test]
+    fn chance_alone_does_not_make_a_calibrated_model_drift() {
+        for seed in 0..50 {
+            let mut drift = Drift::default();
+            feed(&mut drift, &mut Rng::new(seed), 3000, |_| 0.5);
+            assert!(drift.uses_model(), "seed {seed}");
+        }
+    }
+}

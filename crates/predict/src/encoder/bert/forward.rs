@@ -1,0 +1,168 @@
+//! The layers, and one pass through them.
+
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::attention::attention;
+use super::ops::{Activation, Norm};
+use super::product::Linear;
+use super::tiles::{Row, Spans, TILE, Tiles};
+
+/// A model's weights.
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) hidden: usize,
+    pub(super) num_heads: usize,
+    pub(super) activation: Activation,
+    pub(super) words: Vec<f32>,     // [vocab, hidden]
+    pub(super) positions: Vec<f32>, // [positions, hidden], with the embedding of token type 0
+    pub(super) norm: Norm,
+    pub(super) layers: Vec<Layer>,
+}
+
+/// One layer's weights.
+#[derive(Debug)]
+pub(super) struct Layer {
+    pub(super) qkv: Linear, // queries scaled by 1 / √dim
+    pub(super) out: Linear,
+    pub(super) attention_norm: Norm,
+    pub(super) up: Linear,
+    pub(super) down: Linear,
+    pub(super) norm: Norm,
+}
+
+/// How the vectors of a text's tokens become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pooling {
+    Mean,
+    /// That of the first token.
+    First,
+}
+
+impl Pooling {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::First => "first",
+        }
+    }
+}
+
+/// Activations, kept between batches.
+#[derive(Debug, Default)]
+pub(super) struct Workspace {
+    hidden: Tiles,
+    qkv: Tiles,
+    mixed: Tiles,
+    change: Tiles,
+    wide: Tiles,
+}
+
+impl Model {
+    /// The last layer's output for the texts of a batch, pooled and scaled to length 1, into
+    /// `out`, `[texts][hidden]`. A text without tokens, or whose sums are not finite, is zeros.
+    ///
+    /// # Panics
+    /// When an id lies outside the vocabulary or a text has more tokens than there are positions.
+    pub(super) fn run(
+        &self,
+        texts: &[&[u32]],
+        pooling: Pooling,
+        space: &mut Workspace,
+        out: &mut [f32],
+    ) {
+        let spans = Spans::new(texts.iter().map(|text| text.len()));
+        self.embed(texts, &spans, &mut space.hidden);
+        let (tiles, hidden) = (spans.num_tiles(), self.hidden);
+        for layer in &self.layers {
+            let Workspace {
+                hidden: x,
+                qkv,
+                mixed,
+                change,
+                wide,
+            } = space;
+            qkv.resize(tiles, layer.qkv.n());
+            mixed.resize(tiles, hidden);
+            change.resize(tiles, hidden);
+            wide.resize(tiles, layer.up.n());
+            layer.qkv.apply(x, qkv, &spans, None);
+            attention(qkv, self.num_heads, &spans, mixed);
+            layer.out.apply(mixed, change, &spans, None);
+            add_and_norm(&layer.attention_norm, x, Some(change));
+            layer.up.apply(x, wide, &spans, Some(self.activation));
+            layer.down.apply(wide, change, &spans, None);
+            add_and_norm(&layer.norm, x, Some(change));
+        }
+        for (text, out) in spans.texts().zip(out.chunks_exact_mut(hidden)) {
+            pool(&space.hidden, text, pooling, out);
+        }
+    }
+
+    /// Sum of the embeddings of word, position and type, normalized; spare lanes are zeros first.
+    fn embed(&self, texts: &[&[u32]], spans: &Spans, x: &mut Tiles) {
+        let hidden = self.hidden;
+        x.resize(spans.num_tiles(), hidden);
+        x.rows_mut().fill(Row::ZERO);
+        for (span, text) in spans.texts().zip(texts) {
+            for ((token, id), position) in span.zip(*text).zip(self.positions.chunks_exact(hidden))
+            {
+                let word = &self.words[*id as usize * hidden..][..hidden];
+                let tile = &mut x.rows_mut()[token / TILE * hidden..][..hidden];
+                for ((row, word), position) in tile.iter_mut().zip(word).zip(position) {
+                    row.0[token % TILE] = word + position;
+                }
+            }
+        }
+        add_and_norm(&self.norm, x, None);
+    }
+}
+
+/// `x = norm(x + change)`, a task per tile.
+fn add_and_norm(norm: &Norm, x: &mut Tiles, change: Option<&Tiles>) {
+    let arch = Arch::new();
+    let nothing = vec![Row::ZERO; x.width()];
+    let width = x.width();
+    let tiles = x.rows_mut().par_chunks_exact_mut(width).enumerate();
+    tiles.for_each(|(tile, x)| {
+        let change = change.map_or(&nothing[..], |change| change.tile(tile));
+        arch.dispatch(NormTile { norm, x, change });
+    });
+}
+
+struct NormTile<'a> {
+    norm: &'a Norm,
+    x: &'a mut [Row],
+    change: &'a [Row],
+}
+
+impl WithSimd for NormTile<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        self.norm.add_and_apply(self.x, self.change);
+    }
+}
+
+/// One text's vector, of length 1.
+fn pool(x: &Tiles, text: std::ops::Range<usize>, pooling: Pooling, out: &mut [f32]) {
+    let tokens = match pooling {
+        Pooling::Mean => text,
+        Pooling::First => text.start..text.end.min(text.start + 1),
+    };
+    out.fill(0.0);
+    for token in tokens {
+        for (out, row) in out.iter_mut().zip(x.tile(token / TILE)) {
+            *out += row.0[token % TILE];
+        }
+    }
+    let squares: f64 = out.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
+    let scale = 1.0 / squares.sqrt();
+    if scale.is_finite() && squares.is_finite() {
+        out.iter_mut()
+            .for_each(|x| *x = (f64::from(*x) * scale) as f32);
+    } else {
+        out.fill(0.0);
+    }
+}

@@ -1,0 +1,135 @@
+//! The whole pipeline on text that tells with known strength whether a conversation goes on.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use headstart_predict::encoder::ngram::NgramEncoder;
+use headstart_predict::{
+    Dataset, Definition, Example, Model, Outcome, Predictor, Report, Shares, Situation, Split,
+    TrainOptions, Trained, train,
+};
+use headstart_trace::format::conversation::{Conversation, Role};
+use headstart_trace::synth::Planted;
+
+/// Prompts that the published window reaches.
+const WINDOW: usize = 5;
+
+/// One example for each user turn.
+fn examples(number: usize, conversation: &Conversation) -> Vec<Example> {
+    let users = conversation
+        .turns
+        .iter()
+        .filter(|turn| turn.role == Role::User);
+    let prompts: Vec<String> = users.map(|turn| turn.text.clone()).collect();
+    let outcome = |label: Option<bool>| match label {
+        Some(true) => Outcome::Continued,
+        Some(false) => Outcome::Ended,
+        None => Outcome::Unknown,
+    };
+    let example = |(at, label): (usize, Option<bool>)| Example {
+        situation: Situation {
+            prompts: prompts[(at + 1).saturating_sub(WINDOW)..=at].to_vec(),
+            turn: at as u16 + 1,
+            ..Situation::default()
+        },
+        outcome: outcome(label),
+        conversation: number as u64,
+        group: number as u64,
+        truth: Some(conversation.truth[at]),
+    };
+    conversation
+        .labels()
+        .into_iter()
+        .enumerate()
+        .map(example)
+        .collect()
+}
+
+fn corpus(conversations: u64, strength: f64) -> Vec<Example> {
+    let planted = Planted {
+        conversations,
+        strength,
+        ..Planted::default()
+    };
+    let conversations = planted.generate().expect("possible parameters").enumerate();
+    conversations
+        .flat_map(|(number, conversation)| examples(number, &conversation))
+        .collect()
+}
+
+fn learn(data: &Dataset, shares: Shares, epochs: usize) -> Trained {
+    let split = Split::new(&data.labels, shares, 1);
+    let options = TrainOptions {
+        epochs,
+        ..TrainOptions::default()
+    };
+    train(
+        data,
+        &split,
+        &options,
+        0,
+        &mut |_| ControlFlow::Continue(()),
+    )
+    .expect("enough data")
+}
+
+#[test]
+fn a_planted_signal_is_found_and_survives_the_file() {
+    let encoder = NgramEncoder::new();
+    let examples = corpus(13_000, 1.5);
+    let data = Dataset::encode(Definition::new(&encoder), &encoder, &examples).expect("numbers");
+    let trained = learn(&data, Shares::default(), 8);
+    let Report {
+        model, turn_only, ..
+    } = &trained.report;
+    let attainable = trained.report.attainable_mcc.expect("the truth is known");
+    assert!(attainable > 0.55, "{attainable}");
+    assert!(
+        model.mcc >= 0.9 * attainable,
+        "{} of {attainable}",
+        model.mcc
+    );
+    assert!(
+        turn_only.mcc < model.mcc - 0.2 && model.ece < 0.06,
+        "{model:?}"
+    );
+
+    let copy = Model::from_bytes(&trained.model.to_bytes()).expect("just written");
+    let predictor = Predictor::new(Arc::new(copy), Arc::new(encoder)).expect("its encoder");
+    let situations: Vec<Situation> = examples
+        .iter()
+        .take(200)
+        .map(|example| example.situation.clone())
+        .collect();
+    let direct = trained
+        .model
+        .predict_rows(&data.values[..200 * data.definition.width()]);
+    for (said, direct) in predictor.predict(&situations).into_iter().zip(direct) {
+        let (said, direct) = (said.expect("a number"), direct.expect("a number"));
+        assert!((said.value() - direct.value()).abs() < 1e-5);
+    }
+}
+
+#[test]
+fn nothing_is_found_where_outcomes_are_shuffled_or_the_text_tells_nothing() {
+    let encoder = NgramEncoder::new();
+    let shares = Shares {
+        train: 0.3,
+        validation: 0.2,
+    };
+    for (strength, seed) in [(1.5, 1), (1.5, 2), (0.0, 3)] {
+        let examples = corpus(11_000, strength);
+        let data = Dataset::encode(Definition::new(&encoder), &encoder, &examples);
+        let report = learn(&data.expect("numbers").shuffled(seed), shares, 4).report;
+        assert!(report.test.samples >= 10_000, "{}", report.test.samples);
+        let found = [report.model.mcc, report.turn_only.mcc];
+        assert!(
+            found.iter().all(|mcc| mcc.abs() < 0.03),
+            "{strength} {seed}: {found:?}"
+        );
+        assert!(
+            report.model.log_loss < report.turn_only.log_loss + 0.005,
+            "{report:?}"
+        );
+    }
+}

@@ -1,0 +1,217 @@
+//! One line of a conversation file, and what must hold for it.
+
+use std::fmt;
+
+use headstart_core::Probability;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::super::nanos;
+use super::{Conversation, Role, Turn};
+
+/// The conversation in `line`, the `record`-th of its file.
+///
+/// # Errors
+/// What is wrong with it, and what was expected.
+pub(super) fn parse(line: &str, record: usize) -> Result<Conversation, String> {
+    let parsed: Record = serde_json::from_str(line).map_err(|error| {
+        format!(
+            "not a conversation ({error}); expected an object with one of `turns`, `messages` \
+             and `conversations`"
+        )
+    })?;
+    let turns = parsed.turns.into_iter().enumerate();
+    let turns = turns.map(|(index, turn)| turn.check(index + 1));
+    let turns = turns.collect::<Result<Vec<Turn>, String>>()?;
+    let truth = truth(parsed.truth.unwrap_or_default(), &turns)?;
+    Ok(Conversation {
+        id: parsed.id.0.unwrap_or_else(|| format!("#{record}")),
+        turns,
+        group: parsed.group.0,
+        is_truncated: parsed.truncated.unwrap_or(false),
+        first_turn: parsed.first_turn,
+        labels_from: parsed.labels_from.unwrap_or(1),
+        truth,
+    })
+}
+
+/// Probabilities, one per user turn, or none at all.
+fn truth(truth: Vec<f64>, turns: &[Turn]) -> Result<Vec<Probability>, String> {
+    let asked = turns.iter().filter(|turn| turn.role == Role::User).count();
+    if !truth.is_empty() && truth.len() != asked {
+        let given = truth.len();
+        return Err(format!(
+            "`truth` has {given} numbers and the conversation {asked} user turns; expected one each"
+        ));
+    }
+    let probability = |p: f64| {
+        let in_range = (0.0..=1.0)
+            .contains(&p)
+            .then(|| Probability::new(p))
+            .flatten();
+        in_range.ok_or_else(|| format!("`truth` holds {p}; expected probabilities, 0 to 1"))
+    };
+    truth.into_iter().map(probability).collect()
+}
+
+#[derive(Deserialize)]
+struct Record {
+    #[serde(default)]
+    id: Id,
+    #[serde(alias = "messages", alias = "conversations")]
+    turns: Vec<RecordedTurn>,
+    #[serde(default)]
+    group: Id,
+    truncated: Option<bool>,
+    /// Absent is none before; `null` is unknown.
+    #[serde(default = "none_before")]
+    first_turn: Option<u32>,
+    labels_from: Option<u32>,
+    truth: Option<Vec<f64>>,
+}
+
+fn none_before() -> Option<u32> {
+    Some(0)
+}
+
+#[derive(Deserialize)]
+struct RecordedTurn {
+    #[serde(alias = "from")]
+    role: Role,
+    #[serde(alias = "content", alias = "value")]
+    text: Option<String>,
+    chars: Option<u32>,
+    at: Option<f64>,
+}
+
+impl RecordedTurn {
+    /// As a turn, the `number`-th of its record.
+    fn check(self, number: usize) -> Result<Turn, String> {
+        if self.text.is_none() && self.chars.is_none() {
+            return Err(format!(
+                "not a conversation (turn {number}: missing field `text`); expected `text`, \
+                 `content` or `value`, or `chars` where the text is withheld"
+            ));
+        }
+        let at = self.at.map(|seconds| nanos("at", seconds, 1e9));
+        Ok(Turn {
+            role: self.role,
+            // A length beside its text says nothing new.
+            withheld_chars: self.chars.filter(|_| self.text.is_none()),
+            text: self.text.unwrap_or_default(),
+            at: at.transpose()?,
+        })
+    }
+}
+
+/// An id that is a text or a number; anything else is read and forgotten.
+#[derive(Default)]
+struct Id(Option<String>);
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(IdVisitor)
+    }
+}
+
+struct IdVisitor;
+
+impl<'de> Visitor<'de> for IdVisitor {
+    type Value = Id;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an id")
+    }
+
+    fn visit_str<E>(self, id: &str) -> Result<Id, E> {
+        Ok(Id(Some(id.to_owned())))
+    }
+
+    fn visit_u64<E>(self, id: u64) -> Result<Id, E> {
+        Ok(Id(Some(id.to_string())))
+    }
+
+    fn visit_i64<E>(self, id: i64) -> Result<Id, E> {
+        Ok(Id(Some(id.to_string())))
+    }
+
+    fn visit_f64<E>(self, id: f64) -> Result<Id, E> {
+        Ok(Id(Some(id.to_string())))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Id, E> {
+        Ok(Id(None))
+    }
+
+    fn visit_unit<E>(self) -> Result<Id, E> {
+        Ok(Id(None))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Id, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Id(None))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Id, A::Error> {
+        while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Id(None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headstart_core::Nanos;
+
+    use super::*;
+
+    const USER: &str = r#""turns": [{"role": "user", "text": "x"}]"#;
+
+    fn check_bad(line: &str, part: &str) {
+        let error = parse(line, 1).expect_err(line);
+        assert!(error.contains(part), "{error} lacks {part}");
+    }
+
+    #[test]
+    fn what_is_not_said_has_its_default() {
+        let expected = Conversation {
+            id: "#4".to_owned(),
+            turns: vec![Turn::new(Role::User, "x".to_owned())],
+            ..Conversation::default()
+        };
+        assert_eq!(parse(&format!("{{{USER}}}"), 4), Ok(expected.clone()));
+        let nulls = r#""group": null, "truncated": null, "labels_from": null, "truth": null"#;
+        assert_eq!(parse(&format!("{{{USER}, {nulls}}}"), 4), Ok(expected));
+    }
+
+    #[test]
+    fn what_is_said_is_kept() {
+        let line = r#"{"id": 1, "group": 7, "truncated": true, "first_turn": 2, "labels_from": 3,
+            "truth": [0.25], "turns": [{"role": "user", "text": "é", "chars": 9, "at": 1.5},
+            {"role": "assistant", "chars": 12}]}"#;
+        let got = parse(line, 1).expect("good");
+        assert_eq!((got.group.as_deref(), got.is_truncated), (Some("7"), true));
+        assert_eq!((got.first_turn, got.labels_from), (Some(2), 3));
+        assert_eq!(got.truth, [Probability::new(0.25).expect("a number")]);
+        assert_eq!(got.turns[0].at, Some(Nanos(1_500_000_000)));
+        assert_eq!([got.turns[0].chars(), got.turns[1].chars()], [1, 12]);
+        assert_eq!(got.turns[1].withheld_chars, Some(12));
+        let unknown = parse(&format!("{{{USER}, \"first_turn\": null}}"), 1).expect("good");
+        assert_eq!(unknown.first_turn, None);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        check_bad(
+            &format!("{{{USER}, \"truth\": [0.5, 0.5]}}"),
+            "has 2 numbers",
+        );
+        check_bad(&format!("{{{USER}, \"truth\": [1.5]}}"), "holds 1.5");
+        check_bad(&format!("{{{USER}, \"first_turn\": -1}}"), "invalid value");
+        let turn = |turn: &str| format!("{{\"turns\": [{turn}]}}");
+        check_bad(&turn(r#"{"role": "user"}"#), "turn 1: missing field `text`");
+        check_bad(
+            &turn(r#"{"role": "user", "text": "x", "at": -1}"#),
+            "`at` is -1",
+        );
+    }
+}

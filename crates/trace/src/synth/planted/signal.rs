@@ -1,0 +1,313 @@
+//! What a turn's intent says of the next one.
+//!
+//! ```text
+//! p(another turn) = sigmoid(bias + strength · (score + MEMORY · score before + TILT · turns))
+//! ```
+//!
+//! The score is that of the intent plus that of the side remark; `turns` are those before, up to
+//! [`TILT_TURNS`]. An intent belongs to a visitor, who wants one thing and goes, or to somebody at
+//! work, who comes back. Who was the one at the last turn mostly still is ([`STAY`]), so the
+//! prompts of a conversation speak with one voice; within that, intents and remarks are drawn
+//! independently, with other weights for the first turn, which does not say goodbye. The bias is
+//! solved so that over all turns the given share goes on.
+
+use headstart_core::Rng;
+
+use crate::synth::draw::{chance, weighted};
+use crate::synth::math::{exp, ln};
+
+/// How much the turn before says, relative to this one: what a window over the last prompts adds.
+const MEMORY: f64 = 0.2;
+
+/// Probability that a visitor stays one at the next turn, and so for those at work.
+const STAY: f64 = 0.85;
+
+/// Share of the conversations that a visitor begins.
+const VISITORS: f64 = 0.5;
+
+/// What each turn before adds to the score: long conversations are a little likelier to go on.
+const TILT: f64 = 0.05;
+
+/// Turns that count for the tilt.
+const TILT_TURNS: u32 = 6;
+
+/// Halvings of the bracket in which the bias is sought: down to the last bits of an `f64`.
+const HALVINGS: u32 = 60;
+
+/// Half that bracket, in log-odds. Beyond it a probability is 0 or 1.
+const BIAS_MAX: f64 = 60.0;
+
+/// What a user is about in one turn; never told in the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Intent {
+    /// Thanks, goodbye.
+    Closing,
+    /// A fact to look up.
+    Fact,
+    /// One small task on given text.
+    Chore,
+    /// The last request of somebody who is about to leave.
+    LastThing,
+    /// A subject to learn about.
+    Exploring,
+    /// A decision to talk over.
+    Advice,
+    /// Something that does not work.
+    Debugging,
+    /// Changes to a draft.
+    Drafting,
+    /// A large piece of work that begins.
+    Project,
+    /// A game, an interview, a lesson in turns.
+    Game,
+}
+
+impl Intent {
+    pub(super) const ALL: [Self; 10] = [
+        Self::Closing,
+        Self::Fact,
+        Self::Chore,
+        Self::LastThing,
+        Self::Exploring,
+        Self::Advice,
+        Self::Debugging,
+        Self::Drafting,
+        Self::Project,
+        Self::Game,
+    ];
+
+    /// In log-odds at strength 1.
+    fn score(self) -> f64 {
+        match self {
+            Self::Closing | Self::LastThing => -1.9,
+            Self::Fact | Self::Chore => -1.7,
+            Self::Exploring | Self::Advice => 1.1,
+            Self::Debugging => 1.2,
+            Self::Drafting | Self::Project | Self::Game => 1.3,
+        }
+    }
+
+    fn is_visit(self) -> bool {
+        matches!(
+            self,
+            Self::Closing | Self::LastThing | Self::Fact | Self::Chore
+        )
+    }
+
+    /// How often it is drawn, relative to the others of visitors or of those at work.
+    fn weight(self, is_first: bool) -> f64 {
+        let (first, later) = match self {
+            Self::Closing => (0.0, 3.0),
+            Self::Fact => (10.0, 8.0),
+            Self::Chore => (9.0, 8.0),
+            Self::LastThing => (4.0, 5.0),
+            Self::Exploring => (11.0, 10.0),
+            Self::Advice => (9.0, 8.0),
+            Self::Debugging => (12.0, 13.0),
+            Self::Drafting => (5.0, 15.0),
+            Self::Project => (11.0, 4.0),
+            Self::Game => (6.0, 6.0),
+        };
+        if is_first { first } else { later }
+    }
+}
+
+/// What a side remark gives away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cue {
+    /// Nothing is said.
+    Silent,
+    /// More will come.
+    More,
+    /// This was it.
+    Done,
+}
+
+impl Cue {
+    const ALL: [Self; 3] = [Self::Silent, Self::More, Self::Done];
+
+    fn score(self) -> f64 {
+        match self {
+            Self::Silent => 0.0,
+            Self::More => 0.2,
+            Self::Done => -0.2,
+        }
+    }
+
+    /// Most say what they are up to; few say the contrary, and never with a goodbye.
+    fn weight(self, intent: Intent) -> f64 {
+        match (self, intent) {
+            (Self::Silent, _) => 15.0,
+            (Self::More, Intent::Closing | Intent::LastThing) => 0.0,
+            (Self::More, intent) if intent.is_visit() => 3.0,
+            (Self::Done, intent) if !intent.is_visit() => 3.0,
+            (Self::More | Self::Done, _) => 82.0,
+        }
+    }
+}
+
+/// The hidden state of one turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) intent: Intent,
+    pub(super) cue: Cue,
+}
+
+impl State {
+    /// The state of a turn behind one in state `before`, or of a first turn.
+    pub(super) fn draw(before: Option<Self>, rng: &mut Rng) -> Self {
+        let is_visit = chance(rng, visits(before));
+        let weights = Intent::ALL.iter().map(|&intent| {
+            let weight = intent.weight(before.is_none());
+            if intent.is_visit() == is_visit {
+                weight
+            } else {
+                0.0
+            }
+        });
+        let intent = Intent::ALL[weighted(rng, weights)];
+        let weights = Cue::ALL.iter().map(|cue| cue.weight(intent));
+        let cue = Cue::ALL[weighted(rng, weights)];
+        Self { intent, cue }
+    }
+
+    fn score(self) -> f64 {
+        self.intent.score() + self.cue.score()
+    }
+
+    /// Every state with its probability, as [`Self::draw`] draws it.
+    fn all(before: Option<Self>) -> impl Iterator<Item = (Self, f64)> {
+        let sum = |is_visit: bool| {
+            let of_kind = Intent::ALL.iter().filter(|it| it.is_visit() == is_visit);
+            of_kind.map(|it| it.weight(before.is_none())).sum::<f64>()
+        };
+        let visits = visits(before);
+        let per_weight = [(1.0 - visits) / sum(false), visits / sum(true)];
+        Intent::ALL.into_iter().flat_map(move |intent| {
+            let of_cues: f64 = Cue::ALL.iter().map(|cue| cue.weight(intent)).sum();
+            let share = per_weight[usize::from(intent.is_visit())];
+            let share = share * intent.weight(before.is_none()) / of_cues;
+            Cue::ALL
+                .into_iter()
+                .map(move |cue| (Self { intent, cue }, share * cue.weight(intent)))
+        })
+    }
+}
+
+/// Probability that a turn behind `before` is a visitor's.
+fn visits(before: Option<State>) -> f64 {
+    match before {
+        None => VISITORS,
+        Some(before) if before.intent.is_visit() => STAY,
+        Some(_) => 1.0 - STAY,
+    }
+}
+
+/// From states to probabilities.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Signal {
+    strength: f64,
+    bias: f64,
+}
+
+impl Signal {
+    /// With the bias at which `base` of all turns go on, in conversations of at most `max_turns`.
+    pub(super) fn new(strength: f64, base: f64, max_turns: u32) -> Self {
+        let mut signal = Self {
+            strength,
+            bias: ln(base / (1.0 - base)),
+        };
+        if strength == 0.0 {
+            return signal;
+        }
+        let (mut low, mut high) = (-BIAS_MAX, BIAS_MAX);
+        for _ in 0..HALVINGS {
+            signal.bias = 0.5 * (low + high);
+            if signal.share(max_turns) < base {
+                low = signal.bias;
+            } else {
+                high = signal.bias;
+            }
+        }
+        signal
+    }
+
+    /// Probability that a turn in state `now` is followed by another; `before` is the state of
+    /// the turn before it, and `turn` counts from 1.
+    pub(super) fn p(&self, now: State, before: Option<State>, turn: u32) -> f64 {
+        let memory = before.map_or(0.0, |before| MEMORY * before.score());
+        let tilt = TILT * f64::from((turn - 1).min(TILT_TURNS));
+        let score = now.score() + memory + tilt;
+        1.0 / (1.0 + exp(-self.bias - self.strength * score))
+    }
+
+    /// Share of the turns that go on, exactly: conversations are followed turn by turn, as the
+    /// mass of those whose last turn was in each state.
+    fn share(&self, max_turns: u32) -> f64 {
+        let mut went_on: Vec<(Option<State>, f64)> = vec![(None, 1.0)];
+        let (mut turns, mut continued) = (0.0, 0.0);
+        for turn in 1..=max_turns {
+            let states = State::all(None).map(|(state, _)| (Some(state), 0.0));
+            let mut next: Vec<_> = states.collect();
+            for &(before, mass) in &went_on {
+                for (next, (state, share)) in next.iter_mut().zip(State::all(before)) {
+                    next.1 += mass * share * self.p(state, before, turn);
+                }
+            }
+            turns += went_on.iter().map(|(_, mass)| mass).sum::<f64>();
+            continued += next.iter().map(|(_, mass)| mass).sum::<f64>();
+            went_on = next;
+        }
+        continued / turns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bias_gives_the_share_asked_for() {
+        for (strength, base, max_turns) in [
+            (0.0, 0.3, 9),
+            (1.0, 0.55, 20),
+            (3.0, 0.1, 1),
+            (8.0, 0.9, 30),
+        ] {
+            let share = Signal::new(strength, base, max_turns).share(max_turns);
+            assert!((share - base).abs() < 1e-6, "{strength} {base}: {share}");
+        }
+    }
+
+    #[test]
+    fn states_are_drawn_as_often_as_their_shares_say() {
+        let visit = State {
+            intent: Intent::Chore,
+            cue: Cue::Done,
+        };
+        for before in [None, Some(visit)] {
+            let sum: f64 = State::all(before).map(|(_, share)| share).sum();
+            assert!((sum - 1.0).abs() < 1e-12, "{sum}");
+            let mut rng = Rng::new(9);
+            let drawn: Vec<State> = (0..20_000).map(|_| State::draw(before, &mut rng)).collect();
+            for (state, share) in State::all(before) {
+                let got = drawn.iter().filter(|&&it| it == state).count() as f64 / 20_000.0;
+                assert!((got - share).abs() < 0.012, "{state:?}: {got} {share}");
+            }
+        }
+    }
+
+    #[test]
+    fn intents_cues_and_the_turn_before_all_move_p() {
+        let signal = Signal::new(1.0, 0.5, 10);
+        let state = |intent, cue| State { intent, cue };
+        let plain = state(Intent::Chore, Cue::Silent);
+        let p = signal.p(plain, None, 1);
+        assert!(signal.p(state(Intent::Game, Cue::Silent), None, 1) > p);
+        assert!(signal.p(state(Intent::Chore, Cue::More), None, 1) > p);
+        assert!(signal.p(state(Intent::Chore, Cue::Done), None, 1) < p);
+        let project = state(Intent::Project, Cue::Silent);
+        assert!(signal.p(plain, Some(project), 2) > signal.p(plain, Some(plain), 2));
+        assert!(signal.p(plain, Some(plain), 5) > signal.p(plain, Some(plain), 2));
+    }
+}
