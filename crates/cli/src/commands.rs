@@ -3,4 +3,6 @@
 pub(crate) mod bench;
 pub(crate) mod replay;
 pub(crate) mod serve;
+pub(crate) mod simulate;
 pub(crate) mod trace;
+pub(crate) mod train;

@@ -60,6 +60,19 @@ pub(crate) struct ServeOptions {
     /// Eviction policy [default: lru]
     #[arg(long, env = "HEADSTART_POLICY", value_name = "NAME")]
     pub(crate) policy: Option<String>,
+    /// What says whether conversations go on: a file that `headstart train` wrote; read again
+    /// when it changes
+    #[arg(long, env = "HEADSTART_PREDICTOR", value_name = "FILE")]
+    pub(crate) predictor: Option<PathBuf>,
+    /// Folder of the sentence encoder that the predictor was trained with [default: built in]
+    #[arg(long, env = "HEADSTART_ENCODER", value_name = "FOLDER")]
+    pub(crate) encoder: Option<String>,
+    /// Log of embeddings, turn counts and outcomes, never text, for `headstart train`
+    #[arg(long, env = "HEADSTART_PREDICTION_LOG", value_name = "FILE")]
+    pub(crate) prediction_log: Option<PathBuf>,
+    /// Silence after which a conversation counts as ended [default: 900]
+    #[arg(long, env = "HEADSTART_PREDICTION_HORIZON", value_name = "SECONDS")]
+    pub(crate) prediction_horizon: Option<u64>,
     /// Admission order: first-come or longest-prefix [default: first-come]
     #[arg(long, env = "HEADSTART_QUEUE_ORDER", value_name = "ORDER")]
     pub(crate) queue_order: Option<String>,
@@ -100,6 +113,10 @@ impl ServeOptions {
             cache_blocks: self.cache_blocks.or(file.cache_blocks),
             block_size: self.block_size.or(file.block_size),
             policy: self.policy.or(file.policy),
+            predictor: self.predictor.or(file.predictor),
+            encoder: self.encoder.or(file.encoder),
+            prediction_log: self.prediction_log.or(file.prediction_log),
+            prediction_horizon: self.prediction_horizon.or(file.prediction_horizon),
             queue_order: self.queue_order.or(file.queue_order),
             max_batched_tokens: self.max_batched_tokens.or(file.max_batched_tokens),
             max_sequences: self.max_sequences.or(file.max_sequences),

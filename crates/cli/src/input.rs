@@ -20,7 +20,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use headstart_core::TokenId;
 use headstart_prompt::{GenerationPrompt, PromptError, PromptModel, RenderInput, SpecialTokensIn};
-use headstart_trace::format::conversation::{Text, Tokenize, Turn};
+use headstart_trace::format::conversation::{self, Conversation, Text, Tokenize, Turn};
 use headstart_trace::{Arrivals, Format, Options, Provenance, Reader, TraceError};
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -80,6 +80,17 @@ impl TraceInput {
     /// The trace's name in messages.
     pub(crate) fn name(&self) -> String {
         self.file.display().to_string()
+    }
+
+    /// The conversations that a trace of texts holds, which is read a second time.
+    ///
+    /// # Errors
+    /// When the file cannot be read, as standard input cannot be a second time, or when a line is
+    /// no conversation.
+    pub(crate) fn conversations(&self) -> Result<Vec<Conversation>> {
+        let cannot_open = || format!("cannot open the trace {}", self.name());
+        let file = File::open(&self.file).with_context(cannot_open)?;
+        Ok(conversation::read(self.name(), file, None)?)
     }
 
     /// Opens the trace. Options that cannot be are usage errors.

@@ -10,6 +10,7 @@ mod input;
 mod kv_bytes;
 mod model;
 mod output;
+mod predictor;
 mod prompts;
 mod report;
 
@@ -39,9 +40,13 @@ enum Command {
     Serve(commands::serve::Serve),
     /// What a policy would have hit on a recorded trace.
     Replay(commands::replay::Replay),
+    /// Conversations with one simulated replica, policy by policy.
+    Simulate(Box<commands::simulate::Simulate>),
     /// Convert, synthesize and materialize traces.
     #[command(subcommand)]
     Trace(commands::trace::Trace),
+    /// Train the classifier that predicts whether a conversation goes on.
+    Train(commands::train::Train),
     /// Measure a server.
     #[command(subcommand)]
     Bench(commands::bench::Bench),
@@ -58,7 +63,9 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Serve(serve) => commands::serve::run(serve),
         Command::Replay(replay) => commands::replay::run(&replay),
+        Command::Simulate(simulate) => commands::simulate::run(&simulate),
         Command::Trace(trace) => commands::trace::run(&trace),
+        Command::Train(train) => commands::train::run(&train),
         Command::Bench(bench) => commands::bench::run(bench),
         Command::Completions { shell } => completions(shell),
     };

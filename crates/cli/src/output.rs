@@ -96,7 +96,7 @@ fn has_extension(path: &Path, extension: &str) -> bool {
 
 /// Whether both are one file on a disk, be it by different names or links. Terminals and pipes
 /// can be read and written at once.
-fn is_same_file(one: &Path, other: &Path) -> bool {
+pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
     let (Ok(one_is), Ok(other_is)) = (one.metadata(), other.metadata()) else {
         return false;
     };

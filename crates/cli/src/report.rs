@@ -6,9 +6,11 @@
 mod csv;
 mod html;
 mod json;
+pub(crate) mod simulate;
 mod table;
 #[cfg(test)]
 mod testing;
+pub(crate) mod train;
 mod words;
 
 use headstart_sim::{Class, Outcome, knee};

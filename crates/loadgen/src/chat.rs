@@ -5,31 +5,48 @@
 //!            U1 A1' U2 → A2'      the server's own answers, or the recorded ones
 //! ```
 //!
-//! `active` conversations are under way at any time; when one ends, the next of the file begins.
-//! So the load adapts to the server: a faster one gets more requests, and a TTFT holds no
-//! backlog of the client's. It does not show what happens when users keep coming regardless.
+//! With [`Starts::Chained`], `active` conversations are under way at any time; when one ends, the
+//! next of the file begins. So the load adapts to the server: a faster one gets more requests, and
+//! a TTFT holds no backlog of the client's. It does not show what happens when users keep coming
+//! regardless. With [`Starts::Spaced`] the beginnings are fixed beforehand by the users' think
+//! times, so that two servers meet the same ones at the same times; only what follows an answer
+//! still waits for it. A user thinks from the last event of an answer on.
 //!
 //! With [`Answers::Generated`] the history is what the server itself wrote, token for token, as
 //! in real use. With [`Answers::Recorded`] every strategy sees the same prompts, but the server
 //! never computed the answers in them, so it can find less.
 
-use std::time::Instant;
+use std::time::Duration;
 
 use futures::stream::{self, Stream, StreamExt};
 use headstart_trace::format::conversation::{Conversation, Role, Turn};
+use tokio::time::{Instant, sleep_until};
 
 use crate::observed::{Ending, Observed, TurnSample};
 use crate::script::{Exchange, exchanges};
-use crate::{ApiClient, ChatReport, ChatRequest, LoadError};
+use crate::think::spaced_starts;
+use crate::{ApiClient, ChatRequest, LoadError, Think};
 
 /// Bytes of text per token until the server has counted some: about that of English.
 const BYTES_PER_TOKEN: f64 = 4.0;
 
+/// Longest time until all slots of spaced starts are open, seconds: an hour, for think times
+/// whose mean is a few draws' doing.
+const RAMP_MAX_S: f64 = 3_600.0;
+
 /// How to play conversations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChatBench {
-    /// Conversations under way at once, at least 1.
+    /// Conversations under way at once, at least 1; with spaced starts as if answers took no time.
     pub active: usize,
+    /// When conversations begin.
+    pub starts: Starts,
+    /// How long users think.
+    pub think: Think,
+    /// Fixes the think times.
+    pub seed: u64,
+    /// Time after which no request is sent any more; those under way are still answered.
+    pub duration: Option<Duration>,
     /// Longest answer, tokens.
     pub max_tokens: u32,
     /// Whose answers the history keeps.
@@ -39,6 +56,16 @@ pub struct ChatBench {
     /// Longest prompt, tokens: a conversation ends, truncated, where its next prompt is expected
     /// to exceed this (by its bytes and the server's count of its last prompt).
     pub max_prompt_tokens: Option<u32>,
+}
+
+/// When conversations begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Starts {
+    /// Each when one before it ends.
+    #[default]
+    Chained,
+    /// At times that a pre-run with immediate answers gives, see [`spaced_starts`].
+    Spaced,
 }
 
 /// Whose answers the history keeps.
@@ -63,7 +90,7 @@ pub struct Progress {
     pub failed: usize,
 }
 
-/// Plays `conversations` in order and reports what the server made of them.
+/// Plays `conversations` in order and returns what the server made of them.
 ///
 /// # Panics
 /// When `bench.active` is 0.
@@ -72,17 +99,26 @@ pub async fn run(
     conversations: &[Conversation],
     bench: &ChatBench,
     progress: impl Fn(Progress),
-) -> ChatReport {
+) -> Observed {
     assert!(
         bench.active > 0,
         "nothing happens without active conversations"
     );
-    let start = Instant::now();
+    let (starts, at_once) = match bench.starts {
+        Starts::Chained => (vec![Duration::ZERO; conversations.len()], bench.active),
+        Starts::Spaced => (planned_starts(conversations, bench), conversations.len()),
+    };
+    let begin = Instant::now();
+    let run = Run {
+        client,
+        bench,
+        begin,
+    };
     let mut observed = Observed::default();
     // By index: a closure over references would keep this future from being `Send`.
     let mut steps = stream::iter(0..conversations.len())
-        .map(|index| play(client, &conversations[index], bench).boxed())
-        .flatten_unordered(bench.active);
+        .map(|index| play(run, &conversations[index], index, starts[index]).boxed())
+        .flatten_unordered(at_once.max(1));
     while let Some(step) = steps.next().await {
         match step {
             Step::Answered(sample) => observed.samples.push(sample),
@@ -95,8 +131,21 @@ pub async fn run(
             failed: observed.failed(),
         });
     }
-    observed.wall = start.elapsed();
-    ChatReport::of(&observed)
+    observed.wall = begin.elapsed();
+    observed
+}
+
+/// When each conversation begins if starts are spaced. Slots open within a mean think time.
+fn planned_starts(conversations: &[Conversation], bench: &ChatBench) -> Vec<Duration> {
+    let think = |number, turn| bench.think.draw(bench.seed, number, turn);
+    let span = |(number, conversation)| {
+        let turns = exchanges(conversation).len();
+        let turns = bench.max_turns.map_or(turns, |max| max.min(turns));
+        (2..=turns).map(|turn| think(number, turn)).sum()
+    };
+    let spans: Vec<Duration> = conversations.iter().enumerate().map(span).collect();
+    let ramp = Duration::from_secs_f64(bench.think.mean_s().min(RAMP_MAX_S));
+    spaced_starts(&spans, bench.active, ramp)
 }
 
 /// What one conversation does next.
@@ -105,19 +154,29 @@ enum Step {
     Ended(Ending),
 }
 
+/// What all conversations of a run have in common.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    client: &'a ApiClient,
+    bench: &'a ChatBench,
+    begin: Instant,
+}
+
 /// The conversation's requests, one after another, and its ending.
 fn play<'a>(
-    client: &'a ApiClient,
+    run: Run<'a>,
     conversation: &'a Conversation,
-    bench: &'a ChatBench,
+    number: usize,
+    start: Duration,
 ) -> impl Stream<Item = Step> + Send + 'a {
     let player = Player {
-        client,
-        bench,
+        run,
+        number,
         id: &conversation.id,
         exchanges: exchanges(conversation).into_iter(),
         history: Vec::new(),
         turn: 0,
+        answered: run.begin + start,
         tokens_per_byte: 1.0 / BYTES_PER_TOKEN,
     };
     stream::unfold(Some(player), |player| async move {
@@ -130,19 +189,22 @@ fn play<'a>(
 
 /// One conversation under way.
 struct Player<'a> {
-    client: &'a ApiClient,
-    bench: &'a ChatBench,
+    run: Run<'a>,
+    number: usize,
     id: &'a str,
     exchanges: std::vec::IntoIter<Exchange>,
     history: Vec<Turn>,
     turn: usize,
+    /// When the last answer ended; before the first request, when the conversation begins.
+    answered: Instant,
     /// As the server counted the last prompt, its template included.
     tokens_per_byte: f64,
 }
 
 impl Player<'_> {
     async fn step(&mut self) -> Step {
-        if self.bench.max_turns.is_some_and(|max| self.turn >= max) {
+        let bench = self.run.bench;
+        if bench.max_turns.is_some_and(|max| self.turn >= max) {
             return Step::Ended(Ending::Completed);
         }
         let Some(exchange) = self.exchanges.next() else {
@@ -153,7 +215,14 @@ impl Player<'_> {
         if self.is_too_long() {
             return Step::Ended(Ending::Truncated);
         }
-        match self.ask(exchange.recorded).await {
+        let think = bench.think.draw(bench.seed, self.number, self.turn);
+        let due = self.answered + think;
+        let end = bench.duration.map(|duration| self.run.begin + duration);
+        if end.is_some_and(|end| due.max(Instant::now()) > end) {
+            return Step::Ended(Ending::Unfinished);
+        }
+        sleep_until(due).await;
+        match self.ask(exchange.recorded, think).await {
             Ok(sample) => Step::Answered(sample),
             Err(error) if error.is_context_overflow() => Step::Ended(Ending::Truncated),
             Err(error) => Step::Ended(Ending::Failed(format!(
@@ -164,33 +233,41 @@ impl Player<'_> {
     }
 
     /// Sends the history and keeps the answer in it.
-    async fn ask(&mut self, recorded: Option<String>) -> Result<TurnSample, LoadError> {
+    async fn ask(
+        &mut self,
+        recorded: Option<String>,
+        think: Duration,
+    ) -> Result<TurnSample, LoadError> {
         let request = ChatRequest {
             messages: &self.history,
-            max_tokens: self.bench.max_tokens,
+            max_tokens: self.run.bench.max_tokens,
             cache_salt: None,
         };
-        let completion = self.client.chat(&request).await?;
+        let sent = self.run.begin.elapsed();
+        let completion = self.run.client.chat(&request).await?;
+        self.answered = Instant::now();
         let sample = TurnSample {
+            conversation: self.number,
             turn: self.turn,
+            think,
+            sent,
             prompt_tokens: completion.prompt_tokens,
             cached_tokens: completion.cached_tokens,
             output_tokens: completion.output_tokens,
             ttft: completion.ttft,
+            e2e: completion.e2e,
             replica: completion.replica,
         };
         self.tokens_per_byte = f64::from(sample.prompt_tokens) / self.history_bytes().max(1) as f64;
-        let recorded = recorded.filter(|_| self.bench.answers == Answers::Recorded);
-        self.history.push(Turn {
-            role: Role::Assistant,
-            text: recorded.unwrap_or(completion.text),
-        });
+        let recorded = recorded.filter(|_| self.run.bench.answers == Answers::Recorded);
+        let text = recorded.unwrap_or(completion.text);
+        self.history.push(Turn::new(Role::Assistant, text));
         Ok(sample)
     }
 
     fn is_too_long(&self) -> bool {
         let expected = self.history_bytes() as f64 * self.tokens_per_byte;
-        let limit = self.bench.max_prompt_tokens;
+        let limit = self.run.bench.max_prompt_tokens;
         limit.is_some_and(|limit| expected > f64::from(limit))
     }
 

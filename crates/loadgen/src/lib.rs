@@ -12,6 +12,8 @@
 //! |---|---|
 //! | [`script`] | a recorded conversation as the requests that it makes |
 //! | [`chat`] | the closed loop: many conversations at once, turn after turn |
+//! | [`think`] | how long users think, and when their conversations begin |
+//! | [`record`] | a run without its text, so that a simulator can repeat it |
 //! | [`probe`] | the same prompt with and without its cached prefix, in pairs |
 //! | [`trace`] | a trace's prompts in file order, one at a time or at their arrivals |
 //! | [`client`] | one streamed completion, timed |
@@ -30,16 +32,21 @@ pub mod client;
 pub mod error;
 pub mod observed;
 pub mod probe;
+pub mod record;
 pub mod report;
 pub mod script;
 pub mod sse;
+pub mod think;
 pub mod trace;
 mod wire;
 
-pub use chat::{Answers, ChatBench, Progress};
+pub use chat::{Answers, ChatBench, Progress, Starts};
 pub use client::{ApiClient, ChatRequest, Completion};
 pub use error::LoadError;
+pub use observed::Observed;
 pub use probe::{ProbeReport, ReuseProbe};
+pub use record::ChatRecord;
 pub use report::{ChatReport, compare};
 pub use script::read_conversations;
+pub use think::Think;
 pub use trace::{Pace, TraceObserved, TraceReport, TraceSample};

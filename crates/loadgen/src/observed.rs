@@ -5,8 +5,14 @@ use std::time::Duration;
 /// One answered request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnSample {
+    /// The conversation's number among those given, from 0.
+    pub conversation: usize,
     /// The how-maniest request of its conversation, from 1.
     pub turn: usize,
+    /// How long the user thought before it.
+    pub think: Duration,
+    /// When it was sent, from the start of the run.
+    pub sent: Duration,
     /// Prompt length, tokens.
     pub prompt_tokens: u32,
     /// Of these, found in a cache.
@@ -15,6 +21,8 @@ pub struct TurnSample {
     pub output_tokens: u32,
     /// Time to first token.
     pub ttft: Duration,
+    /// Time to the last event.
+    pub e2e: Duration,
     /// Who answered, where the server names replicas.
     pub replica: Option<String>,
 }
@@ -26,6 +34,8 @@ pub enum Ending {
     Completed,
     /// Its next prompt would have been too long.
     Truncated,
+    /// Its next request would have been sent after the run's time.
+    Unfinished,
     /// A request failed; which one and why.
     Failed(String),
 }

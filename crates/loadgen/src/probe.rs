@@ -226,7 +226,7 @@ impl Round<'_> {
 }
 
 fn said(role: Role, text: String) -> Turn {
-    Turn { role, text }
+    Turn::new(role, text)
 }
 
 /// Sets this run's salts apart from those of all others.

@@ -32,12 +32,18 @@ pub struct ChatReport {
     pub conversations: usize,
     /// Of these, ended early because their prompt grew too long.
     pub truncated: usize,
+    /// Of these, not ended when the run's time was over.
+    pub unfinished: usize,
     /// Of these, ended by an error.
     pub failed: usize,
     /// The first few errors.
     pub failures: Vec<String>,
     /// Duration of the run, seconds.
     pub wall_s: f64,
+    /// Tokens of all prompts.
+    pub prompt_tokens: u64,
+    /// Of these, found in a cache: token hits.
+    pub cached_tokens: u64,
     /// Tokens of all answers.
     pub output_tokens: u64,
     /// Tokens of all answers per second of the run.
@@ -99,7 +105,9 @@ impl ChatReport {
             endings,
             wall,
         } = observed;
-        let output_tokens = samples.iter().map(|s| u64::from(s.output_tokens)).sum();
+        let tokens =
+            |of: fn(&TurnSample) -> u32| samples.iter().map(|s| u64::from(of(s))).sum::<u64>();
+        let output_tokens = tokens(|sample| sample.output_tokens);
         let wall_s = wall.as_secs_f64();
         let mut replicas = BTreeMap::new();
         for replica in samples.iter().filter_map(|sample| sample.replica.as_ref()) {
@@ -114,10 +122,13 @@ impl ChatReport {
             all: TurnRow::of("all".to_owned(), samples.iter()),
             later: TurnRow::of("2+".to_owned(), samples.iter().filter(|s| s.turn > 1)),
             conversations: endings.len(),
-            truncated: endings.iter().filter(|&e| *e == Ending::Truncated).count(),
+            truncated: count(endings, &Ending::Truncated),
+            unfinished: count(endings, &Ending::Unfinished),
             failed: observed.failed(),
             failures: failures.take(FAILURE_SAMPLES).collect(),
             wall_s,
+            prompt_tokens: tokens(|sample| sample.prompt_tokens),
+            cached_tokens: tokens(|sample| sample.cached_tokens),
             output_tokens,
             output_tokens_per_s: if wall_s > 0.0 {
                 output_tokens as f64 / wall_s
@@ -157,6 +168,9 @@ impl ChatReport {
             "{} conversations ({} truncated, {} failed) in {:.1} s, {:.1} output tokens/s\n",
             self.conversations, self.truncated, self.failed, self.wall_s, self.output_tokens_per_s,
         );
+        if self.unfinished > 0 {
+            let _ = writeln!(text, "{} not ended in the run's time", self.unfinished);
+        }
         if !self.replicas.is_empty() {
             let counts: Vec<String> = self
                 .replicas
@@ -178,11 +192,11 @@ impl ChatReport {
     }
 }
 
-/// One line per strategy, under the names given.
+/// One line per run, under the names given.
 #[must_use]
 pub fn compare(reports: &[(&str, &ChatReport)]) -> String {
     let mut text = String::from(
-        "| strategy | hit rate | TTFT p50, ms | p90 | p99 \
+        "| run | hit rate | TTFT p50, ms | p90 | p99 \
          | turns ≥ 2: TTFT p50, ms | p90 | p99 | output tokens/s | failed |\n\
          |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
@@ -198,6 +212,10 @@ pub fn compare(reports: &[(&str, &ChatReport)]) -> String {
         );
     }
     text
+}
+
+fn count(endings: &[Ending], wanted: &Ending) -> usize {
+    endings.iter().filter(|&ending| ending == wanted).count()
 }
 
 fn rows(samples: &[TurnSample]) -> Vec<TurnRow> {
@@ -228,11 +246,15 @@ mod tests {
 
     fn sample(turn: usize, cached_tokens: u32, ttft_ms: u64) -> TurnSample {
         TurnSample {
+            conversation: 0,
             turn,
+            think: Duration::ZERO,
+            sent: Duration::ZERO,
             prompt_tokens: 100,
             cached_tokens,
             output_tokens: 5,
             ttft: Duration::from_millis(ttft_ms),
+            e2e: Duration::from_millis(2 * ttft_ms),
             replica: (turn > 1).then(|| "a".to_owned()),
         }
     }
@@ -248,6 +270,7 @@ mod tests {
             endings: vec![
                 Ending::Completed,
                 Ending::Truncated,
+                Ending::Unfinished,
                 Ending::Failed("why".into()),
             ],
             wall: Duration::from_secs(2),
@@ -274,8 +297,9 @@ mod tests {
     #[test]
     fn totals_count_conversations_and_tokens() {
         let report = report();
-        let counts = (report.conversations, report.truncated, report.failed);
-        assert_eq!(counts, (3, 1, 1));
+        assert_eq!((report.conversations, report.truncated), (4, 1));
+        assert_eq!((report.unfinished, report.failed), (1, 1));
+        assert_eq!((report.prompt_tokens, report.cached_tokens), (400, 240));
         assert_eq!(
             (report.output_tokens, report.output_tokens_per_s),
             (20, 10.0)
@@ -291,7 +315,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("3 conversations (1 truncated, 1 failed) in 2.0 s"),
+            text.contains("4 conversations (1 truncated, 1 failed) in 2.0 s"),
             "{text}"
         );
         assert!(text.contains("Requests per replica: a 3"), "{text}");

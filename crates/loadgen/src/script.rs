@@ -91,17 +91,18 @@ mod tests {
     /// `recorded` and `expected` in the notation of the module's drawing, merged turns as
     /// `U2+U3`.
     fn check(recorded: &str, expected: &[&str]) {
-        let turns = recorded.split_whitespace().map(|text| Turn {
-            role: match text.as_bytes()[0] {
+        let turns = recorded.split_whitespace().map(|text| {
+            let role = match text.as_bytes()[0] {
                 b'S' => Role::System,
                 b'U' => Role::User,
                 _ => Role::Assistant,
-            },
-            text: text.to_owned(),
+            };
+            Turn::new(role, text.to_owned())
         });
         let conversation = Conversation {
             id: "c".into(),
             turns: turns.collect(),
+            ..Conversation::default()
         };
         let got: Vec<String> = exchanges(&conversation)
             .iter()

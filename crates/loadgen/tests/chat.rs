@@ -3,14 +3,21 @@
 mod fake;
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use fake::model::Model;
 use fake::{Fake, Reply};
-use headstart_loadgen::{Answers, ApiClient, ChatBench, ChatReport, Progress, chat};
+use headstart_loadgen::{
+    Answers, ApiClient, ChatBench, ChatReport, Observed, Progress, Starts, Think, chat,
+};
 use headstart_trace::format::conversation::{Conversation, Role, Turn};
 
 const BENCH: ChatBench = ChatBench {
     active: 2,
+    starts: Starts::Chained,
+    think: Think::None,
+    seed: 1,
+    duration: None,
     max_tokens: 16,
     answers: Answers::Generated,
     max_turns: None,
@@ -21,7 +28,7 @@ const BENCH: ChatBench = ChatBench {
 fn conversations(count: usize, turns: usize) -> Vec<Conversation> {
     let one = |id: usize| {
         let turns = (0..turns).flat_map(|turn| {
-            let said = |role, text| Turn { role, text };
+            let said = Turn::new;
             [
                 said(Role::User, format!("u{id} asks {turn} a b c d e")),
                 said(Role::Assistant, format!("recorded {id} {turn}")),
@@ -30,14 +37,19 @@ fn conversations(count: usize, turns: usize) -> Vec<Conversation> {
         Conversation {
             id: format!("c{id}"),
             turns: turns.collect(),
+            ..Conversation::default()
         }
     };
     (0..count).map(one).collect()
 }
 
-async fn run(fake: &Fake, conversations: &[Conversation], bench: &ChatBench) -> ChatReport {
+async fn observe(fake: &Fake, conversations: &[Conversation], bench: &ChatBench) -> Observed {
     let client = ApiClient::new(&fake.url, "m", None).expect("an address");
     chat::run(&client, conversations, bench, |_| ()).await
+}
+
+async fn run(fake: &Fake, conversations: &[Conversation], bench: &ChatBench) -> ChatReport {
+    ChatReport::of(&observe(fake, conversations, bench).await)
 }
 
 /// Cached tokens by turn, on the model above: 9 tokens a user turn, 3 a generated answer, 4 a
@@ -74,13 +86,9 @@ async fn the_history_is_all_that_was_said() {
     let model = Model::default();
     let fake = Fake::start(move |body| model.respond(body)).await;
     let mut conversations = conversations(1, 2);
-    conversations[0].turns.insert(
-        0,
-        Turn {
-            role: Role::Assistant,
-            text: "left over".to_owned(),
-        },
-    );
+    conversations[0]
+        .turns
+        .insert(0, Turn::new(Role::Assistant, "left over".to_owned()));
     run(&fake, &conversations, &BENCH).await;
     let seen = fake.seen();
     let expected = serde_json::json!([
@@ -181,4 +189,81 @@ async fn a_failure_ends_its_conversation_only() {
             "conversation c2, turn 1: HTTP status 500: lost",
         ]
     );
+}
+
+const THINKING: ChatBench = ChatBench {
+    starts: Starts::Spaced,
+    think: Think::Exponential { mean_s: 0.02 },
+    ..BENCH
+};
+
+/// Think times by (conversation, turn), of a server of its own.
+async fn thinks() -> Vec<(usize, usize, Duration)> {
+    let model = Model::default();
+    let fake = Fake::start(move |body| model.respond(body)).await;
+    let observed = observe(&fake, &conversations(6, 4), &THINKING).await;
+    assert_eq!(observed.endings.len(), 6);
+    // Closed loop: a request leaves its think time after the answer before it, not earlier.
+    for conversation in 0..6 {
+        let samples = observed.samples.iter();
+        let samples: Vec<_> = samples
+            .filter(|sample| sample.conversation == conversation)
+            .collect();
+        assert_eq!(samples.len(), 4);
+        for pair in samples.windows(2) {
+            let earliest = pair[0].sent + pair[0].e2e + pair[1].think;
+            assert!(pair[1].sent >= earliest, "{pair:?}");
+        }
+    }
+    let mut thinks: Vec<_> = observed
+        .samples
+        .iter()
+        .map(|sample| (sample.conversation, sample.turn, sample.think))
+        .collect();
+    thinks.sort();
+    thinks
+}
+
+#[tokio::test]
+async fn two_servers_meet_the_same_users() {
+    let (first, second) = (thinks().await, thinks().await);
+    assert_eq!(first, second);
+    let (at_first, later): (Vec<_>, Vec<_>) = first.iter().partition(|(_, turn, _)| *turn == 1);
+    assert!(at_first.iter().all(|(_, _, think)| think.is_zero()));
+    assert!(later.iter().all(|(_, _, think)| !think.is_zero()));
+}
+
+#[tokio::test]
+async fn spaced_conversations_begin_when_a_slot_is_free() {
+    let model = Model::default();
+    let fake = Fake::start(move |body| model.respond(body)).await;
+    let bench = ChatBench {
+        think: Think::Fixed { seconds: 0.05 },
+        ..THINKING
+    };
+    // Two slots, open at 0 and 25 ms; each conversation thinks 50 ms in all.
+    let observed = observe(&fake, &conversations(6, 2), &bench).await;
+    let firsts = observed.samples.iter().filter(|sample| sample.turn == 1);
+    let mut firsts: Vec<_> = firsts.collect();
+    firsts.sort_by_key(|sample| sample.conversation);
+    for (number, sample) in firsts.iter().enumerate() {
+        let planned = Duration::from_millis(25 * number as u64);
+        assert!(sample.sent >= planned, "{number}: {:?}", sample.sent);
+    }
+    assert_eq!(firsts.len(), 6);
+}
+
+#[tokio::test]
+async fn after_its_time_a_run_sends_nothing() {
+    let model = Model::default();
+    let fake = Fake::start(move |body| model.respond(body)).await;
+    let bench = ChatBench {
+        think: Think::Fixed { seconds: 3600.0 },
+        duration: Some(Duration::from_secs(1)),
+        ..THINKING
+    };
+    // The second slot opens after half an hour; nobody waits for it, nor for a second turn.
+    let report = run(&fake, &conversations(3, 2), &bench).await;
+    assert_eq!((report.all.requests, report.unfinished), (1, 3));
+    assert_eq!(report.failed, 0);
 }

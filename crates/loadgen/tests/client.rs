@@ -14,10 +14,7 @@ async fn ask(fake: &Fake) -> Result<Completion, LoadError> {
 
 async fn ask_salted(fake: &Fake, cache_salt: Option<&str>) -> Result<Completion, LoadError> {
     let client = ApiClient::new(&fake.url, "m", Some("key")).expect("an address");
-    let messages = [Turn {
-        role: Role::User,
-        text: "hi".to_owned(),
-    }];
+    let messages = [Turn::new(Role::User, "hi".to_owned())];
     let request = ChatRequest {
         messages: &messages,
         max_tokens: 7,

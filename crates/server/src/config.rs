@@ -9,6 +9,8 @@ use headstart_engine::{EngineConfig, Model};
 use headstart_prompt::PromptModel;
 use headstart_router::Strategy;
 
+use crate::prediction::PredictionConfig;
+
 /// Everything a server needs; validated by whoever builds it.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
@@ -50,6 +52,8 @@ pub struct EmbeddedFleet {
     pub engine: EngineConfig,
     /// Eviction policy, by name.
     pub policy: String,
+    /// Whether conversations go on: who says so, where somebody does.
+    pub prediction: Option<PredictionConfig>,
 }
 
 /// One engine behind HTTP.

@@ -18,12 +18,13 @@ use headstart_router::{
 use crate::clock::Clock;
 use crate::config::Limits;
 use crate::events::StreamUpdate;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, raise};
 use crate::openai::ApiError;
+use crate::prediction::Predictions;
 use crate::replica::Replica;
 use crate::upstream::Upstream;
 
-pub use embedded::Accepted;
+pub use embedded::{Accepted, Ask};
 pub use proxied::{Passing, Proxied, is_event_stream, unknown_model};
 
 /// Times a request is placed: once, and once more on another replica.
@@ -70,6 +71,8 @@ pub struct Embedded {
     pub model: Arc<Model>,
     /// The replicas; the index is the replica id.
     pub replicas: Vec<Replica>,
+    /// Whether conversations go on, where somebody predicts it.
+    pub predictions: Option<Arc<Predictions>>,
 }
 
 impl Embedded {
@@ -81,6 +84,16 @@ impl Embedded {
             .map(Replica::context)
             .max()
             .unwrap_or(0)
+    }
+
+    fn refresh_prediction_metrics(&self) {
+        if let Some(predictions) = &self.predictions {
+            let counts = self.replicas.iter().map(Replica::annotations);
+            let (in_time, late) = counts.fold((0, 0), |(in_time, late), counts| {
+                (in_time + counts.in_time, late + counts.late)
+            });
+            predictions.refresh_metrics(in_time, late);
+        }
     }
 }
 
@@ -96,6 +109,8 @@ pub struct GatewayParts {
     pub limits: Limits,
     /// Clients must send it.
     pub api_key: Option<String>,
+    /// Metrics.
+    pub metrics: Metrics,
     /// The clock.
     pub clock: Clock,
 }
@@ -108,7 +123,7 @@ impl Gateway {
             fleet: parts.fleet,
             limits: parts.limits,
             api_key: parts.api_key,
-            metrics: Metrics::new(),
+            metrics: parts.metrics,
             clock: parts.clock,
             draining: AtomicBool::new(false),
             strategy: parts.strategy,
@@ -331,14 +346,10 @@ impl Gateway {
                     .with_label_values(&labels)
                     .set(kv_usage(&load));
             }
+            embedded.refresh_prediction_metrics();
         }
         metrics.render()
     }
-}
-
-/// Brings a counter up to a count that is kept elsewhere.
-fn raise(counter: &prometheus::IntCounter, count: u64) {
-    counter.inc_by(count.saturating_sub(counter.get()));
 }
 
 /// Share of the KV blocks that running requests hold, in `[0, 1]`.

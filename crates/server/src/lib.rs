@@ -14,6 +14,7 @@
 //! | [`openai`] | request and response bodies, errors |
 //! | [`gateway`] | one request's way to a replica, with one retry |
 //! | [`replica`] | an embedded engine on its thread |
+//! | [`prediction`] | will the conversation go on: asked beside each chat request's way |
 //! | [`upstream`] | an engine behind HTTP |
 //! | [`answer`] | tokens to text: detokenizing and stop strings |
 //! | [`events`] | KV events over ZMQ: publish and subscribe |
@@ -30,6 +31,7 @@ pub mod events;
 pub mod gateway;
 pub mod metrics;
 pub mod openai;
+pub mod prediction;
 pub mod replica;
 pub mod server;
 pub mod upstream;

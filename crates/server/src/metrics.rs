@@ -1,10 +1,14 @@
 //! Prometheus metrics: all names in one place. vLLM's names where the meaning is the same, so
 //! that its dashboards work; `headstart_` for the rest.
 
+mod prediction;
+
 use prometheus::{
     Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
     TextEncoder,
 };
+
+pub use prediction::PredictionMetrics;
 
 /// Seconds; from a cached toy prompt to a queue of minutes.
 const SECONDS: [f64; 14] = [
@@ -179,6 +183,11 @@ impl ReplicaMetrics {
             ),
         }
     }
+}
+
+/// Brings a counter up to a count that is kept elsewhere.
+pub(crate) fn raise(counter: &prometheus::IntCounter, count: u64) {
+    counter.inc_by(count.saturating_sub(counter.get()));
 }
 
 /// Makes metrics and registers them.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use headstart_core::{CacheEvent, SeqId, TokenId};
+use headstart_core::{CacheEvent, Probability, SeqId, TokenId};
 use headstart_engine::{Engine, FinishReason, Load, Output, Submission, Submit};
 use headstart_router::Health;
 use tokio::sync::mpsc;
@@ -80,11 +80,23 @@ struct Status {
     capacity_blocks: AtomicUsize,
     preemptions: AtomicU64,
     panics: AtomicU64,
+    annotated: AtomicU64,
+    late: AtomicU64,
     down: AtomicBool,
+}
+
+/// Annotations that reached a replica's thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Annotations {
+    /// Their request was there.
+    pub in_time: u64,
+    /// It had ended.
+    pub late: u64,
 }
 
 enum Command {
     Submit(Submission, mpsc::Sender<ReplicaEvent>),
+    Annotate(SeqId, Probability),
     Panic,
     Stop,
 }
@@ -132,6 +144,22 @@ impl Replica {
             // A thread that is gone drops the command, which closes the receiver.
             Ok(()) | Err(TrySendError::Disconnected(_)) => Some(receiver),
             Err(TrySendError::Full(_)) => None,
+        }
+    }
+
+    /// Hands over how likely the conversation of `seq`, submitted before, goes on; if it has ended
+    /// by then it is ignored. False: the inbox is full, or the thread is gone.
+    pub fn annotate(&self, seq: SeqId, p_continue: Probability) -> bool {
+        let command = Command::Annotate(seq, p_continue);
+        self.commands.try_send(command).is_ok()
+    }
+
+    /// What became of the annotations.
+    #[must_use]
+    pub fn annotations(&self) -> Annotations {
+        Annotations {
+            in_time: self.status.annotated.load(Relaxed),
+            late: self.status.late.load(Relaxed),
         }
     }
 
@@ -234,7 +262,7 @@ impl Worker {
             let left = until.since(self.clock.now());
             match self.inbox.recv_timeout(left) {
                 Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return true,
-                Ok(Command::Submit(..) | Command::Panic) => {}
+                Ok(Command::Submit(..) | Command::Annotate(..) | Command::Panic) => {}
                 Err(RecvTimeoutError::Timeout) => return false,
             }
         }
@@ -290,6 +318,19 @@ impl Worker {
                         let _ = client.try_send(ReplicaEvent::Refused(refused));
                     }
                 }
+            }
+            Command::Annotate(seq, p_continue) => {
+                let is_there = clients.contains_key(&seq);
+                if is_there {
+                    engine.annotate(seq, p_continue);
+                }
+                let status = &self.status;
+                let count = if is_there {
+                    &status.annotated
+                } else {
+                    &status.late
+                };
+                count.fetch_add(1, Relaxed);
             }
             Command::Panic => panic!("a panic was injected"),
             Command::Stop => {}

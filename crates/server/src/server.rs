@@ -159,6 +159,9 @@ impl RunningServer {
         let gateway = self.gateway.clone();
         let stop_replicas = move || {
             if let Fleet::Embedded(embedded) = &gateway.fleet {
+                if let Some(predictions) = &embedded.predictions {
+                    predictions.stop();
+                }
                 embedded
                     .replicas
                     .iter()

@@ -1,7 +1,10 @@
 //! `headstart bench`: measures servers. One file per kind of load.
 
 mod chat;
+mod continuation;
 mod prediction;
+mod recording;
+mod runs;
 mod trace;
 
 use std::path::PathBuf;
@@ -16,7 +19,7 @@ use crate::config::ServeOptions;
 /// Measure a server.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
-    /// Multi-turn conversations, closed loop, one run per strategy.
+    /// Multi-turn conversations, closed loop, one run per strategy and policy.
     Chat(chat::Chat),
     /// A trace, with tokens in place of its blocks, beside what a replay predicts.
     Trace(trace::Trace),
@@ -48,6 +51,12 @@ pub(crate) struct BenchServer {
     /// f32 or bf16
     #[arg(long, value_name = "DTYPE")]
     dtype: Option<String>,
+    /// What says whether conversations go on, as for serve
+    #[arg(long, value_name = "FILE")]
+    predictor: Option<PathBuf>,
+    /// Folder of the sentence encoder that it was trained with [default: built in]
+    #[arg(long, value_name = "FOLDER", requires = "predictor")]
+    encoder: Option<String>,
     /// Running engines instead of embedded replicas, as for serve
     #[arg(long, value_name = "SPEC", id = "upstream")]
     upstream: Vec<String>,
@@ -66,6 +75,8 @@ impl BenchServer {
             served_model_name: self.served_model_name.clone(),
             cache_blocks: self.cache_blocks,
             dtype: self.dtype.clone(),
+            predictor: self.predictor.clone(),
+            encoder: self.encoder.clone(),
             upstream: self.upstream.clone(),
             ..ServeOptions::default()
         }

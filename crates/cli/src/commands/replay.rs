@@ -2,21 +2,26 @@
 
 mod capacity;
 mod cells;
+mod predictors;
+mod texts;
+mod turns;
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use headstart_cache::policy;
-use headstart_core::TraceRequest;
+use headstart_core::{SessionId, TraceRequest};
 use headstart_sim::{Sweep, SweepConfig};
 use headstart_trace::sample::Sample;
-use headstart_trace::{Reader, TraceError};
+use headstart_trace::{Format, Reader, TraceError};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::capacity::{Capacity, Scale};
 use self::cells::Cell;
+use self::predictors::{Named, Predictions};
 use crate::config::{UsageError, parsed};
 use crate::input::{self, TraceInput};
 use crate::kv_bytes::{KvBytes, KvDtype};
@@ -41,12 +46,22 @@ const SCALE_SEED: u64 = 0;
   headstart replay trace.jsonl --policy lru,wa,s3fifo:small=0.2 --capacity 1%,5%,6k,160Ktok
   headstart replay trace.jsonl --capacity 40GiB,80GiB --model ./Llama-3.3-70B-Instruct
   headstart replay trace.jsonl --policy lru --capacity 5000 --json
+  headstart replay trace.jsonl --policy lru,wa,lpc,continuation-oracle --predictor turns
+  headstart replay chats.jsonl --arrivals 5 --policy lru,lpc --predictor turns \\
+    --predictor chats.model
 
 One cache, no service time: requests in order, each matches, fills and releases before the next
 begins. Every id counts as a block, a partial last one too. The block hit rate is matched blocks
 of looked-up ones, the token hit rate cached prompt tokens of prompt tokens. belady evicts what is
 asked for last; it reads the future, and nothing that admits every newcomer can be expected to
 beat it. Policies that may decline one (gdsf) can, at small sizes; belady-bypass bounds those.
+
+lpc evicts what is least likely to go on. It reads a probability for each request: the trace's own
+(p_continue of the canonical form), or with --predictor another one; each predictor gets rows of
+its own, as lpc[turns]. `turns` learns, as the trace goes by, how many conversations go on from
+each turn; a file written by `headstart train` reads what is said, so the trace must be
+conversations; `truth` is what a generated corpus says of itself. lpc:charge=4000 is lpc with 4,000
+tokens less cache, for what its predictor takes.
 
 A capacity is that of one replica, all its GPUs together. --json prints an object a line, --csv a
 line per policy and capacity, or with --per-class per request type and turn instead; turn 10
@@ -67,6 +82,13 @@ pub(crate) struct Replay {
     /// How keys and values are stored: f32, f16, bf16, fp8 or int8 [default: as the model says]
     #[arg(long, value_name = "DTYPE", requires = "model")]
     kv_dtype: Option<String>,
+    /// Who tells lpc what is likely to go on, once per predictor: trace, turns, truth or a model's
+    /// file [default: what the trace carries]
+    #[arg(long, value_name = "WHO")]
+    predictor: Vec<String>,
+    /// Folder of the encoder that a model was trained with, unless that is the built-in one
+    #[arg(long, value_name = "FOLDER", requires = "predictor")]
+    encoder: Vec<PathBuf>,
     /// The first share of the requests, counted apart because the cache began empty
     #[arg(long, value_name = "SHARE", default_value_t = 0.2)]
     cold: f64,
@@ -98,6 +120,8 @@ pub(crate) struct Replay {
 /// What the command line asks for, checked.
 struct Plan {
     policies: Vec<String>,
+    /// Empty for what the trace carries.
+    predictors: Vec<Named>,
     /// Empty for the default sizes.
     capacities: Vec<(String, Capacity)>,
     kv: Option<KvBytes>,
@@ -108,14 +132,24 @@ struct Plan {
 /// Replays the trace once per policy and capacity, and tells what was hit.
 pub(crate) fn run(replay: &Replay) -> Result<()> {
     let plan = Plan::of(replay)?;
-    let (requests, mut trace) = read(replay, plan.sample)?;
+    let Read {
+        requests,
+        sessions,
+        mut trace,
+    } = Read::of(replay, &plan)?;
+    let predictions = Predictions::all(&plan.predictors, &replay.input, &requests, &sessions)?;
+    let remarks = plan.remarks(&predictions, &requests, trace.seconds);
+    if replay.json {
+        remarks.iter().for_each(|remark| eprintln!("{remark}"));
+    }
+    trace.remarks.extend(remarks);
     let config = SweepConfig {
         block_tokens: trace.info.block_tokens,
         cold_requests: trace.cold_requests,
     };
     let sweep = Sweep::new(&requests, config, &plan.policies).map_err(policy_error)?;
     trace.distinct_blocks = sweep.extent().distinct_blocks;
-    let cells = plan.cells(&trace)?;
+    let cells = plan.cells(&trace, &predictions)?;
     let bar = progress((cells.len() * requests.len()) as u64);
     let outcomes = cells::replay_all(&sweep, &cells, plan.threads, |served| {
         bar.inc(served as u64);
@@ -197,12 +231,19 @@ impl Plan {
                 replay.scale
             ))
         })?;
+        let policies = policies(&replay.policy)?;
+        let predictors = Named::all(&replay.predictor, &replay.encoder)?;
+        if !predictors.is_empty() && !policies.iter().any(|spec| policy::reads_predictions(spec)) {
+            let message = "--predictor: none of the policies reads predictions; lpc does";
+            return Err(UsageError(message.to_owned()).into());
+        }
         let cores = std::thread::available_parallelism();
         let threads = replay
             .threads
             .map_or_else(|| cores.map_or(1, usize::from), usize::from);
         Ok(Self {
-            policies: policies(&replay.policy)?,
+            policies,
+            predictors,
             capacities,
             kv,
             sample,
@@ -210,8 +251,51 @@ impl Plan {
         })
     }
 
+    /// What there is to know of the predictions, where a policy reads them.
+    fn remarks(
+        &self,
+        predictions: &[Predictions],
+        requests: &[TraceRequest],
+        seconds: f64,
+    ) -> Vec<String> {
+        let mut specs = self.policies.iter();
+        if !specs.any(|spec| policy::reads_predictions(spec)) {
+            return Vec::new();
+        }
+        let remarks = predictions
+            .iter()
+            .filter_map(|said| said.remark(requests, seconds));
+        remarks.collect()
+    }
+
+    /// The policies by the names of the table, each as often as there are predictors that it reads.
+    fn arms<'a>(&self, predictions: &'a [Predictions]) -> Vec<Cell<'a>> {
+        let arm = |spec: &String, said: Option<&'a Predictions>| Cell {
+            spec: spec.clone(),
+            policy: match said.and_then(|said| said.name.as_deref()) {
+                Some(name) => format!("{spec}[{name}]"),
+                None => spec.clone(),
+            },
+            predictions: said.and_then(|said| said.values.as_deref()),
+            asked: None,
+            blocks: 0,
+        };
+        let mut arms = Vec::new();
+        for spec in &self.policies {
+            match policy::reads_predictions(spec) {
+                true => arms.extend(predictions.iter().map(|said| arm(spec, Some(said)))),
+                false => arms.push(arm(spec, None)),
+            }
+        }
+        arms
+    }
+
     /// Policies × capacities, policy by policy.
-    fn cells(&self, trace: &TraceFacts) -> Result<Vec<Cell>> {
+    fn cells<'a>(
+        &self,
+        trace: &TraceFacts,
+        predictions: &'a [Predictions],
+    ) -> Result<Vec<Cell<'a>>> {
         let sizes = self.sizes(trace)?;
         let too_large = |blocks: u64| blocks.min(trace.distinct_blocks) > ROOM_MAX;
         if let Some((_, blocks)) = sizes.iter().find(|(_, blocks)| too_large(*blocks)) {
@@ -220,11 +304,12 @@ impl Plan {
                  memory; ask for less, or keep fewer sessions with --scale"
             )));
         }
-        let cells = self.policies.iter().flat_map(|policy| {
+        let arms = self.arms(predictions);
+        let cells = arms.iter().flat_map(|arm| {
             sizes.iter().map(|(asked, blocks)| Cell {
-                policy: policy.clone(),
                 asked: asked.clone(),
                 blocks: *blocks,
+                ..arm.clone()
             })
         });
         Ok(cells.collect())
@@ -273,16 +358,62 @@ fn policy_error(error: policy::PolicyError) -> anyhow::Error {
     UsageError(format!("--policy: {error}")).into()
 }
 
-/// The requests, and what there is to know of them but for the distinct blocks.
-fn read(replay: &Replay, sample: Sample) -> Result<(Vec<TraceRequest>, TraceFacts)> {
-    let bar = progress(0);
-    let mut reader = replay.input.open_counted(&bar)?;
-    let requests: Result<Vec<_>, TraceError> = sample.thin(reader.by_ref()).collect();
-    let requests = requests?;
-    bar.finish_and_clear();
-    let name = replay.input.name();
-    refuse_empty(&name, &requests, &reader)?;
-    let mut remarks = input::remarks(&reader);
+/// A trace in memory.
+struct Read {
+    requests: Vec<TraceRequest>,
+    /// All of the trace, also those that --scale leaves out, where a predictor reads text.
+    sessions: BTreeSet<SessionId>,
+    /// What there is to know of it but for the distinct blocks.
+    trace: TraceFacts,
+}
+
+impl Read {
+    fn of(replay: &Replay, plan: &Plan) -> Result<Self> {
+        let bar = progress(0);
+        let mut reader = replay.input.open_counted(&bar)?;
+        let reads_text = plan.predictors.iter().any(Named::reads_text);
+        if reads_text {
+            refuse_textless(&replay.input, &reader)?;
+        }
+        let mut sessions = BTreeSet::new();
+        let all = reader.by_ref().inspect(|request| {
+            let session = request.as_ref().ok().and_then(|request| request.session);
+            sessions.extend(session.filter(|_| reads_text));
+        });
+        let requests: Result<Vec<_>, TraceError> = plan.sample.thin(all).collect();
+        let requests = requests?;
+        bar.finish_and_clear();
+        refuse_empty(&replay.input.name(), &requests, &reader)?;
+        let trace = facts(replay, &reader, &requests);
+        Ok(Self {
+            requests,
+            sessions,
+            trace,
+        })
+    }
+}
+
+/// A predictor that reads text needs a trace that has some, and has it still.
+fn refuse_textless(input: &TraceInput, reader: &Reader<'_>) -> Result<()> {
+    let format = reader.format();
+    if format != Format::Conversation {
+        bail!(UsageError(format!(
+            "--predictor: a model reads what is said, and this trace is {format}, without text; \
+             `turns` needs none"
+        )));
+    }
+    if input.path().as_os_str() == "-" {
+        bail!(UsageError(
+            "--predictor: a model reads the texts a second time, which standard input does not \
+             allow; give the conversations as a file"
+                .to_owned()
+        ));
+    }
+    Ok(())
+}
+
+fn facts(replay: &Replay, reader: &Reader<'_>, requests: &[TraceRequest]) -> TraceFacts {
+    let mut remarks = input::remarks(reader);
     if replay.scale < 1.0 {
         let (kept, all) = (requests.len(), reader.tally().requests);
         remarks.push(format!(
@@ -292,7 +423,7 @@ fn read(replay: &Replay, sample: Sample) -> Result<(Vec<TraceRequest>, TraceFact
     }
     let arrivals = [requests.first(), requests.last()].map(|end| end.map(|it| it.arrival));
     let [first, last] = arrivals.map(Option::unwrap_or_default);
-    let trace = TraceFacts {
+    TraceFacts {
         name: shown_name(replay.input.path()),
         info: reader.info().clone(),
         remarks,
@@ -300,8 +431,7 @@ fn read(replay: &Replay, sample: Sample) -> Result<(Vec<TraceRequest>, TraceFact
         cold_requests: (requests.len() as f64 * replay.cold).round() as u32,
         seconds: last.since(first).as_secs_f64(),
         distinct_blocks: 0,
-    };
-    Ok((requests, trace))
+    }
 }
 
 fn refuse_empty(name: &str, requests: &[TraceRequest], reader: &Reader<'_>) -> Result<()> {

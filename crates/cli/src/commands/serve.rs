@@ -13,6 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::banner;
 use crate::config::{ServeOptions, UsageError, parsed};
 use crate::model::{self, TOY};
+use crate::predictor;
 
 /// KV memory per replica where the user does not say; pages that are never used cost nothing.
 const DEFAULT_CACHE_BYTES: usize = 512 << 20;
@@ -32,6 +33,9 @@ const MAX_AGE: Duration = Duration::from_secs(2);
   headstart serve
   headstart serve --replicas 4 --strategy round-robin --cache-blocks 512
   headstart serve --model Qwen/Qwen3-0.6B --dtype bf16
+  headstart serve --policy lpc
+  headstart serve --policy lpc --predictor chat.model --prediction-log outcomes.jsonl
+  headstart serve --policy lpc --predictor e5.model --encoder ./multilingual-e5-small
   headstart serve --upstream http://10.0.0.7:8000 --upstream http://10.0.0.8:8000
   headstart serve --upstream http://127.0.0.1:8101,kv=tcp://127.0.0.1:5557,tokenizer=./model
 
@@ -50,6 +54,7 @@ pub(crate) struct Serve {
 
 /// Serves until interrupted.
 pub(crate) fn run(serve: Serve) -> Result<()> {
+    predictor::keep_text_out_of_panics();
     log_to_stderr();
     let options = serve.options.with_file(serve.config.as_deref())?;
     let config = config(&options)?;
@@ -58,6 +63,9 @@ pub(crate) fn run(serve: Serve) -> Result<()> {
     let outcome = runtime.block_on(async {
         let signals = Signals::new()?;
         let server = headstart_server::serve(config).await.map_err(usage)?;
+        if let Some(note) = predictor::note(&options) {
+            eprintln!("{note}");
+        }
         banner::ready(&server, is_toy)?;
         until_interrupted(server, signals).await
     });
@@ -145,6 +153,7 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
         policy: options.policy.clone().unwrap_or_else(|| "lru".to_owned()),
         model: loaded.model,
         prompt: loaded.prompt,
+        prediction: predictor::config(options)?,
     })
 }
 
@@ -193,6 +202,10 @@ fn refuse_engine_options(options: &ServeOptions) -> Result<()> {
         ("--block-size", options.block_size.is_some()),
         ("--dtype", options.dtype.is_some()),
         ("--policy", options.policy.is_some()),
+        ("--predictor", options.predictor.is_some()),
+        ("--encoder", options.encoder.is_some()),
+        ("--prediction-log", options.prediction_log.is_some()),
+        ("--prediction-horizon", options.prediction_horizon.is_some()),
         ("--served-model-name", options.served_model_name.is_some()),
         ("--queue-order", options.queue_order.is_some()),
         ("--max-batched-tokens", options.max_batched_tokens.is_some()),

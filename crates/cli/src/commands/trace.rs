@@ -2,6 +2,7 @@
 
 mod convert;
 mod materialize;
+mod planted;
 mod sessions;
 mod synth;
 
@@ -15,6 +16,8 @@ pub(crate) enum Trace {
     Convert(convert::Convert),
     /// Generate a trace from a seed.
     Synth(synth::Synth),
+    /// Generate conversations whose words tell whether they go on.
+    Planted(planted::Planted),
     /// Give each anonymous block tokens of its own, to drive a live server.
     Materialize(materialize::Materialize),
 }
@@ -24,6 +27,7 @@ pub(crate) fn run(trace: &Trace) -> Result<()> {
     match trace {
         Trace::Convert(convert) => convert::run(convert),
         Trace::Synth(synth) => synth::run(synth),
+        Trace::Planted(planted) => planted::run(planted),
         Trace::Materialize(materialize) => materialize::run(materialize),
     }
 }

@@ -15,9 +15,10 @@ use super::body::{self, ClientGone, Writer};
 use super::{CACHED_HEADER, Call, REPLICA_HEADER, header_value};
 use crate::answer::{Answer, Piece};
 use crate::clock::unix_seconds;
-use crate::gateway::{Accepted, Embedded, Fleet, Gateway, unknown_model};
+use crate::gateway::{Accepted, Ask, Embedded, Fleet, Gateway, unknown_model};
 use crate::openai::response::{Envelope, Kind, Usage};
 use crate::openai::{ApiError, ChatRequest, CompletionRequest, Generation, PromptInput};
+use crate::prediction::{Chat, Forecast, Scope};
 use crate::replica::ReplicaEvent;
 
 /// Answers a call.
@@ -30,12 +31,26 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
     if generation.model != embedded.name {
         return Err(unknown_model(&generation.model, &gateway.models()));
     }
-    let tokens = tokenize(embedded, input).await?;
     let session = call.session(generation.user.as_deref());
-    let accepted = gateway
-        .generate(embedded, &generation, session, &tokens)
-        .await?;
-    let run = Run::start(&call, embedded, &generation, tokens.len(), accepted);
+    let scope = Scope {
+        salt: generation.cache_salt.clone(),
+        session: session.map(str::to_owned),
+    };
+    let (tokens, chat) = read(embedded, input, scope).await?;
+    let forecast = embedded.predictions.as_ref().zip(chat);
+    let forecast = forecast.map(|(predictions, chat)| predictions.forecast(chat, call.arrival));
+    let ask = Ask {
+        generation: &generation,
+        session,
+        prompt: &tokens,
+        forecast: forecast.as_ref(),
+    };
+    let accepted = gateway.generate(embedded, &ask).await?;
+    let prompt = Prompt {
+        tokens: tokens.len(),
+        forecast,
+    };
+    let run = Run::start(&call, embedded, &generation, prompt, accepted);
     if generation.stream {
         Ok(run.stream(&call, generation.include_usage))
     } else {
@@ -59,13 +74,27 @@ fn parse(kind: Kind, body: &[u8]) -> Result<(Generation, Input), ApiError> {
     }
 }
 
-/// Tokenizes off the network threads: a long prompt takes milliseconds.
-async fn tokenize(embedded: &Embedded, input: Input) -> Result<Vec<TokenId>, ApiError> {
+/// Tokenizes, and reads the conversation where somebody predicts, off the network threads: a long
+/// prompt takes milliseconds.
+async fn read(
+    embedded: &Embedded,
+    input: Input,
+    scope: Scope,
+) -> Result<(Vec<TokenId>, Option<Chat>), ApiError> {
     refuse_hopeless(embedded, &input)?;
     let prompt = embedded.prompt.clone();
+    let predictions = embedded.predictions.clone();
     let vocab = embedded.model.config.vocab;
-    let tokens = tokio::task::spawn_blocking(move || to_tokens(&prompt, input)).await;
-    let tokens = tokens.map_err(|_| server_error("the tokenizer failed"))??;
+    let reading = tokio::task::spawn_blocking(move || {
+        let chat = match (&input, predictions) {
+            (Input::Chat(messages), Some(predictions)) => predictions.read(messages, &scope),
+            _ => None,
+        };
+        to_tokens(&prompt, input).map(|tokens| (tokens, chat))
+    });
+    let (tokens, chat) = reading
+        .await
+        .map_err(|_| server_error("the tokenizer failed"))??;
     if tokens.is_empty() {
         return Err(ApiError::invalid("prompt", "the prompt has no tokens"));
     }
@@ -74,7 +103,7 @@ async fn tokenize(embedded: &Embedded, input: Input) -> Result<Vec<TokenId>, Api
             let message = format!("token {token} is not in the vocabulary of {vocab}");
             Err(ApiError::invalid("prompt", message))
         }
-        None => Ok(tokens),
+        None => Ok((tokens, chat)),
     }
 }
 
@@ -163,6 +192,14 @@ struct Run {
     answer: Answer,
     usage: Usage,
     arrival: headstart_core::Nanos,
+    /// Its end is the end of the conversation's turn.
+    _forecast: Option<Forecast>,
+}
+
+/// What a run needs to know of its prompt.
+struct Prompt {
+    tokens: usize,
+    forecast: Option<Forecast>,
 }
 
 impl Run {
@@ -170,7 +207,7 @@ impl Run {
         call: &Call,
         embedded: &Embedded,
         generation: &Generation,
-        prompt: usize,
+        mut prompt: Prompt,
         accepted: Accepted,
     ) -> Self {
         let gateway = call.gateway.clone();
@@ -186,8 +223,11 @@ impl Run {
             created: unix_seconds() as u64,
         };
         let answer = Answer::new(embedded.prompt.tokenizer.clone(), generation.stop.clone());
+        if let Some(forecast) = &mut prompt.forecast {
+            forecast.answering();
+        }
         let usage = Usage {
-            prompt,
+            prompt: prompt.tokens,
             cached: accepted.cached_tokens,
             completion: 0,
         };
@@ -198,6 +238,7 @@ impl Run {
             answer,
             usage,
             arrival: call.arrival,
+            _forecast: prompt.forecast,
         };
         run.note_first_token();
         run

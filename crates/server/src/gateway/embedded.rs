@@ -9,11 +9,25 @@ use tokio::sync::mpsc;
 
 use super::{ATTEMPTS, Embedded, Gateway, Reservation};
 use crate::openai::{ApiError, Generation};
-use crate::replica::{Replica, ReplicaEvent};
+use crate::prediction::Forecast;
+use crate::replica::ReplicaEvent;
 
 /// Request types, as policies see them.
 const CHAT: u16 = 1;
 const COMPLETION: u16 = 2;
+
+/// A request to generate.
+#[derive(Clone, Copy)]
+pub struct Ask<'a> {
+    /// Its parameters.
+    pub generation: &'a Generation,
+    /// The key of `session` routing.
+    pub session: Option<&'a str>,
+    /// The prompt, at least one token.
+    pub prompt: &'a [TokenId],
+    /// Whether its conversation goes on, where somebody predicts it.
+    pub forecast: Option<&'a Forecast>,
+}
 
 /// A request that has its first token.
 pub struct Accepted {
@@ -36,17 +50,21 @@ enum Refusal {
 }
 
 impl Gateway {
-    /// Generates from `prompt`, up to the first token.
+    /// Generates from a prompt, up to the first token.
     ///
     /// # Errors
     /// When the prompt does not fit, all queues are full, or no replica is left.
     pub async fn generate(
         self: &Arc<Self>,
         embedded: &Embedded,
-        generation: &Generation,
-        session: Option<&str>,
-        prompt: &[TokenId],
+        ask: &Ask<'_>,
     ) -> Result<Accepted, ApiError> {
+        let Ask {
+            generation,
+            session,
+            prompt,
+            forecast,
+        } = *ask;
         let salt = generation.cache_salt.as_deref();
         let max_tokens = max_tokens(embedded, generation, prompt.len())?;
         let mut excluded: Vec<ReplicaId> = Vec::new();
@@ -61,8 +79,14 @@ impl Gateway {
                 self.note_retry(decision.replica);
             }
             let replica = &embedded.replicas[decision.replica.0 as usize];
-            let submission = self.submission(embedded, generation, prompt, max_tokens);
-            let first = first_token(replica, submission);
+            let submission = self.submission(embedded, ask, max_tokens);
+            let seq = submission.id;
+            let events = replica.submit(submission);
+            if let Some(forecast) = forecast {
+                let replica = decision.replica.0 as usize;
+                forecast.placed(replica, seq);
+            }
+            let first = first_token(events);
             let limit = self.limits.first_token_timeout;
             match tokio::time::timeout(limit, first)
                 .await
@@ -98,13 +122,8 @@ impl Gateway {
         })
     }
 
-    fn submission(
-        &self,
-        embedded: &Embedded,
-        generation: &Generation,
-        prompt: &[TokenId],
-        max_tokens: usize,
-    ) -> Submission {
+    fn submission(&self, embedded: &Embedded, ask: &Ask<'_>, max_tokens: usize) -> Submission {
+        let generation = ask.generation;
         let defaults = &embedded.defaults.sampling;
         let id = self.next_id();
         let sampling = Sampling {
@@ -115,7 +134,7 @@ impl Gateway {
         };
         Submission {
             id: SeqId(id),
-            prompt: prompt.to_vec(),
+            prompt: ask.prompt.to_vec(),
             max_tokens,
             sampling,
             stop_at_end: if generation.ignore_eos {
@@ -129,8 +148,8 @@ impl Gateway {
                 _ => CHAT,
             },
             turn: generation.turn,
-            session: None,
-            p_continue: None,
+            session: ask.forecast.map(Forecast::conversation),
+            p_continue: ask.forecast.and_then(Forecast::p_continue),
         }
     }
 }
@@ -170,8 +189,8 @@ type FirstToken = (
     mpsc::Receiver<ReplicaEvent>,
 );
 
-async fn first_token(replica: &Replica, submission: Submission) -> Result<FirstToken, Refusal> {
-    let mut events = replica.submit(submission).ok_or(Refusal::Full)?;
+async fn first_token(events: Option<mpsc::Receiver<ReplicaEvent>>) -> Result<FirstToken, Refusal> {
+    let mut events = events.ok_or(Refusal::Full)?;
     let mut cached = 0;
     loop {
         match events.recv().await {

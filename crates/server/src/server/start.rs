@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use headstart_cache::policy::{self, Setting};
-use headstart_core::ReplicaId;
+use headstart_core::{Probability, ReplicaId, SeqId};
 use headstart_engine::{Engine, EngineConfig};
 use headstart_prompt::PromptModel;
 use headstart_router::{Health, Router, RouterConfig};
@@ -15,6 +15,8 @@ use crate::events::{
     Endpoints, EventPublisher, PublisherConfig, SubscriberConfig, SubscriberHandle, subscribe,
 };
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
+use crate::metrics::Metrics;
+use crate::prediction::Predictions;
 use crate::replica::{Hooks, Replica};
 use crate::upstream::Upstream;
 
@@ -35,8 +37,12 @@ pub(super) struct Parts {
 pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let clock = Clock::start();
     let later = Later::default();
+    let metrics = Metrics::new();
     let (fleet, model, streams) = match config.backend {
-        Backend::Embedded(fleet) => embedded(fleet, clock, &later).await?,
+        Backend::Embedded(fleet) => {
+            let predictions = predictions(&fleet, &metrics, clock, &later)?;
+            embedded(fleet, predictions, clock, &later).await?
+        }
         Backend::Upstreams(upstreams) => proxied(&upstreams)?,
     };
     let mut router = Router::new(RouterConfig {
@@ -53,6 +59,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         strategy: config.strategy,
         limits: config.limits,
         api_key: config.api_key,
+        metrics,
         clock,
     }));
     // Set once, here.
@@ -78,8 +85,33 @@ struct Stream {
 
 type Started = (Fleet, String, Vec<Stream>);
 
+/// Starts the predictor's thread, where somebody predicts. It ends with its server, or when that
+/// is stopped.
+fn predictions(
+    config: &EmbeddedFleet,
+    metrics: &Metrics,
+    clock: Clock,
+    later: &Later,
+) -> Result<Option<Arc<Predictions>>, ServeError> {
+    let Some(prediction) = config.prediction.clone() else {
+        return Ok(None);
+    };
+    let later = later.clone();
+    let tell = move |replica: usize, seq: SeqId, p: Probability| {
+        let gateway = later.get().and_then(Weak::upgrade);
+        gateway.is_some_and(|gateway| match &gateway.fleet {
+            Fleet::Embedded(embedded) => embedded.replicas[replica].annotate(seq, p),
+            Fleet::Upstreams(_) => false,
+        })
+    };
+    let metrics = metrics.with_predictions();
+    let started = Predictions::start(prediction, metrics, clock, Box::new(tell))?;
+    Ok(Some(started))
+}
+
 async fn embedded(
     config: EmbeddedFleet,
+    predictions: Option<Arc<Predictions>>,
     clock: Clock,
     later: &Later,
 ) -> Result<Started, ServeError> {
@@ -114,6 +146,7 @@ async fn embedded(
         prompt: config.prompt,
         model: config.model,
         replicas,
+        predictions,
     });
     Ok((fleet, name, streams))
 }

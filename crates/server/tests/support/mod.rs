@@ -55,6 +55,7 @@ pub fn embedded(replicas: usize, cache_blocks: usize) -> ServeConfig {
             order: QueueOrder::FirstCome,
         },
         policy: "lru".to_owned(),
+        prediction: None,
     }))
 }
 

@@ -1,12 +1,13 @@
 //! `headstart bench chat`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use headstart_loadgen::{
-    Answers, ApiClient, ChatBench, ChatReport, ProbeReport, ReuseProbe, chat, compare, probe,
-    read_conversations,
+    Answers, ApiClient, ChatBench, ChatRecord, ChatReport, ProbeReport, ReuseProbe, Starts, chat,
+    compare, probe, read_conversations,
 };
 use headstart_server::RunningServer;
 use headstart_trace::format::conversation::Conversation;
@@ -14,22 +15,30 @@ use serde_json::json;
 
 use super::super::replay::progress;
 use super::super::serve;
-use super::BenchServer;
-use crate::config::{ServeOptions, UsageError};
+use super::continuation::Continuations;
+use super::runs::{Runs, ServerRun};
+use super::{BenchServer, recording};
+use crate::config::{ServeOptions, UsageError, parsed};
 use crate::output;
 
 /// Rounds of the reuse probe that `bench chat` ends with.
 const PROBE_ROUNDS: usize = 20;
 
-/// Multi-turn conversations, closed loop, one run per strategy.
+/// Longest run that can be asked for: a week, beyond which a time-out of somebody else ends it.
+const DURATION_MAX: Duration = Duration::from_secs(7 * 86_400);
+
+/// Multi-turn conversations, closed loop, one run per strategy and policy.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart bench chat conversations.jsonl.zst --conversations 200 --active 8 --cache-blocks 600
   headstart bench chat conversations.jsonl --strategy random,session,precise --json
+  headstart bench chat conversations.jsonl --policies lru,s3fifo --replicas 1 --cache-blocks 300 \\
+      --think exp:4 --starts spaced --active 40 --record run.jsonl --probe-rounds 0
   headstart bench chat --probe-only                     only the reuse probe, no file needed
   headstart bench chat conversations.jsonl --url http://127.0.0.1:8000 --served-model-name toy
 
-Without --url it starts a server of its own for each strategy, as `headstart serve` would.
+Without --url it starts a server of its own for each strategy and policy, as `headstart serve`
+would. Think times are drawn per seed, conversation and turn, so every server meets the same users.
 It ends with the reuse probe: turn 2 of fresh conversations (2,000 prompt tokens and more, a
 tenth of them new), each also sent uncached, one request at a time.")]
 pub(crate) struct Chat {
@@ -37,21 +46,14 @@ pub(crate) struct Chat {
     #[arg(required_unless_present = "probe_only")]
     file: Option<PathBuf>,
     /// Measure this server instead of starting some.
-    #[arg(long, conflicts_with_all = ["strategies", "upstream"])]
+    #[arg(long, conflicts_with_all = ["strategies", "policies", "upstream"])]
     url: Option<String>,
-    /// Strategies to compare, separated by commas.
-    #[arg(
-        long = "strategy",
-        id = "strategies",
-        value_name = "S[,S…]",
-        value_delimiter = ',',
-        default_value = "random,session,precise"
-    )]
-    strategies: Vec<String>,
+    #[command(flatten)]
+    runs: Runs,
     /// Conversations to take from the file.
     #[arg(long, default_value_t = 200, value_name = "N")]
     conversations: usize,
-    /// Conversations at once.
+    /// Conversations at once; with spaced starts as if answers took no time.
     #[arg(long, default_value_t = 8, value_name = "N")]
     active: usize,
     /// Most tokens of an answer.
@@ -60,6 +62,15 @@ pub(crate) struct Chat {
     /// Most turns of a conversation.
     #[arg(long, value_name = "N")]
     max_turns: Option<usize>,
+    /// Longest prompt, tokens: a conversation ends where its next one is expected to exceed it.
+    #[arg(long, value_name = "N")]
+    max_prompt_tokens: Option<u32>,
+    #[command(flatten)]
+    users: Users,
+    /// Write what each run did, without any text, to FILE; the second run's to FILE with `.2`
+    /// before its extension, and so on.
+    #[arg(long, value_name = "FILE", conflicts_with = "probe_only")]
+    record: Option<PathBuf>,
     /// Put the recorded answers in the history, not the generated ones.
     #[arg(long)]
     recorded_answers: bool,
@@ -74,6 +85,25 @@ pub(crate) struct Chat {
     json: bool,
     #[command(flatten)]
     server: BenchServer,
+}
+
+/// When users write.
+#[derive(Args, Debug)]
+struct Users {
+    /// Time from an answer to the next request: none, fixed:SECONDS, exp:MEAN_SECONDS or
+    /// lognormal:MU,SIGMA.
+    #[arg(long, default_value = "none", value_name = "DIST")]
+    think: String,
+    /// When conversations begin: chained (the next when one ends) or spaced (at times that the
+    /// think times give, whatever the server does).
+    #[arg(long, default_value = "chained", value_name = "MODE")]
+    starts: String,
+    /// Fixes the think times.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    think_seed: u64,
+    /// Seconds after which no request is sent any more.
+    #[arg(long, value_name = "SECONDS")]
+    duration: Option<f64>,
 }
 
 /// Runs the benchmark.
@@ -94,10 +124,47 @@ fn check(chat: &Chat) -> Result<()> {
             return Err(UsageError(format!("{name} must be at least 1")).into());
         }
     }
-    for strategy in &chat.strategies {
-        crate::config::parsed::<headstart_router::Strategy>(strategy, "--strategy")?;
-    }
-    Ok(())
+    chat.runs.check()?;
+    bench_of(chat).map(drop)
+}
+
+/// How conversations are played.
+fn bench_of(chat: &Chat) -> Result<ChatBench> {
+    let Users {
+        think,
+        starts,
+        think_seed: seed,
+        duration,
+    } = &chat.users;
+    let starts = match &starts[..] {
+        "chained" => Starts::Chained,
+        "spaced" => Starts::Spaced,
+        other => {
+            let message = format!("--starts {other}: known are chained, spaced");
+            return Err(UsageError(message).into());
+        }
+    };
+    let duration = duration.map(|seconds| match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if duration <= DURATION_MAX => Ok(duration),
+        _ => Err(UsageError(format!(
+            "--duration {seconds}: expected seconds, up to a week"
+        ))),
+    });
+    Ok(ChatBench {
+        active: chat.active,
+        starts,
+        think: parsed(think, "--think")?,
+        seed: *seed,
+        duration: duration.transpose()?,
+        max_tokens: chat.max_tokens,
+        answers: if chat.recorded_answers {
+            Answers::Recorded
+        } else {
+            Answers::Generated
+        },
+        max_turns: chat.max_turns,
+        max_prompt_tokens: chat.max_prompt_tokens,
+    })
 }
 
 async fn run_chat(chat: &Chat) -> Result<()> {
@@ -105,19 +172,42 @@ async fn run_chat(chat: &Chat) -> Result<()> {
         Some(file) if !chat.probe_only => read_conversations(file, Some(chat.conversations))?,
         _ => Vec::new(),
     };
-    let (reports, probed) = match &chat.url {
-        Some(url) => measure_url(chat, url, &conversations).await?,
-        None => measure_strategies(chat, &conversations).await?,
+    let config = bench_of(chat)?;
+    let predictor = chat.server.predictor.as_deref();
+    let predicted = match predictor.filter(|_| chat.record.is_some()) {
+        Some(file) => {
+            let encoder = chat.server.encoder.as_deref();
+            Continuations::of(file, encoder, &conversations, &config)?
+        }
+        None => Continuations::default(),
     };
+    let bench = Bench {
+        chat,
+        conversations,
+        config,
+        predicted,
+    };
+    let (reports, probed) = match &chat.url {
+        Some(url) => bench.measure_url(url).await?,
+        None => bench.measure_servers().await?,
+    };
+    print(chat, &reports, probed.as_ref())?;
+    check_outcome(&reports)
+}
+
+fn print(
+    chat: &Chat,
+    reports: &[(String, ChatReport)],
+    probed: Option<&ProbeReport>,
+) -> Result<()> {
     if chat.json {
         let runs = reports.iter();
         let runs: Vec<_> = runs
             .map(|(name, report)| json!({"name": name, "report": report}))
             .collect();
-        output::line(&json!({"runs": runs, "reuse_probe": probed}).to_string())?;
-        return check_outcome(&reports);
+        return output::line(&json!({"runs": runs, "reuse_probe": probed}).to_string());
     }
-    for (name, report) in &reports {
+    for (name, report) in reports {
         output::line(&format!("## {name}\n\n{}", report.to_markdown()))?;
     }
     if reports.len() > 1 {
@@ -130,7 +220,7 @@ async fn run_chat(chat: &Chat) -> Result<()> {
     if let Some(probed) = probed {
         output::line(&format!("## Reuse probe\n\n{}", probed.to_markdown()))?;
     }
-    check_outcome(&reports)
+    Ok(())
 }
 
 /// A benchmark with failed requests, or without any, is no result.
@@ -153,68 +243,74 @@ fn check_outcome(reports: &[(String, ChatReport)]) -> Result<()> {
 
 type Measured = (Vec<(String, ChatReport)>, Option<ProbeReport>);
 
-async fn measure_url(chat: &Chat, url: &str, conversations: &[Conversation]) -> Result<Measured> {
-    let client = chat.server.client(url)?;
-    let mut reports = Vec::new();
-    if !chat.probe_only {
-        reports.push((url.to_owned(), measure(chat, &client, conversations).await));
-    }
-    Ok((reports, probe_reuse(chat, &client).await?))
+/// The benchmark with all that its runs have in common.
+struct Bench<'a> {
+    chat: &'a Chat,
+    conversations: Vec<Conversation>,
+    config: ChatBench,
+    predicted: Continuations,
 }
 
-async fn measure_strategies(chat: &Chat, conversations: &[Conversation]) -> Result<Measured> {
-    let mut reports = Vec::new();
-    let strategies = if chat.probe_only {
-        &[][..]
-    } else {
-        &chat.strategies[..]
-    };
-    for strategy in strategies {
-        eprintln!("strategy {strategy}");
-        let (server, client) = start(&chat.server, strategy).await?;
-        reports.push((
-            strategy.clone(),
-            measure(chat, &client, conversations).await,
-        ));
+impl Bench<'_> {
+    async fn measure_url(&self, url: &str) -> Result<Measured> {
+        let client = self.chat.server.client(url)?;
+        let mut reports = Vec::new();
+        if !self.chat.probe_only {
+            reports.push((url.to_owned(), self.measure(1, url, &client).await?));
+        }
+        Ok((reports, probe_reuse(self.chat, &client).await?))
+    }
+
+    async fn measure_servers(&self) -> Result<Measured> {
+        let mut reports = Vec::new();
+        let runs = if self.chat.probe_only {
+            Vec::new()
+        } else {
+            self.chat.runs.all()
+        };
+        for (number, run) in (1..).zip(runs) {
+            eprintln!("{}", run.name);
+            // A fresh server, so that no run profits from another's cache.
+            let (server, client) = start(&self.chat.server, &run).await?;
+            let report = self.measure(number, &run.name, &client).await;
+            server.shutdown().await;
+            reports.push((run.name, report?));
+        }
+        if self.chat.probe_rounds == 0 {
+            return Ok((reports, None));
+        }
+        let (server, client) = start(&self.chat.server, &ServerRun::default()).await?;
+        let probed = probe_reuse(self.chat, &client).await;
         server.shutdown().await;
+        Ok((reports, probed?))
     }
-    if chat.probe_rounds == 0 {
-        return Ok((reports, None));
+
+    /// Run `number` (from 1), by the name of `run`.
+    async fn measure(&self, number: usize, run: &str, client: &ApiClient) -> Result<ChatReport> {
+        let conversations = &self.conversations;
+        let bar = progress(conversations.len() as u64);
+        let observed = chat::run(client, conversations, &self.config, |progress| {
+            bar.set_position(progress.ended as u64);
+        });
+        let observed = observed.await;
+        bar.finish_and_clear();
+        if let Some(file) = &self.chat.record {
+            let answers = self.config.answers;
+            let predicted = |number, turn| self.predicted.get(number, turn);
+            let record = ChatRecord::of(run, conversations, answers, &observed, predicted);
+            recording::write(&record, file, number)?;
+        }
+        Ok(ChatReport::of(&observed))
     }
-    let (server, client) = start(&chat.server, "precise").await?;
-    let probed = probe_reuse(chat, &client).await;
-    server.shutdown().await;
-    Ok((reports, probed?))
 }
 
-/// A fresh server, so that no run profits from another's cache.
-async fn start(server: &BenchServer, strategy: &str) -> Result<(RunningServer, ApiClient)> {
+async fn start(server: &BenchServer, run: &ServerRun) -> Result<(RunningServer, ApiClient)> {
     let options = ServeOptions {
-        strategy: Some(strategy.to_owned()),
+        strategy: run.strategy.clone(),
+        policy: run.policy.clone(),
         ..server.options()
     };
     server.start(serve::config(&options)?).await
-}
-
-async fn measure(chat: &Chat, client: &ApiClient, conversations: &[Conversation]) -> ChatReport {
-    let config = ChatBench {
-        active: chat.active,
-        max_tokens: chat.max_tokens,
-        answers: if chat.recorded_answers {
-            Answers::Recorded
-        } else {
-            Answers::Generated
-        },
-        max_turns: chat.max_turns,
-        max_prompt_tokens: None,
-    };
-    let bar = progress(conversations.len() as u64);
-    let report = chat::run(client, conversations, &config, |progress| {
-        bar.set_position(progress.ended as u64);
-    });
-    let report = report.await;
-    bar.finish_and_clear();
-    report
 }
 
 async fn probe_reuse(chat: &Chat, client: &ApiClient) -> Result<Option<ProbeReport>> {

@@ -4,12 +4,19 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
+use headstart_core::Probability;
+use headstart_sim::sweep::Arm;
 use headstart_sim::{Outcome, Sweep};
 
-/// One policy at one capacity.
+/// One policy, told by one predictor, at one capacity.
 #[derive(Clone, Debug)]
-pub(crate) struct Cell {
+pub(crate) struct Cell<'a> {
+    /// The policy as asked for.
+    pub(crate) spec: String,
+    /// The same with its predictor, as the table names it.
     pub(crate) policy: String,
+    /// One per request, instead of what the requests carry.
+    pub(crate) predictions: Option<&'a [Option<Probability>]>,
     /// The capacity as asked for; `None` where nobody asked.
     pub(crate) asked: Option<String>,
     pub(crate) blocks: u64,
@@ -19,7 +26,7 @@ pub(crate) struct Cell {
 /// thread takes the next cell when it is done with one, so none waits for another.
 pub(crate) fn replay_all(
     sweep: &Sweep<'_>,
-    cells: &[Cell],
+    cells: &[Cell<'_>],
     threads: usize,
     observe: impl Fn(usize) + Sync,
 ) -> Result<Vec<Outcome>> {
@@ -31,7 +38,12 @@ pub(crate) fn replay_all(
             let Some(cell) = cells.get(index) else {
                 return;
             };
-            let outcome = sweep.run(&cell.policy, cell.blocks, &observe);
+            let arm = Arm {
+                spec: &cell.spec,
+                capacity: cell.blocks,
+                predictions: cell.predictions,
+            };
+            let outcome = sweep.run(arm, &observe);
             let mut outcomes = outcomes.lock().expect("nobody panics with the lock");
             outcomes.push((index, outcome));
         }

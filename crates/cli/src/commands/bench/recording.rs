@@ -1,0 +1,46 @@
+//! Records of chat runs, one file each.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use headstart_loadgen::ChatRecord;
+
+/// Writes the record of run `number` (from 1) to `file`, or beside it from the second run on.
+pub(super) fn write(record: &ChatRecord, file: &Path, number: usize) -> Result<()> {
+    let path = numbered(file, number);
+    let wrong = || format!("cannot write the record {}", path.display());
+    let out = File::create(&path).with_context(wrong)?;
+    record.write(BufWriter::new(out)).with_context(wrong)
+}
+
+/// `run.jsonl`, `run.2.jsonl`, `run.3.jsonl` …
+fn numbered(file: &Path, number: usize) -> PathBuf {
+    if number <= 1 {
+        return file.to_owned();
+    }
+    let extension = file.extension().unwrap_or_default();
+    let mut numbered = std::ffi::OsString::from(number.to_string());
+    if !extension.is_empty() {
+        numbered.push(".");
+        numbered.push(extension);
+    }
+    file.with_extension(numbered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(file: &str, number: usize, expected: &str) {
+        assert_eq!(numbered(Path::new(file), number), Path::new(expected));
+    }
+
+    #[test]
+    fn later_runs_stand_beside_the_first() {
+        check("a/run.jsonl", 1, "a/run.jsonl");
+        check("a/run.jsonl", 2, "a/run.2.jsonl");
+        check("run", 12, "run.12");
+    }
+}

@@ -1,0 +1,228 @@
+//! Who predicts, and what is predicted of each request before the replay begins.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use headstart_core::{Probability, SessionId, TraceRequest};
+use headstart_predict::encoder::{self, Encoder};
+use headstart_predict::{MAX_BYTES, Model, Predictor};
+
+use super::texts::Texts;
+use super::turns;
+use crate::config::UsageError;
+use crate::input::TraceInput;
+
+/// The encoder that needs no download, and with which most models are trained.
+const BUILT_IN: &str = "ngram";
+
+/// Situations that a model looks at together, to bound the memory of their texts.
+const BATCH: usize = 64;
+
+/// Who predicts.
+enum Who {
+    /// What the requests carry.
+    Trace,
+    /// The turn count alone, learnt as the trace goes by.
+    Turns,
+    /// What a generated conversation says of itself.
+    Truth,
+    /// A model that reads the conversation.
+    Model(Box<Predictor>),
+}
+
+/// A predictor by the name that it has in the table.
+pub(super) struct Named {
+    name: String,
+    who: Who,
+}
+
+/// What one of them says.
+pub(super) struct Predictions {
+    /// What the policy's name is followed by, in brackets; `None` where nobody asked for it.
+    pub(super) name: Option<String>,
+    /// One per request; `None` for what the requests carry.
+    pub(super) values: Option<Vec<Option<Probability>>>,
+}
+
+impl Named {
+    /// The predictors `asked` for, each once. Models are read now, before a long trace is.
+    ///
+    /// # Errors
+    /// When one is nothing that predicts, or has a name that another one has.
+    pub(super) fn all(asked: &[String], encoders: &[PathBuf]) -> Result<Vec<Self>> {
+        let mut open = vec![encoder(BUILT_IN)?];
+        for folder in encoders {
+            open.push(encoder(&folder.display().to_string())?);
+        }
+        let mut all: Vec<Self> = Vec::new();
+        for text in asked {
+            let named = Self::new(text, &open)?;
+            if all.iter().any(|other| other.name == named.name) {
+                let message = format!("--predictor: two are called `{}`", named.name);
+                return Err(UsageError(message).into());
+            }
+            all.push(named);
+        }
+        let is_model = |named: &Self| matches!(named.who, Who::Model(_));
+        if !encoders.is_empty() && !all.iter().any(is_model) {
+            let message = "--encoder is for models, and no --predictor is a model's file";
+            return Err(UsageError(message.to_owned()).into());
+        }
+        Ok(all)
+    }
+
+    fn new(text: &str, encoders: &[Arc<dyn Encoder>]) -> Result<Self> {
+        let (name, who) = match text {
+            "trace" => (text.to_owned(), Who::Trace),
+            "turns" => (text.to_owned(), Who::Turns),
+            "truth" => (text.to_owned(), Who::Truth),
+            file => {
+                let name = Path::new(file).file_name().unwrap_or_default();
+                let predictor = load(Path::new(file), encoders)
+                    .map_err(|error| UsageError(format!("--predictor {file}: {error:#}")))?;
+                let name = name.to_string_lossy().into_owned();
+                (name, Who::Model(Box::new(predictor)))
+            }
+        };
+        Ok(Self { name, who })
+    }
+
+    /// Whether it looks at what was said.
+    pub(super) fn reads_text(&self) -> bool {
+        matches!(self.who, Who::Truth | Who::Model(_))
+    }
+
+    /// What it says of the requests, which stand in order of arrival; tells `observe` of each.
+    fn predict(
+        &self,
+        requests: &[TraceRequest],
+        texts: Option<&Texts>,
+        observe: &dyn Fn(u64),
+    ) -> Option<Vec<Option<Probability>>> {
+        match (&self.who, texts) {
+            (Who::Trace, _) => None,
+            (Who::Turns, _) => Some(turns::predictions(requests)),
+            (Who::Truth, texts) => {
+                let truth = |request| texts.and_then(|texts| texts.truth(request));
+                Some(requests.iter().map(truth).collect())
+            }
+            (Who::Model(model), Some(texts)) => Some(by_model(model, requests, texts, observe)),
+            (Who::Model(_), None) => Some(vec![None; requests.len()]),
+        }
+    }
+}
+
+impl Predictions {
+    /// What the `predictors` say of the requests; what these carry, where nobody is asked. The
+    /// `sessions` are all of the trace, of which requests may have been left out.
+    ///
+    /// # Errors
+    /// When a predictor reads text, and there is none.
+    pub(super) fn all(
+        predictors: &[Named],
+        input: &TraceInput,
+        requests: &[TraceRequest],
+        sessions: &BTreeSet<SessionId>,
+    ) -> Result<Vec<Self>> {
+        if predictors.is_empty() {
+            let (name, values) = (None, None);
+            return Ok(vec![Self { name, values }]);
+        }
+        let texts = match predictors.iter().any(Named::reads_text) {
+            true => Some(Texts::new(sessions, input.conversations()?)?),
+            false => None,
+        };
+        let num_models = predictors.iter().filter(|named| named.reads_text()).count();
+        let bar = super::progress((num_models * requests.len()) as u64);
+        let observe = |count| bar.inc(count);
+        let said = predictors.iter().map(|named| Self {
+            name: Some(named.name.clone()),
+            values: named.predict(requests, texts.as_ref(), &observe),
+        });
+        let said = said.collect();
+        bar.finish_and_clear();
+        Ok(said)
+    }
+
+    /// What a reader of the table should know of them, in a sentence; `None` where all is well.
+    pub(super) fn remark(&self, requests: &[TraceRequest], seconds: f64) -> Option<String> {
+        let num_said = match &self.values {
+            Some(values) => values.iter().flatten().count(),
+            None => requests
+                .iter()
+                .filter(|one| one.p_continue.is_some())
+                .count(),
+        };
+        let horizon_s = turns::HORIZON.as_secs();
+        let who = match &self.name {
+            None => "the trace".to_owned(),
+            Some(name) => format!("--predictor {name}"),
+        };
+        match (num_said, self.name.as_deref()) {
+            (_, Some("turns")) if seconds < turns::HORIZON.as_secs_f64() => Some(format!(
+                "{who} learns what became of a request {horizon_s} s after it, and the trace is \
+                 shorter, so lpc evicts as lru does"
+            )),
+            (0, None) => Some(
+                "the trace carries no predictions (p_continue), so lpc evicts as lru does; \
+                 --predictor turns predicts by the turn count"
+                    .to_owned(),
+            ),
+            (0, _) => Some(format!("{who} says nothing, so lpc evicts as lru does")),
+            (said, _) if said < requests.len() => {
+                let all = requests.len();
+                Some(format!(
+                    "{who} predicts for {said} of {all} requests; others count as even"
+                ))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn by_model(
+    model: &Predictor,
+    requests: &[TraceRequest],
+    texts: &Texts,
+    observe: &dyn Fn(u64),
+) -> Vec<Option<Probability>> {
+    let num_prompts = model.model().definition.text.window.saturating_add(1);
+    let mut predictions = Vec::with_capacity(requests.len());
+    for requests in requests.chunks(BATCH) {
+        let situations: Vec<_> = requests
+            .iter()
+            .map(|request| texts.situation(request, num_prompts))
+            .collect();
+        let known: Vec<_> = situations.iter().flatten().cloned().collect();
+        let mut said = model.predict(&known).into_iter();
+        let said = situations
+            .iter()
+            .map(|known| known.as_ref().and_then(|_| said.next()?));
+        predictions.extend(said);
+        observe(requests.len() as u64);
+    }
+    predictions
+}
+
+fn encoder(spec: &str) -> Result<Arc<dyn Encoder>> {
+    let opened = encoder::open(spec);
+    opened.map_err(|error| UsageError(format!("--encoder {spec}: {error}")).into())
+}
+
+/// The model in `file`, with that of the encoders with which it was trained.
+fn load(file: &Path, encoders: &[Arc<dyn Encoder>]) -> Result<Predictor> {
+    let nobody = "neither `trace`, `turns`, `truth` nor a file that can be read";
+    let file = std::fs::File::open(file).context(nobody)?;
+    let mut bytes = Vec::new();
+    // One byte more than a model has, so that what is too large is seen to be.
+    let most = file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes);
+    most.context(nobody)?;
+    let model = Arc::new(Model::from_bytes(&bytes)?);
+    let is_its_own = |encoder: &&Arc<dyn Encoder>| encoder.identity() == model.definition.encoder;
+    let encoder = encoders.iter().find(is_its_own).unwrap_or(&encoders[0]);
+    let predictor = Predictor::new(Arc::clone(&model), Arc::clone(encoder));
+    predictor.context("name the folder of the encoder it was trained with by --encoder")
+}

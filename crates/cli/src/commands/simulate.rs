@@ -1,0 +1,352 @@
+//! `headstart simulate`.
+
+mod arms;
+mod cells;
+mod engine;
+mod grid;
+mod record;
+mod texts;
+mod traffic;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use headstart_sim::chat::{Pacing, Replica};
+use headstart_sim::experiment::{Predictor, Traffic};
+use headstart_sim::noise::Channel;
+use headstart_sim::workload::{Gap, Seeds};
+
+use self::arms::DEFAULT_ARMS;
+use self::cells::Cell;
+use self::engine::Engine;
+use self::grid::{Axes, Sweep};
+use self::traffic::{Source, TrafficOptions};
+use super::replay::progress;
+use crate::config::UsageError;
+use crate::output;
+use crate::report::simulate::{self as report, Facts, Report};
+
+pub(crate) use self::grid::{Grid, Group, Shown, Sweep as Swept, kilo};
+
+/// Sizes of the study, tokens.
+const DEFAULT_SIZES: &str = "60K,80K,100K,120K,140K,160K";
+
+/// Qualities at which the noisy oracles are run.
+const DEFAULT_MCCS: &str = "0,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1";
+
+/// Longest run, minutes: a day.
+const MINUTES_MAX: f64 = 1_440.0;
+
+/// Largest cache, tokens: what a replay holds in memory, in blocks of 16.
+const TOKENS_MAX: u32 = 1 << 30;
+
+/// Conversations with one simulated replica, policy by policy.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart simulate --preset lpc-lmsys                     hit rate against cache size
+  headstart simulate --preset lpc-sharegpt --sweep size,lambda,charge --html curves.html
+  headstart simulate --preset lpc-arena --sweep mcc --policies lpc --at 100K --json
+  headstart simulate --conversations chats.jsonl.zst --sizes 4000 --lambda 10 --policies lru,wa
+  headstart simulate --record run.jsonl --engine overhead=0.001,weights=0.004,token=0.0002 \\
+      --block-size 16 --sizes 9600 --policies lru,lpc
+
+The scheduler and the cache are those that serve; time is virtual, and a step takes what a cost
+model says. The next prompt of a conversation comes its gap after the answer's last token. A gain
+is relative to LRU, and the gap is that between LRU and an oracle that knows whether the
+conversation goes on, but not when. Figures are means over the seeds, the spread is the greatest
+less the least of them.
+
+lpc is run with a noisy oracle of the quality that was published for the data set, unless --mcc or
+a model says otherwise, and is charged 1 GB of the cache. turn-only and oracle are lpc with the
+turn count's shares and with the truth.")]
+pub(crate) struct Simulate {
+    #[command(flatten)]
+    traffic: TrafficOptions,
+    /// What is varied
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "size")]
+    sweep: Vec<Sweep>,
+    /// Policies with options, turn-only, oracle
+    #[arg(long, value_name = "P[,P…]", value_delimiter = ',', default_value = DEFAULT_ARMS)]
+    policies: Vec<String>,
+    /// Cache sizes, tokens
+    #[arg(long, value_name = "N[,N…]", value_delimiter = ',', default_value = DEFAULT_SIZES,
+        value_parser = tokens)]
+    sizes: Vec<u32>,
+    /// Cache sizes of the other sweeps [default: the largest of --sizes]
+    #[arg(long, value_name = "N[,N…]", value_delimiter = ',', value_parser = tokens)]
+    at: Vec<u32>,
+    /// Mean seconds from an answer to the next prompt; the first one holds but for --sweep lambda
+    #[arg(
+        long,
+        value_name = "S[,S…]",
+        value_delimiter = ',',
+        default_value = "100"
+    )]
+    lambda: Vec<f64>,
+    /// Gaps: exponential, or lognormal:SIGMA with the same means
+    #[arg(long, value_name = "DIST", default_value = "exponential")]
+    gaps: String,
+    /// Who predicts for lpc: noisy, model or none [default: model where one is named]
+    #[arg(long, value_name = "WHO")]
+    predictor: Option<String>,
+    /// MCC of the noisy oracle; several for --sweep mcc [default: as published; 0 to 1]
+    #[arg(long, value_name = "M[,M…]", value_delimiter = ',')]
+    mcc: Vec<f64>,
+    /// Noise: flips, logit or confident
+    #[arg(long, value_name = "KIND", default_value = "logit")]
+    oracle: String,
+    /// What lpc's predictor takes off the cache, GB of 40; several for --sweep charge
+    #[arg(long, value_name = "X[,X…]", value_delimiter = ',')]
+    charge: Vec<f64>,
+    /// Runs of each cell, with seeds from 1
+    #[arg(long, value_name = "N", default_value = "5")]
+    seeds: NonZeroUsize,
+    /// Draws other conversations, and other errors of the predictor; the runs differ in gaps only
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    corpus: u64,
+    /// Length of a run
+    #[arg(long, value_name = "MINUTES", default_value_t = 20.0)]
+    minutes: f64,
+    /// The first so many minutes are served but not counted
+    #[arg(long, value_name = "MINUTES", default_value_t = 0.0)]
+    warm_up: f64,
+    #[command(flatten)]
+    engine: Engine,
+    /// Threads [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// Print one JSON object a line
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print CSV: a line per sweep, point, policy and seed
+    #[arg(long)]
+    csv: bool,
+    /// Also write a page with curves, which opens without a network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Runs the experiment and tells what came out.
+pub(crate) fn run(simulate: &Simulate) -> Result<()> {
+    let source = simulate.traffic.source()?;
+    let replica = simulate.replica()?;
+    let axes = simulate.axes(&source)?;
+    let grid = Grid::new(&axes, &simulate.sweep);
+    let grid = grid.map_err(|error| UsageError(format!("--policies: {error}")))?;
+    let seeds = source.seeds(simulate.seeds.get());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = simulate.threads.map_or(cores, usize::from);
+
+    let pairs: Vec<(usize, u64)> = (0..axes.gaps.len())
+        .flat_map(|gap| seeds.iter().map(move |&seed| (gap, seed)))
+        .collect();
+    let pacing = simulate.pacing();
+    let traffics = cells::parallel(&pairs, threads, |&(gap, seed)| {
+        let corpus = simulate.corpus;
+        source.traffic(axes.gaps[gap], pacing, Seeds { corpus, gaps: seed })
+    });
+    let measured = measure(&grid, &traffics, seeds.len(), |cells| {
+        let bar = progress(cells.len() as u64);
+        let measured = cells::run_all(cells, &replica, threads, || bar.inc(1));
+        bar.finish_and_clear();
+        measured
+    })?;
+    let facts = Facts {
+        source: source.told(&traffics[0]),
+        workload: source.workload(),
+        replica,
+        minutes: pacing.seconds / 60.0,
+        warm_up_minutes: simulate.warm_up,
+        slots: pacing.slots,
+        seeds: seeds.len(),
+        predictor: axes.predictor,
+    };
+    let report = Report::new(facts, grid, measured);
+    if let Some(file) = &simulate.html {
+        let cannot_write = || format!("cannot write {}", file.display());
+        std::fs::write(file, report::page(&report)).with_context(cannot_write)?;
+    }
+    output::line(&match (simulate.json, simulate.csv) {
+        (true, _) => report::json_lines(&report),
+        (_, true) => report::csv(&report),
+        _ => report::table(&report),
+    })
+}
+
+/// What was measured in each group, seed by seed.
+fn measure(
+    grid: &Grid,
+    traffics: &[Traffic],
+    seeds: usize,
+    run: impl FnOnce(&[Cell<'_>]) -> Result<Vec<report::Measured>>,
+) -> Result<Vec<Vec<report::Measured>>> {
+    let cells = grid.groups.iter().flat_map(|group| {
+        (0..seeds).map(|seed| Cell {
+            traffic: &traffics[group.gap * seeds + seed],
+            arm: &group.arm,
+            size_tokens: group.size_tokens,
+        })
+    });
+    let measured = run(&cells.collect::<Vec<_>>())?;
+    Ok(measured.chunks(seeds).map(<[_]>::to_vec).collect())
+}
+
+impl Simulate {
+    fn replica(&self) -> Result<Replica> {
+        let warm_up = self.warm_up;
+        if !(0.0..=self.minutes).contains(&warm_up) {
+            let message = format!("--warm-up {warm_up}: expected minutes, at most --minutes");
+            return Err(UsageError(message).into());
+        }
+        Ok(Replica {
+            warm_up: Duration::from_secs_f64(warm_up * 60.0),
+            ..self.engine.replica()?
+        })
+    }
+
+    fn pacing(&self) -> Pacing {
+        Pacing {
+            seconds: self.minutes * 60.0,
+            ..self.traffic.pacing(self.lambda[0])
+        }
+    }
+
+    /// Everything that varies, checked.
+    fn axes(&self, source: &Source) -> Result<Axes> {
+        if !(self.minutes > 0.0 && self.minutes <= MINUTES_MAX) {
+            let message = format!("--minutes {}: expected up to {MINUTES_MAX}", self.minutes);
+            return Err(UsageError(message).into());
+        }
+        let charges = positive("--charge", &self.charge, 1_000.0)?;
+        let mccs = positive("--mcc", &self.mcc, 1.0)?;
+        let largest = self.sizes.iter().copied().max();
+        let varies = |sweep| self.sweep.contains(&sweep);
+        let mut gaps = positive("--lambda", &self.lambda, 1e6)?;
+        if gaps.contains(&0.0) {
+            return Err(UsageError("--lambda 0: users need time".to_owned()).into());
+        }
+        if !varies(Sweep::Lambda) {
+            gaps.truncate(1);
+        }
+        let gaps = gaps.into_iter().map(|mean_s| self.gap(mean_s));
+        Ok(Axes {
+            sizes: self.sizes.clone(),
+            at: match self.at.is_empty() {
+                true => largest.into_iter().collect(),
+                false => self.at.clone(),
+            },
+            gaps: gaps.collect::<Result<_>>()?,
+            predictor: self.predictor(source, mccs.first().copied())?,
+            mccs: match mccs.len() {
+                0 | 1 => numbers(DEFAULT_MCCS),
+                _ => mccs,
+            },
+            charge: match varies(Sweep::Charge) {
+                true => 1.0,
+                false => charges.first().copied().unwrap_or(source.charge()),
+            },
+            charges: match charges.is_empty() {
+                true => vec![0.0, 1.0, 2.0, 4.0],
+                false => charges,
+            },
+            arms: self.policies.clone(),
+        })
+    }
+
+    fn gap(&self, mean_s: f64) -> Result<Gap> {
+        if self.gaps == "exponential" {
+            return Ok(Gap::Exponential { mean_s });
+        }
+        let sigma = self.gaps.strip_prefix("lognormal:");
+        let sigma = sigma.and_then(|text| text.parse::<f64>().ok());
+        match sigma.filter(|sigma| (0.0..=5.0).contains(sigma)) {
+            Some(sigma) => Ok(Gap::LogNormal {
+                mu: mean_s.ln() - sigma * sigma / 2.0,
+                sigma,
+            }),
+            None => {
+                let known = "exponential, or lognormal:SIGMA with SIGMA from 0 to 5";
+                Err(UsageError(format!("--gaps {}: expected {known}", self.gaps)).into())
+            }
+        }
+    }
+
+    fn predictor(&self, source: &Source, mcc: Option<f64>) -> Result<Predictor> {
+        let default = match source.has_predictions() {
+            true => "model",
+            false => "noisy",
+        };
+        let channel = Channel::ALL.into_iter().find(|it| it.name() == self.oracle);
+        let channel = channel.ok_or_else(|| {
+            let known = "flips, logit or confident";
+            UsageError(format!("--oracle {}: expected {known}", self.oracle))
+        })?;
+        match self.predictor.as_deref().unwrap_or(default) {
+            "noisy" => Ok(Predictor::Noisy {
+                channel,
+                mcc: mcc.unwrap_or(source.mcc()),
+            }),
+            "model" if source.has_predictions() => Ok(Predictor::Model),
+            "model" => {
+                let message = "--predictor model: the conversations carry no predictions; name \
+                               the model with --model, or a record that has them with --record";
+                Err(UsageError(message.to_owned()).into())
+            }
+            "none" => Ok(Predictor::Nobody),
+            other => {
+                let message = format!("--predictor {other}: expected noisy, model or none");
+                Err(UsageError(message).into())
+            }
+        }
+    }
+}
+
+/// `160K` or `160000`.
+fn tokens(text: &str) -> Result<u32, String> {
+    let (digits, factor) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1_000.0),
+        None => (text, 1.0),
+    };
+    let number = digits.parse::<f64>().ok().map(|number| number * factor);
+    match number.filter(|number| (1.0..=f64::from(TOKENS_MAX)).contains(number)) {
+        Some(number) => Ok(number as u32),
+        None => Err(format!(
+            "expected tokens, as 160000 or 160K, up to {TOKENS_MAX}"
+        )),
+    }
+}
+
+fn positive(name: &str, values: &[f64], most: f64) -> Result<Vec<f64>> {
+    match values.iter().find(|it| !(0.0..=most).contains(*it)) {
+        Some(value) => {
+            let message = format!("{name} {value}: expected a number from 0 to {most}");
+            Err(UsageError(message).into())
+        }
+        None => Ok(values.to_vec()),
+    }
+}
+
+fn numbers(list: &str) -> Vec<f64> {
+    list.split(',').flat_map(str::parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_tokens_or_thousands_of_them() {
+        let check = |text: &str, expected: Option<u32>| {
+            assert_eq!(tokens(text).ok(), expected, "{text}");
+        };
+        check("160K", Some(160_000));
+        check("62.5k", Some(62_500));
+        check("4096", Some(4_096));
+        check("0", None);
+        check("many", None);
+        check("9e99", None);
+    }
+}

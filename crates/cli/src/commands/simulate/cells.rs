@@ -1,0 +1,65 @@
+//! The cells of an experiment, run on several threads.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Result;
+use headstart_sim::chat::Replica;
+use headstart_sim::experiment::{Arm, Traffic};
+
+use crate::report::simulate::Measured;
+
+/// One arm with one cache on one traffic.
+#[derive(Debug)]
+pub(crate) struct Cell<'a> {
+    pub(crate) traffic: &'a Traffic,
+    pub(crate) arm: &'a Arm,
+    pub(crate) size_tokens: u32,
+}
+
+/// What was measured in each of `cells`, in the same order. Each thread takes the next cell when
+/// it is done with one.
+pub(crate) fn run_all(
+    cells: &[Cell<'_>],
+    replica: &Replica,
+    threads: usize,
+    observe: impl Fn() + Sync,
+) -> Result<Vec<Measured>> {
+    let done = parallel(cells, threads, |cell| {
+        let outcome = cell.traffic.run(cell.arm, *replica, cell.size_tokens);
+        observe();
+        let block_tokens = replica.scheduler.block_size as u32;
+        outcome.map(|outcome| Measured::of(&outcome, block_tokens))
+    });
+    done.into_iter().map(|measured| Ok(measured?)).collect()
+}
+
+/// `work` on each of `items`, on up to `threads` threads; the results in the items' order.
+pub(crate) fn parallel<T: Sync, R: Send>(
+    items: &[T],
+    threads: usize,
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::with_capacity(items.len()));
+    let take = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else {
+                return;
+            };
+            let result = work(item);
+            let mut results = results.lock().expect("nobody panics with the lock");
+            results.push((index, result));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(items.len()) {
+            scope.spawn(take);
+        }
+        take();
+    });
+    let mut results = results.into_inner().expect("all threads are done");
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}

@@ -1,0 +1,260 @@
+//! Which arms are run with what: the points of each sweep, and each run once however many
+//! sweeps show it.
+
+use clap::ValueEnum;
+use headstart_sim::experiment::{Arm, CHARGE_TOKENS, Predictor};
+use headstart_sim::noise::Channel;
+use headstart_sim::workload::Gap;
+
+use super::arms::{Predicting, arm};
+
+/// What is varied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sweep {
+    /// The cache's size, tokens
+    Size,
+    /// The mean gap between turns, seconds
+    Lambda,
+    /// The predictor's quality, for each of the three kinds of noise
+    Mcc,
+    /// What the predictor takes off the cache, multiples of 1 GB of 40
+    Charge,
+}
+
+/// All that the sweeps may vary, and what stands still while another thing varies.
+#[derive(Clone, Debug)]
+pub(crate) struct Axes {
+    pub(crate) sizes: Vec<u32>,
+    /// Sizes at which everything else is varied.
+    pub(crate) at: Vec<u32>,
+    /// The first one holds while others vary.
+    pub(crate) gaps: Vec<Gap>,
+    pub(crate) mccs: Vec<f64>,
+    /// Multiples of 1 GB; of `charge` while others vary.
+    pub(crate) charges: Vec<f64>,
+    pub(crate) charge: f64,
+    pub(crate) predictor: Predictor,
+    pub(crate) arms: Vec<String>,
+}
+
+/// One arm at one point: as many runs as there are seeds.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Group {
+    /// Index into [`Axes::gaps`].
+    pub(crate) gap: usize,
+    pub(crate) size_tokens: u32,
+    pub(crate) arm: Arm,
+}
+
+/// A group as one sweep shows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    pub(crate) sweep: Sweep,
+    /// Where it stands on the sweep's axis.
+    pub(crate) x: f64,
+    /// The arm's name there.
+    pub(crate) arm: String,
+    /// Index of its group.
+    pub(crate) group: usize,
+    /// Groups of plain LRU and of the oracle with the same traffic and cache.
+    pub(crate) lru: usize,
+    pub(crate) oracle: usize,
+}
+
+/// Groups, and what is shown of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Grid {
+    pub(crate) groups: Vec<Group>,
+    pub(crate) shown: Vec<Shown>,
+}
+
+/// Where an arm is run.
+#[derive(Clone, Copy)]
+struct Point {
+    sweep: Sweep,
+    x: f64,
+    size_tokens: u32,
+    gap: usize,
+    predictor: Predictor,
+    charge: f64,
+}
+
+impl Grid {
+    /// All groups of `sweeps`.
+    ///
+    /// # Errors
+    /// A sentence that says which arm is not known.
+    pub(crate) fn new(axes: &Axes, sweeps: &[Sweep]) -> Result<Self, String> {
+        let mut grid = Self::default();
+        for &sweep in sweeps {
+            for point in axes.points(sweep) {
+                for name in axes.names(point) {
+                    grid.add(axes, point, &name)?;
+                }
+            }
+        }
+        Ok(grid)
+    }
+
+    fn add(&mut self, axes: &Axes, point: Point, name: &str) -> Result<(), String> {
+        let lru = self.group(axes, point, "lru")?;
+        let oracle = self.group(axes, point, "oracle")?;
+        let group = self.group(axes, point, name)?;
+        self.shown.push(Shown {
+            sweep: point.sweep,
+            x: point.x,
+            arm: shown_name(point, name),
+            group,
+            lru,
+            oracle,
+        });
+        Ok(())
+    }
+
+    fn group(&mut self, axes: &Axes, point: Point, name: &str) -> Result<usize, String> {
+        let predicting = Predicting {
+            predictor: point.predictor,
+            charge_tokens: (point.charge * f64::from(CHARGE_TOKENS)).round() as u32,
+            interval_s: axes.gaps[point.gap].mean_s(),
+        };
+        let group = Group {
+            gap: point.gap,
+            size_tokens: point.size_tokens,
+            arm: arm(name, predicting)?,
+        };
+        let known = self.groups.iter().position(|it| *it == group);
+        Ok(known.unwrap_or_else(|| {
+            self.groups.push(group);
+            self.groups.len() - 1
+        }))
+    }
+}
+
+impl Axes {
+    fn points(&self, sweep: Sweep) -> Vec<Point> {
+        let point = |x, size_tokens| Point {
+            sweep,
+            x,
+            size_tokens,
+            gap: 0,
+            predictor: self.predictor,
+            charge: self.charge,
+        };
+        let at = |vary: &dyn Fn(Point) -> Vec<Point>| {
+            let sizes = self.at.iter();
+            sizes.flat_map(|&size| vary(point(0.0, size))).collect()
+        };
+        match sweep {
+            Sweep::Size => self
+                .sizes
+                .iter()
+                .map(|&size| point(f64::from(size), size))
+                .collect(),
+            Sweep::Lambda => at(&|point| {
+                let gap = |(gap, it): (usize, &Gap)| Point {
+                    x: it.mean_s(),
+                    gap,
+                    ..point
+                };
+                self.gaps.iter().enumerate().map(gap).collect()
+            }),
+            Sweep::Mcc => at(&|point| {
+                let noisy = |channel, mcc| Point {
+                    x: mcc,
+                    predictor: Predictor::Noisy { channel, mcc },
+                    ..point
+                };
+                let channels = Channel::ALL.into_iter();
+                channels
+                    .flat_map(|channel| self.mccs.iter().map(move |&mcc| noisy(channel, mcc)))
+                    .collect()
+            }),
+            Sweep::Charge => at(&|point| {
+                let charged = |&charge: &f64| Point {
+                    x: charge,
+                    charge,
+                    ..point
+                };
+                self.charges.iter().map(charged).collect()
+            }),
+        }
+    }
+
+    /// The arms of a point: all, or only what depends on what is varied.
+    fn names(&self, point: Point) -> Vec<String> {
+        let depends = |name: &&String| match point.sweep {
+            Sweep::Size | Sweep::Lambda => true,
+            Sweep::Mcc | Sweep::Charge => *name == "lpc" || name.starts_with("lpc:"),
+        };
+        self.arms.iter().filter(depends).cloned().collect()
+    }
+}
+
+/// The arm's name, with what the sweep's axis does not say.
+fn shown_name(point: Point, name: &str) -> String {
+    match (point.sweep, point.predictor) {
+        (Sweep::Mcc, Predictor::Noisy { channel, .. }) => {
+            format!("{name} {} at {}", channel.name(), kilo(point.size_tokens))
+        }
+        (Sweep::Size, _) => name.to_owned(),
+        _ => format!("{name} at {}", kilo(point.size_tokens)),
+    }
+}
+
+/// `160000` as `160K`.
+pub(crate) fn kilo(tokens: u32) -> String {
+    match tokens.is_multiple_of(1_000) {
+        true => format!("{}K", tokens / 1_000),
+        false => tokens.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axes() -> Axes {
+        Axes {
+            sizes: vec![60_000, 160_000],
+            at: vec![160_000],
+            gaps: [100.0, 50.0]
+                .map(|mean_s| Gap::Exponential { mean_s })
+                .to_vec(),
+            mccs: vec![0.0, 0.5],
+            charges: vec![0.0, 1.0],
+            charge: 1.0,
+            predictor: Predictor::Model,
+            arms: ["lru", "lpc", "oracle"].map(str::to_owned).to_vec(),
+        }
+    }
+
+    fn check(sweeps: &[Sweep], groups: usize, shown: usize) {
+        let grid = Grid::new(&axes(), sweeps).expect("known arms");
+        assert_eq!((grid.groups.len(), grid.shown.len()), (groups, shown));
+        for shown in &grid.shown {
+            let [group, lru, oracle] =
+                [shown.group, shown.lru, shown.oracle].map(|index| &grid.groups[index]);
+            assert_eq!(
+                (&lru.arm.policy[..], oracle.arm.predictor),
+                ("lru", Predictor::Truth)
+            );
+            for other in [lru, oracle] {
+                assert_eq!(
+                    (group.gap, group.size_tokens),
+                    (other.gap, other.size_tokens)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_two_sweeps_show_is_run_once() {
+        check(&[Sweep::Size], 6, 6);
+        check(&[Sweep::Lambda], 6, 6);
+        check(&[Sweep::Size, Sweep::Lambda], 9, 12);
+        // The charge of 1 is the size sweep's own.
+        check(&[Sweep::Size, Sweep::Charge], 7, 8);
+        // LRU and the oracle stand beside, unseen.
+        check(&[Sweep::Mcc], 8, 6);
+    }
+}

@@ -1,0 +1,280 @@
+//! Where conversations come from: a published data set, texts, or a recorded run.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use headstart_sim::chat::Pacing;
+use headstart_sim::experiment::{Recorded, SECONDS, SLOTS, Traffic};
+use headstart_sim::workload::{Gap, Seeds, WORKLOADS, Workload};
+use headstart_trace::format::conversation;
+
+use super::{record, texts};
+use crate::config::UsageError;
+
+/// What the presets' names begin with.
+const PRESET: &str = "lpc-";
+
+/// Most open conversations at once.
+const SLOTS_MAX: usize = 1 << 20;
+
+/// Most tokens that all conversations may share.
+const SHARED_MAX: u32 = 1 << 20;
+
+/// Who talks.
+#[derive(Args, Debug)]
+pub(super) struct TrafficOptions {
+    /// lpc-lmsys, lpc-sharegpt or lpc-arena: the study's data sets
+    #[arg(long, value_name = "NAME", help_heading = "Traffic",
+        required_unless_present_any = ["conversations", "record"])]
+    preset: Option<String>,
+    /// Conversations as JSONL, drawn with replacement, each draw a new conversation
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Traffic",
+        conflicts_with = "preset"
+    )]
+    conversations: Option<PathBuf>,
+    /// Read at most so many conversations
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Traffic",
+        requires = "conversations"
+    )]
+    limit: Option<usize>,
+    /// Folder with a tokenizer.json [default: a token is four bytes]
+    #[arg(
+        long,
+        value_name = "DIR",
+        help_heading = "Traffic",
+        requires = "conversations"
+    )]
+    tokenizer: Option<PathBuf>,
+    /// Tokens that a chat template adds to each turn
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Traffic",
+        default_value_t = 0,
+        requires = "conversations"
+    )]
+    template_tokens: u32,
+    /// Length of an answer that the file does not have, tokens
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Traffic",
+        default_value_t = 200,
+        requires = "conversations"
+    )]
+    answer_tokens: u32,
+    /// A model of `headstart train` that predicts for lpc; best one that has not seen the file
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Traffic",
+        requires = "conversations"
+    )]
+    model: Option<PathBuf>,
+    /// Encoder of that model: ngram, or a folder
+    #[arg(
+        long,
+        value_name = "ENCODER",
+        help_heading = "Traffic",
+        default_value = "ngram",
+        requires = "model"
+    )]
+    encoder: String,
+    /// A run that `bench chat --record` wrote, to be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Traffic",
+        conflicts_with_all = ["preset", "conversations"])]
+    record: Option<PathBuf>,
+    /// Conversations open at once, as if answers took no time
+    #[arg(long, value_name = "N", help_heading = "Traffic", default_value_t = SLOTS)]
+    slots: usize,
+    /// Milliseconds that a token of an answer is assumed to take where starts are spaced
+    #[arg(
+        long,
+        value_name = "MS",
+        help_heading = "Traffic",
+        default_value_t = 0.0
+    )]
+    answer_ms: f64,
+    /// Tokens in front of every conversation that all of them share
+    #[arg(long, value_name = "N", help_heading = "Traffic", default_value_t = 0)]
+    shared_tokens: u32,
+}
+
+/// Conversations to be.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// A published data set, with what all conversations share.
+    Published(Workload, u32),
+    /// Texts, as lengths and predictions.
+    Texts {
+        name: String,
+        recorded: Vec<Recorded>,
+        is_predicted: bool,
+    },
+    /// A run.
+    Record { name: String, run: record::Run },
+}
+
+impl TrafficOptions {
+    /// Reads what is to be read.
+    pub(super) fn source(&self) -> Result<Source> {
+        self.check()?;
+        if let Some(file) = &self.record {
+            let run = record::read(file)?;
+            return Ok(Source::Record {
+                name: shown(file),
+                run,
+            });
+        }
+        if let Some(file) = &self.conversations {
+            return self.texts(file);
+        }
+        let preset = self.preset.as_deref().unwrap_or_default();
+        let workload = preset.strip_prefix(PRESET).and_then(Workload::named);
+        let Some(workload) = workload else {
+            let names = WORKLOADS.map(|workload| format!("{PRESET}{}", workload.name));
+            let message = format!("--preset {preset}: known are {}", names.join(", "));
+            return Err(UsageError(message).into());
+        };
+        Ok(Source::Published(workload, self.shared_tokens))
+    }
+
+    fn check(&self) -> Result<()> {
+        let (slots, answer_ms) = (self.slots, self.answer_ms);
+        let wrong = if !(1..=SLOTS_MAX).contains(&slots) {
+            format!("--slots {slots}: expected 1 to {SLOTS_MAX}")
+        } else if !(0.0..=60_000.0).contains(&answer_ms) {
+            format!("--answer-ms {answer_ms}: expected milliseconds, up to 60000")
+        } else if self.shared_tokens > SHARED_MAX {
+            format!("--shared-tokens: at most {SHARED_MAX}")
+        } else {
+            return Ok(());
+        };
+        Err(UsageError(wrong).into())
+    }
+
+    fn texts(&self, file: &Path) -> Result<Source> {
+        let opened = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let read = conversation::read(file.display().to_string(), opened, self.limit)?;
+        let lengths = texts::Lengths {
+            tokenizer: self
+                .tokenizer
+                .as_deref()
+                .map(texts::tokenizer)
+                .transpose()?,
+            template_tokens: self.template_tokens,
+            answer_tokens: self.answer_tokens,
+            shared_tokens: self.shared_tokens,
+        };
+        let mut recorded: Vec<Recorded> = read.iter().map(|it| lengths.of(it)).collect();
+        if let Some(model) = &self.model {
+            texts::predict(model, &self.encoder, &read, &mut recorded)?;
+        }
+        recorded.retain(|it| !it.conversation.turns.is_empty());
+        if recorded.is_empty() {
+            bail!(
+                "{} holds no conversation in which a user asks",
+                file.display()
+            );
+        }
+        Ok(Source::Texts {
+            name: shown(file),
+            recorded,
+            is_predicted: self.model.is_some(),
+        })
+    }
+
+    /// How conversations are spaced, with gaps of `mean_gap_s`.
+    pub(super) fn pacing(&self, mean_gap_s: f64) -> Pacing {
+        Pacing {
+            slots: self.slots,
+            ramp_s: mean_gap_s,
+            answer_token_s: self.answer_ms / 1e3,
+            seconds: SECONDS,
+        }
+    }
+}
+
+impl Source {
+    /// The conversations of one seed. A record is always the same; only noise has a seed there.
+    pub(super) fn traffic(&self, gap: Gap, pacing: Pacing, seeds: Seeds) -> Traffic {
+        match self {
+            Self::Published(workload, shared) => {
+                Traffic::of_workload(*workload, *shared, gap, pacing, seeds)
+            }
+            Self::Texts { recorded, .. } => Traffic::of_recorded(recorded, gap, pacing, seeds),
+            Self::Record { run, .. } => {
+                Traffic::of_script(run.script.clone(), run.told.clone(), seeds.corpus)
+            }
+        }
+    }
+
+    pub(super) fn seeds(&self, asked: usize) -> Vec<u64> {
+        match self {
+            Self::Record { .. } => vec![1],
+            _ => (1..=asked as u64).collect(),
+        }
+    }
+
+    /// The published data set.
+    pub(super) fn workload(&self) -> Option<Workload> {
+        match self {
+            Self::Published(workload, _) => Some(*workload),
+            _ => None,
+        }
+    }
+
+    /// Whether a model's predictions came along.
+    pub(super) fn has_predictions(&self) -> bool {
+        match self {
+            Self::Published(..) => false,
+            Self::Texts { is_predicted, .. } => *is_predicted,
+            Self::Record { run, .. } => !run.told.is_empty(),
+        }
+    }
+
+    /// Quality of the noisy oracle where nobody says: as published, or the middle of that.
+    pub(super) fn mcc(&self) -> f64 {
+        self.workload()
+            .map_or(0.3, |workload| workload.predictor_mcc)
+    }
+
+    /// What lpc is charged where nobody says: on the study's engine 1 GB, else nothing.
+    pub(super) fn charge(&self) -> f64 {
+        match self {
+            Self::Published(..) => 1.0,
+            _ => 0.0,
+        }
+    }
+
+    /// A sentence about it.
+    pub(super) fn told(&self, first: &Traffic) -> String {
+        let script = first.script();
+        let (conversations, turns) = (script.conversations().len(), script.turns().count());
+        let name = match self {
+            Self::Published(workload, _) => format!("{PRESET}{}", workload.name),
+            Self::Texts { name, recorded, .. } => {
+                format!(
+                    "{name}, {} conversations drawn with replacement",
+                    recorded.len()
+                )
+            }
+            Self::Record { name, .. } => format!("{name}, repeated"),
+        };
+        format!("{name}: {conversations} conversations, {turns} turns with the first seed")
+    }
+}
+
+/// A file's name without its folder, which is nobody's business.
+fn shown(file: &Path) -> String {
+    let name = file.file_name().unwrap_or(file.as_os_str());
+    name.to_string_lossy().into_owned()
+}

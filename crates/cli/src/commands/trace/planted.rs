@@ -1,0 +1,226 @@
+//! `headstart trace planted`.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::Args;
+use headstart_trace::format::conversation;
+use headstart_trace::synth::planted::{Attainable, Generator};
+use headstart_trace::synth::{Length, Planted as Parameters};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::config::UsageError;
+use crate::input::counted;
+use crate::output;
+
+/// What takes less needs no progress bar.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Conversations between two looks at the clock.
+const LOOK_EVERY: u64 = 256;
+
+/// Most conversations: some terabyte by default.
+const CONVERSATIONS_MAX: u64 = 1_000_000_000;
+
+/// Generate conversations whose words tell whether they go on.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart trace planted -o planted.jsonl
+  headstart trace planted --strength 0 --seed 2 -o nothing-to-learn.jsonl
+  headstart trace planted --base 0.35 --conversations 20000 -o lmsys-like.jsonl.gz
+  headstart trace planted --system-prompts 4 --answer-words 200 | headstart trace convert - \\
+    --tokenizer ./Qwen3-0.6B > planted.trace
+
+Writes conversations as JSON lines (`turns`). `truth` holds the probability, per user turn, from
+which it was drawn whether another one follows: what a predictor would say at best. With the default
+--base the best attainable MCC is 0.22, 0.40, 0.63 and 0.73 for --strength 0.25, 0.5, 1 and 2. Equal
+arguments give equal bytes on every machine.")]
+pub(crate) struct Planted {
+    /// Where to write; `-` is standard output, and a name that ends in .gz is compressed
+    #[arg(
+        short,
+        long,
+        visible_alias = "out",
+        value_name = "FILE",
+        default_value = "-"
+    )]
+    output: PathBuf,
+    /// All randomness comes from it.
+    #[arg(long, value_name = "N", default_value_t = Parameters::default().seed)]
+    seed: u64,
+    /// How many conversations.
+    #[arg(long, value_name = "N", default_value_t = Parameters::default().conversations)]
+    conversations: u64,
+    /// How much the words tell: 0 for nothing.
+    #[arg(long, value_name = "S", default_value_t = Parameters::default().strength)]
+    strength: f64,
+    /// Share of the user turns that are followed by another.
+    #[arg(long, value_name = "SHARE", default_value_t = Parameters::default().base)]
+    base: f64,
+    /// Most user turns; what would be longer is cut and marked.
+    #[arg(long, value_name = "N", default_value_t = Parameters::default().max_turns)]
+    max_turns: u32,
+    /// Mean length of a prompt.
+    #[arg(long, value_name = "WORDS", default_value_t = Parameters::default().prompt.mean)]
+    prompt_words: f64,
+    /// Mean length of an answer.
+    #[arg(long, value_name = "WORDS", default_value_t = Parameters::default().answer.mean)]
+    answer_words: f64,
+    /// System prompts, of which each conversation begins with one.
+    #[arg(long, value_name = "N", default_value_t = Parameters::default().system_prompts)]
+    system_prompts: usize,
+    /// Mean length of a system prompt.
+    #[arg(long, value_name = "WORDS", default_value_t = Parameters::default().system.mean)]
+    system_words: f64,
+}
+
+/// Writes the conversations, and on standard error what they are.
+pub(crate) fn run(planted: &Planted) -> Result<()> {
+    output::check(&planted.output, None)?;
+    let conversations = planted.conversations;
+    if conversations > CONVERSATIONS_MAX {
+        return Err(UsageError(format!(
+            "--conversations {conversations}: more than {CONVERSATIONS_MAX}"
+        ))
+        .into());
+    }
+    let parameters = parameters(planted);
+    let generator = parameters.generate();
+    let generator = generator.map_err(|error| UsageError(error.to_string()))?;
+    let written = output::to(&planted.output, |out| {
+        Ok(write(generator, conversations, out)?)
+    })?;
+    if let Some(turns) = written {
+        eprintln!("{}", summary(&parameters, &turns));
+    }
+    Ok(())
+}
+
+fn parameters(planted: &Planted) -> Parameters {
+    let defaults = Parameters::default();
+    let length = |default: Length, mean| Length { mean, ..default };
+    Parameters {
+        conversations: planted.conversations,
+        seed: planted.seed,
+        strength: planted.strength,
+        base: planted.base,
+        max_turns: planted.max_turns,
+        prompt: length(defaults.prompt, planted.prompt_words),
+        answer: length(defaults.answer, planted.answer_words),
+        system_prompts: planted.system_prompts,
+        system: length(defaults.system, planted.system_words),
+    }
+}
+
+/// Writes what `generator` gives; returns the turns whose outcome is told.
+fn write(generator: Generator, expected: u64, out: &mut dyn Write) -> io::Result<Attainable> {
+    let begin = Instant::now();
+    let bar = ProgressBar::with_draw_target(Some(expected), ProgressDrawTarget::hidden());
+    let mut turns = Attainable::default();
+    for (done, conversation) in (1..).zip(generator) {
+        conversation::write(out, &conversation)?;
+        for (&p, label) in conversation.truth.iter().zip(conversation.labels()) {
+            if let Some(has_continued) = label {
+                turns.add(p, has_continued);
+            }
+        }
+        if u64::is_multiple_of(done, LOOK_EVERY) {
+            if bar.is_hidden() && begin.elapsed() > PATIENCE {
+                show(&bar);
+            }
+            bar.set_position(done);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(turns)
+}
+
+/// Makes the bar visible; without a terminal it stays hidden.
+fn show(bar: &ProgressBar) {
+    let template = "{wide_bar} {pos}/{len} conversations {elapsed} (eta {eta})";
+    let style = ProgressStyle::with_template(template);
+    bar.set_style(style.expect("the template is valid"));
+    bar.set_draw_target(ProgressDrawTarget::stderr());
+}
+
+/// What was written.
+fn summary(parameters: &Parameters, turns: &Attainable) -> String {
+    format!(
+        "planted, seed {}: {}, {}, {:.1} % continue; best attainable MCC {:.3}",
+        parameters.seed,
+        counted(parameters.conversations, "conversation"),
+        counted(turns.turns(), "user turn"),
+        100.0 * turns.share(),
+        turns.best_mcc(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        planted: Planted,
+    }
+
+    fn parse(args: &str) -> Planted {
+        let args = args.split(' ').filter(|arg| !arg.is_empty());
+        let line = Line::try_parse_from(["planted"].into_iter().chain(args));
+        line.expect("clap takes it").planted
+    }
+
+    #[test]
+    fn without_options_it_is_the_librarys_default() {
+        assert_eq!(parameters(&parse("")), Parameters::default());
+    }
+
+    #[test]
+    fn every_option_reaches_the_generator() {
+        let args = "--seed 7 --conversations 3 --strength 0.5 --base 0.4 --max-turns 9 \
+                    --prompt-words 11 --answer-words 12 --system-prompts 2 --system-words 13";
+        let got = parameters(&parse(args));
+        assert_eq!((got.seed, got.conversations, got.max_turns), (7, 3, 9));
+        assert_eq!((got.strength, got.base, got.system_prompts), (0.5, 0.4, 2));
+        let means = [got.prompt.mean, got.answer.mean, got.system.mean];
+        assert_eq!(means, [11.0, 12.0, 13.0]);
+    }
+
+    fn check_bad(args: &str, part: &str) {
+        let args = format!("{args} -o /dev/null");
+        let error = run(&parse(&args)).expect_err(&args);
+        assert!(error.is::<UsageError>(), "{args}: {error:#}");
+        assert!(error.to_string().contains(part), "{args}: {error:#}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_a_usage_error() {
+        check_bad("--strength=-1", "strength -1");
+        check_bad("--strength NaN", "strength NaN");
+        check_bad("--base 1", "base 1: expected a share");
+        check_bad("--max-turns 0", "max_turns 0");
+        check_bad("--prompt-words inf", "the mean must be finite");
+        check_bad("--system-prompts 1001", "more than 1000 system prompts");
+        check_bad("--conversations 1000000001", "more than 1000000000");
+    }
+
+    #[test]
+    fn the_summary_counts_what_is_in_the_file() {
+        let args = parse("--conversations 200 --max-turns 2 --answer-words 1");
+        let generator = parameters(&args).generate().expect("valid");
+        let mut out = Vec::new();
+        let turns = write(generator, 200, &mut out).expect("memory takes it");
+        let read = conversation::read("t", &out[..], None).expect("our own");
+        let labels: Vec<bool> = read.iter().flat_map(|c| c.labels()).flatten().collect();
+        assert_eq!(turns.turns(), labels.len() as u64);
+        let share = labels.iter().filter(|&&label| label).count() as f64 / labels.len() as f64;
+        assert!((turns.share() - share).abs() < 1e-12);
+        assert!(turns.best_mcc() > 0.3);
+        assert!(read.iter().any(|c| c.is_truncated));
+    }
+}

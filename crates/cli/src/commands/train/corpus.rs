@@ -1,0 +1,262 @@
+//! Conversations as turns to learn from.
+//!
+//! Each user message is a turn. Its outcome is whether another one follows, where the record can
+//! say so honestly: not before `labels_from`, and not for the last one of a record that was cut
+//! ([`Conversation::labels`]). Everything before it is history, also where its own outcome is
+//! not known.
+
+use anyhow::Result;
+use headstart_predict::{Label, Outcome, Situation};
+use headstart_trace::format::conversation::{self, Conversation, Role, Turn, USER_TURNS_MAX};
+use indicatif::ProgressBar;
+
+use super::samples::Samples;
+use super::source::Source;
+use crate::input::counted;
+
+/// Blanks that stand for a withheld prompt at most, which counts as this long then.
+const WITHHELD_CHARS_MAX: usize = 1 << 20;
+
+/// Reads up to `limit` conversations; `number` tells them from those of other files. Remarks.
+///
+/// # Errors
+/// When the file cannot be read, or a line is no conversation.
+pub(super) fn read(
+    source: &Source,
+    number: u64,
+    limit: Option<usize>,
+    samples: &mut Samples,
+    bar: &ProgressBar,
+) -> Result<Vec<String>> {
+    let raw = source.open(bar)?;
+    let conversations = conversation::read(source.name(), raw, limit)?;
+    let (mut num_late, mut num_withheld) = (0, 0);
+    for conversation in conversations {
+        num_late += u64::from(conversation.first_turn.is_none());
+        num_withheld += u64::from(conversation.turns.iter().any(is_withheld));
+        push(conversation, number, samples)?;
+    }
+    let mut remarks = Vec::new();
+    if num_late > 0 {
+        let records = counted(num_late, "record");
+        remarks.push(format!(
+            "{records} without a word on how many turns came before: counted from the first there"
+        ));
+    }
+    if num_withheld > 0 {
+        let records = counted(num_withheld, "record");
+        remarks.push(format!(
+            "{records} with prompts of which only the length is known"
+        ));
+    }
+    Ok(remarks)
+}
+
+fn is_withheld(turn: &Turn) -> bool {
+    turn.role == Role::User && turn.withheld_chars.is_some()
+}
+
+/// Adds the turns of one conversation.
+fn push(conversation: Conversation, file: u64, samples: &mut Samples) -> Result<()> {
+    let labels = conversation.labels();
+    let (id, group) = ids(&conversation, file);
+    let before = conversation.first_turn.unwrap_or(0);
+    let mut situation = Situation::default();
+    let mut last: Option<(Role, Option<headstart_core::Nanos>)> = None;
+    let mut index = 0;
+    for turn in conversation.turns {
+        let (role, at) = (turn.role, turn.at);
+        match role {
+            Role::System => continue,
+            Role::Assistant => answered(&mut situation, turn),
+            Role::User if index >= USER_TURNS_MAX => break,
+            Role::User => {
+                situation.gap_s = gap_s(last, at);
+                let number = before.saturating_add(index as u32 + 1);
+                situation.turn = u16::try_from(number).unwrap_or(u16::MAX);
+                asked(&mut situation, turn);
+                let outcome = match labels[index] {
+                    Some(true) => Outcome::Continued,
+                    Some(false) => Outcome::Ended,
+                    None => Outcome::Unknown,
+                };
+                let label = Label {
+                    outcome,
+                    turn: situation.turn,
+                    conversation: id,
+                    group,
+                    truth: conversation.truth.get(index).copied(),
+                };
+                samples.push(&situation, label)?;
+                situation.answer_chars = None;
+                index += 1;
+            }
+        }
+        last = Some((role, at));
+    }
+    Ok(())
+}
+
+/// A prompt; where no answer stood behind the one before it, an empty one does now, so that
+/// prompts and answers stay side by side.
+fn asked(situation: &mut Situation, turn: Turn) {
+    situation
+        .answers
+        .resize(situation.prompts.len(), String::new());
+    let prompt = match turn.withheld_chars {
+        None => turn.text,
+        Some(chars) => " ".repeat((chars as usize).min(WITHHELD_CHARS_MAX)),
+    };
+    situation.prompts.push(prompt);
+}
+
+/// An answer; of several the last. One before the first prompt answers nothing.
+fn answered(situation: &mut Situation, turn: Turn) {
+    if let Some(behind) = situation.prompts.len().checked_sub(1) {
+        situation.answer_chars = Some(turn.chars());
+        situation.answers.truncate(behind);
+        situation.answers.push(turn.text);
+    }
+}
+
+/// Seconds from the last message to the one at `at`. From an answer, where it has a time.
+fn gap_s(
+    last: Option<(Role, Option<headstart_core::Nanos>)>,
+    at: Option<headstart_core::Nanos>,
+) -> Option<f32> {
+    let (_, before) = last?;
+    Some(at?.since(before?).as_secs_f32())
+}
+
+/// Numbers for conversation and group. Equal ids are one conversation within a file only; equal
+/// groups, and equal first prompts where there are none, are one everywhere.
+fn ids(conversation: &Conversation, file: u64) -> (u64, u64) {
+    let id = number_of(&[
+        b"conversation",
+        &file.to_le_bytes(),
+        conversation.id.as_bytes(),
+    ]);
+    let first = conversation
+        .turns
+        .iter()
+        .find(|turn| turn.role == Role::User);
+    let first = first.filter(|turn| turn.withheld_chars.is_none());
+    let group = match (&conversation.group, first) {
+        (Some(group), _) => number_of(&[b"group", group.as_bytes()]),
+        (None, Some(first)) => number_of(&[b"prompt", first.text.trim().as_bytes()]),
+        (None, None) => id,
+    };
+    (id, group)
+}
+
+/// A number that stands for `parts`.
+pub(super) fn number_of(parts: &[&[u8]]) -> u64 {
+    let mut hash = blake3::Hasher::new();
+    for part in parts {
+        hash.update(&(part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let hash = hash.finalize();
+    let (first, _) = hash.as_bytes().split_first_chunk().expect("32 bytes");
+    u64::from_le_bytes(*first)
+}
+
+#[cfg(test)]
+mod tests {
+    use headstart_predict::{Definition, Encoder};
+
+    use super::*;
+
+    /// No values: rows are the turn and the behaviour.
+    struct Nothing;
+
+    impl Encoder for Nothing {
+        fn identity(&self) -> &str {
+            "nothing"
+        }
+
+        fn dims(&self) -> usize {
+            0
+        }
+
+        fn encode(&self, _: &[&str]) -> Vec<f32> {
+            Vec::new()
+        }
+    }
+
+    fn samples(lines: &str) -> Samples {
+        let mut definition = Definition::new(&Nothing);
+        definition.text.answers = true;
+        let mut samples = Samples::new(definition);
+        let conversations = conversation::read("t", lines.as_bytes(), None).expect("good lines");
+        for conversation in conversations {
+            push(conversation, 0, &mut samples).expect("few");
+        }
+        samples
+    }
+
+    /// `expected`: turn and outcome of each, as `1+ 2- 3?`.
+    fn check(line: &str, expected: &str) {
+        let samples = samples(line);
+        let told = samples.labels().iter().map(|label| {
+            let sign = match label.outcome {
+                Outcome::Continued => '+',
+                Outcome::Ended => '-',
+                Outcome::Unknown => '?',
+            };
+            format!("{}{sign}", label.turn)
+        });
+        assert_eq!(told.collect::<Vec<_>>().join(" "), expected, "{line}");
+    }
+
+    #[test]
+    fn each_user_message_is_a_turn_with_an_outcome_where_it_is_known() {
+        let turns = r#""turns": [{"role": "system", "text": "s"}, {"role": "user", "text": "a"},
+            {"role": "assistant", "text": "b"}, {"role": "user", "text": "c"}]}"#;
+        let turns = turns.replace('\n', "");
+        check(&format!("{{{turns}"), "1+ 2-");
+        check(&format!("{{\"truncated\": true, {turns}"), "1+ 2?");
+        check(&format!("{{\"labels_from\": 2, {turns}"), "1? 2-");
+        check(&format!("{{\"first_turn\": 3, {turns}"), "4+ 5-");
+        check(&format!("{{\"first_turn\": null, {turns}"), "1+ 2-");
+    }
+
+    #[test]
+    fn answers_stand_beside_their_prompts_whatever_is_missing() {
+        let turn = |(role, text): (&str, &str)| format!(r#"{{"role":"{role}","text":"{text}"}}"#);
+        let turns = [
+            ("assistant", "greeting"),
+            ("user", "one"),
+            ("user", "two"),
+            ("assistant", "x"),
+            ("assistant", "y"),
+            ("user", "three"),
+        ];
+        let turns = turns.map(turn).join(",");
+        let samples = samples(&format!("{{\"turns\": [{turns}]}}"));
+        let expected = "one\nThe answer is: \nThe next user query is: two\nThe answer is: y\n\
+            The next user query is: three";
+        assert_eq!(samples.texts().last().map(String::as_str), Some(expected));
+    }
+
+    #[test]
+    fn equal_first_prompts_and_equal_groups_are_one_group() {
+        let record = |head: &str, text: &str| {
+            format!("{{{head}\"turns\": [{{\"role\": \"user\", \"text\": \"{text}\"}}]}}\n")
+        };
+        let same = |a: (&str, &str), b: (&str, &str)| {
+            let samples = samples(&(record(a.0, a.1) + &record(b.0, b.1)));
+            let [a, b] = samples.labels() else {
+                panic!("two turns");
+            };
+            (a.conversation == b.conversation, a.group == b.group)
+        };
+        assert_eq!(same(("", "hi"), ("", " hi ")), (false, true));
+        assert_eq!(same(("", "hi"), ("", "ho")), (false, false));
+        let (one, two) = ("\"group\": \"g\", ", "\"group\": \"h\", ");
+        assert_eq!(same((one, "hi"), (one, "ho")), (false, true));
+        assert_eq!(same((one, "hi"), (two, "hi")), (false, false));
+        let id = "\"id\": 7, ";
+        assert_eq!(same((id, "hi"), (id, "ho")), (true, false));
+    }
+}

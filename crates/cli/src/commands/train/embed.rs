@@ -1,0 +1,122 @@
+//! Texts to vectors, each text once, and none that the cache knows.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use headstart_predict::Encoder;
+use indicatif::ProgressBar;
+
+use super::embeddings::Embeddings;
+
+/// Texts per call of the encoder: enough that it can sort them by length.
+const BATCH: usize = 128;
+
+/// So much work at most is lost when somebody stops a long training.
+const SAVE_EVERY: Duration = Duration::from_secs(60);
+
+/// An encoder with a memory.
+pub(super) struct Embedder<'e> {
+    encoder: &'e dyn Encoder,
+    known: Embeddings,
+    /// Where `known` is kept.
+    file: Option<PathBuf>,
+    bar: ProgressBar,
+    /// What it did so far.
+    pub(super) done: Embedded,
+}
+
+/// Work done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Embedded {
+    /// Different texts asked for.
+    pub(super) texts: usize,
+    /// Those among them that were known.
+    pub(super) known: usize,
+    /// Seconds for the others.
+    pub(super) seconds: f64,
+}
+
+impl<'e> Embedder<'e> {
+    /// Remembers `known`, and what it learns in `file`; counts texts on `bar`.
+    pub(super) fn new(
+        encoder: &'e dyn Encoder,
+        known: Embeddings,
+        file: Option<PathBuf>,
+        bar: ProgressBar,
+    ) -> Self {
+        Self {
+            encoder,
+            known,
+            file,
+            bar,
+            done: Embedded::default(),
+        }
+    }
+
+    /// Embeds what is not known of `texts`, the longest first: so that texts of one batch are
+    /// about as long as each other, and the time that is left is not underestimated.
+    ///
+    /// # Errors
+    /// When the encoder gives what is no number, or the file cannot be written.
+    pub(super) fn learn(&mut self, texts: &[&str]) -> Result<()> {
+        let mut seen = HashSet::new();
+        let distinct = texts.iter().copied().filter(|text| seen.insert(*text));
+        let mut new = Vec::new();
+        for text in distinct {
+            self.done.texts += 1;
+            match self.known.find(text) {
+                Some(_) => self.done.known += 1,
+                None => new.push(text),
+            }
+        }
+        new.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        self.bar.inc_length(new.len() as u64);
+        let begin = Instant::now();
+        let mut saved = begin;
+        for batch in new.chunks(BATCH) {
+            self.learn_batch(batch)?;
+            self.bar.inc(batch.len() as u64);
+            if saved.elapsed() > SAVE_EVERY {
+                self.save()?;
+                saved = Instant::now();
+            }
+        }
+        self.done.seconds += begin.elapsed().as_secs_f64();
+        match new.is_empty() {
+            true => Ok(()),
+            false => self.save(),
+        }
+    }
+
+    fn learn_batch(&mut self, batch: &[&str]) -> Result<()> {
+        let (dims, vectors) = (self.encoder.dims(), self.encoder.encode(batch));
+        let is_whole = vectors.len() == batch.len() * dims;
+        ensure!(
+            is_whole && vectors.iter().all(|value| value.is_finite()),
+            "encoder {} gives values that are no numbers, so nothing can be learnt from it",
+            self.encoder.identity()
+        );
+        for (text, vector) in batch.iter().zip(vectors.chunks_exact(dims)) {
+            self.known.insert(text, vector);
+        }
+        Ok(())
+    }
+
+    fn save(&self) -> Result<()> {
+        match &self.file {
+            Some(file) => self.known.save(file),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the vector of `text`, which was learnt, into `place`.
+    ///
+    /// # Panics
+    /// When it was not.
+    pub(super) fn copy(&mut self, text: &str, place: &mut [f32]) {
+        let vector = self.known.find(text);
+        place.copy_from_slice(vector.expect("every text was learnt"));
+    }
+}

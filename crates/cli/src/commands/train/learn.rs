@@ -1,0 +1,255 @@
+//! From rows to a model and its report.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, bail};
+use headstart_predict::{
+    CurvePoint, Dataset, Epoch, Model, Outcome, Report, Scores, Shares, Split, TrainOptions,
+    Trained, learning_curve, train as fit,
+};
+
+use super::evaluate::Evaluation;
+use super::material::Material;
+use super::{Train, progress};
+use crate::report::train::{Elsewhere, InputFacts, OfSeed, Parts, Times, TrainReport};
+
+/// Halvings of the learning curve where nobody says, and the most turns that it is drawn for then.
+const CURVE_STEPS: u32 = 4;
+const CURVE_TURNS_MAX: usize = 20_000;
+
+/// Sets the shuffling of labels apart from the split of the same seed.
+const SHUFFLE: u64 = 0x5348_5546_464c_4521;
+
+/// What came of it.
+pub(super) struct Learnt {
+    /// None of shuffled labels.
+    pub(super) model: Option<Model>,
+    pub(super) report: TrainReport,
+}
+
+/// Splits, trains and evaluates.
+///
+/// # Errors
+/// When a part has too little of something.
+pub(super) fn learn(train: &Train, material: Material) -> Result<Learnt> {
+    let Material {
+        mut data,
+        inputs,
+        others,
+        mut times,
+    } = material;
+    if train.shuffle_labels {
+        data = data.shuffled(train.seed ^ SHUFFLE);
+    }
+    let split = Split::new(&data.labels, Shares::default(), train.seed);
+    let options = options(train, train.seed);
+    let begin = Instant::now();
+    let trained = epochs(&data, &split, &options)?;
+    times.train_s = begin.elapsed().as_secs_f64();
+    let steps = match train.curve {
+        Some(steps) => u32::from(steps),
+        None if data.labels.len() <= CURVE_TURNS_MAX => CURVE_STEPS,
+        None => 0,
+    };
+    let begin = Instant::now();
+    let curve = curve(&data, &split, &options, steps)?;
+    if !curve.is_empty() {
+        times.curve_s = begin.elapsed().as_secs_f64();
+    }
+    let mut report = report(train, &data, &split, trained.report, &trained.model);
+    let elsewhere = others.into_iter();
+    let elsewhere = elsewhere.map(|other| look(train, &data, &split, &trained.model, other));
+    report.elsewhere = elsewhere.collect::<Result<_>>()?;
+    report.inputs = inputs;
+    report.seeds = seeds(train, &data, &report)?;
+    report.curve = curve;
+    report.epochs = trained.history;
+    report.times = times;
+    Ok(Learnt {
+        model: (!train.shuffle_labels).then_some(trained.model),
+        report,
+    })
+}
+
+fn options(train: &Train, seed: u64) -> TrainOptions {
+    TrainOptions {
+        seed,
+        epochs: usize::from(train.epochs),
+        ..TrainOptions::default()
+    }
+}
+
+/// Splits and trains anew with other seeds; with the first one it was done already.
+fn seeds(train: &Train, data: &Dataset, first: &TrainReport) -> Result<Vec<OfSeed>> {
+    if train.seeds == 1 {
+        return Ok(Vec::new());
+    }
+    let of_seed = |seed: u64, model: &Scores, turn_only: &Scores| OfSeed {
+        seed,
+        mcc: model.mcc,
+        turn_only_mcc: turn_only.mcc,
+        lift_mcc: model.mcc - turn_only.mcc,
+        macro_f1: model.macro_f1,
+        auc: model.auc,
+        turn_only_auc: turn_only.auc,
+        ece: model.ece,
+    };
+    let bar = progress("seeds");
+    bar.set_length(u64::from(train.seeds) - 1);
+    let mut found = vec![of_seed(first.seed, &first.test, &first.turn_only)];
+    for step in 1..u64::from(train.seeds) {
+        let seed = train.seed.wrapping_add(step);
+        let split = Split::new(&data.labels, Shares::default(), seed);
+        let go_on = &mut |_: &Epoch| ControlFlow::Continue(());
+        let trained = fit(data, &split, &options(train, seed), 0, go_on)?;
+        let evaluation = Evaluation::new(data, &split.validation, &trained.model, seed);
+        let test = evaluation.compare(&split.test);
+        found.push(of_seed(seed, &test.model, &test.turn_only));
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(found)
+}
+
+/// Trains, with a bar.
+fn epochs(data: &Dataset, split: &Split, options: &TrainOptions) -> Result<Trained> {
+    let bar = progress("training");
+    bar.set_length(options.epochs as u64);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let trained = fit(
+        data,
+        split,
+        options,
+        now.map_or(0, |now| now.as_secs()),
+        &mut |_| {
+            bar.inc(1);
+            ControlFlow::Continue(())
+        },
+    );
+    bar.finish_and_clear();
+    Ok(trained?)
+}
+
+/// Trains again, on parts.
+fn curve(
+    data: &Dataset,
+    split: &Split,
+    options: &TrainOptions,
+    steps: u32,
+) -> Result<Vec<CurvePoint>> {
+    if steps == 0 {
+        return Ok(Vec::new());
+    }
+    let bar = progress("curve");
+    bar.set_length(u64::from(steps) + 1);
+    let points = learning_curve(data, split, options, steps, &mut |_| {
+        bar.inc(1);
+        ControlFlow::Continue(())
+    });
+    bar.finish_and_clear();
+    Ok(points?)
+}
+
+/// What the model does on all parts; what else there is to tell comes later.
+fn report(
+    train: &Train,
+    data: &Dataset,
+    split: &Split,
+    found: Report,
+    model: &Model,
+) -> TrainReport {
+    let evaluation = Evaluation::new(data, &split.validation, model, train.seed);
+    let test = evaluation.compare(&split.test);
+    TrainReport {
+        inputs: Vec::new(),
+        definition: data.definition.clone(),
+        fingerprint: model.fingerprint.clone(),
+        model: train.out.as_deref().map(shown_name),
+        seed: train.seed,
+        is_shuffled: train.shuffle_labels,
+        parts: Parts {
+            train: found.train,
+            validation: found.validation,
+            test: found.test,
+        },
+        unknown: found.unknown,
+        train: evaluation.of_model(&split.train),
+        validation: evaluation.of_model(&split.validation),
+        test: test.model,
+        turn_only: test.turn_only,
+        lift: test.lift,
+        attainable_mcc: found.attainable_mcc,
+        curve: Vec::new(),
+        epochs: Vec::new(),
+        seeds: Vec::new(),
+        elsewhere: Vec::new(),
+        times: Times::default(),
+    }
+}
+
+/// The model on another corpus, but for what it has seen of it.
+///
+/// # Errors
+/// When nothing is left, or the corpus is a log of another definition.
+fn look(
+    train: &Train,
+    data: &Dataset,
+    split: &Split,
+    model: &Model,
+    (input, other): (InputFacts, Dataset),
+) -> Result<Elsewhere> {
+    if other.definition != data.definition {
+        bail!(
+            "{} is the log of a model that reads different things",
+            input.file
+        );
+    }
+    let group = |&at: &usize| data.labels[at].group;
+    let chosen_by = split.train.iter().chain(&split.validation);
+    let seen: HashSet<u64> = chosen_by.map(group).collect();
+    // The thresholds come from the validation part, so it goes along.
+    let width = data.definition.width();
+    let mut both = Dataset {
+        definition: data.definition.clone(),
+        values: Vec::with_capacity(other.values.len() + split.validation.len() * width),
+        labels: Vec::new(),
+    };
+    for &at in &split.validation {
+        both.values.extend_from_slice(data.row(at));
+        both.labels.push(data.labels[at]);
+    }
+    let validation: Vec<usize> = (0..both.labels.len()).collect();
+    both.values.extend(other.values);
+    both.labels.extend(other.labels);
+    let (mut part, mut seen_before) = (Vec::new(), HashSet::new());
+    for (at, label) in both.labels.iter().enumerate().skip(validation.len()) {
+        if seen.contains(&label.group) {
+            seen_before.insert(label.conversation);
+        } else if label.outcome != Outcome::Unknown {
+            part.push(at);
+        }
+    }
+    if part.is_empty() {
+        bail!(
+            "{} holds no turn of known outcome that training has not seen",
+            input.file
+        );
+    }
+    let compared = Evaluation::new(&both, &validation, model, train.seed).compare(&part);
+    Ok(Elsewhere {
+        input,
+        seen_before: seen_before.len(),
+        model: compared.model,
+        turn_only: compared.turn_only,
+        lift: compared.lift,
+    })
+}
+
+fn shown_name(path: &std::path::Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}

@@ -1,0 +1,316 @@
+//! From the command line and the inputs to rows.
+
+use std::collections::HashSet;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use headstart_predict::{Dataset, Definition, Encoder, Label, Outcome, Parts, encoder, log};
+use headstart_trace::source::decompress;
+use indicatif::ProgressBar;
+
+use super::embed::Embedder;
+use super::embeddings::{self, Embeddings, Opened};
+use super::samples::Samples;
+use super::source::{Kind, Source};
+use super::{Train, corpus, progress, sessions};
+use crate::config::UsageError;
+use crate::report::train::{InputFacts, Times};
+
+/// Records of one prediction log.
+const RECORDS_MAX: usize = 1 << 19;
+
+/// With fewer conversations of known outcome nothing is learnt, and nothing said of it.
+const CONVERSATIONS_MIN: usize = 30;
+
+/// How rows are made.
+pub(super) struct Plan {
+    /// What makes them of text; a log has rows.
+    encoder: Option<(Arc<dyn Encoder>, Definition)>,
+}
+
+/// Rows to learn from.
+pub(super) struct Material {
+    pub(super) data: Dataset,
+    pub(super) inputs: Vec<InputFacts>,
+    /// Rows to look at besides.
+    pub(super) others: Vec<(InputFacts, Dataset)>,
+    pub(super) times: Times,
+}
+
+/// An input, read.
+struct Loaded {
+    facts: InputFacts,
+    turns: Turns,
+}
+
+enum Turns {
+    Text(Samples),
+    Rows(Dataset),
+}
+
+impl Plan {
+    /// What the options say of inputs of this kind.
+    ///
+    /// # Errors
+    /// A usage error for options that do not go with it, or an encoder that there is not.
+    pub(super) fn of(train: &Train, kind: Kind) -> Result<Self> {
+        let given = [
+            ("--encoder", train.encoder.is_some(), false),
+            ("--window", train.window.is_some(), false),
+            ("--answers", train.answers, false),
+            ("--current", train.current, false),
+            ("--embeddings", train.embeddings.is_some(), false),
+            ("--behaviour", train.behaviour, kind == Kind::Trace),
+        ];
+        let refused = given.iter().find(|(_, is_given, fits)| *is_given && !fits);
+        if let (Some((option, ..)), true) = (refused, kind != Kind::Conversations) {
+            let why = match kind {
+                Kind::Log => "a log holds what the model in service read, as it was",
+                _ => "a trace has no text",
+            };
+            bail!(UsageError(format!("{option}: {why}")));
+        }
+        if kind == Kind::Log {
+            return Ok(Self { encoder: None });
+        }
+        let name = train.encoder.as_deref().unwrap_or("ngram");
+        let encoder = encoder::open(name)
+            .map_err(|error| UsageError(format!("--encoder {name}: {error}")))?;
+        let mut definition = Definition::new(&*encoder);
+        definition.text.answers = train.answers;
+        definition.behaviour = train.behaviour;
+        if let Some(window) = train.window {
+            definition.text.window = usize::from(window);
+        }
+        if train.current {
+            definition.parts = Parts::CurrentAndJoined;
+        }
+        if kind == Kind::Trace {
+            // So that all texts are empty: columns that never vary are left out of a model.
+            definition.text.window = 0;
+        }
+        Ok(Self {
+            encoder: Some((encoder, definition)),
+        })
+    }
+}
+
+/// Reads all inputs, and makes rows of them.
+///
+/// # Errors
+/// When something cannot be read, or cannot be learnt from.
+pub(super) fn gather(
+    train: &Train,
+    plan: &Plan,
+    inputs: &[Source],
+    others: &[Source],
+) -> Result<Material> {
+    let begin = Instant::now();
+    let bar = progress("reading");
+    let limit = train.conversations.map(NonZeroUsize::get);
+    let mut loaded = Vec::new();
+    for (number, source) in inputs.iter().chain(others).enumerate() {
+        loaded.push(load(plan, source, number as u64, limit, &bar)?);
+    }
+    bar.finish_and_clear();
+    let labels = |loaded: &Loaded| match &loaded.turns {
+        Turns::Text(samples) => samples.labels().to_vec(),
+        Turns::Rows(data) => data.labels.clone(),
+    };
+    let of_inputs: Vec<Label> = loaded[..inputs.len()].iter().flat_map(labels).collect();
+    check(&of_inputs)?;
+    let mut times = Times {
+        read_s: begin.elapsed().as_secs_f64(),
+        ..Times::default()
+    };
+    let mut rows = rows(train, plan, loaded, &mut times)?;
+    let others = rows.split_off(inputs.len());
+    let (facts, data): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+    Ok(Material {
+        data: joined(data)?,
+        inputs: facts,
+        others,
+        times,
+    })
+}
+
+fn load(
+    plan: &Plan,
+    source: &Source,
+    number: u64,
+    limit: Option<usize>,
+    bar: &ProgressBar,
+) -> Result<Loaded> {
+    let (turns, remarks) = match (&plan.encoder, source.kind) {
+        (Some((_, definition)), kind) => {
+            let mut samples = Samples::new(definition.clone());
+            let read = match kind {
+                Kind::Conversations => corpus::read,
+                _ => sessions::read,
+            };
+            let remarks = read(source, number, limit, &mut samples, bar)?;
+            (Turns::Text(samples), remarks)
+        }
+        (None, _) => {
+            let (data, remarks) = read_log(source, number, bar)?;
+            (Turns::Rows(data), remarks)
+        }
+    };
+    let labels = match &turns {
+        Turns::Text(samples) => samples.labels(),
+        Turns::Rows(data) => &data.labels,
+    };
+    Ok(Loaded {
+        facts: facts(source, labels, remarks),
+        turns,
+    })
+}
+
+fn read_log(source: &Source, number: u64, bar: &ProgressBar) -> Result<(Dataset, Vec<String>)> {
+    let cannot_read = || format!("cannot read the log {}", source.name());
+    let text = decompress(source.open(bar)?).with_context(cannot_read)?;
+    let mut read = log::read(text, RECORDS_MAX).with_context(cannot_read)?;
+    if read.truncated {
+        bail!(
+            "{} has more than {RECORDS_MAX} records; split it",
+            source.name()
+        );
+    }
+    // Each log numbers its conversations from the start, and groups by the first of them.
+    let renamed = |named: u64| {
+        let [file, named] = [number, named].map(u64::to_le_bytes);
+        corpus::number_of(&[&file, &named])
+    };
+    for label in &mut read.dataset.labels {
+        label.conversation = renamed(label.conversation);
+        label.group = renamed(label.group);
+    }
+    let skipped = crate::input::counted(read.skipped as u64, "bad line");
+    let remarks = (read.skipped > 0).then(|| format!("{skipped} left out"));
+    Ok((read.dataset, remarks.into_iter().collect()))
+}
+
+fn facts(source: &Source, labels: &[Label], remarks: Vec<String>) -> InputFacts {
+    let distinct = |of: fn(&Label) -> u64| labels.iter().map(of).collect::<HashSet<u64>>().len();
+    let unknown = labels
+        .iter()
+        .filter(|label| label.outcome == Outcome::Unknown);
+    InputFacts {
+        file: source.file(),
+        kind: source.kind.name(),
+        conversations: distinct(|label| label.conversation),
+        groups: distinct(|label| label.group),
+        turns: labels.len(),
+        unknown: unknown.count(),
+        remarks,
+    }
+}
+
+/// Whether there is something to learn, before much time goes into it.
+fn check(labels: &[Label]) -> Result<()> {
+    let known: Vec<&Label> = labels
+        .iter()
+        .filter(|label| label.outcome != Outcome::Unknown)
+        .collect();
+    if known.is_empty() {
+        bail!(
+            "none of {} turns says whether the conversation went on: every record is cut, or has \
+             its labels from a turn that it does not reach",
+            labels.len()
+        );
+    }
+    let continued = known
+        .iter()
+        .filter(|label| label.outcome == Outcome::Continued);
+    let ended = known.len() - continued.count();
+    if ended == 0 || ended == known.len() {
+        let what = if ended == 0 { "goes on" } else { "ends" };
+        bail!(
+            "after each of the {} turns of known outcome the conversation {what}; both kinds are \
+             needed to tell them apart",
+            known.len()
+        );
+    }
+    let conversations: HashSet<u64> = known.iter().map(|label| label.conversation).collect();
+    if conversations.len() < CONVERSATIONS_MIN {
+        bail!(
+            "{} conversations with a known outcome are too few to train, choose and test by; at \
+             least {CONVERSATIONS_MIN} are needed, and some thousands to say much",
+            conversations.len()
+        );
+    }
+    Ok(())
+}
+
+/// Embeds what is text.
+fn rows(
+    train: &Train,
+    plan: &Plan,
+    loaded: Vec<Loaded>,
+    times: &mut Times,
+) -> Result<Vec<(InputFacts, Dataset)>> {
+    let bar = progress("embedding");
+    let mut embedder = match &plan.encoder {
+        Some((encoder, _)) => Some(embedder(train, encoder, bar.clone())?),
+        None => None,
+    };
+    let mut rows = Vec::new();
+    for Loaded { facts, turns } in loaded {
+        let data = match (turns, &mut embedder) {
+            (Turns::Text(samples), Some(embedder)) => samples.embed(embedder)?,
+            (Turns::Rows(data), _) => data,
+            (Turns::Text(_), None) => unreachable!("text is read with an encoder only"),
+        };
+        rows.push((facts, data));
+    }
+    bar.finish_and_clear();
+    if let Some(Embedder { done, .. }) = embedder {
+        times.embed_s = done.seconds;
+        times.texts = done.texts;
+        times.texts_known = done.known;
+    }
+    Ok(rows)
+}
+
+/// An encoder with the embeddings that are kept, as the options say.
+fn embedder<'e>(
+    train: &Train,
+    encoder: &'e Arc<dyn Encoder>,
+    bar: ProgressBar,
+) -> Result<Embedder<'e>> {
+    let (identity, dims) = (encoder.identity(), encoder.dims());
+    let beside = || Some(embeddings::beside(train.out.as_deref()?, identity));
+    let file: Option<PathBuf> = match train.no_cache {
+        true => None,
+        false => train.embeddings.clone().or_else(beside),
+    };
+    let known = match &file {
+        None => Embeddings::new(identity, dims),
+        Some(file) => {
+            let (known, opened) = Embeddings::open(file, identity, dims)?;
+            if let Opened::Damaged(what) = opened {
+                let name = file.display();
+                eprintln!("{name} is damaged ({what}): all is embedded anew");
+            }
+            known
+        }
+    };
+    Ok(Embedder::new(&**encoder, known, file, bar))
+}
+
+/// All rows together; they must be of one definition.
+fn joined(parts: Vec<Dataset>) -> Result<Dataset> {
+    let mut parts = parts.into_iter();
+    let mut all = parts.next().context("there is an input")?;
+    for part in parts {
+        if part.definition != all.definition {
+            bail!("the logs are of models that read different things; train from one kind of them");
+        }
+        all.values.extend(part.values);
+        all.labels.extend(part.labels);
+    }
+    Ok(all)
+}

@@ -1,0 +1,148 @@
+//! The model's file: read, checked, and looked at again while serving.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+use headstart_predict::{Encoder, MAX_BYTES, Model, ModelError, Predictor};
+
+use super::LivePredictor;
+use crate::config::UsageError;
+
+/// Pause between two looks at the file. A change is taken over when two looks in a row find the
+/// same, so that a file is not read while it is being written.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Digits of a fingerprint that are shown.
+const FINGERPRINT_DIGITS: usize = 16;
+
+/// Numbers the models of this process.
+static VERSIONS: AtomicU64 = AtomicU64::new(0);
+
+/// A model in use.
+pub(super) struct Loaded {
+    pub(super) predictor: Predictor,
+    /// Of the file's bytes.
+    pub(super) fingerprint: String,
+    /// Unlike any other's in this process.
+    pub(super) version: u64,
+}
+
+/// Where a model comes from.
+pub(super) struct ModelFile {
+    path: PathBuf,
+    /// As of the last load, or refusal.
+    seen: Option<Stamp>,
+}
+
+/// Tells one state of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    modified: SystemTime,
+    bytes: u64,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(Self {
+            modified: metadata.modified().ok()?,
+            bytes: metadata.len(),
+        })
+    }
+}
+
+impl ModelFile {
+    /// The file at `path`, not read yet.
+    pub(super) fn new(path: PathBuf) -> Self {
+        let seen = Stamp::of(&path);
+        Self { path, seen }
+    }
+
+    /// Reads the model.
+    ///
+    /// # Errors
+    /// [`UsageError`]: there is none, or it does not work with this encoder.
+    pub(super) fn load(&self, encoder: &Arc<dyn Encoder>) -> Result<Loaded> {
+        load(&self.path, encoder).map_err(|what| {
+            UsageError(format!("--predictor {}: {what}", self.path.display())).into()
+        })
+    }
+}
+
+fn load(path: &Path, encoder: &Arc<dyn Encoder>) -> Result<Loaded, String> {
+    let unreadable = |error| format!("cannot be read: {error}; `headstart train` writes one");
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err("is no file; name the one that `headstart train` wrote".to_owned());
+    }
+    let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+    if length > MAX_BYTES {
+        return Err(ModelError::TooLarge(length).to_string());
+    }
+    let bytes = std::fs::read(path).map_err(unreadable)?;
+    let model = Model::from_bytes(&bytes).map_err(|error| error.to_string())?;
+    let predictor =
+        Predictor::new(Arc::new(model), encoder.clone()).map_err(|error| explain(&error))?;
+    let mut fingerprint = blake3::hash(&bytes).to_hex().to_string();
+    fingerprint.truncate(FINGERPRINT_DIGITS);
+    Ok(Loaded {
+        predictor,
+        fingerprint,
+        version: VERSIONS.fetch_add(1, Relaxed),
+    })
+}
+
+/// What to do about a model's encoder stands in the options.
+fn explain(error: &ModelError) -> String {
+    match error {
+        ModelError::OtherEncoder { .. } => {
+            format!("{error} (--encoder FOLDER opens a transformer; without it the built-in one)")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Takes over what the file becomes, for as long as there is a predictor.
+///
+/// # Errors
+/// When the system gives no thread.
+pub(super) fn watch(mut file: ModelFile, predictor: Weak<LivePredictor>) -> Result<()> {
+    let mut before = file.seen;
+    let watching = move || {
+        loop {
+            std::thread::sleep(LOOK);
+            let Some(predictor) = predictor.upgrade() else {
+                return;
+            };
+            let now = Stamp::of(&file.path);
+            let is_settled = now == before;
+            before = now;
+            if is_settled && now.is_some() && now != file.seen {
+                file.seen = now;
+                take_over(&file.path, &predictor);
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("model-watcher".to_owned())
+        .spawn(watching)
+        .context("cannot start the thread that watches the model file")?;
+    Ok(())
+}
+
+fn take_over(path: &Path, predictor: &LivePredictor) {
+    let file = path.display();
+    match load(path, &predictor.encoder) {
+        Ok(loaded) => {
+            tracing::info!(%file, fingerprint = loaded.fingerprint, "a new model is in use");
+            predictor.swap(loaded);
+        }
+        Err(what) => {
+            tracing::warn!(%file, "the new model file was refused, the old model stays: {what}");
+            predictor.note_refused();
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! What an experiment found, and the forms in which it is told.
+//!
+//! [`Report`] holds what was measured, run by run. Means, spreads and gains are made here, where
+//! they are shown; what the study published stands beside them in [`published`].
+
+mod csv;
+mod html;
+mod json;
+mod published;
+mod table;
+
+use headstart_sim::chat::{ChatOutcome, ContextBin, Replica, TurnTally};
+use headstart_sim::experiment::Predictor;
+use headstart_sim::workload::Workload;
+
+pub(crate) use csv::csv;
+pub(crate) use html::page;
+pub(crate) use json::json_lines;
+pub(crate) use table::table;
+
+use crate::commands::simulate::{Group, Shown, Swept};
+
+/// An oracle that is less than this above LRU leaves no gap to be divided.
+const GAP_MIN: f64 = 0.002;
+
+/// What the reader of a report has to know.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    /// A sentence about the conversations.
+    pub(crate) source: String,
+    /// The published data set, if it is one.
+    pub(crate) workload: Option<Workload>,
+    pub(crate) replica: Replica,
+    pub(crate) minutes: f64,
+    pub(crate) warm_up_minutes: f64,
+    pub(crate) slots: usize,
+    pub(crate) seeds: usize,
+    /// Who predicts for `lpc`.
+    pub(crate) predictor: Predictor,
+}
+
+/// One run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Measured {
+    /// Cached prompt tokens of prompt tokens.
+    pub(crate) hit_rate: f64,
+    pub(crate) requests: u64,
+    pub(crate) requests_per_s: f64,
+    pub(crate) prompt_tokens: u64,
+    pub(crate) cached_tokens: u64,
+    pub(crate) computed_per_s: f64,
+    /// Of the probabilities told, at their best threshold; 0 where nobody predicts.
+    pub(crate) mcc: f64,
+    pub(crate) preemptions: u64,
+    pub(crate) refused: u64,
+    pub(crate) turns: Vec<(u16, TurnTally)>,
+    pub(crate) contexts: Vec<ContextBin>,
+}
+
+/// An experiment.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) facts: Facts,
+    /// What was run.
+    groups: Vec<Group>,
+    /// What is shown of it.
+    shown: Vec<Shown>,
+    /// Per group and seed.
+    measured: Vec<Vec<Measured>>,
+}
+
+/// An arm at a point of a sweep.
+#[derive(Clone, Copy, Debug)]
+struct Line<'a> {
+    shown: &'a Shown,
+    group: &'a Group,
+    runs: &'a [Measured],
+    /// Mean of the seeds.
+    hit_rate: f64,
+    /// The greatest less the least.
+    spread: f64,
+    /// The least difference to LRU at the same seed.
+    least: f64,
+    /// Relative to LRU; `None` where that hits nothing.
+    gain: Option<f64>,
+    /// Share of the gap between LRU and the oracle; `None` where there is none.
+    closed: Option<f64>,
+}
+
+impl Measured {
+    /// The figures of a run with blocks of `block_tokens`.
+    pub(crate) fn of(outcome: &ChatOutcome, block_tokens: u32) -> Self {
+        let per_s = |count: u64| count as f64 / outcome.seconds.max(f64::MIN_POSITIVE);
+        Self {
+            hit_rate: outcome.tokens.rate(),
+            requests: outcome.requests(),
+            requests_per_s: per_s(outcome.requests()),
+            prompt_tokens: outcome.tokens.lookups,
+            cached_tokens: outcome.tokens.hits,
+            computed_per_s: per_s(outcome.computed_tokens),
+            mcc: outcome.quality().mcc,
+            preemptions: outcome.preemptions,
+            refused: outcome.refused,
+            turns: outcome
+                .turns
+                .iter()
+                .map(|(&turn, &it)| (turn, it))
+                .collect(),
+            contexts: outcome.contexts(block_tokens),
+        }
+    }
+}
+
+impl Report {
+    /// Unites what was asked for with what was measured: per group as many runs as seeds.
+    pub(crate) fn new(
+        facts: Facts,
+        grid: crate::commands::simulate::Grid,
+        measured: Vec<Vec<Measured>>,
+    ) -> Self {
+        Self {
+            facts,
+            groups: grid.groups,
+            shown: grid.shown,
+            measured,
+        }
+    }
+
+    /// The lines of a sweep, point by point.
+    fn lines(&self, sweep: Swept) -> Vec<Line<'_>> {
+        let shown = self.shown.iter().filter(|shown| shown.sweep == sweep);
+        shown.map(|shown| self.line(shown)).collect()
+    }
+
+    fn line<'a>(&'a self, shown: &'a Shown) -> Line<'a> {
+        let runs = &self.measured[shown.group];
+        let hit_rate = mean(runs, |run| run.hit_rate);
+        let lru = mean(&self.measured[shown.lru], |run| run.hit_rate);
+        let oracle = mean(&self.measured[shown.oracle], |run| run.hit_rate);
+        Line {
+            shown,
+            group: &self.groups[shown.group],
+            runs,
+            hit_rate,
+            spread: spread(runs),
+            least: least(runs, &self.measured[shown.lru]),
+            gain: (lru > 0.0).then(|| hit_rate / lru - 1.0),
+            closed: (oracle - lru >= GAP_MIN).then(|| (hit_rate - lru) / (oracle - lru)),
+        }
+    }
+
+    /// The sweeps that were run, in the order of their tables.
+    fn sweeps(&self) -> Vec<Swept> {
+        let all = [Swept::Size, Swept::Lambda, Swept::Mcc, Swept::Charge];
+        let is_shown = |sweep: &Swept| self.shown.iter().any(|shown| shown.sweep == *sweep);
+        all.into_iter().filter(is_shown).collect()
+    }
+}
+
+fn mean(runs: &[Measured], figure: impl Fn(&Measured) -> f64) -> f64 {
+    runs.iter().map(figure).sum::<f64>() / runs.len().max(1) as f64
+}
+
+fn spread(runs: &[Measured]) -> f64 {
+    let rates = runs.iter().map(|run| run.hit_rate);
+    let (low, high) = rates.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), rate| {
+        (low.min(rate), high.max(rate))
+    });
+    (high - low).max(0.0)
+}
+
+/// How much better than `others` the worst of `runs` is, seed by seed.
+fn least(runs: &[Measured], others: &[Measured]) -> f64 {
+    let pairs = runs.iter().zip(others);
+    let differences = pairs.map(|(run, other)| run.hit_rate - other.hit_rate);
+    differences.reduce(f64::min).unwrap_or(0.0)
+}
+
+/// The name of a sweep's axis.
+fn axis(sweep: Swept) -> &'static str {
+    match sweep {
+        Swept::Size => "cache, tokens",
+        Swept::Lambda => "mean gap, s",
+        Swept::Mcc => "MCC wanted",
+        Swept::Charge => "charge, GB",
+    }
+}
+
+/// The name of a sweep on the command line.
+fn sweep_name(sweep: Swept) -> &'static str {
+    match sweep {
+        Swept::Size => "size",
+        Swept::Lambda => "lambda",
+        Swept::Mcc => "mcc",
+        Swept::Charge => "charge",
+    }
+}
+
+fn percent(rate: f64) -> String {
+    format!("{:.2} %", rate * 100.0)
+}
+
+fn signed(rate: f64) -> String {
+    format!("{:+.1} %", rate * 100.0)
+}
+
+#[cfg(test)]
+mod testing {
+    use super::*;
+    use crate::commands::simulate::Grid;
+    use headstart_sim::experiment::Arm;
+    use headstart_sim::workload::WORKLOADS;
+
+    /// A report on LMSys with these arms, sizes and hit rates per seed.
+    pub(super) fn report(cells: &[(&str, u32, &[f64])]) -> Report {
+        let find = |name: &str, size: u32| {
+            let mut cells = cells.iter();
+            let found = cells.position(|cell| cell.0 == name && cell.1 == size);
+            found.expect("LRU and the oracle stand beside")
+        };
+        let mut grid = Grid::default();
+        let mut measured = Vec::new();
+        for (group, &(name, size, rates)) in cells.iter().enumerate() {
+            grid.groups.push(Group {
+                gap: 0,
+                size_tokens: size,
+                arm: Arm {
+                    policy: name.to_owned(),
+                    predictor: Predictor::Nobody,
+                    charge_tokens: 0,
+                },
+            });
+            grid.shown.push(Shown {
+                sweep: Swept::Size,
+                x: f64::from(size),
+                arm: name.to_owned(),
+                group,
+                lru: find("lru", size),
+                oracle: find("oracle", size),
+            });
+            let run = |&hit_rate: &f64| Measured {
+                hit_rate,
+                requests: 10,
+                ..Measured::default()
+            };
+            measured.push(rates.iter().map(run).collect());
+        }
+        let facts = Facts {
+            source: "made up".to_owned(),
+            workload: Some(WORKLOADS[0]),
+            replica: Replica::lpc(),
+            minutes: 20.0,
+            warm_up_minutes: 0.0,
+            slots: 200,
+            seeds: 2,
+            predictor: Predictor::Nobody,
+        };
+        Report::new(facts, grid, measured)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gain_spread_and_the_closed_share_are_of_means() {
+        let report = testing::report(&[
+            ("lru", 60_000, &[0.1, 0.3]),
+            ("lpc", 60_000, &[0.3, 0.3]),
+            ("oracle", 60_000, &[0.5, 0.7]),
+        ]);
+        let lines = report.lines(Swept::Size);
+        let close = |got: f64, expected: f64| assert!((got - expected).abs() < 1e-12, "{got}");
+        close(lines[1].hit_rate, 0.3);
+        close(lines[1].gain.expect("LRU hits"), 0.5);
+        close(lines[1].closed.expect("a gap"), 0.25);
+        close(lines[0].spread, 0.2);
+        close(lines[1].least, 0.0);
+        close(lines[2].closed.expect("a gap"), 1.0);
+    }
+
+    #[test]
+    fn nothing_is_divided_by_nothing() {
+        let report = testing::report(&[("lru", 6, &[0.0]), ("oracle", 6, &[0.0])]);
+        let line = report.lines(Swept::Size)[0];
+        assert_eq!((line.gain, line.closed), (None, None));
+    }
+}

@@ -1,0 +1,88 @@
+//! A page with curves that opens without a network: `page.html` with the data in it.
+
+use serde_json::{Value, json};
+
+use super::super::html::embedded;
+use super::published::{self, figures};
+use super::{Line, Report, axis, table};
+
+/// Everything but the data; it names no other resource, and its policy forbids any.
+const PAGE: &str = include_str!("page.html");
+
+/// Where the data goes.
+const DATA: &str = "\"HEADSTART_DATA\"";
+
+/// The whole page.
+pub(crate) fn page(report: &Report) -> String {
+    PAGE.replacen(DATA, &embedded(&data(report)), 1)
+}
+
+fn data(report: &Report) -> Value {
+    let sweeps = report.sweeps().into_iter().map(|sweep| {
+        let lines = report.lines(sweep);
+        let mut arms: Vec<&str> = Vec::new();
+        for line in &lines {
+            if !arms.contains(&&line.shown.arm[..]) {
+                arms.push(&line.shown.arm);
+            }
+        }
+        let curves = arms.into_iter().map(|arm| {
+            let points = lines.iter().filter(|line| line.shown.arm == arm).map(point);
+            json!({"name": arm, "points": points.collect::<Vec<_>>()})
+        });
+        json!({"axis": axis(sweep), "curves": curves.collect::<Vec<_>>()})
+    });
+    let figures = figures(report).into_iter();
+    let figures = figures.map(|it| json!([it.name, it.published, it.ours]));
+    json!({
+        "title": report.facts.source,
+        "facts": table::facts(report).lines().skip(1).collect::<Vec<_>>(),
+        "sweeps": sweeps.collect::<Vec<_>>(),
+        "figures": figures.collect::<Vec<_>>(),
+        "source": published::SOURCES,
+    })
+}
+
+fn point(line: &Line<'_>) -> Value {
+    let rates = line.runs.iter().map(|run| run.hit_rate);
+    let low = rates.clone().fold(f64::INFINITY, f64::min);
+    json!({
+        "x": line.shown.x,
+        "rate": line.hit_rate,
+        "low": low,
+        "high": rates.fold(low, f64::max),
+        "gain": line.gain,
+        "closed": line.closed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing;
+    use super::*;
+
+    #[test]
+    fn the_page_holds_its_data_and_needs_nothing_else() {
+        let report = testing::report(&[("lru", 6, &[0.25, 0.75]), ("oracle", 6, &[1.0])]);
+        let page = page(&report);
+        assert!(page.contains("\"name\":\"lru\"") && !page.contains(DATA));
+        for resource in [
+            "http:", "https:", "src=", "href=", "url(", "@import", "fetch(",
+        ] {
+            assert!(!page.contains(resource), "{resource} in the page");
+        }
+        assert!(page.contains("default-src 'none'"));
+    }
+
+    #[test]
+    fn names_cannot_end_the_script() {
+        let mut report = testing::report(&[("lru", 6, &[0.5]), ("oracle", 6, &[1.0])]);
+        report.facts.source = "</script><b>".to_owned();
+        let page = page(&report);
+        assert_eq!(
+            page.matches("</script>").count(),
+            PAGE.matches("</script>").count()
+        );
+        assert!(page.contains("\\u003c/script\\u003e"));
+    }
+}

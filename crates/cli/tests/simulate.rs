@@ -1,0 +1,142 @@
+//! `headstart simulate` as users and scripts call it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A small experiment.
+const SMALL: &[&str] = &[
+    "--minutes",
+    "2",
+    "--seeds",
+    "2",
+    "--slots",
+    "40",
+    "--lambda",
+    "20",
+    "--sizes",
+    "8K,16K",
+    "--policies",
+    "lru,lpc,oracle",
+];
+
+fn simulate(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
+    command.arg("simulate").args(args).stdin(Stdio::null());
+    command.output().expect("the binary runs")
+}
+
+fn printed(args: &[&str]) -> String {
+    let output = simulate(args);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {complaint}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+fn lines(args: &[&str]) -> Vec<Value> {
+    let parsed = |line: &str| serde_json::from_str(line).expect("JSON");
+    printed(args).lines().map(parsed).collect()
+}
+
+fn scratch(name: &str, contents: &str) -> PathBuf {
+    let name = format!("headstart-simulate-{}-{name}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, contents).expect("writes");
+    path
+}
+
+#[test]
+fn a_preset_runs_and_stands_beside_what_was_published() {
+    let args = [&["--preset", "lpc-lmsys"], SMALL].concat();
+    let table = printed(&args);
+    assert!(
+        table.contains("lpc-lmsys: ") && table.contains("22 to 30 %"),
+        "{table}"
+    );
+    assert_eq!(table, printed(&args), "the same bytes again");
+    let lines = lines(&[&args[..], &["--json"]].concat());
+    let rate = |arm: &str, size: u64| {
+        let is_it = |line: &&Value| line["arm"] == arm && line["cache_tokens"] == size;
+        let line = lines
+            .iter()
+            .find(is_it)
+            .expect("a line for each arm and size");
+        line["token_hit_rate"].as_f64().expect("a rate")
+    };
+    for size in [8_000, 16_000] {
+        assert!(rate("oracle", size) > rate("lpc", size), "{size}");
+        assert!(rate("lpc", size) > rate("lru", size), "{size}");
+    }
+    let csv = printed(&[&args[..], &["--csv"]].concat());
+    assert_eq!(csv.lines().count(), 1 + 2 * 3 * 2);
+}
+
+#[test]
+fn conversations_and_a_record_are_read() {
+    let text = r#"{"turns": [{"role": "user", "text": "What is the capital of this country here?"},
+        {"role": "assistant", "text": "It depends on which one you mean, of course."},
+        {"role": "user", "text": "The one that we are in, if you please, my friend."}]}"#;
+    let chats = scratch("chats.jsonl", &format!("{}\n", text.replace('\n', " ")));
+    let file = chats.to_str().expect("UTF-8");
+    let small = ["--conversations", file, "--template-tokens", "20", "--json"];
+    let lines_of = lines(&[&small, SMALL].concat());
+    assert!(lines_of[0]["token_hit_rate"].as_f64().expect("a rate") > 0.1);
+
+    let record = concat!(
+        r#"{"record":"headstart-chat","version":1,"run":"lru","answers":"generated","#,
+        r#""conversations":1}"#,
+        "\n",
+        r#"{"conversation":0,"start_s":0.0,"shared":null,"turns":["#,
+        r#"{"think_s":0,"prompt_tokens":64,"new_tokens":64,"answer_tokens":17,"cached_tokens":0,"#,
+        r#""sent_s":0,"ttft_s":0.1,"e2e_s":1},"#,
+        r#"{"think_s":3,"prompt_tokens":100,"new_tokens":19,"answer_tokens":8,"cached_tokens":80,"#,
+        r#""sent_s":4,"ttft_s":0.1,"e2e_s":1}]}"#,
+        "\n"
+    );
+    let record = scratch("run.jsonl", record);
+    let file = record.to_str().expect("UTF-8");
+    let lines_of = lines(&[
+        "--record",
+        file,
+        "--sizes",
+        "4K",
+        "--policies",
+        "lru",
+        "--json",
+    ]);
+    let run = &lines_of[0]["runs"][0];
+    assert_eq!(
+        (&run["prompt_tokens"], &run["cached_tokens"]),
+        (&164.into(), &80.into())
+    );
+    for path in [chats, record] {
+        std::fs::remove_file(path).expect("it is there");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_named_before_anything_runs() {
+    let check = |args: &[&str], part: &str| {
+        let output = simulate(args);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {complaint}");
+        assert!(complaint.contains(part), "{args:?}: {complaint}");
+    };
+    check(&[], "--preset");
+    check(
+        &["--preset", "lpc-mine"],
+        "lpc-lmsys, lpc-sharegpt, lpc-arena",
+    );
+    let preset = |rest: &[&str], part: &str| {
+        check(&[&["--preset", "lpc-lmsys"], rest].concat(), part);
+    };
+    preset(&["--policies", "mru"], "unknown policy `mru`");
+    preset(&["--sizes", "many"], "160K");
+    preset(&["--mcc", "2"], "--mcc 2");
+    preset(&["--oracle", "delphi"], "flips, logit or confident");
+    preset(&["--predictor", "model"], "carry no predictions");
+    preset(&["--engine", "fast"], "qwen3-32b-h100");
+    preset(&["--gaps", "uniform"], "lognormal:SIGMA");
+    preset(&["--minutes", "0"], "--minutes 0");
+}

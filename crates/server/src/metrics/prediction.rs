@@ -1,0 +1,225 @@
+//! Metrics of predictions; there only where somebody predicts.
+
+use prometheus::{
+    Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts,
+};
+
+use super::{Maker, Metrics, raise};
+use crate::prediction::PredictorStatus;
+
+/// Seconds; from the built-in encoder's tenth of a millisecond to a queue of half a minute.
+const LATENCY: [f64; 12] = [
+    0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0, 30.0,
+];
+
+/// Seconds of silence, up to the usual horizon.
+const GAPS: [f64; 10] = [1.0, 3.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 900.0];
+
+/// Probabilities.
+const TENTHS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
+
+/// How predictions go.
+#[derive(Clone, Debug)]
+pub struct PredictionMetrics {
+    /// Chat requests by how their prediction ended.
+    pub predictions: IntCounterVec,
+    /// From the question to the model's answer.
+    pub latency: Histogram,
+    /// What the model said.
+    pub probability: Histogram,
+    queue: IntGauge,
+    /// What became of conversations.
+    pub turns: TurnMetrics,
+    /// How the predictor is.
+    pub predictor: PredictorMetrics,
+}
+
+/// What became of conversations.
+#[derive(Clone, Debug)]
+pub struct TurnMetrics {
+    /// Turns by their outcome.
+    pub outcomes: IntCounterVec,
+    /// Outcomes that the predictor was not told.
+    pub outcomes_lost: IntCounter,
+    /// Between the end of an answer and the conversation's next request.
+    pub gap: Histogram,
+    tracked: IntGauge,
+    forgotten: IntCounter,
+}
+
+/// How the predictor is.
+#[derive(Clone, Debug)]
+pub struct PredictorMetrics {
+    /// Work of the predictor's thread, seconds.
+    pub busy: Counter,
+    /// Calls that panicked.
+    pub panics: IntCounter,
+    fallback: IntGauge,
+    calibration_error: Gauge,
+    excess_log_loss: Gauge,
+    model: IntGaugeVec,
+    model_files: IntCounterVec,
+    log_records: IntCounter,
+}
+
+impl Metrics {
+    /// Adds the metrics of predictions; once.
+    #[must_use]
+    pub fn with_predictions(&self) -> PredictionMetrics {
+        PredictionMetrics::new(&Maker(self.registry.clone()))
+    }
+}
+
+impl PredictionMetrics {
+    fn new(make: &Maker) -> Self {
+        Self {
+            predictions: make.counter(
+                "headstart_predictions_total",
+                "Chat requests: the model's number came in time (model) or not (late), it said \
+                 nothing (prior) or failed, or the queue was full (dropped).",
+                &["outcome"],
+            ),
+            latency: make.plain_histogram(
+                "headstart_prediction_seconds",
+                "From a request's question to the model's answer; no request waits for it.",
+                &LATENCY,
+            ),
+            probability: make.plain_histogram(
+                "headstart_prediction_probability",
+                "What the model said: probability that the conversation goes on.",
+                &TENTHS,
+            ),
+            queue: make.plain_gauge(
+                "headstart_prediction_queue",
+                "Questions waiting for the predictor.",
+            ),
+            turns: TurnMetrics::new(make),
+            predictor: PredictorMetrics::new(make),
+        }
+    }
+
+    /// Brings the counts that are kept elsewhere up to date: numbers that reached their request in
+    /// time, and those that did not.
+    pub fn raise_ends(&self, in_time: u64, late: u64) {
+        let counter = |outcome| self.predictions.with_label_values(&[outcome]);
+        raise(&counter("model"), in_time);
+        raise(&counter("late"), late);
+    }
+
+    /// Sets the sizes: questions waiting, turns tracked, turns forgotten so far.
+    pub fn set_sizes(&self, waiting: usize, tracked: usize, forgotten: u64) {
+        self.queue.set(waiting as i64);
+        self.turns.tracked.set(tracked as i64);
+        raise(&self.turns.forgotten, forgotten);
+    }
+}
+
+impl TurnMetrics {
+    fn new(make: &Maker) -> Self {
+        Self {
+            outcomes: make.counter(
+                "headstart_turns_total",
+                "Turns whose outcome is known: the conversation continued or ended.",
+                &["outcome"],
+            ),
+            outcomes_lost: make.plain_counter(
+                "headstart_turn_outcomes_lost_total",
+                "Outcomes that the predictor was not told, because its queue was full.",
+            ),
+            gap: make.plain_histogram(
+                "headstart_turn_gap_seconds",
+                "From the end of an answer to the conversation's next request.",
+                &GAPS,
+            ),
+            tracked: make.plain_gauge(
+                "headstart_turns_tracked",
+                "Turns whose continuation would be known.",
+            ),
+            forgotten: make.plain_counter(
+                "headstart_turns_forgotten_total",
+                "Turns that had no room, or made room, before their outcome was known.",
+            ),
+        }
+    }
+}
+
+impl PredictorMetrics {
+    fn new(make: &Maker) -> Self {
+        Self {
+            busy: make.plain(Counter::new(
+                "headstart_predictor_busy_seconds_total",
+                "Seconds in which the predictor's thread worked.",
+            )),
+            panics: make.plain_counter(
+                "headstart_predictor_panics_total",
+                "Calls of the predictor that panicked.",
+            ),
+            fallback: make.plain_gauge(
+                "headstart_predictor_fallback",
+                "1 while the model is not believed and the turn-count prior stands.",
+            ),
+            calibration_error: make.plain(Gauge::new(
+                "headstart_predictor_calibration_error",
+                "Expected calibration error of the model on live outcomes, 0 to 1.",
+            )),
+            excess_log_loss: make.plain(Gauge::new(
+                "headstart_predictor_excess_log_loss",
+                "Mean log-loss of the model less that of the turn-count prior.",
+            )),
+            model: make.gauge(
+                "headstart_predictor_model_info",
+                "1 for the model in use.",
+                &["fingerprint"],
+            ),
+            model_files: make.counter(
+                "headstart_predictor_model_files_total",
+                "New model files while running: loaded or refused.",
+                &["outcome"],
+            ),
+            log_records: make.plain_counter(
+                "headstart_prediction_log_records_total",
+                "Records written to the opt-in log.",
+            ),
+        }
+    }
+
+    /// Sets what the predictor says of itself.
+    pub fn set_status(&self, status: &PredictorStatus) {
+        self.fallback.set(i64::from(status.is_fallback));
+        if let Some(calibration) = status.calibration {
+            self.calibration_error.set(calibration.error);
+            self.excess_log_loss.set(calibration.excess_log_loss);
+        }
+        self.model.reset();
+        if let Some(fingerprint) = &status.model {
+            self.model.with_label_values(&[fingerprint]).set(1);
+        }
+        for (outcome, count) in [("loaded", status.swaps), ("refused", status.refused)] {
+            raise(&self.model_files.with_label_values(&[outcome]), count);
+        }
+        raise(&self.log_records, status.log_records);
+    }
+}
+
+impl Maker {
+    fn plain<M>(&self, metric: prometheus::Result<M>) -> M
+    where
+        M: prometheus::core::Collector + Clone + 'static,
+    {
+        self.register(metric.expect("the names are valid"))
+    }
+
+    fn plain_counter(&self, name: &str, help: &str) -> IntCounter {
+        self.plain(IntCounter::with_opts(Opts::new(name, help)))
+    }
+
+    fn plain_gauge(&self, name: &str, help: &str) -> IntGauge {
+        self.plain(IntGauge::with_opts(Opts::new(name, help)))
+    }
+
+    fn plain_histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+        self.plain(Histogram::with_opts(options))
+    }
+}

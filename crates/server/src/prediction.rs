@@ -1,0 +1,169 @@
+//! Will the conversation go on? Asked for every chat request of an embedded fleet, answered beside
+//! the request's way and never on it.
+//!
+//! ```text
+//! chat request ─ Chat (hashes, text) ─ Tracker (which conversation, what gap) ─┐
+//!        │                                                                     │ Question
+//!        ├─ submitted at once with the prior for its turn                      ▼
+//!        │                                          Queue ─► predictor thread ─ Predict::predict
+//!        ◄──────────────── Replica::annotate, if it still runs ◄───────────────┘
+//! ```
+//!
+//! Every prediction ends in one way, unless its replica fails: the model's number reached the
+//! replica in time (`model`) or too late (`late`), the predictor said nothing (`prior`) or panicked
+//! (`failed`), or the queue was full (`dropped`). In all but the first the prior stands.
+//!
+//! Knows no model: the binary passes a [`Predict`]. Text lives in a question until it is answered,
+//! and nowhere else; the tracker keeps keyed hashes.
+
+mod chat;
+mod desk;
+mod queue;
+mod tracker;
+mod worker;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use headstart_core::{Probability, SessionId};
+
+pub(crate) use chat::Scope;
+pub use chat::{Chat, Said};
+pub use desk::{Forecast, Predictions};
+pub use tracker::{Sighting, Tracker, TrackerLimits};
+
+/// Says how likely conversations go on, and hears what became of them.
+///
+/// [`Predict::predict`] and [`Predict::learn`] are called from one thread, one at a time; the
+/// others from any, at any time, and must not wait for these two. A panic costs the prediction
+/// that it struck and nothing else.
+pub trait Predict: Send + Sync {
+    /// What of a conversation it wants to be given.
+    fn reads(&self) -> Reads;
+
+    /// At once and without a model: how likely a conversation goes on after its `turn`-th user
+    /// message (from 1).
+    fn prior(&self, turn: u16) -> Probability;
+
+    /// With the model: one answer per question, in their order; `None` where the prior shall
+    /// stand. May take its time: nobody waits, but questions beyond a limit are dropped.
+    fn predict(&self, questions: &[Question]) -> Vec<Option<Probability>>;
+
+    /// What became of earlier turns. Each turn is told once at most, after its question, if that
+    /// was not dropped.
+    fn learn(&self, outcomes: &[Outcome]);
+
+    /// How it is.
+    fn status(&self) -> PredictorStatus;
+}
+
+/// What of a conversation a predictor wants to be given; the rest is not copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// The latest user prompts, so many at most; with 0 it is not asked at all.
+    pub prompts: usize,
+    /// Also the answers between them.
+    pub answers: bool,
+}
+
+/// A turn of a conversation; unique within a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TurnId(pub u64);
+
+/// Will this conversation go on after the answer that is being computed?
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// The turn, as its outcome will name it.
+    pub id: TurnId,
+    /// The conversation.
+    pub conversation: SessionId,
+    /// The same turn was asked for before (a retry, or another user's same words): its outcome
+    /// counts once.
+    pub is_repeat: bool,
+    /// The how-maniest user message, from 1.
+    pub turn: u16,
+    /// Between the end of the previous answer and this request, where both were seen.
+    pub gap: Option<Duration>,
+    /// Its text, as far as [`Predict::reads`] asked for it.
+    pub said: Said,
+}
+
+/// What became of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The turn.
+    pub id: TurnId,
+    /// The how-maniest user message it was.
+    pub turn: u16,
+    /// What became of it.
+    pub became: Became,
+}
+
+/// What can become of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Became {
+    /// Another user message followed.
+    Continued,
+    /// None did within the horizon.
+    Ended,
+}
+
+impl Became {
+    /// As metrics name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Continued => "continued",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// How a predictor is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PredictorStatus {
+    /// Fingerprint of the model in use, where there is one.
+    pub model: Option<String>,
+    /// The model is not believed at present: the prior stands for all.
+    pub is_fallback: bool,
+    /// How its numbers compare with what came, where enough outcomes are known.
+    pub calibration: Option<Calibration>,
+    /// Records written to the log.
+    pub log_records: u64,
+    /// Models taken over while running.
+    pub swaps: u64,
+    /// Model files refused while running.
+    pub refused: u64,
+}
+
+/// How predictions compare with outcomes, over the recent past.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Calibration {
+    /// Expected calibration error of the model, in `[0, 1]`.
+    pub error: f64,
+    /// Mean log-loss of the model less that of the prior; above 0 the model does harm.
+    pub excess_log_loss: f64,
+}
+
+/// What a server needs to predict.
+#[derive(Clone)]
+pub struct PredictionConfig {
+    /// Who predicts.
+    pub predictor: Arc<dyn Predict>,
+    /// A conversation that stays silent for so long has ended.
+    pub horizon: Duration,
+}
+
+impl PredictionConfig {
+    /// Silence after which a conversation has ended: a quarter of an hour. In public traces nine of
+    /// ten next turns come sooner, and the cache of a busy server has turned over by then.
+    pub const HORIZON: Duration = Duration::from_secs(900);
+}
+
+impl std::fmt::Debug for PredictionConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PredictionConfig")
+            .field("horizon", &self.horizon)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,323 @@
+//! Where requests leave their questions, and what they hold until they end.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use headstart_core::{Nanos, Probability, SeqId, SessionId};
+use serde_json::Value;
+
+use super::chat::{Chat, Namer, PrefixKey, Scope};
+use super::queue::{Asked, Queue, QueueLimits};
+use super::tracker::{Tracker, TrackerLimits};
+use super::worker::Worker;
+use super::{Outcome, Predict, PredictionConfig, PredictorStatus, Question, TurnId};
+use crate::clock::Clock;
+use crate::metrics::PredictionMetrics;
+
+/// Turns that are remembered, so that their continuation is known: a busy quarter of an hour (70
+/// requests a second), some 10 MB.
+const TURNS: usize = 65_536;
+
+/// Longest wait for the predictor's thread at shutdown. What it has not done by then is lost.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Tells a replica, by its index, what the model says of a sequence. False: it cannot be told.
+pub(crate) type Tell = Box<dyn Fn(usize, SeqId, Probability) -> bool + Send + Sync>;
+
+/// The predictions of one server.
+pub struct Predictions {
+    pub(super) predictor: Arc<dyn Predict>,
+    pub(super) queue: Queue,
+    pub(super) metrics: PredictionMetrics,
+    pub(super) clock: Clock,
+    tracker: Mutex<Tracker>,
+    namer: Namer,
+    tell: Tell,
+    /// Numbers that came when their request had ended already.
+    late: AtomicU64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Predictions {
+    /// Starts the predictor's thread.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn start(
+        config: PredictionConfig,
+        metrics: PredictionMetrics,
+        clock: Clock,
+        tell: Tell,
+    ) -> std::io::Result<Arc<Self>> {
+        let tracker = Tracker::new(TrackerLimits {
+            turns: TURNS,
+            horizon: config.horizon,
+        });
+        let predictions = Arc::new(Self {
+            predictor: config.predictor,
+            queue: Queue::new(QueueLimits::USUAL),
+            metrics,
+            clock,
+            tracker: Mutex::new(tracker),
+            namer: Namer::random(),
+            tell,
+            late: AtomicU64::new(0),
+            thread: Mutex::default(),
+        });
+        let worker = Worker::new(predictions.clone());
+        let thread = std::thread::Builder::new()
+            .name("predictor".to_owned())
+            .spawn(move || worker.run())?;
+        *predictions
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(predictions)
+    }
+
+    /// Reads a chat request; takes time by the length of its text, so off the network threads.
+    /// `None` where no user speaks.
+    pub(crate) fn read(&self, messages: &Value, scope: &Scope) -> Option<Chat> {
+        let reads = self.guarded(|| self.predictor.reads()).unwrap_or_default();
+        Chat::read(messages, scope, reads, &self.namer)
+    }
+
+    /// Takes note of a request that arrived at `arrival`, and asks about it. Never waits for an
+    /// answer.
+    pub(crate) fn forecast(self: &Arc<Self>, chat: Chat, arrival: Nanos) -> Forecast {
+        let Chat { keys, turn, said } = chat;
+        let (sighting, outcomes) = {
+            let mut tracker = self.tracker();
+            let sighting = tracker.observe(&keys, turn, arrival);
+            (sighting, tracker.take_outcomes())
+        };
+        self.note(outcomes);
+        if let Some(gap) = sighting.gap {
+            self.metrics.turns.gap.observe(gap.as_secs_f64());
+        }
+        let ticket = Arc::<Ticket>::default();
+        let forecast = Forecast {
+            predictions: self.clone(),
+            ticket: ticket.clone(),
+            key: keys.last().copied().unwrap_or_default(),
+            id: sighting.id,
+            conversation: sighting.conversation,
+            prior: self.guarded(|| self.predictor.prior(turn)),
+            is_answered: false,
+        };
+        if said.prompts.is_empty() {
+            self.count("prior");
+            return forecast;
+        }
+        let question = Question {
+            id: sighting.id,
+            conversation: sighting.conversation,
+            is_repeat: sighting.is_repeat,
+            turn,
+            gap: sighting.gap,
+            said,
+        };
+        let at = self.clock.now();
+        let asked = Asked {
+            question,
+            ticket,
+            at,
+        };
+        if !self.queue.ask(asked) {
+            self.count("dropped");
+        }
+        forecast
+    }
+
+    /// Ends the turns whose time has come.
+    pub(super) fn expired(&self) -> Vec<Outcome> {
+        let mut tracker = self.tracker();
+        tracker.expire(self.clock.now());
+        tracker.take_outcomes()
+    }
+
+    /// Hands outcomes over to the predictor's thread.
+    fn note(&self, outcomes: Vec<Outcome>) {
+        if !outcomes.is_empty() {
+            self.count_outcomes(&outcomes);
+            let lost = self.queue.tell(outcomes);
+            self.metrics.turns.outcomes_lost.inc_by(lost as u64);
+        }
+    }
+
+    pub(super) fn count_outcomes(&self, outcomes: &[Outcome]) {
+        for outcome in outcomes {
+            let labels = [outcome.became.name()];
+            self.metrics.turns.outcomes.with_label_values(&labels).inc();
+        }
+    }
+
+    /// Counts how a request's prediction ended.
+    pub(super) fn count(&self, end: &str) {
+        self.metrics.predictions.with_label_values(&[end]).inc();
+    }
+
+    /// Sends the model's number to a replica, which counts it.
+    pub(super) fn send(&self, replica: usize, seq: SeqId, p: Probability) {
+        if !(self.tell)(replica, seq, p) {
+            self.note_late();
+        }
+    }
+
+    pub(super) fn note_late(&self) {
+        self.late.fetch_add(1, Relaxed);
+    }
+
+    /// What a foreign function returns, unless it panics, which is counted.
+    pub(super) fn guarded<T>(&self, call: impl FnOnce() -> T) -> Option<T> {
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(call));
+        if outcome.is_err() {
+            self.metrics.predictor.panics.inc();
+            tracing::warn!("the predictor panicked; the turn-count prior stands");
+        }
+        outcome.ok()
+    }
+
+    /// How the predictor is.
+    #[must_use]
+    pub fn status(&self) -> PredictorStatus {
+        let status = self.guarded(|| self.predictor.status());
+        status.unwrap_or_default()
+    }
+
+    /// Brings the gauges up to date. `annotated` and `late` are what the replicas counted.
+    pub(crate) fn refresh_metrics(&self, annotated: u64, late: u64) {
+        let (tracked, forgotten) = {
+            let tracker = self.tracker();
+            (tracker.len(), tracker.forgotten())
+        };
+        let late = late + self.late.load(Relaxed);
+        self.metrics.raise_ends(annotated, late);
+        let waiting = self.queue.questions();
+        self.metrics.set_sizes(waiting, tracked, forgotten);
+        self.metrics.predictor.set_status(&self.status());
+    }
+
+    /// Lets the thread finish what waits, within a limit.
+    pub(crate) fn stop(&self) {
+        self.queue.close();
+        let thread = self.thread.lock();
+        let thread = thread.unwrap_or_else(PoisonError::into_inner).take();
+        let until = Instant::now() + STOP_PATIENCE;
+        if let Some(thread) = thread {
+            while !thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
+    fn tracker(&self) -> MutexGuard<'_, Tracker> {
+        self.tracker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One request's prediction, from its arrival to the end of its answer. Dropping it tells the
+/// tracker that the answer is over.
+pub struct Forecast {
+    predictions: Arc<Predictions>,
+    ticket: Arc<Ticket>,
+    key: PrefixKey,
+    id: TurnId,
+    conversation: SessionId,
+    prior: Option<Probability>,
+    is_answered: bool,
+}
+
+impl Forecast {
+    /// The conversation.
+    #[must_use]
+    pub fn conversation(&self) -> SessionId {
+        self.conversation
+    }
+
+    /// What is known at this moment: the model's number, else the prior.
+    #[must_use]
+    pub fn p_continue(&self) -> Option<Probability> {
+        self.ticket.state().p.or(self.prior)
+    }
+
+    /// Takes note that `seq` was submitted to a replica: the model's number is sent there, now or
+    /// when it comes.
+    pub(crate) fn placed(&self, replica: usize, seq: SeqId) {
+        let mut state = self.ticket.state();
+        state.place = Some((replica, seq));
+        let known = state.p.filter(|_| !state.is_sent);
+        state.is_sent |= known.is_some();
+        drop(state);
+        if let Some(p) = known {
+            self.predictions.send(replica, seq, p);
+        }
+    }
+
+    /// The answer has begun.
+    pub(crate) fn answering(&mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for Forecast {
+    fn drop(&mut self) {
+        let mut state = self.ticket.state();
+        state.is_over = true;
+        if state.p.is_some() && !state.is_sent {
+            self.predictions.note_late();
+        }
+        drop(state);
+        let mut tracker = self.predictions.tracker();
+        match self.is_answered {
+            true => tracker.answered(&self.key, self.id, self.predictions.clock.now()),
+            false => tracker.withdrawn(&self.key, self.id),
+        }
+    }
+}
+
+/// What a request and the question about it share.
+#[derive(Debug, Default)]
+pub(super) struct Ticket(Mutex<TicketState>);
+
+#[derive(Debug, Default)]
+struct TicketState {
+    p: Option<Probability>,
+    place: Option<(usize, SeqId)>,
+    /// A replica was told, or it is too late for that.
+    is_sent: bool,
+    is_over: bool,
+}
+
+/// Where a number goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Addressee {
+    /// This sequence of this replica.
+    Sequence(usize, SeqId),
+    /// The request has no place yet and will take the number along.
+    Request,
+    /// Nobody: the request is over.
+    Nobody,
+}
+
+impl Ticket {
+    /// The model has answered.
+    pub(super) fn answer(&self, p: Probability) -> Addressee {
+        let mut state = self.state();
+        state.p = Some(p);
+        let addressee = match state.place {
+            _ if state.is_over => Addressee::Nobody,
+            Some((replica, seq)) => Addressee::Sequence(replica, seq),
+            None => Addressee::Request,
+        };
+        state.is_sent = addressee != Addressee::Request;
+        addressee
+    }
+
+    fn state(&self) -> MutexGuard<'_, TicketState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

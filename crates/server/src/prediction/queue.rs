@@ -1,0 +1,248 @@
+//! What waits for the predictor's thread: questions and outcomes, in the order in which they came,
+//! so that a turn's outcome is told after its question.
+//!
+//! Nobody waits to put something in. What does not fit is refused: questions by number and by bytes
+//! of text, outcomes by number.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use headstart_core::Nanos;
+
+use super::desk::Ticket;
+use super::{Outcome, Question};
+
+/// Limits of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct QueueLimits {
+    /// Questions waiting.
+    pub(super) questions: usize,
+    /// Bytes of their text.
+    pub(super) bytes: usize,
+    /// Outcomes waiting.
+    pub(super) outcomes: usize,
+    /// Questions taken at once.
+    pub(super) batch: usize,
+}
+
+impl QueueLimits {
+    /// At ten questions a second, 256 are half a minute: what is older mostly comes too late. The
+    /// bytes hold the longest body that is taken, outcomes are small, and 16 texts fill a batch.
+    pub(super) const USUAL: Self = Self {
+        questions: 256,
+        bytes: 16 << 20,
+        outcomes: 4096,
+        batch: 16,
+    };
+}
+
+/// A question on its way.
+pub(super) struct Asked {
+    pub(super) question: Question,
+    pub(super) ticket: Arc<Ticket>,
+    pub(super) at: Nanos,
+}
+
+enum Job {
+    Answer(Asked),
+    Learn(Outcome),
+}
+
+/// What the thread takes at once.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) questions: Vec<Asked>,
+    pub(super) outcomes: Vec<Outcome>,
+    /// Nothing more will come.
+    pub(super) is_last: bool,
+}
+
+pub(super) struct Queue {
+    limits: QueueLimits,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    questions: usize,
+    bytes: usize,
+    is_closed: bool,
+}
+
+impl Queue {
+    pub(super) fn new(limits: QueueLimits) -> Self {
+        Self {
+            limits,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// False when it is full or closed: the question is gone.
+    pub(super) fn ask(&self, asked: Asked) -> bool {
+        let mut state = self.lock();
+        let bytes = asked.question.said.bytes();
+        let fits = !state.is_closed
+            && state.questions < self.limits.questions
+            && state.bytes.saturating_add(bytes) <= self.limits.bytes;
+        if fits {
+            state.questions += 1;
+            state.bytes += bytes;
+            state.jobs.push_back(Job::Answer(asked));
+            self.changed.notify_one();
+        }
+        fits
+    }
+
+    /// Hands over outcomes; those that do not fit are gone. Returns how many these were.
+    pub(super) fn tell(&self, outcomes: Vec<Outcome>) -> usize {
+        let mut state = self.lock();
+        let waiting = state.jobs.len() - state.questions;
+        let room = self.limits.outcomes.saturating_sub(waiting);
+        let lost = outcomes.len().saturating_sub(room);
+        let fitting = outcomes.into_iter().take(room);
+        state.jobs.extend(fitting.map(Job::Learn));
+        self.changed.notify_one();
+        lost
+    }
+
+    /// Waits for something to do, at most for `patience`.
+    pub(super) fn take(&self, patience: Duration) -> Batch {
+        let until = Instant::now() + patience;
+        let mut state = self.lock();
+        while state.jobs.is_empty() && !state.is_closed {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let mut batch = Batch::default();
+        while batch.questions.len() < self.limits.batch {
+            match state.jobs.pop_front() {
+                Some(Job::Answer(asked)) => {
+                    state.questions -= 1;
+                    state.bytes -= asked.question.said.bytes();
+                    batch.questions.push(asked);
+                }
+                Some(Job::Learn(outcome)) => batch.outcomes.push(outcome),
+                None => break,
+            }
+        }
+        batch.is_last = state.is_closed && state.jobs.is_empty();
+        batch
+    }
+
+    /// Takes no more questions; what is there can still be taken.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_one();
+    }
+
+    /// Questions waiting.
+    pub(super) fn questions(&self) -> usize {
+        self.lock().questions
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headstart_core::SessionId;
+
+    use super::*;
+    use crate::prediction::{Became, Said, TurnId};
+
+    const LIMITS: QueueLimits = QueueLimits {
+        questions: 3,
+        bytes: 10,
+        outcomes: 2,
+        batch: 2,
+    };
+
+    fn asked(id: u64, text: &str) -> Asked {
+        let prompts = vec![text.to_owned()];
+        let said = Said {
+            prompts,
+            ..Said::default()
+        };
+        Asked {
+            question: Question {
+                id: TurnId(id),
+                conversation: SessionId(id),
+                is_repeat: false,
+                turn: 1,
+                gap: None,
+                said,
+            },
+            ticket: Arc::default(),
+            at: Nanos(0),
+        }
+    }
+
+    fn outcome(id: u64) -> Outcome {
+        Outcome {
+            id: TurnId(id),
+            turn: 1,
+            became: Became::Ended,
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_at_once() {
+        let queue = Queue::new(LIMITS);
+        assert!(queue.ask(asked(1, "1234567890")));
+        assert!(!queue.ask(asked(2, "1")), "too many bytes");
+        assert!(queue.ask(asked(3, "")) && queue.ask(asked(4, "")));
+        assert!(!queue.ask(asked(5, "")), "too many questions");
+        assert_eq!(queue.tell(vec![outcome(1), outcome(2), outcome(3)]), 1);
+        assert_eq!(queue.tell(vec![outcome(4)]), 1);
+        assert_eq!(queue.questions(), 3);
+        queue.take(Duration::ZERO);
+        assert!(queue.ask(asked(6, "1234567890")), "there is room again");
+        queue.close();
+        assert!(!queue.ask(asked(7, "")), "it is closed");
+    }
+
+    #[test]
+    fn order_is_kept_over_batches() {
+        let queue = Queue::new(LIMITS);
+        queue.ask(asked(1, "a"));
+        queue.tell(vec![outcome(9)]);
+        queue.ask(asked(2, "b"));
+        queue.ask(asked(3, "c"));
+        queue.tell(vec![outcome(1)]);
+        queue.close();
+        let ids = |batch: &Batch| {
+            let questions: Vec<_> = batch
+                .questions
+                .iter()
+                .map(|one| one.question.id.0)
+                .collect();
+            let outcomes: Vec<_> = batch.outcomes.iter().map(|one| one.id.0).collect();
+            (questions, outcomes, batch.is_last)
+        };
+        let first = queue.take(Duration::ZERO);
+        assert_eq!(ids(&first), (vec![1, 2], vec![9], false));
+        let second = queue.take(Duration::ZERO);
+        assert_eq!(ids(&second), (vec![3], vec![1], true));
+    }
+
+    #[test]
+    fn the_thread_wakes_when_something_comes_and_after_its_patience() {
+        let queue = Arc::new(Queue::new(LIMITS));
+        assert!(queue.take(Duration::from_millis(1)).questions.is_empty());
+        let other = queue.clone();
+        let taking = std::thread::spawn(move || other.take(Duration::from_secs(60)));
+        queue.ask(asked(1, "a"));
+        let batch = taking.join().expect("the thread ends");
+        assert_eq!(batch.questions.len(), 1);
+    }
+}

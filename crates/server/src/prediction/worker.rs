@@ -1,0 +1,79 @@
+//! The predictor's thread.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::desk::{Addressee, Predictions};
+use super::queue::Asked;
+use super::{Outcome, Question};
+
+/// How long an idle thread sleeps before it looks for turns that have ended.
+const IDLE_PAUSE: Duration = Duration::from_secs(1);
+
+pub(super) struct Worker {
+    desk: Arc<Predictions>,
+}
+
+impl Worker {
+    pub(super) fn new(desk: Arc<Predictions>) -> Self {
+        Self { desk }
+    }
+
+    /// Answers and learns until the queue is closed and empty, or nobody is left who could ask.
+    pub(super) fn run(self) {
+        loop {
+            let batch = self.desk.queue.take(IDLE_PAUSE);
+            let start = Instant::now();
+            if !batch.questions.is_empty() {
+                self.answer(batch.questions);
+            }
+            let mut outcomes = batch.outcomes;
+            let expired = self.desk.expired();
+            self.desk.count_outcomes(&expired);
+            outcomes.extend(expired);
+            self.learn(&outcomes);
+            self.desk
+                .metrics
+                .predictor
+                .busy
+                .inc_by(start.elapsed().as_secs_f64());
+            if batch.is_last || Arc::strong_count(&self.desk) == 1 {
+                return;
+            }
+        }
+    }
+
+    fn answer(&self, asked: Vec<Asked>) {
+        let (questions, rest): (Vec<Question>, Vec<_>) = asked
+            .into_iter()
+            .map(|asked| (asked.question, (asked.ticket, asked.at)))
+            .unzip();
+        let desk = &self.desk;
+        let answers = desk.guarded(|| desk.predictor.predict(&questions));
+        let Some(answers) = answers.filter(|answers| answers.len() == questions.len()) else {
+            questions.iter().for_each(|_| desk.count("failed"));
+            return;
+        };
+        let now = desk.clock.now();
+        for (p, (ticket, at)) in answers.into_iter().zip(rest) {
+            desk.metrics.latency.observe(now.since(at).as_secs_f64());
+            let Some(p) = p else {
+                desk.count("prior");
+                continue;
+            };
+            desk.metrics.probability.observe(p.value());
+            match ticket.answer(p) {
+                Addressee::Sequence(replica, seq) => desk.send(replica, seq, p),
+                Addressee::Request => {}
+                Addressee::Nobody => desk.note_late(),
+            }
+        }
+    }
+
+    fn learn(&self, outcomes: &[Outcome]) {
+        if !outcomes.is_empty() {
+            let desk = &self.desk;
+            desk.guarded(|| desk.predictor.learn(outcomes));
+        }
+    }
+}
