@@ -17,6 +17,9 @@ where the data is at hand. For each of them
 4. `headstart simulate` repeats the LRU run's record under both policies, in virtual time. It reads
    nothing of the LPC run, and of the LRU run only who asked when, and for how much.
 
+In the table, MCC is that of the predictions in the run, at the threshold that suits them best, and
+points are measured less simulated hit rate.
+
 Needs an idle machine: on one where others work, answers take longer than the second step says.
 Training and evaluation texts stay in the work folder, which must be outside of the repository.
 """

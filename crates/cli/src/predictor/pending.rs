@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use headstart_core::Probability;
 use headstart_server::prediction::TurnId;
 
-/// Most turns that wait: with a row each some 25 MB. At one a turn and a quarter of an hour of
-/// waiting, that is 18 turns a second; the oldest of more go without being scored or logged.
+/// Most turns that wait: with a row of two vectors each some 50 MB. At a quarter of an hour of
+/// waiting that is 18 turns a second; the oldest of more go without being scored or logged.
 const LIMIT: usize = 16_384;
 
 /// What was known when the question was asked.

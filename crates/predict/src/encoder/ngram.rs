@@ -159,7 +159,7 @@ impl Counts {
         for &used in &self.used {
             let (key, count) = self.slots[used];
             let hash = mix(key);
-            let place = (u128::from(hash) * DIMS as u128 >> 64) as usize;
+            let place = ((u128::from(hash) * DIMS as u128) >> 64) as usize;
             let sign = if hash & 1 == 0 { 1.0 } else { -1.0 };
             vector[place] += sign * WEIGHTS[(key & 3) as usize] * (1.0 + (count as f32).ln());
         }
@@ -273,7 +273,7 @@ mod tests {
                 .flat_map(|x| ((x * 4096.0).round() as i16).to_le_bytes())
                 .collect::<Vec<u8>>(),
         );
-        assert_eq!(&hash.to_hex()[..16], "PINNED");
+        assert_eq!(&hash.to_hex()[..16], "64f2abe8a76b81ec");
     }
 
     #[test]

@@ -210,7 +210,7 @@ mod tests {
                 "best attainable 0.500",
                 "1,000 conversations",
                 "chats.jsonl, turn count only",
-                "which it was not trained on: MCC 0.420",
+                "training has not seen of chats.jsonl: MCC 0.420",
                 "3 conversations of chats.jsonl were left out",
                 "of which this is 80 %",
             ],

@@ -28,7 +28,7 @@ pub(crate) fn words(report: &TrainReport) -> Vec<String> {
         let verdict = verdict(&other.model, other.lift);
         let (file, mcc) = (&other.input.file, other.model.mcc);
         words.push(format!(
-            "On {file}, which it was not trained on: MCC {mcc:.3}; it {verdict}."
+            "On what training has not seen of {file}: MCC {mcc:.3}; it {verdict}."
         ));
         let seen = thousands(other.seen_before as u64);
         if other.seen_before > 0 {
