@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The closed-loop experiment of learned prefix caching: every table, as text and CSV.
 
-    python3 bench/lpc/simulate.py [--binary target/release/headstart] [--work bench/lpc/work]
+    python3 bench/lpc/simulate.py [--binary target/release/headstart] [--work bench/out/lpc]
                                   [--only NAME ...] [--minutes 20] [--seeds 5]
 
 Each data set is run four times: hit rate against cache size, against the mean gap, against the
@@ -50,7 +50,7 @@ def main():
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--binary", type=pathlib.Path, default="target/release/headstart")
-    parser.add_argument("--work", type=pathlib.Path, default="bench/lpc/work")
+    parser.add_argument("--work", type=pathlib.Path, default="bench/out/lpc")
     parser.add_argument("--only", nargs="*", default=[], help="names of sweeps or data sets")
     parser.add_argument("--minutes", default="20")
     parser.add_argument("--seeds", default="5")

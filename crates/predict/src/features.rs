@@ -129,8 +129,7 @@ impl Definition {
         let mut rows = Vec::with_capacity(situations.len() * self.width());
         for situations in situations.chunks(BATCH) {
             let texts: Vec<String> = situations.iter().flat_map(|s| self.texts(s)).collect();
-            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let embeddings = encoder.encode(&texts);
+            let embeddings = encode_once(encoder, &texts);
             let each = embeddings.chunks_exact(self.embedding_width());
             for (situation, embeddings) in situations.iter().zip(each) {
                 rows.extend(self.row(embeddings, situation));
@@ -138,6 +137,21 @@ impl Definition {
         }
         rows
     }
+}
+
+/// The vectors of `texts`, a text that equals the one before it encoded only once: that is every
+/// first prompt's, and the transformer's time is worth it.
+fn encode_once(encoder: &dyn Encoder, texts: &[String]) -> Vec<f32> {
+    let mut distinct: Vec<&str> = texts.iter().map(String::as_str).collect();
+    distinct.dedup();
+    let vectors = encoder.encode(&distinct);
+    let mut embeddings = Vec::with_capacity(texts.len() * encoder.dims());
+    let mut at = 0;
+    for (index, text) in texts.iter().enumerate() {
+        at += usize::from(index > 0 && *text != texts[index - 1]);
+        embeddings.extend_from_slice(&vectors[at * encoder.dims()..][..encoder.dims()]);
+    }
+    embeddings
 }
 
 /// What the user did: the logarithm of the prompt's length, of the mean length of the earlier
@@ -219,5 +233,27 @@ mod tests {
         let rows = definition.rows(&Counting, &[situation()]);
         let near = rows.iter().zip(&row).all(|(a, b)| (a - b).abs() < 1e-5);
         assert!(near && rows.len() == row.len(), "{rows:?} {row:?}");
+    }
+
+    #[test]
+    fn a_text_that_is_there_twice_has_its_vector_twice() {
+        let prompt = |prompts: &[&str]| Situation {
+            prompts: prompts.iter().map(|&prompt| prompt.to_owned()).collect(),
+            turn: 1,
+            ..Situation::default()
+        };
+        let situations = [
+            prompt(&["a b c"]),
+            prompt(&["a", "b c"]),
+            prompt(&["b c"]),
+            prompt(&[]),
+        ];
+        let definition = Definition::new(&Counting);
+        let together = definition.rows(&Counting, &situations);
+        let apart = situations
+            .each_ref()
+            .map(|one| definition.rows(&Counting, &[one.clone()]));
+        assert_eq!(together, apart.concat());
+        assert_eq!(together[..5], [5.0, 3.0, 5.0, 3.0, 1.0]);
     }
 }

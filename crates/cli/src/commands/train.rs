@@ -43,7 +43,8 @@ and threshold, 15 % are the test that the report is about. Embeddings are kept b
 under a hash of the text, never the text; a second training embeds only what is new. The model is
 written whole or not at all.
 
-The published classifier reads the prompt and four before it, without answers, in 512 words.")]
+What is read is the published choice, the prompt and four before it in 512 words without answers,
+and beside it the prompt by itself, which --joined leaves out.")]
 pub(crate) struct Train {
     /// Conversations, traces or prediction logs; plain, gzip or zstd
     #[arg(required = true, value_name = "INPUT")]
@@ -72,9 +73,9 @@ pub(crate) struct Train {
     /// The answers between the prompts too
     #[arg(long, help_heading = "What the model reads")]
     answers: bool,
-    /// The current prompt by itself too, beside the joined window
+    /// Only the joined window, as published, and not the current prompt by itself beside it
     #[arg(long, help_heading = "What the model reads")]
-    current: bool,
+    joined: bool,
     /// Lengths of prompts and answer, and the gap before the prompt
     #[arg(long, help_heading = "What the model reads")]
     behaviour: bool,

@@ -10,6 +10,9 @@
 //! - The first continuation of a turn takes its conversation over. A second, different one is a
 //!   branch: its history is shared, its future is not, so it is a conversation of its own. The
 //!   turn that it leaves has had its outcome, and has no other.
+//! - What became of a turn is told when the horizon after its answer has passed, whichever it was.
+//!   Were continuations told at once, they would outnumber the endings not yet known, and whoever
+//!   learns from outcomes would begin with too high an opinion of every turn.
 //! - A turn nobody continues within the horizon after its answer has ended. While it is being
 //!   answered it cannot end; one that never was answered (refused, failed) had no outcome.
 //!
@@ -155,11 +158,6 @@ impl Tracker {
             return (None, gap);
         }
         turn.is_continued = true;
-        self.outcomes.push(Outcome {
-            id: turn.id,
-            turn: turn.number,
-            became: Became::Continued,
-        });
         (Some(turn.conversation), gap)
     }
 
@@ -193,19 +191,21 @@ impl Tracker {
         }
     }
 
-    /// Ends the turns that nobody continued within the horizon.
+    /// Tells what became of the turns whose horizon has passed.
     pub fn expire(&mut self, now: Nanos) {
         while let Some((&(answered, id), &key)) = self.waiting.first_key_value() {
             if now < answered + self.limits.horizon {
                 return;
             }
             self.waiting.pop_first();
-            let ended = self.turns.remove(&key);
-            if let Some(turn) = ended.filter(|turn| !turn.is_continued) {
+            if let Some(turn) = self.turns.remove(&key) {
                 self.outcomes.push(Outcome {
                     id,
                     turn: turn.number,
-                    became: Became::Ended,
+                    became: match turn.is_continued {
+                        true => Became::Continued,
+                        false => Became::Ended,
+                    },
                 });
             }
         }
@@ -243,8 +243,8 @@ impl Tracker {
             self.forgotten += 1;
             return false;
         };
-        let oldest = self.turns.remove(&key);
-        self.forgotten += u64::from(oldest.is_some_and(|turn| !turn.is_continued));
+        self.turns.remove(&key);
+        self.forgotten += 1;
         true
     }
 

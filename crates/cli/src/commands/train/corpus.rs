@@ -163,7 +163,7 @@ pub(super) fn number_of(parts: &[&[u8]]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use headstart_predict::{Definition, Encoder};
+    use headstart_predict::{Definition, Encoder, Parts};
 
     use super::*;
 
@@ -187,6 +187,7 @@ mod tests {
     fn samples(lines: &str) -> Samples {
         let mut definition = Definition::new(&Nothing);
         definition.text.answers = true;
+        definition.parts = Parts::Joined;
         let mut samples = Samples::new(definition);
         let conversations = conversation::read("t", lines.as_bytes(), None).expect("good lines");
         for conversation in conversations {

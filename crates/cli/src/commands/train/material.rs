@@ -61,7 +61,7 @@ impl Plan {
             ("--encoder", train.encoder.is_some(), false),
             ("--window", train.window.is_some(), false),
             ("--answers", train.answers, false),
-            ("--current", train.current, false),
+            ("--joined", train.joined, false),
             ("--embeddings", train.embeddings.is_some(), false),
             ("--behaviour", train.behaviour, kind == Kind::Trace),
         ];
@@ -85,12 +85,13 @@ impl Plan {
         if let Some(window) = train.window {
             definition.text.window = usize::from(window);
         }
-        if train.current {
-            definition.parts = Parts::CurrentAndJoined;
+        if train.joined {
+            definition.parts = Parts::Joined;
         }
         if kind == Kind::Trace {
             // So that all texts are empty: columns that never vary are left out of a model.
             definition.text.window = 0;
+            definition.parts = Parts::Joined;
         }
         Ok(Self {
             encoder: Some((encoder, definition)),

@@ -189,7 +189,7 @@ mod tests {
                 "chats.jsonl: 2,000 conversations, 1,990 first prompts, 4,010 turns (10 of",
                 "a remark",
                 "test 600 turns of 300 conversations; split by conversation and first prompt",
-                "reads: the prompt and the 4 before it, 512 words, turn count",
+                "before it, 512 words, the prompt by itself, turn count",
                 "data: 0123456789abcdef\n",
                 "model: model.hsp",
                 "lift +0.300 0.20 … 0.40",

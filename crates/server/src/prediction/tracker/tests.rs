@@ -54,7 +54,7 @@ fn outcomes(tracker: &mut Tracker) -> Vec<(TurnId, u16, bool)> {
 }
 
 #[test]
-fn a_continuation_has_the_conversation_the_gap_and_an_outcome() {
+fn a_continuation_has_the_conversation_the_gap_and_in_time_an_outcome() {
     let mut tracker = tracker(100);
     let first = served(&mut tracker, "a", 10);
     assert_eq!((first.gap, first.is_repeat), (None, false));
@@ -63,7 +63,15 @@ fn a_continuation_has_the_conversation_the_gap_and_an_outcome() {
     let second = served(&mut tracker, "ab", 40);
     assert_eq!(second.conversation, first.conversation);
     assert_eq!(second.gap, Some(Duration::from_secs(28)));
-    assert_eq!(outcomes(&mut tracker), [(first.id, 1, true)]);
+    tracker.expire(at(111));
+    assert_eq!(
+        outcomes(&mut tracker),
+        [],
+        "endings take as long to be known"
+    );
+    tracker.expire(at(112));
+    let told = outcomes(&mut tracker);
+    assert_eq!(told, [(first.id, 1, true), (other.id, 1, false)]);
 }
 
 #[test]
@@ -71,13 +79,9 @@ fn silence_beyond_the_horizon_is_the_end() {
     let mut tracker = tracker(100);
     let first = served(&mut tracker, "a", 0);
     let second = served(&mut tracker, "ab", 50);
-    outcomes(&mut tracker);
     tracker.expire(at(151));
-    assert_eq!(
-        outcomes(&mut tracker),
-        [],
-        "the first went on, the second may"
-    );
+    let told = outcomes(&mut tracker);
+    assert_eq!(told, [(first.id, 1, true)], "the second may go on");
     tracker.expire(at(152));
     assert_eq!(outcomes(&mut tracker), [(second.id, 2, false)]);
     assert!(tracker.is_empty());
@@ -108,13 +112,11 @@ fn a_branch_is_a_conversation_of_its_own() {
     assert_eq!(one.conversation, first.conversation);
     assert_ne!(branch.conversation, first.conversation);
     assert_eq!(branch.gap, Some(Duration::from_secs(18)));
-    assert_eq!(
-        outcomes(&mut tracker),
-        [(first.id, 1, true)],
-        "a turn has one outcome"
-    );
     let next = served(&mut tracker, "acd", 30);
     assert_eq!(next.conversation, branch.conversation);
+    tracker.expire(at(111));
+    let told = outcomes(&mut tracker);
+    assert_eq!(told, [(first.id, 1, true)], "a turn has one outcome");
 }
 
 #[test]
@@ -124,6 +126,7 @@ fn turns_that_others_answered_are_stepped_over() {
     let third = served(&mut tracker, "abc", 10);
     assert_eq!(third.conversation, first.conversation);
     assert_eq!(third.gap, None, "the end of the second answer is not known");
+    tracker.expire(at(102));
     assert_eq!(outcomes(&mut tracker), [(first.id, 1, true)]);
 }
 
@@ -181,9 +184,10 @@ impl Reference {
             answered.is_some_and(|answered| now >= answered + HORIZON)
         };
         let mut ended: Vec<_> = self.turns.iter().map(|(_, turn)| turn).cloned().collect();
-        ended.retain(|turn| has_ended(turn) && !turn.is_continued);
+        ended.retain(has_ended);
         ended.sort_by_key(|turn| (turn.answered, turn.id));
-        let ended = ended.iter().map(|turn| (turn.id, turn.number, false));
+        let ended = ended.iter();
+        let ended = ended.map(|turn| (turn.id, turn.number, turn.is_continued));
         self.outcomes.extend(ended);
         self.turns.retain(|(_, turn)| !has_ended(turn));
     }
@@ -202,7 +206,6 @@ impl Reference {
             }
             if !turn.is_continued {
                 turn.is_continued = true;
-                self.outcomes.push((turn.id, turn.number, true));
                 conversation = Some(turn.conversation);
             }
         }

@@ -166,8 +166,8 @@ const ADVICE: &[&str] = &[
     "[my situation|here is my situation|my problem]: [I have|we have] {topic} but {person} [wants|\
      prefers] {other}. [what would you do|what do you advise|how should I decide]?",
     "[how do I|how should I|how can I] [decide|choose|decide wisely] between {topic} and {other}?",
-    "[give me|I need|I could use] [honest|some|your] advice [about|on|regarding] {topic}, [I feel|I \
-     am] [stuck|torn|overwhelmed].",
+    "[give me|I need|I could use] [honest|some|your] advice [about|on|regarding] {topic}, \
+     [I feel|I am] [stuck|torn|overwhelmed].",
     "[is it|would it be] [worth it|a good idea|wise] to [get into|switch to|invest in] {topic} at \
      [my age|age {number}|this point]?",
     "[I feel|I am feeling|lately I feel] [stuck|overwhelmed|anxious|unsure] [about|because of] \
@@ -275,8 +275,8 @@ const GAME: &[&str] = &[
 const MORE: &[&str] = &[
     "[I will|I'll] [send you|paste|share] the [rest|next part|other half] [after that|afterwards|\
      next].",
-    "[then|after that|afterwards] [we can|we will|I want to] [continue|go on|move on] with the [next \
-     part|rest|details].",
+    "[then|after that|afterwards] [we can|we will|I want to] [continue|go on|move on] with \
+     the [next part|rest|details].",
     "[I have|there are] [more|several|many] [questions|points|follow-up questions] [coming|to \
      follow|after this].",
     "[this is|that is] [only|just] the [first|beginning] of [several|many] [parts|questions|\
