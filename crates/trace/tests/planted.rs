@@ -131,9 +131,9 @@ fn without_strength_nothing_is_told() {
 fn strength_fixes_what_can_be_attained() {
     let table = [
         (0.25, 0.21),
-        (0.5, 0.40),
-        (1.0, 0.63),
-        (2.0, 0.73),
+        (0.5, 0.41),
+        (1.0, 0.64),
+        (2.0, 0.74),
         (4.0, 0.74),
     ];
     for (strength, expected) in table {

@@ -13,8 +13,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use headstart_sim::chat::{Pacing, Replica};
+use headstart_sim::cost::Jitter;
 use headstart_sim::experiment::{Predictor, Traffic};
 use headstart_sim::noise::Channel;
 use headstart_sim::workload::{Gap, Seeds};
@@ -42,6 +43,18 @@ const MINUTES_MAX: f64 = 1_440.0;
 
 /// Largest cache, tokens: what a replay holds in memory, in blocks of 16.
 const TOKENS_MAX: u32 = 1 << 30;
+
+/// Standard deviation of the logarithm of a step's time between repeats. Our choice.
+const JITTER: f64 = 0.05;
+
+/// What the runs of a cell differ in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Vary {
+    /// When users come back.
+    Gaps,
+    /// How long the engine's steps take.
+    Timing,
+}
 
 /// Conversations with one simulated replica, policy by policy.
 #[derive(Args, Debug)]
@@ -104,7 +117,11 @@ pub(crate) struct Simulate {
     /// Runs of each cell, with seeds from 1
     #[arg(long, value_name = "N", default_value = "5")]
     seeds: NonZeroUsize,
-    /// Draws other conversations, and other errors of the predictor; the runs differ in gaps only
+    /// What the runs of a cell differ in: the gaps of their users, or only the engine's timing
+    /// (each step takes up to some 10 % more or less), as repeats of one live run do
+    #[arg(long, value_enum, default_value = "gaps")]
+    vary: Vary,
+    /// Draws other conversations, and other errors of the predictor; no seed changes these
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     corpus: u64,
     /// Length of a run
@@ -140,15 +157,24 @@ pub(crate) fn run(simulate: &Simulate) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = simulate.threads.map_or(cores, usize::from);
 
+    let users = match simulate.vary {
+        Vary::Gaps => &seeds[..],
+        Vary::Timing => &seeds[..1],
+    };
     let pairs: Vec<(usize, u64)> = (0..axes.gaps.len())
-        .flat_map(|gap| seeds.iter().map(move |&seed| (gap, seed)))
+        .flat_map(|gap| users.iter().map(move |&seed| (gap, seed)))
         .collect();
     let pacing = simulate.pacing();
     let traffics = cells::parallel(&pairs, threads, |&(gap, seed)| {
         let corpus = simulate.corpus;
         source.traffic(axes.gaps[gap], pacing, Seeds { corpus, gaps: seed })
     });
-    let measured = measure(&grid, &traffics, seeds.len(), |cells| {
+    let runs = Runs {
+        traffics: &traffics,
+        seeds: &seeds,
+        vary: simulate.vary,
+    };
+    let measured = measure(&grid, &runs, |cells| {
         let bar = progress(cells.len() as u64);
         let measured = cells::run_all(cells, &replica, threads, || bar.inc(1));
         bar.finish_and_clear();
@@ -163,6 +189,7 @@ pub(crate) fn run(simulate: &Simulate) -> Result<()> {
         slots: pacing.slots,
         seeds: seeds.len(),
         predictor: axes.predictor,
+        vary: simulate.vary,
     };
     let report = Report::new(facts, grid, measured);
     if let Some(file) = &simulate.html {
@@ -176,22 +203,41 @@ pub(crate) fn run(simulate: &Simulate) -> Result<()> {
     })
 }
 
+/// The runs of each group.
+struct Runs<'a> {
+    /// By gap, and of each gap one per seed, or one for all.
+    traffics: &'a [Traffic],
+    seeds: &'a [u64],
+    vary: Vary,
+}
+
+impl Runs<'_> {
+    fn of<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = Cell<'a>> {
+        self.seeds.iter().enumerate().map(|(index, &seed)| Cell {
+            traffic: match self.vary {
+                Vary::Gaps => &self.traffics[group.gap * self.seeds.len() + index],
+                Vary::Timing => &self.traffics[group.gap],
+            },
+            arm: &group.arm,
+            size_tokens: group.size_tokens,
+            jitter: (self.vary == Vary::Timing).then_some(Jitter {
+                sigma: JITTER,
+                seed,
+            }),
+        })
+    }
+}
+
 /// What was measured in each group, seed by seed.
 fn measure(
     grid: &Grid,
-    traffics: &[Traffic],
-    seeds: usize,
+    runs: &Runs<'_>,
     run: impl FnOnce(&[Cell<'_>]) -> Result<Vec<report::Measured>>,
 ) -> Result<Vec<Vec<report::Measured>>> {
-    let cells = grid.groups.iter().flat_map(|group| {
-        (0..seeds).map(|seed| Cell {
-            traffic: &traffics[group.gap * seeds + seed],
-            arm: &group.arm,
-            size_tokens: group.size_tokens,
-        })
-    });
+    let cells = grid.groups.iter().flat_map(|group| runs.of(group));
     let measured = run(&cells.collect::<Vec<_>>())?;
-    Ok(measured.chunks(seeds).map(<[_]>::to_vec).collect())
+    let by_group = measured.chunks(runs.seeds.len());
+    Ok(by_group.map(<[_]>::to_vec).collect())
 }
 
 impl Simulate {

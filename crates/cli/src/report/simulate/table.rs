@@ -6,7 +6,7 @@ use headstart_sim::experiment::Predictor;
 use super::super::{table::aligned, thousands};
 use super::published::{self, Figure};
 use super::{Line, Report, axis, mean, percent, signed};
-use crate::commands::simulate::Swept;
+use crate::commands::simulate::{Swept, Vary};
 
 /// Requests below which a median says nothing.
 const COUNT_MIN: usize = 10;
@@ -36,9 +36,16 @@ pub(super) fn facts(report: &Report) -> String {
     let cost = &facts.replica.cost;
     let mut text = format!("{}\n", facts.source);
     text += &format!(
-        "{} minutes, the first {} not counted; {} conversations open; {} seeds of the gaps: means, \
+        "{} minutes, the first {} not counted; {} conversations open; {} {}: means, \
          spread (greatest less least), worst difference to LRU at the same seed\n",
-        facts.minutes, facts.warm_up_minutes, facts.slots, facts.seeds
+        facts.minutes,
+        facts.warm_up_minutes,
+        facts.slots,
+        facts.seeds,
+        match facts.vary {
+            Vary::Gaps => "seeds of the gaps",
+            Vary::Timing => "repeats with the same users",
+        }
     );
     text += &format!("lpc is told {}\n", teller(facts.predictor));
     text += &format!(

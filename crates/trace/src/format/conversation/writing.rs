@@ -101,7 +101,7 @@ mod tests {
         check(plain, &format!(r#"{{"id":"p1","turns":[{said}]}}"#));
         let timed = Turn {
             at: Some(Nanos(2_250_000_000)),
-            ..turn.clone()
+            ..turn
         };
         let withheld = Turn {
             withheld_chars: Some(5),

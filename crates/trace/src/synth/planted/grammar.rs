@@ -86,10 +86,9 @@ pub(super) fn sentence(text: &str) -> String {
 /// Whether `an` stands before it: by its letter, but for the words that we use and that sound
 /// otherwise.
 fn has_vowel_sound(word: &str) -> bool {
-    let sounds_like_a_consonant = ["one", "us", "uni", "eu"];
-    let begins = |start: &&str| word.starts_with(*start);
-    word.starts_with(['a', 'e', 'i', 'o', 'u'])
-        && !sounds_like_a_consonant.iter().any(|s| begins(s))
+    let is_vowel = word.starts_with(['a', 'e', 'i', 'o', 'u']);
+    let exceptions = ["one", "us", "uni", "eu"];
+    is_vowel && !exceptions.iter().any(|start| word.starts_with(start))
 }
 
 /// How many forms a template has, its slots left open.

@@ -137,11 +137,11 @@ impl Cue {
     /// Most say what they are up to; hardly anybody the contrary, and never with a goodbye.
     fn weight(self, intent: Intent) -> f64 {
         match (self, intent) {
-            (Self::Silent, _) => 10.0,
+            (Self::Silent, _) => 4.0,
             (Self::More, Intent::Closing | Intent::LastThing) => 0.0,
             (Self::More, intent) if intent.is_visit() => 1.0,
             (Self::Done, intent) if !intent.is_visit() => 1.0,
-            (Self::More | Self::Done, _) => 89.0,
+            (Self::More | Self::Done, _) => 95.0,
         }
     }
 }
