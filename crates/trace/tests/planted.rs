@@ -67,7 +67,8 @@ fn the_bytes_are_pinned() {
         system_prompts: 3,
         ..Planted::default()
     };
-    assert_eq!(fingerprint(&bytes(&all)), 0, "the generator has changed");
+    let got = fingerprint(&bytes(&all));
+    assert_eq!(got, 0x9d68_157a_c710_d4ef, "the generator has changed");
 }
 
 #[test]
@@ -130,7 +131,7 @@ fn without_strength_nothing_is_told() {
 #[test]
 fn strength_fixes_what_can_be_attained() {
     let table = [
-        (0.25, 0.21),
+        (0.25, 0.22),
         (0.5, 0.41),
         (1.0, 0.64),
         (2.0, 0.74),

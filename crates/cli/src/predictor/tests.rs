@@ -213,7 +213,9 @@ fn a_full_log_and_a_foreign_one_are_left_alone() {
 #[test]
 fn options_that_say_nothing_are_refused() {
     let check = |options: ServeOptions, expected: &str| {
-        let error = config(&options).err().expect("refused");
+        let Err(error) = config(&options) else {
+            panic!("{options:?} is refused");
+        };
         assert!(error.to_string().contains(expected), "{error}");
         assert!(error.downcast_ref::<UsageError>().is_some());
     };
@@ -226,7 +228,7 @@ fn options_that_say_nothing_are_refused() {
     check(encoder, "--encoder says nothing");
     let horizon = ServeOptions {
         prediction_horizon: Some(5),
-        ..nothing.clone()
+        ..nothing
     };
     check(horizon.clone(), "--prediction-horizon says nothing");
     let lpc = ServeOptions {

@@ -35,7 +35,7 @@ const CONVERSATIONS_MAX: u64 = 1_000_000_000;
 
 Writes conversations as JSON lines (`turns`). `truth` holds the probability, per user turn, from
 which it was drawn whether another one follows: what a predictor would say at best. With the default
---base the best attainable MCC is 0.21, 0.41, 0.64 and 0.74 for --strength 0.25, 0.5, 1 and 2. Equal
+--base the best attainable MCC is 0.22, 0.41, 0.64 and 0.74 for --strength 0.25, 0.5, 1 and 2. Equal
 arguments give equal bytes on every machine.")]
 pub(crate) struct Planted {
     /// Where to write; `-` is standard output, and a name that ends in .gz is compressed
