@@ -252,7 +252,7 @@ mod tests {
         let together = definition.rows(&Counting, &situations);
         let apart = situations
             .each_ref()
-            .map(|one| definition.rows(&Counting, &[one.clone()]));
+            .map(|one| definition.rows(&Counting, std::slice::from_ref(one)));
         assert_eq!(together, apart.concat());
         assert_eq!(together[..5], [5.0, 3.0, 5.0, 3.0, 1.0]);
     }

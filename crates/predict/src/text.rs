@@ -7,7 +7,7 @@
 //!
 //! Source: Yang et al., "Learned Prefix Caching", NeurIPS 2025: window 4, 512 words, halves from
 //! both ends, prompts joined by a fixed phrase, answers left out. We differ in one thing: words
-//! beyond [`WORD_CHARS`] characters count more than once, so that text without spaces is cut too.
+//! beyond `WORD_CHARS` characters count more than once, so that text without spaces is cut too.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! What a training found, and the forms in which it is told: table, JSON, a page.
 //!
 //! The figures are the test part's unless they say otherwise. What they mean is said in
-//! sentences ([`words`]), which claim nothing that the intervals do not show.
+//! sentences ([`words()`]), which claim nothing that the intervals do not show.
 
 mod page;
 mod table;

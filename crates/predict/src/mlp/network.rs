@@ -405,15 +405,15 @@ mod tests {
             let (_, hidden, output) = loss(&mut network);
             let gradients = hidden.into_iter().flatten().chain([output]);
             let gradients: Vec<Vec<f32>> = gradients.flat_map(|g| [g.weight, g.bias]).collect();
-            for tensor in 0..gradients.len() {
-                for at in 0..gradients[tensor].len() {
+            for (tensor, gradient) in gradients.iter().enumerate() {
+                for (at, &got) in gradient.iter().enumerate() {
                     let at_offset = |offset: f32| {
                         let mut network = network.clone();
                         parameters(&mut network)[tensor][at] += offset;
                         loss(&mut network).0
                     };
                     let slope = (at_offset(2e-3) - at_offset(-2e-3)) / 4e-3;
-                    let got = f64::from(gradients[tensor][at]);
+                    let got = f64::from(got);
                     let near = (slope - got).abs() < 1e-3 + 0.02 * slope.abs();
                     assert!(near, "seed {seed}, tensor {tensor}[{at}]: {slope} {got}");
                 }
