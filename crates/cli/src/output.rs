@@ -1,8 +1,8 @@
 //! Where results go: standard output, which may be a pipe that nobody reads any more, or a file.
 
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use flate2::Compression;
@@ -37,6 +37,62 @@ pub(crate) fn check(path: &Path, trace: Option<&Path>) -> Result<()> {
         return Ok(());
     };
     Err(UsageError(format!("--output {}: {wrong}", path.display())).into())
+}
+
+/// Whether the files that options name can be written once the work is done: `outputs` are option
+/// and path of each, `inputs` all that is read. What is there stays as it is.
+///
+/// # Errors
+/// A usage error for what is an input, another output or no regular file, and for what cannot be
+/// written where it is.
+pub(crate) fn files(outputs: &[(&str, &Path)], inputs: &[&Path]) -> Result<()> {
+    for (index, &(option, path)) in outputs.iter().enumerate() {
+        let is_taken = |&&(_, other): &&(&str, &Path)| place(path) == place(other);
+        let wrong = if inputs.iter().any(|input| is_same_file(path, input)) {
+            "is an input, which would be lost; name another file".to_owned()
+        } else if let Some((other, _)) = outputs[..index].iter().find(is_taken) {
+            format!("is what {other} names too; name another file")
+        } else if let Err(wrong) = writable(path) {
+            wrong
+        } else {
+            continue;
+        };
+        return Err(UsageError(format!("{option} {}: {wrong}", path.display())).into());
+    }
+    Ok(())
+}
+
+/// Where a file is, or will be, by whatever name.
+fn place(path: &Path) -> Option<PathBuf> {
+    let there = path.canonicalize().ok();
+    there.or_else(|| Some(folder(path).canonicalize().ok()?.join(path.file_name()?)))
+}
+
+fn folder(path: &Path) -> &Path {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// Whether a regular file can be written at `path`: opens the one that is there, or makes one and
+/// takes it away.
+fn writable(path: &Path) -> Result<(), String> {
+    if path.is_dir() || path.file_name().is_none() {
+        return Err("is a folder; name a file in it".to_owned());
+    }
+    if !folder(path).is_dir() {
+        return Err("there is no such folder; make it first".to_owned());
+    }
+    let tried = match path.metadata() {
+        Ok(there) if !there.is_file() => {
+            return Err("is a device or a pipe, no regular file; name another one".to_owned());
+        }
+        Ok(_) => OpenOptions::new().write(true).open(path).map(drop),
+        Err(_) => {
+            let made = OpenOptions::new().write(true).create_new(true).open(path);
+            made.and_then(|_| fs::remove_file(path))
+        }
+    };
+    tried.map_err(|error| format!("cannot be written: {error}"))
 }
 
 /// Lets `write` fill the file at `path`, compressed where the name ends in .gz, or standard

@@ -33,6 +33,7 @@ use log::OutcomeLog;
 use model_file::{Loaded, ModelFile};
 use pending::{Pending, Waiting};
 
+pub(crate) use model_file::read_model;
 pub(crate) use panics::keep_text_out_of_panics;
 
 /// The encoder of a model that names no other, and of a log without a model.
@@ -165,6 +166,7 @@ impl LivePredictor {
     /// Takes another model over; its predecessor's mistakes are not its own.
     fn swap(&self, loaded: Loaded) {
         *lock(&self.reads) = reads(Some(&loaded), self.logged.as_ref());
+        // Before the model: who holds it sees a model and the outcomes of that one.
         let mut learning = lock(&self.learning);
         learning.drift.reset();
         *lock(&self.model) = Some(Arc::new(loaded));
@@ -197,8 +199,9 @@ impl LivePredictor {
     }
 
     /// Scores one outcome. Returns the turn, for the log.
-    fn score(&self, outcome: &Outcome, version: Option<u64>) -> Option<Waiting> {
+    fn score(&self, outcome: &Outcome) -> Option<Waiting> {
         let Learning { pending, drift } = &mut *lock(&self.learning);
+        let version = self.model().map(|loaded| loaded.version);
         let waiting = pending.take(outcome.id)?;
         if let Some(said) = waiting.said.filter(|_| waiting.version == version) {
             let was_believed = drift.uses_model();
@@ -257,9 +260,8 @@ impl Predict for LivePredictor {
     }
 
     fn learn(&self, outcomes: &[Outcome]) {
-        let version = self.model().map(|loaded| loaded.version);
         for outcome in outcomes {
-            if let Some(waiting) = self.score(outcome, version) {
+            if let Some(waiting) = self.score(outcome) {
                 self.append(waiting, outcome);
             }
             let mut prior = lock(&self.prior);
@@ -268,8 +270,8 @@ impl Predict for LivePredictor {
     }
 
     fn status(&self) -> PredictorStatus {
-        let model = self.model();
         let learning = lock(&self.learning);
+        let model = self.model();
         let drift = &learning.drift;
         let is_enough = !matches!(drift.verdict(), Verdict::TooFew { .. });
         let calibration = is_enough.then(|| Calibration {

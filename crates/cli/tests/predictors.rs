@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use headstart_core::Rng;
 use headstart_predict::encoder::ngram::NgramEncoder;
@@ -309,6 +310,37 @@ fn a_model_reads_what_is_said() {
     let (half, complaint) = rows(&[&args[..], &["--scale", "0.5"]].concat());
     assert_eq!(complaint, "");
     assert!(hits(&half, &by_model) > hits(&half, "lru"), "{half:?}");
+}
+
+#[test]
+fn a_pipe_is_no_model_and_is_not_waited_for() {
+    let pipe = Scratch::new("pipe", b"");
+    std::fs::remove_file(pipe.path()).expect("it is there");
+    let made = Command::new("mkfifo").arg(pipe.path()).status();
+    assert!(made.expect("mkfifo runs").success());
+    let mut waiting = Command::new(env!("CARGO_BIN_EXE_headstart"))
+        .args([
+            "replay",
+            GOLDEN,
+            "--policy",
+            "lpc",
+            "--predictor",
+            pipe.path(),
+        ])
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while waiting.try_wait().expect("a child").is_none() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Without effect on one that has ended.
+    waiting.kill().expect("a child");
+    let output = waiting.wait_with_output().expect("a child");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{complaint}");
+    assert!(complaint.contains("it is no file"), "{complaint}");
 }
 
 #[test]

@@ -349,9 +349,7 @@ fn a_trace_that_cannot_be_replayed_says_what_to_do() {
     refused("bad.jsonl", "{\"hash_ids\": [1]}\nnot json\n", "line 2");
     check_error(&["absent.jsonl"], 1, "absent.jsonl");
     let page = "/nonexistent/page.html";
-    check_error(
-        &[GOLDEN, "--capacity", "9", "--html", page],
-        1,
-        "cannot write",
-    );
+    check_error(&[GOLDEN, "--html", page], 2, "no such folder");
+    let trace = Scratch::new("same.jsonl", "");
+    check_error(&[trace.path(), "--html", trace.path()], 2, "is an input");
 }

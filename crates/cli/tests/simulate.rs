@@ -139,4 +139,32 @@ fn what_is_wrong_is_named_before_anything_runs() {
     preset(&["--engine", "fast"], "qwen3-32b-h100");
     preset(&["--gaps", "uniform"], "lognormal:SIGMA");
     preset(&["--minutes", "0"], "--minutes 0");
+    preset(&["--minutes=-1"], "--minutes -1");
+    preset(&["--lambda", "1e300"], "--lambda 1e300: ");
+    let texts = "give it with --conversations FILE";
+    for option in ["--limit", "--template-tokens", "--answer-tokens", "--model"] {
+        preset(&[option, "1"], texts);
+        check(&["--record", "./absent", option, "1"], texts);
+    }
+    preset(&["--tokenizer", "."], texts);
+    let alone = scratch(
+        "alone.jsonl",
+        "{\"turns\": [{\"role\": \"user\", \"text\": \"Hello.\"}]}\n",
+    );
+    let file = alone.to_str().expect("UTF-8");
+    let small = ["--minutes", "1", "--seeds", "1", "--policies", "lru"];
+    let alone_args = [&["--conversations", file, "--sizes", "8K"], &small[..]].concat();
+    check(&alone_args, "all have one turn, so nothing spaces");
+    let timed = [&alone_args[..], &["--answer-ms", "10"]];
+    let told = printed(&timed.concat());
+    assert!(
+        told.contains("\n1 minute, ") && told.contains("; 1 seed of the gaps"),
+        "{told}"
+    );
+    std::fs::remove_file(alone).expect("it is there");
+    preset(&["--html", "/nonexistent/page.html"], "no such folder");
+    check(
+        &["--record", "Cargo.toml", "--html", "Cargo.toml"],
+        "is an input",
+    );
 }

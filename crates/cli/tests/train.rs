@@ -359,6 +359,13 @@ fn a_log_is_learnt_from_as_it_was_read() {
     let loaded = Model::from_bytes(&fs::read(&model).expect("a model")).expect("a model");
     assert_eq!(loaded.definition, definition);
     check_error(&[&log, "--out", &model, "--answers"], 2, "as it was");
+    let said = "{\"conversation\":1,\"turn\":1,\"outcome\":\"ended\",\"said\":7.5,\"row\":\"\"}\n";
+    let bad = folder.write("bad.log", &(header_line(&definition) + &said.repeat(3)));
+    check_error(
+        &[&bad, "--out", &model],
+        1,
+        "3 bad lines behind its header, the first at line 2",
+    );
     let corpus = folder.planted("planted.jsonl", 6);
     check_error(&[&log, &corpus, "--out", &model], 2, "inputs of one kind");
 }
@@ -391,9 +398,21 @@ fn what_cannot_be_learnt_from_is_told_with_exit_codes() {
         "few",
         &record("", 2),
         20,
-        "20 conversations with a known outcome are too few",
+        "20 conversations with 40 turns of known outcome are too few",
     );
-    check("alike", &record("", 2), 200, "part");
+    check("alike", &record("", 2), 200, "are of 1 such group");
+    check(
+        "group",
+        &record("\"group\": [1], ", 2),
+        200,
+        "`group` is neither",
+    );
+    check(
+        "prompts",
+        &record("", 2),
+        119,
+        "and 240 such turns are needed",
+    );
     check("bad", "not JSON\n", 1, "bad");
     check_error(&["absent.jsonl", "--out", &model], 1, "absent.jsonl");
     let path = folder.path("few");
@@ -417,11 +436,37 @@ fn what_cannot_be_learnt_from_is_told_with_exit_codes() {
         "is an input",
     );
     let letter = folder.write("letter", "a letter");
-    let long = folder.write("long", &(record("", 1) + &record("", 2)).repeat(40));
+    let long = folder.planted("long", 9);
     check_error(
         &[&long, "--out", &model, "--embeddings", &letter],
         2,
         "no file of embeddings",
     );
     assert!(!Path::new(&model).exists());
+}
+
+#[test]
+fn an_output_that_would_replace_something_is_refused_before_any_work() {
+    let folder = Folder::new("outputs");
+    // Read first, this would be another error.
+    let input = folder.write("input", "not JSON\n");
+    let (model, pipe) = (folder.path("model.hsp"), folder.path("pipe"));
+    let again = folder.path("./model.hsp");
+    for option in ["--json", "--report", "--embeddings"] {
+        let args = [input.as_str(), "--out", &model, option, &again];
+        check_error(&args, 2, "is what --");
+    }
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    if !made.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: no pipes here");
+        return;
+    }
+    check_error(&[&input, "--out", &pipe], 2, "no regular file");
+    for option in ["--json", "--report", "--embeddings"] {
+        let args = [input.as_str(), "--out", &model, option, &pipe];
+        check_error(&args, 2, "no regular file");
+    }
+    let mut names = folder.names();
+    names.sort();
+    assert_eq!(names, ["input", "pipe"]);
 }

@@ -108,12 +108,25 @@ impl Record {
         })
     }
 
-    /// From a line; `None` where it is not one, or its row has not `width` finite values.
-    #[must_use]
-    pub fn parse(line: &str, width: usize) -> Option<Self> {
-        let line: RecordLine = serde_json::from_str(line).ok()?;
-        let row = from_hex(&line.row).filter(|row| row.len() == width)?;
-        row.iter().all(|value| value.is_finite()).then_some(Self {
+    /// From a line, whose row has `width` values.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what was expected.
+    pub fn parse(line: &str, width: usize) -> Result<Self, String> {
+        let line: RecordLine =
+            serde_json::from_str(line).map_err(|error| format!("not a record ({error})"))?;
+        let row = from_hex(&line.row).filter(|row| row.len() == width);
+        let row = row.ok_or_else(|| {
+            format!("`row` is not {width} values of four hexadecimal digits each")
+        })?;
+        if !row.iter().all(|value| value.is_finite()) {
+            return Err("`row` holds a value that is not a finite number".to_owned());
+        }
+        let is_share = |said: &f32| (0.0..=1.0).contains(said);
+        if let Some(said) = line.said.filter(|said| !is_share(said)) {
+            return Err(format!("`said` is {said}; expected a probability, 0 to 1"));
+        }
+        Ok(Self {
             conversation: line.conversation,
             turn: line.turn,
             outcome: match line.outcome {
@@ -136,6 +149,8 @@ pub struct Log {
     pub said: Vec<Option<Probability>>,
     /// Lines that are no record and were passed over.
     pub skipped: usize,
+    /// The first of them: its number from 1, the header's, and what is wrong with it.
+    pub first_skipped: Option<(usize, String)>,
     /// Whether there was more than the limit.
     pub truncated: bool,
 }
@@ -158,12 +173,22 @@ pub fn read(mut source: impl BufRead, limit: usize) -> Result<Log, LogError> {
         },
         said: Vec::new(),
         skipped: 0,
+        first_skipped: None,
         truncated: false,
     };
     while let Some(line) = next_line(&mut source)? {
-        let Some(record) = line.and_then(|line| Record::parse(&line, width)) else {
-            log.skipped += 1;
-            continue;
+        let record = match line {
+            Some(line) => Record::parse(&line, width),
+            None => Err("too long, or not UTF-8".to_owned()),
+        };
+        let record = match record {
+            Ok(record) => record,
+            Err(wrong) => {
+                let number = log.said.len() + log.skipped + 2;
+                log.first_skipped.get_or_insert((number, wrong));
+                log.skipped += 1;
+                continue;
+            }
         };
         if log.said.len() == limit {
             log.truncated = true;
@@ -335,6 +360,20 @@ mod tests {
         ];
         let log = read_all(good.clone() + &bad.concat()).expect("a log");
         assert_eq!((log.said.len(), log.skipped), (1, 4));
+        let check = |line: &str, part: &str| {
+            let error = Record::parse(line, 5).expect_err(line);
+            assert!(error.contains(part), "{error} lacks {part}");
+        };
+        let line = record(1, 2, 0.5).line();
+        check(
+            &line.replace("\"turn\":2", "\"turn\":99999999999"),
+            "99999999999",
+        );
+        check(&line.replace("0.25", "7.5"), "`said` is 7.5");
+        check(&infinite.line(), "not a finite number");
+        check(&other_width.line(), "not 5 values");
+        let (number, wrong) = log.first_skipped.expect("the first");
+        assert!(number == 3 && wrong.contains("not 5 values"), "{wrong}");
         let long =
             good + &"x".repeat(3 * MAX_LINE_BYTES as usize) + "\n" + &record(2, 1, 0.5).line();
         let log = read_all(long).expect("a log");

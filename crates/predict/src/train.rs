@@ -53,6 +53,12 @@ pub struct TrainOptions {
     pub weight_decay: f32,
 }
 
+impl TrainOptions {
+    /// Examples of known outcome with which each part of the default shares gets its fewest, as
+    /// long as conversations are short: the smallest part is 15 %, and none is cut.
+    pub const EXAMPLES_MIN: usize = FEWEST * 15 / 2;
+}
+
 impl Default for TrainOptions {
     fn default() -> Self {
         Self {
@@ -88,8 +94,10 @@ pub enum TrainError {
     },
     /// Not enough to learn from.
     #[error(
-        "the {part} part has {have} examples, {need} are needed (examples whose outcome is unknown \
-         do not count, and a conversation is never cut); give more conversations"
+        "the {part} part has {have} examples, {need} are needed in each, which takes some {} in \
+         all (examples whose outcome is unknown do not count, and conversations with equal first \
+         prompts stay on one side); give more conversations that begin differently",
+        TrainOptions::EXAMPLES_MIN
     )]
     TooFew {
         /// train, validation or test.

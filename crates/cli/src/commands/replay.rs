@@ -131,6 +131,7 @@ struct Plan {
 
 /// Replays the trace once per policy and capacity, and tells what was hit.
 pub(crate) fn run(replay: &Replay) -> Result<()> {
+    check_output(replay)?;
     let plan = Plan::of(replay)?;
     let Read {
         requests,
@@ -172,6 +173,18 @@ pub(crate) fn run(replay: &Replay) -> Result<()> {
         std::fs::write(file, report::page(&report)).with_context(cannot_write)?;
     }
     output::line(&told(replay, &report))
+}
+
+/// The page is none of the files that are read, and can be written.
+fn check_output(replay: &Replay) -> Result<()> {
+    let Some(page) = &replay.html else {
+        return Ok(());
+    };
+    let mut inputs = vec![replay.input.path()];
+    inputs.extend(replay.model.as_deref());
+    // Names that are no file's are no file.
+    inputs.extend(replay.predictor.iter().map(Path::new));
+    output::files(&[("--html", page)], &inputs)
 }
 
 /// The report in the form that was asked for, without the last line's end.

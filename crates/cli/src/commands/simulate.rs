@@ -148,6 +148,9 @@ pub(crate) struct Simulate {
 
 /// Runs the experiment and tells what came out.
 pub(crate) fn run(simulate: &Simulate) -> Result<()> {
+    if let Some(page) = &simulate.html {
+        output::files(&[("--html", page)], &simulate.traffic.files())?;
+    }
     let source = simulate.traffic.source()?;
     let replica = simulate.replica()?;
     let axes = simulate.axes(&source)?;
@@ -242,9 +245,13 @@ fn measure(
 
 impl Simulate {
     fn replica(&self) -> Result<Replica> {
-        let warm_up = self.warm_up;
+        let (minutes, warm_up) = (self.minutes, self.warm_up);
+        if !(minutes > 0.0 && minutes <= MINUTES_MAX) {
+            let message = format!("--minutes {minutes:?}: expected up to {MINUTES_MAX}");
+            return Err(UsageError(message).into());
+        }
         if !(0.0..=self.minutes).contains(&warm_up) {
-            let message = format!("--warm-up {warm_up}: expected minutes, at most --minutes");
+            let message = format!("--warm-up {warm_up:?}: expected minutes, at most --minutes");
             return Err(UsageError(message).into());
         }
         Ok(Replica {
@@ -262,10 +269,6 @@ impl Simulate {
 
     /// Everything that varies, checked.
     fn axes(&self, source: &Source) -> Result<Axes> {
-        if !(self.minutes > 0.0 && self.minutes <= MINUTES_MAX) {
-            let message = format!("--minutes {}: expected up to {MINUTES_MAX}", self.minutes);
-            return Err(UsageError(message).into());
-        }
         let charges = positive("--charge", &self.charge, 1_000.0)?;
         let mccs = positive("--mcc", &self.mcc, 1.0)?;
         let largest = self.sizes.iter().copied().max();
@@ -368,7 +371,7 @@ fn tokens(text: &str) -> Result<u32, String> {
 fn positive(name: &str, values: &[f64], most: f64) -> Result<Vec<f64>> {
     match values.iter().find(|it| !(0.0..=most).contains(*it)) {
         Some(value) => {
-            let message = format!("{name} {value}: expected a number from 0 to {most}");
+            let message = format!("{name} {value:?}: expected a number from 0 to {most}");
             Err(UsageError(message).into())
         }
         None => Ok(values.to_vec()),

@@ -143,38 +143,20 @@ pub(crate) fn run(train: &Train) -> Result<()> {
 /// # Errors
 /// A usage error.
 fn check_outputs(train: &Train) -> Result<()> {
+    let json = train.json.as_deref().filter(|path| !is_stdout(path));
     let named = [
         ("--out", train.out.as_deref()),
         ("--embeddings", train.embeddings.as_deref()),
         ("--report", train.report.as_deref()),
-        (
-            "--json",
-            train.json.as_deref().filter(|path| !is_stdout(path)),
-        ),
+        ("--json", json),
     ];
-    for (option, path) in named {
-        let Some(path) = path else {
-            continue;
-        };
-        let refuse = |what: &str| {
-            let message = format!("{option} {}: {what}", path.display());
-            Err(UsageError(message).into())
-        };
-        let mut inputs = train.inputs.iter().chain(&train.test_on);
-        if inputs.any(|input| output::is_same_file(path, input)) {
-            return refuse("is an input, which would be lost; name another file");
-        }
-        if path.is_dir() || path.file_name().is_none() {
-            return refuse("is a folder; name a file in it");
-        }
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
-        if folder.is_some_and(|folder| !folder.is_dir()) {
-            return refuse("there is no such folder; make it first");
-        }
-    }
-    Ok(())
+    let outputs: Vec<(&str, &Path)> = named
+        .into_iter()
+        .filter_map(|(option, path)| Some((option, path?)))
+        .collect();
+    let inputs = train.inputs.iter().chain(&train.test_on);
+    let inputs: Vec<&Path> = inputs.map(PathBuf::as_path).collect();
+    output::files(&outputs, &inputs)
 }
 
 /// What to learn from, all of one kind, and what to look at besides.

@@ -1,5 +1,6 @@
 //! The model's file: read, checked, and looked at again while serving.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -72,7 +73,12 @@ impl ModelFile {
     }
 }
 
-fn load(path: &Path, encoder: &Arc<dyn Encoder>) -> Result<Loaded, String> {
+/// What stands in a model's file. Refused before it is opened: what is no regular file, because a
+/// pipe would be waited for, and what is larger than any model.
+///
+/// # Errors
+/// A sentence about the file, which it does not name.
+pub(crate) fn read_model(path: &Path) -> Result<Vec<u8>, String> {
     let unreadable = |error| format!("cannot be read: {error}; `headstart train` writes one");
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
@@ -82,7 +88,16 @@ fn load(path: &Path, encoder: &Arc<dyn Encoder>) -> Result<Loaded, String> {
     if length > MAX_BYTES {
         return Err(ModelError::TooLarge(length).to_string());
     }
-    let bytes = std::fs::read(path).map_err(unreadable)?;
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::with_capacity(length);
+    // One byte more than a model has: a file that has grown since is seen to be too large.
+    let most = file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes);
+    most.map_err(unreadable)?;
+    Ok(bytes)
+}
+
+fn load(path: &Path, encoder: &Arc<dyn Encoder>) -> Result<Loaded, String> {
+    let bytes = read_model(path)?;
     let model = Model::from_bytes(&bytes).map_err(|error| error.to_string())?;
     let predictor =
         Predictor::new(Arc::new(model), encoder.clone()).map_err(|error| explain(&error))?;

@@ -126,12 +126,26 @@ fn a_new_model_is_scored_by_its_own_answers_only() {
     for id in 0..300 {
         live.predict(&[question(id, "go")]);
     }
-    live.swap(ModelFile::new(file).load(&live.encoder).expect("it loads"));
+    let again = || {
+        let file = ModelFile::new(file.clone());
+        file.load(&live.encoder).expect("it loads")
+    };
+    live.swap(again());
     // The old one said that all would go on.
     let ended: Vec<_> = (0..300).map(|id| outcome(id, false)).collect();
     live.learn(&ended);
     assert!(!live.status().is_fallback);
     assert_eq!((live.status().swaps, live.status().calibration), (1, None));
+    // What is known of a model goes with it.
+    for id in 1000..1300 {
+        live.predict(&[question(id, "go")]);
+        live.learn(&[outcome(id, false)]);
+    }
+    let status = live.status();
+    assert!(status.is_fallback && status.calibration.is_some());
+    live.swap(again());
+    let status = live.status();
+    assert_eq!((status.is_fallback, status.calibration), (false, None));
 }
 
 #[test]

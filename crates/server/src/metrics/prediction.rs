@@ -1,7 +1,7 @@
 //! Metrics of predictions; there only where somebody predicts.
 
 use prometheus::{
-    Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Counter, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
     Opts,
 };
 
@@ -56,8 +56,10 @@ pub struct PredictorMetrics {
     /// Calls that panicked.
     pub panics: IntCounter,
     fallback: IntGauge,
-    calibration_error: Gauge,
-    excess_log_loss: Gauge,
+    /// Without labels; a vector, because there is no series where nothing is known.
+    calibration_error: GaugeVec,
+    /// Likewise.
+    excess_log_loss: GaugeVec,
     model: IntGaugeVec,
     model_files: IntCounterVec,
     log_records: IntCounter,
@@ -159,14 +161,16 @@ impl PredictorMetrics {
                 "headstart_predictor_fallback",
                 "1 while the model is not believed and the turn-count prior stands.",
             ),
-            calibration_error: make.plain(Gauge::new(
+            calibration_error: make.maybe_gauge(
                 "headstart_predictor_calibration_error",
-                "Expected calibration error of the model on live outcomes, 0 to 1.",
-            )),
-            excess_log_loss: make.plain(Gauge::new(
+                "Expected calibration error of the model on live outcomes, 0 to 1; absent until \
+                 enough of them are known.",
+            ),
+            excess_log_loss: make.maybe_gauge(
                 "headstart_predictor_excess_log_loss",
-                "Mean log-loss of the model less that of the turn-count prior.",
-            )),
+                "Mean log-loss of the model less that of the turn-count prior; absent until enough \
+                 outcomes are known.",
+            ),
             model: make.gauge(
                 "headstart_predictor_model_info",
                 "1 for the model in use.",
@@ -187,10 +191,9 @@ impl PredictorMetrics {
     /// Sets what the predictor says of itself.
     pub fn set_status(&self, status: &PredictorStatus) {
         self.fallback.set(i64::from(status.is_fallback));
-        if let Some(calibration) = status.calibration {
-            self.calibration_error.set(calibration.error);
-            self.excess_log_loss.set(calibration.excess_log_loss);
-        }
+        let known = status.calibration;
+        set_or_remove(&self.calibration_error, known.map(|it| it.error));
+        set_or_remove(&self.excess_log_loss, known.map(|it| it.excess_log_loss));
         self.model.reset();
         if let Some(fingerprint) = &status.model {
             self.model.with_label_values(&[fingerprint]).set(1);
@@ -218,8 +221,56 @@ impl Maker {
         self.plain(IntGauge::with_opts(Opts::new(name, help)))
     }
 
+    /// A gauge without labels that is absent until it is set.
+    fn maybe_gauge(&self, name: &str, help: &str) -> GaugeVec {
+        self.plain(GaugeVec::new(Opts::new(name, help), &[]))
+    }
+
     fn plain_histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
         let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
         self.plain(Histogram::with_opts(options))
+    }
+}
+
+/// A figure that is not known has no series: a 0 would say that all is well, and an old value that
+/// it is still so.
+fn set_or_remove(gauge: &GaugeVec, figure: Option<f64>) {
+    match figure {
+        Some(figure) => gauge.with_label_values::<&str>(&[]).set(figure),
+        None => gauge.reset(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prediction::Calibration;
+
+    #[test]
+    fn what_is_not_known_of_a_model_has_no_series() {
+        let metrics = Metrics::new();
+        let predictor = metrics.with_predictions().predictor;
+        let check = |calibration: Option<Calibration>, expected: [Option<&str>; 2]| {
+            predictor.set_status(&PredictorStatus {
+                calibration,
+                ..PredictorStatus::default()
+            });
+            let text = metrics.render();
+            let value = |name: &str| {
+                let mut lines = text.lines();
+                lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+            };
+            let names = ["calibration_error", "excess_log_loss"];
+            let told = names.map(|name| value(&format!("headstart_predictor_{name}")));
+            assert_eq!(told, expected, "{calibration:?}");
+        };
+        let known = Calibration {
+            error: 0.25,
+            excess_log_loss: -0.5,
+        };
+        check(None, [None; 2]);
+        check(Some(known), [Some("0.25"), Some("-0.5")]);
+        // A hot swap: nothing is known of the new model.
+        check(None, [None; 2]);
     }
 }

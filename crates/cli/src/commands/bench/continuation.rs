@@ -6,12 +6,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use headstart_core::Probability;
 use headstart_loadgen::ChatBench;
 use headstart_loadgen::script::exchanges;
 use headstart_predict::{Model, Predictor, Situation, encoder};
 use headstart_trace::format::conversation::{Conversation, Role};
+
+use crate::predictor::read_model;
 
 /// Probabilities that another request follows, by conversation and turn.
 #[derive(Debug, Default)]
@@ -32,7 +34,7 @@ impl Continuations {
         bench: &ChatBench,
     ) -> Result<Self> {
         let wrong = || format!("cannot use the predictor {}", file.display());
-        let bytes = std::fs::read(file).with_context(wrong)?;
+        let bytes = read_model(file).map_err(|what| anyhow!("{}: it {what}", wrong()))?;
         let model = Model::from_bytes(&bytes).with_context(wrong)?;
         let encoder = encoder::open(encoder.unwrap_or("ngram")).context("--encoder")?;
         let predictor = Predictor::new(Arc::new(model), encoder).with_context(wrong)?;

@@ -1,19 +1,19 @@
 //! Who predicts, and what is predicted of each request before the replay begins.
 
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use headstart_core::{Probability, SessionId, TraceRequest};
 use headstart_predict::encoder::{self, Encoder};
-use headstart_predict::{MAX_BYTES, Model, Predictor};
+use headstart_predict::{Model, Predictor};
 
 use super::texts::Texts;
 use super::turns;
 use crate::config::UsageError;
 use crate::input::TraceInput;
+use crate::predictor::read_model;
 
 /// The encoder that needs no download, and with which most models are trained.
 const BUILT_IN: &str = "ngram";
@@ -189,7 +189,12 @@ fn by_model(
     texts: &Texts,
     observe: &dyn Fn(u64),
 ) -> Vec<Option<Probability>> {
-    let num_prompts = model.model().definition.text.window.saturating_add(1);
+    let definition = &model.model().definition;
+    // Behaviour counts all prompts, as in training and in service.
+    let num_prompts = match definition.behaviour {
+        true => usize::MAX,
+        false => definition.text.window.saturating_add(1),
+    };
     let mut predictions = Vec::with_capacity(requests.len());
     for requests in requests.chunks(BATCH) {
         let situations: Vec<_> = requests
@@ -214,12 +219,8 @@ fn encoder(spec: &str) -> Result<Arc<dyn Encoder>> {
 
 /// The model in `file`, with that of the encoders with which it was trained.
 fn load(file: &Path, encoders: &[Arc<dyn Encoder>]) -> Result<Predictor> {
-    let nobody = "neither `trace`, `turns`, `truth` nor a file that can be read";
-    let file = std::fs::File::open(file).context(nobody)?;
-    let mut bytes = Vec::new();
-    // One byte more than a model has, so that what is too large is seen to be.
-    let most = file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes);
-    most.context(nobody)?;
+    let nobody = "neither `trace`, `turns`, `truth` nor a file with a model";
+    let bytes = read_model(file).map_err(|what| anyhow!("{nobody}: it {what}"))?;
     let model = Arc::new(Model::from_bytes(&bytes)?);
     let is_its_own = |encoder: &&Arc<dyn Encoder>| encoder.identity() == model.definition.encoder;
     let encoder = encoders.iter().find(is_its_own).unwrap_or(&encoders[0]);

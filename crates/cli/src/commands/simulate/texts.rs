@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use headstart_core::Probability;
-use headstart_predict::{MAX_BYTES, Model, Predictor, Situation, encoder};
+use headstart_predict::{Model, Predictor, Situation, encoder};
 use headstart_prompt::{SpecialTokensIn, Tokenizer};
 use headstart_sim::chat::{Conversation, Head, Turn};
 use headstart_sim::experiment::Recorded;
 use headstart_trace::format::conversation::{self, Role};
+
+use crate::predictor::read_model;
 
 /// Bytes of a token where no tokenizer is named.
 const BYTES_PER_TOKEN: usize = 4;
@@ -93,12 +95,7 @@ pub(super) fn predict(
     recorded: &mut [Recorded],
 ) -> Result<()> {
     let name = || format!("--model {}", file.display());
-    let bytes = std::fs::read(file).with_context(name)?;
-    anyhow::ensure!(
-        bytes.len() as u64 <= MAX_BYTES as u64,
-        "{}: larger than any model",
-        name()
-    );
+    let bytes = read_model(file).map_err(|what| anyhow!("{}: {what}", name()))?;
     let model = Model::from_bytes(&bytes).with_context(name)?;
     let predictor = Predictor::new(Arc::new(model), encoder::open(encoder)?).with_context(name)?;
     let situations = conversations.iter().map(situations);

@@ -6,18 +6,23 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use headstart_sim::chat::Pacing;
+use headstart_sim::chat::script::CONVERSATIONS_MAX;
 use headstart_sim::experiment::{Recorded, SECONDS, SLOTS, Traffic};
 use headstart_sim::workload::{Gap, Seeds, WORKLOADS, Workload};
 use headstart_trace::format::conversation;
 
 use super::{record, texts};
 use crate::config::UsageError;
+use crate::input::counted;
 
 /// What the presets' names begin with.
 const PRESET: &str = "lpc-";
 
 /// Most open conversations at once.
 const SLOTS_MAX: usize = 1 << 20;
+
+/// Length of an answer that is not there, tokens.
+const ANSWER_TOKENS: u32 = 200;
 
 /// Most tokens that all conversations may share.
 const SHARED_MAX: u32 = 1 << 20;
@@ -37,47 +42,20 @@ pub(super) struct TrafficOptions {
         conflicts_with = "preset"
     )]
     conversations: Option<PathBuf>,
-    /// Read at most so many conversations
-    #[arg(
-        long,
-        value_name = "N",
-        help_heading = "Traffic",
-        requires = "conversations"
-    )]
+    /// Read at most so many of --conversations
+    #[arg(long, value_name = "N", help_heading = "Traffic")]
     limit: Option<usize>,
     /// Folder with a tokenizer.json [default: a token is four bytes]
-    #[arg(
-        long,
-        value_name = "DIR",
-        help_heading = "Traffic",
-        requires = "conversations"
-    )]
+    #[arg(long, value_name = "DIR", help_heading = "Traffic")]
     tokenizer: Option<PathBuf>,
-    /// Tokens that a chat template adds to each turn
-    #[arg(
-        long,
-        value_name = "N",
-        help_heading = "Traffic",
-        default_value_t = 0,
-        requires = "conversations"
-    )]
-    template_tokens: u32,
-    /// Length of an answer that the file does not have, tokens
-    #[arg(
-        long,
-        value_name = "N",
-        help_heading = "Traffic",
-        default_value_t = 200,
-        requires = "conversations"
-    )]
-    answer_tokens: u32,
+    /// Tokens that a chat template adds to each turn of --conversations [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Traffic")]
+    template_tokens: Option<u32>,
+    /// Length of an answer that --conversations does not have, tokens [default: 200]
+    #[arg(long, value_name = "N", help_heading = "Traffic")]
+    answer_tokens: Option<u32>,
     /// A model of `headstart train` that predicts for lpc; best one that has not seen the file
-    #[arg(
-        long,
-        value_name = "FILE",
-        help_heading = "Traffic",
-        requires = "conversations"
-    )]
+    #[arg(long, value_name = "FILE", help_heading = "Traffic")]
     model: Option<PathBuf>,
     /// Encoder of that model: ngram, or a folder
     #[arg(
@@ -124,6 +102,12 @@ pub(super) enum Source {
 }
 
 impl TrafficOptions {
+    /// What is read of files.
+    pub(super) fn files(&self) -> Vec<&Path> {
+        let files = [&self.conversations, &self.model, &self.record];
+        files.into_iter().filter_map(Option::as_deref).collect()
+    }
+
     /// Reads what is to be read.
     pub(super) fn source(&self) -> Result<Source> {
         self.check()?;
@@ -152,13 +136,34 @@ impl TrafficOptions {
         let wrong = if !(1..=SLOTS_MAX).contains(&slots) {
             format!("--slots {slots}: expected 1 to {SLOTS_MAX}")
         } else if !(0.0..=60_000.0).contains(&answer_ms) {
-            format!("--answer-ms {answer_ms}: expected milliseconds, up to 60000")
+            format!("--answer-ms {answer_ms:?}: expected milliseconds, up to 60000")
         } else if self.shared_tokens > SHARED_MAX {
             format!("--shared-tokens: at most {SHARED_MAX}")
+        } else if let Some(name) = self.misplaced() {
+            format!(
+                "{name} is for texts: give it with --conversations FILE; a preset and a record \
+                 have none"
+            )
         } else {
             return Ok(());
         };
         Err(UsageError(wrong).into())
+    }
+
+    /// An option that says nothing without `--conversations`. Not clap's `requires`, which asks for
+    /// nothing that conflicts with what is there.
+    fn misplaced(&self) -> Option<&'static str> {
+        let given = [
+            ("--model", self.model.is_some()),
+            ("--limit", self.limit.is_some()),
+            ("--tokenizer", self.tokenizer.is_some()),
+            ("--template-tokens", self.template_tokens.is_some()),
+            ("--answer-tokens", self.answer_tokens.is_some()),
+        ];
+        let given = given.into_iter().find(|(_, is_given)| *is_given);
+        given
+            .filter(|_| self.conversations.is_none())
+            .map(|(name, _)| name)
     }
 
     fn texts(&self, file: &Path) -> Result<Source> {
@@ -170,8 +175,8 @@ impl TrafficOptions {
                 .as_deref()
                 .map(texts::tokenizer)
                 .transpose()?,
-            template_tokens: self.template_tokens,
-            answer_tokens: self.answer_tokens,
+            template_tokens: self.template_tokens.unwrap_or(0),
+            answer_tokens: self.answer_tokens.unwrap_or(ANSWER_TOKENS),
             shared_tokens: self.shared_tokens,
         };
         let mut recorded: Vec<Recorded> = read.iter().map(|it| lengths.of(it)).collect();
@@ -184,6 +189,15 @@ impl TrafficOptions {
                 "{} holds no conversation in which a user asks",
                 file.display()
             );
+        }
+        let goes_on = |it: &Recorded| it.conversation.turns.len() > 1;
+        if self.answer_ms == 0.0 && !recorded.iter().any(goes_on) {
+            let message = format!(
+                "--conversations {}: all have one turn, so nothing spaces their starts; say by \
+                 --answer-ms how long an answer's token takes",
+                file.display()
+            );
+            return Err(UsageError(message).into());
         }
         Ok(Source::Texts {
             name: shown(file),
@@ -262,19 +276,50 @@ impl Source {
         let name = match self {
             Self::Published(workload, _) => format!("{PRESET}{}", workload.name),
             Self::Texts { name, recorded, .. } => {
-                format!(
-                    "{name}, {} conversations drawn with replacement",
-                    recorded.len()
-                )
+                let conversations = counted(recorded.len() as u64, "conversation");
+                format!("{name}, {conversations} drawn with replacement")
             }
             Self::Record { name, .. } => format!("{name}, repeated"),
         };
-        format!("{name}: {conversations} conversations, {turns} turns with the first seed")
+        let drawn = drawn(conversations as u64, turns as u64);
+        format!("{name}: {drawn}")
     }
+}
+
+/// How much a script holds, and whether it holds all that was to be.
+fn drawn(conversations: u64, turns: u64) -> String {
+    let (said, turns) = (
+        counted(conversations, "conversation"),
+        counted(turns, "turn"),
+    );
+    let mut text = format!("{said}, {turns} with the first seed");
+    if conversations >= CONVERSATIONS_MAX as u64 {
+        text += "; so many are the most, and they were drawn before the run's end: nobody comes \
+                 after them. Fewer minutes or slots, or --answer-ms, draw fewer";
+    }
+    text
 }
 
 /// A file's name without its folder, which is nobody's business.
 fn shown(file: &Path) -> String {
     let name = file.file_name().unwrap_or(file.as_os_str());
     name.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_that_was_cut_says_so() {
+        let check = |conversations, turns, expected: &str| {
+            let told = drawn(conversations, turns);
+            assert!(told.starts_with(expected), "{told}");
+        };
+        check(1, 1, "1 conversation, 1 turn with");
+        check(2, 30, "2 conversations, 30 turns with");
+        let most = CONVERSATIONS_MAX as u64;
+        assert!(drawn(most, most).contains("nobody comes after them"));
+        assert!(!drawn(most - 1, most).contains("nobody comes"));
+    }
 }

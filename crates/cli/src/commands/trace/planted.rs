@@ -92,8 +92,8 @@ pub(crate) fn run(planted: &Planted) -> Result<()> {
     let written = output::to(&planted.output, |out| {
         Ok(write(generator, conversations, out)?)
     })?;
-    if let Some(turns) = written {
-        eprintln!("{}", summary(&parameters, &turns));
+    if let Some((turns, num_unknown)) = written {
+        eprintln!("{}", summary(&parameters, &turns, num_unknown));
     }
     Ok(())
 }
@@ -114,16 +114,22 @@ fn parameters(planted: &Planted) -> Parameters {
     }
 }
 
-/// Writes what `generator` gives; returns the turns whose outcome is told.
-fn write(generator: Generator, expected: u64, out: &mut dyn Write) -> io::Result<Attainable> {
+/// Writes what `generator` gives; returns the turns whose outcome is told, and how many others
+/// there are.
+fn write(
+    generator: Generator,
+    expected: u64,
+    out: &mut dyn Write,
+) -> io::Result<(Attainable, u64)> {
     let begin = Instant::now();
     let bar = ProgressBar::with_draw_target(Some(expected), ProgressDrawTarget::hidden());
-    let mut turns = Attainable::default();
+    let (mut turns, mut num_unknown) = (Attainable::default(), 0);
     for (done, conversation) in (1..).zip(generator) {
         conversation::write(out, &conversation)?;
         for (&p, label) in conversation.truth.iter().zip(conversation.labels()) {
-            if let Some(has_continued) = label {
-                turns.add(p, has_continued);
+            match label {
+                Some(has_continued) => turns.add(p, has_continued),
+                None => num_unknown += 1,
             }
         }
         if u64::is_multiple_of(done, LOOK_EVERY) {
@@ -134,7 +140,7 @@ fn write(generator: Generator, expected: u64, out: &mut dyn Write) -> io::Result
         }
     }
     bar.finish_and_clear();
-    Ok(turns)
+    Ok((turns, num_unknown))
 }
 
 /// Makes the bar visible; without a terminal it stays hidden.
@@ -146,12 +152,13 @@ fn show(bar: &ProgressBar) {
 }
 
 /// What was written.
-fn summary(parameters: &Parameters, turns: &Attainable) -> String {
+fn summary(parameters: &Parameters, turns: &Attainable, num_unknown: u64) -> String {
     format!(
-        "planted, seed {}: {}, {}, {:.1} % continue; best attainable MCC {:.3}",
+        "planted, seed {}: {}, {} ({num_unknown} of unknown outcome), {:.1} % of the known \
+         continue; best attainable MCC {:.3}",
         parameters.seed,
         counted(parameters.conversations, "conversation"),
-        counted(turns.turns(), "user turn"),
+        counted(turns.turns() + num_unknown, "user turn"),
         100.0 * turns.share(),
         turns.best_mcc(),
     )
@@ -214,10 +221,15 @@ mod tests {
         let args = parse("--conversations 200 --max-turns 2 --answer-words 1");
         let generator = parameters(&args).generate().expect("valid");
         let mut out = Vec::new();
-        let turns = write(generator, 200, &mut out).expect("memory takes it");
+        let (turns, num_unknown) = write(generator, 200, &mut out).expect("memory takes it");
         let read = conversation::read("t", &out[..], None).expect("our own");
         let labels: Vec<bool> = read.iter().flat_map(|c| c.labels()).flatten().collect();
         assert_eq!(turns.turns(), labels.len() as u64);
+        let all: usize = read.iter().map(|c| c.labels().len()).sum();
+        assert_eq!(num_unknown, (all - labels.len()) as u64);
+        let told = summary(&parameters(&args), &turns, num_unknown);
+        let expected = format!("{all} user turns ({num_unknown} of unknown outcome)");
+        assert!(num_unknown > 0 && told.contains(&expected), "{told}");
         let share = labels.iter().filter(|&&label| label).count() as f64 / labels.len() as f64;
         assert!((turns.share() - share).abs() < 1e-12);
         assert!(turns.best_mcc() > 0.3);

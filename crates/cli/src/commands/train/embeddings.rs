@@ -74,12 +74,18 @@ impl Embeddings {
         }
     }
 
-    /// Reads what `path` holds of the encoder `identity`. A damaged file costs time, no more.
+    /// Reads what `path` holds of the encoder `identity`. A damaged file costs time, no more; so
+    /// does any other where not `is_named` by the user, but ours by its name.
     ///
     /// # Errors
     /// A usage error where the file is another encoder's or no such file at all, which must not
     /// be overwritten; and when it cannot be read.
-    pub(super) fn open(path: &Path, identity: &str, dims: usize) -> Result<(Self, Opened)> {
+    pub(super) fn open(
+        path: &Path,
+        identity: &str,
+        dims: usize,
+        is_named: bool,
+    ) -> Result<(Self, Opened)> {
         let mut known = Self::new(identity, dims);
         let cannot_read = || format!("cannot read the embeddings {}", path.display());
         match fs::metadata(path) {
@@ -103,6 +109,9 @@ impl Embeddings {
             );
             anyhow::Error::from(UsageError(message))
         };
+        if !bytes.starts_with(MAGIC) && !is_named {
+            return Ok((known, Opened::Damaged("it is no file of embeddings")));
+        }
         if !bytes.starts_with(MAGIC) {
             return Err(refuse("is no file of embeddings".to_owned()));
         }
@@ -325,7 +334,7 @@ mod tests {
         known.save(&file.0).expect("saves");
         let bytes = fs::read(&file.0).expect("reads");
         assert!(!bytes.windows(5).any(|part| part == b"UNMIS"));
-        let (mut known, opened) = Embeddings::open(&file.0, "toy", 2).expect("opens");
+        let (mut known, opened) = Embeddings::open(&file.0, "toy", 2, true).expect("opens");
         assert_eq!(opened, Opened::Known(3));
         assert_eq!(known.find("two"), Some(&[0.0, -2.0][..]));
         assert_eq!(known.find("three"), None);
@@ -338,7 +347,7 @@ mod tests {
         let good = fs::read(&file.0).expect("reads");
         let check = |bytes: &[u8], at: usize| {
             fs::write(&file.0, bytes).expect("writes");
-            match Embeddings::open(&file.0, "toy", 2) {
+            match Embeddings::open(&file.0, "toy", 2, true) {
                 Ok((known, Opened::Damaged(_))) => assert_eq!(known.len(), 0),
                 Ok((_, opened)) => panic!("byte {at}: {opened:?}"),
                 // The magic is not what it was: somebody else's file.
@@ -358,27 +367,29 @@ mod tests {
         let file = Scratch::new("foreign");
         filled().save(&file.0).expect("saves");
         for (identity, dims) in [("other", 2), ("toy", 3)] {
-            let error = Embeddings::open(&file.0, identity, dims).expect_err("refused");
+            let error = Embeddings::open(&file.0, identity, dims, true).expect_err("refused");
             assert!(error.to_string().contains("encoder toy"), "{error}");
         }
         fs::write(&file.0, "a letter").expect("writes");
-        let error = Embeddings::open(&file.0, "toy", 2).expect_err("refused");
+        let error = Embeddings::open(&file.0, "toy", 2, true).expect_err("refused");
         assert!(
             error.to_string().contains("no file of embeddings"),
             "{error}"
         );
+        let (_, opened) = Embeddings::open(&file.0, "toy", 2, false).expect("ours, embedded anew");
+        assert_eq!(opened, Opened::Damaged("it is no file of embeddings"));
     }
 
     #[test]
     fn a_full_file_forgets_what_was_not_asked_for() {
         let file = Scratch::new("full");
         filled().save(&file.0).expect("saves");
-        let (mut known, _) = Embeddings::open(&file.0, "toy", 2).expect("opens");
+        let (mut known, _) = Embeddings::open(&file.0, "toy", 2, true).expect("opens");
         assert!(known.find("two").is_some());
         // Room for one entry and a half.
         known.bytes_max = (8 + 16 + 3 + SUM_BYTES + 24 + 12) as u64;
         known.save(&file.0).expect("saves");
-        let (mut known, opened) = Embeddings::open(&file.0, "toy", 2).expect("opens");
+        let (mut known, opened) = Embeddings::open(&file.0, "toy", 2, true).expect("opens");
         assert_eq!(opened, Opened::Known(1));
         assert!(known.find("two").is_some());
     }

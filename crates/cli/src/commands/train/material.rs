@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use headstart_predict::{Dataset, Definition, Encoder, Label, Outcome, Parts, encoder, log};
+use headstart_predict::{
+    Dataset, Definition, Encoder, Label, Outcome, Parts, TrainOptions, encoder, log,
+};
 use headstart_trace::source::decompress;
 use indicatif::ProgressBar;
 
@@ -17,6 +19,7 @@ use super::samples::Samples;
 use super::source::{Kind, Source};
 use super::{Train, corpus, progress, sessions};
 use crate::config::UsageError;
+use crate::input::counted;
 use crate::report::train::{InputFacts, Times};
 
 /// Records of one prediction log.
@@ -24,6 +27,12 @@ const RECORDS_MAX: usize = 1 << 19;
 
 /// With fewer conversations of known outcome nothing is learnt, and nothing said of it.
 const CONVERSATIONS_MIN: usize = 30;
+
+/// Turns of known outcome, likewise: each part must have its share.
+const TURNS_MIN: usize = TrainOptions::EXAMPLES_MIN;
+
+/// Groups: training, validation and test take one each at least.
+const GROUPS_MIN: usize = 3;
 
 /// How rows are made.
 pub(super) struct Plan {
@@ -180,6 +189,13 @@ fn read_log(source: &Source, number: u64, bar: &ProgressBar) -> Result<(Dataset,
             source.name()
         );
     }
+    if let (true, Some((line, wrong))) = (read.said.is_empty(), &read.first_skipped) {
+        bail!(
+            "{} holds no record: {} behind its header, the first at line {line}: {wrong}",
+            source.name(),
+            counted(read.skipped as u64, "bad line")
+        );
+    }
     // Each log numbers its conversations from the start, and groups by the first of them.
     let renamed = |named: u64| {
         let [file, named] = [number, named].map(u64::to_le_bytes);
@@ -189,7 +205,7 @@ fn read_log(source: &Source, number: u64, bar: &ProgressBar) -> Result<(Dataset,
         label.conversation = renamed(label.conversation);
         label.group = renamed(label.group);
     }
-    let skipped = crate::input::counted(read.skipped as u64, "bad line");
+    let skipped = counted(read.skipped as u64, "bad line");
     let remarks = (read.skipped > 0).then(|| format!("{skipped} left out"));
     Ok((read.dataset, remarks.into_iter().collect()))
 }
@@ -216,6 +232,9 @@ fn check(labels: &[Label]) -> Result<()> {
         .iter()
         .filter(|label| label.outcome != Outcome::Unknown)
         .collect();
+    if labels.is_empty() {
+        bail!("there is no turn to learn from: the input holds none");
+    }
     if known.is_empty() {
         bail!(
             "none of {} turns says whether the conversation went on: every record is cut, or has \
@@ -235,12 +254,27 @@ fn check(labels: &[Label]) -> Result<()> {
             known.len()
         );
     }
-    let conversations: HashSet<u64> = known.iter().map(|label| label.conversation).collect();
-    if conversations.len() < CONVERSATIONS_MIN {
+    let distinct = |of: fn(&Label) -> u64| {
+        let distinct: HashSet<u64> = known.iter().map(|label| of(label)).collect();
+        distinct.len()
+    };
+    let conversations = distinct(|label| label.conversation);
+    if conversations < CONVERSATIONS_MIN || known.len() < TURNS_MIN {
         bail!(
-            "{} conversations with a known outcome are too few to train, choose and test by; at \
-             least {CONVERSATIONS_MIN} are needed, and some thousands to say much",
-            conversations.len()
+            "{} with {} of known outcome are too few to train, choose and test by; at least \
+             {CONVERSATIONS_MIN} conversations and {TURNS_MIN} such turns are needed, and some \
+             thousands to say much",
+            counted(conversations as u64, "conversation"),
+            counted(known.len() as u64, "turn")
+        );
+    }
+    let groups = distinct(|label| label.group);
+    if groups < GROUPS_MIN {
+        bail!(
+            "equal first prompts (or equal `group`s) are kept on one side of the split into \
+             train, validation and test part, and all {conversations} conversations are of {}; \
+             at least {GROUPS_MIN} are needed",
+            counted(groups as u64, "such group")
         );
     }
     Ok(())
@@ -291,7 +325,8 @@ fn embedder<'e>(
     let known = match &file {
         None => Embeddings::new(identity, dims),
         Some(file) => {
-            let (known, opened) = Embeddings::open(file, identity, dims)?;
+            let (known, opened) =
+                Embeddings::open(file, identity, dims, train.embeddings.is_some())?;
             if let Opened::Damaged(what) = opened {
                 let name = file.display();
                 eprintln!("{name} is damaged ({what}): all is embedded anew");

@@ -7,6 +7,7 @@ use super::super::{table::aligned, thousands};
 use super::published::{self, Figure};
 use super::{Line, Report, axis, mean, percent, signed};
 use crate::commands::simulate::{Swept, Vary};
+use crate::input::counted;
 
 /// Requests below which a median says nothing.
 const COUNT_MIN: usize = 10;
@@ -36,15 +37,15 @@ pub(super) fn facts(report: &Report) -> String {
     let cost = &facts.replica.cost;
     let mut text = format!("{}\n", facts.source);
     text += &format!(
-        "{} minutes, the first {} not counted; {} conversations open; {} {}: means, \
+        "{} minute{}, the first {} not counted; {} open; {}: means, \
          spread (greatest less least), worst difference to LRU at the same seed\n",
         facts.minutes,
+        if facts.minutes == 1.0 { "" } else { "s" },
         facts.warm_up_minutes,
-        facts.slots,
-        facts.seeds,
+        counted(facts.slots as u64, "conversation"),
         match facts.vary {
-            Vary::Gaps => "seeds of the gaps",
-            Vary::Timing => "repeats with the same users",
+            Vary::Gaps => counted(facts.seeds as u64, "seed") + " of the gaps",
+            Vary::Timing => counted(facts.seeds as u64, "repeat") + " with the same users",
         }
     );
     text += &format!("lpc is told {}\n", teller(facts.predictor));

@@ -211,7 +211,7 @@ mod tests {
                 "1,000 conversations",
                 "chats.jsonl, turn count only",
                 "training has not seen of chats.jsonl: MCC 0.420",
-                "3 conversations of chats.jsonl were left out",
+                "3 conversations of chats.jsonl left out",
                 "of which this is 80 %",
             ],
         );

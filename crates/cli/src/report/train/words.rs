@@ -4,6 +4,7 @@ use headstart_predict::Scores;
 
 use super::super::thousands;
 use super::{Lift, OfSeed, TrainReport, spread};
+use crate::input::counted;
 
 /// With fewer conversations in the test part its figures say little.
 const TEST_CONVERSATIONS_MIN: usize = 200;
@@ -30,11 +31,14 @@ pub(crate) fn words(report: &TrainReport) -> Vec<String> {
         words.push(format!(
             "On what training has not seen of {file}: MCC {mcc:.3}; it {verdict}."
         ));
-        let seen = thousands(other.seen_before as u64);
+        let seen = match other.seen_before {
+            1 => "1 conversation".to_owned(),
+            seen => format!("{} conversations", thousands(seen as u64)),
+        };
         if other.seen_before > 0 {
             words.push(format!(
-                "{seen} conversations of {file} were left out there: they, or their first \
-                 prompts, were trained on or chosen by."
+                "{seen} of {file} left out there: trained on or chosen by, or with such a first \
+                 prompt."
             ));
         }
     }
@@ -125,9 +129,13 @@ fn on_curve(report: &TrainReport) -> Option<String> {
 fn on_attainable(report: &TrainReport) -> Option<String> {
     let best = report.attainable_mcc.filter(|&best| best > 0.0)?;
     let share = 100.0 * report.test.mcc / best;
+    // The best is the mean over what the corpus might have drawn; what it drew may be kinder.
+    let of_it = match share > 100.0 {
+        true => "and this is as good as that, within chance".to_owned(),
+        false => format!("of which this is {share:.0} %"),
+    };
     Some(format!(
-        "The corpus knows its own probabilities: the best attainable MCC is {best:.3}, of which \
-         this is {share:.0} %."
+        "The corpus knows its own probabilities: the best attainable MCC is {best:.3}, {of_it}."
     ))
 }
 
@@ -135,8 +143,9 @@ fn on_size(report: &TrainReport) -> Option<String> {
     let conversations = report.parts.test.conversations;
     (conversations < TEST_CONVERSATIONS_MIN).then(|| {
         format!(
-            "Caution: the test part has {conversations} conversations, fewer than \
-             {TEST_CONVERSATIONS_MIN}; another --seed may say something else (--seeds 10 tells)."
+            "Caution: the test part has {}, fewer than \
+             {TEST_CONVERSATIONS_MIN}; another --seed may say something else (--seeds 10 tells).",
+            counted(conversations as u64, "conversation")
         )
     })
 }
@@ -194,6 +203,18 @@ mod tests {
                 .count()
         };
         assert_eq!((cautions(199), cautions(200)), (1, 0));
+    }
+
+    #[test]
+    fn a_share_of_the_best_attainable_is_at_most_all_of_it() {
+        let said = |best: f64| {
+            let mut report = testing::report();
+            report.test.mcc = 0.5;
+            report.attainable_mcc = Some(best);
+            words(&report).join(" ")
+        };
+        assert!(said(1.0).contains("of which this is 50 %."));
+        assert!(said(0.49).contains("as good as that, within chance."));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt;
 use headstart_core::Probability;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 
 use super::super::nanos;
 use super::{Conversation, Role, Turn};
@@ -23,16 +24,27 @@ pub(super) fn parse(line: &str, record: usize) -> Result<Conversation, String> {
     let turns = parsed.turns.into_iter().enumerate();
     let turns = turns.map(|(index, turn)| turn.check(index + 1));
     let turns = turns.collect::<Result<Vec<Turn>, String>>()?;
+    let group = group(parsed.group)?;
     let truth = truth(parsed.truth.unwrap_or_default(), &turns)?;
     Ok(Conversation {
         id: parsed.id.0.unwrap_or_else(|| format!("#{record}")),
         turns,
-        group: parsed.group.0,
+        group,
         is_truncated: parsed.truncated.unwrap_or(false),
         first_turn: parsed.first_turn,
         labels_from: parsed.labels_from.unwrap_or(1),
         truth,
     })
+}
+
+/// A text or a number; an empty text says as little as none.
+fn group(given: Option<Value>) -> Result<Option<String>, String> {
+    match given {
+        None => Ok(None),
+        Some(Value::String(name)) => Ok(Some(name).filter(|name| !name.is_empty())),
+        Some(Value::Number(number)) => Ok(Some(number.to_string())),
+        Some(_) => Err("`group` is neither a text nor a number; expected one of them".to_owned()),
+    }
 }
 
 /// Probabilities, one per user turn, or none at all.
@@ -60,8 +72,7 @@ struct Record {
     id: Id,
     #[serde(alias = "messages", alias = "conversations")]
     turns: Vec<RecordedTurn>,
-    #[serde(default)]
-    group: Id,
+    group: Option<Value>,
     truncated: Option<bool>,
     /// Absent is none before; `null` is unknown.
     #[serde(default = "none_before")]
@@ -180,7 +191,14 @@ mod tests {
         };
         assert_eq!(parse(&format!("{{{USER}}}"), 4), Ok(expected.clone()));
         let nulls = r#""group": null, "truncated": null, "labels_from": null, "truth": null"#;
-        assert_eq!(parse(&format!("{{{USER}, {nulls}}}"), 4), Ok(expected));
+        assert_eq!(
+            parse(&format!("{{{USER}, {nulls}}}"), 4),
+            Ok(expected.clone())
+        );
+        assert_eq!(
+            parse(&format!("{{{USER}, \"group\": \"\"}}"), 4),
+            Ok(expected)
+        );
     }
 
     #[test]
@@ -207,6 +225,7 @@ mod tests {
         );
         check_bad(&format!("{{{USER}, \"truth\": [1.5]}}"), "holds 1.5");
         check_bad(&format!("{{{USER}, \"first_turn\": -1}}"), "invalid value");
+        check_bad(&format!("{{{USER}, \"group\": [1]}}"), "`group` is neither");
         let turn = |turn: &str| format!("{{\"turns\": [{turn}]}}");
         check_bad(&turn(r#"{"role": "user"}"#), "turn 1: missing field `text`");
         check_bad(
