@@ -42,7 +42,7 @@ ACTIVE = {"planted": 32, "sharegpt": 20}
 ANSWER_TOKENS = 12
 # Tokens of the longest prompt: behind it a conversation ends for either policy.
 PROMPT_TOKENS_MAX = 1500
-# Working set over cache: in the middle of what the study's sizes are for its conversations.
+# Working set over cache. The gain depends on it: BENCHMARKS.md has it at several sizes.
 PRESSURE = 2
 # Tokens per block, and what else the simulated engine has in common with `serve`.
 BLOCK = 16
