@@ -13,6 +13,7 @@ mod output;
 mod predictor;
 mod prompts;
 mod report;
+mod situations;
 
 use std::process::ExitCode;
 

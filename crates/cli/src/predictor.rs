@@ -29,6 +29,7 @@ use headstart_server::prediction::{
 };
 
 use crate::config::{ServeOptions, UsageError};
+use crate::situations::num_prompts;
 use log::OutcomeLog;
 use model_file::{Loaded, ModelFile};
 use pending::{Pending, Waiting};
@@ -294,11 +295,7 @@ fn reads(model: Option<&Loaded>, logged: Option<&Definition>) -> Reads {
     let read = model.map(|loaded| &loaded.predictor.model().definition);
     let all = read.into_iter().chain(logged);
     all.fold(Reads::default(), |reads, definition| {
-        let prompts = match definition.behaviour {
-            // Lengths of all prompts are columns of a row.
-            true => usize::MAX,
-            false => definition.text.window.saturating_add(1),
-        };
+        let prompts = num_prompts(definition);
         Reads {
             prompts: reads.prompts.max(prompts),
             answers: reads.answers || definition.text.answers,

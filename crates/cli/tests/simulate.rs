@@ -146,6 +146,18 @@ fn what_is_wrong_is_named_before_anything_runs() {
         preset(&[option, "1"], texts);
         check(&["--record", "./absent", option, "1"], texts);
     }
+    for option in [
+        "--slots",
+        "--answer-ms",
+        "--shared-tokens",
+        "--minutes",
+        "--seeds",
+    ] {
+        check(
+            &["--record", "./absent", option, "1"],
+            "cannot be used with",
+        );
+    }
     preset(&["--tokenizer", "."], texts);
     let alone = scratch(
         "alone.jsonl",

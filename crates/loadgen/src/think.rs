@@ -20,6 +20,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use headstart_core::Rng;
+use headstart_trace::synth::draw::normal;
 
 /// Longest think time, seconds: a day. A drawn one beyond it is cut, a fixed one refused.
 const THINK_MAX_S: f64 = 86_400.0;
@@ -128,12 +129,6 @@ pub fn spaced_starts(spans: &[Duration], slots: usize, ramp: Duration) -> Vec<Du
         start
     };
     spans.iter().map(begin).collect()
-}
-
-/// Standard normal, by Box and Muller.
-fn normal(rng: &mut Rng) -> f64 {
-    let radius = (-2.0 * (1.0 - rng.next_f64()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * rng.next_f64()).cos()
 }
 
 fn number(text: &str, least: f64, most: f64) -> Option<f64> {

@@ -16,8 +16,6 @@
 use headstart_core::Probability;
 use serde::{Deserialize, Serialize};
 
-/// Turns from here on share a cell.
-const LAST_TURN: usize = 20;
 /// What is believed beforehand weighs as much as this many observations.
 const STRENGTH: f64 = 10.0;
 
@@ -45,6 +43,9 @@ impl Default for TurnPrior {
 }
 
 impl TurnPrior {
+    /// Turns from here on share a cell.
+    pub const LAST_TURN: u16 = 20;
+
     /// Nothing seen: every turn has an even chance.
     #[must_use]
     pub fn new() -> Self {
@@ -55,7 +56,7 @@ impl TurnPrior {
     #[must_use]
     pub fn with_base(base: Probability) -> Self {
         Self {
-            cells: vec![Cell::default(); LAST_TURN],
+            cells: vec![Cell::default(); usize::from(Self::LAST_TURN)],
             base: base.value(),
             keep: 1.0,
         }
@@ -104,7 +105,7 @@ impl TurnPrior {
         let cell = |cell: &Cell| {
             cell.all.is_finite() && cell.continued >= 0.0 && cell.continued <= cell.all
         };
-        self.cells.len() == LAST_TURN
+        self.cells.len() == usize::from(Self::LAST_TURN)
             && (0.0..=1.0).contains(&self.base)
             && (0.0..=1.0).contains(&self.keep)
             && self.cells.iter().all(cell)
@@ -113,7 +114,7 @@ impl TurnPrior {
 
 /// The cell of `turn`; a turn 0 is taken for the first.
 fn index(turn: u16) -> usize {
-    usize::from(turn).clamp(1, LAST_TURN) - 1
+    usize::from(turn.clamp(1, TurnPrior::LAST_TURN)) - 1
 }
 
 #[cfg(test)]

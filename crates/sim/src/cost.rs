@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use headstart_core::{Rng, TokenId};
 use headstart_scheduler::{Batch, Entry, Executor};
+use headstart_trace::synth::draw::normal;
 
 use crate::chat::tokens;
-use crate::draw::normal;
 
 /// What one engine's steps cost, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]

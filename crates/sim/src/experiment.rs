@@ -5,11 +5,12 @@
 
 use headstart_cache::policy::{self, PolicyError, Setting};
 use headstart_core::{Probability, Rng};
+use headstart_trace::synth::Gap;
 
 use crate::chat::tokens::mix;
 use crate::chat::{ChatOutcome, Conversation, Head, Pacing, Place, Replica, Run, Script};
 use crate::noise::{Channel, NoisyOracle};
-use crate::workload::{Gap, Seeds, TurnPrior, Workload};
+use crate::workload::{Seeds, Workload};
 
 /// Conversations open at once in the study: its N_conv.
 pub const SLOTS: usize = 200;
@@ -73,11 +74,16 @@ pub struct Traffic {
     script: Script,
     /// Every turn and whether it goes on.
     cases: Vec<(Place, bool)>,
-    prior: TurnPrior,
+    /// By turn, from 1; the last one holds for all later ones.
+    turn_shares: Vec<Probability>,
     /// What a model says, by place; empty without one.
     told: Vec<Vec<Option<Probability>>>,
     noise_seed: u64,
 }
+
+/// Learns from turns (their numbers, from 1, and whether another one followed) which share goes
+/// on: by turn, from 1, the last one for all later turns.
+pub type LearnTurns = dyn Fn(&mut dyn Iterator<Item = (u16, bool)>) -> Vec<Probability>;
 
 /// Seeds of one thing's parts, from its own.
 fn parts(seed: u64) -> [u64; 3] {
@@ -86,14 +92,16 @@ fn parts(seed: u64) -> [u64; 3] {
 
 impl Traffic {
     /// Conversations of a published data set, all behind the same `shared_tokens` (0 for none).
-    /// `seeds.corpus` also fixes how predictors err, as that of a model is fixed by its corpus.
+    /// `seeds.corpus` also fixes how predictors err, as that of a model is fixed by its corpus. The
+    /// turn count learns from conversations that are not in the run.
     #[must_use]
     pub fn of_workload(
         workload: Workload,
         shared_tokens: u32,
-        gap: Gap,
+        gap: &Gap,
         pacing: Pacing,
         seeds: Seeds,
+        learn: &LearnTurns,
     ) -> Self {
         let [corpus, training, noise_seed] = parts(seeds.corpus);
         let behind_head = move |mut conversation: Conversation| {
@@ -115,7 +123,7 @@ impl Traffic {
         Self {
             cases: script.turns().collect(),
             script,
-            prior: TurnPrior::learn(training.take(TRAINED_ON)),
+            turn_shares: learn(&mut training.take(TRAINED_ON).flat_map(|it| outcomes(&it))),
             told: Vec::new(),
             noise_seed,
         }
@@ -123,11 +131,16 @@ impl Traffic {
 
     /// A recorded run, as it went.
     #[must_use]
-    pub fn of_script(script: Script, told: Vec<Vec<Option<Probability>>>, seed: u64) -> Self {
+    pub fn of_script(
+        script: Script,
+        told: Vec<Vec<Option<Probability>>>,
+        seed: u64,
+        learn: &LearnTurns,
+    ) -> Self {
         let [.., noise_seed] = parts(seed);
         Self {
             cases: script.turns().collect(),
-            prior: TurnPrior::learn(script.conversations().iter().cloned()),
+            turn_shares: learn(&mut script.conversations().iter().flat_map(outcomes)),
             told,
             script,
             noise_seed,
@@ -140,7 +153,13 @@ impl Traffic {
     /// # Panics
     /// When `recorded` is empty.
     #[must_use]
-    pub fn of_recorded(recorded: &[Recorded], gap: Gap, pacing: Pacing, seeds: Seeds) -> Self {
+    pub fn of_recorded(
+        recorded: &[Recorded],
+        gap: &Gap,
+        pacing: Pacing,
+        seeds: Seeds,
+        learn: &LearnTurns,
+    ) -> Self {
         let [drawn, _, noise_seed] = parts(seeds.corpus);
         let mut rng = Rng::new(drawn);
         let mut gaps = Rng::new(parts(seeds.gaps)[0]);
@@ -162,7 +181,7 @@ impl Traffic {
         let told = chosen.iter().take(script.conversations().len());
         Self {
             cases: script.turns().collect(),
-            prior: TurnPrior::learn(recorded.iter().map(|it| it.conversation.clone())),
+            turn_shares: learn(&mut recorded.iter().flat_map(|it| outcomes(&it.conversation))),
             told: told.map(|&index| recorded[index].told.clone()).collect(),
             script,
             noise_seed,
@@ -205,7 +224,10 @@ impl Traffic {
         };
         match predictor {
             Predictor::Nobody => Box::new(|_| None),
-            Predictor::TurnCount => Box::new(|place| Some(self.prior.predict(place.turn))),
+            Predictor::TurnCount => Box::new(|place| {
+                let last = self.turn_shares.len().checked_sub(1)?;
+                Some(self.turn_shares[place.turn.min(last)])
+            }),
             Predictor::Noisy { channel, mcc } => {
                 let oracle = NoisyOracle::calibrated(channel, mcc, &self.cases, self.noise_seed);
                 Box::new(move |place| Some(oracle.predict(place, goes_on(place))))
@@ -219,4 +241,10 @@ impl Traffic {
             }
         }
     }
+}
+
+/// The turns of a conversation, from 1, and whether another one follows.
+fn outcomes(conversation: &Conversation) -> impl Iterator<Item = (u16, bool)> + use<> {
+    let length = conversation.turns.len();
+    (1..=length).map(move |turn| (u16::try_from(turn).unwrap_or(u16::MAX), turn < length))
 }

@@ -19,7 +19,6 @@
 
 pub mod chat;
 pub mod cost;
-mod draw;
 pub mod experiment;
 pub mod knee;
 pub mod noise;

@@ -15,9 +15,9 @@
 //! [`NoisyOracle::calibrated`] searches the clarity that gives a wanted MCC on given labels.
 
 use headstart_core::{Probability, Rng};
+use headstart_trace::synth::draw::normal;
 
 use crate::chat::{Place, tokens::mix};
-use crate::draw::normal;
 use crate::quality::best_quality;
 
 /// How the truth becomes uncertain.

@@ -11,7 +11,8 @@ use headstart_sim::chat::{
 use headstart_sim::cost::Jitter;
 use headstart_sim::experiment::{Arm, Predictor, Traffic};
 use headstart_sim::noise::Channel;
-use headstart_sim::workload::{Gap, Seeds, Workload};
+use headstart_sim::workload::{Seeds, Workload};
+use headstart_trace::synth::Gap;
 
 const NOBODY: &Predict<'static> = &|_| None;
 
@@ -152,6 +153,18 @@ fn what_cannot_be_taken_is_refused_and_ends_its_conversation() {
 
 const GAP: Gap = Gap::Exponential { mean_s: 100.0 };
 
+/// The share of each of the first turns that went on.
+fn shares(turns: &mut dyn Iterator<Item = (u16, bool)>) -> Vec<Probability> {
+    let mut counts = [(1.0, 2.0); 10];
+    for (turn, goes_on) in turns {
+        let (went_on, all) = &mut counts[usize::from(turn).min(10) - 1];
+        *went_on += f64::from(u8::from(goes_on));
+        *all += 1.0;
+    }
+    let share = |(went_on, all): (f64, f64)| Probability::new(went_on / all).expect("a share");
+    counts.map(share).to_vec()
+}
+
 fn traffic(name: &str, seconds: f64, gaps: u64) -> Traffic {
     let pacing = Pacing {
         slots: 200,
@@ -160,7 +173,14 @@ fn traffic(name: &str, seconds: f64, gaps: u64) -> Traffic {
         seconds,
     };
     let workload = Workload::named(name).expect("a data set");
-    Traffic::of_workload(workload, 0, GAP, pacing, Seeds { corpus: 1, gaps })
+    Traffic::of_workload(
+        workload,
+        0,
+        &GAP,
+        pacing,
+        Seeds { corpus: 1, gaps },
+        &shares,
+    )
 }
 
 fn arm(policy: &str, predictor: Predictor) -> Arm {
@@ -237,7 +257,7 @@ fn nothing_is_lost_under_pressure() {
     let workload = Workload::named("sharegpt").expect("a data set");
     let gap = Gap::Exponential { mean_s: 4.0 };
     let seeds = Seeds { corpus: 3, gaps: 3 };
-    let traffic = Traffic::of_workload(workload, 24, gap, pacing, seeds);
+    let traffic = Traffic::of_workload(workload, 24, &gap, pacing, seeds, &shares);
     let mut preempted = 0;
     for name in policy::NAMES {
         let (capacity, block_tokens) = (400, 16);
@@ -302,7 +322,7 @@ fn repeats_differ_in_timing_alone() {
         let gap = Gap::Exponential { mean_s: 50.0 };
         let seeds = Seeds { corpus: 1, gaps: 1 };
         let workload = Workload::named("lmsys").expect("a preset");
-        let traffic = Traffic::of_workload(workload, 0, gap, pacing, seeds);
+        let traffic = Traffic::of_workload(workload, 0, &gap, pacing, seeds, &shares);
         let arm = Arm {
             policy: "lru".to_owned(),
             predictor: Predictor::Nobody,

@@ -18,7 +18,8 @@ use headstart_sim::chat::{Pacing, Replica};
 use headstart_sim::cost::Jitter;
 use headstart_sim::experiment::{Predictor, Traffic};
 use headstart_sim::noise::Channel;
-use headstart_sim::workload::{Gap, Seeds};
+use headstart_sim::workload::Seeds;
+use headstart_trace::synth::Gap;
 
 use self::arms::DEFAULT_ARMS;
 use self::cells::Cell;
@@ -100,7 +101,12 @@ pub(crate) struct Simulate {
     )]
     lambda: Vec<f64>,
     /// Gaps: exponential, or lognormal:SIGMA with the same means
-    #[arg(long, value_name = "DIST", default_value = "exponential")]
+    #[arg(
+        long,
+        value_name = "DIST",
+        default_value = "exponential",
+        conflicts_with = "record"
+    )]
     gaps: String,
     /// Who predicts for lpc: noisy, model or none [default: model where one is named]
     #[arg(long, value_name = "WHO")]
@@ -115,7 +121,7 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "X[,X…]", value_delimiter = ',')]
     charge: Vec<f64>,
     /// Runs of each cell, with seeds from 1
-    #[arg(long, value_name = "N", default_value = "5")]
+    #[arg(long, value_name = "N", default_value = "5", conflicts_with = "record")]
     seeds: NonZeroUsize,
     /// What the runs of a cell differ in: the gaps of their users, or only the engine's timing
     /// (each step takes up to some 10 % more or less), as repeats of one live run do
@@ -125,7 +131,12 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     corpus: u64,
     /// Length of a run
-    #[arg(long, value_name = "MINUTES", default_value_t = 20.0)]
+    #[arg(
+        long,
+        value_name = "MINUTES",
+        default_value_t = 20.0,
+        conflicts_with = "record"
+    )]
     minutes: f64,
     /// The first so many minutes are served but not counted
     #[arg(long, value_name = "MINUTES", default_value_t = 0.0)]
@@ -170,7 +181,7 @@ pub(crate) fn run(simulate: &Simulate) -> Result<()> {
     let pacing = simulate.pacing();
     let traffics = cells::parallel(&pairs, threads, |&(gap, seed)| {
         let corpus = simulate.corpus;
-        source.traffic(axes.gaps[gap], pacing, Seeds { corpus, gaps: seed })
+        source.traffic(&axes.gaps[gap], pacing, Seeds { corpus, gaps: seed })
     });
     let runs = Runs {
         traffics: &traffics,

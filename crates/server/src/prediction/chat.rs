@@ -127,23 +127,26 @@ fn role_and_content(message: &Value) -> (&str, &str) {
 /// The latest prompts and what was answered between them, from the last user message backwards.
 fn said(messages: &Value, reads: Reads) -> Said {
     let mut said = Said::default();
-    let mut answer = None;
+    let mut answer: Option<&str> = None;
     let messages = messages.as_array().map_or(&[][..], Vec::as_slice);
     for (role, content) in messages.iter().map(role_and_content).rev() {
         match role {
-            "user" if said.prompts.len() == reads.prompts => break,
             "user" => {
+                // What stands before the first prompt answers nothing, so only now it is an answer.
+                if said.prompts.len() == 1 {
+                    let chars = answer.map(|answer| answer.chars().count());
+                    said.answer_chars = chars.map(|it| u32::try_from(it).unwrap_or(u32::MAX));
+                }
+                if said.prompts.len() == reads.prompts {
+                    break;
+                }
+                let answer = answer.take();
                 if reads.answers && !said.prompts.is_empty() {
-                    let answer: Option<&str> = answer.take();
                     said.answers.push(answer.unwrap_or_default().to_owned());
                 }
                 said.prompts.push(content.to_owned());
             }
             "assistant" if !said.prompts.is_empty() => {
-                if said.answer_chars.is_none() {
-                    let chars = u32::try_from(content.chars().count());
-                    said.answer_chars = Some(chars.unwrap_or(u32::MAX));
-                }
                 answer = answer.or(Some(content));
             }
             _ => {}
@@ -251,8 +254,10 @@ mod tests {
         check_said(
             &["a:hi", "u:one", "a:pre"],
             (9, true),
-            (&["one"], &[], Some(2)),
+            (&["one"], &[], None),
         );
+        let pair = &["u:one", "a:pre", "u:two", "u:three"];
+        check_said(pair, (1, false), (&["three"], &[], None));
     }
 
     #[test]

@@ -43,14 +43,28 @@ impl Gap {
         Self::Exponential { mean_s: 420.0 }
     }
 
-    /// One gap, in seconds.
-    pub(super) fn draw(&self, rng: &mut Rng) -> f64 {
+    /// One gap, in seconds; at most a year.
+    ///
+    /// # Panics
+    /// When it is one of no empirical gaps.
+    #[must_use]
+    pub fn draw(&self, rng: &mut Rng) -> f64 {
         let seconds = match self {
             Self::Exponential { mean_s } => exponential(rng, *mean_s),
             Self::LogNormal { mu, sigma } => exp(mu + sigma * normal(rng)),
             Self::Empirical(seconds) => seconds[rng.below(seconds.len())],
         };
         seconds.min(GAP_MAX_S)
+    }
+
+    /// Its mean, seconds, but for what is cut off at a year.
+    #[must_use]
+    pub fn mean_s(&self) -> f64 {
+        match self {
+            Self::Exponential { mean_s } => *mean_s,
+            Self::LogNormal { mu, sigma } => exp(mu + sigma * sigma / 2.0),
+            Self::Empirical(seconds) => seconds.iter().sum::<f64>() / seconds.len() as f64,
+        }
     }
 
     /// What is wrong with it, if anything.
@@ -85,7 +99,8 @@ impl Length {
     }
 
     /// One length, from 1 to `limit`.
-    pub(super) fn draw(&self, rng: &mut Rng, limit: u32) -> u32 {
+    #[must_use]
+    pub fn draw(&self, rng: &mut Rng, limit: u32) -> u32 {
         let mut tokens = self.mean;
         if self.sigma > 0.0 {
             // exp(mu) · E[exp(sigma · normal)] is the mean with mu = ln(mean) − sigma² / 2.
@@ -160,7 +175,8 @@ pub(super) fn weighted(rng: &mut Rng, weights: impl Iterator<Item = f64> + Clone
 }
 
 /// Standard normal, by Marsaglia's polar method: needs neither sine nor cosine.
-fn normal(rng: &mut Rng) -> f64 {
+#[must_use]
+pub fn normal(rng: &mut Rng) -> f64 {
     loop {
         let u = 2.0 * rng.next_f64() - 1.0;
         let v = 2.0 * rng.next_f64() - 1.0;
@@ -200,14 +216,14 @@ mod tests {
     #[test]
     fn gaps_and_lengths_have_the_medians_and_means_asked_for() {
         let gap = Gap::Exponential { mean_s: 100.0 };
-        check(|rng| gap.draw(rng), 69.3, 100.0);
+        check(|rng| gap.draw(rng), 69.3, gap.mean_s());
         let gap = Gap::LogNormal {
             mu: 4.82,
             sigma: 1.25,
         };
-        check(|rng| gap.draw(rng), 124.0, 270.9);
+        check(|rng| gap.draw(rng), 124.0, gap.mean_s());
         let gap = Gap::Empirical(vec![1.0, 2.0, 6.0]);
-        check(|rng| gap.draw(rng), 2.0, 3.0);
+        check(|rng| gap.draw(rng), 2.0, gap.mean_s());
         let length = Length {
             mean: 800.0,
             sigma: 0.8,

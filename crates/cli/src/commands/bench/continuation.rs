@@ -9,11 +9,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use headstart_core::Probability;
 use headstart_loadgen::ChatBench;
-use headstart_loadgen::script::exchanges;
+use headstart_loadgen::script::{Exchange, exchanges};
 use headstart_predict::{Model, Predictor, Situation, encoder};
-use headstart_trace::format::conversation::{Conversation, Role};
+use headstart_trace::format::conversation::{Conversation, Role, Turn};
 
 use crate::predictor::read_model;
+use crate::situations::{num_prompts, of_requests};
 
 /// Probabilities that another request follows, by conversation and turn.
 #[derive(Debug, Default)]
@@ -46,9 +47,9 @@ impl Continuations {
             );
             return Ok(Self::default());
         }
-        let reach = definition.text.window + 1;
+        let num_prompts = num_prompts(definition);
         let of = |(number, conversation)| {
-            predictor.predict(&situations(number, conversation, bench, reach))
+            predictor.predict(&situations(number, conversation, bench, num_prompts))
         };
         Ok(Self(conversations.iter().enumerate().map(of).collect()))
     }
@@ -59,44 +60,51 @@ impl Continuations {
     }
 }
 
-/// What is known of `conversation` at each of its requests: its `reach` latest prompts.
+/// What is known of `conversation` at each of its requests. A user's gap is what is drawn for it.
 fn situations(
     number: usize,
     conversation: &Conversation,
     bench: &ChatBench,
-    reach: usize,
+    num_prompts: usize,
 ) -> Vec<Situation> {
-    let mut prompts: Vec<String> = Vec::new();
-    let mut turn = 0u16;
-    let situation = |(request, exchange): (usize, headstart_loadgen::script::Exchange)| {
-        for said in exchange
-            .added
-            .into_iter()
-            .filter(|said| said.role == Role::User)
-        {
-            turn = turn.saturating_add(1);
-            prompts.push(said.text);
-        }
-        prompts.drain(..prompts.len().saturating_sub(reach));
+    let mut known = of_requests(&as_sent(conversation), num_prompts);
+    known.truncate(bench.max_turns.unwrap_or(usize::MAX));
+    for (request, known) in (1..).zip(&mut known) {
         let think = bench.think.draw(bench.seed, number, request);
-        Situation {
-            prompts: prompts.clone(),
-            turn,
-            gap_s: (request > 1).then_some(think.as_secs_f32()),
-            ..Situation::default()
-        }
+        known.gap_s = (request > 1).then_some(think.as_secs_f32());
+    }
+    known
+}
+
+/// The conversation as a server is sent it, which counts the messages that it gets: those of a user
+/// in a row are one, and nobody tells it what came before the record.
+fn as_sent(conversation: &Conversation) -> Conversation {
+    let messages = |Exchange { added, recorded }| {
+        let answer = recorded.map(|text| (Role::Assistant, text));
+        let added = added.into_iter().map(|turn| (turn.role, turn.text));
+        added.chain(answer)
     };
-    let most = bench.max_turns.unwrap_or(usize::MAX);
-    let exchanges = exchanges(conversation).into_iter().take(most);
-    (1..).zip(exchanges).map(situation).collect()
+    let messages = exchanges(conversation).into_iter().flat_map(messages);
+    Conversation {
+        turns: messages.map(|(role, text)| Turn::new(role, text)).collect(),
+        ..Conversation::default()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use headstart_loadgen::{Answers, Starts, Think};
-    use headstart_trace::format::conversation::Turn;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use headstart_loadgen::{Answers, ApiClient, Starts, Think, chat};
+    use headstart_server::Backend;
+    use headstart_server::prediction::{
+        Outcome, Predict, PredictionConfig, PredictorStatus, Question, Reads,
+    };
 
     use super::*;
+    use crate::commands::serve;
+    use crate::config::ServeOptions;
 
     const BENCH: ChatBench = ChatBench {
         active: 1,
@@ -110,8 +118,8 @@ mod tests {
         max_prompt_tokens: None,
     };
 
-    /// Turns as `U1 A1 …`; expected: the prompts that each request lets the model read.
-    fn check(said: &str, bench: &ChatBench, expected: &[(u16, &str)]) {
+    /// Turns as `U1 A1 …`, behind seven that were left out.
+    fn conversation(said: &str) -> Conversation {
         let turns = said.split_whitespace().map(|text| {
             let role = match text.as_bytes()[0] {
                 b'U' => Role::User,
@@ -120,20 +128,19 @@ mod tests {
             };
             Turn::new(role, text.to_owned())
         });
-        let conversation = Conversation {
+        Conversation {
             turns: turns.collect(),
+            first_turn: Some(7),
             ..Conversation::default()
-        };
-        let situations = situations(0, &conversation, bench, 2);
-        let got: Vec<_> = situations
-            .iter()
-            .map(|situation| (situation.turn, situation.prompts.join(" ")))
-            .collect();
-        let expected: Vec<_> = expected
-            .iter()
-            .map(|&(turn, prompts)| (turn, prompts.to_owned()))
-            .collect();
-        assert_eq!(got, expected);
+        }
+    }
+
+    /// `expected`: the prompts that each request lets the model read.
+    fn check(said: &str, bench: &ChatBench, expected: &[(u16, &str)]) {
+        let situations = situations(0, &conversation(said), bench, 2);
+        let got = situations.iter().map(|it| (it.turn, it.prompts.join(" ")));
+        let wanted = expected.iter().map(|&(turn, text)| (turn, text.to_owned()));
+        assert!(got.eq(wanted), "{said}: {situations:?}");
         let gaps: Vec<_> = situations.iter().map(|situation| situation.gap_s).collect();
         assert!(gaps.iter().skip(1).all(|&gap| gap == Some(2.0)), "{gaps:?}");
         assert_eq!(gaps.first(), Some(&None));
@@ -144,11 +151,89 @@ mod tests {
         let three = [(1, "U1"), (2, "U1 U2"), (3, "U2 U3")];
         check("S U1 A1 U2 A2 U3 A3", &BENCH, &three);
         check("U1 S U2 A2 U3", &BENCH, &[(2, "U1 U2"), (3, "U2 U3")]);
+        check(
+            "U1 U2 A2 U3",
+            &BENCH,
+            &[(1, "U1\n\nU2"), (2, "U1\n\nU2 U3")],
+        );
         let short = ChatBench {
             max_turns: Some(1),
             ..BENCH
         };
         check("U1 A1 U2", &short, &three[..1]);
+    }
+
+    /// A server's predictor that remembers what it was asked.
+    #[derive(Default)]
+    struct Listener(Mutex<Vec<Question>>);
+
+    impl Predict for Listener {
+        fn reads(&self) -> Reads {
+            Reads {
+                prompts: 2,
+                answers: false,
+            }
+        }
+
+        fn prior(&self, _: u16) -> Probability {
+            Probability::EVEN
+        }
+
+        fn predict(&self, questions: &[Question]) -> Vec<Option<Probability>> {
+            let mut heard = self.0.lock().expect("no panic holds it");
+            heard.extend_from_slice(questions);
+            vec![None; questions.len()]
+        }
+
+        fn learn(&self, _: &[Outcome]) {}
+
+        fn status(&self) -> PredictorStatus {
+            PredictorStatus::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_sent_the_conversation_knows_the_same() {
+        let listener = Arc::new(Listener::default());
+        let options = ServeOptions {
+            listen: Some(([127, 0, 0, 1], 0).into()),
+            replicas: Some(1),
+            ..ServeOptions::default()
+        };
+        let mut config = serve::config(&options).expect("valid");
+        let Backend::Embedded(fleet) = &mut config.backend else {
+            panic!("an embedded fleet");
+        };
+        fleet.prediction = Some(PredictionConfig {
+            predictor: listener.clone(),
+            horizon: PredictionConfig::HORIZON,
+        });
+        let server = headstart_server::serve(config).await.expect("it starts");
+        let client = ApiClient::new(&format!("http://{}", server.address()), "toy", None);
+        let bench = ChatBench {
+            think: Think::Fixed { seconds: 0.01 },
+            ..BENCH
+        };
+        let spoken = [conversation("A0 S U1 S U2 A2 A3 U3 U4 S A4 U5")];
+        chat::run(&client.expect("a URL"), &spoken, &bench, |_| ()).await;
+        let known = situations(0, &spoken[0], &bench, 2);
+        let all_heard = async {
+            while listener.0.lock().expect("no panic holds it").len() < known.len() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let patience = Duration::from_secs(60);
+        let heard = tokio::time::timeout(patience, all_heard).await;
+        heard.expect("a question for every request");
+        server.shutdown().await;
+        let heard = listener.0.lock().expect("no panic holds it");
+        let heard = heard
+            .iter()
+            .map(|it| (it.turn, it.said.prompts.clone(), it.gap.is_some()));
+        let known = known
+            .into_iter()
+            .map(|it| (it.turn, it.prompts, it.gap_s.is_some()));
+        assert_eq!(heard.collect::<Vec<_>>(), known.collect::<Vec<_>>());
     }
 
     #[test]

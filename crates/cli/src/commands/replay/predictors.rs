@@ -14,6 +14,7 @@ use super::turns;
 use crate::config::UsageError;
 use crate::input::TraceInput;
 use crate::predictor::read_model;
+use crate::situations::num_prompts;
 
 /// The encoder that needs no download, and with which most models are trained.
 const BUILT_IN: &str = "ngram";
@@ -189,12 +190,7 @@ fn by_model(
     texts: &Texts,
     observe: &dyn Fn(u64),
 ) -> Vec<Option<Probability>> {
-    let definition = &model.model().definition;
-    // Behaviour counts all prompts, as in training and in service.
-    let num_prompts = match definition.behaviour {
-        true => usize::MAX,
-        false => definition.text.window.saturating_add(1),
-    };
+    let num_prompts = num_prompts(&model.model().definition);
     let mut predictions = Vec::with_capacity(requests.len());
     for requests in requests.chunks(BATCH) {
         let situations: Vec<_> = requests

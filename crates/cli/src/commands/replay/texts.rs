@@ -6,9 +6,11 @@
 use std::collections::{BTreeSet, HashMap};
 
 use anyhow::{Result, ensure};
-use headstart_core::{Nanos, Probability, SessionId, TraceRequest};
+use headstart_core::{Probability, SessionId, TraceRequest};
 use headstart_predict::Situation;
-use headstart_trace::format::conversation::{Conversation, Role, Turn};
+use headstart_trace::format::conversation::Conversation;
+
+use crate::situations::Situations;
 
 /// The conversations of a trace by session.
 #[derive(Debug)]
@@ -38,8 +40,11 @@ impl Texts {
         num_prompts: usize,
     ) -> Option<Situation> {
         let conversation = self.0.get(&request.session?)?;
-        let end = end(conversation, request.turn)?;
-        Some(situation(conversation, end, num_prompts))
+        let mut situations = Situations::of(conversation, num_prompts);
+        for _ in 1..usize::from(request.turn) {
+            situations.next()?;
+        }
+        situations.next().filter(|_| request.turn > 0).cloned()
     }
 
     /// The true probability that the request is followed, where its conversation was generated
@@ -49,56 +54,6 @@ impl Texts {
         let index = usize::from(request.turn).checked_sub(1)?;
         conversation.truth.get(index).copied()
     }
-}
-
-/// One behind the user's message that is the `turn`th of the record, from 1.
-fn end(conversation: &Conversation, turn: u16) -> Option<usize> {
-    let turns = conversation.turns.iter().enumerate();
-    let mut users = turns.filter(|(_, turn)| turn.role == Role::User);
-    let (index, _) = users.nth(usize::from(turn).checked_sub(1)?)?;
-    Some(index + 1)
-}
-
-/// What is known of the messages before `end`, the last of which is a prompt. As in training: an
-/// answer behind each prompt, empty where none stood there, the last one where several did; what
-/// stands before the first prompt answers nothing.
-fn situation(conversation: &Conversation, end: usize, num_prompts: usize) -> Situation {
-    let said = &conversation.turns[..end];
-    let (mut prompts, mut answers): (Vec<&str>, Vec<&str>) = Default::default();
-    let mut answer_chars = None;
-    for (index, turn) in said.iter().enumerate() {
-        match turn.role {
-            Role::Assistant if !prompts.is_empty() => {
-                answers.truncate(prompts.len() - 1);
-                answers.push(&turn.text);
-                answer_chars = Some(turn.chars());
-            }
-            Role::User => {
-                answers.resize(prompts.len(), "");
-                prompts.push(&turn.text);
-                answer_chars = answer_chars.filter(|_| index + 1 == end);
-            }
-            Role::System | Role::Assistant => {}
-        }
-    }
-    let before = conversation.first_turn.unwrap_or(0);
-    let turn = u32::try_from(prompts.len()).map_or(u32::MAX, |here| before.saturating_add(here));
-    let unread = prompts.len().saturating_sub(num_prompts);
-    let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-    Situation {
-        prompts: owned(&prompts[unread..]),
-        answers: owned(answers.get(unread..).unwrap_or_default()),
-        turn: u16::try_from(turn).unwrap_or(u16::MAX),
-        answer_chars,
-        gap_s: gap_s(said),
-    }
-}
-
-/// Seconds from the message before the last to the last, where both say when they were sent.
-fn gap_s(said: &[Turn]) -> Option<f32> {
-    let mut heard = said.iter().rev().filter(|turn| turn.role != Role::System);
-    let (now, before): (Nanos, Nanos) = (heard.next()?.at?, heard.next()?.at?);
-    Some(now.since(before).as_secs_f32())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use clap::ValueEnum;
 use headstart_sim::experiment::{Arm, CHARGE_TOKENS, Predictor};
 use headstart_sim::noise::Channel;
-use headstart_sim::workload::Gap;
+use headstart_trace::synth::Gap;
 
 use super::arms::{Predicting, arm};
 

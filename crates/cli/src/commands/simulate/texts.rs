@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use headstart_core::Probability;
 use headstart_predict::{Model, Predictor, Situation, encoder};
 use headstart_prompt::{SpecialTokensIn, Tokenizer};
 use headstart_sim::chat::{Conversation, Head, Turn};
@@ -12,12 +11,13 @@ use headstart_sim::experiment::Recorded;
 use headstart_trace::format::conversation::{self, Role};
 
 use crate::predictor::read_model;
+use crate::situations;
 
 /// Bytes of a token where no tokenizer is named.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// Situations predicted at once.
-const BATCH: usize = 256;
+/// Conversations predicted at once.
+const BATCH: usize = 64;
 
 /// How long texts are.
 pub(super) struct Lengths {
@@ -32,8 +32,23 @@ pub(super) struct Lengths {
 
 /// A user's message with what stood before it, and its answer.
 struct Exchange {
-    said: String,
-    answer: Option<String>,
+    said: Text,
+    answer: Option<Text>,
+}
+
+/// What one side says.
+#[derive(Default)]
+struct Text {
+    here: String,
+    /// Characters of what is withheld.
+    withheld: usize,
+}
+
+impl Text {
+    fn push(&mut self, turn: &conversation::Turn) {
+        self.here.push_str(&turn.text);
+        self.withheld += turn.withheld_chars.unwrap_or(0) as usize;
+    }
 }
 
 /// Reads the tokenizer of a model's folder.
@@ -52,7 +67,7 @@ impl Lengths {
         let turns = exchanges.iter().enumerate().map(|(index, exchange)| {
             let shared = if index == 0 { self.shared_tokens } else { 0 };
             let around = shared.saturating_add(self.template_tokens);
-            let answer = exchange.answer.as_deref();
+            let answer = exchange.answer.as_ref();
             Turn {
                 new_tokens: around.saturating_add(self.tokens(&exchange.said)),
                 answer_tokens: answer
@@ -74,15 +89,17 @@ impl Lengths {
         }
     }
 
-    fn tokens(&self, text: &str) -> u32 {
-        let by_bytes = || text.len().div_ceil(BYTES_PER_TOKEN);
-        let tokens = match &self.tokenizer {
+    /// What is withheld counts a byte per character.
+    fn tokens(&self, text: &Text) -> u32 {
+        let by_bytes = || text.here.len().div_ceil(BYTES_PER_TOKEN);
+        let here = match &self.tokenizer {
             // A text that cannot be tokenized has a length all the same.
             Some(tokenizer) => tokenizer
-                .encode(text, SpecialTokensIn::ParseOnly)
+                .encode(&text.here, SpecialTokensIn::ParseOnly)
                 .map_or_else(|_| by_bytes(), |tokens| tokens.len()),
             None => by_bytes(),
         };
+        let tokens = here + text.withheld.div_ceil(BYTES_PER_TOKEN);
         u32::try_from(tokens).unwrap_or(u32::MAX).max(1)
     }
 }
@@ -98,59 +115,50 @@ pub(super) fn predict(
     let bytes = read_model(file).map_err(|what| anyhow!("{}: {what}", name()))?;
     let model = Model::from_bytes(&bytes).with_context(name)?;
     let predictor = Predictor::new(Arc::new(model), encoder::open(encoder)?).with_context(name)?;
-    let situations = conversations.iter().map(situations);
-    let (counts, all): (Vec<usize>, Vec<Vec<Situation>>) =
-        situations.map(|it| (it.len(), it)).unzip();
-    let all: Vec<Situation> = all.into_iter().flatten().collect();
-    let told = all.chunks(BATCH).flat_map(|batch| predictor.predict(batch));
-    let mut told: std::vec::IntoIter<Option<Probability>> = told.collect::<Vec<_>>().into_iter();
-    for (count, recorded) in counts.into_iter().zip(recorded) {
-        recorded.told = told.by_ref().take(count).collect();
+    let num_prompts = situations::num_prompts(&predictor.model().definition);
+    let known = |conversation| situations(conversation, num_prompts);
+    for (spoken, recorded) in conversations.chunks(BATCH).zip(recorded.chunks_mut(BATCH)) {
+        let known: Vec<Situation> = spoken.iter().flat_map(known).collect();
+        let mut told = predictor.predict(&known).into_iter();
+        for recorded in recorded {
+            recorded.told = told.by_ref().take(recorded.told.len()).collect();
+        }
     }
     Ok(())
 }
 
-/// What is known at each of a conversation's turns.
-fn situations(conversation: &conversation::Conversation) -> Vec<Situation> {
-    let exchanges = exchanges(conversation);
-    let texts = |upto: usize| exchanges[..upto].iter();
-    let situation = |index: usize| Situation {
-        prompts: texts(index + 1).map(|it| it.said.clone()).collect(),
-        answers: texts(index)
-            .map(|it| it.answer.clone().unwrap_or_default())
-            .collect(),
-        turn: u16::try_from(index + 1).unwrap_or(u16::MAX),
-        answer_chars: index.checked_sub(1).and_then(|before| {
-            let answer = exchanges[before].answer.as_ref()?;
-            u32::try_from(answer.chars().count()).ok()
-        }),
-        gap_s: None,
-    };
-    (0..exchanges.len()).map(situation).collect()
+/// What is known at each of a conversation's exchanges. Their gaps are drawn with every seed anew,
+/// so none is known here, also where the texts have times.
+fn situations(conversation: &conversation::Conversation, num_prompts: usize) -> Vec<Situation> {
+    let mut known = situations::of_requests(conversation, num_prompts);
+    known.iter_mut().for_each(|known| known.gap_s = None);
+    known
 }
 
 /// User and assistant by turns; system messages belong to the user's that follows, and what one
 /// side says in several messages is one.
 fn exchanges(conversation: &conversation::Conversation) -> Vec<Exchange> {
     let mut exchanges: Vec<Exchange> = Vec::new();
-    let (mut said, mut asks) = (String::new(), false);
+    let (mut said, mut asks) = (Text::default(), false);
     for turn in &conversation.turns {
         match turn.role {
             Role::Assistant if asks => {
+                let mut answer = Text::default();
+                answer.push(turn);
                 exchanges.push(Exchange {
                     said: std::mem::take(&mut said),
-                    answer: Some(turn.text.clone()),
+                    answer: Some(answer),
                 });
                 asks = false;
             }
             Role::Assistant => {
                 let last = exchanges.last_mut().and_then(|it| it.answer.as_mut());
                 if let Some(answer) = last {
-                    answer.push_str(&turn.text);
+                    answer.push(turn);
                 }
             }
             role => {
-                said.push_str(&turn.text);
+                said.push(turn);
                 asks |= role == Role::User;
             }
         }
@@ -163,6 +171,8 @@ fn exchanges(conversation: &conversation::Conversation) -> Vec<Exchange> {
 
 #[cfg(test)]
 mod tests {
+    use headstart_core::Nanos;
+
     use super::*;
 
     fn conversation(turns: &[(Role, &str)]) -> conversation::Conversation {
@@ -195,21 +205,40 @@ mod tests {
             .collect();
         assert_eq!(turns, [(100 + 5 + 3, 3), (5 + 2, 77)]);
         assert_eq!(recorded.told, [None, None]);
+        let mut withheld = conversation(&[(Role::User, "1234"), (Role::Assistant, "")]);
+        withheld.turns[1].withheld_chars = Some(41);
+        let turns = lengths.of(&withheld).conversation.turns;
+        assert_eq!(turns[0].answer_tokens, 11);
+    }
+
+    /// Turns as `U1 A1 …`, behind four others; expected: turn and prompts at each exchange.
+    fn check(said: &str, expected: &[(u16, &str)]) {
+        let turns = said
+            .split_whitespace()
+            .map(|text| match text.as_bytes()[0] {
+                b'S' => (Role::System, text),
+                b'U' => (Role::User, text),
+                _ => (Role::Assistant, text),
+            });
+        let mut spoken = conversation(&turns.collect::<Vec<_>>());
+        spoken.first_turn = Some(4);
+        for turn in &mut spoken.turns {
+            turn.at = Some(Nanos(1));
+        }
+        let situations = situations(&spoken, 2);
+        let got = situations.iter().map(|it| (it.turn, it.prompts.join(" ")));
+        let wanted = expected.iter().map(|&(turn, text)| (turn, text.to_owned()));
+        assert!(got.eq(wanted), "{said}: {situations:?}");
+        assert!(situations.iter().all(|it| it.gap_s.is_none()));
+        assert_eq!(situations.len(), exchanges(&spoken).len(), "{said}");
     }
 
     #[test]
-    fn a_situation_knows_what_was_said_before() {
-        let spoken = conversation(&[
-            (Role::User, "one"),
-            (Role::Assistant, "two"),
-            (Role::User, "three"),
-        ]);
-        let situations = situations(&spoken);
-        assert_eq!(situations[1].prompts, ["one", "three"]);
-        assert_eq!(
-            (situations[1].turn, situations[1].answer_chars),
-            (2, Some(3))
-        );
-        assert_eq!((situations[0].turn, situations[0].answer_chars), (1, None));
+    fn an_exchange_is_known_by_its_last_prompt() {
+        check("S U1 A1 U2 A2 U3", &[(5, "U1"), (6, "U1 U2"), (7, "U2 U3")]);
+        check("A0 S U1 S U2 A2 A3 S", &[(6, "U1 U2")]);
+        check("U1 A1 S A2 U2 S", &[(5, "U1"), (6, "U1 U2")]);
+        check("S A0 U1 U2 U3 S A3 U4 U5", &[(7, "U2 U3"), (9, "U4 U5")]);
+        check("A0 S", &[]);
     }
 }

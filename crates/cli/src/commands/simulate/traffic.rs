@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use headstart_core::Probability;
+use headstart_predict::TurnPrior;
 use headstart_sim::chat::Pacing;
 use headstart_sim::chat::script::CONVERSATIONS_MAX;
 use headstart_sim::experiment::{Recorded, SECONDS, SLOTS, Traffic};
-use headstart_sim::workload::{Gap, Seeds, WORKLOADS, Workload};
+use headstart_sim::workload::{Seeds, WORKLOADS, Workload};
 use headstart_trace::format::conversation;
+use headstart_trace::synth::Gap;
 
 use super::{record, texts};
 use crate::config::UsageError;
@@ -71,18 +74,26 @@ pub(super) struct TrafficOptions {
         conflicts_with_all = ["preset", "conversations"])]
     record: Option<PathBuf>,
     /// Conversations open at once, as if answers took no time
-    #[arg(long, value_name = "N", help_heading = "Traffic", default_value_t = SLOTS)]
+    #[arg(long, value_name = "N", help_heading = "Traffic", default_value_t = SLOTS,
+        conflicts_with = "record")]
     slots: usize,
     /// Milliseconds that a token of an answer is assumed to take where starts are spaced
     #[arg(
         long,
         value_name = "MS",
         help_heading = "Traffic",
-        default_value_t = 0.0
+        default_value_t = 0.0,
+        conflicts_with = "record"
     )]
     answer_ms: f64,
     /// Tokens in front of every conversation that all of them share
-    #[arg(long, value_name = "N", help_heading = "Traffic", default_value_t = 0)]
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Traffic",
+        default_value_t = 0,
+        conflicts_with = "record"
+    )]
     shared_tokens: u32,
 }
 
@@ -219,14 +230,17 @@ impl TrafficOptions {
 
 impl Source {
     /// The conversations of one seed. A record is always the same; only noise has a seed there.
-    pub(super) fn traffic(&self, gap: Gap, pacing: Pacing, seeds: Seeds) -> Traffic {
+    pub(super) fn traffic(&self, gap: &Gap, pacing: Pacing, seeds: Seeds) -> Traffic {
         match self {
             Self::Published(workload, shared) => {
-                Traffic::of_workload(*workload, *shared, gap, pacing, seeds)
+                Traffic::of_workload(*workload, *shared, gap, pacing, seeds, &turn_shares)
             }
-            Self::Texts { recorded, .. } => Traffic::of_recorded(recorded, gap, pacing, seeds),
+            Self::Texts { recorded, .. } => {
+                Traffic::of_recorded(recorded, gap, pacing, seeds, &turn_shares)
+            }
             Self::Record { run, .. } => {
-                Traffic::of_script(run.script.clone(), run.told.clone(), seeds.corpus)
+                let (script, told) = (run.script.clone(), run.told.clone());
+                Traffic::of_script(script, told, seeds.corpus, &turn_shares)
             }
         }
     }
@@ -284,6 +298,15 @@ impl Source {
         let drawn = drawn(conversations as u64, turns as u64);
         format!("{name}: {drawn}")
     }
+}
+
+/// What the turn count alone predicts, learnt as in `serve`.
+fn turn_shares(turns: &mut dyn Iterator<Item = (u16, bool)>) -> Vec<Probability> {
+    let mut prior = TurnPrior::new();
+    turns.for_each(|(turn, goes_on)| prior.observe(turn, goes_on));
+    (1..=TurnPrior::LAST_TURN)
+        .map(|turn| prior.p(turn))
+        .collect()
 }
 
 /// How much a script holds, and whether it holds all that was to be.

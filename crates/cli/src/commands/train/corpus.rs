@@ -6,16 +6,14 @@
 //! not known.
 
 use anyhow::Result;
-use headstart_predict::{Label, Outcome, Situation};
+use headstart_predict::{Label, Outcome};
 use headstart_trace::format::conversation::{self, Conversation, Role, Turn, USER_TURNS_MAX};
 use indicatif::ProgressBar;
 
 use super::samples::Samples;
 use super::source::Source;
 use crate::input::counted;
-
-/// Blanks that stand for a withheld prompt at most, which counts as this long then.
-const WITHHELD_CHARS_MAX: usize = 1 << 20;
+use crate::situations::Situations;
 
 /// Reads up to `limit` conversations; `number` tells them from those of other files. Remarks.
 ///
@@ -34,7 +32,7 @@ pub(super) fn read(
     for conversation in conversations {
         num_late += u64::from(conversation.first_turn.is_none());
         num_withheld += u64::from(conversation.turns.iter().any(is_withheld));
-        push(conversation, number, samples)?;
+        push(&conversation, number, samples)?;
     }
     let mut remarks = Vec::new();
     if num_late > 0 {
@@ -57,75 +55,30 @@ fn is_withheld(turn: &Turn) -> bool {
 }
 
 /// Adds the turns of one conversation.
-fn push(conversation: Conversation, file: u64, samples: &mut Samples) -> Result<()> {
-    let labels = conversation.labels();
-    let (id, group) = ids(&conversation, file);
-    let before = conversation.first_turn.unwrap_or(0);
-    let mut situation = Situation::default();
-    let mut last: Option<(Role, Option<headstart_core::Nanos>)> = None;
-    let mut index = 0;
-    for turn in conversation.turns {
-        let (role, at) = (turn.role, turn.at);
-        match role {
-            Role::System => continue,
-            Role::Assistant => answered(&mut situation, turn),
-            Role::User if index >= USER_TURNS_MAX => break,
-            Role::User => {
-                situation.gap_s = gap_s(last, at);
-                let number = before.saturating_add(index as u32 + 1);
-                situation.turn = u16::try_from(number).unwrap_or(u16::MAX);
-                asked(&mut situation, turn);
-                let outcome = match labels[index] {
-                    Some(true) => Outcome::Continued,
-                    Some(false) => Outcome::Ended,
-                    None => Outcome::Unknown,
-                };
-                let label = Label {
-                    outcome,
-                    turn: situation.turn,
-                    conversation: id,
-                    group,
-                    truth: conversation.truth.get(index).copied(),
-                };
-                samples.push(&situation, label)?;
-                situation.answer_chars = None;
-                index += 1;
-            }
-        }
-        last = Some((role, at));
+fn push(conversation: &Conversation, file: u64, samples: &mut Samples) -> Result<()> {
+    let (id, group) = ids(conversation, file);
+    // A sample keeps what its definition reads.
+    let mut situations = Situations::of(conversation, usize::MAX);
+    let labels = conversation.labels().into_iter().enumerate();
+    for (index, label) in labels.take(USER_TURNS_MAX) {
+        let Some(situation) = situations.next() else {
+            break;
+        };
+        let outcome = match label {
+            Some(true) => Outcome::Continued,
+            Some(false) => Outcome::Ended,
+            None => Outcome::Unknown,
+        };
+        let label = Label {
+            outcome,
+            turn: situation.turn,
+            conversation: id,
+            group,
+            truth: conversation.truth.get(index).copied(),
+        };
+        samples.push(situation, label)?;
     }
     Ok(())
-}
-
-/// A prompt; where no answer stood behind the one before it, an empty one does now, so that
-/// prompts and answers stay side by side.
-fn asked(situation: &mut Situation, turn: Turn) {
-    situation
-        .answers
-        .resize(situation.prompts.len(), String::new());
-    let prompt = match turn.withheld_chars {
-        None => turn.text,
-        Some(chars) => " ".repeat((chars as usize).min(WITHHELD_CHARS_MAX)),
-    };
-    situation.prompts.push(prompt);
-}
-
-/// An answer; of several the last. One before the first prompt answers nothing.
-fn answered(situation: &mut Situation, turn: Turn) {
-    if let Some(behind) = situation.prompts.len().checked_sub(1) {
-        situation.answer_chars = Some(turn.chars());
-        situation.answers.truncate(behind);
-        situation.answers.push(turn.text);
-    }
-}
-
-/// Seconds from the last message to the one at `at`. From an answer, where it has a time.
-fn gap_s(
-    last: Option<(Role, Option<headstart_core::Nanos>)>,
-    at: Option<headstart_core::Nanos>,
-) -> Option<f32> {
-    let (_, before) = last?;
-    Some(at?.since(before?).as_secs_f32())
 }
 
 /// Numbers for conversation and group. Equal ids are one conversation within a file only; equal
@@ -191,7 +144,7 @@ mod tests {
         let mut samples = Samples::new(definition);
         let conversations = conversation::read("t", lines.as_bytes(), None).expect("good lines");
         for conversation in conversations {
-            push(conversation, 0, &mut samples).expect("few");
+            push(&conversation, 0, &mut samples).expect("few");
         }
         samples
     }
