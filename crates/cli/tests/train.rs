@@ -128,7 +128,7 @@ fn a_planted_signal_is_found_told_and_kept_in_a_model() {
     assert!(number(&report, "/attainable_mcc") > 0.6, "{report}");
     assert_eq!(report["inputs"][0]["conversations"], CONVERSATIONS);
     assert_eq!(report["curve"].as_array().map(Vec::len), Some(2));
-    assert_eq!(report["epochs"].as_array().map(Vec::len), Some(20));
+    assert_eq!(report["epochs"].as_array().map(Vec::len), Some(3 * 20));
     for field in ["train", "validation", "test", "turn_only"] {
         for figure in [
             "mcc",

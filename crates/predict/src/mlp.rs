@@ -44,6 +44,31 @@ impl Linear {
 }
 
 impl Mlp {
+    /// The mean of the log-odds of `members`, as one classifier: their hidden values side by side,
+    /// and nothing between those of different ones.
+    ///
+    /// # Panics
+    /// When there is none, or their widths differ.
+    pub(crate) fn mean(members: &[Self]) -> Self {
+        let width = members[0].width();
+        assert!(members.iter().all(|it| it.width() == width), "of one width");
+        let layers = |index: usize| members.iter().map(move |member| &member.layers[index]);
+        let share = 1.0 / members.len() as f32;
+        let mut last = Linear {
+            weight: layers(2).flat_map(|it| &it.weight).copied().collect(),
+            bias: vec![layers(2).map(|it| it.bias[0]).sum()],
+        };
+        let scaled = last.weight.iter_mut().chain(&mut last.bias);
+        scaled.for_each(|value| *value *= share);
+        Self {
+            layers: [
+                beside(layers(0), Inputs::Shared),
+                beside(layers(1), Inputs::Apart),
+                last,
+            ],
+        }
+    }
+
     /// Values of a row.
     #[must_use]
     pub fn width(&self) -> usize {
@@ -66,6 +91,39 @@ impl Mlp {
     }
 }
 
+/// Whether layers that stand side by side read the same values.
+#[derive(Clone, Copy, PartialEq)]
+enum Inputs {
+    Shared,
+    Apart,
+}
+
+/// One layer that gives what each of `layers` gives, one after the other.
+fn beside<'a>(layers: impl Iterator<Item = &'a Linear> + Clone, inputs: Inputs) -> Linear {
+    let outputs: usize = layers.clone().map(|it| it.bias.len()).sum();
+    let rows = layers.clone().map(Linear::inputs);
+    let rows = match inputs {
+        Inputs::Shared => rows.max().unwrap_or(0),
+        Inputs::Apart => rows.sum(),
+    };
+    let mut weight = vec![0.0; rows * outputs];
+    let (mut row, mut column) = (0, 0);
+    for layer in layers.clone() {
+        let own = layer.bias.len();
+        for (index, values) in layer.weight.chunks_exact(own).enumerate() {
+            weight[(row + index) * outputs + column..][..own].copy_from_slice(values);
+        }
+        column += own;
+        if inputs == Inputs::Apart {
+            row += layer.inputs();
+        }
+    }
+    Linear {
+        weight,
+        bias: layers.flat_map(|it| &it.bias).copied().collect(),
+    }
+}
+
 /// Keeps what is not a number, so that it is seen at the end.
 pub(crate) fn relu(values: &mut [f32]) {
     for value in values {
@@ -78,4 +136,34 @@ pub(crate) fn relu(values: &mut [f32]) {
 /// `1 / (1 + e^-x)`.
 pub(crate) fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use headstart_core::Rng;
+
+    use super::*;
+
+    #[test]
+    fn a_mean_says_what_its_members_say_on_average() {
+        let mut rng = Rng::new(4);
+        let mut values = |count: usize| -> Vec<f32> {
+            (0..count).map(|_| rng.next_f64() as f32 - 0.5).collect()
+        };
+        let members = [3, 5, 2].map(|hidden| {
+            let sizes = [(4, hidden), (hidden, hidden + 1), (hidden + 1, 1)];
+            let layers = sizes.map(|(inputs, outputs)| Linear {
+                weight: values(inputs * outputs),
+                bias: values(outputs),
+            });
+            Mlp { layers }
+        });
+        let rows = values(4 * 7);
+        let said = members.each_ref().map(|member| member.log_odds(&rows));
+        for (row, got) in Mlp::mean(&members).log_odds(&rows).into_iter().enumerate() {
+            let expected = said.iter().map(|said| said[row]).sum::<f32>() / 3.0;
+            assert!((got - expected).abs() < 1e-5, "{got} {expected}");
+        }
+        assert_eq!(Mlp::mean(&members[..1]), members[0]);
+    }
 }

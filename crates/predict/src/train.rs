@@ -2,15 +2,17 @@
 //!
 //! ```text
 //! train part ──► epochs of Adam ──► checkpoint with the least loss on the validation part
-//!                                   └► calibration and threshold, on the same part
-//!                                      └► report, on the test part
+//!                └► as many times as there are members; the mean of their log-odds
+//!                   └► calibration and threshold, on the validation part
+//!                      └► report, on the test part
 //! ```
 //!
 //! Source: Yang et al., "Learned Prefix Caching", NeurIPS 2025: only the classifier learns;
 //! cross-entropy with each class weighted by total / count; Adam, learning rate 5e-4, batch 256,
 //! at most 20 epochs, best checkpoint by validation loss. We differ: columns are scaled to mean 0
-//! and deviation 1 by the training part, batches are of equal size, and what is said afterwards
-//! is calibrated, together with the turn prior.
+//! and deviation 1 by the training part, batches are of equal size, three classifiers that differ
+//! in their first weights and the order of examples speak together, and what they say is
+//! calibrated, together with the turn prior.
 //!
 //! Deterministic: the same data, options and machine give the same bits.
 
@@ -34,7 +36,7 @@ const FEWEST: usize = 32;
 /// Columns that vary less than this are left out.
 const LEAST_DEVIATION: f64 = 1e-6;
 
-/// How to learn. The default is the published choice.
+/// How to learn. The default is the published choice, but for the members.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrainOptions {
     /// Fixes weights, order and noise.
@@ -47,6 +49,8 @@ pub struct TrainOptions {
     pub batch: usize,
     /// Rounds over the training part, at most.
     pub epochs: usize,
+    /// Classifiers whose mean the model is; 1 as published. One more costs as much time again.
+    pub members: usize,
     /// Adam's.
     pub learning_rate: f32,
     /// Decay of the weights, apart from the gradient; 0 as published.
@@ -67,6 +71,7 @@ impl Default for TrainOptions {
             dropout: 0.3,
             batch: 256,
             epochs: 20,
+            members: 3,
             learning_rate: 5e-4,
             weight_decay: 0.0,
         }
@@ -134,19 +139,19 @@ pub enum TrainError {
 /// One round over the training part.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Epoch {
-    /// From 1.
+    /// Which classifier learns, from 1.
+    pub member: usize,
+    /// From 1, with each member anew.
     pub epoch: usize,
-    /// How many there will be.
-    pub epochs: usize,
     /// Mean weighted cross-entropy of its steps, with noise, in nats.
     pub train_loss: f64,
     /// That of the validation part after it, without noise.
     pub validation_loss: f64,
-    /// Whether this is the best so far.
+    /// Whether this is the member's best so far.
     pub is_best: bool,
 }
 
-/// Told of each epoch; `Break` ends training with the best checkpoint so far.
+/// Told of each epoch; `Break` ends training with the best checkpoints so far.
 pub type Observer<'a> = dyn FnMut(&Epoch) -> ControlFlow<()> + 'a;
 
 /// What training gives.
@@ -174,7 +179,7 @@ pub fn train(
     observer: &mut Observer<'_>,
 ) -> Result<Trained, TrainError> {
     check(data, split, options)?;
-    let (mlp, history) = fit(data, split, options, observer)?;
+    let (mlp, history) = fit_all(data, split, options, observer)?;
     let validation = Part::of(data, &split.validation);
     let prior = turn_prior(data, &split.train);
     let raw = model::raw(&data.definition, &mlp, &prior, &validation.rows);
@@ -212,8 +217,8 @@ pub fn turn_prior(data: &Dataset, part: &[usize]) -> TurnPrior {
     prior
 }
 
-/// The weights with the least loss on the validation part.
-fn fit(
+/// The mean of the members.
+fn fit_all(
     data: &Dataset,
     split: &Split,
     options: &TrainOptions,
@@ -225,53 +230,98 @@ fn fit(
     let scaling = scaling(&train.rows, data.definition.width());
     train.scale(&scaling);
     validation.scale(&scaling);
-    let class_weights = class_weights(&train.targets);
-    let shape = Shape {
-        width: data.definition.width(),
-        hidden: options.hidden,
-        dropout: options.dropout,
+    let fitting = Fitting {
+        class_weights: class_weights(&train.targets),
+        train,
+        validation,
+        scaling,
+        options,
     };
-    let rate = Rate {
-        learning: options.learning_rate,
-        decay: options.weight_decay,
-    };
-    let mut network = Network::new(shape, &mut rng);
-    let mut order: Vec<usize> = (0..train.targets.len()).collect();
-    let mut history: Vec<Epoch> = Vec::new();
-    let mut best = (f64::INFINITY, network.fold(&scaling));
-    for epoch in 1..=options.epochs {
-        rng.shuffle(&mut order);
-        let mut train_loss = 0.0;
-        for picked in equal_chunks(&order, options.batch) {
-            let (rows, targets) = train.pick(picked);
-            let batch = Batch {
-                rows: &rows,
-                targets: &targets,
-                class_weights,
-            };
-            let share = picked.len() as f64 / order.len() as f64;
-            train_loss += share * network.step(&batch, rate, &mut rng);
-        }
-        let validation_loss = network.evaluate(&validation.batch(class_weights));
-        if !(train_loss.is_finite() && validation_loss.is_finite()) {
-            return Err(TrainError::Diverged { epoch });
-        }
-        let is_best = validation_loss < best.0;
-        if is_best {
-            best = (validation_loss, network.fold(&scaling));
-        }
-        history.push(Epoch {
-            epoch,
-            epochs: options.epochs,
-            train_loss,
-            validation_loss,
-            is_best,
-        });
-        if observer(&history[epoch - 1]).is_break() {
+    let (mut members, mut history) = (Vec::new(), Vec::new());
+    let mut observed = ControlFlow::Continue(());
+    for member in 1..=options.members {
+        members.push(fitting.fit(member, &mut rng, &mut |epoch| {
+            history.push(*epoch);
+            observed = observer(epoch);
+            observed
+        })?);
+        if observed.is_break() {
             break;
         }
     }
-    Ok((best.1, history))
+    Ok((Mlp::mean(&members), history))
+}
+
+/// What all members learn from.
+struct Fitting<'a> {
+    train: Part,
+    validation: Part,
+    scaling: Scaling,
+    class_weights: [f32; 2],
+    options: &'a TrainOptions,
+}
+
+impl Fitting<'_> {
+    /// The weights with the least loss on the validation part.
+    fn fit(
+        &self,
+        member: usize,
+        rng: &mut Rng,
+        observer: &mut Observer<'_>,
+    ) -> Result<Mlp, TrainError> {
+        let options = self.options;
+        let shape = Shape {
+            width: self.train.width,
+            hidden: options.hidden,
+            dropout: options.dropout,
+        };
+        let mut network = Network::new(shape, rng);
+        let mut order: Vec<usize> = (0..self.train.targets.len()).collect();
+        let mut best = (f64::INFINITY, network.fold(&self.scaling));
+        for epoch in 1..=options.epochs {
+            rng.shuffle(&mut order);
+            let train_loss = self.round(&mut network, &order, rng);
+            let validation_loss = network.evaluate(&self.validation.batch(self.class_weights));
+            if !(train_loss.is_finite() && validation_loss.is_finite()) {
+                return Err(TrainError::Diverged { epoch });
+            }
+            let is_best = validation_loss < best.0;
+            if is_best {
+                best = (validation_loss, network.fold(&self.scaling));
+            }
+            let epoch = Epoch {
+                member,
+                epoch,
+                train_loss,
+                validation_loss,
+                is_best,
+            };
+            if observer(&epoch).is_break() {
+                break;
+            }
+        }
+        Ok(best.1)
+    }
+
+    /// Steps through the examples in this order; the mean loss.
+    fn round(&self, network: &mut Network, order: &[usize], rng: &mut Rng) -> f64 {
+        let rate = Rate {
+            learning: self.options.learning_rate,
+            decay: self.options.weight_decay,
+        };
+        let mut loss = 0.0;
+        for picked in equal_chunks(order, self.options.batch) {
+            let (rows, targets) = self.train.pick(picked);
+            let batch = Batch {
+                rows: &rows,
+                targets: &targets,
+                class_weights: self.class_weights,
+            };
+            let share = picked.len() as f64 / order.len() as f64;
+            loss += share * network.step(&batch, rate, rng);
+        }
+        loss
+    }
 }
 
 /// Rows and outcomes of a part, gathered.
@@ -365,9 +415,9 @@ fn equal_chunks(items: &[usize], size: usize) -> impl Iterator<Item = &[usize]> 
 }
 
 fn check(data: &Dataset, split: &Split, options: &TrainOptions) -> Result<(), TrainError> {
-    if options.hidden == 0 || options.epochs == 0 || options.batch < 2 {
+    if [options.hidden, options.epochs, options.members].contains(&0) || options.batch < 2 {
         return Err(TrainError::Options(
-            "hidden units and epochs are at least 1, a batch is at least 2 examples",
+            "hidden units, epochs and members are at least 1, a batch is at least 2 examples",
         ));
     }
     if !(0.0..1.0).contains(&options.dropout) {
@@ -409,6 +459,7 @@ mod tests {
         TrainOptions {
             hidden: 8,
             epochs: 6,
+            members: 2,
             batch: 32,
             learning_rate: 0.01,
             ..TrainOptions::default()
@@ -472,6 +523,10 @@ mod tests {
         });
         let trained = trained.expect("enough to learn from");
         assert_eq!((seen.len(), &trained.history), (3, &seen));
+        assert!(
+            seen.iter().all(|epoch| epoch.member == 1),
+            "no other one begins"
+        );
         let best = seen
             .iter()
             .map(|epoch| epoch.validation_loss)

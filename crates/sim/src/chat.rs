@@ -33,7 +33,7 @@ pub(crate) use closed_loop::hasher;
 pub use outcome::{CONTEXT_BINS, ChatOutcome, ContextBin, FirstToken, Judged, TurnTally};
 pub use script::{Pacing, Script};
 
-use crate::cost::{CostModel, Jitter};
+use crate::cost::CostModel;
 
 /// A conversation as it will go.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,8 +83,6 @@ pub type Predict<'a> = dyn Fn(Place) -> Option<Probability> + 'a;
 pub struct Replica {
     /// What its steps cost.
     pub cost: CostModel,
-    /// How far its steps differ from that; `None` for not at all.
-    pub jitter: Option<Jitter>,
     /// Its limits.
     pub scheduler: SchedulerConfig,
     /// From a request's arrival to its prediction; a request that ends before goes without one.
@@ -116,7 +114,6 @@ impl Replica {
     pub fn lpc() -> Self {
         Self {
             cost: CostModel::qwen3_32b_fp8_on_h100(),
-            jitter: None,
             scheduler: SchedulerConfig {
                 max_batched_tokens: MAX_BATCHED_TOKENS,
                 max_sequences: MAX_SEQUENCES,

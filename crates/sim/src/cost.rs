@@ -16,9 +16,8 @@
 
 use std::time::Duration;
 
-use headstart_core::{Rng, TokenId};
+use headstart_core::TokenId;
 use headstart_scheduler::{Batch, Entry, Executor};
-use headstart_trace::synth::draw::normal;
 
 use crate::chat::tokens;
 
@@ -144,31 +143,19 @@ const LONGEST_S: f64 = 3_600.0;
 /// Least seconds of a step: bounds the steps of a run.
 const SHORTEST_S: f64 = 1e-6;
 
-/// How steps differ from run to run on a live machine: each takes its cost times a log-normal
-/// factor with median 1.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Jitter {
-    /// Standard deviation of the factor's logarithm.
-    pub sigma: f64,
-    /// Fixes the factors.
-    pub seed: u64,
-}
-
 /// Computes nothing, takes the time that the model says, and answers with made-up tokens.
 #[derive(Clone, Debug)]
 pub struct VirtualExecutor {
     cost: CostModel,
-    jitter: Option<(f64, Rng)>,
     step: Duration,
 }
 
 impl VirtualExecutor {
-    /// An executor whose steps cost what `cost` says, more or less where there is `jitter`.
+    /// An executor whose steps cost what `cost` says.
     #[must_use]
-    pub fn new(cost: CostModel, jitter: Option<Jitter>) -> Self {
+    pub fn new(cost: CostModel) -> Self {
         Self {
             cost,
-            jitter: jitter.map(|it| (it.sigma, Rng::new(it.seed))),
             step: Duration::ZERO,
         }
     }
@@ -182,11 +169,7 @@ impl VirtualExecutor {
 
 impl Executor for VirtualExecutor {
     fn execute(&mut self, batch: &Batch) -> Vec<TokenId> {
-        let factor = match &mut self.jitter {
-            Some((sigma, rng)) => (*sigma * normal(rng)).exp(),
-            None => 1.0,
-        };
-        self.step = self.cost.step(batch).mul_f64(factor);
+        self.step = self.cost.step(batch);
         let sampled = batch.entries.iter().filter(|it| it.sampling.is_some());
         sampled
             .map(|entry| tokens::of_sequence(entry.seq, entry.start + entry.tokens.len()))

@@ -107,7 +107,7 @@ impl Saturated {
         Self {
             load,
             scheduler: Scheduler::new(replica.scheduler, cache),
-            executor: VirtualExecutor::new(replica.cost, replica.jitter),
+            executor: VirtualExecutor::new(replica.cost),
             hasher: Arc::new(hasher(block_size)),
             begun: 0,
             now: Nanos::default(),

@@ -8,7 +8,6 @@ use headstart_sim::CostModel;
 use headstart_sim::chat::{
     ChatOutcome, Conversation, Head, Pacing, Place, Predict, Replica, Run, Script, Turn,
 };
-use headstart_sim::cost::Jitter;
 use headstart_sim::experiment::{Arm, Predictor, Traffic};
 use headstart_sim::noise::Channel;
 use headstart_sim::workload::{Seeds, Workload};
@@ -306,31 +305,4 @@ fn no_more_conversations_are_open_than_there_are_places() {
         });
         assert_eq!(most.max(), Some(200), "{name}");
     }
-}
-
-#[test]
-fn repeats_differ_in_timing_alone() {
-    let run = |seed: Option<u64>| {
-        let mut replica = small();
-        replica.jitter = seed.map(|seed| Jitter { sigma: 0.05, seed });
-        let pacing = Pacing {
-            slots: 8,
-            ramp_s: 50.0,
-            answer_token_s: 0.0,
-            seconds: 600.0,
-        };
-        let gap = Gap::Exponential { mean_s: 50.0 };
-        let seeds = Seeds { corpus: 1, gaps: 1 };
-        let workload = Workload::named("lmsys").expect("a preset");
-        let traffic = Traffic::of_workload(workload, 0, &gap, pacing, seeds, &shares);
-        let arm = Arm {
-            policy: "lru".to_owned(),
-            predictor: Predictor::Nobody,
-            charge_tokens: 0,
-        };
-        traffic.run(&arm, replica, 4_000).expect("a policy")
-    };
-    assert_eq!(run(Some(1)), run(Some(1)));
-    assert_ne!(run(Some(1)), run(Some(2)));
-    assert_ne!(run(Some(1)), run(None));
 }

@@ -13,9 +13,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use headstart_sim::chat::{Pacing, Replica};
-use headstart_sim::cost::Jitter;
 use headstart_sim::experiment::{Predictor, Traffic};
 use headstart_sim::noise::Channel;
 use headstart_sim::workload::Seeds;
@@ -44,18 +43,6 @@ const MINUTES_MAX: f64 = 1_440.0;
 
 /// Largest cache, tokens: what a replay holds in memory, in blocks of 16.
 const TOKENS_MAX: u32 = 1 << 30;
-
-/// Standard deviation of the logarithm of a step's time between repeats. Our choice.
-const JITTER: f64 = 0.05;
-
-/// What the runs of a cell differ in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Vary {
-    /// When users come back.
-    Gaps,
-    /// How long the engine's steps take.
-    Timing,
-}
 
 /// Conversations with one simulated replica, policy by policy.
 #[derive(Args, Debug)]
@@ -123,10 +110,6 @@ pub(crate) struct Simulate {
     /// Runs of each cell, with seeds from 1
     #[arg(long, value_name = "N", default_value = "5", conflicts_with = "record")]
     seeds: NonZeroUsize,
-    /// What the runs of a cell differ in: the gaps of their users, or only the engine's timing
-    /// (each step takes up to some 10 % more or less), as repeats of one live run do
-    #[arg(long, value_enum, default_value = "gaps")]
-    vary: Vary,
     /// Draws other conversations, and other errors of the predictor; no seed changes these
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     corpus: u64,
@@ -171,12 +154,8 @@ pub(crate) fn run(simulate: &Simulate) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = simulate.threads.map_or(cores, usize::from);
 
-    let users = match simulate.vary {
-        Vary::Gaps => &seeds[..],
-        Vary::Timing => &seeds[..1],
-    };
     let pairs: Vec<(usize, u64)> = (0..axes.gaps.len())
-        .flat_map(|gap| users.iter().map(move |&seed| (gap, seed)))
+        .flat_map(|gap| seeds.iter().map(move |&seed| (gap, seed)))
         .collect();
     let pacing = simulate.pacing();
     let traffics = cells::parallel(&pairs, threads, |&(gap, seed)| {
@@ -185,8 +164,7 @@ pub(crate) fn run(simulate: &Simulate) -> Result<()> {
     });
     let runs = Runs {
         traffics: &traffics,
-        seeds: &seeds,
-        vary: simulate.vary,
+        num_seeds: seeds.len(),
     };
     let measured = measure(&grid, &runs, |cells| {
         let bar = progress(cells.len() as u64);
@@ -203,7 +181,6 @@ pub(crate) fn run(simulate: &Simulate) -> Result<()> {
         slots: pacing.slots,
         seeds: seeds.len(),
         predictor: axes.predictor,
-        vary: simulate.vary,
     };
     let report = Report::new(facts, grid, measured);
     if let Some(file) = &simulate.html {
@@ -219,25 +196,18 @@ pub(crate) fn run(simulate: &Simulate) -> Result<()> {
 
 /// The runs of each group.
 struct Runs<'a> {
-    /// By gap, and of each gap one per seed, or one for all.
+    /// By gap, and of each gap one per seed.
     traffics: &'a [Traffic],
-    seeds: &'a [u64],
-    vary: Vary,
+    num_seeds: usize,
 }
 
 impl Runs<'_> {
     fn of<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = Cell<'a>> {
-        self.seeds.iter().enumerate().map(|(index, &seed)| Cell {
-            traffic: match self.vary {
-                Vary::Gaps => &self.traffics[group.gap * self.seeds.len() + index],
-                Vary::Timing => &self.traffics[group.gap],
-            },
+        let traffics = self.traffics.iter().skip(group.gap * self.num_seeds);
+        traffics.take(self.num_seeds).map(|traffic| Cell {
+            traffic,
             arm: &group.arm,
             size_tokens: group.size_tokens,
-            jitter: (self.vary == Vary::Timing).then_some(Jitter {
-                sigma: JITTER,
-                seed,
-            }),
         })
     }
 }
@@ -250,7 +220,7 @@ fn measure(
 ) -> Result<Vec<Vec<report::Measured>>> {
     let cells = grid.groups.iter().flat_map(|group| runs.of(group));
     let measured = run(&cells.collect::<Vec<_>>())?;
-    let by_group = measured.chunks(runs.seeds.len());
+    let by_group = measured.chunks(runs.num_seeds);
     Ok(by_group.map(<[_]>::to_vec).collect())
 }
 

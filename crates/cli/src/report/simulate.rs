@@ -18,7 +18,7 @@ pub(crate) use html::page;
 pub(crate) use json::json_lines;
 pub(crate) use table::table;
 
-use crate::commands::simulate::{Group, Shown, Swept, Vary};
+use crate::commands::simulate::{Group, Shown, Swept};
 
 /// An oracle that is less than this above LRU leaves no gap to be divided.
 const GAP_MIN: f64 = 0.002;
@@ -35,8 +35,6 @@ pub(crate) struct Facts {
     pub(crate) warm_up_minutes: f64,
     pub(crate) slots: usize,
     pub(crate) seeds: usize,
-    /// What the seeds change.
-    pub(crate) vary: Vary,
     /// Who predicts for `lpc`.
     pub(crate) predictor: Predictor,
 }
@@ -255,7 +253,6 @@ mod testing {
             warm_up_minutes: 0.0,
             slots: 200,
             seeds: 2,
-            vary: Vary::Gaps,
             predictor: Predictor::Nobody,
         };
         Report::new(facts, grid, measured)

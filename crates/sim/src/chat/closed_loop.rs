@@ -82,7 +82,7 @@ impl<'a> Run<'a> {
             replica,
             predict,
             scheduler: Scheduler::new(replica.scheduler, PrefixCache::new(capacity, policy)),
-            executor: VirtualExecutor::new(replica.cost, replica.jitter),
+            executor: VirtualExecutor::new(replica.cost),
             hasher: Arc::new(hasher(replica.scheduler.block_size)),
             events: script.starts().iter().enumerate().map(arrival).collect(),
             open: vec![open; script.conversations().len()],

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
 use headstart_sim::chat::Replica;
-use headstart_sim::cost::Jitter;
 use headstart_sim::experiment::{Arm, Traffic};
 
 use crate::report::simulate::Measured;
@@ -16,8 +15,6 @@ pub(crate) struct Cell<'a> {
     pub(crate) traffic: &'a Traffic,
     pub(crate) arm: &'a Arm,
     pub(crate) size_tokens: u32,
-    /// Where runs differ in their timing.
-    pub(crate) jitter: Option<Jitter>,
 }
 
 /// What was measured in each of `cells`, in the same order. Each thread takes the next cell when
@@ -29,11 +26,7 @@ pub(crate) fn run_all(
     observe: impl Fn() + Sync,
 ) -> Result<Vec<Measured>> {
     let done = parallel(cells, threads, |cell| {
-        let replica = Replica {
-            jitter: cell.jitter,
-            ..*replica
-        };
-        let outcome = cell.traffic.run(cell.arm, replica, cell.size_tokens);
+        let outcome = cell.traffic.run(cell.arm, *replica, cell.size_tokens);
         observe();
         let block_tokens = replica.scheduler.block_size as u32;
         outcome.map(|outcome| Measured::of(&outcome, block_tokens))

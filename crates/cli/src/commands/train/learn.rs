@@ -116,7 +116,7 @@ fn seeds(train: &Train, data: &Dataset, first: &TrainReport) -> Result<Vec<OfSee
 /// Trains, with a bar.
 fn epochs(data: &Dataset, split: &Split, options: &TrainOptions) -> Result<Trained> {
     let bar = progress("training");
-    bar.set_length(options.epochs as u64);
+    bar.set_length((options.members * options.epochs) as u64);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let trained = fit(
         data,

@@ -6,7 +6,7 @@ use headstart_sim::experiment::Predictor;
 use super::super::{table::aligned, thousands};
 use super::published::{self, Figure};
 use super::{Line, Report, axis, mean, percent, signed};
-use crate::commands::simulate::{Swept, Vary};
+use crate::commands::simulate::Swept;
 use crate::input::counted;
 
 /// Requests below which a median says nothing.
@@ -37,16 +37,13 @@ pub(super) fn facts(report: &Report) -> String {
     let cost = &facts.replica.cost;
     let mut text = format!("{}\n", facts.source);
     text += &format!(
-        "{} minute{}, the first {} not counted; {} open; {}: means, \
+        "{} minute{}, the first {} not counted; {} open; {} of the gaps: means, \
          spread (greatest less least), worst difference to LRU at the same seed\n",
         facts.minutes,
         if facts.minutes == 1.0 { "" } else { "s" },
         facts.warm_up_minutes,
         counted(facts.slots as u64, "conversation"),
-        match facts.vary {
-            Vary::Gaps => counted(facts.seeds as u64, "seed") + " of the gaps",
-            Vary::Timing => counted(facts.seeds as u64, "repeat") + " with the same users",
-        }
+        counted(facts.seeds as u64, "seed")
     );
     text += &format!("lpc is told {}\n", teller(facts.predictor));
     text += &format!(

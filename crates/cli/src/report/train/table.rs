@@ -4,6 +4,7 @@ use headstart_predict::{Counts, Scores};
 
 use super::super::{table::aligned, thousands};
 use super::{Lift, TrainReport, words};
+use crate::input::counted;
 
 /// All figures, and the sentences below them.
 pub(crate) fn table(report: &TrainReport) -> String {
@@ -75,14 +76,16 @@ pub(super) fn made(report: &TrainReport) -> Vec<[String; 2]> {
         read.push("lengths and gap".to_owned());
     }
     let times = &report.times;
+    let classifiers = report.epochs.last().map_or(0, |epoch| epoch.member);
     let mut took = format!(
-        "reading {:.1} s, embedding {:.1} s ({} texts, {} known), training {:.1} s ({} epochs)",
+        "reading {:.1} s, embedding {:.1} s ({} texts, {} known), training {:.1} s ({} of {})",
         times.read_s,
         times.embed_s,
         thousands(times.texts as u64),
         thousands(times.texts_known as u64),
         times.train_s,
-        report.epochs.len()
+        counted(report.epochs.len() as u64, "epoch"),
+        counted(classifiers as u64, "classifier"),
     );
     if times.curve_s > 0.0 {
         took += &format!(", learning curve {:.1} s", times.curve_s);

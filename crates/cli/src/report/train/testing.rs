@@ -47,8 +47,8 @@ pub(super) fn report() -> TrainReport {
         continued: 330,
     };
     let epoch = |epoch| Epoch {
+        member: 1,
         epoch,
-        epochs: 2,
         train_loss: 0.7,
         validation_loss: 0.69,
         is_best: true,
