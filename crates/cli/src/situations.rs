@@ -16,8 +16,9 @@ use headstart_core::Nanos;
 use headstart_predict::{Definition, Situation};
 use headstart_trace::format::conversation::{Conversation, Role, Turn};
 
-/// Blanks that stand for a withheld prompt at most, which counts as this long then.
-const WITHHELD_CHARS_MAX: usize = 1 << 20;
+/// Blanks that stand for a withheld prompt at most, which counts as this long then: a few bytes of
+/// a file must not become gigabytes.
+const WITHHELD_CHARS_MAX: usize = 1 << 14;
 
 /// The latest prompts that a model reads.
 pub(crate) fn num_prompts(definition: &Definition) -> usize {

@@ -96,19 +96,23 @@ fn conversations_and_a_record_are_read() {
     );
     let record = scratch("run.jsonl", record);
     let file = record.to_str().expect("UTF-8");
-    let lines_of = lines(&[
-        "--record",
-        file,
-        "--sizes",
-        "4K",
-        "--policies",
-        "lru",
-        "--json",
-    ]);
+    let recorded = ["--record", file, "--sizes", "4K", "--policies", "lru"];
+    let lines_of = lines(&[&recorded[..], &["--json"]].concat());
     let run = &lines_of[0]["runs"][0];
     assert_eq!(
         (&run["prompt_tokens"], &run["cached_tokens"]),
         (&164.into(), &80.into())
+    );
+    let told = printed(&recorded);
+    assert!(
+        told.contains("begun and spaced as recorded: one run"),
+        "{told}"
+    );
+    let output = simulate(&[&recorded[..], &["--warm-up", "60"]].concat());
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        complaint.contains("--warm-up 60.0: the run has 10.1 minutes"),
+        "{complaint}"
     );
     for path in [chats, record] {
         std::fs::remove_file(path).expect("it is there");
@@ -147,6 +151,7 @@ fn what_is_wrong_is_named_before_anything_runs() {
         check(&["--record", "./absent", option, "1"], texts);
     }
     for option in [
+        "--gaps",
         "--slots",
         "--answer-ms",
         "--shared-tokens",

@@ -5,6 +5,8 @@
 //!                 128               128               1
 //! ```
 //!
+//! Several that speak together stand side by side: 384, 384, 1, and nothing between the three.
+//!
 //! Source: Yang et al., "Learned Prefix Caching", NeurIPS 2025: hidden 128, batch normalisation,
 //! ReLU, dropout 0.3. Their two outputs under a softmax are one under a sigmoid. What
 //! normalisation and the scaling of the input do at inference is a linear map, so it is folded

@@ -12,13 +12,12 @@
 //! ```
 //!
 //! Nothing more is published, so nothing more is assumed: a later turn goes on however many came
-//! before it (the study of Bailian's traces, ATC'25, also finds .5 after the first turn and .8
-//! after any later one). A propensity of each conversation's own would give the same two numbers
-//! and a tail so heavy that the hit rate falls with the length of the run.
+//! before it. A propensity of each conversation's own would give the same two numbers and a tail
+//! so heavy that the hit rate falls with the length of the run.
 //!
 //! Our reading of "follow-up": a share of turns, not of conversations. Only with it do follow-up
 //! share, turn-only MCC and the published 94 to 99 % of conversations with at most 5 turns go
-//! together (here 97.5, 95.0 and 100.0 %).
+//! together (here 97.5 and 95.0 %; of Arena's 8 % that go on hardly any have more).
 //!
 //! Source: Yang et al., NeurIPS 2025, table 1 and the MCC of their baseline.
 
@@ -196,6 +195,6 @@ mod tests {
     fn drawn_conversations_have_the_published_statistics() {
         check("lmsys", 0.97..0.98);
         check("sharegpt", 0.94..0.96);
-        check("arena", 0.999..1.0);
+        check("arena", 0.999..1.01);
     }
 }

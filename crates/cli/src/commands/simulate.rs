@@ -162,6 +162,14 @@ pub(crate) fn run(simulate: &Simulate) -> Result<()> {
         let corpus = simulate.corpus;
         source.traffic(&axes.gaps[gap], pacing, Seeds { corpus, gaps: seed })
     });
+    let minutes = traffics[0].script().seconds() / 60.0;
+    if simulate.warm_up > minutes {
+        let message = format!(
+            "--warm-up {:?}: the run has {minutes:.1} minutes",
+            simulate.warm_up
+        );
+        return Err(UsageError(message).into());
+    }
     let runs = Runs {
         traffics: &traffics,
         num_seeds: seeds.len(),
@@ -176,10 +184,9 @@ pub(crate) fn run(simulate: &Simulate) -> Result<()> {
         source: source.told(&traffics[0]),
         workload: source.workload(),
         replica,
-        minutes: pacing.seconds / 60.0,
+        minutes,
         warm_up_minutes: simulate.warm_up,
-        slots: pacing.slots,
-        seeds: seeds.len(),
+        drawn: source.is_drawn().then_some((pacing.slots, seeds.len())),
         predictor: axes.predictor,
     };
     let report = Report::new(facts, grid, measured);
@@ -231,8 +238,8 @@ impl Simulate {
             let message = format!("--minutes {minutes:?}: expected up to {MINUTES_MAX}");
             return Err(UsageError(message).into());
         }
-        if !(0.0..=self.minutes).contains(&warm_up) {
-            let message = format!("--warm-up {warm_up:?}: expected minutes, at most --minutes");
+        if !(0.0..=MINUTES_MAX).contains(&warm_up) {
+            let message = format!("--warm-up {warm_up:?}: expected up to {MINUTES_MAX} minutes");
             return Err(UsageError(message).into());
         }
         Ok(Replica {

@@ -79,7 +79,7 @@ pub(crate) struct Train {
     /// Lengths of prompts and answer, and the gap before the prompt
     #[arg(long, help_heading = "What the model reads")]
     behaviour: bool,
-    /// Epochs; the weights of the one with the lowest validation loss are kept
+    /// Epochs of each of three classifiers; its weights of the lowest validation loss are kept
     #[arg(
         long,
         value_name = "N",

@@ -33,8 +33,8 @@ pub(crate) struct Facts {
     pub(crate) replica: Replica,
     pub(crate) minutes: f64,
     pub(crate) warm_up_minutes: f64,
-    pub(crate) slots: usize,
-    pub(crate) seeds: usize,
+    /// Conversations open at once and seeds, where gaps and starts are drawn.
+    pub(crate) drawn: Option<(usize, usize)>,
     /// Who predicts for `lpc`.
     pub(crate) predictor: Predictor,
 }
@@ -251,8 +251,7 @@ mod testing {
             replica: Replica::lpc(),
             minutes: 20.0,
             warm_up_minutes: 0.0,
-            slots: 200,
-            seeds: 2,
+            drawn: Some((200, 2)),
             predictor: Predictor::Nobody,
         };
         Report::new(facts, grid, measured)

@@ -113,6 +113,8 @@ pub(crate) struct OfSeed {
     pub(crate) lift_mcc: f64,
     /// The model's.
     pub(crate) macro_f1: f64,
+    /// Of the turn count alone.
+    pub(crate) turn_only_macro_f1: f64,
     /// The model's.
     pub(crate) auc: f64,
     /// Of the turn count alone.

@@ -18,7 +18,7 @@ use crate::calibrate::Calibration;
 use crate::mlp::{Linear, Mlp};
 use crate::prior::TurnPrior;
 
-/// Largest file that is read: room for rows of 60,000 values.
+/// Largest file that is read: room for rows of 20,000 values.
 pub const MAX_BYTES: usize = 32 << 20;
 
 const MAGIC: &[u8; 8] = b"HSPREDCT";

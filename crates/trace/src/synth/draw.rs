@@ -8,7 +8,8 @@ use super::math::{exp, ln};
 /// from the end of [`headstart_core::Nanos`].
 const GAP_MAX_S: f64 = 365.0 * 86_400.0;
 
-/// Time between two requests of one session, from arrival to arrival.
+/// Time between two requests of one session; from arrival to arrival in a trace, from answer to
+/// arrival where answers take time.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gap {
     /// Exponential: memoryless.
@@ -57,7 +58,7 @@ impl Gap {
         seconds.min(GAP_MAX_S)
     }
 
-    /// Its mean, seconds, but for what is cut off at a year.
+    /// Its mean, seconds, but for what is cut off at a year; not a number for no empirical gaps.
     #[must_use]
     pub fn mean_s(&self) -> f64 {
         match self {
@@ -221,6 +222,7 @@ mod tests {
             mu: 4.82,
             sigma: 1.25,
         };
+        assert!((gap.mean_s() - 270.76).abs() < 0.01);
         check(|rng| gap.draw(rng), 124.0, gap.mean_s());
         let gap = Gap::Empirical(vec![1.0, 2.0, 6.0]);
         check(|rng| gap.draw(rng), 2.0, gap.mean_s());

@@ -252,6 +252,11 @@ impl Source {
         }
     }
 
+    /// Whether gaps and starts are drawn.
+    pub(super) fn is_drawn(&self) -> bool {
+        !matches!(self, Self::Record { .. })
+    }
+
     /// The published data set.
     pub(super) fn workload(&self) -> Option<Workload> {
         match self {
@@ -300,7 +305,7 @@ impl Source {
     }
 }
 
-/// What the turn count alone predicts, learnt as in `serve`.
+/// What the turn count alone predicts, learnt as in `train`.
 fn turn_shares(turns: &mut dyn Iterator<Item = (u16, bool)>) -> Vec<Probability> {
     let mut prior = TurnPrior::new();
     turns.for_each(|(turn, goes_on)| prior.observe(turn, goes_on));

@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use super::samples::Samples;
 use super::source::Source;
 use crate::input::counted;
-use crate::situations::Situations;
+use crate::situations::{Situations, num_prompts};
 
 /// Reads up to `limit` conversations; `number` tells them from those of other files. Remarks.
 ///
@@ -57,8 +57,7 @@ fn is_withheld(turn: &Turn) -> bool {
 /// Adds the turns of one conversation.
 fn push(conversation: &Conversation, file: u64, samples: &mut Samples) -> Result<()> {
     let (id, group) = ids(conversation, file);
-    // A sample keeps what its definition reads.
-    let mut situations = Situations::of(conversation, usize::MAX);
+    let mut situations = Situations::of(conversation, num_prompts(samples.definition()));
     let labels = conversation.labels().into_iter().enumerate();
     for (index, label) in labels.take(USER_TURNS_MAX) {
         let Some(situation) = situations.next() else {

@@ -92,6 +92,7 @@ fn seeds(train: &Train, data: &Dataset, first: &TrainReport) -> Result<Vec<OfSee
         turn_only_mcc: turn_only.mcc,
         lift_mcc: model.mcc - turn_only.mcc,
         macro_f1: model.macro_f1,
+        turn_only_macro_f1: turn_only.macro_f1,
         auc: model.auc,
         turn_only_auc: turn_only.auc,
         ece: model.ece,

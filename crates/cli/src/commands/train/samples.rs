@@ -21,6 +21,11 @@ pub(super) struct Samples {
 }
 
 impl Samples {
+    /// How rows are made.
+    pub(super) fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
     /// None yet; rows as `definition` says.
     pub(super) fn new(definition: Definition) -> Self {
         Self {

@@ -36,15 +36,21 @@ pub(super) fn facts(report: &Report) -> String {
     let facts = &report.facts;
     let cost = &facts.replica.cost;
     let mut text = format!("{}\n", facts.source);
+    let minutes = (facts.minutes * 10.0).round() / 10.0;
     text += &format!(
-        "{} minute{}, the first {} not counted; {} open; {} of the gaps: means, \
-         spread (greatest less least), worst difference to LRU at the same seed\n",
-        facts.minutes,
-        if facts.minutes == 1.0 { "" } else { "s" },
+        "{minutes} minute{}, the first {} not counted",
+        if minutes == 1.0 { "" } else { "s" },
         facts.warm_up_minutes,
-        counted(facts.slots as u64, "conversation"),
-        counted(facts.seeds as u64, "seed")
     );
+    text += &match facts.drawn {
+        Some((slots, seeds)) => format!(
+            "; {} open; {} of the gaps: means, spread (greatest less least), worst difference to \
+             LRU at the same seed\n",
+            counted(slots as u64, "conversation"),
+            counted(seeds as u64, "seed")
+        ),
+        None => ", begun and spaced as recorded: one run\n".to_owned(),
+    };
     text += &format!("lpc is told {}\n", teller(facts.predictor));
     text += &format!(
         "a step: {:.2} ms, at least {:.2} ms or {:.1} µs a token for layers, {:.2} ns a pair or \

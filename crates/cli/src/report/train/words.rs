@@ -81,7 +81,8 @@ fn on_seeds(report: &TrainReport) -> Option<String> {
     let better = seeds.iter().filter(|seed| seed.lift_mcc > 0.0).count();
     Some(format!(
         "Over {} seeds, mean ± standard deviation: MCC {}, turn count only {}, lift {} (above 0 \
-         in {better}); ROC-AUC {}, turn count only {}; macro F1 {}.",
+         in {better}); ROC-AUC {}, turn count only {}; macro F1 {}, turn count \
+         only {}.",
         seeds.len(),
         told(|seed| seed.mcc),
         told(|seed| seed.turn_only_mcc),
@@ -89,6 +90,7 @@ fn on_seeds(report: &TrainReport) -> Option<String> {
         told(|seed| seed.auc),
         told(|seed| seed.turn_only_auc),
         told(|seed| seed.macro_f1),
+        told(|seed| seed.turn_only_macro_f1),
     ))
 }
 
@@ -226,6 +228,7 @@ mod tests {
             turn_only_mcc: 0.2,
             lift_mcc: mcc - 0.2,
             macro_f1: 0.6,
+            turn_only_macro_f1: 0.5,
             auc: 0.7,
             turn_only_auc: 0.6,
             ece: 0.05,
@@ -234,6 +237,8 @@ mod tests {
         let said = &words(&report)[1];
         let expected = "MCC 0.300 ± 0.200, turn count only 0.200 ± 0.000, lift 0.100 ± 0.200 \
             (above 0 in 2)";
+        assert!(said.contains(expected), "{said}");
+        let expected = "macro F1 0.600 ± 0.000, turn count only 0.500 ± 0.000.";
         assert!(said.contains(expected), "{said}");
     }
 
