@@ -28,6 +28,9 @@ SPREAD = 0.013
 # Minutes until five draws of gaps agree. Arena has the most requests a minute.
 LONG = {"lmsys": 240, "sharegpt": 360, "arena": 60}
 SHORT = {name: 20 for name in DATA_SETS}
+# Most of Arena's conversations have one turn. Were they taken to be over at once, as the others
+# are, 26 requests a second would come, whose running sequences alone fill 60 K tokens.
+SPACING = {"lmsys": [], "sharegpt": [], "arena": ["--answer-ms", "20"]}
 # At MCC 1 the oracle's own figure; the noise is compared at one size in the middle, without a
 # charge: what a quality is worth, apart from what its model costs.
 SWEEPS = {
@@ -48,7 +51,7 @@ def main():
         for sweep, (minutes, arguments) in SWEEPS.items():
             if options.only and sweep not in options.only and name not in options.only:
                 continue
-            arguments = ["--minutes", str(minutes[name]), *arguments]
+            arguments = ["--minutes", str(minutes[name]), *SPACING[name], *arguments]
             out = options.work / f"{name}-{sweep}.csv"
             out.write_text(simulate(options, name, [*arguments, "--csv"]))
             rates = read(out)
