@@ -111,7 +111,7 @@ fn conversations_and_a_record_are_read() {
     let output = simulate(&[&recorded[..], &["--warm-up", "60"]].concat());
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(
-        complaint.contains("--warm-up 60.0: the run has 10.1 minutes"),
+        complaint.contains("--warm-up 60.0: the run has 0.1 minutes"),
         "{complaint}"
     );
     for path in [chats, record] {

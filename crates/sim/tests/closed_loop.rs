@@ -51,7 +51,7 @@ fn conversation(turns: &[Turn]) -> Conversation {
 fn script(started: &[(f64, Conversation)], seconds: f64) -> Script {
     let started = started.iter().cloned();
     let started = started.map(|(at_s, it)| (Nanos::from_secs_f64(at_s), it));
-    Script::recorded(started.collect(), seconds)
+    Script::recorded(started.collect(), seconds, 0.0)
 }
 
 fn run(script: &Script, replica: Replica, blocks: usize) -> ChatOutcome {

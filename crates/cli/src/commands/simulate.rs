@@ -79,7 +79,8 @@ pub(crate) struct Simulate {
     /// Cache sizes of the other sweeps [default: the largest of --sizes]
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',', value_parser = tokens)]
     at: Vec<u32>,
-    /// Mean seconds from an answer to the next prompt; the first one holds but for --sweep lambda
+    /// Mean seconds from an answer to the next prompt; the first one holds but for --sweep lambda.
+    /// With --record, whose gaps are known, only what lpc takes the mean to be
     #[arg(
         long,
         value_name = "S[,S…]",
@@ -321,7 +322,12 @@ impl Simulate {
             let known = "flips, logit or confident";
             UsageError(format!("--oracle {}: expected {known}", self.oracle))
         })?;
-        match self.predictor.as_deref().unwrap_or(default) {
+        let named = self.predictor.as_deref().unwrap_or(default);
+        if named != "noisy" && mcc.is_some() && !self.sweep.contains(&Sweep::Mcc) {
+            let message = format!("--mcc is for --predictor noisy; here it is {named}");
+            return Err(UsageError(message).into());
+        }
+        match named {
             "noisy" => Ok(Predictor::Noisy {
                 channel,
                 mcc: mcc.unwrap_or(source.mcc()),

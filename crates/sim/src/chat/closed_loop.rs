@@ -104,7 +104,7 @@ impl<'a> Run<'a> {
 
     /// Does the engine's next step. False when nothing more happens within the run.
     pub fn step(&mut self) -> bool {
-        let end = Nanos::from_secs_f64(self.script.seconds());
+        let end = Nanos::from_secs_f64(self.script.end_s());
         if self.scheduler.is_idle() {
             let next = self.events.peek().map(|Reverse((at, _))| *at);
             self.now = self.now.max(next.unwrap_or(end));

@@ -44,6 +44,8 @@ pub struct Script {
     conversations: Vec<Conversation>,
     starts: Vec<Nanos>,
     seconds: f64,
+    /// Seconds behind that in which what is under way may end.
+    slack_s: f64,
 }
 
 impl Script {
@@ -75,12 +77,14 @@ impl Script {
             conversations,
             starts,
             seconds: pacing.seconds,
+            slack_s: 0.0,
         }
     }
 
     /// Conversations with starts that are known, to repeat a run of `seconds` that was recorded.
+    /// The simulated engine may be slower by `slack_s`.
     #[must_use]
-    pub fn recorded(mut started: Vec<(Nanos, Conversation)>, seconds: f64) -> Self {
+    pub fn recorded(mut started: Vec<(Nanos, Conversation)>, seconds: f64, slack_s: f64) -> Self {
         started.retain(|(_, conversation)| !conversation.turns.is_empty());
         for (_, conversation) in &mut started {
             conversation.turns.truncate(TURNS_MAX);
@@ -90,6 +94,7 @@ impl Script {
             conversations,
             starts,
             seconds,
+            slack_s,
         }
     }
 
@@ -109,6 +114,12 @@ impl Script {
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.seconds
+    }
+
+    /// When nothing more is simulated, seconds: at the end of the run or some slack later.
+    #[must_use]
+    pub fn end_s(&self) -> f64 {
+        self.seconds + self.slack_s
     }
 
     /// Every turn, with whether another one follows it.

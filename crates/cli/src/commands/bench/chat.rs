@@ -1,6 +1,6 @@
 //! `headstart bench chat`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -168,6 +168,11 @@ fn bench_of(chat: &Chat) -> Result<ChatBench> {
 }
 
 async fn run_chat(chat: &Chat) -> Result<()> {
+    if let Some(record) = &chat.record {
+        let inputs = [&chat.file, &chat.server.predictor];
+        let inputs: Vec<&Path> = inputs.into_iter().filter_map(Option::as_deref).collect();
+        recording::check(record, &inputs)?;
+    }
     let conversations = match &chat.file {
         Some(file) if !chat.probe_only => read_conversations(file, Some(chat.conversations))?,
         _ => Vec::new(),

@@ -7,6 +7,20 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use headstart_loadgen::ChatRecord;
 
+use crate::output;
+
+/// Runs whose files are looked at beforehand; few benches have more.
+const RUNS_CHECKED: usize = 32;
+
+/// Whether `file`, and those that later runs write beside it, can be written without a loss.
+///
+/// # Errors
+/// A usage error for what is one of `inputs`, and for what cannot be written.
+pub(super) fn check(file: &Path, inputs: &[&Path]) -> Result<()> {
+    (1..=RUNS_CHECKED)
+        .try_for_each(|number| output::files(&[("--record", &numbered(file, number))], inputs))
+}
+
 /// Writes the record of run `number` (from 1) to `file`, or beside it from the second run on.
 pub(super) fn write(record: &ChatRecord, file: &Path, number: usize) -> Result<()> {
     let path = numbered(file, number);
@@ -35,6 +49,19 @@ mod tests {
 
     fn check(file: &str, number: usize, expected: &str) {
         assert_eq!(numbered(Path::new(file), number), Path::new(expected));
+    }
+
+    #[test]
+    fn no_record_takes_an_input_s_place() {
+        let folder = std::env::temp_dir().join(format!("headstart-record-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let chats = folder.join("run.2.jsonl");
+        std::fs::write(&chats, "{}").expect("written");
+        let refused = |record: &Path| super::check(record, &[&chats]).is_err();
+        assert!(refused(&chats));
+        assert!(refused(&folder.join("run.jsonl")));
+        assert!(!refused(&folder.join("other.jsonl")));
+        std::fs::remove_dir_all(folder).expect("it is there");
     }
 
     #[test]

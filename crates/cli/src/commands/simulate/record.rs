@@ -112,7 +112,7 @@ fn run(lines: &[ConversationLine]) -> Run {
         let start = Nanos::from_secs_f64(line.start_s);
         (start, Conversation { turns, head })
     });
-    // The script ends behind the last answer of the record.
+    // The script ends with the last answer of the record.
     let ends = lines.iter().flat_map(|line| &line.turns);
     let end_s = ends
         .map(|turn| turn.sent_s + turn.e2e_s)
@@ -124,7 +124,7 @@ fn run(lines: &[ConversationLine]) -> Run {
     let told: Vec<_> = told.collect();
     let is_told = told.iter().flatten().any(Option::is_some);
     Run {
-        script: Script::recorded(started.collect(), end_s + SLACK_S),
+        script: Script::recorded(started.collect(), end_s, SLACK_S),
         told: if is_told { told } else { Vec::new() },
     }
 }
@@ -177,7 +177,10 @@ mod tests {
             tokens: 33,
         };
         assert_eq!((first.head, second.head), (None, Some(head)));
-        assert_eq!(run.script.seconds(), 7.0 + SLACK_S);
+        assert_eq!(
+            (run.script.seconds(), run.script.end_s()),
+            (7.0, 7.0 + SLACK_S)
+        );
         assert_eq!(run.told, [vec![Probability::new(0.25), None], vec![None]]);
     }
 

@@ -139,14 +139,18 @@ fn contexts(report: &Report) -> Option<(String, Vec<Vec<String>>)> {
         "a hit saves",
     ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
+    let ms = |count: usize, seconds: f64| match count {
+        0 => "–".to_owned(),
+        _ => format!("{:.1}", seconds * 1e3),
+    };
     for bin in medians(&line) {
         let saves = bin.saved().map(|saved| format!("{:.0} %", saved * 100.0));
         rows.push(vec![
             format!("from {}", thousands(u64::from(bin.from_tokens))),
             thousands(bin.hits as u64),
-            format!("{:.1}", bin.hit_s * 1e3),
+            ms(bin.hits, bin.hit_s),
             thousands(bin.misses as u64),
-            format!("{:.1}", bin.miss_s * 1e3),
+            ms(bin.misses, bin.miss_s),
             saves.unwrap_or_else(|| "–".to_owned()),
         ]);
     }
@@ -189,7 +193,7 @@ pub(super) fn medians(line: &Line<'_>) -> Vec<Median> {
                 .map(|bin| of(bin))
                 .filter(|it| it.0 > 0)
                 .collect();
-            let sum: f64 = counted.iter().map(|it| it.1).sum();
+            let sum = counted.iter().fold(0.0, |sum, it| sum + it.1);
             let count = counted.iter().map(|it| it.0).sum();
             (count, sum / counted.len().max(1) as f64)
         };
