@@ -7,7 +7,8 @@
 Each data set is run four times: hit rate against cache size, against the predictor's quality
 (three kinds of noise), against the mean gap, and against what the predictor takes off the cache.
 The first two are run for hours: 20 minutes, as in the study, are some 2,400 gaps, and five draws
-of them differ by up to 0.06. The other two take 20 minutes. Two hours in all on two cores.
+of them differ by up to 0.06. The other two are of 20 minutes. Some 75 minutes in all on two
+cores that had other work too.
 The CSV files have every seed, and means and spreads are printed; `headstart simulate --preset`
 without --csv prints the published figures beside its own.
 What the acceptance of the experiment asks is checked: of the noisy oracles that hit rate rises

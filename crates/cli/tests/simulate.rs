@@ -143,6 +143,10 @@ fn what_is_wrong_is_named_before_anything_runs() {
     preset(&["--engine", "fast"], "qwen3-32b-h100");
     preset(&["--gaps", "uniform"], "lognormal:SIGMA");
     preset(&["--minutes", "0"], "--minutes 0");
+    preset(
+        &["--minutes", "1", "--warm-up", "1"],
+        "the run has 1.0 minutes",
+    );
     preset(&["--minutes=-1"], "--minutes -1");
     preset(&["--lambda", "1e300"], "--lambda 1e300: ");
     let texts = "give it with --conversations FILE";

@@ -77,8 +77,8 @@ impl Mlp {
         self.layers[0].inputs()
     }
 
-    /// The log-odds of each of `rows`, which are `[n, width]`. Some microseconds a row; not a
-    /// number where a row's value is not.
+    /// The log-odds of each of `rows`, which are `[n, width]`. Some tens of microseconds a row;
+    /// not a number where a row's value is not.
     ///
     /// # Panics
     /// When `rows` are not whole rows.

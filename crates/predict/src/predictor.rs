@@ -31,7 +31,7 @@ impl Predictor {
     }
 
     /// The probability that another user message follows, for each; `None` where the model says
-    /// what is no number. Costs the encoder's time, and some microseconds each.
+    /// what is no number. Costs the encoder's time, and some tens of microseconds each.
     #[must_use]
     pub fn predict(&self, situations: &[Situation]) -> Vec<Option<Probability>> {
         self.predict_rows(&self.rows(situations))

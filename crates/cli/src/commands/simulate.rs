@@ -164,7 +164,7 @@ pub(crate) fn run(simulate: &Simulate) -> Result<()> {
         source.traffic(&axes.gaps[gap], pacing, Seeds { corpus, gaps: seed })
     });
     let minutes = traffics[0].script().seconds() / 60.0;
-    if simulate.warm_up > minutes {
+    if simulate.warm_up > 0.0 && simulate.warm_up >= minutes {
         let message = format!(
             "--warm-up {:?}: the run has {minutes:.1} minutes",
             simulate.warm_up
