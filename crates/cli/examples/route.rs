@@ -2,7 +2,7 @@
 //!
 //! `cargo run --example route`
 
-use headstart_core::event::StoredBlocks;
+use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Tier};
 use headstart_router::{NoReplica, RouteRequest, Router, RouterConfig, Strategy};
 
@@ -14,21 +14,24 @@ fn main() -> Result<(), NoReplica> {
         seed: 7,
     });
     for replica in 0..3 {
-        router.add_replica(ReplicaId(replica), Some(16));
+        router.add_replica(ReplicaId(replica), Some(16), Nanos(0));
     }
     // Replica 2 says that it computed the first 64 tokens of a conversation.
     let conversation: Vec<u32> = (0..80).collect();
     router.apply(
         ReplicaId(2),
-        &CacheEvent::Stored(StoredBlocks {
+        &[CacheEvent::Stored(StoredBlocks {
             blocks: (1..=4).map(BlockHash::from_u64).collect(),
             parent: None,
             tokens: conversation[..64].to_vec(),
             block_size: 16,
+            extras: Vec::new(),
+            group: CacheGroup::default(),
             tier: Tier::Device,
             salt: None,
             adapter: None,
-        }),
+        })],
+        Nanos(0),
     );
     let request = RouteRequest {
         tokens: Some(&conversation),

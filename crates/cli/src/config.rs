@@ -140,19 +140,24 @@ impl ServeOptions {
         let Some(path) = &self.api_key_file else {
             return Ok(None);
         };
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the API key file {}", path.display()))?;
-        let key = text.lines().next().unwrap_or_default().trim();
-        if key.is_empty() {
-            return Err(UsageError(format!("{}: the first line is empty", path.display())).into());
-        }
-        Ok(Some(key.to_owned()))
+        first_line(path).map(Some)
     }
 
     /// The upstreams named.
     pub(crate) fn upstreams(&self) -> Result<Vec<UpstreamConfig>> {
         self.upstream.iter().map(|spec| upstream(spec)).collect()
     }
+}
+
+/// The key in a file: its first line.
+pub(crate) fn first_line(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the API key file {}", path.display()))?;
+    let key = text.lines().next().unwrap_or_default().trim();
+    if key.is_empty() {
+        return Err(UsageError(format!("{}: the first line is empty", path.display())).into());
+    }
+    Ok(key.to_owned())
 }
 
 /// Parses an option's text; what is wrong becomes a usage error with the option's name.

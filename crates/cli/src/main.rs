@@ -51,6 +51,9 @@ enum Command {
     /// Measure a server.
     #[command(subcommand)]
     Bench(commands::bench::Bench),
+    /// What a running server knows of its replicas' caches.
+    #[command(subcommand)]
+    Index(commands::index::Index),
     /// Print shell completions.
     #[command(after_help = "Example:\n  headstart completions bash > headstart.bash")]
     Completions {
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Trace(trace) => commands::trace::run(&trace),
         Command::Train(train) => commands::train::run(&train),
         Command::Bench(bench) => commands::bench::run(bench),
+        Command::Index(index) => commands::index::run(&index),
         Command::Completions { shell } => completions(shell),
     };
     match outcome {

@@ -13,12 +13,16 @@
 //!
 //! [`RouteKey`] names the same tokens as far as a router can know them: it does not see an
 //! upstream's weights revision or memory layout. A wrong route costs time, never correctness,
-//! so 64 bits do.
+//! so 64 bits of a faster hash do.
 //!
 //! Source: vLLM's chained block hashes; keyed BLAKE3 instead of SHA-256 over pickled tuples, so
 //! that a name cannot be forged without the identity and costs some 0.1 µs.
 
+mod route;
+
 use crate::TokenId;
+
+pub use route::{Namespace, RouteHasher, RouteIdentity, RouteKey, media_extra};
 
 /// Name of a block and its whole prefix: keyed BLAKE3, 128 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -106,85 +110,7 @@ impl BlockHasher {
     }
 }
 
-/// Name of a block as a router knows it: 64 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RouteKey(pub u64);
-
-/// All that a router knows of what changes a block's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RouteIdentity<'a> {
-    /// Model name as requested.
-    pub model: &'a str,
-    /// Tokens per block of the replicas asked about.
-    pub block_size: u32,
-}
-
-/// What sets one request's prompt apart from the same tokens in another request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Namespace<'a> {
-    /// LoRA adapter.
-    pub adapter: Option<&'a str>,
-    /// Tenant salt.
-    pub salt: Option<&'a str>,
-}
-
-/// Names blocks for the router. The namespace enters at the root only, because that is where
-/// engines put it in their events.
-#[derive(Clone, Debug)]
-pub struct RouteHasher {
-    chain: Chain,
-}
-
-impl RouteHasher {
-    /// A hasher for one model and block size.
-    ///
-    /// # Panics
-    /// When the block size is 0.
-    #[must_use]
-    pub fn new(identity: &RouteIdentity<'_>) -> Self {
-        let fields = [Some(identity.model)];
-        Self {
-            chain: Chain::new("headstart 2026 RouteKey v1", &fields, identity.block_size),
-        }
-    }
-
-    /// Tokens per block.
-    #[must_use]
-    pub fn block_size(&self) -> usize {
-        self.chain.block_size
-    }
-
-    /// The key that the first block of a prompt in `namespace` follows.
-    #[must_use]
-    pub fn root(&self, namespace: Namespace<'_>) -> RouteKey {
-        RouteKey(low_64(
-            self.chain.absorb(&[namespace.adapter, namespace.salt]),
-        ))
-    }
-
-    /// The key of the block `tokens` behind `parent`.
-    #[must_use]
-    pub fn next(&self, parent: RouteKey, tokens: &[TokenId]) -> RouteKey {
-        let mut wide = [0; 16];
-        wide[8..].copy_from_slice(&parent.0.to_be_bytes());
-        RouteKey(low_64(self.chain.next(Some(wide), tokens)))
-    }
-
-    /// The keys of all full blocks of `tokens`.
-    #[must_use]
-    pub fn chain(&self, namespace: Namespace<'_>, tokens: &[TokenId]) -> Vec<RouteKey> {
-        let mut parent = self.root(namespace);
-        let blocks = tokens.chunks_exact(self.block_size());
-        blocks
-            .map(|block| {
-                parent = self.next(parent, block);
-                parent
-            })
-            .collect()
-    }
-}
-
-/// The chained keyed hash behind both names.
+/// The chained keyed hash behind the names.
 #[derive(Clone, Debug)]
 struct Chain {
     key: [u8; 32],
@@ -201,12 +127,6 @@ impl Chain {
             key: *hasher.finalize().as_bytes(),
             block_size: block_size as usize,
         }
-    }
-
-    fn absorb(&self, fields: &[Option<&str>]) -> [u8; 16] {
-        let mut hasher = blake3::Hasher::new_keyed(&self.key);
-        absorb_fields(&mut hasher, fields);
-        first_16(&hasher.finalize())
     }
 
     fn next(&self, parent: Option<[u8; 16]>, tokens: &[TokenId]) -> [u8; 16] {
@@ -251,10 +171,6 @@ fn first_16(hash: &blake3::Hash) -> [u8; 16] {
         .split_first_chunk()
         .expect("a hash has 32 bytes");
     *first
-}
-
-fn low_64(bytes: [u8; 16]) -> u64 {
-    u128::from_be_bytes(bytes) as u64
 }
 
 #[cfg(test)]
@@ -335,30 +251,6 @@ mod tests {
                 .chain(&[1, 2, 3, 4, 5, 6, 7, 8])
                 .contains(&first)
         );
-    }
-
-    #[test]
-    fn the_namespace_sets_route_keys_apart_from_the_root_on() {
-        let hasher = RouteHasher::new(&RouteIdentity {
-            model: "m",
-            block_size: 2,
-        });
-        let plain = hasher.chain(Namespace::default(), &[1, 2, 3, 4]);
-        let salted = hasher.chain(
-            Namespace {
-                salt: Some("t"),
-                adapter: None,
-            },
-            &[1, 2, 3, 4],
-        );
-        let adapted = hasher.chain(
-            Namespace {
-                salt: None,
-                adapter: Some("t"),
-            },
-            &[1, 2, 3, 4],
-        );
-        assert!(plain[0] != salted[0] && plain[1] != salted[1] && salted[0] != adapted[0]);
     }
 
     /// Pins the encoding: a change would orphan every stored block.

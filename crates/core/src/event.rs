@@ -18,6 +18,8 @@ pub enum CacheEvent {
         blocks: Vec<BlockHash>,
         /// The tier that they left.
         tier: Tier,
+        /// The cache group that they left; see [`CacheGroup::index`].
+        group: u8,
     },
     /// Everything is gone, in every tier.
     Cleared,
@@ -30,14 +32,48 @@ pub struct StoredBlocks {
     pub blocks: Vec<BlockHash>,
     /// The block before the first; `None` at the start of a prompt.
     pub parent: Option<BlockHash>,
-    /// The blocks' tokens: `blocks.len() * block_size` of them, or none for a mere tier change.
+    /// The blocks' tokens: `blocks.len() * block_size` of them, or none where the blocks are (or
+    /// will be) introduced by another event: a change of tier, or a group that keeps only some.
     pub tokens: Vec<TokenId>,
     /// Tokens per block.
     pub block_size: u32,
+    /// What sets a block apart besides its tokens, such as an image in it; see
+    /// [`crate::block::media_extra`]. One element per block, or none at all.
+    pub extras: Vec<Option<Arc<[u8]>>>,
     /// The tier that holds them.
     pub tier: Tier,
+    /// The cache group that holds them.
+    pub group: CacheGroup,
     /// Tenant salt; meaningful where `parent` is `None`.
     pub salt: Option<Arc<str>>,
     /// LoRA adapter; meaningful where `parent` is `None`.
     pub adapter: Option<Arc<str>>,
+}
+
+/// One of the caches of a model whose layers keep different amounts of the past. The groups of a
+/// replica name blocks alike; a prefix is held where each group has what it needs of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheGroup {
+    /// Its number within the replica; 0 where there is only one.
+    pub index: u8,
+    /// What it needs of a prefix.
+    pub attention: Attention,
+}
+
+/// What the layers of a group look at, and so what they need to go on behind a prefix.
+///
+/// Source: vLLM's kinds of KV cache specification. Kinds that we do not know are taken for
+/// [`Attention::Full`], which may miss a prefix but never makes one up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attention {
+    /// All tokens before: every block of the prefix.
+    #[default]
+    Full,
+    /// The last so many tokens, the next one included: the blocks that cover them.
+    Window {
+        /// Length of the window, tokens.
+        tokens: u32,
+    },
+    /// A running state: the prefix's last block.
+    State,
 }

@@ -207,7 +207,7 @@ async fn drain(mut body: Incoming) {
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, end).await;
 }
 
-async fn refusal(response: Response<Incoming>) -> LoadError {
+pub(crate) async fn refusal(response: Response<Incoming>) -> LoadError {
     let status = response.status().as_u16();
     let body = Limited::new(response.into_body(), ERROR_BODY_LIMIT_BYTES);
     match body.collect().await {
@@ -235,7 +235,7 @@ fn endpoint(base_url: &str, route: &str) -> Result<Uri, LoadError> {
     }
 }
 
-fn headers(api_key: Option<&str>) -> Result<HeaderMap, LoadError> {
+pub(crate) fn headers(api_key: Option<&str>) -> Result<HeaderMap, LoadError> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));

@@ -80,6 +80,9 @@ pub enum LoadError {
         /// What was found and what is expected.
         reason: String,
     },
+    /// What was read cannot be written.
+    #[error("cannot write what was read: {0}")]
+    Output(std::io::Error),
     /// The probe could not make its prompt as long as it should be.
     #[error(
         "the probe's prompt stayed at {reached} of {wanted} tokens although its text grew; \

@@ -17,6 +17,7 @@
 //! | [`probe`] | the same prompt with and without its cached prefix, in pairs |
 //! | [`trace`] | a trace's prompts in file order, one at a time or at their arrivals |
 //! | [`client`] | one streamed completion, timed |
+//! | [`fetch()`] | a document that a server offers, piece by piece |
 //! | [`sse`] | server-sent events out of bytes |
 //! | [`observed`] | the requests and endings that one run saw |
 //! | [`report`] | per-turn figures as Markdown and JSON |
@@ -30,6 +31,7 @@ mod answer;
 pub mod chat;
 pub mod client;
 pub mod error;
+mod fetch;
 pub mod observed;
 pub mod probe;
 pub mod record;
@@ -43,6 +45,7 @@ mod wire;
 pub use chat::{Answers, ChatBench, Progress, Starts};
 pub use client::{ApiClient, ChatRequest, Completion};
 pub use error::LoadError;
+pub use fetch::fetch;
 pub use observed::Observed;
 pub use probe::{ProbeReport, ReuseProbe};
 pub use record::ChatRecord;

@@ -11,6 +11,7 @@
 //! | [`model`] | [`PromptModel`], all of this for one model, from its directory |
 //! | [`template`] | [`ChatTemplate`], a conversation as the text that the model was trained on |
 //! | [`tokenizer`] | [`Tokenizer`], text to tokens by the fastest implementation that agrees |
+//! | [`prefix_tokens`] | [`PrefixTokens`], the same with what earlier prompts already cost |
 //! | [`detokenizer`] | [`Detokenizer`], one token at a time to text |
 //! | [`stop`] | [`StopMatcher`], the end of an answer at a stop string |
 //! | [`error`] | [`PromptError`] |
@@ -27,6 +28,7 @@ pub mod detokenizer;
 pub mod error;
 mod json_dumps;
 pub mod model;
+pub mod prefix_tokens;
 mod probe;
 mod python_compat;
 pub mod stop;
@@ -36,6 +38,7 @@ pub mod tokenizer;
 pub use detokenizer::Detokenizer;
 pub use error::PromptError;
 pub use model::PromptModel;
+pub use prefix_tokens::{BoundaryKind, PrefixTokens, PrefixTokensStats};
 pub use stop::{StopMatcher, StopOutcome};
 pub use template::{ChatTemplate, GenerationPrompt, RenderInput, SpecialTokens};
 pub use tokenizer::{SpecialTokensIn, SpecialTokensOut, Tokenizer};

@@ -86,9 +86,17 @@ impl PromptModel {
     /// # Errors
     /// [`PromptError::NoTemplate`], or as [`ChatTemplate::render`] and [`Tokenizer::encode`].
     pub fn chat_tokens(&self, input: &RenderInput<'_>) -> Result<Vec<TokenId>, PromptError> {
-        let template = self.template.as_ref().ok_or(PromptError::NoTemplate)?;
-        let text = template.render(input)?;
+        let text = self.chat_text(input)?;
         self.tokenizer.encode(&text, SpecialTokensIn::ParseOnly)
+    }
+
+    /// The text of a conversation, by the model's template.
+    ///
+    /// # Errors
+    /// [`PromptError::NoTemplate`], or as [`ChatTemplate::render`].
+    pub fn chat_text(&self, input: &RenderInput<'_>) -> Result<String, PromptError> {
+        let template = self.template.as_ref().ok_or(PromptError::NoTemplate)?;
+        template.render(input)
     }
 
     /// The token that ends a sequence, where the configuration names one. Models may end

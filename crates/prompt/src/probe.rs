@@ -7,6 +7,9 @@
 //!
 //! Agreement here is evidence, not proof: `tokenizer`'s tests compare megabytes of real text.
 
+/// A text that any tokenizer has tokens for.
+pub(crate) const PLAIN: &str = "The quick brown fox jumps over the lazy dog.";
+
 /// Samples, each encoded alone and all together.
 const SAMPLES: &[&str] = &[
     "",

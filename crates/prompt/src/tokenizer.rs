@@ -130,6 +130,11 @@ impl Tokenizer {
         self.reference.get_vocab_size(true)
     }
 
+    /// What the tokenizer says of itself.
+    pub(crate) fn reference(&self) -> &tokenizers::Tokenizer {
+        &self.reference
+    }
+
     /// Name of the implementation that encodes.
     #[must_use]
     pub fn backend(&self) -> &'static str {

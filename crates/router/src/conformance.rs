@@ -2,10 +2,13 @@
 
 mod world;
 
+use std::collections::BTreeSet;
+
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
 
 use crate::PrefixIndex;
-use world::{REPLICAS, World};
+use crate::index::{Overlap, Overlaps, Resident, Update};
+use world::{Fleet, Path, World};
 
 /// Random runs; fixed, so that a failure is the same for everybody.
 const NUM_SEEDS: u64 = 60;
@@ -19,15 +22,15 @@ const NUM_STEPS: usize = 250;
 /// When the index breaks the contract; the message holds the seed.
 pub fn index(make: impl Fn() -> Box<dyn PrefixIndex>) {
     for seed in 0..NUM_SEEDS {
-        let mut world = World::new(seed);
-        let mut index = make();
-        track_all(index.as_mut());
+        let mut world = World::new(seed, Fleet::of(seed));
+        let index = make();
+        track_all(&world, index.as_ref());
         for _ in 0..NUM_STEPS {
-            world.op().run(index.as_mut());
+            world.op().run(index.as_ref());
             world.now.0 += 1;
             check_answers(&mut world, index.as_ref(), seed);
         }
-        check_end(&mut world, index.as_mut(), seed);
+        check_end(&mut world, index.as_ref(), seed);
     }
 }
 
@@ -35,22 +38,22 @@ pub fn index(make: impl Fn() -> Box<dyn PrefixIndex>) {
 /// first after each.
 ///
 /// # Panics
-/// When they differ; the message holds the seed and the shortest failing sequence of operations.
+/// When they differ; the message holds the seed and the failing sequence of operations.
 pub fn same_overlaps<I: PrefixIndex>(
     make: impl Fn() -> I,
     check: impl Fn(&I),
     make_reference: impl Fn() -> Box<dyn PrefixIndex>,
 ) {
     for seed in 0..NUM_SEEDS {
-        let mut world = World::new(seed);
-        let (mut index, mut reference) = (make(), make_reference());
-        track_all(&mut index);
-        track_all(reference.as_mut());
+        let mut world = World::new(seed, Fleet::of(seed));
+        let (index, reference) = (make(), make_reference());
+        track_all(&world, &index);
+        track_all(&world, reference.as_ref());
         let mut ops = Vec::new();
         for _ in 0..NUM_STEPS {
             let op = world.op();
-            op.run(&mut index);
-            op.run(reference.as_mut());
+            op.run(&index);
+            op.run(reference.as_ref());
             ops.push(op);
             check(&index);
             if let Err(difference) = compare(&mut world, &index, reference.as_ref()) {
@@ -60,60 +63,87 @@ pub fn same_overlaps<I: PrefixIndex>(
     }
 }
 
-fn track_all(index: &mut dyn PrefixIndex) {
-    for (replica, (configured, _)) in replicas() {
-        index.track(replica, configured);
+fn track_all(world: &World, index: &dyn PrefixIndex) {
+    for (replica, block_size) in world.fleet.replicas() {
+        index.update(replica, Update::Track { block_size }, Nanos(0));
     }
+}
+
+fn ask(index: &dyn PrefixIndex, path: &Path, now: Nanos) -> Vec<Overlap> {
+    let mut answer = Overlaps::default();
+    index.overlaps(&index.hash(path.prompt()), now, &mut answer);
+    answer.as_slice().to_vec()
 }
 
 fn check_answers(world: &mut World, index: &dyn PrefixIndex, seed: u64) {
     let path = world.question();
-    let overlaps = index.overlaps(path.prompt(), world.now);
-    let again = index.overlaps(path.prompt(), world.now);
+    let overlaps = ask(index, &path, world.now);
+    let again = ask(index, &path, world.now);
     assert_eq!(overlaps, again, "asking changed the answer, seed {seed}");
     let is_sorted = overlaps.is_sorted_by(|a, b| a.replica < b.replica);
     assert!(is_sorted, "overlaps are sorted, seed {seed}");
     for overlap in overlaps {
-        let (device, any) = (overlap.device_tokens, overlap.any_tier_tokens);
+        let any = overlap.any_tier_tokens;
         assert!(
-            device <= any && 0 < any && any <= path.tokens.len(),
+            overlap.device_tokens <= any
+                && overlap.trusted_tokens <= any
+                && 0 < any
+                && any <= path.tokens.len(),
             "seed {seed}: {overlap:?}"
         );
     }
 }
 
-fn check_end(world: &mut World, index: &mut dyn PrefixIndex, seed: u64) {
-    let (first, others) = (ReplicaId(0), 1..REPLICAS.len() as u32);
-    index.apply(first, &CacheEvent::Cleared);
-    for other in others {
-        index.forget(ReplicaId(other));
+fn check_end(world: &mut World, index: &dyn PrefixIndex, seed: u64) {
+    let replicas: Vec<ReplicaId> = world.fleet.replicas().map(|(replica, _)| replica).collect();
+    index.update(
+        replicas[0],
+        Update::Events(&[CacheEvent::Cleared]),
+        world.now,
+    );
+    for &other in &replicas[1..] {
+        index.update(other, Update::Forget, world.now);
     }
     let stats = index.stats();
-    let left = (stats.entries, stats.assumed, stats.held);
+    let left = (stats.entries, stats.assumed_prompts, stats.held);
     assert_eq!(left, (0, 0, 0), "nothing is left, seed {seed}");
     let path = world.question();
-    assert_eq!(index.overlaps(path.prompt(), world.now), [], "seed {seed}");
+    assert_eq!(ask(index, &path, world.now), [], "seed {seed}");
 }
 
-fn replicas() -> impl Iterator<Item = (ReplicaId, (Option<u32>, u32))> {
-    let ids = (0..).map(ReplicaId);
-    ids.zip(REPLICAS)
-}
-
-/// Asks both the same, now and when some assumptions have ended.
+/// Asks both the same, now and when some assumptions and doubts have ended.
 fn compare(world: &mut World, a: &dyn PrefixIndex, b: &dyn PrefixIndex) -> Result<(), String> {
-    let (entries, expected) = (a.stats().entries, b.stats().entries);
-    if entries != expected {
-        return Err(format!("{entries} entries instead of {expected}"));
-    }
-    for delay in [0, world.rng.below(3_000_000_000) as u64] {
+    let delays = [
+        0,
+        world.rng.below(3_000_000_000) as u64,
+        world.rng.below(400_000_000_000) as u64,
+    ];
+    for delay in delays {
         let (path, now) = (world.question(), Nanos(world.now.0 + delay));
-        let found = a.overlaps(path.prompt(), now);
-        let expected = b.overlaps(path.prompt(), now);
+        let (found, expected) = (ask(a, &path, now), ask(b, &path, now));
         if found != expected {
             let question = format!("{path:?} at {now:?}");
             return Err(format!("{found:?} instead of {expected:?} for {question}"));
         }
+        let (found, expected) = (residents(a, now), residents(b, now));
+        if found != expected {
+            let surplus: Vec<_> = found.difference(&expected).collect();
+            let missing: Vec<_> = expected.difference(&found).collect();
+            return Err(format!(
+                "holds {surplus:?} and lacks {missing:?} at {now:?}"
+            ));
+        }
     }
     Ok(())
+}
+
+fn residents(index: &dyn PrefixIndex, now: Nanos) -> BTreeSet<Resident> {
+    let mut residents = BTreeSet::new();
+    index.residents(now, &mut |resident| {
+        assert!(
+            residents.insert(resident),
+            "each is visited once: {resident:?}"
+        );
+    });
+    residents
 }

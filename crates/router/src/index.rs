@@ -9,55 +9,105 @@
 //! replica 7  device     -          device                 device 16, any tier 16
 //! ```
 //!
-//! Two facts feed it. *Events* say what is held. *Assumptions* say what a replica will hold soon
-//! because a prompt was just sent there; without them a burst of equal prompts would be spread
-//! over the fleet before the first event comes back. An assumption ends when the block's own
-//! event arrives, or after [`ASSUMPTION_TTL`].
+//! Three things are told apart:
+//!
+//! | a block is | because | until |
+//! |---|---|---|
+//! | confirmed | an event of its replica says so | it is removed |
+//! | doubtful | it was confirmed before events were lost | an event names it, or [`DOUBT_TTL`] |
+//! | assumed | a prompt was just sent there | [`ASSUMPTION_TTL`] |
+//!
+//! Without assumptions a burst of equal prompts would be spread over the fleet before the first
+//! event comes back. Without doubt a replica whose stream broke would either be believed, with
+//! blocks that it lost, or lose all that it has.
 //!
 //! Source: llm-d's speculative entries and their two seconds. Differences: engines' hashes are
-//! never compared with ours (see [`map`]), and every replica keeps its own block size.
+//! never compared with ours (see [`mod@reference`]), and every replica keeps its own block sizes.
 
-mod assumptions;
-mod handle;
-mod handles;
+mod aging;
+mod budget;
+mod buffer;
+mod crowds;
+pub mod dump;
+mod extent;
+mod forest;
+mod holder;
 mod holders;
-pub mod map;
+mod introduce;
+mod keys;
+mod mixed;
+mod names;
+mod op;
 pub mod reference;
-mod tiers;
+mod replica;
+mod run_index;
+mod standing;
+mod sync;
+mod twin;
+mod uniform;
+mod view;
+mod waiting;
+mod walk;
+mod writer;
 
 use std::time::Duration;
 
 use headstart_core::block::Namespace;
-use headstart_core::{CacheEvent, Nanos, ReplicaId, TokenId};
+use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteKey, Tier, TokenId};
 
-pub use map::MapIndex;
+pub use budget::Limits;
+pub use dump::{DumpError, IndexDump};
+pub use keys::{KeyChain, PromptKeys};
 pub use reference::ReferenceIndex;
+pub use run_index::RunIndex;
 
 /// How long a replica is assumed to hold a prompt that was sent to it. Published value (llm-d):
 /// longer than a usual prefill, shorter than a lost request would mislead.
 pub const ASSUMPTION_TTL: Duration = Duration::from_secs(2);
 
-/// What the router asks of an index. Replicas that are not tracked do not exist for it.
-pub trait PrefixIndex: Send {
-    /// Starts to follow `replica`, which holds nothing yet. `block_size` is what its configuration
-    /// says; `None` until its events tell. Tracking a tracked replica starts it anew.
-    fn track(&mut self, replica: ReplicaId, block_size: Option<u32>);
+/// How long a doubtful block is remembered. Five minutes: a busy engine evicts its whole cache
+/// in that time, and what an idle one still uses is confirmed by its next requests.
+pub const DOUBT_TTL: Duration = Duration::from_secs(300);
 
-    /// Drops `replica` and all that is known of it, in time proportional to its own blocks.
-    fn forget(&mut self, replica: ReplicaId);
+/// What the router asks of an index, from any thread. Replicas that are not tracked do not exist
+/// for it.
+pub trait PrefixIndex: Send + Sync {
+    /// Takes over what became known of `replica` at `now`. Updates of one replica come one after
+    /// the other.
+    fn update(&self, replica: ReplicaId, update: Update<'_>, now: Nanos);
 
-    /// Takes over a change that `replica` reported. Repeats change nothing.
-    fn apply(&mut self, replica: ReplicaId, event: &CacheEvent);
+    /// Names the blocks of `prompt` for [`Self::overlaps`], once per block size in use. Costs the
+    /// prompt's length, and waits for nobody.
+    fn hash(&self, prompt: Prompt<'_>) -> PromptKeys;
 
-    /// Assumes from `now` on that `replica` holds all full blocks of `prompt`.
-    fn assume(&mut self, replica: ReplicaId, prompt: Prompt<'_>, now: Nanos);
+    /// How much of a prompt each replica holds, into `answer`, by ascending replica; those that
+    /// hold none of it are left out. Never waits for a running update.
+    fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps);
 
-    /// How much of `prompt` each replica holds, by ascending replica; those that hold none of it
-    /// are left out. Changes nothing; the answer holds until the next call that changes the index.
-    fn overlaps(&self, prompt: Prompt<'_>, now: Nanos) -> Vec<Overlap>;
+    /// Visits all that is held at `now`, in no order. For dumps and tests: updates may wait.
+    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(Resident));
 
     /// Size and counters.
     fn stats(&self) -> IndexStats;
+}
+
+/// What became known of one replica.
+#[derive(Clone, Copy, Debug)]
+pub enum Update<'a> {
+    /// It exists and holds nothing yet. `block_size` is what its configuration says; `None` until
+    /// its events tell. Tracking a tracked replica starts it anew.
+    Track {
+        /// Tokens per block.
+        block_size: Option<u32>,
+    },
+    /// It is gone, and all that was known of it: costs its own blocks.
+    Forget,
+    /// It reported these, in order. Clearing costs its own blocks.
+    Events(&'a [CacheEvent]),
+    /// Some of its events are lost: what is confirmed so far becomes doubtful.
+    Doubt,
+    /// This prompt is sent there: it will hold all its full blocks soon.
+    Assume(&'a PromptKeys),
 }
 
 /// A prompt, as far as an index is concerned.
@@ -69,34 +119,94 @@ pub struct Prompt<'a> {
     pub namespace: Namespace<'a>,
 }
 
-/// How much of a prompt one replica holds: leading tokens, without a hole, in whole blocks.
+/// How much of a prompt one replica holds: leading tokens, without a hole, in whole blocks. Where
+/// a replica has several cache groups, the longest prefix behind which all of them can go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overlap {
     /// The replica.
     pub replica: ReplicaId,
-    /// Tokens ready to compute from, or assumed to be soon.
+    /// Tokens ready to compute from, or assumed to be soon; doubtful ones included.
     pub device_tokens: usize,
-    /// Tokens in whatever tier; at least `device_tokens`.
+    /// Tokens in whatever tier, doubtful ones included; at least `device_tokens`.
     pub any_tier_tokens: usize,
+    /// Tokens in whatever tier without a doubtful one among them; at most `any_tier_tokens`.
+    pub trusted_tokens: usize,
+}
+
+/// Answers of [`PrefixIndex::overlaps`], whose memory is used again by the next question.
+#[derive(Clone, Debug, Default)]
+pub struct Overlaps {
+    found: Vec<Overlap>,
+    scratch: walk::Scratch,
+}
+
+impl Overlaps {
+    /// By ascending replica.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Overlap] {
+        &self.found
+    }
+
+    /// Forgets the last answer.
+    pub fn clear(&mut self) {
+        self.found.clear();
+    }
+
+    /// What `replica` holds; nothing where it was left out.
+    #[must_use]
+    pub fn of(&self, replica: ReplicaId) -> Overlap {
+        let found = self
+            .found
+            .binary_search_by_key(&replica, |overlap| overlap.replica);
+        found.map_or(
+            Overlap {
+                replica,
+                device_tokens: 0,
+                any_tier_tokens: 0,
+                trusted_tokens: 0,
+            },
+            |at| self.found[at],
+        )
+    }
+}
+
+/// One block that one replica holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Resident {
+    /// Who holds it.
+    pub replica: ReplicaId,
+    /// The block, behind its whole prefix.
+    pub key: RouteKey,
+    /// In which cache group.
+    pub group: u8,
+    /// In which tier.
+    pub tier: Tier,
+    /// Whether events were lost since it was confirmed.
+    pub is_doubtful: bool,
 }
 
 /// Size of an index and what it could not use. All counters are in blocks unless they say so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexStats {
-    /// Pairs of replica and block that events report, whatever the tier.
+    /// What [`PrefixIndex::residents`] would visit, or a little more: what aged out since the
+    /// last update may still be counted.
     pub entries: usize,
-    /// Pairs of replica and block that are assumed only.
-    pub assumed: usize,
+    /// Those of them that are doubtful.
+    pub doubtful: usize,
+    /// Prompts that are assumed somewhere.
+    pub assumed_prompts: usize,
     /// Blocks waiting for their parent or for their tokens.
     pub held: usize,
+    /// Memory, estimated, bytes.
+    pub bytes: usize,
     /// Blocks given up while waiting, because too many others came after them.
     pub orphans: u64,
     /// Removals of what was not there.
     pub unknown_removals: u64,
     /// Stored events whose tokens do not fill their blocks.
     pub malformed_events: u64,
-    /// Stored events of another block size than that of the blocks already held.
-    pub mismatched_events: u64,
+    /// Blocks given up to stay within the byte budget.
+    pub evicted: u64,
 }
 
 /// The index that knows nothing: every overlap is 0. For fleets without event streams.
@@ -104,17 +214,17 @@ pub struct IndexStats {
 pub struct Empty;
 
 impl PrefixIndex for Empty {
-    fn track(&mut self, _replica: ReplicaId, _block_size: Option<u32>) {}
+    fn update(&self, _replica: ReplicaId, _update: Update<'_>, _now: Nanos) {}
 
-    fn forget(&mut self, _replica: ReplicaId) {}
-
-    fn apply(&mut self, _replica: ReplicaId, _event: &CacheEvent) {}
-
-    fn assume(&mut self, _replica: ReplicaId, _prompt: Prompt<'_>, _now: Nanos) {}
-
-    fn overlaps(&self, _prompt: Prompt<'_>, _now: Nanos) -> Vec<Overlap> {
-        Vec::new()
+    fn hash(&self, prompt: Prompt<'_>) -> PromptKeys {
+        PromptKeys::new(prompt, &[])
     }
+
+    fn overlaps(&self, _prompt: &PromptKeys, _now: Nanos, answer: &mut Overlaps) {
+        answer.found.clear();
+    }
+
+    fn residents(&self, _now: Nanos, _visit: &mut dyn FnMut(Resident)) {}
 
     fn stats(&self) -> IndexStats {
         IndexStats::default()

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`router`] | [`Router`]: membership, health, [`Router::route`] and a request's later life |
 //! | [`request`] | what is asked and answered: [`RouteRequest`], [`Decision`], [`NoReplica`] |
-//! | [`index`] | [`PrefixIndex`]: who holds which prefix; [`MapIndex`] learns it from events |
+//! | [`index`] | [`PrefixIndex`]: who holds which prefix; [`RunIndex`] learns it from events |
 //! | [`load`] | what a replica is busy with: own reservations and its own report |
 //! | [`view`] | a replica as filters, scorers and pickers see it |
 //! | [`filter`], [`score`], [`pick`] | the three steps of a choice, each a one-method trait |
@@ -34,8 +34,8 @@
 //!     strategy: Strategy::Precise,
 //!     seed: 1,
 //! });
-//! router.add_replica(ReplicaId(0), Some(16));
-//! router.add_replica(ReplicaId(1), Some(16));
+//! router.add_replica(ReplicaId(0), Some(16), Nanos(0));
+//! router.add_replica(ReplicaId(1), Some(16), Nanos(0));
 //!
 //! let tokens: Vec<u32> = (0..64).collect();
 //! let request = RouteRequest { tokens: Some(&tokens), ..RouteRequest::default() };
@@ -63,7 +63,7 @@ pub mod strategy;
 pub mod stream;
 pub mod view;
 
-pub use index::{IndexStats, MapIndex, Overlap, PrefixIndex, Prompt};
+pub use index::{IndexStats, Overlap, Overlaps, PrefixIndex, Prompt, PromptKeys, RunIndex};
 pub use load::ReportedLoad;
 pub use request::{Candidate, Decision, NoReplica, ReservationId, RouteRequest};
 pub use router::{ReplicaStatus, Router, RouterConfig, RouterStats};

@@ -3,11 +3,16 @@
 use headstart_core::block::Namespace;
 use headstart_core::{Nanos, ReplicaId, TokenId};
 
+use crate::index::PromptKeys;
+
 /// One request to place.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RouteRequest<'a> {
     /// The prompt; `None` when it is not tokenized, then no overlap is known.
     pub tokens: Option<&'a [TokenId]>,
+    /// The prompt's keys, from [`crate::PrefixIndex::hash`]. `None`: the router computes them,
+    /// which takes as long as the prompt is, with the router held.
+    pub keys: Option<&'a PromptKeys>,
     /// What sets the prompt apart from the same tokens in other requests.
     pub namespace: Namespace<'a>,
     /// What the client calls its conversation.

@@ -9,18 +9,19 @@
 //!
 //! Invariants, asserted by [`Router::check`]: what replicas have in flight is the sum of the live
 //! reservations. A replica that is down holds nothing in the index; events that were still under
-//! way when it went down are ignored, and so is all that concerns an unknown replica. Whoever
-//! feeds events starts a replica's stream anew when it comes back.
+//! way when it went down are ignored or leave when it comes back, and so is all that concerns an
+//! unknown replica. Whoever feeds events starts a replica's stream anew when it comes back.
 //!
 //! Same seed and same calls, same decisions.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
 use headstart_core::stats::HitCount;
-use headstart_core::{CacheEvent, ReplicaId, Rng};
+use headstart_core::{CacheEvent, Nanos, ReplicaId, Rng};
 
-use crate::index::{IndexStats, MapIndex, Overlap, PrefixIndex, Prompt};
+use crate::index::{IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys, RunIndex, Update};
 use crate::load::{InFlight, Load, Phase, ReportedLoad};
 use crate::pick::Scored;
 use crate::pipeline::{Choice, Pipeline};
@@ -42,7 +43,8 @@ pub struct RouterConfig {
 
 /// Chooses replicas for the requests to one model.
 pub struct Router {
-    index: Box<dyn PrefixIndex>,
+    index: Arc<dyn PrefixIndex>,
+    overlaps: Overlaps,
     pipeline: Pipeline,
     rng: Rng,
     replicas: BTreeMap<ReplicaId, Member>,
@@ -94,13 +96,13 @@ impl Router {
     /// A router without replicas, with the index in production.
     #[must_use]
     pub fn new(config: RouterConfig) -> Self {
-        let index = Box::new(MapIndex::new(config.model.as_str()));
+        let index = Arc::new(RunIndex::new(config.model.as_str()));
         Self::with_index(config, index)
     }
 
     /// A router that asks `index`, which tracks nothing yet.
     #[must_use]
-    pub fn with_index(config: RouterConfig, index: Box<dyn PrefixIndex>) -> Self {
+    pub fn with_index(config: RouterConfig, index: Arc<dyn PrefixIndex>) -> Self {
         let RouterConfig {
             model,
             strategy,
@@ -108,6 +110,7 @@ impl Router {
         } = config;
         Self {
             index,
+            overlaps: Overlaps::default(),
             pipeline: strategy.pipeline(&model),
             rng: Rng::new(seed),
             replicas: BTreeMap::new(),
@@ -116,49 +119,63 @@ impl Router {
         }
     }
 
+    /// The index: hash prompts and feed events without holding the router, but ask
+    /// [`Self::listens_to`] first.
+    #[must_use]
+    pub fn index(&self) -> Arc<dyn PrefixIndex> {
+        self.index.clone()
+    }
+
     /// Adds a healthy, empty replica. `block_size` is what its configuration says; `None` until
     /// its events tell, and for a replica without events. Adding a known one changes nothing.
-    pub fn add_replica(&mut self, replica: ReplicaId, block_size: Option<u32>) {
+    pub fn add_replica(&mut self, replica: ReplicaId, block_size: Option<u32>, now: Nanos) {
         if let Entry::Vacant(place) = self.replicas.entry(replica) {
             place.insert(Member::default());
-            self.index.track(replica, block_size);
+            self.index
+                .update(replica, Update::Track { block_size }, now);
         }
     }
 
     /// Removes a replica, its entries and its reservations.
-    pub fn remove_replica(&mut self, replica: ReplicaId) {
+    pub fn remove_replica(&mut self, replica: ReplicaId, now: Nanos) {
         if self.replicas.remove(&replica).is_some() {
-            self.index.forget(replica);
+            self.index.update(replica, Update::Forget, now);
             self.reservations.close_all(replica);
         }
     }
 
-    /// Says whether a replica serves. Going down, it loses its entries and its last report; its
-    /// reservations stay until they are finished.
-    pub fn set_health(&mut self, replica: ReplicaId, health: Health) {
+    /// Says whether a replica serves. Whenever that changes it loses its entries, and going down
+    /// also its last report; its reservations stay until they are finished.
+    pub fn set_health(&mut self, replica: ReplicaId, health: Health, now: Nanos) {
         let Some(member) = self.replicas.get_mut(&replica) else {
             return;
         };
-        member.health = health;
         if health == Health::Down {
             member.load.forget_report();
-            self.index.apply(replica, &CacheEvent::Cleared);
+        }
+        if member.health != health {
+            member.health = health;
+            self.index
+                .update(replica, Update::Events(&[CacheEvent::Cleared]), now);
         }
     }
 
-    /// Takes over a change of what a replica holds.
-    pub fn apply(&mut self, replica: ReplicaId, event: &CacheEvent) {
+    /// Whether events of `replica` count: not while it is unknown or down. Then `num_events` are
+    /// counted as ignored.
+    pub fn listens_to(&mut self, replica: ReplicaId, num_events: usize) -> bool {
         let member = self.replicas.get(&replica);
-        if member.is_some_and(|member| member.health == Health::Healthy) {
-            self.index.apply(replica, event);
-        } else {
-            self.counts.ignored_events += 1;
+        let listens = member.is_some_and(|member| member.health == Health::Healthy);
+        if !listens {
+            self.counts.ignored_events += num_events as u64;
         }
+        listens
     }
 
-    /// Forgets what a replica holds, because its events can no longer be trusted.
-    pub fn clear(&mut self, replica: ReplicaId) {
-        self.index.apply(replica, &CacheEvent::Cleared);
+    /// Takes over changes of what a replica holds.
+    pub fn apply(&mut self, replica: ReplicaId, events: &[CacheEvent], now: Nanos) {
+        if self.listens_to(replica, events.len()) {
+            self.index.update(replica, Update::Events(events), now);
+        }
     }
 
     /// Takes over what a replica says of its load.
@@ -173,7 +190,15 @@ impl Router {
     /// # Errors
     /// When all replicas are down or excluded, or there is none. Nothing is reserved then.
     pub fn route(&mut self, request: &RouteRequest<'_>) -> Result<Decision, NoReplica> {
-        let views = self.views(request);
+        let hashed;
+        let keys = match (request.keys, prompt_of(request)) {
+            (None, Some(prompt)) => {
+                hashed = self.index.hash(prompt);
+                Some(&hashed)
+            }
+            (keys, _) => keys,
+        };
+        let views = self.views(request, keys);
         let choice = self.pipeline.choose(&views, request, &mut self.rng);
         let Some(Choice { chosen, scored }) = choice else {
             self.counts.refused += 1;
@@ -186,8 +211,9 @@ impl Router {
         } = candidate(&scored[chosen]);
         let prompt_tokens = request.prompt_tokens();
         self.counts.predicted.record(prompt_tokens, overlap_tokens);
-        if let Some(prompt) = prompt_of(request) {
-            self.index.assume(replica, prompt, request.now);
+        if let Some(keys) = keys {
+            self.index
+                .update(replica, Update::Assume(keys), request.now);
         }
         Ok(Decision {
             replica,
@@ -261,17 +287,20 @@ impl Router {
     }
 
     /// Every replica at the time of `request`.
-    fn views(&self, request: &RouteRequest<'_>) -> Vec<ReplicaView> {
+    fn views(&mut self, request: &RouteRequest<'_>, keys: Option<&PromptKeys>) -> Vec<ReplicaView> {
         let now = request.now;
-        let prompt = prompt_of(request);
-        let overlaps = prompt.map_or_else(Vec::new, |prompt| self.index.overlaps(prompt, now));
+        match keys {
+            Some(keys) => self.index.overlaps(keys, now, &mut self.overlaps),
+            None => self.overlaps.clear(),
+        }
         let view = |(&replica, member): (&ReplicaId, &Member)| {
-            let (device_tokens, any_tier_tokens) = overlap_of(&overlaps, replica);
+            let overlap = self.overlaps.of(replica);
             ReplicaView {
                 replica,
                 health: member.health,
-                device_tokens,
-                any_tier_tokens,
+                device_tokens: overlap.device_tokens,
+                any_tier_tokens: overlap.any_tier_tokens,
+                trusted_tokens: overlap.trusted_tokens,
                 queue_depth: member.load.queue_depth(now),
                 requests: member.load.requests(now),
                 prefill_tokens: member.load.in_flight.prefill_tokens,
@@ -293,14 +322,6 @@ impl Router {
 fn prompt_of<'a>(request: &RouteRequest<'a>) -> Option<Prompt<'a>> {
     let namespace = request.namespace;
     request.tokens.map(|tokens| Prompt { tokens, namespace })
-}
-
-/// (device, any tier) tokens of one replica.
-fn overlap_of(overlaps: &[Overlap], replica: ReplicaId) -> (usize, usize) {
-    let found = overlaps.binary_search_by_key(&replica, |overlap| overlap.replica);
-    found.map_or((0, 0), |at| {
-        (overlaps[at].device_tokens, overlaps[at].any_tier_tokens)
-    })
 }
 
 fn candidate(scored: &Scored) -> Candidate {

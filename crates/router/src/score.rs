@@ -7,8 +7,8 @@
 //! | [`KvFree`] | 1 − KV utilisation |
 //! | [`InFlight`] | (max − w) / (max − min), w = requests, then prefill tokens as a fraction |
 //!
-//! A min-max score tells the order, not the distance: one waiting request against none counts as
-//! much as a hundred against none.
+//! Doubtful tokens count half: see [`DOUBTFUL_WEIGHT`]. A min-max score tells the order, not the
+//! distance: one waiting request against none counts as much as a hundred against none.
 //!
 //! Source: llm-d's prefix, queue and KV-utilisation scorers and its tier weights. Differences:
 //! counted in tokens, so that replicas of different block sizes compare; the router's own
@@ -21,6 +21,10 @@ use crate::view::ReplicaView;
 /// Worth of a token that must be loaded from a lower tier first, against one on the device.
 /// Published value (llm-d, for host memory).
 pub const LOWER_TIER_WEIGHT: f64 = 0.8;
+
+/// Worth of a doubtful token against a trusted one. Ours: of what a replica held before its events
+/// were lost, some is gone and nobody knows how much.
+pub const DOUBTFUL_WEIGHT: f64 = 0.5;
 
 /// KV utilisation of a replica that does not say: neither favoured nor shunned.
 pub const UNKNOWN_KV_USAGE: f64 = 0.5;
@@ -41,10 +45,18 @@ impl Scorer for Prefix {
         let total = request.prompt_tokens().max(1) as f64;
         let worth = |view: &ReplicaView| {
             let lower = view.any_tier_tokens - view.device_tokens;
-            (view.device_tokens as f64 + LOWER_TIER_WEIGHT * lower as f64) / total
+            let worth = view.device_tokens as f64 + LOWER_TIER_WEIGHT * lower as f64;
+            worth * trust(view) / total
         };
         candidates.iter().map(worth).collect()
     }
+}
+
+/// The mean weight of a held token.
+fn trust(view: &ReplicaView) -> f64 {
+    let held = view.any_tier_tokens.max(1) as f64;
+    let doubtful = view.any_tier_tokens.saturating_sub(view.trusted_tokens) as f64;
+    1.0 - (1.0 - DOUBTFUL_WEIGHT) * doubtful / held
 }
 
 /// The shortest queue.
@@ -121,9 +133,15 @@ mod tests {
 
     #[test]
     fn the_prefix_counts_in_tokens_and_by_tier() {
-        let hot = view(|view| (view.device_tokens, view.any_tier_tokens) = (50, 50));
-        let warm = view(|view| (view.device_tokens, view.any_tier_tokens) = (10, 60));
+        let held = |device, any, trusted| {
+            view(|view| {
+                view.device_tokens = device;
+                (view.any_tier_tokens, view.trusted_tokens) = (any, trusted);
+            })
+        };
+        let (hot, warm) = (held(50, 50, 50), held(10, 60, 60));
         check(&Prefix, &[hot, warm, view(|_| ())], &[0.5, 0.5, 0.0]);
+        check(&Prefix, &[held(50, 50, 0), held(40, 40, 20)], &[0.25, 0.3]);
     }
 
     #[test]

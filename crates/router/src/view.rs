@@ -23,6 +23,9 @@ pub struct ReplicaView {
     pub device_tokens: usize,
     /// Leading prompt tokens that it holds in any tier; at least `device_tokens`.
     pub any_tier_tokens: usize,
+    /// Leading prompt tokens that it holds in any tier, as far as no event of it was lost since;
+    /// at most `any_tier_tokens`.
+    pub trusted_tokens: usize,
     /// Requests whose first token has not come.
     pub queue_depth: usize,
     /// Requests that have not ended.
@@ -42,6 +45,7 @@ impl ReplicaView {
             health: Health::Healthy,
             device_tokens: 0,
             any_tier_tokens: 0,
+            trusted_tokens: 0,
             queue_depth: 0,
             requests: 0,
             prefill_tokens: 0,

@@ -1,8 +1,9 @@
 //! The router as its caller meets it: whole request lives over a small fleet.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use headstart_core::event::StoredBlocks;
+use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Rng, Tier, TokenId};
 use headstart_router::index::{ASSUMPTION_TTL, ReferenceIndex};
 use headstart_router::{
@@ -24,7 +25,7 @@ fn config(strategy: Strategy, seed: u64) -> RouterConfig {
 
 fn fleet(strategy: Strategy, size: u32) -> Router {
     let mut router = Router::new(config(strategy, 7));
-    (0..size).for_each(|id| router.add_replica(ReplicaId(id), Some(BLOCK_SIZE)));
+    (0..size).for_each(|id| router.add_replica(ReplicaId(id), Some(BLOCK_SIZE), Nanos(0)));
     router
 }
 
@@ -43,6 +44,8 @@ fn stored(tokens: &[TokenId]) -> CacheEvent {
         parent: None,
         tokens: tokens[..num_blocks * BLOCK_SIZE as usize].to_vec(),
         block_size: BLOCK_SIZE,
+        extras: Vec::new(),
+        group: CacheGroup::default(),
         tier: Tier::Device,
         salt: None,
         adapter: None,
@@ -111,7 +114,7 @@ fn load_counts_prompt_tokens_among_equal_requests() {
 fn a_second_turn_goes_to_the_holder() {
     let mut router = fleet(Strategy::Precise, 8);
     let first = route(&mut router, &prompt(0, 160), Nanos(0));
-    router.apply(first.replica, &stored(&prompt(0, 160)));
+    router.apply(first.replica, &[stored(&prompt(0, 160))], Nanos(0));
     router.first_token(first.reservation);
     router.finish(first.reservation);
     let second = route(&mut router, &prompt(0, 200), LATER);
@@ -146,7 +149,7 @@ fn the_prompt_just_sent_counts_as_held_for_a_while() {
 fn a_far_busier_holder_is_left() {
     let mut router = fleet(Strategy::Precise, 2);
     let holder = ReplicaId(1);
-    router.apply(holder, &stored(&prompt(0, 160)));
+    router.apply(holder, &[stored(&prompt(0, 160))], Nanos(0));
     let other = RouteRequest {
         tokens: None,
         excluded: &[ReplicaId(0)],
@@ -181,17 +184,17 @@ fn a_replica_that_goes_down_is_forgotten_at_once() {
     for strategy in Strategy::ALL {
         let mut router = fleet(strategy, 3);
         let tokens = prompt(0, 160);
-        (0..3).for_each(|id| router.apply(ReplicaId(id), &stored(&tokens)));
+        (0..3).for_each(|id| router.apply(ReplicaId(id), &[stored(&tokens)], Nanos(0)));
         let running = route(&mut router, &tokens, Nanos(0));
         assert_eq!(router.stats().index.entries, 30);
-        router.set_health(running.replica, Health::Down);
+        router.set_health(running.replica, Health::Down, Nanos(0));
         // What was under way when it went down comes too late.
-        router.apply(running.replica, &stored(&tokens));
+        router.apply(running.replica, &[stored(&tokens)], Nanos(0));
         let stats = router.stats();
         assert_eq!(
             (
                 stats.index.entries,
-                stats.index.assumed,
+                stats.index.assumed_prompts,
                 stats.ignored_events
             ),
             (20, 0, 1)
@@ -204,8 +207,8 @@ fn a_replica_that_goes_down_is_forgotten_at_once() {
         }
         router.finish(running.reservation);
         router.check();
-        router.set_health(running.replica, Health::Healthy);
-        router.apply(running.replica, &stored(&tokens));
+        router.set_health(running.replica, Health::Healthy, Nanos(0));
+        router.apply(running.replica, &[stored(&tokens)], Nanos(0));
         assert_eq!(router.stats().index.entries, 30);
     }
 }
@@ -218,8 +221,8 @@ fn a_replica_that_comes_back_starts_without_its_old_report() {
         ..ReportedLoad::default()
     };
     router.report(ReplicaId(0), report);
-    router.set_health(ReplicaId(0), Health::Down);
-    router.set_health(ReplicaId(0), Health::Healthy);
+    router.set_health(ReplicaId(0), Health::Down, Nanos(0));
+    router.set_health(ReplicaId(0), Health::Healthy, Nanos(0));
     check_burst(&mut router, 10, &[5, 5]);
 }
 
@@ -227,7 +230,7 @@ fn a_replica_that_comes_back_starts_without_its_old_report() {
 fn nobody_left_is_an_error_that_reserves_nothing() {
     for strategy in Strategy::ALL {
         let mut router = fleet(strategy, 3);
-        router.set_health(ReplicaId(1), Health::Down);
+        router.set_health(ReplicaId(1), Health::Down, Nanos(0));
         let request = RouteRequest {
             excluded: &[ReplicaId(0), ReplicaId(2)],
             ..RouteRequest::default()
@@ -285,7 +288,7 @@ fn a_session_sticks_until_its_replica_is_overloaded() {
 #[test]
 fn a_replica_without_events_has_no_overlap_and_still_serves() {
     let mut router = Router::new(config(Strategy::Precise, 1));
-    router.add_replica(ReplicaId(0), None);
+    router.add_replica(ReplicaId(0), None, Nanos(0));
     for _ in 0..2 {
         assert_eq!(
             route(&mut router, &prompt(0, 64), Nanos(0)).overlap_tokens,
@@ -302,16 +305,15 @@ fn late_and_repeated_calls_have_no_effect() {
     router.finish(ended);
     router.first_token(ended);
     let orphaned = route(&mut router, &prompt(0, 64), Nanos(0)).reservation;
-    router.remove_replica(ReplicaId(0));
-    router.add_replica(ReplicaId(0), Some(BLOCK_SIZE));
+    router.remove_replica(ReplicaId(0), Nanos(0));
+    router.add_replica(ReplicaId(0), Some(BLOCK_SIZE), Nanos(0));
     router.finish(orphaned);
     router.check();
     let unknown = ReplicaId(5);
-    router.remove_replica(unknown);
-    router.set_health(unknown, Health::Down);
+    router.remove_replica(unknown, Nanos(0));
+    router.set_health(unknown, Health::Down, Nanos(0));
     router.report(unknown, ReportedLoad::default());
-    router.clear(unknown);
-    router.apply(unknown, &CacheEvent::Cleared);
+    router.apply(unknown, &[CacheEvent::Cleared], Nanos(0));
     assert_eq!(router.stats().ignored_events, 1);
 }
 
@@ -319,18 +321,21 @@ fn late_and_repeated_calls_have_no_effect() {
 fn random_life(router: &mut Router, seed: u64) -> Vec<Result<Decision, NoReplica>> {
     let mut rng = Rng::new(seed);
     let (mut decisions, mut open) = (Vec::new(), Vec::new());
-    (0..4).for_each(|id| router.add_replica(ReplicaId(id), Some(BLOCK_SIZE)));
+    (0..4).for_each(|id| router.add_replica(ReplicaId(id), Some(BLOCK_SIZE), Nanos(0)));
     for step in 0..400 {
         let now = Nanos(step * 50_000_000);
         let replica = ReplicaId(rng.below(4) as u32);
         let tokens = prompt(rng.below(5) as u32 * 1000, 16 * (1 + rng.below(10)));
         match rng.below(10) {
-            0 => router.apply(replica, &stored(&tokens)),
+            0 => router.apply(replica, &[stored(&tokens)], now),
             1 if !open.is_empty() => router.finish(open.swap_remove(rng.below(open.len()))),
             2 if !open.is_empty() => router.first_token(open[rng.below(open.len())]),
-            3 => router.set_health(replica, [Health::Healthy, Health::Down][rng.below(2)]),
-            4 if rng.below(4) == 0 => router.remove_replica(replica),
-            5 => router.add_replica(replica, Some(BLOCK_SIZE)),
+            3 => {
+                let health = [Health::Healthy, Health::Down][rng.below(2)];
+                router.set_health(replica, health, now);
+            }
+            4 if rng.below(4) == 0 => router.remove_replica(replica, now),
+            5 => router.add_replica(replica, Some(BLOCK_SIZE), now),
             _ => {
                 let request = RouteRequest {
                     tokens: Some(&tokens),
@@ -355,7 +360,7 @@ fn same_seed_and_calls_same_decisions_whatever_the_index() {
             let life = random_life(&mut Router::new(config(strategy, 3)), seed);
             let again = random_life(&mut Router::new(config(strategy, 3)), seed);
             assert_eq!(life, again, "{strategy}, seed {seed}");
-            let index = Box::new(ReferenceIndex::default());
+            let index = Arc::new(ReferenceIndex::new("m"));
             let mut reference = Router::with_index(config(strategy, 3), index);
             assert_eq!(
                 life,

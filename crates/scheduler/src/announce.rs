@@ -4,7 +4,7 @@
 //! a real one would.
 
 use headstart_cache::Effect;
-use headstart_core::event::StoredBlocks;
+use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Tier};
 
 use crate::sequence::Sequence;
@@ -20,6 +20,7 @@ pub(crate) fn evictions(effects: impl Iterator<Item = Effect>, events: &mut Vec<
         events.push(CacheEvent::Removed {
             blocks,
             tier: Tier::Device,
+            group: 0,
         });
     }
 }
@@ -66,7 +67,9 @@ fn empty(sequence: &Sequence, position: usize) -> StoredBlocks {
             .map(|before| sequence.hashes[before]),
         tokens: Vec::new(),
         block_size: sequence.block_size() as u32,
+        extras: Vec::new(),
         tier: Tier::Device,
+        group: CacheGroup::default(),
         salt: sequence.new.salt.clone(),
         adapter: None,
     }

@@ -1,13 +1,16 @@
 //! The HTTP routes.
 
 mod body;
+mod debug;
 mod embedded;
 mod proxied;
+mod tokenize;
+mod usage;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use axum::extract::{Request, State};
+use axum::extract::{Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -43,6 +46,9 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
         .route("/v1/models", get(models))
+        .route("/tokenize", post(tokenize))
+        .route("/debug/index", get(debug_index))
+        .route("/debug/index/entries", get(debug_entries))
         .layer(middleware::from_fn_with_state(gateway.clone(), authorize))
         .merge(open)
         .fallback(not_found)
@@ -103,6 +109,26 @@ impl Call {
     }
 }
 
+async fn debug_index(State(gateway): State<Arc<Gateway>>) -> Response {
+    debug::index(&gateway).await
+}
+
+async fn debug_entries(
+    State(gateway): State<Arc<Gateway>>,
+    Query(wanted): Query<debug::Wanted>,
+) -> Response {
+    debug::entries(&gateway, wanted)
+}
+
+async fn tokenize(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    match body::read(&head.headers, body, &gateway.limits).await {
+        Ok(body) => tokenize::answer(&gateway, body).await,
+        Err(error) => Err(error),
+    }
+    .unwrap_or_else(ApiError::into_response)
+}
+
 async fn models(State(gateway): State<Arc<Gateway>>) -> Response {
     let created = gateway.started_unix_s();
     let model = |id: String| {
@@ -133,8 +159,8 @@ async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 
 async fn not_found(uri: Uri) -> ApiError {
     let message = format!(
-        "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/models, /health, \
-         /ready and /metrics",
+        "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, \
+         /debug/index, /health, /ready and /metrics",
         uri.path()
     );
     ApiError::new(StatusCode::NOT_FOUND, "not_found", message)

@@ -3,7 +3,7 @@
 //! ```text
 //! engine ─ CacheEvent ─▶ EventPublisher ══ ZeroMQ, vLLM's format ══▶ subscribe ─▶ router index
 //!                            ▲   │              any engine that            │
-//!                            │   └ ring         speaks it        Events, Clear, Lost, Skipped
+//!                            │   └ ring         speaks it        Events, Clear, Doubt, Status
 //!                            └───────────── replay of what was missed ─────┘
 //! ```
 //!
@@ -17,13 +17,15 @@
 //! | `codec` | events to MessagePack and back |
 //! | `wire` | the frames around a payload |
 //! | `publisher` | numbers, sends and keeps batches; never blocks the engine |
-//! | `subscriber` | follows one publisher for ever |
+//! | `subscriber` | follows one publisher, which is one rank of an engine, for ever |
 //!
-//! Which batch is next, missing or repeated is decided in [`headstart_router::stream`], where
-//! the simulator can use it too.
+//! Which batch is next, missing, late, repeated or of another process, when a replay is asked for
+//! and when it is given up, is decided in [`headstart_router::stream`], which the simulator runs
+//! as well. Here are sockets, bytes and the clock.
 //!
-//! Invariant: in the updates of one subscriber, each batch of a publisher's life appears once, in
-//! order, or is counted as lost.
+//! Invariant: in the updates of one subscriber, each batch of a publisher's life appears at most
+//! once between two clears, in order; one that does not appear is counted as lost, and what was
+//! known before it is put in doubt.
 //!
 //! It does not know what a replica is, who the replicas are, or what the index makes of an
 //! event. Frames are read at whatever size the peer announces: connect to trusted engines only.
@@ -34,10 +36,13 @@ mod subscriber;
 mod wire;
 
 pub use codec::{
-    Batch, DEPTH_MAX, DecodeError, PAYLOAD_BYTES_MAX, SkipReason, Skipped, decode_batch,
-    encode_batch,
+    Batch, DecodeError, MEMORY_FACTOR_MAX, PAYLOAD_BYTES_MAX, SKIPPED_MAX, SkipReason, Skipped,
+    decode_batch, encode_batch,
 };
 pub use publisher::{
     Endpoints, EventPublisher, PublishError, Published, PublisherConfig, QUEUE_BATCHES_MAX,
 };
-pub use subscriber::{StreamUpdate, SubscriberConfig, SubscriberHandle, subscribe};
+pub use subscriber::{
+    RankError, StreamReporter, StreamUpdate, SubscriberConfig, SubscriberHandle, endpoint_of_rank,
+    subscribe,
+};

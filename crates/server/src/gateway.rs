@@ -3,29 +3,37 @@
 
 mod embedded;
 mod proxied;
+mod self_check;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headstart_core::block::Namespace;
-use headstart_core::{Nanos, ReplicaId, TokenId};
+use headstart_core::{CacheEvent, Nanos, ReplicaId, TokenId};
 use headstart_engine::{GenerationDefaults, Load, Model};
 use headstart_prompt::PromptModel;
+use headstart_router::index::Update;
+use headstart_router::stream::{StreamReport, StreamStatus};
 use headstart_router::{
-    Decision, Health, ReportedLoad, ReservationId, RouteRequest, Router, Strategy,
+    Decision, Health, PrefixIndex, Prompt, ReportedLoad, ReservationId, RouteRequest, Router,
+    Strategy,
 };
 
-use crate::clock::Clock;
+use crate::clock::{Clock, unix_seconds};
 use crate::config::Limits;
-use crate::events::StreamUpdate;
+use crate::drift::DriftWatch;
+use crate::events::{StreamReporter, StreamUpdate};
 use crate::metrics::{Metrics, raise};
 use crate::openai::ApiError;
 use crate::prediction::Predictions;
+use crate::prompt_tokens::PromptTokens;
 use crate::replica::Replica;
 use crate::upstream::Upstream;
 
 pub use embedded::{Accepted, Ask};
 pub use proxied::{Passing, Proxied, is_event_stream, unknown_model};
+pub use self_check::{Comparison, Due};
 
 /// Times a request is placed: once, and once more on another replica.
 const ATTEMPTS: usize = 2;
@@ -46,6 +54,15 @@ pub struct Gateway {
     pub draining: AtomicBool,
     strategy: Strategy,
     router: Mutex<Router>,
+    /// The router's index: prompts are hashed and events applied without holding the router.
+    index: Arc<dyn PrefixIndex>,
+    /// From text to tokens, where somebody has a tokenizer.
+    prompt_tokens: Option<Arc<PromptTokens>>,
+    /// Where the replicas' event streams stand.
+    streams: Mutex<BTreeMap<ReplicaId, StreamReporter>>,
+    drift: DriftWatch,
+    /// Whether a prompt is being compared with an engine's: one at a time.
+    is_comparing: AtomicBool,
     next_id: AtomicU64,
     /// Start of the process, microseconds since 1970: sets its answer ids apart from another's.
     run_id: u64,
@@ -119,7 +136,14 @@ impl Gateway {
     /// From its parts.
     #[must_use]
     pub fn new(parts: GatewayParts) -> Self {
+        let prompt = match &parts.fleet {
+            Fleet::Embedded(embedded) => Some(embedded.prompt.clone()),
+            Fleet::Upstreams(all) => all.iter().find_map(|upstream| upstream.prompt.clone()),
+        };
+        let metrics = &parts.metrics.index;
+        let prompt_tokens = prompt.map(|prompt| PromptTokens::new(prompt, metrics.clone()));
         Self {
+            prompt_tokens: prompt_tokens.map(Arc::new),
             fleet: parts.fleet,
             limits: parts.limits,
             api_key: parts.api_key,
@@ -127,7 +151,11 @@ impl Gateway {
             clock: parts.clock,
             draining: AtomicBool::new(false),
             strategy: parts.strategy,
+            index: parts.router.index(),
             router: Mutex::new(parts.router),
+            streams: Mutex::default(),
+            drift: DriftWatch::default(),
+            is_comparing: AtomicBool::new(false),
             next_id: AtomicU64::new(0),
             run_id: (crate::clock::unix_seconds() * 1e6) as u64,
         }
@@ -136,6 +164,18 @@ impl Gateway {
     /// The router. Held for one call at a time.
     pub fn router(&self) -> MutexGuard<'_, Router> {
         self.router.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The router's index.
+    #[must_use]
+    pub fn index(&self) -> &dyn PrefixIndex {
+        self.index.as_ref()
+    }
+
+    /// From text to tokens: of the embedded model, or by the first upstream that has a tokenizer.
+    #[must_use]
+    pub fn prompt_tokens(&self) -> Option<&Arc<PromptTokens>> {
+        self.prompt_tokens.as_ref()
     }
 
     /// A number that no other request of this process has.
@@ -193,7 +233,7 @@ impl Gateway {
         let mut router = self.router();
         let before = router.replicas().find(|status| status.replica == replica);
         if before.is_none_or(|status| status.health != health) {
-            router.set_health(replica, health);
+            router.set_health(replica, health, self.clock.now());
             drop(router);
             match health {
                 Health::Healthy => tracing::info!(%replica, "replica is up"),
@@ -214,39 +254,75 @@ impl Gateway {
         };
         match update {
             StreamUpdate::Events(events) => {
-                let mut router = self.router();
-                events.iter().for_each(|event| router.apply(replica, event));
-                drop(router);
+                self.tell_index(replica, Update::Events(&events), events.len());
+                self.note_lag(replica, &name);
                 count("applied", events.len() as u64);
             }
             StreamUpdate::Clear => {
-                self.router().clear(replica);
+                self.tell_index(replica, Update::Events(&[CacheEvent::Cleared]), 1);
                 count("cleared", 1);
             }
-            // What was lost may be removals: stale entries cost a wrong route, never a wrong
-            // answer, and leave with the next clear.
-            StreamUpdate::Lost { batches } => {
-                tracing::warn!(%replica, batches, "KV events lost; routing may miss what it holds");
+            StreamUpdate::Doubt { batches } => {
+                tracing::warn!(%replica, batches, "KV events lost; what it holds is in doubt");
+                self.tell_index(replica, Update::Doubt, 0);
                 count("lost", batches);
             }
-            StreamUpdate::Skipped { count: skipped } => count("skipped", skipped as u64),
+            StreamUpdate::Skipped { count: skipped, .. } => count("skipped", skipped),
+            StreamUpdate::Status(status) => {
+                tracing::debug!(%replica, status = status.name(), "KV event stream");
+            }
+        }
+    }
+
+    /// A replica's event stream is followed, perhaps anew.
+    pub fn follow_stream(&self, replica: ReplicaId, reporter: StreamReporter) {
+        self.lock_streams().insert(replica, reporter);
+    }
+
+    /// Where the event stream of a replica stands; none if it has none.
+    #[must_use]
+    pub fn stream_report(&self, replica: ReplicaId) -> Option<StreamReport> {
+        self.lock_streams()
+            .get(&replica)
+            .map(StreamReporter::report)
+    }
+
+    fn lock_streams(&self) -> MutexGuard<'_, BTreeMap<ReplicaId, StreamReporter>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_lag(&self, replica: ReplicaId, name: &str) {
+        let report = self.stream_report(replica);
+        if let Some(ts) = report.and_then(|report| report.last_ts) {
+            let lag = (unix_seconds() - ts).max(0.0);
+            let lags = &self.metrics.index.event_lag;
+            lags.with_label_values(&[name]).observe(lag);
+        }
+    }
+
+    /// Updates the index while requests are routed, if the replica counts.
+    fn tell_index(&self, replica: ReplicaId, update: Update<'_>, num_events: usize) {
+        if self.router().listens_to(replica, num_events) {
+            self.index.update(replica, update, self.clock.now());
         }
     }
 
     /// Places a request and reserves its place.
     fn place(
         self: &Arc<Self>,
-        tokens: Option<&[TokenId]>,
-        salt: Option<&str>,
-        session: Option<&str>,
+        placing: Placing<'_>,
         excluded: &[ReplicaId],
     ) -> Result<(Decision, Reservation), ApiError> {
+        let Placing {
+            tokens,
+            namespace,
+            session,
+        } = placing;
+        let keys = tokens.map(|tokens| self.index.hash(Prompt { tokens, namespace }));
         let request = RouteRequest {
             tokens,
-            namespace: Namespace {
-                adapter: None,
-                salt,
-            },
+            keys: keys.as_ref(),
+            namespace,
             session,
             excluded,
             now: self.clock.now(),
@@ -263,15 +339,14 @@ impl Gateway {
             .routed
             .with_label_values(&labels)
             .inc();
-        let id = decision.reservation;
-        Ok((
-            decision,
-            Reservation {
-                gateway: self.clone(),
-                id,
-                replica_name: labels[1].to_owned(),
-            },
-        ))
+        let reservation = Reservation {
+            gateway: self.clone(),
+            id: decision.reservation,
+            replica: decision.replica,
+            replica_name: labels[1].to_owned(),
+            predicted_tokens: tokens.map(|_| decision.overlap_tokens),
+        };
+        Ok((decision, reservation))
     }
 
     /// Tells the router what the replicas of this process last said of themselves.
@@ -308,6 +383,18 @@ impl Gateway {
             .index_entries
             .with_label_values(&[self.strategy.name()]);
         entries.set(stats.index.entries as i64);
+        metrics.index.set_stats(&stats.index);
+        if let Some(tokens) = &self.prompt_tokens {
+            metrics.index.set_prompt_tokens(&tokens.stats());
+        }
+        for (replica, reporter) in self.lock_streams().iter() {
+            let status = reporter.report().status;
+            for state in StreamStatus::ALL {
+                let labels = [&replica.to_string(), state.name()];
+                let gauge = metrics.replicas.stream_state.with_label_values(&labels);
+                gauge.set(i64::from(state == status));
+            }
+        }
         let replicas: Vec<_> = self.router().replicas().collect();
         for replica in replicas {
             let up = i64::from(replica.health == Health::Healthy);
@@ -352,6 +439,17 @@ impl Gateway {
     }
 }
 
+/// A request that wants a place.
+#[derive(Clone, Copy)]
+struct Placing<'a> {
+    /// Its prompt, where that is tokenized.
+    tokens: Option<&'a [TokenId]>,
+    /// What sets the prompt apart from the same tokens in other requests.
+    namespace: Namespace<'a>,
+    /// The key of `session` routing.
+    session: Option<&'a str>,
+}
+
 /// Share of the KV blocks that running requests hold, in `[0, 1]`.
 fn kv_usage(load: &Load) -> f64 {
     let used = load.capacity_blocks.saturating_sub(load.available_blocks);
@@ -362,13 +460,30 @@ fn kv_usage(load: &Load) -> f64 {
 pub struct Reservation {
     gateway: Arc<Gateway>,
     id: ReservationId,
+    replica: ReplicaId,
     replica_name: String,
+    /// Cached tokens by the index; none where the prompt was not tokenized.
+    predicted_tokens: Option<usize>,
 }
 
 impl Reservation {
     /// The prefill is done.
     pub fn first_token(&self) {
         self.gateway.router().first_token(self.id);
+    }
+
+    /// The engine says how many prompt tokens it found cached.
+    pub fn note_cached(&self, cached_tokens: usize) {
+        if let Some(predicted) = self.predicted_tokens {
+            let index = &self.gateway.metrics.index;
+            index.note_cached(&self.replica_name, predicted, cached_tokens);
+        }
+    }
+
+    /// The replica.
+    #[must_use]
+    pub fn replica(&self) -> ReplicaId {
+        self.replica
     }
 
     /// The replica, as metrics and headers name it.

@@ -17,6 +17,9 @@
 //! | [`prediction`] | will the conversation go on: asked beside each chat request's way |
 //! | [`upstream`] | an engine behind HTTP |
 //! | [`answer`] | tokens to text: detokenizing and stop strings |
+//! | [`drift`] | whether engines make the same tokens of a prompt |
+//! | [`prompt_tokens`] | text to tokens, of what is new in a prompt |
+//! | [`timed_index`] | the router's index with a stopwatch |
 //! | [`events`] | KV events over ZMQ: publish and subscribe |
 //! | [`metrics`] | Prometheus metrics, all names in one place |
 //!
@@ -27,13 +30,16 @@ pub mod answer;
 pub mod api;
 pub mod clock;
 pub mod config;
+pub mod drift;
 pub mod events;
 pub mod gateway;
 pub mod metrics;
 pub mod openai;
 pub mod prediction;
+pub mod prompt_tokens;
 pub mod replica;
 pub mod server;
+pub mod timed_index;
 pub mod upstream;
 
 pub use config::{Backend, EmbeddedFleet, Limits, ServeConfig, UpstreamConfig};

@@ -1,13 +1,17 @@
 //! Prometheus metrics: all names in one place. vLLM's names where the meaning is the same, so
 //! that its dashboards work; `headstart_` for the rest.
 
+mod index;
 mod prediction;
 
+use std::sync::Arc;
+
 use prometheus::{
-    Encoder, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+pub use index::IndexMetrics;
 pub use prediction::PredictionMetrics;
 
 /// Seconds; from a cached toy prompt to a queue of minutes.
@@ -22,6 +26,8 @@ pub struct Metrics {
     pub requests: RequestMetrics,
     /// How replicas are.
     pub replicas: ReplicaMetrics,
+    /// How the router's index is; shared with whoever times it.
+    pub index: Arc<IndexMetrics>,
 }
 
 /// What happened to requests.
@@ -64,6 +70,8 @@ pub struct ReplicaMetrics {
     pub panics: IntCounterVec,
     /// KV events applied, batches lost, events skipped, clears.
     pub kv_events: IntCounterVec,
+    /// State of a replica's event stream: 1 for the state that it is in.
+    pub stream_state: IntGaugeVec,
     /// Blocks in the router's index.
     pub index_entries: IntGaugeVec,
 }
@@ -84,10 +92,12 @@ impl Metrics {
         let make = Maker(Registry::new());
         let requests = RequestMetrics::new(&make);
         let replicas = ReplicaMetrics::new(&make);
+        let index = Arc::new(IndexMetrics::new(&make));
         Self {
             registry: make.0,
             requests,
             replicas,
+            index,
         }
     }
 
@@ -176,6 +186,11 @@ impl ReplicaMetrics {
                 "KV events applied, batches lost, events skipped, clears.",
                 &["replica", "outcome"],
             ),
+            stream_state: make.gauge(
+                "headstart_kv_stream_state",
+                "1 for the state that a replica's stream of KV events is in.",
+                &["replica", "state"],
+            ),
             index_entries: make.gauge(
                 "headstart_index_entries",
                 "Entries of the router's index.",
@@ -210,8 +225,43 @@ impl Maker {
     }
 
     fn histogram(&self, name: &str, help: &str, labels: &[&str]) -> HistogramVec {
-        let options = HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
+        self.histogram_of(name, help, labels, &SECONDS)
+    }
+
+    fn histogram_of(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: &[f64],
+    ) -> HistogramVec {
+        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
         self.register(HistogramVec::new(options, labels).expect("the names are valid"))
+    }
+
+    fn plain<M>(&self, metric: prometheus::Result<M>) -> M
+    where
+        M: prometheus::core::Collector + Clone + 'static,
+    {
+        self.register(metric.expect("the names are valid"))
+    }
+
+    fn plain_counter(&self, name: &str, help: &str) -> IntCounter {
+        self.plain(IntCounter::with_opts(Opts::new(name, help)))
+    }
+
+    fn plain_gauge(&self, name: &str, help: &str) -> IntGauge {
+        self.plain(IntGauge::with_opts(Opts::new(name, help)))
+    }
+
+    /// A gauge without labels that is absent until it is set.
+    fn maybe_gauge(&self, name: &str, help: &str) -> GaugeVec {
+        self.plain(GaugeVec::new(Opts::new(name, help), &[]))
+    }
+
+    fn plain_histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+        self.plain(Histogram::with_opts(options))
     }
 
     fn register<M: prometheus::core::Collector + Clone + 'static>(&self, metric: M) -> M {

@@ -1,10 +1,11 @@
 //! An engine behind HTTP: requests are passed on as they came, answers as they come.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use headstart_core::TokenId;
 use headstart_prompt::PromptModel;
 use http::{HeaderMap, Method, Request, Response, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -31,14 +32,29 @@ const MISSED_CHECKS: u32 = 3;
 /// Largest model list that is read.
 const MODELS_BYTES: usize = 1 << 20;
 
+/// Largest list of token ids that is read: some three million of them.
+const TOKENS_BYTES: usize = 32 << 20;
+
+/// Longest wait for an engine to tokenize a prompt for a comparison that nobody waits for.
+const TOKENIZE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// One upstream engine.
 pub struct Upstream {
     base: String,
     client: Client<HttpConnector, Full<Bytes>>,
     /// Its tokenizer and template, when its prompts are to be routed by prefix.
-    pub prompt: Option<PromptModel>,
-    models: Mutex<Vec<String>>,
+    pub prompt: Option<Arc<PromptModel>>,
+    models: Mutex<Vec<ServedModel>>,
     missed_checks: AtomicU32,
+}
+
+/// A model as an upstream lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ServedModel {
+    name: String,
+    /// A LoRA adapter on another model, in vLLM's list one with a parent: its keys and values are
+    /// its own.
+    is_adapter: bool,
 }
 
 /// Why an upstream could not be asked.
@@ -99,7 +115,7 @@ impl Upstream {
         Ok(Self {
             base,
             client,
-            prompt,
+            prompt: prompt.map(Arc::new),
             models: Mutex::default(),
             missed_checks: AtomicU32::new(0),
         })
@@ -114,10 +130,21 @@ impl Upstream {
     /// The models it said it serves; empty before it was asked.
     #[must_use]
     pub fn models(&self) -> Vec<String> {
-        self.models
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let models = self.lock_models();
+        models.iter().map(|model| model.name.clone()).collect()
+    }
+
+    /// Whether it serves `model` as an adapter on another one.
+    #[must_use]
+    pub fn is_adapter(&self, model: &str) -> bool {
+        let models = self.lock_models();
+        models
+            .iter()
+            .any(|served| served.is_adapter && served.name == model)
+    }
+
+    fn lock_models(&self) -> MutexGuard<'_, Vec<ServedModel>> {
+        self.models.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Passes a request on; the answer's body is still to come. Of the client's headers only
@@ -167,9 +194,9 @@ impl Upstream {
         self.missed_checks.store(0, Relaxed);
         if !alive {
             // Whoever answers here next may serve another model.
-            self.set_models(Vec::new());
+            self.lock_models().clear();
         }
-        if alive && self.models().is_empty() {
+        if alive && self.lock_models().is_empty() {
             self.ask_models().await;
         }
         alive
@@ -185,15 +212,34 @@ impl Upstream {
             return;
         };
         let json: serde_json::Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
-        let names = json["data"].as_array().into_iter().flatten();
-        let names = names
-            .filter_map(|model| model["id"].as_str().map(str::to_owned))
-            .collect();
-        self.set_models(names);
+        let listed = json["data"].as_array().into_iter().flatten();
+        let models = listed.filter_map(|model| {
+            let name = model["id"].as_str()?.to_owned();
+            let is_adapter = model["parent"].is_string();
+            Some(ServedModel { name, is_adapter })
+        });
+        *self.lock_models() = models.collect();
     }
 
-    fn set_models(&self, names: Vec<String>) {
-        *self.models.lock().unwrap_or_else(PoisonError::into_inner) = names;
+    /// The token ids that the engine makes of a prompt, where it has vLLM's `/tokenize`.
+    pub async fn tokenize(&self, question: &serde_json::Value) -> Option<Vec<TokenId>> {
+        let mut request = self.request(Method::POST, "/tokenize", question.to_string().into());
+        let json = header::HeaderValue::from_static("application/json");
+        request.headers_mut().insert(header::CONTENT_TYPE, json);
+        let response = self.send(request, TOKENIZE_TIMEOUT).await.ok()?;
+        if !response.status().is_success() {
+            return None;
+        }
+        let body = Limited::new(response.into_body(), TOKENS_BYTES).collect();
+        let body = tokio::time::timeout(TOKENIZE_TIMEOUT, body)
+            .await
+            .ok()?
+            .ok()?;
+        let answer: serde_json::Value = serde_json::from_slice(&body.to_bytes()).ok()?;
+        let tokens = answer["tokens"].as_array()?.iter();
+        tokens
+            .map(|token| token.as_u64().and_then(|id| TokenId::try_from(id).ok()))
+            .collect()
     }
 
     fn request(&self, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use headstart_core::{BlockHash, CacheEvent, Tier};
+use headstart_router::stream::StreamStatus;
 use headstart_server::events::{
     EventPublisher, Published, PublisherConfig, QUEUE_BATCHES_MAX, StreamUpdate, SubscriberConfig,
     SubscriberHandle, encode_batch, subscribe,
@@ -25,14 +26,15 @@ const TIME_MAX: Duration = Duration::from_secs(10);
 enum Seen {
     Event(u64),
     Clear,
-    Lost(u64),
-    Skipped(usize),
+    Doubt(u64),
+    Skipped(u64),
+    Status(StreamStatus),
 }
 
 /// A subscription and what it said.
 struct Listener {
     updates: mpsc::UnboundedReceiver<Seen>,
-    _handle: SubscriberHandle,
+    handle: SubscriberHandle,
 }
 
 impl Listener {
@@ -41,6 +43,7 @@ impl Listener {
             endpoint: endpoint.to_owned(),
             replay_endpoint: replay_endpoint.map(str::to_owned),
             topic_prefix: "kv".to_owned(),
+            rank: None,
         };
         let (sender, updates) = mpsc::unbounded_channel();
         let sink = move |update| {
@@ -51,7 +54,7 @@ impl Listener {
         };
         Self {
             updates,
-            _handle: subscribe(config, sink),
+            handle: subscribe(config, sink),
         }
     }
 
@@ -60,11 +63,31 @@ impl Listener {
         Self::new(&endpoints.events, endpoints.replay.as_deref())
     }
 
-    /// Waits for exactly these updates.
+    /// Waits for exactly these updates, apart from changes of status.
     async fn check(&mut self, expected: impl IntoIterator<Item = Seen>) {
         for (index, expected) in expected.into_iter().enumerate() {
-            let seen = within(self.updates.recv()).await;
+            let seen = within(self.next()).await;
             assert_eq!(seen, Some(expected), "update {index}");
+        }
+    }
+
+    async fn next(&mut self) -> Option<Seen> {
+        loop {
+            match self.updates.recv().await {
+                Some(Seen::Status(_)) => {}
+                seen => return seen,
+            }
+        }
+    }
+
+    /// Waits until the stream says this of itself, and nothing else meanwhile.
+    async fn check_status(&mut self, expected: StreamStatus) {
+        loop {
+            match within(self.updates.recv()).await {
+                Some(Seen::Status(status)) if status == expected => return,
+                Some(Seen::Status(_)) => {}
+                other => panic!("{other:?} before {expected:?}"),
+            }
         }
     }
 }
@@ -72,8 +95,9 @@ impl Listener {
 fn in_short(update: StreamUpdate) -> Vec<Seen> {
     match update {
         StreamUpdate::Clear => vec![Seen::Clear],
-        StreamUpdate::Lost { batches } => vec![Seen::Lost(batches)],
-        StreamUpdate::Skipped { count } => vec![Seen::Skipped(count)],
+        StreamUpdate::Doubt { batches } => vec![Seen::Doubt(batches)],
+        StreamUpdate::Skipped { count, .. } => vec![Seen::Skipped(count)],
+        StreamUpdate::Status(status) => vec![Seen::Status(status)],
         StreamUpdate::Events(events) => events.iter().map(number).collect(),
     }
 }
@@ -82,6 +106,7 @@ fn event(number: u64) -> CacheEvent {
     CacheEvent::Removed {
         blocks: vec![BlockHash::from_u64(number)],
         tier: Tier::Device,
+        group: 0,
     }
 }
 
@@ -201,12 +226,13 @@ async fn a_short_buffer_loses_and_says_so() {
     let publisher = bind(anywhere(4)).await;
     publish(&publisher, 0..10);
     let mut listener = Listener::to(&publisher);
-    let kept = (6..10).map(Seen::Event);
-    listener
-        .check([Seen::Lost(6)].into_iter().chain(kept))
-        .await;
+    listener.check((6..10).map(Seen::Event)).await;
     publish(&publisher, [10]);
     listener.check([Seen::Event(10)]).await;
+    listener.check_status(StreamStatus::Partial).await;
+    let report = listener.handle.report();
+    assert_eq!((report.lost_batches, report.next_seq), (6, 11));
+    assert_eq!(report.last_ts, Some(1.5));
 }
 
 #[tokio::test]
@@ -218,7 +244,7 @@ async fn a_full_queue_drops_and_the_stream_survives() {
     assert_eq!(publisher.dropped_batches(), 10);
     listener.check((0..kept).map(Seen::Event)).await;
     publish(&publisher, [77]);
-    listener.check([Seen::Lost(10), Seen::Event(77)]).await;
+    listener.check([Seen::Doubt(10), Seen::Event(77)]).await;
 }
 
 #[tokio::test]
@@ -235,13 +261,14 @@ async fn without_a_replay_socket_what_is_missed_is_lost() {
         loop {
             publish(&publisher, [1]);
             tokio::select! {
-                seen = listener.updates.recv() => return seen,
+                seen = listener.next() => return seen,
                 () = tokio::task::yield_now() => {}
             }
         }
     });
-    assert!(matches!(first.await, Some(Seen::Lost(lost)) if lost >= 7));
-    listener.check([Seen::Event(1)]).await;
+    assert_eq!(first.await, Some(Seen::Event(1)));
+    assert!(listener.handle.report().lost_batches >= 7);
+    assert_eq!(listener.handle.report().status, StreamStatus::Partial);
 }
 
 #[tokio::test]
@@ -262,18 +289,20 @@ async fn other_topics_are_not_heard() {
     let mut number = 0u64;
     let mut seen = Vec::new();
     let started = Instant::now();
-    while seen.len() < 8 {
+    while seen.len() < 9 {
         let topic = ["metrics", "kv@replica@model"][number as usize % 2];
         let message = vec![Bytes::from(topic), seq(number), payload(number)];
         let message = ZmqMessage::try_from(message).expect("frames");
         within(live.send(message)).await.expect("sent");
         number += 1;
         tokio::task::yield_now().await;
-        seen.extend(listener.updates.try_recv());
+        let update = listener.updates.try_recv();
+        seen.extend(update.ok().filter(|seen| !matches!(seen, Seen::Status(_))));
         assert!(started.elapsed() < TIME_MAX, "nothing is heard");
     }
-    for pair in seen[2..].chunks(2) {
-        assert!(matches!(pair, [Seen::Lost(1), Seen::Event(number)] if number % 2 == 1));
+    for pair in seen[1..].chunks(2) {
+        let is_gap = matches!(pair, [Seen::Doubt(1), Seen::Event(number)] if number % 2 == 1);
+        assert!(is_gap, "{seen:?}");
     }
 }
 
@@ -288,6 +317,7 @@ async fn what_came_before_the_subscription_is_fetched() {
     listener.check([0, 1].map(Seen::Event)).await;
     answer(&mut replay, 1, &[1, 2]).await;
     listener.check([Seen::Event(2)]).await;
+    listener.check_status(StreamStatus::Complete).await;
 }
 
 /// The same publisher behind a connection that breaks: nothing is lost, nothing repeated.

@@ -277,6 +277,13 @@ async fn a_server_that_predicts_nothing_says_nothing_of_it() {
     let server = start(embedded(1, 64)).await;
     ask(&server, &["keep"], 2).await;
     let metrics = get(&server, "/metrics").await.body;
-    assert!(!metrics.contains("predict"), "{metrics}");
+    let of_predictor = [
+        "headstart_predictor",
+        "headstart_prediction",
+        "headstart_turn",
+    ];
+    for name in of_predictor {
+        assert!(!metrics.contains(name), "{name}: {metrics}");
+    }
     server.shutdown().await;
 }

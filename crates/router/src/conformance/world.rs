@@ -1,40 +1,88 @@
 //! Random operations on an index, and questions about what they left.
 //!
 //! Prompts are paths in a small binary tree, so that they share and part at every depth. A
-//! replica's handles name what they stand for, in up to two ways, as an engine that knows more
-//! than the router would. Events come in no sensible order: most blocks meet an unknown parent, a
+//! replica's handles name what they stand for and who says so, as engines do whose hashes start
+//! from a random seed. Events come in no sensible order: most blocks meet an unknown parent, a
 //! repeat or a removal of nothing at some point.
 
+use std::sync::Arc;
+
 use headstart_core::block::Namespace;
-use headstart_core::event::StoredBlocks;
+use headstart_core::event::{Attention, CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Rng, Tier, TokenId};
 
+use crate::index::Update;
 use crate::{PrefixIndex, Prompt};
 
-/// Replicas in the random runs, with what the configuration says of their block size and what
-/// it really is. The third one's is learnt, the fourth one's configuration is wrong.
-pub(super) const REPLICAS: [(Option<u32>, u32); 4] =
-    [(Some(2), 2), (Some(3), 3), (None, 2), (Some(2), 3)];
+/// One replica: what the configuration says of its block size, what it really is, and its groups.
+type Kind = (Option<u32>, u32, &'static [Attention]);
+
+const ONE_GROUP: &[Attention] = &[Attention::Full];
+
+/// Plain replicas. The third one's size is learnt, the fourth one's configuration is wrong.
+const PLAIN: &[Kind] = &[
+    (Some(2), 2, ONE_GROUP),
+    (Some(3), 3, ONE_GROUP),
+    (None, 2, ONE_GROUP),
+    (Some(2), 3, ONE_GROUP),
+];
+
+/// Models whose layers keep different amounts of the past, beside a plain one.
+const HYBRID: &[Kind] = &[
+    (
+        Some(2),
+        2,
+        &[Attention::Full, Attention::Window { tokens: 4 }],
+    ),
+    (Some(2), 2, &[Attention::State, Attention::Full]),
+    (None, 1, &[Attention::Window { tokens: 3 }]),
+    (Some(1), 1, ONE_GROUP),
+];
 
 /// Prompt lengths go up to this, in tokens.
 const MAX_TOKENS: usize = 12;
 
+/// The replicas of a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fleet(&'static [Kind]);
+
+impl Fleet {
+    pub(super) fn of(seed: u64) -> Self {
+        Self(if seed % 3 == 2 { HYBRID } else { PLAIN })
+    }
+
+    /// With the configured block sizes.
+    pub(super) fn replicas(self) -> impl Iterator<Item = (ReplicaId, Option<u32>)> {
+        let configured = self.0.iter().map(|&(configured, ..)| configured);
+        (0..).map(ReplicaId).zip(configured)
+    }
+}
+
 /// One call.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    Apply(ReplicaId, CacheEvent),
+    Apply(ReplicaId, Vec<CacheEvent>, Nanos),
+    Doubt(ReplicaId, Nanos),
     Assume(ReplicaId, Path, Nanos),
-    Forget(ReplicaId),
-    Track(ReplicaId, Option<u32>),
+    Forget(ReplicaId, Nanos),
+    Track(ReplicaId, Option<u32>, Nanos),
 }
 
 impl Op {
-    pub(super) fn run(&self, index: &mut dyn PrefixIndex) {
+    pub(super) fn run(&self, index: &dyn PrefixIndex) {
         match self {
-            Self::Apply(replica, event) => index.apply(*replica, event),
-            Self::Assume(replica, path, now) => index.assume(*replica, path.prompt(), *now),
-            Self::Forget(replica) => index.forget(*replica),
-            Self::Track(replica, block_size) => index.track(*replica, *block_size),
+            Self::Apply(replica, events, now) => {
+                index.update(*replica, Update::Events(events), *now);
+            }
+            Self::Doubt(replica, now) => index.update(*replica, Update::Doubt, *now),
+            Self::Assume(replica, path, now) => {
+                let keys = index.hash(path.prompt());
+                index.update(*replica, Update::Assume(&keys), *now);
+            }
+            Self::Forget(replica, now) => index.update(*replica, Update::Forget, *now),
+            &Self::Track(replica, block_size, now) => {
+                index.update(replica, Update::Track { block_size }, now);
+            }
         }
     }
 }
@@ -53,49 +101,54 @@ impl Path {
             namespace: self.namespace,
         }
     }
-
-    /// A number that names the first `len` tokens, in way `variant`.
-    fn handle(&self, len: usize, variant: u64) -> BlockHash {
-        let bits = |bits, &token| bits << 1 | u64::from(token);
-        let tokens = self.tokens[..len].iter().fold(1, bits);
-        let namespace = match (self.namespace.adapter, self.namespace.salt) {
-            (None, None) => 0,
-            (Some(_), _) => 1,
-            (None, Some(_)) => 2,
-        };
-        BlockHash::from_u64(tokens << 3 | namespace << 1 | variant)
-    }
 }
 
 /// Draws operations and questions.
 pub(super) struct World {
     pub(super) rng: Rng,
     pub(super) now: Nanos,
+    pub(super) fleet: Fleet,
 }
 
 impl World {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, fleet: Fleet) -> Self {
         Self {
             rng: Rng::new(seed),
             now: Nanos(0),
+            fleet,
         }
     }
 
     pub(super) fn op(&mut self) -> Op {
         self.now.0 += self.rng.below(200_000_000) as u64;
-        let index = self.rng.below(REPLICAS.len());
+        // Long pauses, in which assumptions and some doubts end.
+        if self.rng.below(60) == 0 {
+            self.now.0 += self.rng.below(200_000_000_000) as u64;
+        }
+        let index = self.rng.below(self.fleet.0.len());
         let replica = ReplicaId(index as u32);
-        let (configured, block_size) = REPLICAS[index];
         match self.rng.below(100) {
-            0..55 => Op::Apply(replica, CacheEvent::Stored(self.stored(block_size))),
-            55..63 => Op::Apply(replica, self.tier_change(block_size)),
-            63..85 => Op::Apply(replica, self.removed(block_size)),
-            85..95 => Op::Assume(replica, self.path(), self.now),
-            95..96 => Op::Apply(replica, CacheEvent::Stored(self.malformed(block_size))),
-            96..97 => Op::Apply(replica, CacheEvent::Stored(self.stored(5 - block_size))),
-            97..98 => Op::Apply(replica, CacheEvent::Cleared),
-            98..99 => Op::Forget(replica),
-            _ => Op::Track(replica, configured),
+            0..84 => {
+                let events = (0..=self.rng.below(3)).map(|_| self.event(replica));
+                let events = events.collect();
+                Op::Apply(replica, events, self.now)
+            }
+            84..94 => Op::Assume(replica, self.path(), self.now),
+            94..97 => Op::Doubt(replica, self.now),
+            97..98 => Op::Apply(replica, vec![CacheEvent::Cleared], self.now),
+            98..99 => Op::Forget(replica, self.now),
+            _ => Op::Track(replica, self.fleet.0[index].0, self.now),
+        }
+    }
+
+    fn event(&mut self, replica: ReplicaId) -> CacheEvent {
+        let block_size = self.fleet.0[replica.0 as usize].1;
+        match self.rng.below(100) {
+            0..60 => CacheEvent::Stored(self.stored(replica, block_size)),
+            60..70 => self.without_tokens(replica, block_size),
+            70..97 => self.removed(replica, block_size),
+            97..98 => CacheEvent::Stored(self.malformed(replica, block_size)),
+            _ => CacheEvent::Stored(self.stored(replica, 5 - block_size)),
         }
     }
 
@@ -134,8 +187,17 @@ impl World {
         [Tier::Device, Tier::Device, Tier::Host, Tier::Remote][self.rng.below(4)]
     }
 
+    fn group(&mut self, replica: ReplicaId) -> CacheGroup {
+        let groups = self.fleet.0[replica.0 as usize].2;
+        let index = self.rng.below(groups.len());
+        CacheGroup {
+            index: index as u8,
+            attention: groups[index],
+        }
+    }
+
     /// A run of blocks from the start or from anywhere in a prompt.
-    fn stored(&mut self, block_size: u32) -> StoredBlocks {
+    fn stored(&mut self, replica: ReplicaId, block_size: u32) -> StoredBlocks {
         let size = block_size as usize;
         let mut path = self.path();
         path.tokens
@@ -143,22 +205,31 @@ impl World {
         let num_blocks = path.tokens.len() / size;
         let first = self.rng.below(num_blocks) * self.rng.below(2);
         let last = first + self.rng.below(num_blocks - first);
-        let variant = self.rng.below(4) as u64 / 3;
-        let handles = (first..=last).map(|block| path.handle((block + 1) * size, variant));
-        let name = |name: Option<&str>| name.filter(|_| first == 0).map(Into::into);
+        // In one of eight conversations there is an image in the first block.
+        let has_image = self.rng.below(8) == 0;
+        let name = |len: usize| handle(replica, block_size, &path, len, has_image);
+        let image = |block: usize| (block == 0).then(|| Arc::from(&b"image"[..]));
+        let namespace = |name: Option<&str>| name.filter(|_| first == 0).map(Into::into);
         StoredBlocks {
-            blocks: handles.collect(),
-            parent: (first > 0).then(|| path.handle(first * size, variant)),
+            blocks: (first..=last)
+                .map(|block| name((block + 1) * size))
+                .collect(),
+            parent: (first > 0).then(|| name(first * size)),
             tokens: path.tokens[first * size..(last + 1) * size].to_vec(),
             block_size,
+            extras: match has_image {
+                true => (first..=last).map(image).collect(),
+                false => Vec::new(),
+            },
+            group: self.group(replica),
             tier: self.tier(),
-            salt: name(path.namespace.salt),
-            adapter: name(path.namespace.adapter),
+            salt: namespace(path.namespace.salt),
+            adapter: namespace(path.namespace.adapter),
         }
     }
 
-    fn malformed(&mut self, block_size: u32) -> StoredBlocks {
-        let mut stored = self.stored(block_size);
+    fn malformed(&mut self, replica: ReplicaId, block_size: u32) -> StoredBlocks {
+        let mut stored = self.stored(replica, block_size);
         match self.rng.below(2) {
             0 => stored.block_size = 0,
             _ => stored.tokens.push(0),
@@ -166,17 +237,40 @@ impl World {
         stored
     }
 
-    fn tier_change(&mut self, block_size: u32) -> CacheEvent {
+    fn without_tokens(&mut self, replica: ReplicaId, block_size: u32) -> CacheEvent {
         CacheEvent::Stored(StoredBlocks {
             tokens: Vec::new(),
-            ..self.stored(block_size)
+            extras: Vec::new(),
+            ..self.stored(replica, block_size)
         })
     }
 
-    fn removed(&mut self, block_size: u32) -> CacheEvent {
-        let mut blocks = self.stored(block_size).blocks;
+    fn removed(&mut self, replica: ReplicaId, block_size: u32) -> CacheEvent {
+        let mut blocks = self.stored(replica, block_size).blocks;
         blocks.reverse();
-        let tier = self.tier();
-        CacheEvent::Removed { blocks, tier }
+        CacheEvent::Removed {
+            blocks,
+            tier: self.tier(),
+            group: self.group(replica).index,
+        }
     }
+}
+
+/// The replica's name for the first `len` tokens.
+fn handle(
+    replica: ReplicaId,
+    block_size: u32,
+    path: &Path,
+    len: usize,
+    has_image: bool,
+) -> BlockHash {
+    let bits = |bits, &token| bits << 1 | u64::from(token);
+    let tokens = path.tokens[..len].iter().fold(1, bits);
+    let namespace = match (path.namespace.adapter, path.namespace.salt) {
+        (None, None) => 0,
+        (Some(_), _) => 1,
+        (None, Some(_)) => 2,
+    };
+    let content = tokens << 3 | namespace << 1 | u64::from(has_image);
+    BlockHash::from_u64(content << 16 | u64::from(replica.0) << 8 | u64::from(block_size))
 }

@@ -1,219 +1,444 @@
-//! The same index without hashes: per replica, the set of whole token prefixes that it holds.
+//! The same index by definition: per replica, the blocks that its events told of, and for every
+//! question a walk from each of them back to its prompt's start.
 //!
-//! It remembers every event's tokens and parent for ever and answers by walking back to the root,
-//! so it needs neither keys nor counts, and no block waits for anything: a block whose parent is
-//! unknown simply has no prefix yet. Slow and unbounded; for tests.
+//! An engine's hash is a *handle*: it means what the event that introduced it says, its tokens
+//! behind its parent. From these the block's [`RouteKey`] is derived again, so neither the
+//! engine's hash function nor its seed matters. It remembers every event's tokens and parent until
+//! the replica is cleared, so no block waits for anything: one whose parent is unknown simply has
+//! no prefix yet. Slow and unbounded; for tests.
 //!
-//! Source: ours, by the definition of overlap.
+//! What is defined here and must hold for every index:
+//!
+//! - A handle means what the first event that brought its tokens says, until the replica is
+//!   cleared. A block behind one of another size has no prefix.
+//! - A block is held per (cache group, tier). A removal of one that was stored again since makes
+//!   it doubtful first: engines report several copies of a block in either way.
+//! - Blocks of the sizes that a replica's groups last reported count; before its first event,
+//!   those of the configured size.
+//!
+//! Source: the dual keys of llm-d. Differences: events with an unknown parent or without tokens
+//! wait instead of being dropped, and every handle covers exactly one block.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headstart_core::block::Namespace;
-use headstart_core::event::StoredBlocks;
-use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Tier, TokenId};
+use headstart_core::event::{Attention, StoredBlocks};
+use headstart_core::{
+    BlockHash, CacheEvent, Nanos, ReplicaId, RouteHasher, RouteIdentity, RouteKey, Tier,
+};
 
-use super::{ASSUMPTION_TTL, IndexStats, Overlap, PrefixIndex, Prompt};
+use super::{
+    ASSUMPTION_TTL, DOUBT_TTL, IndexStats, Overlap, Overlaps, PrefixIndex, Prompt, PromptKeys,
+    Resident, Update,
+};
 
 /// A [`PrefixIndex`] that is obviously right. It counts entries and nothing else.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ReferenceIndex {
-    replicas: BTreeMap<ReplicaId, Contents>,
+    model: String,
+    replicas: Mutex<BTreeMap<ReplicaId, Contents>>,
 }
 
 #[derive(Debug, Default)]
 struct Contents {
-    block_size: Option<u32>,
+    configured_size: Option<u32>,
+    groups: BTreeMap<u8, Group>,
     links: BTreeMap<BlockHash, Link>,
-    residents: BTreeSet<(BlockHash, Tier)>,
-    assumed: Vec<(Prefix, Nanos)>,
+    held: BTreeMap<(u8, Tier, BlockHash), Standing>,
+    assumed: Vec<Assumed>,
 }
 
-/// What introduced a block: its tokens and what they follow.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    attention: Attention,
+    block_size: u32,
+}
+
+/// What introduced a block.
 #[derive(Clone, Debug)]
 struct Link {
-    before: Before,
-    tokens: Vec<TokenId>,
+    parent: Option<BlockHash>,
+    /// What stands before the first block: adapter and salt.
+    start: (Option<String>, Option<String>),
+    block_size: u32,
+    tokens: Vec<u32>,
+    extra: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Confirmed { again: bool },
+    Doubtful { since: Nanos },
 }
 
 #[derive(Clone, Debug)]
-enum Before {
-    /// The prompt's start.
-    Start {
-        adapter: Option<String>,
-        salt: Option<String>,
-    },
-    Block(BlockHash),
+struct Assumed {
+    keys: BTreeSet<RouteKey>,
+    until: Nanos,
 }
 
-/// A block and all before it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Prefix {
-    adapter: Option<String>,
-    salt: Option<String>,
-    tokens: Vec<TokenId>,
+/// Which blocks a question counts.
+#[derive(Clone, Copy)]
+struct Level {
+    only_device: bool,
+    with_doubtful: bool,
 }
 
-impl Prefix {
-    fn new(namespace: Namespace<'_>, tokens: &[TokenId]) -> Self {
+impl ReferenceIndex {
+    /// An index of the replicas of `model`.
+    #[must_use]
+    pub fn new(model: impl Into<String>) -> Self {
         Self {
-            adapter: namespace.adapter.map(str::to_owned),
-            salt: namespace.salt.map(str::to_owned),
-            tokens: tokens.to_vec(),
+            model: model.into(),
+            replicas: Mutex::default(),
         }
     }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ReplicaId, Contents>> {
+        self.replicas.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hasher(&self, block_size: u32) -> RouteHasher {
+        RouteHasher::new(&RouteIdentity {
+            model: &self.model,
+            block_size,
+        })
+    }
+
+    /// Walks back from `block` to the prompt's start; none if a block before it is unknown or of
+    /// another size.
+    fn key_of(&self, contents: &Contents, block: BlockHash) -> Option<RouteKey> {
+        let mut links = vec![contents.links.get(&block)?];
+        while let Some(parent) = links[links.len() - 1].parent {
+            let link = contents.links.get(&parent)?;
+            // A longer walk than there are links goes in a circle.
+            if link.block_size != links[0].block_size || links.len() > contents.links.len() {
+                return None;
+            }
+            links.push(link);
+        }
+        let hasher = self.hasher(links[0].block_size);
+        let (adapter, salt) = &links[links.len() - 1].start;
+        let root = hasher.root(Namespace {
+            adapter: adapter.as_deref(),
+            salt: salt.as_deref(),
+        });
+        let next = |key, link: &&Link| hasher.next_with(key, &link.tokens, link.extra.as_deref());
+        Some(links.iter().rev().fold(root, next))
+    }
+
+    /// All that a replica holds at `now`, by group and key: per tier, whether it is doubtful.
+    fn holdings(&self, contents: &Contents, now: Nanos) -> Holdings {
+        let mut holdings = Holdings::new();
+        for (&(group, tier, block), &standing) in &contents.held {
+            let is_doubtful = match standing {
+                Standing::Confirmed { .. } => false,
+                Standing::Doubtful { since } if now < since + DOUBT_TTL => true,
+                Standing::Doubtful { .. } => continue,
+            };
+            if let Some(key) = self.key_of(contents, block) {
+                let doubt = holdings.entry((group, key, tier)).or_insert(is_doubtful);
+                *doubt &= is_doubtful;
+            }
+        }
+        holdings
+    }
 }
+
+/// Whether a block that some group holds in some tier is doubtful.
+type Holdings = BTreeMap<(u8, RouteKey, Tier), bool>;
 
 impl Contents {
-    fn of(block_size: Option<u32>) -> Self {
-        Self {
-            block_size,
-            ..Self::default()
-        }
-    }
-
-    fn apply(&mut self, event: &CacheEvent) {
+    fn apply(&mut self, event: &CacheEvent, now: Nanos) {
         match event {
             CacheEvent::Stored(stored) => self.store(stored),
-            CacheEvent::Removed { blocks, tier } => {
+            CacheEvent::Removed {
+                blocks,
+                tier,
+                group,
+            } => {
                 for &block in blocks {
-                    self.residents.remove(&(block, *tier));
+                    self.remove((*group, *tier, block), now);
                 }
             }
-            CacheEvent::Cleared => *self = Self::of(self.block_size),
+            CacheEvent::Cleared => {
+                self.links.clear();
+                self.held.clear();
+                self.assumed.clear();
+            }
         }
-        let on_device = self.prefixes(|tier| tier == Tier::Device);
-        self.assumed
-            .retain(|(prefix, _)| !on_device.contains(prefix));
     }
 
     fn store(&mut self, stored: &StoredBlocks) {
-        let block_size = stored.block_size as usize;
         if !stored.tokens.is_empty() {
-            if block_size == 0 || stored.tokens.len() != stored.blocks.len() * block_size {
+            if !is_well_formed(stored) {
                 return;
-            }
-            if self.block_size != Some(stored.block_size) {
-                if !self.prefixes(|_| true).is_empty() {
-                    return;
-                }
-                *self = Self::of(Some(stored.block_size));
             }
             self.link(stored);
         }
-        let residents = stored.blocks.iter().map(|&block| (block, stored.tier));
-        self.residents.extend(residents);
+        self.learn(stored);
+        for &block in &stored.blocks {
+            let place = (stored.group.index, stored.tier, block);
+            let again = matches!(self.held.get(&place), Some(Standing::Confirmed { .. }));
+            self.held.insert(place, Standing::Confirmed { again });
+        }
+    }
+
+    /// Events without tokens say nothing new of a group that is known.
+    fn learn(&mut self, stored: &StoredBlocks) {
+        let StoredBlocks {
+            group, block_size, ..
+        } = *stored;
+        let is_known = self.groups.contains_key(&group.index);
+        if block_size > 0 && (!stored.tokens.is_empty() || !is_known) {
+            let attention = group.attention;
+            self.groups.insert(
+                group.index,
+                Group {
+                    attention,
+                    block_size,
+                },
+            );
+        }
     }
 
     fn link(&mut self, stored: &StoredBlocks) {
-        let mut before = match stored.parent {
-            Some(parent) => Before::Block(parent),
-            None => Before::Start {
-                adapter: stored.adapter.as_deref().map(str::to_owned),
-                salt: stored.salt.as_deref().map(str::to_owned),
-            },
-        };
+        let mut parent = stored.parent;
+        let name = |name: &Option<Arc<str>>| name.as_deref().map(str::to_owned);
         let tokens = stored.tokens.chunks_exact(stored.block_size as usize);
-        for (&block, tokens) in stored.blocks.iter().zip(tokens) {
-            let tokens = tokens.to_vec();
-            self.links.entry(block).or_insert(Link { before, tokens });
-            before = Before::Block(block);
+        for (index, (&block, tokens)) in stored.blocks.iter().zip(tokens).enumerate() {
+            let extra = stored.extras.get(index).cloned().flatten();
+            self.links.entry(block).or_insert(Link {
+                parent,
+                start: (name(&stored.adapter), name(&stored.salt)),
+                block_size: stored.block_size,
+                tokens: tokens.to_vec(),
+                extra: extra.map(|extra| extra.to_vec()),
+            });
+            parent = Some(block);
         }
     }
 
-    /// Walks back from `block` to the prompt's start; none if a block before it is unknown.
-    fn prefix_of(&self, block: BlockHash) -> Option<Prefix> {
-        let mut pieces = Vec::new();
-        let mut link = self.links.get(&block)?;
-        // A longer walk than there are links goes in a circle.
-        for _ in 0..self.links.len() {
-            pieces.push(&link.tokens);
-            match &link.before {
-                Before::Block(parent) => link = self.links.get(parent)?,
-                Before::Start { adapter, salt } => {
-                    return Some(Prefix {
-                        adapter: adapter.clone(),
-                        salt: salt.clone(),
-                        tokens: pieces.into_iter().rev().flatten().copied().collect(),
-                    });
-                }
+    fn remove(&mut self, place: (u8, Tier, BlockHash), now: Nanos) {
+        match self.held.get_mut(&place) {
+            Some(standing) if *standing == (Standing::Confirmed { again: true }) => {
+                *standing = Standing::Doubtful { since: now };
+            }
+            _ => {
+                self.held.remove(&place);
             }
         }
-        None
     }
 
-    fn prefixes(&self, is_asked: impl Fn(Tier) -> bool) -> BTreeSet<Prefix> {
-        let residents = self.residents.iter().filter(|&&(_, tier)| is_asked(tier));
-        residents
-            .filter_map(|&(block, _)| self.prefix_of(block))
-            .collect()
+    fn doubt(&mut self, now: Nanos) {
+        for standing in self.held.values_mut() {
+            if matches!(standing, Standing::Confirmed { .. }) {
+                *standing = Standing::Doubtful { since: now };
+            }
+        }
     }
 
-    /// Tokens of the longest leading run of `prompt` whose every block is in one of the tiers or
-    /// assumed.
-    fn run(&self, prompt: Prompt<'_>, now: Nanos, is_asked: impl Fn(Tier) -> bool) -> usize {
-        let Some(block_size) = self.block_size.map(|size| size as usize) else {
+    fn assume(&mut self, prompt: &PromptKeys, now: Nanos) {
+        for block_size in self.block_sizes() {
+            let keys = prompt.of_size(block_size).iter().copied().collect();
+            let until = now + ASSUMPTION_TTL;
+            self.assumed.push(Assumed { keys, until });
+        }
+    }
+
+    fn block_sizes(&self) -> BTreeSet<u32> {
+        let sizes = self.groups.values().map(|group| group.block_size);
+        let configured = self.configured_size.filter(|_| self.groups.is_empty());
+        sizes.chain(configured).collect()
+    }
+
+    /// What the prefix must satisfy. A replica without events has one group of the usual kind.
+    fn requirements(&self) -> Vec<(u8, Group)> {
+        let attention = Attention::Full;
+        let configured = self.configured_size.map(|block_size| {
+            (
+                0,
+                Group {
+                    attention,
+                    block_size,
+                },
+            )
+        });
+        let known = self.groups.iter().map(|(&index, &group)| (index, group));
+        match self.groups.is_empty() {
+            true => configured.into_iter().collect(),
+            false => known.collect(),
+        }
+    }
+
+    /// Tokens of the longest prefix that all groups can go on behind.
+    fn run(&self, question: &Question<'_>, level: Level) -> usize {
+        let requirements = self.requirements();
+        if requirements.is_empty() {
             return 0;
+        }
+        let mut tokens = question.prompt.num_tokens();
+        loop {
+            let before = tokens;
+            for &(index, group) in &requirements {
+                tokens = self.run_of(question, level, index, group, tokens);
+            }
+            if tokens == before {
+                return tokens;
+            }
+        }
+    }
+
+    /// The same for one group, at most `limit`.
+    fn run_of(
+        &self,
+        question: &Question<'_>,
+        level: Level,
+        index: u8,
+        group: Group,
+        limit: usize,
+    ) -> usize {
+        let block_size = group.block_size as usize;
+        let keys = question.prompt.of_size(group.block_size);
+        let is_there = |&key: &RouteKey| {
+            let tiers = |tier| question.holdings.get(&(index, key, tier));
+            let counts = |tier: &Tier| !level.only_device || *tier == Tier::Device;
+            let mut held = TIERS
+                .iter()
+                .filter(|tier| counts(tier))
+                .filter_map(|&tier| tiers(tier));
+            held.any(|&is_doubtful| level.with_doubtful || !is_doubtful)
+                || self
+                    .assumed
+                    .iter()
+                    .any(|assumed| assumed.holds(key, question.now))
         };
-        let mut present = self.prefixes(is_asked);
-        let assumed = self.assumed.iter().filter(|&&(_, until)| now < until);
-        present.extend(assumed.map(|(prefix, _)| prefix.clone()));
-        let ends = (1..=prompt.tokens.len() / block_size).map(|blocks| blocks * block_size);
-        ends.take_while(|&end| {
-            present.contains(&Prefix::new(prompt.namespace, &prompt.tokens[..end]))
-        })
-        .last()
-        .unwrap_or(0)
+        let needed = |blocks: usize| match group.attention {
+            Attention::Full => 0..blocks,
+            Attention::State => blocks.saturating_sub(1)..blocks,
+            Attention::Window { tokens } => {
+                let covering = (tokens.saturating_sub(1) as usize).div_ceil(block_size);
+                blocks.saturating_sub(covering)..blocks
+            }
+        };
+        let can_go_on = |&blocks: &usize| keys[needed(blocks)].iter().all(is_there);
+        let most = (limit / block_size).min(keys.len());
+        (0..=most).rev().find(can_go_on).unwrap_or(0) * block_size
     }
 }
 
+/// All tiers, nearest first.
+const TIERS: [Tier; 4] = [Tier::Device, Tier::Host, Tier::Disk, Tier::Remote];
+
+/// One prompt, asked of one replica.
+struct Question<'a> {
+    prompt: &'a PromptKeys,
+    holdings: &'a Holdings,
+    now: Nanos,
+}
+
+impl Assumed {
+    fn holds(&self, key: RouteKey, now: Nanos) -> bool {
+        now < self.until && self.keys.contains(&key)
+    }
+}
+
+fn is_well_formed(stored: &StoredBlocks) -> bool {
+    let num_tokens = stored.blocks.len().checked_mul(stored.block_size as usize);
+    stored.block_size > 0 && num_tokens == Some(stored.tokens.len())
+}
+
 impl PrefixIndex for ReferenceIndex {
-    fn track(&mut self, replica: ReplicaId, block_size: Option<u32>) {
-        let block_size = block_size.filter(|&size| size > 0);
-        self.replicas.insert(replica, Contents::of(block_size));
-    }
-
-    fn forget(&mut self, replica: ReplicaId) {
-        self.replicas.remove(&replica);
-    }
-
-    fn apply(&mut self, replica: ReplicaId, event: &CacheEvent) {
-        if let Some(contents) = self.replicas.get_mut(&replica) {
-            contents.apply(event);
-        }
-    }
-
-    fn assume(&mut self, replica: ReplicaId, prompt: Prompt<'_>, now: Nanos) {
-        let Some(contents) = self.replicas.get_mut(&replica) else {
-            return;
-        };
-        let block_size = contents.block_size.unwrap_or(u32::MAX) as usize;
-        let on_device = contents.prefixes(|tier| tier == Tier::Device);
-        for blocks in 1..=prompt.tokens.len() / block_size {
-            let prefix = Prefix::new(prompt.namespace, &prompt.tokens[..blocks * block_size]);
-            if !on_device.contains(&prefix) {
-                contents.assumed.push((prefix, now + ASSUMPTION_TTL));
+    fn update(&self, replica: ReplicaId, update: Update<'_>, now: Nanos) {
+        let mut replicas = self.lock();
+        match update {
+            Update::Track { block_size } => {
+                let contents = Contents {
+                    configured_size: block_size.filter(|&size| size > 0),
+                    ..Contents::default()
+                };
+                replicas.insert(replica, contents);
+            }
+            Update::Forget => {
+                replicas.remove(&replica);
+            }
+            Update::Events(events) => {
+                if let Some(contents) = replicas.get_mut(&replica) {
+                    events.iter().for_each(|event| contents.apply(event, now));
+                }
+            }
+            Update::Doubt => {
+                if let Some(contents) = replicas.get_mut(&replica) {
+                    contents.doubt(now);
+                }
+            }
+            Update::Assume(prompt) => {
+                if let Some(contents) = replicas.get_mut(&replica) {
+                    contents.assume(prompt, now);
+                }
             }
         }
     }
 
-    fn overlaps(&self, prompt: Prompt<'_>, now: Nanos) -> Vec<Overlap> {
-        let overlaps = self.replicas.iter().map(|(&replica, contents)| Overlap {
-            replica,
-            device_tokens: contents.run(prompt, now, |tier| tier == Tier::Device),
-            any_tier_tokens: contents.run(prompt, now, |_| true),
-        });
-        overlaps
-            .filter(|overlap| overlap.any_tier_tokens > 0)
-            .collect()
+    fn hash(&self, prompt: Prompt<'_>) -> PromptKeys {
+        let replicas = self.lock();
+        let sizes: BTreeSet<_> = replicas.values().flat_map(Contents::block_sizes).collect();
+        let hashers: Vec<_> = sizes.into_iter().map(|size| self.hasher(size)).collect();
+        PromptKeys::new(prompt, &hashers)
+    }
+
+    fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
+        answer.found.clear();
+        for (&replica, contents) in self.lock().iter() {
+            let holdings = self.holdings(contents, now);
+            let question = Question {
+                prompt,
+                holdings: &holdings,
+                now,
+            };
+            let run = |only_device, with_doubtful| {
+                contents.run(
+                    &question,
+                    Level {
+                        only_device,
+                        with_doubtful,
+                    },
+                )
+            };
+            let overlap = Overlap {
+                replica,
+                device_tokens: run(true, true),
+                any_tier_tokens: run(false, true),
+                trusted_tokens: run(false, false),
+            };
+            if overlap.any_tier_tokens > 0 {
+                answer.found.push(overlap);
+            }
+        }
+    }
+
+    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(Resident)) {
+        for (&replica, contents) in self.lock().iter() {
+            for ((group, key, tier), is_doubtful) in self.holdings(contents, now) {
+                visit(Resident {
+                    replica,
+                    key,
+                    group,
+                    tier,
+                    is_doubtful,
+                });
+            }
+        }
     }
 
     fn stats(&self) -> IndexStats {
-        let entries = self
-            .replicas
+        let replicas = self.lock();
+        let holdings = replicas
             .values()
-            .map(|contents| contents.prefixes(|_| true).len());
+            .map(|contents| self.holdings(contents, Nanos(0)));
         IndexStats {
-            entries: entries.sum(),
+            entries: holdings.map(|holdings| holdings.len()).sum(),
             ..IndexStats::default()
         }
     }

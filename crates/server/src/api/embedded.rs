@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use headstart_core::TokenId;
 use headstart_engine::FinishReason;
-use headstart_prompt::{GenerationPrompt, PromptError, PromptModel, RenderInput, SpecialTokensIn};
+use headstart_prompt::{GenerationPrompt, PromptError, RenderInput};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::Value;
 
@@ -19,6 +19,7 @@ use crate::gateway::{Accepted, Ask, Embedded, Fleet, Gateway, unknown_model};
 use crate::openai::response::{Envelope, Kind, Usage};
 use crate::openai::{ApiError, ChatRequest, CompletionRequest, Generation, PromptInput};
 use crate::prediction::{Chat, Forecast, Scope};
+use crate::prompt_tokens::PromptTokens;
 use crate::replica::ReplicaEvent;
 
 /// Answers a call.
@@ -36,7 +37,7 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
         salt: generation.cache_salt.clone(),
         session: session.map(str::to_owned),
     };
-    let (tokens, chat) = read(embedded, input, scope).await?;
+    let (tokens, chat) = read(&gateway, embedded, input, scope).await?;
     let forecast = embedded.predictions.as_ref().zip(chat);
     let forecast = forecast.map(|(predictions, chat)| predictions.forecast(chat, call.arrival));
     let ask = Ask {
@@ -77,12 +78,16 @@ fn parse(kind: Kind, body: &[u8]) -> Result<(Generation, Input), ApiError> {
 /// Tokenizes, and reads the conversation where somebody predicts, off the network threads: a long
 /// prompt takes milliseconds.
 async fn read(
+    gateway: &Gateway,
     embedded: &Embedded,
     input: Input,
     scope: Scope,
 ) -> Result<(Vec<TokenId>, Option<Chat>), ApiError> {
     refuse_hopeless(embedded, &input)?;
-    let prompt = embedded.prompt.clone();
+    let prompt = gateway
+        .prompt_tokens()
+        .expect("embedded models have a tokenizer")
+        .clone();
     let predictions = embedded.predictions.clone();
     let vocab = embedded.model.config.vocab;
     let reading = tokio::task::spawn_blocking(move || {
@@ -90,7 +95,7 @@ async fn read(
             (Input::Chat(messages), Some(predictions)) => predictions.read(messages, &scope),
             _ => None,
         };
-        to_tokens(&prompt, input).map(|tokens| (tokens, chat))
+        to_tokens(&prompt, input, scope.salt.as_deref()).map(|tokens| (tokens, chat))
     });
     let (tokens, chat) = reading
         .await
@@ -130,10 +135,14 @@ fn refuse_hopeless(embedded: &Embedded, input: &Input) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn to_tokens(prompt: &PromptModel, input: Input) -> Result<Vec<TokenId>, ApiError> {
+fn to_tokens(
+    prompt: &PromptTokens,
+    input: Input,
+    salt: Option<&str>,
+) -> Result<Vec<TokenId>, ApiError> {
     match input {
-        Input::Chat(messages) => chat_tokens(prompt, &messages),
-        Input::Plain(input) => plain_tokens(prompt, input),
+        Input::Chat(messages) => chat_tokens(prompt, &messages, salt),
+        Input::Plain(input) => plain_tokens(prompt, input, salt),
     }
 }
 
@@ -142,13 +151,14 @@ fn to_tokens(prompt: &PromptModel, input: Input) -> Result<Vec<TokenId>, ApiErro
 /// # Errors
 /// When the tokenizer fails.
 pub(super) fn plain_tokens(
-    prompt: &PromptModel,
+    prompt: &PromptTokens,
     input: PromptInput,
+    salt: Option<&str>,
 ) -> Result<Vec<TokenId>, ApiError> {
     match input {
         PromptInput::Tokens(tokens) => Ok(tokens),
         PromptInput::Text(text) => {
-            let tokens = prompt.tokenizer.encode(&text, SpecialTokensIn::AddBosEos);
+            let tokens = prompt.plain(&text, salt);
             tokens.map_err(|error| prompt_error(&error, "prompt"))
         }
     }
@@ -158,7 +168,11 @@ pub(super) fn plain_tokens(
 ///
 /// # Errors
 /// When the template refuses it.
-fn chat_tokens(prompt: &PromptModel, messages: &Value) -> Result<Vec<TokenId>, ApiError> {
+fn chat_tokens(
+    prompt: &PromptTokens,
+    messages: &Value,
+    salt: Option<&str>,
+) -> Result<Vec<TokenId>, ApiError> {
     let input = RenderInput {
         messages,
         tools: None,
@@ -167,7 +181,7 @@ fn chat_tokens(prompt: &PromptModel, messages: &Value) -> Result<Vec<TokenId>, A
         extra: &serde_json::Map::new(),
     };
     prompt
-        .chat_tokens(&input)
+        .chat(&input, salt)
         .map_err(|error| prompt_error(&error, "messages"))
 }
 

@@ -1,22 +1,26 @@
 //! Answers passed on from upstream engines.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use headstart_core::TokenId;
-use headstart_prompt::{GenerationPrompt, PromptModel, RenderInput};
+use headstart_prompt::{GenerationPrompt, RenderInput};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::body::{self, ClientGone, Writer};
 use super::embedded::plain_tokens;
+use super::usage::{Usage, UsageScan};
 use super::{CACHED_HEADER, Call, REPLICA_HEADER, header_value};
 use crate::clock::unix_seconds;
-use crate::gateway::{Fleet, Gateway, Passing, Proxied, is_event_stream};
+use crate::gateway::{Comparison, Due, Gateway, Passing, Proxied, Reservation, is_event_stream};
 use crate::openai::fields::Fields;
 use crate::openai::response::Kind;
 use crate::openai::{ApiError, request};
+use crate::prompt_tokens::PromptTokens;
 use crate::upstream::HOPS_HEADER;
 
 /// Answers a call.
@@ -48,7 +52,75 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
     };
     let proxied = call.gateway.pass_on(&passing).await?;
     note_first_bytes(&call, &model, &proxied);
-    Ok(respond(&call, proxied))
+    let body = passing.body.clone();
+    let sent = Sent {
+        gateway: call.gateway.clone(),
+        kind: call.kind,
+        model,
+        body,
+        tokens,
+    };
+    Ok(respond(&call, proxied, sent))
+}
+
+/// A request that an engine answers, for what its usage will tell.
+struct Sent {
+    gateway: Arc<Gateway>,
+    kind: Kind,
+    model: String,
+    body: Bytes,
+    tokens: Option<Vec<TokenId>>,
+}
+
+impl Sent {
+    /// The answer is complete: compares what was thought with what the engine says.
+    fn note(self, usage: Usage, reservation: &Reservation) {
+        if let Some(cached) = usage.cached_tokens {
+            reservation.note_cached(cached);
+        }
+        let Some(tokens) = self.tokens else {
+            return;
+        };
+        let due = Due {
+            model: &self.model,
+            replica: reservation.replica(),
+            counts_differ: usage
+                .prompt_tokens
+                .is_some_and(|count| count != tokens.len()),
+        };
+        let (model, replica) = (self.model.clone(), reservation.replica());
+        let (kind, body) = (self.kind, self.body);
+        let comparison = || Comparison {
+            model,
+            replica,
+            tokens,
+            counted: usage.prompt_tokens,
+            question: tokenize_question(kind, &body),
+        };
+        self.gateway.self_check(comparison, due);
+    }
+}
+
+/// The same prompt as a question to the engine's `/tokenize`: of a request, what makes its tokens.
+fn tokenize_question(kind: Kind, body: &[u8]) -> Value {
+    let names = match kind {
+        Kind::Chat => &[
+            "model",
+            "messages",
+            "tools",
+            "add_generation_prompt",
+            "continue_final_message",
+            "chat_template",
+            "chat_template_kwargs",
+        ][..],
+        Kind::Text => &["model", "prompt", "add_special_tokens"][..],
+    };
+    let fields: Value = serde_json::from_slice(body).unwrap_or_default();
+    let fields = names.iter().filter_map(|&name| {
+        let value = fields.get(name)?;
+        Some((name.to_owned(), value.clone()))
+    });
+    Value::Object(fields.collect())
 }
 
 /// The prompt's tokens, by the first upstream that has a tokenizer. Whatever cannot be tokenized
@@ -56,18 +128,14 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
 async fn tokens(call: &Call, body: &Bytes) -> Option<Vec<TokenId>> {
     let (gateway, body, kind) = (call.gateway.clone(), body.clone(), call.kind);
     let tokens = move || {
-        let Fleet::Upstreams(upstreams) = &gateway.fleet else {
-            return None;
-        };
-        let prompt = upstreams
-            .iter()
-            .find_map(|upstream| upstream.prompt.as_ref())?;
+        let prompt = gateway.prompt_tokens()?;
         let fields: Value = serde_json::from_slice(&body).ok()?;
+        let salt = fields["cache_salt"].as_str();
         match kind {
-            Kind::Chat => chat_tokens(prompt, &fields),
+            Kind::Chat => chat_tokens(prompt, &fields, salt),
             Kind::Text => {
                 let input = request::prompt(Some(fields["prompt"].clone())).ok()?;
-                plain_tokens(prompt, input).ok()
+                plain_tokens(prompt, input, salt).ok()
             }
         }
     };
@@ -99,7 +167,11 @@ fn count_hop(headers: &mut HeaderMap) -> Result<(), ApiError> {
 }
 
 /// The tokens that an engine makes of a chat: with its tools and template variables.
-fn chat_tokens(prompt: &PromptModel, fields: &Value) -> Option<Vec<TokenId>> {
+pub(super) fn chat_tokens(
+    prompt: &PromptTokens,
+    fields: &Value,
+    salt: Option<&str>,
+) -> Option<Vec<TokenId>> {
     let mut messages = fields["messages"].clone();
     for message in messages.as_array_mut()? {
         // Whatever else a message holds (tool calls, no content) is the template's affair.
@@ -123,7 +195,7 @@ fn chat_tokens(prompt: &PromptModel, fields: &Value) -> Option<Vec<TokenId>> {
             .as_object()
             .unwrap_or(&no_variables),
     };
-    prompt.chat_tokens(&input).ok()
+    prompt.chat(&input, salt).ok()
 }
 
 fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) {
@@ -144,7 +216,7 @@ fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) {
     }
 }
 
-fn respond(call: &Call, proxied: Proxied) -> Response {
+fn respond(call: &Call, proxied: Proxied, sent: Sent) -> Response {
     let Proxied {
         reservation,
         head,
@@ -153,17 +225,44 @@ fn respond(call: &Call, proxied: Proxied) -> Response {
     } = proxied;
     let is_stream = is_event_stream(&head.headers);
     let replica = header_value(reservation.replica_name());
-    let cached = cached_tokens(&head.headers, &first);
+    let whole = match is_stream {
+        true => Usage::default(),
+        false => Usage::of(&serde_json::from_slice(&first).unwrap_or_default()),
+    };
+    let cached = cached_tokens(&head.headers, whole);
     let mut response = if is_stream {
         let (writer, body) = body::channel(&call.gateway.limits, call.closer.clone());
-        let gateway = call.gateway.clone();
+        let (gateway, header_count) = (call.gateway.clone(), cached);
         tokio::spawn(async move {
             // The reservation is held until the answer ends or the client is gone.
-            let _held = reservation;
-            let _ = copy(&gateway, first, rest, &writer).await;
+            let held = reservation;
+            let mut scan = UsageScan::default();
+            if copy(&gateway, first, rest, &writer, &mut scan)
+                .await
+                .is_ok()
+            {
+                let usage = scan.found();
+                let cached_tokens = usage.cached_tokens.or(header_count);
+                sent.note(
+                    Usage {
+                        cached_tokens,
+                        ..usage
+                    },
+                    &held,
+                );
+            }
         });
         Response::new(body)
     } else {
+        if head.status.is_success() {
+            sent.note(
+                Usage {
+                    cached_tokens: cached,
+                    ..whole
+                },
+                &reservation,
+            );
+        }
         Response::new(Body::from(first))
     };
     *response.status_mut() = head.status;
@@ -180,20 +279,18 @@ fn respond(call: &Call, proxied: Proxied) -> Response {
     if let Some(cached) = cached {
         response
             .headers_mut()
-            .insert(CACHED_HEADER, header_value(&cached));
+            .insert(CACHED_HEADER, header_value(&cached.to_string()));
     }
     response
 }
 
 /// What the engine says of its cache: in a header, or in the usage of a whole answer.
-fn cached_tokens(headers: &HeaderMap, body: &[u8]) -> Option<String> {
-    if let Some(value) = headers.get(CACHED_HEADER) {
-        return value.to_str().ok().map(str::to_owned);
-    }
-    let json: Value = serde_json::from_slice(body).ok()?;
-    json["usage"]["prompt_tokens_details"]["cached_tokens"]
-        .as_u64()
-        .map(|count| count.to_string())
+fn cached_tokens(headers: &HeaderMap, usage: Usage) -> Option<usize> {
+    let told = headers
+        .get(CACHED_HEADER)
+        .and_then(|value| value.to_str().ok());
+    told.and_then(|text| text.parse().ok())
+        .or(usage.cached_tokens)
 }
 
 /// Copies a stream to the client; if the engine breaks off, the client is told.
@@ -202,7 +299,9 @@ async fn copy(
     first: Bytes,
     mut rest: hyper::body::Incoming,
     writer: &Writer,
+    scan: &mut UsageScan,
 ) -> Result<(), ClientGone> {
+    scan.feed(&first);
     writer.send(first).await?;
     loop {
         let frame = tokio::select! {
@@ -213,6 +312,7 @@ async fn copy(
             Ok(None) => return Ok(()),
             Ok(Some(Ok(frame))) => {
                 if let Ok(data) = frame.into_data() {
+                    scan.feed(&data);
                     writer.send(data).await?;
                 }
             }

@@ -9,17 +9,34 @@
 //! Reading is tolerant, because fleets mix versions and engines: both event forms in one batch,
 //! absent trailing elements, unknown keys, hashes as bytes or as (signed) integers, SGLang's salt
 //! map and token pairs. An event that cannot be used is reported in [`Batch::skipped`] and never
-//! costs its neighbours. Reading is bounded: see [`PAYLOAD_BYTES_MAX`] and [`DEPTH_MAX`].
+//! costs its neighbours.
 //!
-//! Hashes are opaque handles: the low 128 bits of whatever the engine sent. Only full attention is
-//! understood; events of other cache groups are skipped. Keys of images and the like among the
-//! extra keys are not part of our keys: a route to the wrong image costs time, never correctness.
+//! Reading is bounded: payloads by [`PAYLOAD_BYTES_MAX`], the work by the payload's length, memory
+//! by [`MEMORY_FACTOR_MAX`] times that. The bytes are read where they lie, nesting is skipped by
+//! counting, and a length that a header claims is believed only as far as there are bytes.
+//!
+//! Hashes are opaque handles: the low 128 bits of whatever the engine sent. Of several cache
+//! groups each event names its own; a group that keeps only some blocks of a prompt names them
+//! without tokens of their own, and its events come out without any.
+//!
+//! | file | does |
+//! |---|---|
+//! | `cursor` | MessagePack, read where it lies |
+//! | `fields` | the two forms of an event, and hashes and tokens |
+//! | `decode` | batches and events |
+//! | `extras` | adapter, salt, images |
+//! | `encode` | the way back |
+//!
+//! It does not know what came before: a removal may be of blocks that nobody heard of. Golden
+//! messages of every dialect: `data/kv-events`. Fuzzing: `crates/server/fuzz`.
 //!
 //! Source: vLLM `distributed/kv_events.py` (map form since June 2026), SGLang
 //! `disaggregation/kv_events.py`.
 
+mod cursor;
 mod decode;
 mod encode;
+mod extras;
 mod fields;
 
 pub use decode::decode_batch;
@@ -28,20 +45,32 @@ pub use encode::encode_batch;
 use headstart_core::CacheEvent;
 
 /// Largest payload that is read, in bytes: 1.6 million tokens of five bytes each, far above what
-/// one engine step stores. Decoded values take up to 40 times the payload's size for a moment.
+/// one engine step stores.
 pub const PAYLOAD_BYTES_MAX: usize = 8 << 20;
 
-/// Deepest nesting that is read, as rmpv counts: two for an array, three for a string. A batch
-/// needs 15; the rest is room for keys that we do not know.
-pub const DEPTH_MAX: usize = 64;
+/// Bytes of memory that decoding takes at most for each byte of payload, beside a fixed few
+/// kilobytes. What engines send takes two; this is for hashes of one byte, each with a place for
+/// an image of its own.
+pub const MEMORY_FACTOR_MAX: usize = 40;
+
+/// How many skipped events of one batch are listed; all are counted. A batch of nothing else must
+/// not take more memory than it has bytes.
+pub const SKIPPED_MAX: usize = 256;
 
 /// What one payload said.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
+    /// When the publisher wrote it, seconds since 1970 by its clock; `None` where that is absent
+    /// or no number.
+    pub ts: Option<f64>,
     /// The events that were understood, in order.
     pub events: Vec<CacheEvent>,
-    /// Those that were not.
+    /// Those that were not, the first [`SKIPPED_MAX`] of them.
     pub skipped: Vec<Skipped>,
+    /// How many were not.
+    pub num_skipped: usize,
+    /// Whether any of these may have taken something away; see [`Skipped::may_have_removed`].
+    pub may_have_removed: bool,
     /// The publisher's data-parallel rank.
     pub rank: Option<u32>,
 }
@@ -53,6 +82,9 @@ pub struct Skipped {
     pub index: usize,
     /// Why.
     pub reason: SkipReason,
+    /// Whether it may have been a removal or a clear of what other events stored: then all that
+    /// is known of the replica is in doubt.
+    pub may_have_removed: bool,
 }
 
 /// Why an event was left out.
@@ -70,7 +102,7 @@ pub enum SkipReason {
     /// A field has the wrong type or an impossible value.
     #[error("`{0}` cannot be understood")]
     Invalid(&'static str),
-    /// The tokens do not fill the blocks.
+    /// The tokens do not fill the blocks, and the group keeps all of them.
     #[error("{tokens} tokens in {blocks} blocks of {block_size}")]
     Length {
         /// Tokens sent.
@@ -80,16 +112,36 @@ pub enum SkipReason {
         /// Tokens per block.
         block_size: u32,
     },
-    /// It concerns a cache group other than the first.
-    #[error("another cache group")]
+    /// It concerns a tier that we do not know.
+    #[error("unknown tier")]
+    UnknownTier,
+    /// It concerns a cache group with a number above 255.
+    #[error("a cache group above 255")]
     OtherGroup,
-    /// It concerns a cache of another kind than full attention.
-    #[error("not full attention")]
+    /// It concerns a cache that says nothing of prefixes: an encoder's, or of what it encoded.
+    #[error("not attention to a prefix")]
     OtherAttention,
 }
 
+impl SkipReason {
+    /// The reason in a word, without figures and names: for counters.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::NotAnEvent => "not_an_event",
+            Self::UnknownTag => "unknown_tag",
+            Self::Missing(_) => "missing_field",
+            Self::Invalid(_) => "invalid_field",
+            Self::Length { .. } => "length",
+            Self::UnknownTier => "unknown_tier",
+            Self::OtherGroup => "group",
+            Self::OtherAttention => "attention",
+        }
+    }
+}
+
 /// Nothing of the payload can be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// Longer than [`PAYLOAD_BYTES_MAX`].
     #[error("payload of {bytes} bytes, more than {PAYLOAD_BYTES_MAX}")]
@@ -97,12 +149,18 @@ pub enum DecodeError {
         /// Its size in bytes.
         bytes: usize,
     },
-    /// Not MessagePack, cut off, or nested too deeply.
-    #[error("not MessagePack: {0}")]
-    Malformed(#[from] rmpv::decode::Error),
+    /// It ends in the middle of a value, or is not MessagePack.
+    #[error("cut off, or not MessagePack")]
+    CutOff,
     /// MessagePack, but not a timestamp and a list of events.
     #[error("not a batch of events")]
     NotABatch,
+}
+
+impl From<cursor::CutOff> for DecodeError {
+    fn from(_: cursor::CutOff) -> Self {
+        Self::CutOff
+    }
 }
 
 #[cfg(test)]

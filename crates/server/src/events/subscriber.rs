@@ -5,19 +5,17 @@
 //!           ▼                                                           │
 //!        connect ──▶ replay from the last batch ──▶ follow ──▶ connection lost
 //!                                                   │    ▲
-//!                                        gap, doubt └────┘ replay
+//!                                      gap, silence └────┘ replay
 //! ```
 //!
-//! Live messages reach a subscriber only from the moment when its subscription has arrived, so a
-//! connection starts with a replay, and a second one soon after closes the window in between.
-//! Later, silence is a doubt: an idle engine and a dead connection look alike, and only the
-//! replay socket can tell them apart.
+//! What comes is put in order, asked for again and given up by
+//! [`Follower`](headstart_router::stream::Follower), which sees no socket; here are the sockets,
+//! and nothing is decided. Updates go to the sink in stream order, from one task. Without a
+//! replay socket everything works except that what is missed stays missed, and is doubted.
 //!
-//! Updates go to the sink in stream order, from one task. Without a replay socket everything
-//! works except that what is missed stays missed, and is reported as lost.
-//!
-//! It does not know what the events mean. One subscriber follows one publisher: several behind
-//! one proxy address would look like endless restarts.
+//! It does not know what the events mean. One subscriber follows one publisher, which is one
+//! data-parallel rank of an engine ([`endpoint_of_rank`]): several behind one proxy address would
+//! look like endless restarts.
 //!
 //! About zeromq 0.7: its SUB socket reconnects by itself, but waits up to 30 s between attempts
 //! and tells nobody that messages may be missing. So the first lost connection ends the
@@ -25,16 +23,20 @@
 
 mod inbox;
 mod link;
+mod rank;
 mod replay;
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use headstart_core::CacheEvent;
+use headstart_router::stream::{FollowerConfig, StreamReport, StreamStatus};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use inbox::Inbox;
 use link::Link;
+pub use rank::{RankError, endpoint_of_rank};
 
 /// First wait before connecting again: an engine that restarts takes seconds, a lost connection
 /// may be back at once.
@@ -45,7 +47,7 @@ const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Which publisher to follow.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubscriberConfig {
     /// Address of its live socket, such as `tcp://10.0.0.7:5557`.
     pub endpoint: String,
@@ -53,6 +55,8 @@ pub struct SubscriberConfig {
     pub replay_endpoint: Option<String>,
     /// Start of the topics wanted; empty for all.
     pub topic_prefix: String,
+    /// The data-parallel rank that it should name; batches that name another are counted.
+    pub rank: Option<u32>,
 }
 
 /// What became known about one replica, in order.
@@ -62,22 +66,53 @@ pub enum StreamUpdate {
     Events(Vec<CacheEvent>),
     /// Its engine restarted: it holds nothing of what was reported before.
     Clear,
-    /// Batches never arrived or could not be read: what is known of it may be wrong.
-    Lost {
-        /// How many.
+    /// Something was lost that may have been a removal: what is known of it may be wrong.
+    Doubt {
+        /// Batches lost; 0 where the connection or an event was.
         batches: u64,
     },
-    /// Events were not understood, or a message was none.
+    /// Events were not understood, or a message was no batch.
     Skipped {
+        /// Why, in a word.
+        reason: &'static str,
         /// How many.
-        count: usize,
+        count: u64,
     },
+    /// From now on the stream is this reliable.
+    Status(StreamStatus),
 }
 
 /// Keeps a subscription alive; dropping it ends the subscription.
 #[derive(Debug)]
 pub struct SubscriberHandle {
     task: JoinHandle<()>,
+    report: Arc<Mutex<StreamReport>>,
+}
+
+impl SubscriberHandle {
+    /// Where the stream stands, and what has happened on it. Does not wait for the sink.
+    #[must_use]
+    pub fn report(&self) -> StreamReport {
+        self.reporter().report()
+    }
+
+    /// The same for others to ask.
+    #[must_use]
+    pub fn reporter(&self) -> StreamReporter {
+        StreamReporter(self.report.clone())
+    }
+}
+
+/// Where a stream stands, to be asked from anywhere, also after its subscription has ended.
+#[derive(Clone, Debug, Default)]
+pub struct StreamReporter(Arc<Mutex<StreamReport>>);
+
+impl StreamReporter {
+    /// What the stream said last.
+    #[must_use]
+    pub fn report(&self) -> StreamReport {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for SubscriberHandle {
@@ -95,8 +130,15 @@ pub fn subscribe(
     config: SubscriberConfig,
     sink: impl FnMut(StreamUpdate) + Send + 'static,
 ) -> SubscriberHandle {
+    let report = Arc::default();
+    let follower = FollowerConfig {
+        can_replay: config.replay_endpoint.is_some(),
+        rank: config.rank,
+    };
+    let inbox = Inbox::new(follower, Arc::clone(&report), Box::new(sink));
     SubscriberHandle {
-        task: tokio::spawn(run(config, Inbox::new(Box::new(sink)))),
+        task: tokio::spawn(run(config, inbox)),
+        report,
     }
 }
 
@@ -116,7 +158,17 @@ async fn run(config: SubscriberConfig, mut inbox: Inbox) {
             }
             Err(error) => tracing::debug!(endpoint, %error, "no publisher of cache events"),
         }
-        tokio::time::sleep(pause).await;
+        wait(&mut inbox, Instant::now() + pause).await;
         pause = (pause * 2).min(RECONNECT_PAUSE_MAX);
     }
+}
+
+/// Waits until `end`, and for the stream whatever it asks for meanwhile.
+async fn wait(inbox: &mut Inbox, end: Instant) {
+    while let Some(due) = inbox.due().filter(|due| *due < end) {
+        sleep_until(due).await;
+        // Without a connection there is nobody to ask.
+        let _ = inbox.on_time();
+    }
+    sleep_until(end).await;
 }

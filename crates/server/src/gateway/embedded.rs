@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use headstart_core::block::Namespace;
 use headstart_core::{ReplicaId, SeqId, TokenId};
 use headstart_engine::engine::StopTokens;
 use headstart_engine::{FinishReason, Sampling, Submission, Submit};
 use tokio::sync::mpsc;
 
-use super::{ATTEMPTS, Embedded, Gateway, Reservation};
+use super::{ATTEMPTS, Embedded, Gateway, Placing, Reservation};
 use crate::openai::{ApiError, Generation};
 use crate::prediction::Forecast;
 use crate::replica::ReplicaEvent;
@@ -49,6 +50,23 @@ enum Refusal {
     TooLong(usize),
 }
 
+impl Refusal {
+    fn error(self, prompt_tokens: usize) -> ApiError {
+        match self {
+            Self::Full => ApiError::queue_full(),
+            Self::TooLong(limit) => ApiError::context_length(prompt_tokens, limit),
+            Self::TooSlow => ApiError::new(
+                http::StatusCode::GATEWAY_TIMEOUT,
+                "first_token_timeout",
+                "no token within the time limit: the queue is too long for this fleet; try later",
+            ),
+            Self::Gone => ApiError::replica_gone(
+                "the replica failed before the first token and no other could take over; try again",
+            ),
+        }
+    }
+}
+
 impl Gateway {
     /// Generates from a prompt, up to the first token.
     ///
@@ -65,12 +83,19 @@ impl Gateway {
             prompt,
             forecast,
         } = *ask;
-        let salt = generation.cache_salt.as_deref();
+        let placing = Placing {
+            tokens: Some(prompt),
+            namespace: Namespace {
+                adapter: None,
+                salt: generation.cache_salt.as_deref(),
+            },
+            session,
+        };
         let max_tokens = max_tokens(embedded, generation, prompt.len())?;
         let mut excluded: Vec<ReplicaId> = Vec::new();
         let mut last = Refusal::Gone;
         for attempt in 0..ATTEMPTS.min(embedded.replicas.len()) {
-            let placed = self.place(Some(prompt), salt, session, &excluded);
+            let placed = self.place(placing, &excluded);
             // Nobody else is left: say why the first one refused.
             let Ok((decision, reservation)) = placed else {
                 break;
@@ -94,6 +119,7 @@ impl Gateway {
             {
                 Ok((cached_tokens, first, events)) => {
                     reservation.first_token();
+                    reservation.note_cached(cached_tokens);
                     return Ok(Accepted {
                         reservation,
                         cached_tokens,
@@ -108,18 +134,7 @@ impl Gateway {
             }
             excluded.push(decision.replica);
         }
-        Err(match last {
-            Refusal::Full => ApiError::queue_full(),
-            Refusal::TooLong(limit) => ApiError::context_length(prompt.len(), limit),
-            Refusal::TooSlow => ApiError::new(
-                http::StatusCode::GATEWAY_TIMEOUT,
-                "first_token_timeout",
-                "no token within the time limit: the queue is too long for this fleet; try later",
-            ),
-            Refusal::Gone => ApiError::replica_gone(
-                "the replica failed before the first token and no other could take over; try again",
-            ),
-        })
+        Err(last.error(prompt.len()))
     }
 
     fn submission(&self, embedded: &Embedded, ask: &Ask<'_>, max_tokens: usize) -> Submission {

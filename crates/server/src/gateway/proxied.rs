@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use headstart_core::block::Namespace;
 use headstart_core::{ReplicaId, TokenId};
 use headstart_router::Health;
 use http::{HeaderMap, StatusCode, response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use super::{ATTEMPTS, Fleet, Gateway, Reservation};
+use super::{ATTEMPTS, Fleet, Gateway, Placing, Reservation};
 use crate::openai::ApiError;
 use crate::upstream::{Upstream, UpstreamError};
 
@@ -59,9 +60,20 @@ impl Gateway {
         if excluded.len() == upstreams.len() {
             return Err(unknown_model(request.model, &self.models()));
         }
+        let is_adapter = upstreams
+            .iter()
+            .any(|upstream| upstream.is_adapter(request.model));
+        let placing = Placing {
+            tokens: request.tokens,
+            namespace: Namespace {
+                adapter: is_adapter.then_some(request.model),
+                salt: request.salt,
+            },
+            session: request.session,
+        };
         let mut last = None;
         for attempt in 0..ATTEMPTS {
-            let placed = self.place(request.tokens, request.salt, request.session, &excluded);
+            let placed = self.place(placing, &excluded);
             let (decision, reservation) = match (placed, last.take()) {
                 (Ok(placed), _) => placed,
                 (Err(_), Some(first)) => return Err(first),

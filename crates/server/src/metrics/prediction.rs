@@ -1,9 +1,6 @@
 //! Metrics of predictions; there only where somebody predicts.
 
-use prometheus::{
-    Counter, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
-    Opts,
-};
+use prometheus::{Counter, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
 use super::{Maker, Metrics, raise};
 use crate::prediction::PredictorStatus;
@@ -202,33 +199,6 @@ impl PredictorMetrics {
             raise(&self.model_files.with_label_values(&[outcome]), count);
         }
         raise(&self.log_records, status.log_records);
-    }
-}
-
-impl Maker {
-    fn plain<M>(&self, metric: prometheus::Result<M>) -> M
-    where
-        M: prometheus::core::Collector + Clone + 'static,
-    {
-        self.register(metric.expect("the names are valid"))
-    }
-
-    fn plain_counter(&self, name: &str, help: &str) -> IntCounter {
-        self.plain(IntCounter::with_opts(Opts::new(name, help)))
-    }
-
-    fn plain_gauge(&self, name: &str, help: &str) -> IntGauge {
-        self.plain(IntGauge::with_opts(Opts::new(name, help)))
-    }
-
-    /// A gauge without labels that is absent until it is set.
-    fn maybe_gauge(&self, name: &str, help: &str) -> GaugeVec {
-        self.plain(GaugeVec::new(Opts::new(name, help), &[]))
-    }
-
-    fn plain_histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
-        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-        self.plain(Histogram::with_opts(options))
     }
 }
 

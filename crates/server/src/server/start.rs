@@ -6,7 +6,7 @@ use headstart_cache::policy::{self, Setting};
 use headstart_core::{Probability, ReplicaId, SeqId};
 use headstart_engine::{Engine, EngineConfig};
 use headstart_prompt::PromptModel;
-use headstart_router::{Health, Router, RouterConfig};
+use headstart_router::{Health, Router, RouterConfig, RunIndex};
 
 use super::{ServeError, Watcher};
 use crate::clock::{Clock, unix_seconds};
@@ -17,7 +17,9 @@ use crate::events::{
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
 use crate::metrics::Metrics;
 use crate::prediction::Predictions;
+use crate::prompt_tokens::random_key;
 use crate::replica::{Hooks, Replica};
+use crate::timed_index::TimedIndex;
 use crate::upstream::Upstream;
 
 /// Batches that a replica keeps for replay: hours of an embedded engine's work.
@@ -45,13 +47,18 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         }
         Backend::Upstreams(upstreams) => proxied(&upstreams)?,
     };
-    let mut router = Router::new(RouterConfig {
+    // Keys of this process only: nobody can prepare texts that collide, nor tell prompts by a dump.
+    let secret = u64::from_le_bytes(*random_key().first_chunk().expect("a key has 32 bytes"));
+    let index = Arc::new(RunIndex::new(format!("{model} {secret:016x}")));
+    let timed = Arc::new(TimedIndex::new(index, metrics.index.clone()));
+    let router = RouterConfig {
         model,
         strategy: config.strategy,
         seed: config.seed,
-    });
+    };
+    let mut router = Router::with_index(router, timed);
     for (index, stream) in streams.iter().enumerate() {
-        router.add_replica(ReplicaId(index as u32), stream.block_size);
+        router.add_replica(ReplicaId(index as u32), stream.block_size, clock.now());
     }
     let gateway = Arc::new(Gateway::new(GatewayParts {
         fleet,
@@ -255,13 +262,16 @@ fn follow_one(
         endpoint: endpoints.events,
         replay_endpoint: endpoints.replay,
         topic_prefix: String::new(),
+        rank: None,
     };
-    let gateway = Arc::downgrade(gateway);
-    subscribe(config, move |update| {
-        if let Some(gateway) = gateway.upgrade() {
+    let weak = Arc::downgrade(gateway);
+    let subscription = subscribe(config, move |update| {
+        if let Some(gateway) = weak.upgrade() {
             gateway.on_stream(replica, update);
         }
-    })
+    });
+    gateway.follow_stream(replica, subscription.reporter());
+    subscription
 }
 
 /// Asks an upstream for its health for ever. What a replica held is forgotten when it goes down,

@@ -1,16 +1,18 @@
 //! From bytes to events.
 
-use std::sync::Arc;
-
-use headstart_core::event::StoredBlocks;
+use headstart_core::event::{Attention, CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Tier};
-use rmpv::Value;
 
-use super::fields::{Fields, block_hash, list, token, unsigned};
-use super::{Batch, DEPTH_MAX, DecodeError, PAYLOAD_BYTES_MAX, SkipReason, Skipped};
+use super::cursor::{Cursor, CutOff, Head, Value};
+use super::extras::{self, Salt};
+use super::fields::{Field, Fields, block_hash, list, token, unsigned_32};
+use super::{Batch, DecodeError, PAYLOAD_BYTES_MAX, SKIPPED_MAX, SkipReason, Skipped};
+
+/// Bytes of the shortest event that can be used, a removal of nothing: `["BlockRemoved", []]`.
+const EVENT_BYTES_MIN: usize = 15;
 
 /// Reads one payload. Linear in its size; allocates for elements that are there, never for
-/// those that a header merely claims.
+/// those that a header merely claims: see [`super`] for how much.
 ///
 /// # Errors
 /// When nothing of it can be used.
@@ -20,45 +22,133 @@ pub fn decode_batch(payload: &[u8]) -> Result<Batch, DecodeError> {
             bytes: payload.len(),
         });
     }
-    let value = rmpv::decode::read_value_with_max_depth(&mut &payload[..], DEPTH_MAX)?;
-    let outer = Fields::of(&value).ok_or(DecodeError::NotABatch)?;
-    let events = outer.get(1, "events").and_then(Value::as_array);
-    let mut batch = Batch {
-        rank: outer.get(2, "data_parallel_rank").and_then(unsigned),
-        ..Batch::default()
-    };
-    for (index, value) in events.ok_or(DecodeError::NotABatch)?.iter().enumerate() {
-        match event(value) {
-            Ok(event) => batch.events.push(event),
-            Err(reason) => batch.skipped.push(Skipped { index, reason }),
+    let mut cursor = Cursor::new(payload);
+    let mut batch = Batch::default();
+    match cursor.head()? {
+        Head::Array(length @ 2..) => {
+            batch.ts = timestamp(cursor.value()?);
+            read_events(&mut cursor, &mut batch)?;
+            if length > 2 {
+                batch.rank = unsigned_32(cursor.value()?);
+                cursor.skip(length - 3)?;
+            }
         }
+        Head::Map(pairs) => read_named(&mut cursor, pairs, &mut batch)?,
+        _ => return Err(DecodeError::NotABatch),
     }
     Ok(batch)
 }
 
-fn event(value: &Value) -> Result<CacheEvent, SkipReason> {
-    let fields = Fields::of(value).ok_or(SkipReason::NotAnEvent)?;
-    let tag = fields.get(0, "type").and_then(Value::as_str);
-    match tag.ok_or(SkipReason::NotAnEvent)? {
-        "BlockStored" => stored(fields).map(CacheEvent::Stored),
-        "BlockRemoved" => removed(fields),
-        "AllBlocksCleared" => Ok(CacheEvent::Cleared),
-        _ => Err(SkipReason::UnknownTag),
+/// The first one of a name counts.
+fn read_named(cursor: &mut Cursor<'_>, pairs: usize, batch: &mut Batch) -> Result<(), DecodeError> {
+    let (mut ts, mut rank, mut has_events) = (None, None, false);
+    for _ in 0..pairs {
+        match cursor.value()? {
+            Value::Text(b"events") if !has_events => {
+                read_events(cursor, batch)?;
+                has_events = true;
+            }
+            Value::Text(b"ts") => {
+                ts.get_or_insert(cursor.value()?);
+            }
+            Value::Text(b"data_parallel_rank") => {
+                rank.get_or_insert(cursor.value()?);
+            }
+            _ => cursor.skip(1)?,
+        }
+    }
+    batch.ts = ts.and_then(timestamp);
+    batch.rank = rank.and_then(unsigned_32);
+    has_events.then_some(()).ok_or(DecodeError::NotABatch)
+}
+
+fn timestamp(value: Value<'_>) -> Option<f64> {
+    value.float().filter(|ts| ts.is_finite())
+}
+
+fn read_events(cursor: &mut Cursor<'_>, batch: &mut Batch) -> Result<(), DecodeError> {
+    let Head::Array(length) = cursor.head()? else {
+        return Err(DecodeError::NotABatch);
+    };
+    let most = cursor.num_left() / EVENT_BYTES_MIN;
+    batch.events.reserve_exact(length.min(most));
+    for index in 0..length {
+        match event(cursor)? {
+            Ok(event) => batch.events.push(event),
+            Err((reason, may_have_removed)) => batch.skip(Skipped {
+                index,
+                reason,
+                may_have_removed,
+            }),
+        }
+    }
+    Ok(())
+}
+
+impl Batch {
+    fn skip(&mut self, skipped: Skipped) {
+        self.num_skipped += 1;
+        self.may_have_removed |= skipped.may_have_removed;
+        if self.skipped.len() < SKIPPED_MAX {
+            self.skipped.push(skipped);
+        }
     }
 }
 
-fn stored(fields: Fields<'_>) -> Result<StoredBlocks, SkipReason> {
-    only_first_group(fields.get(9, "group_idx"))?;
-    only_full_attention(fields.get(10, "kv_cache_spec_kind"))?;
+/// An event, or why there is none and whether it may have been a removal or a clear.
+type Read = Result<CacheEvent, (SkipReason, bool)>;
+
+fn event(cursor: &mut Cursor<'_>) -> Result<Read, CutOff> {
+    let Some(fields) = Fields::read(cursor)? else {
+        return Ok(Err((SkipReason::NotAnEvent, true)));
+    };
+    Ok(match fields.tag() {
+        Some("BlockStored") => {
+            let stored = stored(&fields).map(CacheEvent::Stored);
+            stored.map_err(|reason| (reason, false))
+        }
+        Some("BlockRemoved") => {
+            // Where nothing is taken in, nothing goes.
+            let left_out = [SkipReason::OtherGroup, SkipReason::UnknownTier];
+            removed(&fields).map_err(|reason| (reason, !left_out.contains(&reason)))
+        }
+        Some("AllBlocksCleared") => Ok(CacheEvent::Cleared),
+        Some(_) => Err((SkipReason::UnknownTag, true)),
+        None => Err((SkipReason::NotAnEvent, true)),
+    })
+}
+
+fn stored(fields: &Fields<'_>) -> Result<StoredBlocks, SkipReason> {
+    let (group, may_be_sparse) = group(fields)?;
     let blocks = block_hashes(fields)?;
+    if blocks.is_empty() {
+        return Err(SkipReason::Invalid(Field::BlockHashes.text()));
+    }
     let parent = parent(fields)?;
-    let tokens = required(fields, 3, "token_ids", |value| list(value, token))?;
-    let block_size = required(fields, 4, "block_size", unsigned)?;
-    check_length(tokens.len(), blocks.len(), block_size)?;
-    let adapter = adapter(fields);
+    let mut tokens = required(fields, Field::TokenIds, |value| {
+        value.array()?.numbers(token)
+    })?;
+    let block_size = required(fields, Field::BlockSize, unsigned_32)?;
+    if !fills(tokens.len(), blocks.len(), block_size)? {
+        if !may_be_sparse {
+            return Err(SkipReason::Length {
+                tokens: tokens.len(),
+                blocks: blocks.len(),
+                block_size,
+            });
+        }
+        tokens = Vec::new();
+    }
+    let adapter = extras::adapter(fields);
+    let salt = match parent {
+        None => extras::salt(fields, adapter.as_deref()),
+        Some(_) => Salt::default(),
+    };
     Ok(StoredBlocks {
-        salt: salt(fields, adapter.as_deref()).filter(|_| parent.is_none()),
-        tier: tier(fields.get(6, "medium"))?,
+        extras: extras::media(fields, blocks.len(), adapter.as_deref(), salt),
+        salt: salt.text.map(Into::into),
+        tier: tier(fields)?,
+        group,
         blocks,
         parent,
         tokens,
@@ -67,112 +157,100 @@ fn stored(fields: Fields<'_>) -> Result<StoredBlocks, SkipReason> {
     })
 }
 
-fn removed(fields: Fields<'_>) -> Result<CacheEvent, SkipReason> {
-    only_first_group(fields.get(3, "group_idx"))?;
+fn removed(fields: &Fields<'_>) -> Result<CacheEvent, SkipReason> {
     Ok(CacheEvent::Removed {
+        group: group_index(fields)?,
+        tier: tier(fields)?,
         blocks: block_hashes(fields)?,
-        tier: tier(fields.get(2, "medium"))?,
     })
 }
 
-fn block_hashes(fields: Fields<'_>) -> Result<Vec<BlockHash>, SkipReason> {
-    let some = |hashes: &Vec<_>| !hashes.is_empty();
-    required(fields, 1, "block_hashes", |value| {
-        list(value, block_hash).filter(some)
-    })
+fn block_hashes(fields: &Fields<'_>) -> Result<Vec<BlockHash>, SkipReason> {
+    required(fields, Field::BlockHashes, |value| list(value, block_hash))
 }
 
-fn parent(fields: Fields<'_>) -> Result<Option<BlockHash>, SkipReason> {
-    let name = "parent_block_hash";
-    let hash = fields.get(2, name).map(block_hash);
-    match hash {
-        None => Ok(None),
-        Some(hash) => hash.map(Some).ok_or(SkipReason::Invalid(name)),
-    }
+/// Nil is the start of a prompt, and the number 0 a hash like any other.
+fn parent(fields: &Fields<'_>) -> Result<Option<BlockHash>, SkipReason> {
+    let Some(value) = fields.get(Field::Parent) else {
+        return Ok(None);
+    };
+    let hash = block_hash(value).ok_or(SkipReason::Invalid(Field::Parent.text()))?;
+    Ok(Some(hash))
 }
 
-fn required<T>(
-    fields: Fields<'_>,
-    index: usize,
-    name: &'static str,
-    read: impl Fn(&Value) -> Option<T>,
+fn required<'a, T>(
+    fields: &Fields<'a>,
+    name: Field,
+    read: impl Fn(Value<'a>) -> Option<T>,
 ) -> Result<T, SkipReason> {
-    let value = fields.get(index, name).ok_or(SkipReason::Missing(name))?;
-    read(value).ok_or(SkipReason::Invalid(name))
+    let value = fields.get(name).ok_or(SkipReason::Missing(name.text()))?;
+    read(value).ok_or(SkipReason::Invalid(name.text()))
 }
 
-/// A block holds a token at least. No tokens at all is a change of tier of known blocks.
-fn check_length(tokens: usize, blocks: usize, block_size: u32) -> Result<(), SkipReason> {
+/// Whether there are as many tokens as the blocks have; or none, as where the tier of known
+/// blocks changes. Only there may the block size be 0.
+fn fills(tokens: usize, blocks: usize, block_size: u32) -> Result<bool, SkipReason> {
+    if tokens == 0 {
+        return Ok(true);
+    }
     if block_size == 0 {
-        return Err(SkipReason::Invalid("block_size"));
+        return Err(SkipReason::Invalid(Field::BlockSize.text()));
     }
-    if tokens == 0 || tokens as u64 == blocks as u64 * u64::from(block_size) {
-        return Ok(());
-    }
-    Err(SkipReason::Length {
-        tokens,
-        blocks,
-        block_size,
-    })
+    Ok(tokens as u64 == blocks as u64 * u64::from(block_size))
 }
 
-fn tier(medium: Option<&Value>) -> Result<Tier, SkipReason> {
-    let Some(medium) = medium else {
+fn tier(fields: &Fields<'_>) -> Result<Tier, SkipReason> {
+    const NAMES: [(&str, Tier); 6] = [
+        ("GPU", Tier::Device),
+        ("CPU", Tier::Host),
+        ("CPU_PINNED", Tier::Host),
+        ("DISK", Tier::Disk),
+        ("STORAGE", Tier::Disk),
+        ("EXTERNAL", Tier::Remote),
+    ];
+    let Some(medium) = fields.get(Field::Medium) else {
         return Ok(Tier::Device);
     };
-    let name = medium.as_str().map(str::to_ascii_uppercase);
-    match name.as_deref() {
-        Some("GPU") => Ok(Tier::Device),
-        Some("CPU" | "CPU_PINNED") => Ok(Tier::Host),
-        Some("DISK" | "STORAGE") => Ok(Tier::Disk),
-        Some("EXTERNAL") => Ok(Tier::Remote),
-        _ => Err(SkipReason::Invalid("medium")),
-    }
+    let medium = medium
+        .text()
+        .ok_or(SkipReason::Invalid(Field::Medium.text()))?;
+    let mut names = NAMES.iter();
+    let found = names.find(|(name, _)| medium.eq_ignore_ascii_case(name));
+    found.map(|&(_, tier)| tier).ok_or(SkipReason::UnknownTier)
 }
 
-fn only_first_group(group: Option<&Value>) -> Result<(), SkipReason> {
-    match group.map(Value::as_u64) {
-        None | Some(Some(0)) => Ok(()),
-        Some(_) => Err(SkipReason::OtherGroup),
-    }
-}
-
-fn only_full_attention(kind: Option<&Value>) -> Result<(), SkipReason> {
-    match kind.map(Value::as_str) {
-        None | Some(Some("full_attention" | "mla_attention")) => Ok(()),
-        Some(_) => Err(SkipReason::OtherAttention),
-    }
-}
-
-/// The adapter's name. Engines that send only a number, above 0, get that as a name: their
-/// blocks must not pass for the base model's.
-fn adapter(fields: Fields<'_>) -> Option<Arc<str>> {
-    let name = fields.get(7, "lora_name").and_then(Value::as_str);
-    let number = || fields.get(5, "lora_id").and_then(Value::as_u64);
-    let number = || {
-        number()
-            .filter(|&id| id > 0)
-            .map(|id| Arc::from(id.to_string()))
+fn group_index(fields: &Fields<'_>) -> Result<u8, SkipReason> {
+    let Some(value) = fields.get(Field::Group) else {
+        return Ok(0);
     };
-    name.map(Arc::from).or_else(number)
+    let index = value
+        .unsigned()
+        .ok_or(SkipReason::Invalid(Field::Group.text()))?;
+    u8::try_from(index).map_err(|_| SkipReason::OtherGroup)
 }
 
-/// The tenant salt: SGLang names it; vLLM puts it last among the texts of the first block's
-/// extra keys, behind the adapter's name.
-fn salt(fields: Fields<'_>, adapter: Option<&str>) -> Option<Arc<str>> {
-    let in_place_of_adapter = fields.get(7, "lora_name").and_then(Fields::of);
-    let named = fields
-        .named("cache_salt")
-        .or_else(|| in_place_of_adapter?.named("cache_salt"));
-    if let Some(salt) = named.and_then(Value::as_str) {
-        return Some(Arc::from(salt));
-    }
-    let blocks = fields.get(8, "extra_keys")?.as_array()?;
-    let keys = blocks.first()?.as_array()?;
-    let mut texts = keys.iter().filter_map(Value::as_str);
-    let first = texts.next()?;
-    match texts.next_back() {
-        Some(last) => Some(Arc::from(last)),
-        None => Some(Arc::from(first)).filter(|_| Some(first) != adapter),
-    }
+/// The group, and whether it may keep only some of a prompt's blocks. What we do not know is
+/// taken for full attention, which may miss a prefix but never makes one up.
+fn group(fields: &Fields<'_>) -> Result<(CacheGroup, bool), SkipReason> {
+    let index = group_index(fields)?;
+    let kind = fields
+        .get(Field::SpecKind)
+        .map(|kind| kind.text().unwrap_or_default());
+    let window = || fields.get(Field::SpecWindow).and_then(unsigned_32);
+    let (attention, may_be_sparse) = match kind {
+        Some("full_attention" | "mla_attention" | "sink_full_attention") => {
+            (Attention::Full, false)
+        }
+        None => (Attention::Full, index > 0),
+        Some("sliding_window" | "sliding_window_mla") => match window() {
+            Some(tokens @ 1..) => (Attention::Window { tokens }, true),
+            _ => (Attention::Full, true),
+        },
+        Some("mamba") => (Attention::State, true),
+        Some("encoder_only_attention" | "cross_attention") => {
+            return Err(SkipReason::OtherAttention);
+        }
+        Some(_) => (Attention::Full, true),
+    };
+    Ok((CacheGroup { index, attention }, may_be_sparse))
 }

@@ -1,83 +1,235 @@
 //! From events to bytes: the map form that vLLM writes since June 2026.
 
-use headstart_core::event::StoredBlocks;
+use headstart_core::event::{Attention, CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Tier};
-use rmpv::Value;
+
+use super::extras::media_items;
 
 /// Writes one payload: `timestamp_s` is seconds since 1970, `rank` the data-parallel rank.
 #[must_use]
 pub fn encode_batch(timestamp_s: f64, events: &[CacheEvent], rank: Option<u32>) -> Vec<u8> {
-    let batch = Value::Array(vec![
-        Value::F64(timestamp_s),
-        events.iter().map(event).collect(),
-        rank.map_or(Value::Nil, Value::from),
-    ]);
-    let mut payload = Vec::new();
-    rmpv::encode::write_value(&mut payload, &batch).expect("a vector takes every write");
-    payload
+    let mut writer = Writer(Vec::with_capacity(capacity(events)));
+    writer.array(3);
+    writer.float(timestamp_s);
+    writer.array(events.len());
+    for event in events {
+        writer.event(event);
+    }
+    match rank {
+        Some(rank) => writer.number(u64::from(rank)),
+        None => writer.nil(),
+    }
+    writer.0
 }
 
-fn event(event: &CacheEvent) -> Value {
-    match event {
-        CacheEvent::Stored(stored) => block_stored(stored),
-        CacheEvent::Removed { blocks, tier } => map([
-            ("type", "BlockRemoved".into()),
-            ("block_hashes", blocks.iter().map(block_hash).collect()),
-            ("medium", medium(*tier).into()),
-            ("group_idx", 0.into()),
-        ]),
-        CacheEvent::Cleared => map([("type", "AllBlocksCleared".into())]),
+/// About as many bytes as will be written: names and numbers at their longest.
+fn capacity(events: &[CacheEvent]) -> usize {
+    let bytes = |event: &CacheEvent| match event {
+        CacheEvent::Stored(stored) => 256 + 18 * stored.blocks.len() + 5 * stored.tokens.len(),
+        CacheEvent::Removed { blocks, .. } => 64 + 18 * blocks.len(),
+        CacheEvent::Cleared => 32,
+    };
+    32 + events.iter().map(bytes).sum::<usize>()
+}
+
+/// A payload that grows.
+struct Writer(Vec<u8>);
+
+/// Of every result below.
+const TAKEN: &str = "a vector takes every write";
+
+impl Writer {
+    fn event(&mut self, event: &CacheEvent) {
+        match event {
+            CacheEvent::Stored(stored) => self.stored(stored),
+            CacheEvent::Removed {
+                blocks,
+                tier,
+                group,
+            } => {
+                self.map(3 + usize::from(*group != 0));
+                self.pair("type", "BlockRemoved");
+                self.text("block_hashes");
+                self.hashes(blocks);
+                self.pair("medium", medium(*tier));
+                if *group != 0 {
+                    self.text("group_idx");
+                    self.number(u64::from(*group));
+                }
+            }
+            CacheEvent::Cleared => {
+                self.map(1);
+                self.pair("type", "AllBlocksCleared");
+            }
+        }
+    }
+
+    fn stored(&mut self, stored: &StoredBlocks) {
+        self.map(9 + num_group_fields(stored.group));
+        self.pair("type", "BlockStored");
+        self.text("block_hashes");
+        self.hashes(&stored.blocks);
+        self.text("parent_block_hash");
+        match &stored.parent {
+            Some(parent) => self.hash(parent),
+            None => self.nil(),
+        }
+        self.text("token_ids");
+        self.array(stored.tokens.len());
+        for &token in &stored.tokens {
+            self.number(u64::from(token));
+        }
+        self.text("block_size");
+        self.number(u64::from(stored.block_size));
+        self.text("lora_id");
+        self.nil();
+        self.pair("medium", medium(stored.tier));
+        self.text("lora_name");
+        match stored.adapter.as_deref() {
+            Some(name) => self.text(name),
+            None => self.nil(),
+        }
+        self.text("extra_keys");
+        self.extra_keys(stored);
+        self.group(stored.group);
+    }
+
+    /// Nothing where the group is the usual one.
+    fn group(&mut self, group: CacheGroup) {
+        if group == CacheGroup::default() {
+            return;
+        }
+        self.text("group_idx");
+        self.number(u64::from(group.index));
+        let kind = match group.attention {
+            Attention::Full => "full_attention",
+            Attention::Window { .. } => "sliding_window",
+            Attention::State => "mamba",
+        };
+        self.pair("kv_cache_spec_kind", kind);
+        if let Attention::Window { tokens } = group.attention {
+            self.text("kv_cache_spec_sliding_window");
+            self.number(u64::from(tokens));
+        }
+    }
+
+    /// One element per block: the adapter's name, what is in the block, and on the first block of
+    /// a prompt the salt.
+    fn extra_keys(&mut self, stored: &StoredBlocks) {
+        let salt = stored.salt.as_deref().filter(|_| stored.parent.is_none());
+        let adapter = stored.adapter.as_deref();
+        if salt.is_none() && adapter.is_none() && stored.extras.is_empty() {
+            return self.nil();
+        }
+        self.array(stored.blocks.len());
+        for index in 0..stored.blocks.len() {
+            let extra = stored.extras.get(index).and_then(Option::as_deref);
+            let media = Media::of(extra.unwrap_or_default());
+            let salt = salt.filter(|_| index == 0);
+            let length = usize::from(adapter.is_some()) + media.len() + usize::from(salt.is_some());
+            if length == 0 {
+                self.nil();
+                continue;
+            }
+            self.array(length);
+            adapter.into_iter().for_each(|name| self.text(name));
+            self.media(&media);
+            salt.into_iter().for_each(|salt| self.text(salt));
+        }
+    }
+
+    fn media(&mut self, media: &Media<'_>) {
+        match media {
+            Media::Items(items) => {
+                for (name, place) in items {
+                    self.array(2);
+                    match std::str::from_utf8(name) {
+                        Ok(name) => self.text(name),
+                        Err(_) => self.bytes(name),
+                    }
+                    rmp::encode::write_sint(&mut self.0, *place).expect(TAKEN);
+                }
+            }
+            Media::Opaque(bytes) => self.bytes(bytes),
+        }
+    }
+
+    fn hashes(&mut self, hashes: &[BlockHash]) {
+        self.array(hashes.len());
+        hashes.iter().for_each(|hash| self.hash(hash));
+    }
+
+    /// A number where 64 bits hold it, as engines with integer hashes send; bytes otherwise.
+    fn hash(&mut self, hash: &BlockHash) {
+        match u64::try_from(u128::from_be_bytes(hash.0)) {
+            Ok(number) => self.number(number),
+            Err(_) => self.bytes(&hash.0),
+        }
+    }
+
+    fn pair(&mut self, name: &str, text: &str) {
+        self.text(name);
+        self.text(text);
+    }
+
+    fn text(&mut self, text: &str) {
+        rmp::encode::write_str(&mut self.0, text).expect(TAKEN);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        rmp::encode::write_bin(&mut self.0, bytes).expect(TAKEN);
+    }
+
+    fn number(&mut self, number: u64) {
+        rmp::encode::write_uint(&mut self.0, number).expect(TAKEN);
+    }
+
+    fn float(&mut self, number: f64) {
+        rmp::encode::write_f64(&mut self.0, number).expect(TAKEN);
+    }
+
+    fn nil(&mut self) {
+        rmp::encode::write_nil(&mut self.0).expect(TAKEN);
+    }
+
+    /// # Panics
+    /// Beyond 32 bits, as [`Self::map`] does: no batch has so many of anything.
+    fn array(&mut self, length: usize) {
+        let length = u32::try_from(length).expect("a batch fits into memory");
+        rmp::encode::write_array_len(&mut self.0, length).expect(TAKEN);
+    }
+
+    fn map(&mut self, pairs: usize) {
+        let pairs = u32::try_from(pairs).expect("an event has few fields");
+        rmp::encode::write_map_len(&mut self.0, pairs).expect(TAKEN);
     }
 }
 
-fn block_stored(stored: &StoredBlocks) -> Value {
-    let hashes = stored.blocks.iter().map(block_hash);
-    let tokens = stored.tokens.iter().map(|&token| Value::from(token));
-    map([
-        ("type", "BlockStored".into()),
-        ("block_hashes", hashes.collect()),
-        (
-            "parent_block_hash",
-            stored.parent.as_ref().map_or(Value::Nil, block_hash),
-        ),
-        ("token_ids", tokens.collect()),
-        ("block_size", stored.block_size.into()),
-        ("lora_id", Value::Nil),
-        ("medium", medium(stored.tier).into()),
-        ("lora_name", text(stored.adapter.as_deref())),
-        ("extra_keys", extra_keys(stored)),
-        ("group_idx", 0.into()),
-        ("kv_cache_spec_kind", "full_attention".into()),
-    ])
+/// What sets a block apart: what we know how to write, or bytes of somebody else's making.
+enum Media<'a> {
+    Items(Vec<(&'a [u8], i64)>),
+    Opaque(&'a [u8]),
 }
 
-fn map<const N: usize>(pairs: [(&str, Value); N]) -> Value {
-    Value::Map(pairs.map(|(name, value)| (name.into(), value)).into())
-}
+impl<'a> Media<'a> {
+    fn of(extra: &'a [u8]) -> Self {
+        media_items(extra).map_or(Self::Opaque(extra), Self::Items)
+    }
 
-fn text(text: Option<&str>) -> Value {
-    text.map_or(Value::Nil, Value::from)
-}
-
-/// A number where 64 bits hold it, as engines with integer hashes send; bytes otherwise.
-fn block_hash(hash: &BlockHash) -> Value {
-    match u64::try_from(u128::from_be_bytes(hash.0)) {
-        Ok(number) => number.into(),
-        Err(_) => hash.0.as_slice().into(),
+    fn len(&self) -> usize {
+        match self {
+            Self::Items(items) => items.len(),
+            Self::Opaque(_) => 1,
+        }
     }
 }
 
-/// One element per block: the adapter's name, and on the first block of a prompt the salt.
-fn extra_keys(stored: &StoredBlocks) -> Value {
-    let salt = stored.salt.as_deref().filter(|_| stored.parent.is_none());
-    let adapter = stored.adapter.as_deref();
-    if salt.is_none() && adapter.is_none() {
-        return Value::Nil;
+fn num_group_fields(group: CacheGroup) -> usize {
+    match group.attention {
+        Attention::Window { .. } => 3,
+        Attention::Full | Attention::State if group == CacheGroup::default() => 0,
+        Attention::Full | Attention::State => 2,
     }
-    let first = adapter.into_iter().chain(salt).map(Value::from).collect();
-    let other = adapter.map_or(Value::Nil, |name| Value::Array(vec![name.into()]));
-    let others = stored.blocks.iter().skip(1).map(|_| other.clone());
-    std::iter::once(first).chain(others).collect()
 }
 
 fn medium(tier: Tier) -> &'static str {

@@ -1,53 +1,163 @@
-//! Access to the fields of one event, by position or by name, and the values in them.
+//! The fields of one event, by position or by name, and the values in them.
 
 use headstart_core::{BlockHash, TokenId};
-use rmpv::Value;
 
-/// The fields of a batch or an event in one of the two forms.
-#[derive(Clone, Copy)]
-pub(super) enum Fields<'a> {
-    Positional(&'a [Value]),
-    Named(&'a [(Value, Value)]),
+use super::cursor::{Cursor, CutOff, Head, Items, Value};
+
+/// A field of an event that we read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    Tag,
+    BlockHashes,
+    Parent,
+    TokenIds,
+    BlockSize,
+    LoraId,
+    Medium,
+    LoraName,
+    ExtraKeys,
+    Group,
+    SpecKind,
+    SpecWindow,
+    Salt,
+}
+
+use Field::{
+    BlockHashes, BlockSize, ExtraKeys, Group, LoraId, LoraName, Medium, Parent, Salt, SpecKind,
+    SpecWindow, Tag, TokenIds,
+};
+
+/// Which field is where in the positional form of a stored event.
+const STORED: &[Field] = &[
+    Tag,
+    BlockHashes,
+    Parent,
+    TokenIds,
+    BlockSize,
+    LoraId,
+    Medium,
+    LoraName,
+    ExtraKeys,
+    Group,
+    SpecKind,
+    SpecWindow,
+];
+
+/// The same of a removal.
+const REMOVED: &[Field] = &[Tag, BlockHashes, Medium, Group];
+
+const NUM_FIELDS: usize = Salt as usize + 1;
+
+impl Field {
+    fn of(key: Value<'_>) -> Option<Self> {
+        let Value::Text(key) = key else {
+            return None;
+        };
+        Some(match key {
+            b"type" => Tag,
+            b"block_hashes" => BlockHashes,
+            b"parent_block_hash" => Parent,
+            b"token_ids" => TokenIds,
+            b"block_size" => BlockSize,
+            b"lora_id" => LoraId,
+            b"medium" => Medium,
+            b"lora_name" => LoraName,
+            b"extra_keys" => ExtraKeys,
+            b"group_idx" => Group,
+            b"kv_cache_spec_kind" => SpecKind,
+            b"kv_cache_spec_sliding_window" => SpecWindow,
+            b"cache_salt" => Salt,
+            _ => return None,
+        })
+    }
+
+    /// The field's name in the map form.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Tag => "type",
+            BlockHashes => "block_hashes",
+            Parent => "parent_block_hash",
+            TokenIds => "token_ids",
+            BlockSize => "block_size",
+            LoraId => "lora_id",
+            Medium => "medium",
+            LoraName => "lora_name",
+            ExtraKeys => "extra_keys",
+            Group => "group_idx",
+            SpecKind => "kv_cache_spec_kind",
+            SpecWindow => "kv_cache_spec_sliding_window",
+            Salt => "cache_salt",
+        }
+    }
+}
+
+/// What an event says, not yet understood.
+#[derive(Debug, Default)]
+pub(super) struct Fields<'a> {
+    slots: [Option<Value<'a>>; NUM_FIELDS],
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn of(value: &'a Value) -> Option<Self> {
-        match value {
-            Value::Array(elements) => Some(Self::Positional(elements)),
-            Value::Map(pairs) => Some(Self::Named(pairs)),
-            _ => None,
+    /// Reads an event in one of the two forms; `None` where it is neither. The cursor is behind
+    /// it in any case.
+    pub(super) fn read(cursor: &mut Cursor<'a>) -> Result<Option<Self>, CutOff> {
+        let mut fields = Self::default();
+        match cursor.head()? {
+            Head::Array(0) => {}
+            Head::Array(length) => {
+                fields.set(Tag, cursor.value()?);
+                fields.read_positions(cursor, length)?;
+            }
+            Head::Map(pairs) => {
+                for _ in 0..pairs {
+                    match Field::of(cursor.value()?) {
+                        Some(name) => fields.set(name, cursor.value()?),
+                        None => cursor.skip(1)?,
+                    }
+                }
+            }
+            Head::Whole(_) => return Ok(None),
         }
+        Ok(Some(fields))
     }
 
-    /// The field at `index` of the positional form, `name` of the map form; `None` where absent
-    /// or nil, which engines do not tell apart.
-    pub(super) fn get(self, index: usize, name: &str) -> Option<&'a Value> {
-        match self {
-            Self::Positional(elements) => elements.get(index).filter(|value| !value.is_nil()),
-            Self::Named(_) => self.named(name),
-        }
-    }
-
-    /// A field that only the map form has.
-    pub(super) fn named(self, name: &str) -> Option<&'a Value> {
-        let Self::Named(pairs) = self else {
-            return None;
+    fn read_positions(&mut self, cursor: &mut Cursor<'a>, length: usize) -> Result<(), CutOff> {
+        let names = match self.tag() {
+            Some("BlockStored") => STORED,
+            Some("BlockRemoved") => REMOVED,
+            _ => &[Tag],
         };
-        let pair = pairs.iter().find(|(key, _)| key.as_str() == Some(name));
-        pair.map(|(_, value)| value).filter(|value| !value.is_nil())
+        for name in names.iter().take(length).skip(1) {
+            self.set(*name, cursor.value()?);
+        }
+        cursor.skip(length.saturating_sub(names.len()))
+    }
+
+    /// The first one of a name counts.
+    fn set(&mut self, name: Field, value: Value<'a>) {
+        self.slots[name as usize].get_or_insert(value);
+    }
+
+    /// What kind of event it is.
+    pub(super) fn tag(&self) -> Option<&'a str> {
+        self.get(Tag)?.text()
+    }
+
+    /// The field `name`; `None` where absent or nil, which engines do not tell apart.
+    pub(super) fn get(&self, name: Field) -> Option<Value<'a>> {
+        self.slots[name as usize].and_then(Value::present)
     }
 }
 
 /// The low 128 bits of a hash sent as bytes (shorter ones padded on the left), or a 64-bit
 /// integer, signed or not.
-pub(super) fn block_hash(value: &Value) -> Option<BlockHash> {
-    if let Some(bytes) = value.as_slice() {
-        return low_16(bytes).map(BlockHash);
+pub(super) fn block_hash(value: Value<'_>) -> Option<BlockHash> {
+    match value {
+        Value::Unsigned(number) => Some(BlockHash::from_u64(number)),
+        Value::Signed(number) => Some(BlockHash::from_u64(number as u64)),
+        Value::Bytes(bytes) | Value::Text(bytes) => low_16(bytes).map(BlockHash),
+        _ => None,
     }
-    let number = value
-        .as_u64()
-        .or_else(|| value.as_i64().map(|number| number as u64))?;
-    Some(BlockHash::from_u64(number))
 }
 
 fn low_16(bytes: &[u8]) -> Option<[u8; 16]> {
@@ -62,19 +172,32 @@ fn low_16(bytes: &[u8]) -> Option<[u8; 16]> {
 
 /// A token id. SGLang's speculative mode sends overlapping pairs, whose first elements are the
 /// tokens.
-pub(super) fn token(value: &Value) -> Option<TokenId> {
+#[inline]
+pub(super) fn token(value: Value<'_>) -> Option<TokenId> {
     match value {
-        Value::Array(pair) if pair.len() == 2 => unsigned(&pair[0]),
-        _ => unsigned(value),
+        Value::Array(mut pair) if pair.len() == 2 => unsigned_32(pair.next()?),
+        _ => unsigned_32(value),
     }
 }
 
 /// A number of 32 bits.
-pub(super) fn unsigned(value: &Value) -> Option<u32> {
-    value.as_u64().and_then(|number| u32::try_from(number).ok())
+#[inline]
+pub(super) fn unsigned_32(value: Value<'_>) -> Option<u32> {
+    value
+        .unsigned()
+        .and_then(|number| u32::try_from(number).ok())
 }
 
-/// All elements of an array; `None` if it is none or an element is bad.
-pub(super) fn list<T>(value: &Value, element: impl Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
-    value.as_array()?.iter().map(element).collect()
+/// All elements of an array; `None` if it is none or an element is bad. Allocates once.
+#[inline]
+pub(super) fn list<'a, T>(
+    value: Value<'a>,
+    element: impl Fn(Value<'a>) -> Option<T>,
+) -> Option<Vec<T>> {
+    let items: Items<'a> = value.array()?;
+    let mut list = Vec::with_capacity(items.len());
+    for item in items {
+        list.push(element(item)?);
+    }
+    Some(list)
 }

@@ -1,13 +1,23 @@
-//! Golden messages, round trips, and payloads that someone damaged.
+//! Every dialect, round trips, and the reader by definition on payloads that someone damaged.
+//!
+//! Values are built with `rmpv`, which is also what the reader by definition stands on.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use headstart_core::event::StoredBlocks;
+use headstart_core::block::media_extra;
+use headstart_core::event::{Attention, CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Rng, Tier};
 use rmpv::Value;
 
 use super::*;
+
+#[path = "../../../tests/kv_events/mutate.rs"]
+mod mutate;
+
+mod definition;
+mod groups;
+mod reference;
+mod set_apart;
 
 /// Encodes `value` and reads it as a batch.
 fn read(value: &Value) -> Result<Batch, DecodeError> {
@@ -27,7 +37,8 @@ fn check(value: &Value, expected: &CacheEvent) {
 fn check_skipped(value: &Value, reason: SkipReason) {
     let batch = read(&batch_of(vec![value.clone()])).expect("a batch");
     assert_eq!(batch.events, [], "{value}");
-    assert_eq!(batch.skipped, [Skipped { index: 0, reason }], "{value}");
+    let reasons: Vec<_> = batch.skipped.iter().map(|skipped| skipped.reason).collect();
+    assert_eq!(reasons, [reason], "{value}");
 }
 
 fn batch_of(events: Vec<Value>) -> Value {
@@ -52,7 +63,9 @@ fn two_blocks() -> StoredBlocks {
         parent: None,
         tokens: vec![1, 2, 3, 4],
         block_size: 2,
+        extras: Vec::new(),
         tier: Tier::Device,
+        group: CacheGroup::default(),
         salt: None,
         adapter: None,
     }
@@ -68,6 +81,44 @@ fn positional(rest: impl IntoIterator<Item = Value>) -> Value {
         2.into(),
     ];
     head.into_iter().chain(rest).collect()
+}
+
+/// An event of two blocks with these fields behind the block size: no adapter by number, the
+/// usual tier, `name` for the adapter's, and `first` and `second` for the blocks' extra keys.
+fn with_keys(name: impl Into<Value>, first: &[Value], second: &[Value]) -> Value {
+    let keys = [first, second].map(|keys| match keys {
+        [] => Value::Nil,
+        keys => keys.to_vec().into(),
+    });
+    positional([Value::Nil, Value::Nil, name.into(), keys.to_vec().into()])
+}
+
+/// [`two_blocks`] set apart.
+fn apart(adapter: Option<&str>, salt: Option<&str>, media: [&[(&[u8], i64)]; 2]) -> CacheEvent {
+    let extra = |items: &[(&[u8], i64)]| {
+        let extra = media_extra(items.iter().copied());
+        (!extra.is_empty()).then(|| Arc::from(extra))
+    };
+    let is_plain = media.iter().all(|items| items.is_empty());
+    CacheEvent::Stored(StoredBlocks {
+        adapter: adapter.map(Arc::from),
+        salt: salt.map(Arc::from),
+        extras: match is_plain {
+            true => vec![],
+            false => media.map(extra).into(),
+        },
+        ..two_blocks()
+    })
+}
+
+fn pair(name: impl Into<Value>, place: i64) -> Value {
+    Value::Array(vec![name.into(), place.into()])
+}
+
+/// [`positional`] in group `index`, of the kind and window that follow.
+fn in_group(index: impl Into<Value>, rest: impl IntoIterator<Item = Value>) -> Value {
+    let head = [Value::Nil, Value::Nil, Value::Nil, Value::Nil, index.into()];
+    positional(head.into_iter().chain(rest))
 }
 
 /// The message that vLLM v0.26.0 sent in a public report (kthena #1535).
@@ -96,7 +147,9 @@ fn a_message_of_vllm_is_understood() {
         parent: None,
         tokens: [151_644, 872].into_iter().chain(1..=14).collect(),
         block_size: 16,
+        extras: Vec::new(),
         tier: Tier::Device,
+        group: CacheGroup::default(),
         salt: None,
         adapter: None,
     };
@@ -110,11 +163,12 @@ fn what_we_write_is_pinned() {
     let removed = CacheEvent::Removed {
         blocks: vec![BlockHash::from_u64(7), BlockHash([0x11; 16])],
         tier: Tier::Host,
+        group: 0,
     };
-    let mut expected = vec![0x93, 0xcb, 0x3f, 0xf0, 0, 0, 0, 0, 0, 0, 0x92, 0x84, 0xa4];
+    let mut expected = vec![0x93, 0xcb, 0x3f, 0xf0, 0, 0, 0, 0, 0, 0, 0x92, 0x83, 0xa4];
     expected.extend(b"type\xacBlockRemoved\xacblock_hashes\x92\x07\xc4\x10");
     expected.extend([0x11; 16]);
-    expected.extend(b"\xa6medium\xa3CPU\xa9group_idx\x00");
+    expected.extend(b"\xa6medium\xa3CPU");
     expected.extend(b"\x81\xa4type\xb0AllBlocksCleared\xc0");
     let written = encode_batch(1.0, &[removed, CacheEvent::Cleared], None);
     assert_eq!(written, expected);
@@ -139,6 +193,7 @@ fn positional_events_may_end_early_or_go_on() {
     let removed = CacheEvent::Removed {
         blocks: vec![BlockHash::from_u64(10)],
         tier: Tier::Device,
+        group: 0,
     };
     let event = Value::Array(vec!["BlockRemoved".into(), numbers([10])]);
     check(&event, &removed);
@@ -161,45 +216,30 @@ fn hashes_are_bytes_or_numbers() {
         let removed = CacheEvent::Removed {
             blocks: vec![BlockHash(expected)],
             tier: Tier::Device,
+            group: 0,
         };
         check(&Value::Array(event), &removed);
     }
 }
 
 #[test]
-fn the_salt_is_told_from_the_adapter() {
-    let with = |adapter: Option<&str>, salt: Option<&str>| {
-        CacheEvent::Stored(StoredBlocks {
-            adapter: adapter.map(Arc::from),
-            salt: salt.map(Arc::from),
+fn a_parent_of_zero_is_a_parent() {
+    for (parent, expected) in [
+        (Value::Nil, None),
+        (0.into(), Some(BlockHash([0; 16]))),
+        ((-1).into(), Some(BlockHash::from_u64(u64::MAX))),
+        (vec![0u8; 32].into(), Some(BlockHash([0; 16]))),
+    ] {
+        let mut event = positional([]);
+        if let Value::Array(fields) = &mut event {
+            fields[2] = parent;
+        }
+        let expected = StoredBlocks {
+            parent: expected,
             ..two_blocks()
-        })
-    };
-    let event = |name: Value, first: &[Value]| {
-        let keys = Value::Array(vec![first.to_vec().into(), Value::Nil]);
-        positional([Value::Nil, Value::Nil, name, keys])
-    };
-    let image = Value::Array(vec!["image".into(), 3.into()]);
-    check(&event(Value::Nil, &["s".into()]), &with(None, Some("s")));
-    check(&event("a".into(), &["a".into()]), &with(Some("a"), None));
-    let both = ["a".into(), image.clone(), "s".into(), vec![1u8].into()];
-    check(&event("a".into(), &both), &with(Some("a"), Some("s")));
-    let alike = ["a".into(), "a".into()];
-    check(&event("a".into(), &alike), &with(Some("a"), Some("a")));
-    check(&event(Value::Nil, &[image]), &with(None, None));
-    let salted = map(&[("cache_salt", "s".into())]);
-    check(&event(salted, &[]), &with(None, Some("s")));
-    let mut child = event(Value::Nil, &["s".into()]);
-    if let Value::Array(fields) = &mut child {
-        fields[2] = 9.into();
+        };
+        check(&event, &CacheEvent::Stored(expected));
     }
-    let behind = StoredBlocks {
-        parent: Some(BlockHash::from_u64(9)),
-        ..two_blocks()
-    };
-    check(&child, &CacheEvent::Stored(behind));
-    check(&positional([7.into()]), &with(Some("7"), None));
-    check(&positional([0.into()]), &with(None, None));
 }
 
 #[test]
@@ -228,57 +268,109 @@ fn token_pairs_are_flattened_and_no_tokens_change_the_tier() {
 
 #[test]
 fn one_bad_event_is_named_and_never_drops_its_batch() {
-    let group = [Value::Nil, Value::Nil, Value::Nil, Value::Nil, 1.into()];
-    let kind = [
-        Value::Nil,
-        Value::Nil,
-        Value::Nil,
-        Value::Nil,
-        Value::Nil,
-        "mamba".into(),
-    ];
-    let mut short = positional([]);
-    if let Value::Array(fields) = &mut short {
-        fields[3] = numbers([1, 2, 3]);
+    let mut unfilled = positional([]);
+    if let Value::Array(fields) = &mut unfilled {
+        fields[4] = 0.into();
     }
-    let length = SkipReason::Length {
-        tokens: 3,
-        blocks: 2,
-        block_size: 2,
+    let removal = |rest: &[Value]| {
+        let head = ["BlockRemoved".into(), numbers([7])];
+        Value::Array(head.iter().chain(rest).cloned().collect())
     };
+    let tape = SkipReason::UnknownTier;
+    // The event, why it is skipped, and whether it may have removed something.
     let bad = [
-        (3.into(), SkipReason::NotAnEvent),
-        (map(&[]), SkipReason::NotAnEvent),
+        (3.into(), SkipReason::NotAnEvent, true),
+        (map(&[]), SkipReason::NotAnEvent, true),
+        (Value::Array(vec![]), SkipReason::NotAnEvent, true),
         (
             Value::Array(vec!["Snapshot".into()]),
             SkipReason::UnknownTag,
+            true,
         ),
-        (positional(group), SkipReason::OtherGroup),
-        (positional(kind), SkipReason::OtherAttention),
         (
-            positional([Value::Nil, "TAPE".into()]),
-            SkipReason::Invalid("medium"),
+            map(&[("type", "BlockMoved".into())]),
+            SkipReason::UnknownTag,
+            true,
         ),
-        (short, length),
+        (in_group(1000, []), SkipReason::OtherGroup, false),
+        (positional([Value::Nil, "TAPE".into()]), tape, false),
+        (
+            positional([Value::Nil, 3.into()]),
+            SkipReason::Invalid("medium"),
+            false,
+        ),
+        (unfilled, SkipReason::Invalid("block_size"), false),
         (
             map(&[("type", "BlockRemoved".into())]),
             SkipReason::Missing("block_hashes"),
+            true,
+        ),
+        (removal(&["TAPE".into()]), tape, false),
+        (removal(&[3.into()]), SkipReason::Invalid("medium"), true),
+        (
+            removal(&[Value::Nil, 1000.into()]),
+            SkipReason::OtherGroup,
+            false,
+        ),
+        (
+            removal(&[Value::Nil, "1".into()]),
+            SkipReason::Invalid("group_idx"),
+            true,
         ),
     ];
-    for (event, reason) in &bad {
+    for (event, reason, may_have_removed) in &bad {
         check_skipped(event, *reason);
+        let batch = read(&batch_of(vec![event.clone()])).unwrap();
+        assert_eq!(batch.may_have_removed, *may_have_removed, "{event}");
     }
     let good = positional([]);
     let events = bad
         .iter()
-        .flat_map(|(event, _)| [event.clone(), good.clone()]);
+        .flat_map(|(event, ..)| [event.clone(), good.clone()]);
     let batch = read(&batch_of(events.collect())).unwrap();
-    assert_eq!(batch.events.len(), bad.len());
-    let places: Vec<usize> = batch.skipped.iter().map(|skipped| skipped.index).collect();
     assert_eq!(
-        places,
-        (0..bad.len()).map(|index| 2 * index).collect::<Vec<_>>()
+        (batch.events.len(), batch.num_skipped),
+        (bad.len(), bad.len())
     );
+    for (number, (skipped, (_, reason, may_have_removed))) in
+        batch.skipped.iter().zip(&bad).enumerate()
+    {
+        let expected = Skipped {
+            index: 2 * number,
+            reason: *reason,
+            may_have_removed: *may_have_removed,
+        };
+        assert_eq!(*skipped, expected);
+    }
+}
+
+#[test]
+fn of_many_skipped_events_some_are_listed_and_all_counted() {
+    let bad = positional([Value::Nil, "TAPE".into()]);
+    let mut events = vec![bad; 2 * SKIPPED_MAX];
+    events.push(positional([]));
+    let batch = read(&batch_of(events.clone())).unwrap();
+    let counts = (batch.events.len(), batch.skipped.len(), batch.num_skipped);
+    assert_eq!(counts, (1, SKIPPED_MAX, 2 * SKIPPED_MAX));
+    assert!(!batch.may_have_removed);
+    events.push("?".into());
+    assert!(read(&batch_of(events)).unwrap().may_have_removed);
+}
+
+#[test]
+fn a_batch_has_a_time_if_it_is_one() {
+    for (ts, expected) in [
+        (1.5.into(), Some(1.5)),
+        (2.into(), Some(2.0)),
+        (Value::F32(0.25), Some(0.25)),
+        (f64::NAN.into(), None),
+        (f64::INFINITY.into(), None),
+        (Value::Nil, None),
+        ("now".into(), None),
+    ] {
+        let batch = read(&Value::Array(vec![ts.clone(), Value::Array(vec![])])).unwrap();
+        assert_eq!(batch.ts, expected, "{ts}");
+    }
 }
 
 #[test]
@@ -309,104 +401,5 @@ fn the_outer_form_may_be_short_long_or_a_map() {
             matches!(read(&value), Err(DecodeError::NotABatch)),
             "{value}"
         );
-    }
-}
-
-#[test]
-fn hostile_sizes_cost_nothing() {
-    let claims = [
-        &[0x93, 0xc0, 0xdd, 0xff, 0xff, 0xff, 0xff][..],
-        &[0xdd, 0xff, 0xff, 0xff, 0xff],
-        &[0xdf, 0xff, 0xff, 0xff, 0xff],
-        &[0xc6, 0xff, 0xff, 0xff, 0xff],
-        &[0xdb, 0xff, 0xff, 0xff, 0xff],
-        &[0x91; 100_000],
-    ];
-    for claim in claims {
-        let result = decode_batch(claim);
-        assert!(
-            matches!(result, Err(DecodeError::Malformed(_))),
-            "{result:?}"
-        );
-    }
-    let large = vec![0; PAYLOAD_BYTES_MAX + 1];
-    assert!(matches!(
-        decode_batch(&large),
-        Err(DecodeError::TooLarge { .. })
-    ));
-}
-
-#[test]
-fn what_is_written_is_read_back() {
-    for seed in 0..2_000 {
-        let mut rng = Rng::new(seed);
-        let events: Vec<_> = (0..rng.below(6)).map(|_| random_event(&mut rng)).collect();
-        let rank = (rng.below(2) == 0).then_some(seed as u32);
-        let batch = decode_batch(&encode_batch(rng.next_f64(), &events, rank)).unwrap();
-        let expected = Batch {
-            events,
-            skipped: vec![],
-            rank,
-        };
-        assert_eq!(batch, expected, "seed {seed}");
-    }
-}
-
-/// A debug build may take a second over all of it; one payload that takes that long is a bug.
-#[test]
-fn damaged_payloads_never_panic_and_never_take_long() {
-    let mut rng = Rng::new(11);
-    for round in 0..20_000 {
-        let events: Vec<_> = (0..3).map(|_| random_event(&mut rng)).collect();
-        let mut payload = encode_batch(1.0, &events, Some(1));
-        for _ in 0..=rng.below(8) {
-            let place = rng.below(payload.len());
-            payload[place] ^= 1 << rng.below(8);
-        }
-        if rng.below(2) == 0 {
-            payload.truncate(rng.below(payload.len()));
-        }
-        let start = Instant::now();
-        let result = decode_batch(&payload);
-        assert!(start.elapsed() < Duration::from_secs(1), "round {round}");
-        if let Ok(batch) = result {
-            assert!(batch.events.len() + batch.skipped.len() <= payload.len());
-        }
-    }
-}
-
-fn random_event(rng: &mut Rng) -> CacheEvent {
-    let tiers = [Tier::Device, Tier::Host, Tier::Disk, Tier::Remote];
-    let tier = tiers[rng.below(4)];
-    let blocks: Vec<_> = (0..=rng.below(3)).map(|_| random_hash(rng)).collect();
-    match rng.below(8) {
-        0 => CacheEvent::Cleared,
-        1 | 2 => CacheEvent::Removed { blocks, tier },
-        _ => CacheEvent::Stored(random_stored(rng, blocks, tier)),
-    }
-}
-
-fn random_stored(rng: &mut Rng, blocks: Vec<BlockHash>, tier: Tier) -> StoredBlocks {
-    let block_size = 1 + rng.below(16);
-    let num_tokens = blocks.len() * block_size * rng.below(2);
-    let parent = (rng.below(2) == 0).then(|| random_hash(rng));
-    let names = ["", "a", "tenant-7", "ünïcode"];
-    let mut name = || (rng.below(2) == 0).then(|| Arc::from(names[rng.below(4)]));
-    StoredBlocks {
-        salt: name().filter(|_| parent.is_none()),
-        adapter: name(),
-        tokens: (0..num_tokens).map(|_| rng.next_u64() as u32).collect(),
-        block_size: block_size as u32,
-        blocks,
-        parent,
-        tier,
-    }
-}
-
-fn random_hash(rng: &mut Rng) -> BlockHash {
-    let low = rng.next_u64() >> rng.below(64);
-    match rng.below(2) {
-        0 => BlockHash::from_u64(low),
-        _ => BlockHash((u128::from(rng.next_u64()) << 64 | u128::from(low)).to_be_bytes()),
     }
 }

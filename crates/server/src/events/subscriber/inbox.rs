@@ -1,226 +1,189 @@
-//! Puts batches in order and turns them into updates. No sockets, no clock.
+//! Between the sockets and the stream: decodes what comes, reads the clock, passes updates on.
 //!
-//! [`StreamState`] decides by number; the inbox keeps the payloads that wait behind a replay,
-//! compares payloads where numbers alone cannot tell two publishers apart, and decodes.
+//! It decides nothing: that is [`Follower`]'s, which the simulator runs as well.
 
-use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
 
-use headstart_router::stream::{ReplayEnd, Replayed, Step, StreamState};
+use headstart_core::Nanos;
+use headstart_router::stream::{
+    Damage, Effect, Follower, FollowerConfig, ReplayId, StreamBatch, StreamReport,
+};
+use tokio::time::Instant;
 
 use super::StreamUpdate;
-use crate::events::decode_batch;
-use crate::events::wire::Numbered;
+use crate::events::wire::{Numbered, Reply};
+use crate::events::{Batch, decode_batch};
 
-/// Most batches that wait behind a replay: minutes of a busy engine's steps.
-const HELD_BATCHES_MAX: usize = 8192;
-
-/// Most bytes of payload that wait behind a replay, 32 MiB: as many batches of 4 KiB.
-const HELD_BYTES_MAX: usize = 32 << 20;
-
-/// What the connection has to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    /// Nothing beyond what runs already.
-    Follow,
-    /// Ask for a replay, in place of the running one.
-    Replay {
-        /// The first batch wanted.
-        from: u64,
-    },
+/// What the connection has to do, in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Todo {
+    /// Ask for a replay from a batch on.
+    pub(super) ask: Option<(ReplayId, u64)>,
+    /// Give the connection up: it only looks alive.
+    pub(super) reconnect: bool,
 }
 
-/// The order of one stream, and where its updates go.
+/// One stream and where its updates go.
 pub(super) struct Inbox {
-    state: StreamState,
-    held: Held,
-    /// The last applied batch. A publisher that has another one of its number is another one.
-    last: Option<Numbered>,
-    num_applied: u64,
+    follower: Follower,
+    /// The start of this stream's time.
+    start: Instant,
+    effects: Vec<Effect>,
+    report: Arc<Mutex<StreamReport>>,
     sink: Box<dyn FnMut(StreamUpdate) + Send>,
 }
 
 impl Inbox {
-    pub(super) fn new(sink: Box<dyn FnMut(StreamUpdate) + Send>) -> Self {
+    /// A stream that writes where it stands to `report`.
+    pub(super) fn new(
+        config: FollowerConfig,
+        report: Arc<Mutex<StreamReport>>,
+        sink: Box<dyn FnMut(StreamUpdate) + Send>,
+    ) -> Self {
         Self {
-            state: StreamState::default(),
-            held: Held::default(),
-            last: None,
-            num_applied: 0,
+            follower: Follower::new(config),
+            start: Instant::now(),
+            effects: Vec::new(),
+            report,
             sink,
         }
     }
 
-    /// A connection was made or is in doubt. Returns the batch to ask for.
-    pub(super) fn resume(&mut self) -> u64 {
-        self.held.clear();
-        self.state.resume()
+    /// A connection was made.
+    pub(super) fn on_connected(&mut self) -> Todo {
+        self.tell(Follower::on_connected)
     }
 
-    /// Takes a live batch.
-    pub(super) fn on_live(&mut self, batch: Numbered) -> Next {
-        if self.contradicts(&batch) {
-            self.restart();
-        }
-        let mut step = self.state.on_batch(batch.seq);
-        if step == Step::Restart {
-            self.restart();
-            step = self.state.on_batch(batch.seq);
-        }
-        match step {
-            Step::Apply => self.apply(batch),
-            Step::Duplicate => {}
-            Step::Hold => self.held.push(batch),
-            Step::Gap { from, missing } => {
-                tracing::debug!(from, missing, "a gap in the cache events");
-                self.held.push(batch);
-                return Next::Replay { from };
+    /// The connection was lost.
+    pub(super) fn on_disconnected(&mut self) {
+        // Whatever is asked for meanwhile is asked for again by the next connection.
+        let _ = self.tell(Follower::on_disconnected);
+    }
+
+    /// A live message came.
+    pub(super) fn on_live(&mut self, batch: Numbered) -> Todo {
+        let batch = decoded(&batch);
+        self.tell(|follower, now, effects| follower.on_live(batch, now, effects))
+    }
+
+    /// A live message came that is no batch.
+    pub(super) fn on_bad_message(&mut self) -> Todo {
+        self.tell(Follower::on_bad_message)
+    }
+
+    /// Replay `id` said something; nothing: it broke off.
+    pub(super) fn on_reply(&mut self, id: ReplayId, reply: Option<Reply>) -> Todo {
+        match reply {
+            Some(Reply::Batch(batch)) => {
+                let batch = decoded(&batch);
+                self.tell(|follower, now, effects| follower.on_reply(id, batch, now, effects))
             }
-            Step::Restart => unreachable!("a fresh stream has nothing to regress from"),
-        }
-        Next::Follow
-    }
-
-    /// Takes a batch of the replay.
-    pub(super) fn on_replayed(&mut self, batch: Numbered) -> Next {
-        if self.contradicts(&batch) {
-            self.restart();
-            return Next::Replay {
-                from: self.resume(),
-            };
-        }
-        match self.state.on_replay_batch(batch.seq) {
-            Replayed::Apply => self.apply(batch),
-            Replayed::ApplyAfterLoss { lost } => {
-                self.lose(lost);
-                self.apply(batch);
+            Some(Reply::End) => {
+                self.tell(|follower, now, effects| follower.on_replay_end(id, now, effects))
             }
-            Replayed::Duplicate => {}
+            None => self.tell(|follower, now, effects| follower.on_replay_failed(id, now, effects)),
         }
-        Next::Follow
     }
 
-    /// The replay is complete.
-    pub(super) fn on_replay_end(&mut self) -> Next {
-        match self.state.on_replay_end() {
-            ReplayEnd::Continue { lost } => self.catch_up(lost),
-            ReplayEnd::Restart => {
-                self.restart();
-                Next::Replay {
-                    from: self.resume(),
-                }
+    /// The time of [`Self::due`] has come.
+    pub(super) fn on_time(&mut self) -> Todo {
+        self.tell(Follower::on_time)
+    }
+
+    /// When [`Self::on_time`] is to be called.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let due = self.follower.due()?;
+        Some(self.start + due.since(Nanos(0)))
+    }
+
+    /// The replay whose news are wanted.
+    pub(super) fn replay(&self) -> Option<ReplayId> {
+        self.follower.replay()
+    }
+
+    fn tell(&mut self, event: impl FnOnce(&mut Follower, Nanos, &mut Vec<Effect>)) -> Todo {
+        let now = Nanos(0) + self.start.elapsed();
+        let mut effects = std::mem::take(&mut self.effects);
+        event(&mut self.follower, now, &mut effects);
+        *self.report.lock().expect("no panic while copying a report") = self.follower.report();
+        let mut todo = Todo::default();
+        for effect in effects.drain(..) {
+            self.carry_out(effect, &mut todo);
+        }
+        self.effects = effects;
+        todo
+    }
+
+    fn carry_out(&mut self, effect: Effect, todo: &mut Todo) {
+        let update = match effect {
+            Effect::Apply { events, .. } if events.is_empty() => return,
+            Effect::Apply { events, .. } => StreamUpdate::Events(events),
+            Effect::Clear => StreamUpdate::Clear,
+            Effect::Doubt { batches } => StreamUpdate::Doubt { batches },
+            Effect::Skipped { reason, events } => StreamUpdate::Skipped {
+                reason,
+                count: events,
+            },
+            Effect::Status(status) => StreamUpdate::Status(status),
+            Effect::Ask { replay, from } => {
+                todo.ask = Some((replay, from));
+                return;
             }
-        }
-    }
-
-    /// There is no replay, or it broke off.
-    pub(super) fn on_replay_failed(&mut self) -> Next {
-        let lost = self.state.on_replay_failed();
-        self.catch_up(lost)
-    }
-
-    /// A message came that is no batch.
-    pub(super) fn on_bad_message(&mut self) -> Next {
-        (self.sink)(StreamUpdate::Skipped { count: 1 });
-        Next::Follow
-    }
-
-    /// Whether a replay is wanted and has not ended.
-    pub(super) fn is_replaying(&self) -> bool {
-        self.state.is_replaying()
-    }
-
-    /// Batches applied since the start.
-    pub(super) fn num_applied(&self) -> u64 {
-        self.num_applied
-    }
-
-    fn catch_up(&mut self, lost: u64) -> Next {
-        self.lose(lost);
-        while let Some(batch) = self.held.pop() {
-            match self.state.on_held(batch.seq) {
-                Step::Apply => self.apply(batch),
-                Step::Duplicate => {}
-                Step::Gap { from, .. } => {
-                    self.held.put_back(batch);
-                    return Next::Replay { from };
-                }
-                Step::Hold | Step::Restart => unreachable!("no replay runs, no batch is live"),
+            Effect::Reconnect => {
+                todo.reconnect = true;
+                return;
             }
-        }
-        Next::Follow
-    }
-
-    fn contradicts(&self, batch: &Numbered) -> bool {
-        let last = self.last.as_ref();
-        last.is_some_and(|last| last.seq == batch.seq && last.payload != batch.payload)
-    }
-
-    fn restart(&mut self) {
-        tracing::info!("a publisher of cache events restarted");
-        self.state.restart();
-        self.held.clear();
-        self.last = None;
-        (self.sink)(StreamUpdate::Clear);
-    }
-
-    fn lose(&mut self, batches: u64) {
-        if batches > 0 {
-            tracing::warn!(batches, "cache events lost");
-            (self.sink)(StreamUpdate::Lost { batches });
-        }
-    }
-
-    fn apply(&mut self, batch: Numbered) {
-        self.num_applied += 1;
-        match decode_batch(&batch.payload) {
-            Ok(decoded) => {
-                if !decoded.skipped.is_empty() {
-                    let count = decoded.skipped.len();
-                    (self.sink)(StreamUpdate::Skipped { count });
-                }
-                if !decoded.events.is_empty() {
-                    (self.sink)(StreamUpdate::Events(decoded.events));
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, seq = batch.seq, "unreadable cache events");
-                self.lose(1);
-            }
-        }
-        self.last = Some(batch);
+        };
+        (self.sink)(update);
     }
 }
 
-/// Live batches that wait behind a replay. When full, new ones are dropped: the next live batch
-/// shows the gap, and they are asked for again.
-#[derive(Default)]
-struct Held {
-    batches: VecDeque<Numbered>,
-    bytes: usize,
-}
-
-impl Held {
-    fn push(&mut self, batch: Numbered) {
-        let bytes = self.bytes + batch.payload.len();
-        if self.batches.len() < HELD_BATCHES_MAX && bytes <= HELD_BYTES_MAX {
-            self.bytes = bytes;
-            self.batches.push_back(batch);
+/// A message as the stream sees it. The payload is known again by its hash.
+fn decoded(message: &Numbered) -> StreamBatch {
+    let hash = blake3::hash(&message.payload);
+    let half = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
+    let fingerprint = u128::from_le_bytes(*half);
+    match decode_batch(&message.payload) {
+        Ok(batch) => StreamBatch {
+            seq: message.seq,
+            ts: batch.ts,
+            fingerprint,
+            rank: batch.rank,
+            damage: damage(&batch),
+            events: batch.events,
+        },
+        Err(error) => {
+            tracing::warn!(%error, seq = message.seq, "unreadable cache events");
+            StreamBatch {
+                seq: message.seq,
+                fingerprint,
+                damage: Damage::Unreadable,
+                ..StreamBatch::default()
+            }
         }
     }
+}
 
-    fn pop(&mut self) -> Option<Numbered> {
-        let batch = self.batches.pop_front()?;
-        self.bytes -= batch.payload.len();
-        Some(batch)
+fn damage(batch: &Batch) -> Damage {
+    if batch.num_skipped == 0 {
+        return Damage::None;
     }
-
-    fn put_back(&mut self, batch: Numbered) {
-        self.bytes += batch.payload.len();
-        self.batches.push_front(batch);
+    let mut reasons: Vec<(&'static str, u64)> = Vec::new();
+    let listed = batch
+        .skipped
+        .iter()
+        .map(|skipped| (skipped.reason.label(), 1));
+    let unlisted = (batch.num_skipped - batch.skipped.len()) as u64;
+    for (label, count) in listed.chain([("unlisted", unlisted)]) {
+        match reasons.iter_mut().find(|(reason, _)| *reason == label) {
+            Some((_, sum)) => *sum += count,
+            None => reasons.push((label, count)),
+        }
     }
-
-    fn clear(&mut self) {
-        *self = Self::default();
+    reasons.retain(|&(_, count)| count > 0);
+    Damage::Skipped {
+        reasons,
+        may_have_removed: batch.may_have_removed,
     }
 }
 

@@ -4,25 +4,18 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc;
+use headstart_router::stream::ReplayId;
 use tokio::time::{Instant, sleep_until};
 use zeromq::{Socket, SocketEvent, SocketOptions, SocketRecv, SubSocket, ZmqError, ZmqMessage};
 
 use super::SubscriberConfig;
-use super::inbox::{Inbox, Next};
-use super::replay::{Replay, ReplayNews};
+use super::inbox::{Inbox, Todo};
+use super::replay::Replay;
 use crate::events::wire::{self, Reply};
 
 /// Longest wait for a connection: a healthy publisher accepts in milliseconds, and a refused
 /// attempt is repeated within this time.
 pub(super) const CONNECT_TIME_MAX: Duration = Duration::from_secs(1);
-
-/// Quiet time after connecting before the second replay. The subscription is in place by then,
-/// which nothing confirms.
-const SETTLE_TIME: Duration = Duration::from_secs(1);
-
-/// Silence that makes a settled connection doubtful. A busy engine sends several batches per
-/// second; asking an idle one costs it two small messages.
-const SILENCE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -43,21 +36,14 @@ pub(super) struct Link<'a> {
     config: &'a SubscriberConfig,
     socket: SubSocket,
     monitor: mpsc::Receiver<SocketEvent>,
-    replay: Option<Replay>,
-    purpose: Purpose,
-    /// When the last live message came or the last replay ended.
-    heard: Instant,
-    /// Silence allowed after that.
-    patience: Duration,
+    replay: Option<(ReplayId, Replay)>,
 }
 
-/// Why the running replay was asked for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    /// Batches are known or likely to be missing.
-    Missing,
-    /// Nothing should be missing; if something is, the live socket is dead.
-    Doubt,
+/// What comes next.
+enum Input {
+    Message(Result<ZmqMessage, ZmqError>),
+    Reply(ReplayId, Option<Reply>),
+    Time,
 }
 
 impl<'a> Link<'a> {
@@ -74,105 +60,85 @@ impl<'a> Link<'a> {
             socket,
             monitor,
             replay: None,
-            purpose: Purpose::Missing,
-            heard: Instant::now(),
-            patience: SETTLE_TIME,
         })
     }
 
     /// Passes everything to `inbox` until the connection is lost.
     pub(super) async fn follow(mut self, inbox: &mut Inbox) -> LinkError {
-        let from = inbox.resume();
-        self.go(inbox, Next::Replay { from });
+        let todo = inbox.on_connected();
+        let reason = self.follow_on(inbox, todo).await;
+        inbox.on_disconnected();
+        reason
+    }
+
+    async fn follow_on(&mut self, inbox: &mut Inbox, mut todo: Todo) -> LinkError {
         loop {
-            let can_doubt = self.replay.is_none() && self.config.replay_endpoint.is_some();
-            let result = tokio::select! {
-                message = self.socket.recv() => self.on_message(inbox, message),
-                event = self.monitor.next() => on_event(event.as_ref()),
-                news = next_of(&mut self.replay) => self.on_replay(inbox, news),
-                () = sleep_until(self.heard + self.patience), if can_doubt => {
-                    self.on_silence(inbox);
-                    Ok(())
-                }
+            if let Some((id, from)) = todo.ask
+                && let Some(endpoint) = &self.config.replay_endpoint
+            {
+                self.replay = Some((id, Replay::start(endpoint.clone(), from)));
+            }
+            if todo.reconnect {
+                return LinkError::Silent;
+            }
+            let replay = inbox.replay();
+            self.replay = self.replay.take().filter(|(id, _)| replay == Some(*id));
+            // A lost connection first: what is read behind it may be of another process.
+            let input = tokio::select! {
+                biased;
+                event = self.monitor.next() => match event {
+                    Some(SocketEvent::Disconnected(_)) | None => return LinkError::Disconnected,
+                    Some(_) => {
+                        todo = Todo::default();
+                        continue;
+                    }
+                },
+                input = next_input(&mut self.socket, &mut self.replay, inbox.due()) => input,
             };
-            if let Err(reason) = result {
-                return reason;
-            }
-        }
-    }
-
-    fn on_message(
-        &mut self,
-        inbox: &mut Inbox,
-        message: Result<ZmqMessage, ZmqError>,
-    ) -> Result<(), LinkError> {
-        self.heard = Instant::now();
-        let next = match wire::parse_live(message?) {
-            Ok(batch) => inbox.on_live(batch),
-            Err(error) => {
-                tracing::debug!(%error, "a live message was ignored");
-                inbox.on_bad_message()
-            }
-        };
-        self.purpose = Purpose::Missing;
-        self.go(inbox, next);
-        Ok(())
-    }
-
-    fn on_replay(&mut self, inbox: &mut Inbox, news: ReplayNews) -> Result<(), LinkError> {
-        self.heard = Instant::now();
-        let before = inbox.num_applied();
-        let next = match news {
-            ReplayNews::Reply(Reply::Batch(batch)) => inbox.on_replayed(batch),
-            ReplayNews::Reply(Reply::End) => inbox.on_replay_end(),
-            ReplayNews::Failed => inbox.on_replay_failed(),
-        };
-        let something_new = inbox.num_applied() > before || next != Next::Follow;
-        if something_new && self.purpose == Purpose::Doubt {
-            return Err(LinkError::Silent);
-        }
-        self.go(inbox, next);
-        Ok(())
-    }
-
-    fn on_silence(&mut self, inbox: &mut Inbox) {
-        self.purpose = match self.patience {
-            SETTLE_TIME => Purpose::Missing,
-            _ => Purpose::Doubt,
-        };
-        self.patience = SILENCE_TIME_MAX;
-        let from = inbox.resume();
-        self.go(inbox, Next::Replay { from });
-    }
-
-    /// Starts, keeps or ends the replay as the inbox needs.
-    fn go(&mut self, inbox: &mut Inbox, mut next: Next) {
-        if !inbox.is_replaying() {
-            self.replay = None;
-        }
-        while let Next::Replay { from } = next {
-            next = match &self.config.replay_endpoint {
-                Some(endpoint) => {
-                    self.replay = Some(Replay::start(endpoint.clone(), from));
-                    return;
-                }
-                None => inbox.on_replay_failed(),
+            todo = match input {
+                Input::Message(Ok(message)) => on_message(inbox, message),
+                Input::Message(Err(error)) => return error.into(),
+                Input::Reply(id, reply) => inbox.on_reply(id, reply),
+                Input::Time => inbox.on_time(),
             };
         }
     }
 }
 
-fn on_event(event: Option<&SocketEvent>) -> Result<(), LinkError> {
-    match event {
-        Some(SocketEvent::Disconnected(_)) | None => Err(LinkError::Disconnected),
-        Some(_) => Ok(()),
+fn on_message(inbox: &mut Inbox, message: ZmqMessage) -> Todo {
+    match wire::parse_live(message) {
+        Ok(batch) => inbox.on_live(batch),
+        Err(error) => {
+            tracing::debug!(%error, "a live message was ignored");
+            inbox.on_bad_message()
+        }
+    }
+}
+
+/// Whatever comes first, without preference. Cancelling loses nothing.
+async fn next_input(
+    socket: &mut SubSocket,
+    replay: &mut Option<(ReplayId, Replay)>,
+    due: Option<Instant>,
+) -> Input {
+    tokio::select! {
+        message = socket.recv() => Input::Message(message),
+        (id, reply) = next_of(replay) => Input::Reply(id, reply),
+        () = at(due) => Input::Time,
     }
 }
 
 /// What the replay says next; never, where none runs.
-async fn next_of(replay: &mut Option<Replay>) -> ReplayNews {
+async fn next_of(replay: &mut Option<(ReplayId, Replay)>) -> (ReplayId, Option<Reply>) {
     match replay {
-        Some(replay) => replay.next().await,
+        Some((id, replay)) => (*id, replay.next().await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn at(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
         None => std::future::pending().await,
     }
 }

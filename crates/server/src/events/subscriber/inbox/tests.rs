@@ -1,260 +1,183 @@
-//! Whole conversations with publishers that lose, truncate and restart.
+//! From messages to updates. What the stream makes of them is tested beside it.
 
 use std::sync::mpsc;
 
 use bytes::Bytes;
-use headstart_core::{BlockHash, CacheEvent, Rng, Tier};
+use headstart_core::{BlockHash, CacheEvent, Tier};
+use headstart_router::stream::StreamStatus;
 
 use super::*;
 use crate::events::encode_batch;
-use crate::events::wire::Reply;
+
+const CONFIG: FollowerConfig = FollowerConfig {
+    can_replay: true,
+    rank: Some(0),
+};
 
 /// A batch that removes block `value`.
 fn batch(seq: u64, value: u64) -> Numbered {
     let removed = CacheEvent::Removed {
         blocks: vec![BlockHash::from_u64(value)],
         tier: Tier::Device,
+        group: 0,
     };
     Numbered {
         seq,
-        payload: encode_batch(0.0, &[removed], None).into(),
+        payload: encode_batch(1.0 + value as f64, &[removed], Some(0)).into(),
     }
 }
 
-/// Updates in short: the values of [`batch`], or what went wrong.
+fn raw(seq: u64, payload: &'static [u8]) -> Numbered {
+    let payload = Bytes::from_static(payload);
+    Numbered { seq, payload }
+}
+
+fn reply(batch: Numbered) -> Option<Reply> {
+    Some(Reply::Batch(batch))
+}
+
+/// Updates in short: the values of [`batch`], or what else came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Value(u64),
     Clear,
-    Lost(u64),
-    Skipped(usize),
+    Doubt(u64),
+    Skipped(&'static str, u64),
+    Status(StreamStatus),
 }
 
-fn inbox() -> (Inbox, mpsc::Receiver<Seen>) {
-    let (sender, seen) = mpsc::channel();
-    let sink = move |update| match update {
-        StreamUpdate::Events(events) => {
-            for event in events {
-                let CacheEvent::Removed { blocks, .. } = event else {
-                    panic!("only removals are sent");
-                };
-                let value = u128::from_be_bytes(blocks[0].0) as u64;
-                sender.send(Seen::Value(value)).unwrap();
+fn in_short(update: StreamUpdate) -> Seen {
+    match update {
+        StreamUpdate::Events(events) => match &events[..] {
+            [CacheEvent::Removed { blocks, .. }] => {
+                Seen::Value(u128::from_be_bytes(blocks[0].0) as u64)
             }
-        }
-        StreamUpdate::Clear => sender.send(Seen::Clear).unwrap(),
-        StreamUpdate::Lost { batches } => sender.send(Seen::Lost(batches)).unwrap(),
-        StreamUpdate::Skipped { count } => sender.send(Seen::Skipped(count)).unwrap(),
-    };
-    (Inbox::new(Box::new(sink)), seen)
+            other => panic!("never sent: {other:?}"),
+        },
+        StreamUpdate::Clear => Seen::Clear,
+        StreamUpdate::Doubt { batches } => Seen::Doubt(batches),
+        StreamUpdate::Skipped { reason, count } => Seen::Skipped(reason, count),
+        StreamUpdate::Status(status) => Seen::Status(status),
+    }
 }
 
 /// Runs `script` on a fresh inbox.
-fn check(script: impl FnOnce(&mut Inbox), expected: &[Seen]) {
-    let (mut inbox, seen) = inbox();
+fn check(script: impl FnOnce(&mut Inbox), expected: &[Seen]) -> StreamReport {
+    let (sender, seen) = mpsc::channel();
+    let sink = move |update| sender.send(in_short(update)).expect("somebody listens");
+    let report = Arc::default();
+    let mut inbox = Inbox::new(CONFIG, Arc::clone(&report), Box::new(sink));
     script(&mut inbox);
     drop(inbox);
     assert_eq!(seen.iter().collect::<Vec<_>>(), expected);
+    *report.lock().expect("nobody panicked")
 }
 
-#[test]
-fn held_batches_follow_the_replay() {
-    let script = |inbox: &mut Inbox| {
-        assert_eq!(inbox.on_live(batch(0, 10)), Next::Follow);
-        assert_eq!(inbox.on_live(batch(3, 13)), Next::Replay { from: 1 });
-        assert_eq!(inbox.on_live(batch(4, 14)), Next::Follow);
-        assert_eq!(inbox.on_replayed(batch(2, 12)), Next::Follow);
-        assert_eq!(inbox.on_replay_end(), Next::Follow);
-    };
-    let values = [12, 13, 14].map(Seen::Value);
-    let expected = [&[Seen::Value(10), Seen::Lost(1)][..], &values].concat();
-    check(script, &expected);
-}
+const REPLAYING: Seen = Seen::Status(StreamStatus::Replaying);
 
 #[test]
-fn a_held_batch_behind_a_hole_waits_again() {
+fn effects_become_updates_and_things_to_do() {
     let script = |inbox: &mut Inbox| {
-        inbox.resume();
-        inbox.on_live(batch(2, 12));
-        inbox.on_live(batch(3, 13));
-        assert_eq!(inbox.on_replay_end(), Next::Replay { from: 0 });
-        assert_eq!(inbox.on_replay_failed(), Next::Follow);
+        let (first, from) = inbox.on_connected().ask.expect("whatever there is");
+        assert_eq!((from, inbox.replay()), (0, Some(first)));
+        assert_eq!(inbox.on_reply(first, reply(batch(0, 10))), Todo::default());
+        assert_eq!(inbox.on_live(batch(2, 12)), Todo::default());
+        let (second, from) = inbox
+            .on_reply(first, Some(Reply::End))
+            .ask
+            .expect("1 is missing");
+        assert_eq!(from, 0);
+        // Too late to be of use.
+        assert_eq!(inbox.on_reply(first, None), Todo::default());
+        inbox.on_reply(second, reply(batch(0, 10)));
+        inbox.on_reply(second, reply(batch(2, 12)));
+        inbox.on_reply(second, Some(Reply::End));
+        inbox.on_live(batch(1, 30));
+        inbox.on_disconnected();
     };
-    let values = [12, 13].map(Seen::Value);
-    check(script, &[&[Seen::Lost(2)][..], &values].concat());
+    let seen = [
+        REPLAYING,
+        Seen::Value(10),
+        Seen::Doubt(1),
+        Seen::Value(12),
+        Seen::Status(StreamStatus::Partial),
+        Seen::Clear,
+        REPLAYING,
+        Seen::Status(StreamStatus::Down),
+    ];
+    let report = check(script, &seen);
+    assert_eq!(
+        (report.epoch, report.lost_batches, report.next_seq),
+        (1, 1, 0)
+    );
 }
 
 #[test]
 fn another_publisher_is_recognised_by_its_payload() {
-    let live = |inbox: &mut Inbox| {
+    let script = |inbox: &mut Inbox| {
         inbox.on_live(batch(0, 10));
         inbox.on_live(batch(0, 10));
-        inbox.on_live(batch(0, 20));
+        let (replay, from) = inbox.on_connected().ask.expect("another connection");
+        assert_eq!(from, 0);
+        let todo = inbox.on_reply(replay, reply(batch(0, 9)));
+        let (replay, _) = todo.ask.expect("all of it");
+        inbox.on_reply(replay, reply(batch(0, 9)));
     };
-    check(live, &[Seen::Value(10), Seen::Clear, Seen::Value(20)]);
-    let replayed = |inbox: &mut Inbox| {
-        inbox.on_live(batch(0, 10));
-        assert_eq!(inbox.resume(), 0);
-        assert_eq!(inbox.on_replayed(batch(0, 20)), Next::Replay { from: 0 });
-        inbox.on_replayed(batch(0, 20));
-        assert_eq!(inbox.on_replay_end(), Next::Follow);
-    };
-    check(replayed, &[Seen::Value(10), Seen::Clear, Seen::Value(20)]);
+    check(
+        script,
+        &[Seen::Value(10), REPLAYING, Seen::Clear, Seen::Value(9)],
+    );
 }
 
 #[test]
 fn what_cannot_be_read_is_reported() {
     let script = |inbox: &mut Inbox| {
-        let payload = Bytes::from_static(b"\xc1");
-        inbox.on_live(Numbered { seq: 0, payload });
-        let payload = Bytes::from_static(b"\x92\xc0\x92\x01\x91\xb0AllBlocksClearef");
-        inbox.on_live(Numbered { seq: 1, payload });
+        inbox.on_live(batch(0, 10));
+        inbox.on_live(raw(1, b"\xc1"));
+        inbox.on_live(raw(2, b"\x92\xc0\x92\x01\x91\xb0AllBlocksClearef"));
         inbox.on_bad_message();
-    };
-    check(script, &[Seen::Lost(1), Seen::Skipped(2), Seen::Skipped(1)]);
-}
-
-#[test]
-fn an_endless_replay_does_not_fill_the_memory() {
-    let (mut inbox, _seen) = inbox();
-    let payload = Bytes::from(vec![0; 1 << 20]);
-    inbox.resume();
-    for seq in 0..100 {
-        let payload = payload.clone();
-        inbox.on_live(Numbered { seq, payload });
-    }
-    assert!(inbox.held.bytes <= HELD_BYTES_MAX && inbox.held.batches.len() == 32);
-    for seq in 100..20_000 {
-        inbox.on_live(batch(seq, 0));
-    }
-    assert!(inbox.held.batches.len() <= HELD_BATCHES_MAX);
-}
-
-/// A publisher with a short buffer, over connections that drop messages, replays that break off,
-/// and restarts. Values are numbered over all its lives.
-struct World {
-    inbox: Inbox,
-    log: Vec<Numbered>,
-    next_value: u64,
-    reach: usize,
-    replies: VecDeque<Reply>,
-}
-
-impl World {
-    fn publish(&mut self) -> Numbered {
-        let batch = batch(self.log.len() as u64, self.next_value);
-        self.next_value += 1;
-        self.log.push(batch.clone());
-        batch
-    }
-
-    fn publish_live(&mut self) {
-        let batch = self.publish();
-        let next = self.inbox.on_live(batch);
-        self.go(next);
-    }
-
-    fn reconnect(&mut self) {
-        let from = self.inbox.resume();
-        self.go(Next::Replay { from });
-    }
-
-    fn reply(&mut self) {
-        let next = match self.replies.pop_front() {
-            Some(Reply::Batch(batch)) => self.inbox.on_replayed(batch),
-            Some(Reply::End) => self.inbox.on_replay_end(),
-            None => Next::Follow,
-        };
-        self.go(next);
-    }
-
-    fn break_off(&mut self) {
-        if self.inbox.is_replaying() {
-            let next = self.inbox.on_replay_failed();
-            self.go(next);
-        }
-    }
-
-    fn go(&mut self, next: Next) {
-        if !self.inbox.is_replaying() {
-            self.replies.clear();
-        }
-        if let Next::Replay { from } = next {
-            let first = (from as usize).max(self.log.len().saturating_sub(self.reach));
-            let batches = self.log.get(first..).unwrap_or_default();
-            let batches = batches.iter().cloned().map(Reply::Batch);
-            self.replies = batches.chain([Reply::End]).collect();
-        }
-    }
-}
-
-/// Plays one seeded history and brings it to rest. Returns all that was seen, how much of that
-/// before the last restart, and the number of batches in the publisher's last life.
-fn play(seed: u64) -> (Vec<Seen>, usize, u64) {
-    let mut rng = Rng::new(seed);
-    let (inbox, updates) = inbox();
-    let mut world = World {
-        inbox,
-        log: vec![],
-        next_value: 0,
-        reach: 1 + rng.below(12),
-        replies: VecDeque::new(),
-    };
-    let mut seen = Vec::new();
-    let mut before_life = 0;
-    for _ in 0..rng.below(150) {
-        match rng.below(40) {
-            0 => {
-                seen.extend(updates.try_iter());
-                before_life = seen.len();
-                world.log.clear();
-                world.reconnect();
-            }
-            1 => world.reconnect(),
-            2 => world.break_off(),
-            3..8 => drop(world.publish()),
-            8..25 => world.publish_live(),
-            _ => world.reply(),
-        }
-    }
-    world.reconnect();
-    while !world.replies.is_empty() {
-        world.reply();
-    }
-    seen.extend(updates.try_iter());
-    (seen, before_life, world.log.len() as u64)
-}
-
-/// At rest, everything that the publisher's last life published was applied or reported lost,
-/// nothing twice, nothing out of order. Only where a buffer is too short to recognise a restart
-/// by is the sum not known.
-#[test]
-fn every_batch_is_applied_once_in_order_or_reported_lost() {
-    let mut num_summed = 0;
-    for seed in 0..3_000 {
-        let (seen, before_life, published) = play(seed);
-        let values = seen.iter().filter_map(|update| match update {
-            Seen::Value(value) => Some(*value),
-            _ => None,
+        inbox.on_live(Numbered {
+            seq: 3,
+            ..batch(3, 13)
         });
-        let values: Vec<_> = values.collect();
-        assert!(values.is_sorted_by(|a, b| a < b), "seed {seed}: {seen:?}");
-        let life = &seen[before_life..];
-        let life = match life.iter().rposition(|&update| update == Seen::Clear) {
-            Some(clear) => &life[clear + 1..],
-            None if before_life == 0 => life,
-            None => continue,
-        };
-        let accounted = life.iter().map(|update| match update {
-            Seen::Value(_) => 1,
-            Seen::Lost(batches) => *batches,
-            Seen::Clear | Seen::Skipped(_) => 0,
-        });
-        assert_eq!(accounted.sum::<u64>(), published, "seed {seed}: {seen:?}");
-        num_summed += 1;
-    }
-    assert!(
-        num_summed > 2_000,
-        "only {num_summed} histories say something"
+    };
+    let seen = [
+        Seen::Value(10),
+        Seen::Doubt(1),
+        Seen::Skipped("not_an_event", 1),
+        Seen::Skipped("unknown_tag", 1),
+        Seen::Doubt(0),
+        Seen::Skipped("bad_message", 1),
+        Seen::Value(13),
+    ];
+    let report = check(script, &seen);
+    assert_eq!(
+        (
+            report.lost_batches,
+            report.damaged_batches,
+            report.bad_messages
+        ),
+        (1, 1, 1)
     );
+    assert_eq!((report.last_ts, report.rank_mismatches), (Some(14.0), 0));
+}
+
+#[test]
+fn a_long_list_of_reasons_is_summed_up() {
+    let mut batch = Batch {
+        num_skipped: 9,
+        may_have_removed: true,
+        ..Batch::default()
+    };
+    assert_eq!(damage(&Batch::default()), Damage::None);
+    let reasons = vec![("unlisted", 9)];
+    assert_eq!(
+        damage(&batch),
+        Damage::Skipped {
+            reasons,
+            may_have_removed: true
+        }
+    );
+    batch.num_skipped = 0;
+    assert_eq!(damage(&batch), Damage::None);
 }

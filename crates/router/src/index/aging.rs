@@ -1,0 +1,166 @@
+//! How a replica's blocks go without being removed: the part of [`Replica`] that doubts, clears,
+//! sweeps and evicts, and that takes a dump over.
+
+use std::collections::VecDeque;
+
+use headstart_core::Nanos;
+
+use super::DOUBT_TTL;
+use super::crowds::Crowds;
+use super::forest::Forest;
+use super::op::Op;
+use super::replica::{Replica, one};
+use super::standing::{Place, Record, SWEEP_SLACK, Standing};
+use super::view::{Spot, View};
+use super::waiting::Waiting;
+
+impl Replica {
+    /// Doubts all that is confirmed. Costs the replica's own blocks.
+    pub(super) fn doubt(&mut self, forest: &mut Forest<'_>) {
+        let (slot, since) = (self.slot, forest.now);
+        self.again.clear();
+        self.crowds.doubt(since);
+        self.waiting.change_all(|records| records.doubt(since));
+        for run in self.names.runs() {
+            if forest.view.run(run).holder(slot).is_some() {
+                forest.apply(Op::Doubt { run, slot, since });
+            }
+        }
+        self.plan_sweep(since);
+    }
+
+    /// Forgets all that is held, assumptions of what was never reported aside. Costs the
+    /// replica's own blocks.
+    pub(super) fn clear(&mut self, forest: &mut Forest<'_>) {
+        let slot = self.slot;
+        let runs = self.names.runs();
+        for &run in &runs {
+            if forest.view.run(run).holder(slot).is_some() {
+                forest.apply(Op::Leave { run, slot });
+            }
+        }
+        let names = std::mem::take(&mut self.names);
+        let spots: Vec<Spot> = names.iter(forest.land).map(|(_, spot)| spot).collect();
+        for spot in spots {
+            forest.land.unname(spot);
+        }
+        for run in runs {
+            forest.trim(run);
+        }
+        self.waiting = Waiting::default();
+        self.crowds = Crowds::default();
+        self.departed = VecDeque::new();
+        self.recent = [0, 0];
+        self.again.clear();
+        self.sweep_at = None;
+    }
+
+    /// Forgets doubts that have aged out. Costs the replica's own blocks.
+    pub(super) fn sweep(&mut self, forest: &mut Forest<'_>) {
+        let (slot, now) = (self.slot, forest.now);
+        self.sweep_at = None;
+        self.crowds.expire(now);
+        self.waiting.change_all(|records| records.expire(now));
+        let mut is_left = false;
+        let held: Vec<(u64, Spot)> = self
+            .names
+            .iter(forest.land)
+            .filter(|(_, spot)| {
+                let holder = forest.view.run(spot.run).holder(slot);
+                holder.is_some_and(|holder| holder.is_doubtful() && holder.holds(spot.offset))
+            })
+            .collect();
+        for run in self.names.runs() {
+            let holder = forest.view.run(run).holder(slot);
+            if holder.is_some_and(|holder| holder.is_doubtful()) {
+                forest.apply(Op::ExpireDoubts { run, slot, now });
+                let holder = forest.view.run(run).holder(slot);
+                is_left |= holder.is_some_and(|holder| holder.is_doubtful());
+            }
+        }
+        for (block, spot) in held {
+            if !self.is_held(forest, block, spot) {
+                self.depart(block);
+            }
+        }
+        if is_left {
+            self.sweep_at = Some(now + SWEEP_SLACK);
+        }
+    }
+
+    /// Has doubts since then swept up when they are over.
+    pub(super) fn plan_sweep(&mut self, since: Nanos) {
+        self.sweep_at.get_or_insert(since + DOUBT_TTL + SWEEP_SLACK);
+    }
+
+    /// Forgets everything of the runs that are to go.
+    pub(super) fn evict(&mut self, forest: &mut Forest<'_>, is_cold: &[bool]) -> u64 {
+        let slot = self.slot;
+        let is_cold = |run: u32| is_cold.get(run as usize).copied().unwrap_or(false);
+        self.again.retain(|(run, _), _| !is_cold(*run));
+        let mut held = 0;
+        let mut runs = self.names.runs();
+        runs.retain(|&run| is_cold(run));
+        for &run in &runs {
+            if let Some(holder) = forest.view.run(run).holder(slot) {
+                held += holder.tally().entries as u64;
+                forest.apply(Op::Leave { run, slot });
+            }
+        }
+        let names = self.names.iter(forest.land);
+        let cold: Vec<(u64, Spot)> = names.filter(|(_, spot)| is_cold(spot.run)).collect();
+        for (block, spot) in cold {
+            self.crowds.leave(forest, spot, block);
+            self.names.remove(forest.land, block);
+        }
+        for run in runs {
+            forest.trim(run);
+        }
+        self.names.shrink(forest.land);
+        held
+    }
+
+    /// Takes over from a dump that a place may hold a block.
+    pub(super) fn restore(
+        &mut self,
+        forest: &mut Forest<'_>,
+        block: u64,
+        spot: Spot,
+        place: Place,
+    ) {
+        let since = forest.now;
+        if self.names.find(forest.land, block).is_none() {
+            self.name(forest, block, spot);
+        }
+        let record = Record::Doubtful { since };
+        if !self
+            .crowds
+            .put(forest, self.slot, spot, block, place, record)
+        {
+            forest.set(one(spot), self.slot, place, Some(record.into()));
+        }
+        self.plan_sweep(since);
+    }
+
+    /// Visits where a handle's block is, because of that handle.
+    pub(super) fn visit(
+        &self,
+        view: &View,
+        block: u64,
+        spot: Spot,
+        mut visit: impl FnMut(Place, Standing),
+    ) {
+        let run = view.run(spot.run);
+        if let Some(records) = self.crowds.records(run.key(spot.offset), block) {
+            records
+                .iter()
+                .for_each(|(place, record)| visit(place, record.into()));
+        } else if let Some(holder) = run.holder(self.slot) {
+            holder.visit(|place, standing, extent| {
+                if extent.contains(spot.offset) {
+                    visit(place, standing);
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Blocks for which one replica has several handles: an engine may know more than its events say,
+//! and so tell apart what we cannot.
+//!
+//! The view says of such a block what is true of any of its handles, so what each one holds is
+//! kept here. Rare: engines name in their events what sets blocks apart.
+//!
+//! Invariant: the view's standing of a crowd's block is the surest of its handles'.
+
+use std::collections::hash_map::Entry;
+
+use headstart_core::{Nanos, RouteKey};
+
+use super::extent::Extent;
+use super::forest::Forest;
+use super::replica::{one, unmark};
+use super::standing::{Place, Record, Records, Standing};
+use super::view::Spot;
+use crate::lookup::Map;
+
+/// All such blocks of one replica.
+#[derive(Debug, Default)]
+pub(super) struct Crowds(Map<RouteKey, Vec<Member>>);
+
+#[derive(Debug)]
+struct Member {
+    handle: u64,
+    records: Records,
+}
+
+impl Crowds {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes note that `handle` will stand for a block for which `occupant` may stand already.
+    pub(super) fn join(
+        &mut self,
+        forest: &Forest<'_>,
+        slot: u32,
+        spot: Spot,
+        handle: u64,
+        occupant: Option<u64>,
+        again: &mut Map<(u32, Place), Extent>,
+    ) {
+        let members = match self.0.entry(forest.key(spot)) {
+            Entry::Occupied(crowd) => crowd.into_mut(),
+            Entry::Vacant(crowd) => {
+                let Some(occupant) = occupant else {
+                    return;
+                };
+                let records = records(forest, slot, spot, again);
+                crowd.insert(vec![Member {
+                    handle: occupant,
+                    records,
+                }])
+            }
+        };
+        let records = Records::default();
+        members.push(Member { handle, records });
+    }
+
+    /// Forgets a handle.
+    pub(super) fn leave(&mut self, forest: &Forest<'_>, spot: Spot, handle: u64) {
+        if self.0.is_empty() {
+            return;
+        }
+        let key = forest.key(spot);
+        if let Some(members) = self.0.get_mut(&key) {
+            members.retain(|member| member.handle != handle);
+            if members.is_empty() {
+                self.0.remove(&key);
+            }
+        }
+    }
+
+    /// What the handle holds; `None` where its block has no crowd.
+    pub(super) fn records(&self, key: RouteKey, handle: u64) -> Option<&Records> {
+        let members = self.0.get(&key)?;
+        let member = members.iter().find(|member| member.handle == handle)?;
+        Some(&member.records)
+    }
+
+    /// Whether the handle holds anything; `None` where its block has no crowd.
+    pub(super) fn is_held(&self, forest: &Forest<'_>, spot: Spot, handle: u64) -> Option<bool> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.records(forest.key(spot), handle)
+            .map(|records| !records.is_empty())
+    }
+
+    /// Returns whether the block has a crowd; if not, nothing was done.
+    pub(super) fn hold(
+        &mut self,
+        forest: &mut Forest<'_>,
+        slot: u32,
+        spot: Spot,
+        handle: u64,
+        place: Place,
+    ) -> bool {
+        let hold = |records: &mut Records| records.hold(place);
+        self.change(forest, slot, spot, handle, place, hold)
+            .is_some()
+    }
+
+    /// The same for a record that was kept elsewhere.
+    pub(super) fn put(
+        &mut self,
+        forest: &mut Forest<'_>,
+        slot: u32,
+        spot: Spot,
+        handle: u64,
+        place: Place,
+        record: Record,
+    ) -> bool {
+        let put = |records: &mut Records| records.put(place, record);
+        self.change(forest, slot, spot, handle, place, put)
+            .is_some()
+    }
+
+    /// Returns whether the place held it; `None` where the block has no crowd.
+    pub(super) fn release(
+        &mut self,
+        forest: &mut Forest<'_>,
+        slot: u32,
+        spot: Spot,
+        handle: u64,
+        place: Place,
+    ) -> Option<bool> {
+        let now = forest.now;
+        let release = |records: &mut Records| records.release(place, now);
+        self.change(forest, slot, spot, handle, place, release)
+    }
+
+    pub(super) fn doubt(&mut self, now: Nanos) {
+        for member in self.0.values_mut().flatten() {
+            member.records.doubt(now);
+        }
+    }
+
+    pub(super) fn expire(&mut self, now: Nanos) {
+        for member in self.0.values_mut().flatten() {
+            member.records.expire(now);
+        }
+    }
+
+    /// Asserts that the view says of the block what is true of its handles.
+    pub(super) fn check(&self, forest: &Forest<'_>, slot: u32, spot: Spot, handle: u64) {
+        let Some(members) = self.0.get(&forest.key(spot)) else {
+            return;
+        };
+        let is_there = members.iter().any(|member| member.handle == handle);
+        assert!(is_there, "all handles of a crowd's block are in it");
+        for place in members.iter().flat_map(|member| member.records.iter()) {
+            let standing = forest.view.standing(spot, slot, place.0);
+            assert_eq!(standing, combined(members, place.0), "crowds are shown");
+        }
+    }
+
+    fn change<T>(
+        &mut self,
+        forest: &mut Forest<'_>,
+        slot: u32,
+        spot: Spot,
+        handle: u64,
+        place: Place,
+        change: impl FnOnce(&mut Records) -> T,
+    ) -> Option<T> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let members = self.0.get_mut(&forest.key(spot))?;
+        let member = members.iter_mut().find(|member| member.handle == handle)?;
+        let changed = change(&mut member.records);
+        let standing = combined(members, place);
+        if forest.view.standing(spot, slot, place) != standing {
+            forest.set(one(spot), slot, place, standing);
+        }
+        Some(changed)
+    }
+}
+
+fn combined(members: &[Member], place: Place) -> Option<Standing> {
+    let records = members
+        .iter()
+        .filter_map(|member| member.records.get(place));
+    records.map(Standing::from).reduce(Standing::or)
+}
+
+/// What the only handle of a block holds, taken out of the replica's books.
+fn records(
+    forest: &Forest<'_>,
+    slot: u32,
+    spot: Spot,
+    again: &mut Map<(u32, Place), Extent>,
+) -> Records {
+    let mut records = Records::default();
+    if let Some(holder) = forest.view.run(spot.run).holder(slot) {
+        holder.visit(|place, standing, extent| {
+            if extent.contains(spot.offset) {
+                let record = match standing {
+                    Standing::Doubtful { since } => Record::Doubtful { since },
+                    Standing::Confirmed => Record::Confirmed {
+                        again: unmark(again, spot, place),
+                    },
+                };
+                records.put(place, record);
+            }
+        });
+    }
+    records
+}

@@ -1,0 +1,297 @@
+//! An index as plain values, so that a router that starts again need not learn it anew.
+//!
+//! Who stores them, and how, is the edge's business. Nobody knows what happened since, so all that
+//! is restored is doubtful until an event confirms it, and ages out otherwise. What waited or was
+//! assumed is not kept.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use headstart_core::event::CacheGroup;
+use headstart_core::{Nanos, ReplicaId, RouteKey, Tier};
+
+use super::names::MAX_HANDLE;
+use super::standing::{Place, Standing, is_over};
+use super::view::{Spot, View};
+use super::writer::{Draft, Writer};
+
+/// Blocks and holdings that a dump may have: some 2 GiB of memory. One that says more is damaged.
+pub const MAX_DUMP_BLOCKS: usize = 1 << 25;
+
+/// All that is held at some time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexDump {
+    /// Whose replicas they are; the keys mean something for this model only.
+    pub model: String,
+    /// Pieces of chains, without a key in common.
+    pub runs: Vec<RunDump>,
+    /// What each replica holds of them.
+    pub replicas: Vec<ReplicaDump>,
+}
+
+/// Consecutive blocks of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunDump {
+    /// Tokens per block.
+    pub block_size: u32,
+    /// One per block.
+    pub keys: Vec<RouteKey>,
+}
+
+/// What one replica holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaDump {
+    /// The replica.
+    pub replica: ReplicaId,
+    /// Its cache groups, each with its block size.
+    pub groups: Vec<(CacheGroup, u32)>,
+    /// What each place of it holds.
+    pub places: Vec<PlaceDump>,
+}
+
+/// What one tier holds for one cache group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceDump {
+    /// Number of the cache group.
+    pub group: u8,
+    /// The tier.
+    pub tier: Tier,
+    /// The blocks.
+    pub blocks: Vec<BlockDump>,
+}
+
+/// A block that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockDump {
+    /// Number of its run in the dump.
+    pub run: u32,
+    /// Blocks before it in its run.
+    pub offset: u32,
+    /// The engine's hash, as the index keeps it.
+    pub handle: u64,
+}
+
+/// Why a dump was not restored. Nothing of it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DumpError {
+    /// It is of another model: `found` instead of `expected`.
+    OtherModel {
+        /// The index's model.
+        expected: String,
+        /// The dump's.
+        found: String,
+    },
+    /// The index knows blocks already; restore before events are applied.
+    NotEmpty,
+    /// It says more than [`MAX_DUMP_BLOCKS`].
+    TooLarge,
+    /// This run has no keys, or no block size, or a key that was there before.
+    BadRun(usize),
+    /// A block of this replica is in no run, or its handle is used for two blocks.
+    BadBlock(ReplicaId),
+}
+
+impl fmt::Display for DumpError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherModel { expected, found } => write!(
+                formatter,
+                "the dump is of model {found:?}, the index of {expected:?}: begin without it"
+            ),
+            Self::NotEmpty => {
+                formatter.write_str("the index knows blocks already: restore before any event")
+            }
+            Self::TooLarge => write!(
+                formatter,
+                "the dump has more than {MAX_DUMP_BLOCKS} blocks: delete it, it is damaged"
+            ),
+            Self::BadRun(run) => write!(
+                formatter,
+                "run {run} of the dump is empty, has no block size or repeats a key: delete the \
+                 dump, it is damaged"
+            ),
+            Self::BadBlock(replica) => write!(
+                formatter,
+                "replica {replica} has a block in no run, or two of one name: delete the dump, it \
+                 is damaged"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for DumpError {}
+
+impl Writer {
+    /// All that is held at `now`.
+    pub(super) fn dump(&self, view: &View, now: Nanos) -> IndexDump {
+        let mut numbers = vec![None; view.runs().len()];
+        let mut runs = Vec::new();
+        for (id, run) in view.runs().iter().enumerate() {
+            let held = run
+                .holders()
+                .iter()
+                .map(|holder| holder.held_end())
+                .max()
+                .unwrap_or(0);
+            if held > 0 {
+                numbers[id] = Some(runs.len() as u32);
+                runs.push(RunDump {
+                    block_size: run.block_size,
+                    keys: (0..held).map(|offset| run.key(offset)).collect(),
+                });
+            }
+        }
+        let mut replicas = Vec::new();
+        for replica in self.replicas.iter().flatten() {
+            let profile = &view.replicas()[replica.slot as usize];
+            let Some(id) = profile.id else {
+                continue;
+            };
+            let mut places: Vec<PlaceDump> = Vec::new();
+            for (handle, spot) in replica.names.iter(&self.land) {
+                let Some(run) = numbers[spot.run as usize] else {
+                    continue;
+                };
+                let block = BlockDump {
+                    run,
+                    offset: spot.offset,
+                    handle,
+                };
+                replica.visit(view, handle, spot, |place, standing| {
+                    if !matches!(standing, Standing::Doubtful { since } if is_over(since, now)) {
+                        of_place(&mut places, place).blocks.push(block);
+                    }
+                });
+            }
+            // In order, so that rows of blocks are restored as one.
+            let order = |block: &BlockDump| (block.run, block.offset);
+            places
+                .iter_mut()
+                .for_each(|place| place.blocks.sort_unstable_by_key(order));
+            let groups = replica.groups.iter().map(|(&index, group)| {
+                let attention = group.attention;
+                (CacheGroup { index, attention }, group.block_size)
+            });
+            replicas.push(ReplicaDump {
+                replica: id,
+                groups: groups.collect(),
+                places,
+            });
+        }
+        IndexDump {
+            model: self.model.clone(),
+            runs,
+            replicas,
+        }
+    }
+
+    /// Takes over what a dump says of replicas that are tracked. Returns the number of holdings.
+    pub(super) fn restore(
+        &mut self,
+        draft: &mut Draft<'_>,
+        dump: &IndexDump,
+        now: Nanos,
+    ) -> Result<usize, DumpError> {
+        if dump.model != self.model {
+            return Err(DumpError::OtherModel {
+                expected: self.model.clone(),
+                found: dump.model.clone(),
+            });
+        }
+        if self.land.num_blocks() > 0 {
+            return Err(DumpError::NotEmpty);
+        }
+        dump.validate()?;
+        let mut restored = 0;
+        let mut runs: Vec<Option<u32>> = vec![None; dump.runs.len()];
+        for known in &dump.replicas {
+            self.restore_groups(draft, known);
+            for place in &known.places {
+                for &block in &place.blocks {
+                    let run = self.restore_run(draft, dump, &mut runs, block.run, now);
+                    let spot = Spot {
+                        run,
+                        offset: block.offset,
+                    };
+                    let place = Place {
+                        group: place.group,
+                        tier: place.tier,
+                    };
+                    restored += usize::from(self.restore_block(
+                        draft,
+                        known.replica,
+                        (block.handle, spot, place),
+                        now,
+                    ));
+                }
+            }
+        }
+        self.trim(draft, &runs, now);
+        self.keep_to_budget(draft, now);
+        Ok(restored)
+    }
+}
+
+fn of_place(places: &mut Vec<PlaceDump>, place: Place) -> &mut PlaceDump {
+    let Place { group, tier } = place;
+    let known = places
+        .iter()
+        .position(|known| (known.group, known.tier) == (group, tier));
+    let at = known.unwrap_or_else(|| {
+        places.push(PlaceDump {
+            group,
+            tier,
+            blocks: Vec::new(),
+        });
+        places.len() - 1
+    });
+    &mut places[at]
+}
+
+impl IndexDump {
+    /// Holdings: blocks times the places that hold them.
+    #[must_use]
+    pub fn num_holdings(&self) -> usize {
+        let places = self.replicas.iter().flat_map(|replica| &replica.places);
+        places.map(|place| place.blocks.len()).sum()
+    }
+
+    fn validate(&self) -> Result<(), DumpError> {
+        let num_blocks: usize = self.runs.iter().map(|run| run.keys.len()).sum();
+        if num_blocks.saturating_add(self.num_holdings()) > MAX_DUMP_BLOCKS {
+            return Err(DumpError::TooLarge);
+        }
+        let mut keys = HashSet::new();
+        for (number, run) in self.runs.iter().enumerate() {
+            let is_new = run.keys.iter().all(|&key| keys.insert(key));
+            if run.keys.is_empty() || run.block_size == 0 || !is_new {
+                return Err(DumpError::BadRun(number));
+            }
+        }
+        self.replicas
+            .iter()
+            .try_for_each(|replica| self.validate_replica(replica))
+    }
+
+    fn validate_replica(&self, replica: &ReplicaDump) -> Result<(), DumpError> {
+        let mut spots = std::collections::HashMap::new();
+        let blocks = replica.places.iter().flat_map(|place| &place.blocks);
+        for &BlockDump {
+            run,
+            offset,
+            handle,
+        } in blocks
+        {
+            let known = self.runs.get(run as usize);
+            let is_there = known.is_some_and(|run| (offset as usize) < run.keys.len());
+            let is_same = *spots.entry(handle).or_insert((run, offset)) == (run, offset);
+            if !is_there || !is_same || handle == 0 || handle > MAX_HANDLE {
+                return Err(DumpError::BadBlock(replica.replica));
+            }
+        }
+        let is_sized = replica.groups.iter().all(|&(_, block_size)| block_size > 0);
+        is_sized
+            .then_some(())
+            .ok_or(DumpError::BadBlock(replica.replica))
+    }
+}

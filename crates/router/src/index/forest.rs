@@ -1,0 +1,364 @@
+//! The writer's hand on the runs: where a block belongs, which handle names it, when it may go.
+//!
+//! A block's spot is found from its parent's: it is the next of the same run, or the first of
+//! another; a new one prolongs its parent's run if that ends there, and begins one otherwise. No
+//! run is ever split, so spots stay.
+//!
+//! Every replica that knows a handle for a block *names* it. A run loses its last blocks once
+//! nobody names or assumes them.
+//!
+//! Invariant: what is held is named; see [`super::names`] for what else a name is.
+
+use headstart_core::{Nanos, RouteKey};
+
+use super::buffer::Keys;
+use super::op::{Op, Span};
+use super::standing::{Place, Standing};
+use super::view::{Spot, View};
+use crate::lookup::Map;
+
+/// A handle that stands for none.
+pub(super) const NO_HANDLE: u64 = 0;
+
+/// What only the writer knows of the runs.
+#[derive(Debug, Default)]
+pub(super) struct Land {
+    ledgers: Vec<Ledger>,
+    free: Vec<u32>,
+    num_blocks: usize,
+    num_names: usize,
+}
+
+/// One run's names.
+#[derive(Debug, Default)]
+struct Ledger {
+    slots: Vec<Slot>,
+    /// Whether readers may still see other keys behind the run's end: it must not grow there.
+    is_cut: bool,
+}
+
+/// One block's names. Above: the handle under which it was named first, 48 bits; most replicas of
+/// a fleet whose engines hash alike use it. Below: how many handles of replicas stand for the
+/// block, 16 bits; 65,535 is for good, since no fleet is that large.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Slot(u64);
+
+impl Slot {
+    fn new(handle: u64, names: u16) -> Self {
+        Self(handle << u16::BITS | u64::from(names))
+    }
+
+    fn handle(self) -> u64 {
+        self.0 >> u16::BITS
+    }
+
+    fn names(self) -> u16 {
+        self.0 as u16
+    }
+}
+
+impl Land {
+    pub(super) fn handle(&self, spot: Spot) -> u64 {
+        self.slot(spot).handle()
+    }
+
+    pub(super) fn num_names(&self, spot: Spot) -> u16 {
+        self.slot(spot).names()
+    }
+
+    fn slot(&self, spot: Spot) -> Slot {
+        self.ledgers[spot.run as usize].slots[spot.offset as usize]
+    }
+
+    /// Blocks that have a spot.
+    pub(super) fn num_blocks(&self) -> usize {
+        self.num_blocks
+    }
+
+    /// Names that all replicas have for them.
+    pub(super) fn total_names(&self) -> usize {
+        self.num_names
+    }
+
+    /// Memory, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let ledger = |ledger: &Ledger| ledger.slots.capacity() * size_of::<Slot>();
+        let lists: usize = self.ledgers.iter().map(ledger).sum();
+        self.ledgers.capacity() * size_of::<Ledger>() + lists
+    }
+
+    /// Names one block once more, under `handle`; it becomes the block's own if it has none.
+    pub(super) fn name(&mut self, spot: Spot, handle: u64) {
+        self.num_names += 1;
+        let slot = &mut self.ledgers[spot.run as usize].slots[spot.offset as usize];
+        let first = match slot.handle() {
+            NO_HANDLE => handle,
+            known => known,
+        };
+        *slot = Slot::new(first, slot.names().saturating_add(1));
+    }
+
+    /// Takes one name back. The end of its run may go then: [`Forest::trim`].
+    pub(super) fn unname(&mut self, spot: Spot) {
+        self.num_names -= 1;
+        let slot = &mut self.ledgers[spot.run as usize].slots[spot.offset as usize];
+        *slot = match slot.names() {
+            0 => unreachable!("a name was given before"),
+            1 => Slot::default(),
+            u16::MAX => *slot,
+            names => Slot::new(slot.handle(), names - 1),
+        };
+    }
+}
+
+/// The runs while they are changed: every change goes to the view and into the log.
+pub(super) struct Forest<'a> {
+    pub(super) land: &'a mut Land,
+    pub(super) view: &'a mut View,
+    pub(super) log: &'a mut Vec<Op>,
+    pub(super) now: Nanos,
+    /// Blocks that are to follow the next new one: lists that grow make room for them at once.
+    pub(super) coming: u32,
+}
+
+impl Forest<'_> {
+    pub(super) fn apply(&mut self, op: Op) {
+        self.view.apply(&op);
+        self.log.push(op);
+    }
+
+    pub(super) fn key(&self, spot: Spot) -> RouteKey {
+        self.view.run(spot.run).key(spot.offset)
+    }
+
+    pub(super) fn block_size(&self, spot: Spot) -> u32 {
+        self.view.run(spot.run).block_size
+    }
+
+    pub(super) fn set(&mut self, spots: Span, slot: u32, place: Place, standing: Option<Standing>) {
+        if standing.is_some() {
+            self.view.run(spots.run).touch(self.now);
+        }
+        let op = Op::Set {
+            spots,
+            slot,
+            place,
+            standing,
+        };
+        self.view.apply(&op);
+        // Blocks in a row, either way, are one change of the other view.
+        if !self.log.last_mut().is_some_and(|last| last.extend(&op)) {
+            self.log.push(op);
+        }
+    }
+
+    /// The spot of the block `key` of this size behind `parent`, new if need be.
+    pub(super) fn locate(&mut self, parent: Option<Spot>, key: RouteKey, block_size: u32) -> Spot {
+        self.find(parent, key)
+            .unwrap_or_else(|| self.add(parent, key, block_size))
+    }
+
+    fn find(&self, parent: Option<Spot>, key: RouteKey) -> Option<Spot> {
+        if let Some(Spot { run, offset }) = parent {
+            let next = offset + 1;
+            let known = self.view.run(run);
+            if next < known.len() && known.key(next) == key {
+                return Some(Spot { run, offset: next });
+            }
+        }
+        let run = self.view.head(key)?;
+        Some(Spot { run, offset: 0 })
+    }
+
+    fn add(&mut self, parent: Option<Spot>, key: RouteKey, block_size: u32) -> Spot {
+        self.land.num_blocks += 1;
+        match parent {
+            Some(parent) if parent.offset + 1 == self.view.run(parent.run).len() => {
+                self.grow(parent.run, key)
+            }
+            _ => self.begin(key, block_size),
+        }
+    }
+
+    fn begin(&mut self, key: RouteKey, block_size: u32) -> Spot {
+        let ledgers = &mut self.land.ledgers;
+        let run = self.land.free.pop().unwrap_or_else(|| {
+            if ledgers.len() == ledgers.capacity() {
+                ledgers.reserve_exact(room(ledgers.len()) - ledgers.len());
+            }
+            ledgers.push(Ledger::default());
+            ledgers.len() as u32 - 1
+        });
+        self.land.ledgers[run as usize].push(self.coming as usize);
+        self.apply(Op::Begin {
+            run,
+            block_size,
+            keys: Keys::one(key, self.coming, self.now),
+        });
+        Spot { run, offset: 0 }
+    }
+
+    fn grow(&mut self, run: u32, key: RouteKey) -> Spot {
+        let known = self.view.run(run);
+        let offset = known.len();
+        let ledger = &mut self.land.ledgers[run as usize];
+        let must_move = ledger.is_cut || offset == known.capacity();
+        let room = (room(offset as usize) as u32).max(offset + 1 + self.coming);
+        let keys = must_move.then(|| known.keys().moved(offset, room));
+        keys.as_ref().unwrap_or(known.keys()).put(offset, key);
+        ledger.is_cut = false;
+        ledger.push(self.coming as usize);
+        let len = offset + 1;
+        // Many blocks in a row are one change.
+        if let (
+            None,
+            Some(Op::Grow {
+                run: last,
+                len: end,
+                ..
+            }),
+        ) = (&keys, self.log.last_mut())
+            && *last == run
+        {
+            *end = len;
+            self.view.apply(&Op::Grow {
+                run,
+                keys: None,
+                len,
+            });
+        } else {
+            self.apply(Op::Grow { run, keys, len });
+        }
+        Spot { run, offset }
+    }
+
+    /// Cuts off what nobody names or assumes.
+    pub(super) fn trim(&mut self, run: u32) {
+        let ledger = &mut self.land.ledgers[run as usize];
+        let old = ledger.slots.len();
+        let last = ledger.slots.iter().rposition(|slot| slot.names() > 0);
+        let named = last.map_or(0, |last| last + 1);
+        if named == old {
+            return;
+        }
+        let holders = self.view.run(run).holders().iter();
+        let assumed = holders
+            .map(|holder| holder.assumed_end())
+            .max()
+            .unwrap_or(0);
+        let len = named.max(assumed as usize);
+        if len == old {
+            return;
+        }
+        let known = self.view.run(run);
+        let is_roomy = known.capacity() as usize > 2 * len + 8;
+        let keys = is_roomy.then(|| known.keys().moved(len as u32, len as u32));
+        ledger.is_cut = keys.is_none();
+        ledger.cut(len);
+        self.land.num_blocks -= old - len;
+        if len == 0 {
+            self.land.free.push(run);
+        }
+        let len = len as u32;
+        self.apply(Op::Cut { run, keys, len });
+    }
+
+    /// The runs of the chain `keys`, all of them known afterwards: run and number of keys.
+    pub(super) fn lay(&mut self, keys: &[RouteKey], block_size: u32) -> Vec<(u32, u32)> {
+        let mut pieces: Vec<(u32, u32)> = Vec::new();
+        let mut parent: Option<Spot> = None;
+        let mut rest = keys;
+        while let Some(&key) = rest.first() {
+            let spot = self.locate(parent, key, block_size);
+            let matched = match spot.offset {
+                0 => self.view.run(spot.run).matched(rest),
+                _ => 1,
+            };
+            match pieces.last_mut() {
+                Some((run, blocks)) if *run == spot.run => *blocks = spot.offset + matched,
+                _ => pieces.push((spot.run, spot.offset + matched)),
+            }
+            let offset = spot.offset + matched - 1;
+            parent = Some(Spot {
+                run: spot.run,
+                offset,
+            });
+            rest = &rest[matched as usize..];
+        }
+        pieces
+    }
+
+    /// A run of these keys, none of which is known.
+    pub(super) fn restore(&mut self, keys: &[RouteKey], block_size: u32) -> u32 {
+        self.land.num_blocks += keys.len();
+        let first = self.begin(keys[0], block_size);
+        for &key in &keys[1..] {
+            self.grow(first.run, key);
+        }
+        first.run
+    }
+
+    /// Asserts that the ledgers fit the view. O(size).
+    pub(super) fn check(&self) {
+        let mut num_blocks = 0;
+        for (id, ledger) in self.land.ledgers.iter().enumerate() {
+            let len = match self.view.runs().get(id) {
+                Some(run) => run.len() as usize,
+                None => 0,
+            };
+            assert_eq!(ledger.slots.len(), len, "ledgers are as long as runs");
+            num_blocks += len;
+            let is_free = self.land.free.contains(&(id as u32));
+            assert_eq!(is_free, len == 0, "empty runs are free");
+            if let (Some(last), Some(run)) = (ledger.slots.last(), self.view.runs().get(id)) {
+                let mut holders = run.holders().iter();
+                let is_assumed = holders.any(|holder| holder.assumed_end() == run.len());
+                assert!(last.names() > 0 || is_assumed, "the end of a run is needed");
+            }
+        }
+        assert_eq!(num_blocks, self.land.num_blocks, "blocks are counted");
+    }
+
+    /// Asserts that blocks have as many names as replicas have handles for them. O(size).
+    pub(super) fn check_names(&self, names: &Map<Spot, u16>) {
+        let mut num_names = 0;
+        for (run, ledger) in self.land.ledgers.iter().enumerate() {
+            for (offset, slot) in ledger.slots.iter().enumerate() {
+                let count = slot.names();
+                let (run, offset) = (run as u32, offset as u32);
+                let expected = names.get(&Spot { run, offset }).copied();
+                assert_eq!(count, expected.unwrap_or(0), "names are counted");
+                num_names += usize::from(count);
+            }
+        }
+        assert_eq!(num_names, self.land.num_names, "names are counted in all");
+    }
+}
+
+impl Ledger {
+    /// One block more, with room for so many that follow.
+    fn push(&mut self, coming: usize) {
+        let slots = &mut self.slots;
+        if slots.len() == slots.capacity() {
+            let room = match slots.is_empty() {
+                true => 1 + coming,
+                false => room(slots.len()).max(slots.len() + 1 + coming),
+            };
+            slots.reserve_exact(room - slots.len());
+        }
+        slots.push(Slot::default());
+    }
+
+    fn cut(&mut self, len: usize) {
+        self.slots.truncate(len);
+        if self.slots.capacity() > 2 * len {
+            self.slots.shrink_to_fit();
+        }
+    }
+}
+
+/// Room to make where `len` is full: an eighth more, since most of the memory is in such lists and
+/// growing them is a small part of the work on a block.
+pub(super) fn room(len: usize) -> usize {
+    len + (len / 8).max(4)
+}

@@ -1,0 +1,146 @@
+//! The same question for replicas with several cache groups, or with one that needs less than the
+//! whole prefix.
+//!
+//! A group can go on behind so many blocks if the last ones before are there, and how many that is
+//! depends on its attention. All groups together: the longest prefix that each agrees to, found by
+//! letting them cut it in turn. Since a group may not need the prompt's start, the walk does not
+//! end at the first key that nobody has: it tries every place of the prompt.
+
+use headstart_core::event::Attention;
+use headstart_core::{Nanos, ReplicaId};
+
+use super::holder::Reach;
+use super::view::{Need, Needs, View};
+use super::walk::{Piece, piece};
+use super::{KeyChain, Overlap, PromptKeys};
+
+/// Memory of a question.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mixed {
+    /// The prompt's pieces, chain by chain.
+    paths: Vec<Vec<Piece>>,
+    /// Per need and block: how many blocks up to it, and with it, are usable without a hole.
+    usable: Vec<Vec<Reach>>,
+}
+
+impl Mixed {
+    pub(super) fn ask(
+        &mut self,
+        view: &View,
+        prompt: &PromptKeys,
+        now: Nanos,
+        found: &mut Vec<Overlap>,
+    ) {
+        self.paths
+            .resize(self.paths.len().max(prompt.chains().len()), Vec::new());
+        for (path, chain) in self.paths.iter_mut().zip(prompt.chains()) {
+            find_path(view, chain, now, path);
+        }
+        for (slot, profile) in view.replicas().iter().enumerate() {
+            if let (Some(id), Needs::Mixed(needs)) = (profile.id, &profile.needs) {
+                self.find_usable(view, prompt, slot as u32, needs, now);
+                let overlap = self.overlap(prompt, id, needs);
+                if overlap.any_tier_tokens > 0 {
+                    found.push(overlap);
+                }
+            }
+        }
+    }
+
+    fn find_usable(
+        &mut self,
+        view: &View,
+        prompt: &PromptKeys,
+        slot: u32,
+        needs: &[Need],
+        now: Nanos,
+    ) {
+        self.usable
+            .resize(self.usable.len().max(needs.len()), Vec::new());
+        for (usable, need) in self.usable.iter_mut().zip(needs) {
+            let is_meant = |chain: &KeyChain| chain.block_size == need.block_size;
+            usable.clear();
+            let Some(at) = prompt.chains().iter().position(is_meant) else {
+                continue;
+            };
+            usable.resize(prompt.chains()[at].keys.len(), Reach::default());
+            for piece in &self.paths[at] {
+                let Some(holder) = view.run(piece.run).holder(slot) else {
+                    continue;
+                };
+                for offset in 0..piece.matched {
+                    let block = (piece.depth + offset) as usize;
+                    usable[block] = holder.usable(need.group, offset, now);
+                }
+            }
+            add_up(usable);
+        }
+    }
+
+    fn overlap(&self, prompt: &PromptKeys, replica: ReplicaId, needs: &[Need]) -> Overlap {
+        let tokens = |level: fn(&Reach) -> u32| self.prefix(prompt.num_tokens(), needs, level);
+        Overlap {
+            replica,
+            device_tokens: tokens(|usable| usable.device),
+            any_tier_tokens: tokens(|usable| usable.any_tier),
+            trusted_tokens: tokens(|usable| usable.trusted),
+        }
+    }
+
+    /// Tokens of the longest prefix that all groups can go on behind.
+    fn prefix(&self, num_tokens: usize, needs: &[Need], level: fn(&Reach) -> u32) -> usize {
+        let mut tokens = num_tokens;
+        loop {
+            let before = tokens;
+            for (need, usable) in needs.iter().zip(&self.usable) {
+                let size = need.block_size as usize;
+                let most = (tokens / size).min(usable.len());
+                let can_go_on = |&blocks: &usize| {
+                    let last = blocks.checked_sub(1).map_or(0, |last| level(&usable[last]));
+                    last as usize >= needed(need, blocks)
+                };
+                tokens = (0..=most).rev().find(can_go_on).unwrap_or(0) * size;
+            }
+            if tokens == before {
+                return tokens;
+            }
+        }
+    }
+}
+
+/// How many of the last blocks a group needs to go on behind so many.
+fn needed(need: &Need, blocks: usize) -> usize {
+    match need.attention {
+        Attention::Full => blocks,
+        Attention::State => blocks.min(1),
+        Attention::Window { tokens } => {
+            let before = tokens.saturating_sub(1) as usize;
+            blocks.min(before.div_ceil(need.block_size as usize))
+        }
+    }
+}
+
+fn find_path(view: &View, chain: &KeyChain, now: Nanos, path: &mut Vec<Piece>) {
+    path.clear();
+    let mut depth = 0;
+    while (depth as usize) < chain.keys.len() {
+        match piece(view, chain, depth, now) {
+            Some(piece) => {
+                depth += piece.matched;
+                path.push(piece);
+            }
+            None => depth += 1,
+        }
+    }
+}
+
+/// From 1 and 0 to the length of the row of ones that ends there.
+fn add_up(usable: &mut [Reach]) {
+    let mut before = Reach::default();
+    for here in usable {
+        here.device += here.device * before.device;
+        here.any_tier += here.any_tier * before.any_tier;
+        here.trusted += here.trusted * before.trusted;
+        before = *here;
+    }
+}

@@ -1,0 +1,102 @@
+//! The changes of a [`super::view::View`], as values: what is done to one copy is repeated on the
+//! other.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use headstart_core::{Nanos, RouteHasher};
+
+use super::buffer::Keys;
+use super::standing::{Place, Standing};
+use super::view::Profile;
+
+/// A change of the view.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    /// The replica in this slot, or nobody.
+    Profile { slot: u32, profile: Profile },
+    /// One for each block size in use.
+    Hashers(Arc<[RouteHasher]>),
+    /// A new run, with a first key.
+    Begin {
+        run: u32,
+        block_size: u32,
+        keys: Keys,
+    },
+    /// The run has so many keys now; `keys` where they had to move.
+    Grow {
+        run: u32,
+        keys: Option<Keys>,
+        len: u32,
+    },
+    /// The run ends earlier, where nobody holds anything; with no keys, it is gone.
+    Cut {
+        run: u32,
+        keys: Option<Keys>,
+        len: u32,
+    },
+    /// How blocks stand in a place.
+    Set {
+        spots: Span,
+        slot: u32,
+        place: Place,
+        standing: Option<Standing>,
+    },
+    /// All that is confirmed becomes doubtful.
+    Doubt { run: u32, slot: u32, since: Nanos },
+    /// So many leading blocks are assumed.
+    Assume {
+        run: u32,
+        slot: u32,
+        blocks: u32,
+        until: Nanos,
+    },
+    /// Doubts that have aged out go.
+    ExpireDoubts { run: u32, slot: u32, now: Nanos },
+    /// Assumptions that last until now at most go.
+    ExpireAssumptions { run: u32, slot: u32, now: Nanos },
+    /// The replica holds nothing of the run any more.
+    Leave { run: u32, slot: u32 },
+}
+
+/// Consecutive blocks of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) run: u32,
+    pub(super) offsets: Range<u32>,
+}
+
+impl Op {
+    /// Makes this the same as itself and then `next`, if that is one change. Returns whether.
+    pub(super) fn extend(&mut self, next: &Self) -> bool {
+        let (
+            Self::Set {
+                spots,
+                slot,
+                place,
+                standing,
+            },
+            Self::Set {
+                spots: new,
+                slot: new_slot,
+                place: new_place,
+                standing: new_standing,
+            },
+        ) = (self, next)
+        else {
+            return false;
+        };
+        let is_same = (spots.run, *slot, *place, *standing)
+            == (new.run, *new_slot, *new_place, *new_standing);
+        let offsets = &mut spots.offsets;
+        if is_same && offsets.end == new.offsets.start {
+            offsets.end = new.offsets.end;
+            return true;
+        }
+        if is_same && offsets.start == new.offsets.end {
+            offsets.start = new.offsets.start;
+            return true;
+        }
+        false
+    }
+}

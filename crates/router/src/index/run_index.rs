@@ -1,0 +1,150 @@
+//! The index in production: runs of keys with their holders, in two copies.
+//!
+//! ```text
+//! events ──► writer (handles → blocks) ──► changes ──► view ◄── look-ups
+//!                                              └─────► its twin
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`super::view`] | runs, holders, what replicas need of a prefix: what look-ups read |
+//! | [`super::walk`], [`super::mixed`] | look-ups; those of replicas with several cache groups |
+//! | [`super::holders`], [`super::holder`], [`super::extent`] | what replicas hold of one run |
+//! | [`super::writer`] | updates: membership, assumptions, doubts that end |
+//! | [`super::replica`] | one replica's events: what is held, removed, departed |
+//! | [`super::introduce`] | what its handles stand for |
+//! | [`super::aging`] | how its blocks go otherwise |
+//! | [`super::forest`] | where a block belongs, and when it may go |
+//! | [`super::names`] | handles that stand for a block; [`super::crowds`]: several for one block |
+//! | [`super::waiting`] | handles that stand for none yet |
+//! | [`super::budget`] | the memory limit |
+//! | [`super::twin`] | two copies, so that look-ups do not wait |
+//!
+//! Costs: an event, its blocks; a look-up, its runs times their holders, and a search in the last
+//! one; a clear, the replica's own blocks. A block takes about 17 bytes once, and 10 to 20 for each
+//! replica that holds it under the same handle as the first one did, three times that under
+//! another.
+//!
+//! Source: compressed radix trees as SGLang and Dynamo have them. Differences: runs are found by
+//! their first key and not by way of their parent, so they are never split; holders count leading
+//! blocks; memory is limited in bytes.
+
+use headstart_core::{Nanos, ReplicaId};
+
+use super::budget::Limits;
+use super::dump::{DumpError, IndexDump};
+use super::op::Op;
+use super::standing::{Standing, is_over};
+use super::twin::{Replay, Twin};
+use super::view::View;
+use super::walk;
+use super::writer::{Draft, Writer};
+use super::{IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys, Resident, Update};
+
+/// A [`PrefixIndex`] for the replicas of one model.
+#[derive(Debug)]
+pub struct RunIndex {
+    twin: Twin<View, Writer, Op>,
+}
+
+impl Replay<Op> for View {
+    fn replay(&mut self, change: &Op) {
+        self.apply(change);
+    }
+}
+
+impl RunIndex {
+    /// An index without replicas, of at most a gibibyte.
+    #[must_use]
+    pub fn new(model: impl Into<String>) -> Self {
+        Self::with_limits(model, Limits::default())
+    }
+
+    /// An index without replicas. When it takes more than about so many bytes, it forgets what was
+    /// not used for the longest time.
+    #[must_use]
+    pub fn with_budget(model: impl Into<String>, max_bytes: usize) -> Self {
+        let limits = Limits {
+            max_bytes,
+            ..Limits::default()
+        };
+        Self::with_limits(model, limits)
+    }
+
+    /// An index without replicas that remembers so much.
+    #[must_use]
+    pub fn with_limits(model: impl Into<String>, limits: Limits) -> Self {
+        let writer = Writer::new(model.into(), limits);
+        Self {
+            twin: Twin::new([View::default(), View::default()], writer),
+        }
+    }
+
+    /// All that is held at `now`. Updates wait meanwhile, look-ups do not.
+    #[must_use]
+    pub fn dump(&self, now: Nanos) -> IndexDump {
+        self.twin.inspect(|writer, view| writer.dump(view, now))
+    }
+
+    /// Takes over what `dump` says of the replicas that are tracked, as doubtful. Returns how much
+    /// that is, in blocks times the places that hold them.
+    ///
+    /// # Errors
+    /// When the dump cannot be used, or events were applied already; nothing changes then.
+    pub fn restore(&self, dump: &IndexDump, now: Nanos) -> Result<usize, DumpError> {
+        self.twin
+            .write(|writer, view, log| writer.restore(&mut Draft { view, log }, dump, now))
+    }
+
+    /// Asserts all invariants. O(size); for tests.
+    ///
+    /// # Panics
+    /// When one is broken, with its name.
+    pub fn check(&self) {
+        self.twin.read(View::check);
+        self.twin.write(|writer, view, _| writer.check(view));
+    }
+}
+
+impl PrefixIndex for RunIndex {
+    fn update(&self, replica: ReplicaId, update: Update<'_>, now: Nanos) {
+        self.twin.write(|writer, view, log| {
+            writer.update(&mut Draft { view, log }, replica, update, now);
+        });
+    }
+
+    fn hash(&self, prompt: Prompt<'_>) -> PromptKeys {
+        let hashers = self.twin.read(|view| view.hashers().clone());
+        PromptKeys::new(prompt, &hashers)
+    }
+
+    fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
+        self.twin
+            .read(|view| walk::overlaps(view, prompt, now, answer));
+    }
+
+    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(Resident)) {
+        self.twin.read(|view| {
+            view.visit(|run, replica, place, standing, extent| {
+                let is_doubtful = match standing {
+                    Standing::Confirmed => false,
+                    Standing::Doubtful { since } if is_over(since, now) => return,
+                    Standing::Doubtful { .. } => true,
+                };
+                for offset in extent.iter() {
+                    visit(Resident {
+                        replica,
+                        key: run.key(offset),
+                        group: place.group,
+                        tier: place.tier,
+                        is_doubtful,
+                    });
+                }
+            });
+        });
+    }
+
+    fn stats(&self) -> IndexStats {
+        self.twin.inspect(Writer::stats)
+    }
+}

@@ -1,0 +1,135 @@
+//! Where a block can be held, and how sure that is.
+
+use std::time::Duration;
+
+use headstart_core::{Nanos, Tier};
+
+use super::DOUBT_TTL;
+
+/// One of the places of a replica that may hold a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) group: u8,
+    pub(super) tier: Tier,
+}
+
+impl Place {
+    /// Where nearly all blocks are.
+    pub(super) const USUAL: Self = Self {
+        group: 0,
+        tier: Tier::Device,
+    };
+}
+
+/// How sure it is that a place holds a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Confirmed,
+    Doubtful { since: Nanos },
+}
+
+/// Whether what is doubtful since then has aged out.
+pub(super) fn is_over(since: Nanos, now: Nanos) -> bool {
+    now >= since + DOUBT_TTL
+}
+
+/// What one handle holds, place by place: kept apart for handles whose key is not known, or that
+/// share their key with another handle of the same replica.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Records(Vec<(Place, Record)>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Record {
+    /// `again`: it was stored once more than it was removed.
+    Confirmed {
+        again: bool,
+    },
+    Doubtful {
+        since: Nanos,
+    },
+}
+
+impl Records {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Place, Record)> {
+        self.0.iter().copied()
+    }
+
+    pub(super) fn get(&self, place: Place) -> Option<Record> {
+        self.iter()
+            .find(|(known, _)| *known == place)
+            .map(|(_, record)| record)
+    }
+
+    pub(super) fn put(&mut self, place: Place, record: Record) {
+        match self.0.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, known)) => *known = record,
+            None => self.0.push((place, record)),
+        }
+    }
+
+    pub(super) fn hold(&mut self, place: Place) {
+        let again = matches!(self.get(place), Some(Record::Confirmed { .. }));
+        self.put(place, Record::Confirmed { again });
+    }
+
+    /// Returns whether the place held it.
+    pub(super) fn release(&mut self, place: Place, now: Nanos) -> bool {
+        let before = self.get(place);
+        match before {
+            Some(Record::Confirmed { again: true }) => {
+                self.put(place, Record::Doubtful { since: now });
+            }
+            _ => self.0.retain(|(known, _)| *known != place),
+        }
+        before.is_some()
+    }
+
+    pub(super) fn doubt(&mut self, now: Nanos) {
+        for (_, record) in &mut self.0 {
+            if matches!(record, Record::Confirmed { .. }) {
+                *record = Record::Doubtful { since: now };
+            }
+        }
+    }
+
+    /// Forgets what has aged out.
+    pub(super) fn expire(&mut self, now: Nanos) {
+        let is_left = |record| match record {
+            Record::Confirmed { .. } => true,
+            Record::Doubtful { since } => !is_over(since, now),
+        };
+        self.0.retain(|&(_, record)| is_left(record));
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<(Place, Record)>()
+    }
+}
+
+impl From<Record> for Standing {
+    fn from(record: Record) -> Self {
+        match record {
+            Record::Confirmed { .. } => Self::Confirmed,
+            Record::Doubtful { since } => Self::Doubtful { since },
+        }
+    }
+}
+
+impl Standing {
+    /// What a place is worth for a block that two handles stand for: the surer, else the later.
+    pub(super) fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Doubtful { since: a }, Self::Doubtful { since: b }) => {
+                Self::Doubtful { since: a.max(b) }
+            }
+            _ => Self::Confirmed,
+        }
+    }
+}
+
+/// Doubts are swept up this much later than they end, so that many end in one sweep.
+pub(super) const SWEEP_SLACK: Duration = Duration::from_secs(30);

@@ -1,0 +1,109 @@
+//! Two copies of a value, so that readers never wait for a writer.
+//!
+//! ```text
+//! readers ──► front copy            writer: change the back copy, note how
+//!             back copy  ◄── writer         make it the front one
+//!                                           wait for readers to leave the other; change it alike
+//! ```
+//!
+//! A writer locks only the copy that readers do not prefer. A reader that comes upon a locked copy
+//! (it looked up the preferred one just before the roles changed) takes the other. It sees the
+//! value between two updates, never in one.
+//!
+//! Invariant: between updates both copies are equal.
+//!
+//! Source: the left-right technique (Ramalhete and Correia). Differences: read locks instead of
+//! counted epochs, so no `unsafe`, and changes are logged instead of made twice by the caller.
+
+use super::sync::{
+    AtomicUsize, Mutex, Ordering, PoisonError, RwLock, RwLockReadGuard, TryLockError, spin_loop,
+};
+
+/// A value that changes by `O`s, with the writer's own state `W`.
+#[derive(Debug)]
+pub(super) struct Twin<V, W, O> {
+    copies: [RwLock<V>; 2],
+    front: AtomicUsize,
+    writer: Mutex<Writer<W, O>>,
+}
+
+#[derive(Debug)]
+struct Writer<W, O> {
+    state: W,
+    /// Memory of the last update, used again.
+    log: Vec<O>,
+}
+
+/// Something that changes by `O`s: equal ones stay equal under equal changes.
+pub(super) trait Replay<O> {
+    fn replay(&mut self, change: &O);
+}
+
+impl<V: Replay<O>, W, O> Twin<V, W, O> {
+    pub(super) fn new(copies: [V; 2], state: W) -> Self {
+        let log = Vec::new();
+        Self {
+            copies: copies.map(RwLock::new),
+            front: AtomicUsize::new(0),
+            writer: Mutex::new(Writer { state, log }),
+        }
+    }
+
+    /// Shows the value to `read`. Waits for no writer.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&V) -> T) -> T {
+        loop {
+            let front = self.front.load(Ordering::Acquire);
+            for copy in [front, 1 - front] {
+                if let Some(value) = try_read(&self.copies[copy]) {
+                    return read(&value);
+                }
+            }
+            spin_loop();
+        }
+    }
+
+    /// Shows the value with the writer's state, between updates. Writers wait, readers do not.
+    pub(super) fn inspect<T>(&self, inspect: impl FnOnce(&W, &V) -> T) -> T {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        self.read(|value| inspect(&writer.state, value))
+    }
+
+    /// Lets `write` change one copy, and repeats what it logged on the other. Readers see all of
+    /// it or nothing.
+    pub(super) fn write<T>(&self, write: impl FnOnce(&mut W, &mut V, &mut Vec<O>) -> T) -> T {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let Writer { state, log } = &mut *writer;
+        log.clear();
+        let front = self.front.load(Ordering::Acquire);
+        let back = 1 - front;
+        let written = {
+            let copy = self.copies[back].write();
+            let mut value = copy.unwrap_or_else(PoisonError::into_inner);
+            let written = write(state, &mut value, log);
+            // While it is locked: a reader who took it for the front one, an update ago, would
+            // see it before all others do, and go back in time with its next look.
+            self.front.store(back, Ordering::Release);
+            written
+        };
+        let copy = self.copies[front].write();
+        let mut value = copy.unwrap_or_else(PoisonError::into_inner);
+        for change in log.iter() {
+            value.replay(change);
+        }
+        drop(value);
+        log.clear();
+        log.shrink_to(MAX_IDLE_LOG);
+        written
+    }
+}
+
+/// Changes that the log keeps room for between updates: a batch of the usual size.
+const MAX_IDLE_LOG: usize = 1024;
+
+fn try_read<V>(copy: &RwLock<V>) -> Option<RwLockReadGuard<'_, V>> {
+    match copy.try_read() {
+        Ok(value) => Some(value),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}

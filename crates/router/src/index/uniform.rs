@@ -1,0 +1,104 @@
+//! The walk of [`super::walk`] for fleets whose replicas are all alike, which most are: what is
+//! found goes into the answer at once, and nothing has to be looked up of a replica.
+
+use headstart_core::{Nanos, ReplicaId};
+
+use super::holder::{Holder, Reach};
+use super::standing::Place;
+use super::view::View;
+use super::walk::{Piece, piece};
+use super::{KeyChain, Overlap};
+
+/// Answers one chain, by ascending replica.
+pub(super) fn walk(view: &View, chain: &KeyChain, now: Nanos, found: &mut Vec<Overlap>) {
+    let Some(first) = piece(view, chain, 0, now) else {
+        return;
+    };
+    let mut goes_on = begin(view, chain.block_size, first, now, found);
+    let mut depth = first.matched;
+    while goes_on && let Some(piece) = piece(view, chain, depth, now) {
+        goes_on = step(view, chain.block_size, piece, now, found);
+        depth += piece.matched;
+    }
+}
+
+/// Finds who holds the prompt's first run. Returns whether somebody holds all of it.
+fn begin(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Vec<Overlap>) -> bool {
+    let holders = view.run(piece.run).holders();
+    let size = block_size as usize;
+    let (mut most, mut are_plain) = (0, true);
+    // Without a branch: there may be thousands.
+    found.extend(holders.iter().map(|holder| {
+        let lead = holder.plain_lead();
+        are_plain &= lead.is_some();
+        let blocks = lead.unwrap_or(0).min(piece.matched);
+        most = most.max(blocks);
+        let tokens = blocks as usize * size;
+        Overlap {
+            replica: ReplicaId(holder.slot),
+            device_tokens: tokens,
+            any_tier_tokens: tokens,
+            trusted_tokens: tokens,
+        }
+    }));
+    if !are_plain {
+        most = most.max(add_others(holders, size, piece, now, found));
+    }
+    most == piece.matched
+}
+
+/// Adds those of whom more is to be said than a number. Returns how many blocks they reach.
+#[cold]
+fn add_others(
+    holders: &[Holder],
+    size: usize,
+    piece: Piece,
+    now: Nanos,
+    found: &mut Vec<Overlap>,
+) -> u32 {
+    let mut most = 0;
+    for (overlap, holder) in found.iter_mut().zip(holders) {
+        if holder.plain_lead().is_none() {
+            let reach = holder.reach(Place::USUAL.group, piece.matched, now);
+            most = most.max(reach.any_tier);
+            overlap.device_tokens = reach.device as usize * size;
+            overlap.any_tier_tokens = reach.any_tier as usize * size;
+            overlap.trusted_tokens = reach.trusted as usize * size;
+        }
+    }
+    found.retain(|overlap| overlap.any_tier_tokens > 0);
+    most
+}
+
+/// Lets all go on who reach up to `piece`. Returns whether somebody reaches its end.
+fn step(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut [Overlap]) -> bool {
+    let size = block_size as usize;
+    let depth = piece.depth as usize * size;
+    let mut goes_on = false;
+    // Holders and answers are both by ascending replica.
+    let mut rest = found;
+    for holder in view.run(piece.run).holders() {
+        let before = rest.partition_point(|overlap| overlap.replica.0 < holder.slot);
+        rest = &mut rest[before..];
+        let Some(overlap) = rest.first_mut() else {
+            break;
+        };
+        if overlap.replica.0 != holder.slot || overlap.any_tier_tokens != depth {
+            continue;
+        }
+        let Reach {
+            device,
+            any_tier,
+            trusted,
+        } = holder.reach(Place::USUAL.group, piece.matched, now);
+        if overlap.device_tokens == depth {
+            overlap.device_tokens += device as usize * size;
+        }
+        if overlap.trusted_tokens == depth {
+            overlap.trusted_tokens += trusted as usize * size;
+        }
+        overlap.any_tier_tokens += any_tier as usize * size;
+        goes_on |= any_tier == piece.matched;
+    }
+    goes_on
+}

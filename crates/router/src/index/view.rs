@@ -1,0 +1,438 @@
+//! The half of the index that look-ups read: runs, and who holds how much of them.
+//!
+//! A *run* is a piece of a chain of keys, stored one after the other. It may begin in the middle of
+//! another run; nothing points back, because a key names its whole prefix:
+//!
+//! ```text
+//! keys     a b c d e f          c d  is asked for:
+//!              └─ g h           head a matches 3 keys, then head g
+//! heads    a, g
+//! ```
+//!
+//! The view knows neither handles nor why something is held. It changes by [`Op`]s only, which mean
+//! the same on equal views: that is how [`super::twin`] keeps two of them.
+//!
+//! Invariants: every key is in one run once, and every run's first key is in `heads`; holders are
+//! sorted by slot and hold something.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use headstart_core::event::Attention;
+use headstart_core::{Nanos, ReplicaId, RouteHasher, RouteKey};
+
+use super::buffer::Keys;
+use super::extent::Extent;
+use super::forest::room;
+use super::holder::{Holder, Tally};
+use super::holders::Holders;
+use super::op::Op;
+use super::standing::{Place, Standing};
+
+/// Place of a block: a run and an offset in it. It stays as long as the block is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Spot {
+    pub(super) run: u32,
+    pub(super) offset: u32,
+}
+
+/// All runs and replicas.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    runs: Vec<Run>,
+    heads: HashTable<u32>,
+    replicas: Vec<Profile>,
+    /// The same by slot, as far as the walk needs it.
+    groups: Vec<PlainGroup>,
+    /// How many of these have each block size.
+    sizes: BTreeMap<u32, usize>,
+    /// Replicas that are not of the usual kind.
+    num_odd: usize,
+    num_mixed: usize,
+    hashers: Arc<[RouteHasher]>,
+    num_holders: usize,
+    tally: Tally,
+}
+
+/// A piece of a chain. Freed ones are empty.
+#[derive(Debug)]
+pub(super) struct Run {
+    keys: Keys,
+    len: u32,
+    pub(super) block_size: u32,
+    holders: Holders,
+}
+
+/// What overlaps have to know of a replica.
+#[derive(Clone, Debug)]
+pub(super) struct Profile {
+    /// `None`: nobody has this slot.
+    pub(super) id: Option<ReplicaId>,
+    pub(super) needs: Needs,
+}
+
+/// What a prefix must satisfy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Needs {
+    /// Nothing is known yet, so nothing is held.
+    #[default]
+    Unknown,
+    /// One group, all of whose blocks are needed.
+    Plain { group: u8, block_size: u32 },
+    /// Anything else.
+    Mixed(Arc<[Need]>),
+}
+
+/// The only group of a replica, of the usual kind; without a block size where there is none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlainGroup {
+    pub(super) id: ReplicaId,
+    pub(super) block_size: u32,
+    pub(super) group: u8,
+}
+
+/// What one cache group needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Need {
+    pub(super) group: u8,
+    pub(super) attention: Attention,
+    pub(super) block_size: u32,
+}
+
+/// Who has a slot that nobody has: no replica's number, since slots end far below.
+const NOBODY: ReplicaId = ReplicaId(u32::MAX);
+
+impl PlainGroup {
+    fn of(profile: &Profile) -> Self {
+        let (group, block_size) = match profile.needs {
+            Needs::Plain { group, block_size } => (group, block_size),
+            Needs::Unknown | Needs::Mixed(_) => (0, 0),
+        };
+        Self {
+            id: profile.id.unwrap_or(NOBODY),
+            block_size,
+            group,
+        }
+    }
+
+    /// Whether more is to be known of the replica than its block size: it does not have one group,
+    /// of the usual number and kind, in the slot of its own number.
+    fn is_odd(&self, slot: usize) -> bool {
+        let is_usual = self.block_size > 0 && self.group == Place::USUAL.group;
+        !is_usual || self.id.0 as usize != slot
+    }
+}
+
+impl Run {
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(super) fn key(&self, offset: u32) -> RouteKey {
+        self.keys.get(offset)
+    }
+
+    pub(super) fn holders(&self) -> &[Holder] {
+        self.holders.as_slice()
+    }
+
+    pub(super) fn holder(&self, slot: u32) -> Option<&Holder> {
+        let at = self.holders.find(slot).ok()?;
+        Some(&self.holders()[at])
+    }
+
+    /// How many leading keys are those of `keys`, whose first one is. Keys are chained: where one
+    /// is equal, all before are.
+    pub(super) fn matched(&self, keys: &[RouteKey]) -> u32 {
+        let limit = self.len.min(keys.len() as u32);
+        let is_equal = |at: u32| self.key(at) == keys[at as usize];
+        if is_equal(limit - 1) {
+            return limit;
+        }
+        let (mut low, mut high) = (1, limit - 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match is_equal(middle) {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        low
+    }
+
+    /// Notes that the run is in use.
+    pub(super) fn touch(&self, now: Nanos) {
+        self.keys.touch(now);
+    }
+
+    /// When it was last used, in stamps.
+    pub(super) fn last_used(&self) -> u64 {
+        self.keys.last_used()
+    }
+
+    /// Memory beyond the value itself, without the keys, bytes.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.holders.heap_bytes()
+    }
+
+    /// Keys that there is room for.
+    pub(super) fn capacity(&self) -> u32 {
+        self.keys.capacity()
+    }
+
+    pub(super) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+}
+
+impl View {
+    pub(super) fn run(&self, run: u32) -> &Run {
+        &self.runs[run as usize]
+    }
+
+    pub(super) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    pub(super) fn replicas(&self) -> &[Profile] {
+        &self.replicas
+    }
+
+    pub(super) fn groups(&self) -> &[PlainGroup] {
+        &self.groups
+    }
+
+    /// The block size of all replicas, if they are alike, and of the usual kind.
+    pub(super) fn uniform_size(&self) -> Option<u32> {
+        let (&size, _) = self.sizes.first_key_value()?;
+        (self.num_odd == 0 && self.sizes.len() == 1).then_some(size)
+    }
+
+    /// Whether some replica needs more than leading blocks.
+    pub(super) fn has_mixed(&self) -> bool {
+        self.num_mixed > 0
+    }
+
+    pub(super) fn hashers(&self) -> &Arc<[RouteHasher]> {
+        &self.hashers
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// The run that begins with `key`.
+    pub(super) fn head(&self, key: RouteKey) -> Option<u32> {
+        let is_meant = |&run: &u32| self.run(run).key(0) == key;
+        self.heads.find(key.0, is_meant).copied()
+    }
+
+    pub(super) fn standing(&self, spot: Spot, slot: u32, place: Place) -> Option<Standing> {
+        let holder = self.run(spot.run).holder(slot)?;
+        holder.standing(place, spot.offset)
+    }
+
+    /// Whether some place of the replica holds the block.
+    pub(super) fn holds(&self, spot: Spot, slot: u32) -> bool {
+        let holder = self.run(spot.run).holder(slot);
+        holder.is_some_and(|holder| holder.holds(spot.offset))
+    }
+
+    /// Takes a change over.
+    pub(super) fn apply(&mut self, op: &Op) {
+        match op {
+            Op::Profile { slot, profile } => self.set_profile(*slot, profile),
+            Op::Hashers(hashers) => self.hashers = hashers.clone(),
+            Op::Begin {
+                run,
+                block_size,
+                keys,
+            } => self.begin(*run, *block_size, keys),
+            Op::Grow { run, keys, len } => {
+                let run = &mut self.runs[*run as usize];
+                run.len = *len;
+                if let Some(keys) = keys {
+                    run.keys = keys.clone();
+                }
+            }
+            Op::Cut { run, keys, len } => self.cut(*run, keys.as_ref(), *len),
+            Op::Set {
+                spots,
+                slot,
+                place,
+                standing,
+            } => self.change(spots.run, *slot, |holder| {
+                holder.set(*place, spots.offsets.clone(), *standing);
+            }),
+            Op::Doubt { run, slot, since } => {
+                self.change(*run, *slot, |holder| holder.doubt(*since));
+            }
+            Op::Assume {
+                run,
+                slot,
+                blocks,
+                until,
+            } => self.change(*run, *slot, |holder| holder.assume(*blocks, *until)),
+            Op::ExpireDoubts { run, slot, now } => {
+                self.change(*run, *slot, |holder| holder.expire_doubts(*now));
+            }
+            Op::ExpireAssumptions { run, slot, now } => {
+                self.change(*run, *slot, |holder| holder.expire_assumptions(*now));
+            }
+            Op::Leave { run, slot } => {
+                self.change(*run, *slot, |holder| *holder = Holder::new(holder.slot));
+            }
+        }
+    }
+
+    fn set_profile(&mut self, slot: u32, profile: &Profile) {
+        let slot = slot as usize;
+        if slot >= self.replicas.len() {
+            let nobody = Profile {
+                id: None,
+                needs: Needs::Unknown,
+            };
+            self.replicas.resize(slot + 1, nobody);
+            self.groups
+                .resize(slot + 1, PlainGroup::of(&self.replicas[slot]));
+        }
+        self.set_group(slot, PlainGroup::of(profile));
+        let is_mixed = |profile: &Profile| usize::from(matches!(profile.needs, Needs::Mixed(_)));
+        self.num_mixed += is_mixed(profile);
+        self.num_mixed -= is_mixed(&self.replicas[slot]);
+        self.replicas[slot] = profile.clone();
+    }
+
+    fn set_group(&mut self, slot: usize, group: PlainGroup) {
+        let old = std::mem::replace(&mut self.groups[slot], group);
+        if old.id != NOBODY {
+            self.num_odd -= usize::from(old.is_odd(slot));
+            if let Some(count) = self.sizes.get_mut(&old.block_size) {
+                *count -= 1;
+                if *count == 0 {
+                    self.sizes.remove(&old.block_size);
+                }
+            }
+        }
+        if group.id != NOBODY {
+            self.num_odd += usize::from(group.is_odd(slot));
+            *self.sizes.entry(group.block_size).or_default() += 1;
+        }
+    }
+
+    fn begin(&mut self, run: u32, block_size: u32, keys: &Keys) {
+        let new = Run {
+            keys: keys.clone(),
+            len: 1,
+            block_size,
+            holders: Holders::default(),
+        };
+        let key = new.key(0);
+        match self.runs.get_mut(run as usize) {
+            Some(free) => *free = new,
+            None => {
+                if self.runs.len() == self.runs.capacity() {
+                    self.runs
+                        .reserve_exact(room(self.runs.len()) - self.runs.len());
+                }
+                self.runs.push(new);
+            }
+        }
+        let runs = &self.runs;
+        let key_of = |&run: &u32| runs[run as usize].key(0).0;
+        self.heads.insert_unique(key.0, run, key_of);
+    }
+
+    fn cut(&mut self, id: u32, keys: Option<&Keys>, len: u32) {
+        let key = self.run(id).key(0);
+        let run = &mut self.runs[id as usize];
+        run.len = len;
+        if let Some(keys) = keys {
+            run.keys = keys.clone();
+        }
+        if len > 0 {
+            return;
+        }
+        run.keys = Keys::default();
+        self.num_holders -= run.holders().len();
+        run.holders = Holders::default();
+        if let Ok(entry) = self.heads.find_entry(key.0, |&run| run == id) {
+            entry.remove();
+        }
+    }
+
+    /// Changes one holder, which comes and goes as it is needed.
+    fn change(&mut self, run: u32, slot: u32, change: impl FnOnce(&mut Holder)) {
+        let run = &mut self.runs[run as usize];
+        let at = match run.holders.find(slot) {
+            Ok(at) => at,
+            Err(at) => {
+                run.holders.insert(at, Holder::new(slot));
+                self.num_holders += 1;
+                at
+            }
+        };
+        let holder = run.holders.at(at);
+        let before = holder.tally();
+        change(holder);
+        let after = holder.tally();
+        self.tally.entries = self.tally.entries + after.entries - before.entries;
+        self.tally.doubtful = self.tally.doubtful + after.doubtful - before.doubtful;
+        if holder.is_vacant() {
+            run.holders.remove(at);
+            self.num_holders -= 1;
+        }
+    }
+
+    /// Memory of this view and of an equal one that shares its keys, bytes. O(runs).
+    pub(super) fn bytes(&self) -> usize {
+        let each = self.runs.capacity() * size_of::<Run>()
+            + self.heads.allocation_size()
+            + self.replicas.capacity() * (size_of::<Profile>() + size_of::<PlainGroup>());
+        let keys: usize = self.runs.iter().map(|run| run.keys.bytes()).sum();
+        let holders: usize = self.runs.iter().map(Run::heap_bytes).sum();
+        2 * (each + holders) + keys
+    }
+
+    /// Asserts the invariants. O(size).
+    pub(super) fn check(&self) {
+        let mut keys = std::collections::HashSet::new();
+        let (mut tally, mut num_holders, mut num_runs) = (Tally::default(), 0, 0);
+        for (id, run) in self.runs.iter().enumerate().filter(|(_, run)| run.len > 0) {
+            num_runs += 1;
+            assert_eq!(self.head(run.key(0)), Some(id as u32), "runs have a head");
+            for offset in 0..run.len {
+                assert!(keys.insert(run.key(offset)), "every key is there once");
+            }
+            run.holders.check();
+            num_holders += run.holders().len();
+            for holder in run.holders() {
+                holder.check(run.len);
+                tally.entries += holder.tally().entries;
+                tally.doubtful += holder.tally().doubtful;
+                let id = self.replicas[holder.slot as usize].id;
+                assert!(id.is_some(), "who holds something is tracked");
+            }
+        }
+        let is_mixed = |profile: &&Profile| matches!(profile.needs, Needs::Mixed(_));
+        assert_eq!(self.heads.len(), num_runs, "heads have a run");
+        assert_eq!(self.num_holders, num_holders, "holders are counted");
+        assert_eq!(self.tally, tally, "entries are counted");
+        let num_mixed = self.replicas.iter().filter(is_mixed).count();
+        assert_eq!(self.num_mixed, num_mixed, "mixed replicas are counted");
+    }
+
+    /// Visits all that is held at whatever time.
+    pub(super) fn visit(&self, mut visit: impl FnMut(&Run, ReplicaId, Place, Standing, &Extent)) {
+        for run in &self.runs {
+            for holder in run.holders() {
+                if let Some(id) = self.replicas[holder.slot as usize].id {
+                    holder.visit(|place, standing, extent| {
+                        visit(run, id, place, standing, extent);
+                    });
+                }
+            }
+        }
+    }
+}

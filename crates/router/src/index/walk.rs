@@ -1,0 +1,167 @@
+//! The question: how much of a prompt each replica holds, all of them in one pass.
+//!
+//! The prompt's keys lead from run to run. On each, a replica whose prefix reaches up to it goes
+//! on by what it holds there; the walk ends where nobody reaches the next one. So a question costs
+//! one search per run and one step per holder, whatever the length of the prompt.
+//!
+//! Replicas that need more than leading blocks are asked by [`super::mixed`].
+
+use headstart_core::{Nanos, ReplicaId};
+
+use super::holder::Reach;
+use super::mixed::Mixed;
+use super::uniform;
+use super::view::View;
+use super::{KeyChain, Overlap, Overlaps, PromptKeys};
+
+/// Memory of a question, used again by the next.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scratch {
+    /// Who holds the start of the prompt, by ascending slot.
+    candidates: Vec<Candidate>,
+    mixed: Mixed,
+}
+
+/// How far one replica reaches, in blocks.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    slot: u32,
+    replica: ReplicaId,
+    reach: Reach,
+}
+
+/// A piece of the prompt that is a run's start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) run: u32,
+    /// Keys of the prompt before it.
+    pub(super) depth: u32,
+    /// Keys of the run that are the prompt's.
+    pub(super) matched: u32,
+}
+
+/// Answers `prompt` from `view`.
+pub(super) fn overlaps(view: &View, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
+    answer.found.clear();
+    if let Some(size) = view.uniform_size() {
+        let mut chains = prompt.chains().iter();
+        if let Some(chain) = chains.find(|chain| chain.block_size == size) {
+            uniform::walk(view, chain, now, &mut answer.found);
+        }
+        return;
+    }
+    let scratch = &mut answer.scratch;
+    for chain in prompt.chains() {
+        walk(view, chain, now, &mut scratch.candidates);
+        collect(chain.block_size, &scratch.candidates, &mut answer.found);
+    }
+    if view.has_mixed() {
+        scratch.mixed.ask(view, prompt, now, &mut answer.found);
+    }
+    if !answer.found.is_sorted_by_key(|overlap| overlap.replica) {
+        answer.found.sort_unstable_by_key(|overlap| overlap.replica);
+    }
+}
+
+/// The run that the prompt goes on with at `depth`.
+pub(super) fn piece(view: &View, chain: &KeyChain, depth: u32, now: Nanos) -> Option<Piece> {
+    let keys = chain
+        .keys
+        .get(depth as usize..)
+        .filter(|keys| !keys.is_empty())?;
+    let id = view.head(keys[0])?;
+    let run = view.run(id);
+    if run.block_size != chain.block_size {
+        return None;
+    }
+    run.touch(now);
+    Some(Piece {
+        run: id,
+        depth,
+        matched: run.matched(keys),
+    })
+}
+
+fn walk(view: &View, chain: &KeyChain, now: Nanos, candidates: &mut Vec<Candidate>) {
+    candidates.clear();
+    let Some(first) = piece(view, chain, 0, now) else {
+        return;
+    };
+    let mut goes_on = begin(view, chain.block_size, first, now, candidates);
+    let mut depth = first.matched;
+    while goes_on && let Some(piece) = piece(view, chain, depth, now) {
+        goes_on = step(view, piece, now, candidates);
+        depth += piece.matched;
+    }
+}
+
+/// Finds who holds the prompt's first run. Returns whether somebody holds all of it.
+fn begin(
+    view: &View,
+    block_size: u32,
+    piece: Piece,
+    now: Nanos,
+    candidates: &mut Vec<Candidate>,
+) -> bool {
+    let mut most = 0;
+    let groups = view.groups();
+    let holders = view.run(piece.run).holders();
+    candidates.reserve(holders.len());
+    for holder in holders {
+        let plain = groups[holder.slot as usize];
+        if plain.block_size != block_size {
+            continue;
+        }
+        let reach = holder.reach(plain.group, piece.matched, now);
+        if reach.any_tier > 0 {
+            most = most.max(reach.any_tier);
+            candidates.push(Candidate {
+                slot: holder.slot,
+                replica: plain.id,
+                reach,
+            });
+        }
+    }
+    most == piece.matched
+}
+
+/// Lets all go on who reach up to `piece`. Returns whether somebody reaches its end.
+fn step(view: &View, piece: Piece, now: Nanos, candidates: &mut [Candidate]) -> bool {
+    let mut goes_on = false;
+    // Holders and candidates are both in the order of slots.
+    let mut rest = candidates;
+    for holder in view.run(piece.run).holders() {
+        let before = rest.partition_point(|candidate| candidate.slot < holder.slot);
+        rest = &mut rest[before..];
+        let Some(candidate) = rest.first_mut() else {
+            break;
+        };
+        let reach = &mut candidate.reach;
+        if candidate.slot != holder.slot || reach.any_tier != piece.depth {
+            continue;
+        }
+        let group = view.groups()[holder.slot as usize].group;
+        let here = holder.reach(group, piece.matched, now);
+        if reach.device == piece.depth {
+            reach.device += here.device;
+        }
+        if reach.trusted == piece.depth {
+            reach.trusted += here.trusted;
+        }
+        reach.any_tier += here.any_tier;
+        goes_on |= here.any_tier == piece.matched;
+    }
+    goes_on
+}
+
+/// Moves what was found into the answer.
+fn collect(block_size: u32, candidates: &[Candidate], found: &mut Vec<Overlap>) {
+    let size = block_size as usize;
+    let overlap = |&Candidate { replica, reach, .. }: &Candidate| Overlap {
+        replica,
+        device_tokens: reach.device as usize * size,
+        any_tier_tokens: reach.any_tier as usize * size,
+        trusted_tokens: reach.trusted as usize * size,
+    };
+    found.extend(candidates.iter().map(overlap));
+}

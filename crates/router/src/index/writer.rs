@@ -1,0 +1,482 @@
+//! What becomes known, turned into changes of the view. One thread at a time.
+//!
+//! It knows the replicas, their slots and their block sizes, and when assumptions and doubts end;
+//! what an event means for its replica is [`super::replica`]'s business.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteHasher, RouteIdentity};
+
+use super::budget::{Budget, Limits};
+use super::dump::{IndexDump, ReplicaDump};
+use super::forest::{Forest, Land};
+use super::op::Op;
+use super::replica::{Group, Replica};
+use super::standing::Place;
+use super::view::{Needs, Profile, Spot, View};
+use super::{ASSUMPTION_TTL, IndexStats, PromptKeys, Update};
+use crate::lookup::Map;
+
+/// Blocks under assumption, in all: two seconds of 300 prompts each, of 100,000 tokens, at the
+/// usual 16 tokens per block. Beyond it the oldest prompts are no longer assumed.
+const MAX_ASSUMED_BLOCKS: usize = 1 << 22;
+
+/// The state behind the writers' lock.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) model: String,
+    pub(super) land: Land,
+    /// By slot.
+    pub(super) replicas: Vec<Option<Replica>>,
+    slots: HashMap<ReplicaId, u32>,
+    free_slots: Vec<u32>,
+    /// By block size: its hasher, and how many replicas use it.
+    sizes: BTreeMap<u32, usize>,
+    hashers: BTreeMap<u32, RouteHasher>,
+    assumptions: VecDeque<Assumption>,
+    num_assumed_blocks: usize,
+    /// No doubts end before.
+    sweep_at: Nanos,
+    pub(super) budget: Budget,
+    min_departed: usize,
+    /// Counters of replicas that are tracked no more.
+    past: IndexStats,
+}
+
+/// A prompt that is assumed somewhere.
+#[derive(Debug)]
+struct Assumption {
+    slot: u32,
+    runs: Box<[u32]>,
+    num_blocks: usize,
+    until: Nanos,
+}
+
+/// The view that is changed, and what changed in it.
+pub(super) struct Draft<'a> {
+    pub(super) view: &'a mut View,
+    pub(super) log: &'a mut Vec<Op>,
+}
+
+impl Writer {
+    pub(super) fn new(model: String, limits: Limits) -> Self {
+        Self {
+            model,
+            land: Land::default(),
+            replicas: Vec::new(),
+            slots: HashMap::new(),
+            free_slots: Vec::new(),
+            sizes: BTreeMap::new(),
+            hashers: BTreeMap::new(),
+            assumptions: VecDeque::new(),
+            num_assumed_blocks: 0,
+            sweep_at: Nanos(u64::MAX),
+            budget: Budget::new(limits.max_bytes),
+            min_departed: limits.min_departed,
+            past: IndexStats::default(),
+        }
+    }
+
+    pub(super) fn update(
+        &mut self,
+        draft: &mut Draft<'_>,
+        replica: ReplicaId,
+        update: Update<'_>,
+        now: Nanos,
+    ) {
+        let slot = self.slot_of(draft.view, replica);
+        let table_bytes = self.table_bytes(slot);
+        match (update, slot) {
+            (Update::Track { block_size }, _) => self.track(draft, replica, block_size, now),
+            (_, None) => {}
+            (Update::Forget, Some(slot)) => self.forget(draft, replica, slot, now),
+            (Update::Events(events), Some(slot)) => self.apply(draft, slot, events, now),
+            (Update::Doubt, Some(slot)) => self.change(draft, slot, now, Replica::doubt),
+            (Update::Assume(prompt), Some(slot)) => self.assume(draft, slot, prompt, now),
+        }
+        self.retire(draft, now);
+        self.sweep(draft, now);
+        if let Some(slot) = slot {
+            self.change(draft, slot, now, Replica::end_update);
+        }
+        let grown = self.table_bytes(slot).saturating_sub(table_bytes);
+        self.budget.spend(grown);
+        self.keep_to_budget(draft, now);
+    }
+
+    fn slot_of(&self, view: &View, replica: ReplicaId) -> Option<u32> {
+        // Nearly all have the slot of their own number.
+        let group = view.groups().get(replica.0 as usize);
+        if group.is_some_and(|group| group.id == replica) {
+            return Some(replica.0);
+        }
+        self.slots.get(&replica).copied()
+    }
+
+    /// Memory that grows by leaps, bytes.
+    fn table_bytes(&self, slot: Option<u32>) -> usize {
+        let replica = slot.and_then(|slot| self.replicas[slot as usize].as_ref());
+        replica.map_or(0, |replica| replica.names.bytes())
+    }
+
+    fn track(
+        &mut self,
+        draft: &mut Draft<'_>,
+        replica: ReplicaId,
+        block_size: Option<u32>,
+        now: Nanos,
+    ) {
+        if let Some(&slot) = self.slots.get(&replica) {
+            self.forget(draft, replica, slot, now);
+        }
+        let slot = self.free_slot(replica);
+        self.slots.insert(replica, slot);
+        self.replicas[slot as usize] = Some(Replica::new(slot, block_size, self.min_departed));
+        self.change_sizes(slot, &BTreeSet::new());
+        self.publish(draft, slot, Some(replica));
+    }
+
+    /// A slot that nobody has; if possible the one of the replica's number, which look-ups like.
+    fn free_slot(&mut self, replica: ReplicaId) -> u32 {
+        if let Some(at) = self.free_slots.iter().position(|&slot| slot == replica.0) {
+            return self.free_slots.swap_remove(at);
+        }
+        self.free_slots.pop().unwrap_or_else(|| {
+            self.replicas.push(None);
+            self.replicas.len() as u32 - 1
+        })
+    }
+
+    fn forget(&mut self, draft: &mut Draft<'_>, replica: ReplicaId, slot: u32, now: Nanos) {
+        self.change(draft, slot, now, Replica::clear);
+        self.end_assumptions(draft, slot, now);
+        self.slots.remove(&replica);
+        if let Some(gone) = self.replicas[slot as usize].take() {
+            gone.counters.add_to(&mut self.past);
+            for size in gone.block_sizes() {
+                self.leave_size(size);
+            }
+        }
+        self.free_slots.push(slot);
+        self.publish(draft, slot, None);
+    }
+
+    fn apply(&mut self, draft: &mut Draft<'_>, slot: u32, events: &[CacheEvent], now: Nanos) {
+        for event in events {
+            let hasher = match event {
+                CacheEvent::Stored(stored) if stored.block_size > 0 => {
+                    let hashers = &mut self.hashers;
+                    Some(hasher(hashers, &self.model, stored.block_size))
+                }
+                _ => None,
+            };
+            let Some(replica) = &mut self.replicas[slot as usize] else {
+                return;
+            };
+            let mut forest = forest(&mut self.land, draft, now);
+            if let Some(sizes) = replica.apply(&mut forest, hasher, event) {
+                self.change_sizes(slot, &sizes);
+                let id = draft.view.replicas()[slot as usize].id;
+                self.publish(draft, slot, id);
+            }
+            if matches!(event, CacheEvent::Cleared) {
+                self.end_assumptions(draft, slot, now);
+            }
+        }
+        self.note_sweep(slot);
+    }
+
+    fn change(
+        &mut self,
+        draft: &mut Draft<'_>,
+        slot: u32,
+        now: Nanos,
+        change: impl FnOnce(&mut Replica, &mut Forest<'_>),
+    ) {
+        if let Some(replica) = &mut self.replicas[slot as usize] {
+            change(replica, &mut forest(&mut self.land, draft, now));
+        }
+        self.note_sweep(slot);
+    }
+
+    fn assume(&mut self, draft: &mut Draft<'_>, slot: u32, prompt: &PromptKeys, now: Nanos) {
+        let Some(replica) = &self.replicas[slot as usize] else {
+            return;
+        };
+        let until = now + ASSUMPTION_TTL;
+        let mut runs = Vec::new();
+        let mut num_blocks = 0;
+        for size in replica.block_sizes() {
+            let keys = prompt.of_size(size);
+            num_blocks += keys.len();
+            let mut forest = forest(&mut self.land, draft, now);
+            for (run, blocks) in forest.lay(keys, size) {
+                forest.apply(Op::Assume {
+                    run,
+                    slot,
+                    blocks,
+                    until,
+                });
+                forest.view.run(run).touch(now);
+                runs.push(run);
+            }
+        }
+        self.num_assumed_blocks += num_blocks;
+        self.assumptions.push_back(Assumption {
+            slot,
+            runs: runs.into(),
+            num_blocks,
+            until,
+        });
+    }
+
+    /// Ends assumptions that are over, of all replicas, and the oldest if there are too many.
+    fn retire(&mut self, draft: &mut Draft<'_>, now: Nanos) {
+        while let Some(oldest) = self.assumptions.front() {
+            if now < oldest.until && self.num_assumed_blocks <= MAX_ASSUMED_BLOCKS {
+                break;
+            }
+            let Some(over) = self.assumptions.pop_front() else {
+                break;
+            };
+            self.end(draft, &over, over.until.max(now), now);
+        }
+    }
+
+    /// Ends a replica's assumptions. Costs a look at all that are open.
+    fn end_assumptions(&mut self, draft: &mut Draft<'_>, slot: u32, now: Nanos) {
+        let open = std::mem::take(&mut self.assumptions);
+        let (ended, left) = open
+            .into_iter()
+            .partition(|assumption| assumption.slot == slot);
+        self.assumptions = left;
+        let ended: VecDeque<Assumption> = ended;
+        for assumption in ended {
+            self.end(draft, &assumption, Nanos(u64::MAX), now);
+        }
+    }
+
+    fn end(&mut self, draft: &mut Draft<'_>, assumption: &Assumption, until: Nanos, now: Nanos) {
+        self.num_assumed_blocks -= assumption.num_blocks;
+        let mut forest = forest(&mut self.land, draft, now);
+        let slot = assumption.slot;
+        for &run in &assumption.runs {
+            if forest.view.run(run).holder(slot).is_some() {
+                forest.apply(Op::ExpireAssumptions {
+                    run,
+                    slot,
+                    now: until,
+                });
+            }
+            forest.trim(run);
+        }
+    }
+
+    fn sweep(&mut self, draft: &mut Draft<'_>, now: Nanos) {
+        if now < self.sweep_at {
+            return;
+        }
+        self.sweep_at = Nanos(u64::MAX);
+        for slot in 0..self.replicas.len() {
+            let replica = self.replicas[slot].as_ref();
+            let due = replica.and_then(|replica| replica.sweep_at);
+            if due.is_some_and(|due| due <= now) {
+                self.change(draft, slot as u32, now, Replica::sweep);
+            }
+            self.note_sweep(slot as u32);
+        }
+    }
+
+    fn note_sweep(&mut self, slot: u32) {
+        let replica = self.replicas[slot as usize].as_ref();
+        if let Some(due) = replica.and_then(|replica| replica.sweep_at) {
+            self.sweep_at = self.sweep_at.min(due);
+        }
+    }
+
+    /// Takes over a restored replica's groups.
+    pub(super) fn restore_groups(&mut self, draft: &mut Draft<'_>, dump: &ReplicaDump) {
+        let Some(&slot) = self.slots.get(&dump.replica) else {
+            return;
+        };
+        let Some(replica) = &mut self.replicas[slot as usize] else {
+            return;
+        };
+        let before = replica.block_sizes();
+        for &(group, block_size) in &dump.groups {
+            replica.groups.entry(group.index).or_insert(Group {
+                attention: group.attention,
+                block_size,
+            });
+        }
+        self.change_sizes(slot, &before);
+        self.publish(draft, slot, Some(dump.replica));
+    }
+
+    /// The run that stands for one of a dump's, new at its first use.
+    pub(super) fn restore_run(
+        &mut self,
+        draft: &mut Draft<'_>,
+        dump: &IndexDump,
+        runs: &mut [Option<u32>],
+        number: u32,
+        now: Nanos,
+    ) -> u32 {
+        let known = &dump.runs[number as usize];
+        *runs[number as usize].get_or_insert_with(|| {
+            let mut forest = forest(&mut self.land, draft, now);
+            forest.restore(&known.keys, known.block_size)
+        })
+    }
+
+    /// Takes over that a replica may hold a block. Returns whether it is tracked.
+    pub(super) fn restore_block(
+        &mut self,
+        draft: &mut Draft<'_>,
+        replica: ReplicaId,
+        (handle, spot, place): (u64, Spot, Place),
+        now: Nanos,
+    ) -> bool {
+        let Some(&slot) = self.slots.get(&replica) else {
+            return false;
+        };
+        self.change(draft, slot, now, |replica, forest| {
+            replica.restore(forest, handle, spot, place);
+        });
+        true
+    }
+
+    /// Cuts off what a dump had and nobody holds.
+    pub(super) fn trim(&mut self, draft: &mut Draft<'_>, runs: &[Option<u32>], now: Nanos) {
+        let mut forest = forest(&mut self.land, draft, now);
+        for &run in runs.iter().flatten() {
+            forest.trim(run);
+        }
+    }
+
+    /// Shows what overlaps have to know of the replica in this slot, and the block sizes in use.
+    fn publish(&mut self, draft: &mut Draft<'_>, slot: u32, id: Option<ReplicaId>) {
+        let replica = self.replicas[slot as usize].as_ref();
+        let needs = replica.map_or(Needs::Unknown, Replica::needs);
+        let profile = Profile { id, needs };
+        apply(draft, Op::Profile { slot, profile });
+        let shown = draft
+            .view
+            .hashers()
+            .iter()
+            .map(|hasher| hasher.block_size() as u32);
+        if !shown.eq(self.sizes.keys().copied()) {
+            let Self {
+                sizes,
+                hashers,
+                model,
+                ..
+            } = self;
+            let sizes = sizes.keys();
+            let all = sizes.map(|&size| hasher(hashers, model, size).clone());
+            apply(draft, Op::Hashers(all.collect()));
+        }
+    }
+
+    fn change_sizes(&mut self, slot: u32, before: &BTreeSet<u32>) {
+        let after = self.replicas[slot as usize]
+            .as_ref()
+            .map(Replica::block_sizes);
+        for size in after.unwrap_or_default() {
+            *self.sizes.entry(size).or_default() += 1;
+        }
+        for &size in before {
+            self.leave_size(size);
+        }
+    }
+
+    fn leave_size(&mut self, size: u32) {
+        if let Some(count) = self.sizes.get_mut(&size) {
+            *count -= 1;
+            if *count == 0 {
+                self.sizes.remove(&size);
+            }
+        }
+    }
+
+    pub(super) fn stats(&self, view: &View) -> IndexStats {
+        let tally = view.tally();
+        let mut stats = IndexStats {
+            entries: tally.entries,
+            doubtful: tally.doubtful,
+            assumed_prompts: self.assumptions.len(),
+            bytes: self.bytes(view),
+            evicted: self.budget.evicted(),
+            ..self.past
+        };
+        for replica in self.replicas.iter().flatten() {
+            stats.held += replica.waiting.len();
+            replica.counters.add_to(&mut stats);
+        }
+        stats
+    }
+
+    /// Memory of everything, both views included, bytes. O(runs and replicas).
+    pub(super) fn bytes(&self, view: &View) -> usize {
+        let replicas: usize = self.replicas.iter().flatten().map(Replica::bytes).sum();
+        let assumption =
+            |assumption: &Assumption| size_of::<Assumption>() + assumption.runs.len() * 4;
+        let assumptions: usize = self.assumptions.iter().map(assumption).sum();
+        replicas + assumptions + self.land.bytes() + view.bytes()
+    }
+
+    /// Asserts all invariants. O(size).
+    pub(super) fn check(&mut self, view: &mut View) {
+        view.check();
+        let log = &mut Vec::new();
+        let mut draft = Draft { view, log };
+        let forest = forest(&mut self.land, &mut draft, Nanos(0));
+        forest.check();
+        let mut names: Map<Spot, u16> = Map::default();
+        for replica in self.replicas.iter().flatten() {
+            replica.check(&forest, &mut names);
+        }
+        forest.check_names(&names);
+        let num_blocks: usize = self.assumptions.iter().map(|known| known.num_blocks).sum();
+        assert_eq!(
+            num_blocks, self.num_assumed_blocks,
+            "assumed blocks are counted"
+        );
+        let mut sizes = BTreeMap::new();
+        for size in self
+            .replicas
+            .iter()
+            .flatten()
+            .flat_map(Replica::block_sizes)
+        {
+            *sizes.entry(size).or_insert(0) += 1;
+        }
+        assert_eq!(self.sizes, sizes, "block sizes are counted");
+    }
+}
+
+/// The hasher for blocks of this size, made at its first use.
+fn hasher<'a>(
+    known: &'a mut BTreeMap<u32, RouteHasher>,
+    model: &str,
+    block_size: u32,
+) -> &'a RouteHasher {
+    let identity = RouteIdentity { model, block_size };
+    let hasher = known.entry(block_size);
+    hasher.or_insert_with(|| RouteHasher::new(&identity))
+}
+
+pub(super) fn forest<'a>(land: &'a mut Land, draft: &'a mut Draft<'_>, now: Nanos) -> Forest<'a> {
+    Forest {
+        land,
+        view: draft.view,
+        log: draft.log,
+        now,
+        coming: 0,
+    }
+}
+
+fn apply(draft: &mut Draft<'_>, op: Op) {
+    draft.view.apply(&op);
+    draft.log.push(op);
+}

@@ -1,0 +1,76 @@
+//! A batch of events as the stream sees it: decoded, numbered and recognisable.
+
+use headstart_core::CacheEvent;
+use headstart_core::event::StoredBlocks;
+
+/// One message of a publisher, decoded by whoever received it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StreamBatch {
+    /// Its number. `u64::MAX` marks the end of a replay on the wire and is never a batch's.
+    pub seq: u64,
+    /// When it was made, by the publisher's clock, in seconds since 1970. What is not finite or
+    /// not above 0 counts as absent.
+    pub ts: Option<f64>,
+    /// Stands for the payload's bytes: equal payloads, equal fingerprints, and nearly only then.
+    pub fingerprint: u128,
+    /// The data-parallel rank that it names.
+    pub rank: Option<u32>,
+    /// What was understood, in order.
+    pub events: Vec<CacheEvent>,
+    /// What was not.
+    pub damage: Damage,
+}
+
+/// What of a batch could not be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Damage {
+    /// Nothing: all of it was understood.
+    #[default]
+    None,
+    /// Some events were left out.
+    Skipped {
+        /// Why, in a word, and how many for that.
+        reasons: Vec<(&'static str, u64)>,
+        /// Whether a removal may be among them: then what is known to be held may be gone.
+        may_have_removed: bool,
+    },
+    /// The payload as a whole: as good as lost, except that its number is known.
+    Unreadable,
+}
+
+impl StreamBatch {
+    /// Its timestamp, if it has one that can be one.
+    pub(super) fn time(&self) -> Option<f64> {
+        self.ts.filter(|ts| ts.is_finite() && *ts > 0.0)
+    }
+
+    /// Whether everything was gone at some point of it.
+    pub(super) fn has_clear(&self) -> bool {
+        self.events
+            .iter()
+            .any(|event| matches!(event, CacheEvent::Cleared))
+    }
+
+    /// Memory while it is held, bytes, without what allocators add.
+    pub(super) fn footprint(&self) -> usize {
+        let events = self.events.iter().map(|event| {
+            size_of::<CacheEvent>()
+                + match event {
+                    CacheEvent::Stored(stored) => stored_bytes(stored),
+                    CacheEvent::Removed { blocks, .. } => size_of_val(&blocks[..]),
+                    CacheEvent::Cleared => 0,
+                }
+        });
+        size_of::<Self>() + events.sum::<usize>()
+    }
+}
+
+fn stored_bytes(stored: &StoredBlocks) -> usize {
+    let extras = stored.extras.iter().flatten().map(|extra| extra.len());
+    let names = [&stored.salt, &stored.adapter].into_iter().flatten();
+    size_of_val(&stored.blocks[..])
+        + size_of_val(&stored.tokens[..])
+        + size_of_val(&stored.extras[..])
+        + extras.sum::<usize>()
+        + names.map(|name| name.len()).sum::<usize>()
+}

@@ -1,0 +1,433 @@
+//! The stream itself: takes what comes, says what is to be done.
+
+use headstart_core::Nanos;
+
+use super::batch::StreamBatch;
+use super::effect::Effect;
+use super::held::{HELD_TIME_MAX, Held, REORDER_TIME_MAX};
+use super::life::{Life, Verdict};
+use super::link::Link;
+use super::replays::{REPLIES_SAFE, ReplayId, Replays, Running};
+use super::report::{StreamReport, StreamStatus};
+
+mod order;
+
+/// Live batches in a row that contradict the publisher's clock before the clock is taken for the
+/// liar: a re-ordering network brings a few, a clock that was set back brings no others.
+pub const STALE_BATCHES_MAX: u32 = 8;
+
+/// Why a message that is no batch was skipped.
+const BAD_MESSAGE: &str = "bad_message";
+
+/// What is known of a stream beforehand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FollowerConfig {
+    /// Whether the publisher can be asked for old batches.
+    pub can_replay: bool,
+    /// The data-parallel rank that its batches should name.
+    pub rank: Option<u32>,
+}
+
+/// Follows one publisher for ever. Starts without a connection.
+///
+/// Every method appends to `effects` what is to be done about it. A replay that is no longer
+/// [`Self::replay`] after a call may be dropped; what it still says is ignored.
+#[derive(Debug)]
+pub struct Follower {
+    config: FollowerConfig,
+    life: Life,
+    held: Held,
+    replays: Replays,
+    link: Link,
+    /// Whether what was applied is all that the publisher held after the last applied batch.
+    is_exact: bool,
+    /// Whether the publisher may have changed unnoticed: live batches wait until it is known.
+    is_stranger: bool,
+    /// Live batches in a row that were dropped as stale.
+    stale_in_a_row: u32,
+    /// Counters; where it stands is filled in by [`Self::report`].
+    counts: StreamReport,
+    /// The status that was told last.
+    told: StreamStatus,
+}
+
+impl Follower {
+    /// A stream of which nothing is known.
+    #[must_use]
+    pub fn new(config: FollowerConfig) -> Self {
+        Self {
+            config,
+            life: Life::default(),
+            held: Held::default(),
+            replays: Replays::default(),
+            link: Link::Down { doubt_at: None },
+            is_exact: true,
+            is_stranger: false,
+            stale_in_a_row: 0,
+            counts: StreamReport::default(),
+            told: StreamStatus::Down,
+        }
+    }
+
+    /// A connection was made, which need not be the first. What was still on its way over an
+    /// earlier one is not to be passed on any more.
+    pub fn on_connected(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+        self.link = Link::up(now);
+        self.replays.stop();
+        self.replays.judge(false);
+        if self.config.can_replay {
+            self.is_stranger = self.life.has_applied();
+            // A replay from the last applied batch brings them again, if they still are true.
+            self.held.clear();
+            self.life.forget_unapplied();
+            self.replays.want(now);
+        } else {
+            self.settle_below(self.life.end(), effects);
+            self.doubt(0, effects);
+        }
+        self.finish(now, effects);
+    }
+
+    /// The connection was lost.
+    pub fn on_disconnected(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+        if self.link.is_up() {
+            self.link = Link::down(now);
+        }
+        self.replays.stop();
+        if !self.config.can_replay {
+            // Nobody brings what is missing any more, and what follows may be another life.
+            self.settle_below(self.life.end(), effects);
+        }
+        self.finish(now, effects);
+    }
+
+    /// A batch came live.
+    pub fn on_live(&mut self, batch: StreamBatch, now: Nanos, effects: &mut Vec<Effect>) {
+        if batch.seq == u64::MAX {
+            return self.on_bad_message(now, effects);
+        }
+        self.on_live_message(&batch, now);
+        let seq = batch.seq;
+        match self.life.judge_live(&batch, self.held.fingerprint_of(seq)) {
+            Verdict::Duplicate => {
+                self.stale_in_a_row = 0;
+                self.life.see_live(seq);
+                self.counts.duplicate_batches += 1;
+            }
+            Verdict::Stale => self.on_stale(now, effects),
+            verdict @ (Verdict::New | Verdict::Restart) => {
+                self.stale_in_a_row = 0;
+                if verdict == Verdict::Restart {
+                    self.restart(batch.time(), effects);
+                }
+                self.life.see(&batch);
+                self.life.see_live(seq);
+                self.place(batch, now, effects);
+            }
+        }
+        self.finish(now, effects);
+    }
+
+    /// A live message came that is no batch. If it was one, its number will be missing.
+    pub fn on_bad_message(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+        self.link.on_live(now);
+        self.counts.bad_messages += 1;
+        effects.push(Effect::Skipped {
+            reason: BAD_MESSAGE,
+            events: 1,
+        });
+        self.finish(now, effects);
+    }
+
+    /// A replay brought a batch.
+    pub fn on_reply(
+        &mut self,
+        replay: ReplayId,
+        batch: StreamBatch,
+        now: Nanos,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(running) = self
+            .replays
+            .running(replay)
+            .filter(|_| batch.seq < u64::MAX)
+        else {
+            self.counts.duplicate_batches += 1;
+            return;
+        };
+        running.heard = now;
+        running.replies += 1;
+        let replies = running.replies;
+        self.count_rank(&batch);
+        match self
+            .life
+            .judge_reply(&batch, self.held.fingerprint_of(batch.seq))
+        {
+            Verdict::Restart => {
+                self.restart(batch.time(), effects);
+                self.replays.want(now);
+            }
+            verdict => self.take_reply(batch, verdict, replies, now, effects),
+        }
+        self.note_silent_socket(effects);
+        self.finish(now, effects);
+    }
+
+    /// A replay came to its end.
+    pub fn on_replay_end(&mut self, replay: ReplayId, now: Nanos, effects: &mut Vec<Effect>) {
+        let Some(running) = self.replays.take(replay) else {
+            return;
+        };
+        self.counts.replays_completed += 1;
+        self.link.on_replay(now, running.asked, true);
+        if running.replies == 0 && running.is_known {
+            // The publisher does not even have what it sent us: it is another one.
+            self.restart(None, effects);
+            self.replays.want(now);
+        } else {
+            if running.replies == 0 {
+                self.doubt_stranger(effects);
+            }
+            self.is_stranger = false;
+            self.drain(effects);
+            self.judge(running, false, effects);
+        }
+        self.finish(now, effects);
+    }
+
+    /// A replay broke off, or could not be asked for.
+    pub fn on_replay_failed(&mut self, replay: ReplayId, now: Nanos, effects: &mut Vec<Effect>) {
+        let Some(running) = self.replays.take(replay) else {
+            return;
+        };
+        self.counts.replays_failed += 1;
+        self.link.on_replay(now, running.asked, false);
+        self.judge(running, true, effects);
+        if !self.replays.is_hopeless() {
+            self.replays.want(now);
+        }
+        self.finish(now, effects);
+    }
+
+    /// To be called at [`Self::due`]; earlier or later does no harm.
+    pub fn on_time(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+        if self.link.doubt_at().is_some_and(|at| at <= now) {
+            self.link = Link::Down { doubt_at: None };
+            self.doubt(0, effects);
+        }
+        if let Some(replay) = self.replays.overdue(now) {
+            self.on_replay_failed(replay, now, effects);
+        }
+        while let Some((seq, since)) = self.held.first()
+            && since + self.held_time_max() <= now
+        {
+            self.doubt_stranger(effects);
+            self.settle_below(seq, effects);
+            self.drain(effects);
+        }
+        if self.silent_at().is_some_and(|at| at <= now) {
+            self.replays.want(now);
+        }
+        self.finish(now, effects);
+    }
+
+    /// When [`Self::on_time`] has something to do; changes with every call.
+    #[must_use]
+    pub fn due(&self) -> Option<Nanos> {
+        let held = self
+            .held
+            .first()
+            .map(|(_, since)| since + self.held_time_max());
+        let times = [
+            held,
+            self.replays.due(),
+            self.silent_at(),
+            self.link.doubt_at(),
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    /// The replay that runs.
+    #[must_use]
+    pub fn replay(&self) -> Option<ReplayId> {
+        self.replays.id()
+    }
+
+    /// How far the stream can be relied upon.
+    #[must_use]
+    pub fn status(&self) -> StreamStatus {
+        let is_settled = self.link.is_settled();
+        let may_settle = self.config.can_replay && !self.replays.is_hopeless();
+        if !self.link.is_up() {
+            StreamStatus::Down
+        } else if self.replays.is_busy() || self.has_hole() || !is_settled && may_settle {
+            StreamStatus::Replaying
+        } else if self.is_exact && is_settled {
+            StreamStatus::Complete
+        } else {
+            StreamStatus::Partial
+        }
+    }
+
+    /// Where the stream stands, and what has happened on it.
+    #[must_use]
+    pub fn report(&self) -> StreamReport {
+        StreamReport {
+            status: self.status(),
+            next_seq: self.life.next(),
+            last_ts: self.life.last_ts(),
+            held_batches: self.held.len(),
+            held_bytes: self.held.bytes(),
+            replays_asked: self.replays.num_asked(),
+            ..self.counts
+        }
+    }
+
+    /// Asserts its invariants. Costs what is held; for tests and simulations.
+    ///
+    /// # Panics
+    /// When one is broken.
+    pub fn check(&self) {
+        self.life.check();
+        self.held.check(self.life.next());
+        assert!(
+            self.held.first().is_none() || self.has_hole(),
+            "nobody waits for nothing"
+        );
+        let is_asked = self.replays.is_busy() || !self.config.can_replay || !self.link.is_up();
+        assert!(!self.has_hole() || is_asked, "what is missing is asked for");
+        assert!(!self.has_hole() || !self.link.is_up() || self.due().is_some());
+    }
+
+    fn on_live_message(&mut self, batch: &StreamBatch, now: Nanos) {
+        self.link.on_live(now);
+        self.count_rank(batch);
+        if let Some(running) = self.replays.any_running() {
+            running.is_check = false;
+        }
+    }
+
+    fn on_stale(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+        self.counts.stale_batches += 1;
+        self.stale_in_a_row += 1;
+        if self.stale_in_a_row < STALE_BATCHES_MAX {
+            return;
+        }
+        self.stale_in_a_row = 0;
+        self.life.forget_times();
+        self.is_stranger = self.life.has_applied();
+        if !self.config.can_replay {
+            self.doubt_stranger(effects);
+        } else if self.link.is_up() {
+            self.replays.want(now);
+        }
+    }
+
+    /// A reply that does not speak of a restart. They come in order, so what is missing before
+    /// one of them does not exist, unless so many came that some may have been dropped.
+    fn take_reply(
+        &mut self,
+        batch: StreamBatch,
+        verdict: Verdict,
+        replies: u64,
+        now: Nanos,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.is_stranger = false;
+        if replies == 1 && !self.life.is_repeat(&batch) {
+            // The publisher does not have what it was to be known by: it may be another process.
+            self.doubt(0, effects);
+        }
+        self.life.see_reply(&batch);
+        if replies <= REPLIES_SAFE {
+            self.settle_below(batch.seq, effects);
+        }
+        match verdict {
+            Verdict::New => self.place(batch, now, effects),
+            _ => self.drain(effects),
+        }
+    }
+
+    /// A replay that was to bring nothing brought something: the live socket should have.
+    fn note_silent_socket(&mut self, effects: &mut Vec<Effect>) {
+        let next = self.life.next();
+        let running = self.replays.any_running();
+        if let Some(running) = running.filter(|running| running.is_check && next > running.next) {
+            running.is_check = false;
+            effects.push(Effect::Reconnect);
+        }
+    }
+
+    /// A replay is over: was it good for anything, and is there hope left?
+    fn judge(&mut self, running: Running, has_failed: bool, effects: &mut Vec<Effect>) {
+        let is_stuck = self.life.next() == running.next;
+        self.replays
+            .judge(is_stuck && (has_failed || self.has_hole()));
+        if self.replays.is_hopeless() {
+            self.give_up(effects);
+        }
+    }
+
+    /// Whether a batch was seen that cannot be applied yet.
+    fn has_hole(&self) -> bool {
+        self.life.next() < self.life.end()
+    }
+
+    fn held_time_max(&self) -> std::time::Duration {
+        if self.config.can_replay {
+            HELD_TIME_MAX
+        } else {
+            REORDER_TIME_MAX
+        }
+    }
+
+    /// When silence has lasted too long and nobody is being asked about it.
+    fn silent_at(&self) -> Option<Nanos> {
+        let can_ask = self.config.can_replay && !self.replays.is_busy();
+        self.link.silent_at().filter(|_| can_ask)
+    }
+
+    fn count_rank(&mut self, batch: &StreamBatch) {
+        let differs = self
+            .config
+            .rank
+            .zip(batch.rank)
+            .is_some_and(|(ours, its)| ours != its);
+        self.counts.rank_mismatches += u64::from(differs);
+    }
+
+    /// Asks for what is missing, and tells of a change of status. The end of every call.
+    fn finish(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+        if self.config.can_replay && self.link.is_up() {
+            if self.has_hole() {
+                self.replays.want(now);
+            }
+            self.start(now, effects);
+        }
+        if !self.config.can_replay && self.held.len() == 0 {
+            // What was seen turned out to be of an earlier life: nothing waits behind the hole.
+            self.settle_below(self.life.end(), effects);
+        }
+        let status = self.status();
+        if status != self.told {
+            self.told = status;
+            effects.push(Effect::Status(status));
+        }
+    }
+
+    fn start(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+        let is_silent = self.link.silent_at().is_some_and(|at| at <= now);
+        let is_check = is_silent && self.link.is_settled();
+        let (from, next) = (self.life.ask_from(), self.life.next());
+        if let Some(running) = self.replays.start(now, from, next) {
+            running.is_check = is_check;
+            effects.push(Effect::Ask {
+                replay: running.id,
+                from,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! Order: what is applied, what waits, what is given up, and what that does to our trust.
+
+use headstart_core::Nanos;
+
+use super::Follower;
+use crate::stream::{Damage, Effect, StreamBatch};
+
+impl Follower {
+    /// Applies a batch of this life, or keeps it until it can be.
+    pub(super) fn place(&mut self, batch: StreamBatch, now: Nanos, effects: &mut Vec<Effect>) {
+        if batch.seq == self.life.next() && !self.is_stranger {
+            self.apply(batch, effects);
+        } else if let Err(batch) = self.held.insert(batch, now) {
+            self.counts.overflown_batches += 1;
+            if !self.config.can_replay {
+                self.settle_below(batch.seq, effects);
+                self.apply(batch, effects);
+            }
+        }
+        self.drain(effects);
+    }
+
+    /// Applies what waits and is next.
+    pub(super) fn drain(&mut self, effects: &mut Vec<Effect>) {
+        while !self.is_stranger
+            && let Some(batch) = self.take_next()
+        {
+            self.apply(batch, effects);
+        }
+    }
+
+    /// The next batch, if it waits, and unless what was applied meanwhile shows that it is of an
+    /// earlier life.
+    pub(super) fn take_next(&mut self) -> Option<StreamBatch> {
+        let batch = self.held.take(self.life.next())?;
+        if self.life.is_overtaken(&batch) {
+            self.counts.stale_batches += 1;
+            return None;
+        }
+        Some(batch)
+    }
+
+    /// Applies what waits below `bound`, and gives up what is missing there.
+    pub(super) fn settle_below(&mut self, bound: u64, effects: &mut Vec<Effect>) {
+        while self.life.next() < bound {
+            if let Some(batch) = self.take_next() {
+                self.apply(batch, effects);
+                continue;
+            }
+            let first = self.held.first().map_or(bound, |(first, _)| first);
+            let lost = self.life.lose_below(first.min(bound));
+            self.lose(lost, effects);
+        }
+    }
+
+    /// Waits no longer: applies what is there.
+    pub(super) fn give_up(&mut self, effects: &mut Vec<Effect>) {
+        self.replays.stop();
+        self.doubt_stranger(effects);
+        self.settle_below(self.life.end(), effects);
+    }
+
+    pub(super) fn apply(&mut self, batch: StreamBatch, effects: &mut Vec<Effect>) {
+        let is_unreadable = batch.damage == Damage::Unreadable;
+        self.life.apply(&batch, is_unreadable);
+        if is_unreadable {
+            return self.lose(1, effects);
+        }
+        self.counts.applied_batches += 1;
+        self.is_exact |= batch.has_clear();
+        let StreamBatch {
+            seq,
+            events,
+            damage,
+            ..
+        } = batch;
+        effects.push(Effect::Apply { seq, events });
+        if let Damage::Skipped {
+            reasons,
+            may_have_removed,
+        } = damage
+        {
+            self.counts.damaged_batches += 1;
+            self.is_exact = false;
+            let skipped = |(reason, events)| Effect::Skipped { reason, events };
+            effects.extend(reasons.into_iter().map(skipped));
+            if may_have_removed {
+                self.doubt(0, effects);
+            }
+        }
+    }
+
+    /// Takes note of batches lost for good.
+    pub(super) fn lose(&mut self, batches: u64, effects: &mut Vec<Effect>) {
+        self.counts.lost_batches = self.counts.lost_batches.saturating_add(batches);
+        self.is_exact = false;
+        self.doubt(batches, effects);
+    }
+
+    /// What is known may be wrong, if anything is.
+    pub(super) fn doubt(&mut self, batches: u64, effects: &mut Vec<Effect>) {
+        if !self.life.has_applied() {
+            return;
+        }
+        self.is_exact = false;
+        match effects.last_mut() {
+            Some(Effect::Doubt { batches: before }) => *before = before.saturating_add(batches),
+            _ => effects.push(Effect::Doubt { batches }),
+        }
+    }
+
+    /// Nobody could tell whether the publisher is still the same.
+    pub(super) fn doubt_stranger(&mut self, effects: &mut Vec<Effect>) {
+        if std::mem::take(&mut self.is_stranger) {
+            self.doubt(0, effects);
+        }
+    }
+
+    pub(super) fn restart(&mut self, ts: Option<f64>, effects: &mut Vec<Effect>) {
+        self.life.restart(ts);
+        self.held.clear();
+        self.replays.stop();
+        self.replays.judge(false);
+        self.is_exact = true;
+        self.is_stranger = false;
+        self.counts.epoch += 1;
+        effects.push(Effect::Clear);
+    }
+}

@@ -1,0 +1,168 @@
+//! Restarts, other connections, silence and clocks.
+
+use super::*;
+
+#[test]
+fn a_lower_number_with_a_newer_time_is_a_restart() {
+    let lines: &[(In, &[Out])] = &[
+        (LiveOf(1, 2), &[Clear, Ask(0), Status(Replaying)]),
+        // Of the earlier life, late: neither fills a hole nor restarts anything.
+        (LiveOf(0, 1), &[]),
+        (LiveOf(0, 5), &[]),
+        (ReplyOf(1, 0), &[Apply(0)]),
+        (ReplyOf(1, 1), &[Apply(1), Apply(2)]),
+        (End, &[Status(Complete)]),
+        (LiveOf(0, 3), &[]),
+        (LiveOf(1, 3), &[Apply(3)]),
+    ];
+    let script = check(5, lines);
+    assert_eq!(
+        (script.report().epoch, script.report().stale_batches),
+        (1, 3)
+    );
+    check(5, &[(LiveOf(1, 0), &[Clear, Apply(0)])]);
+    check(5, &[(LiveOf(1, 4), &[Clear, Ask(0), Status(Replaying)])]);
+}
+
+#[test]
+fn without_times_any_regress_is_a_restart() {
+    check_without_times(3, &[(Live(1), &[Clear, Ask(0)])]);
+    check_without_times(3, &[(Live(2), &[]), (LiveOf(1, 2), &[Clear, Ask(0)])]);
+    check_without_times(
+        3,
+        &[
+            (LiveOf(1, 0), &[Clear, Apply(0)]),
+            (LiveOf(1, 1), &[Apply(1)]),
+        ],
+    );
+}
+
+#[test]
+fn a_restart_ends_a_running_replay() {
+    let lines: &[(In, &[Out])] = &[
+        (Live(8), &[Ask(4), Status(Replaying)]),
+        (Reply(4), &[]),
+        (LiveOf(1, 0), &[Clear, Apply(0), Status(Complete)]),
+        // Late replies of the first life.
+        (Reply(5), &[]),
+        (End, &[]),
+        (LiveOf(1, 1), &[Apply(1)]),
+    ];
+    check(5, lines);
+}
+
+#[test]
+fn resuming_knows_the_publisher_again_or_notices_another_one() {
+    let same: &[(In, &[Out])] = &[
+        (Down, &[Status(StreamStatus::Down)]),
+        (Up, &[Ask(2), Status(Replaying)]),
+        // May be of another process, until the replay speaks.
+        (Live(3), &[]),
+        (Reply(2), &[Apply(3)]),
+        (End, &[Status(Complete)]),
+    ];
+    check(3, same);
+    let shorter: &[(In, &[Out])] = &[
+        (Down, &[Status(StreamStatus::Down)]),
+        (Up, &[Ask(2), Status(Replaying)]),
+        (End, &[Clear, Ask(0)]),
+        (ReplyOf(1, 0), &[Apply(0)]),
+        (End, &[]),
+        (LiveOf(1, 1), &[Apply(1), Status(Complete)]),
+    ];
+    check(3, shorter);
+    let longer: &[(In, &[Out])] = &[
+        (Down, &[Status(StreamStatus::Down)]),
+        (Up, &[Ask(2), Status(Replaying)]),
+        (LiveOf(1, 3), &[]),
+        (ReplyOf(1, 2), &[Clear, Ask(0)]),
+        (ReplyOf(1, 3), &[]),
+    ];
+    let mut script = check(3, &longer[..4]);
+    assert_eq!(script.play(ReplyOf(1, 0)), [Apply(0)]);
+    let moved_on: &[(In, &[Out])] = &[
+        (Down, &[Status(StreamStatus::Down)]),
+        (Up, &[Ask(2), Status(Replaying)]),
+        (Reply(9), &[Doubt(6), Apply(9)]),
+    ];
+    check(3, moved_on);
+}
+
+#[test]
+fn without_a_replay_socket_another_connection_is_a_doubt() {
+    check_live_only(
+        3,
+        &[
+            (Down, &[Status(StreamStatus::Down)]),
+            (Up, &[Doubt(0), Status(Partial)]),
+            (LiveOf(1, 0), &[Clear, Apply(0), Status(Complete)]),
+        ],
+    );
+}
+
+#[test]
+fn a_long_absence_is_a_doubt_once() {
+    let lines: &[(In, &[Out])] = &[
+        (Down, &[Status(StreamStatus::Down)]),
+        (Tick(DOWN_TIME_MAX), &[Doubt(0)]),
+        (Tick(DOWN_TIME_MAX), &[]),
+    ];
+    check(3, lines);
+    check(
+        0,
+        &[
+            (Down, &[Status(StreamStatus::Down)]),
+            (Tick(DOWN_TIME_MAX), &[]),
+        ],
+    );
+}
+
+#[test]
+fn silence_is_asked_about_and_a_dead_socket_replaced() {
+    let idle: &[(In, &[Out])] = &[
+        (Tick(SILENCE_TIME_MAX), &[Ask(2), Status(Replaying)]),
+        (Reply(2), &[]),
+        (End, &[Status(Complete)]),
+    ];
+    check(3, idle);
+    let dead: &[(In, &[Out])] = &[
+        (Tick(SILENCE_TIME_MAX), &[Ask(2), Status(Replaying)]),
+        (Reply(2), &[]),
+        (Reply(3), &[Apply(3), Reconnect]),
+        (Reply(4), &[Apply(4)]),
+        (Down, &[Status(StreamStatus::Down)]),
+        (Up, &[Ask(4), Status(Replaying)]),
+    ];
+    check(3, dead);
+}
+
+/// The clock is set back by an hour: a few batches are taken for old ones, then the clock is not
+/// believed any more, and the publisher is asked.
+#[test]
+fn a_clock_that_was_set_back_is_seen_through() {
+    for can_replay in [true, false] {
+        let mut script = Script::new(
+            FollowerConfig {
+                can_replay,
+                rank: None,
+            },
+            0,
+        );
+        (0..3).for_each(|seq| drop(script.play(LiveOf(9, seq))));
+        script.now = script.now + Duration::from_secs(20);
+        let stale = u64::from(STALE_BATCHES_MAX);
+        let mut seen = Vec::new();
+        (3..3 + stale).for_each(|seq| seen.extend(script.play(LiveOf(0, seq))));
+        if can_replay {
+            assert_eq!(seen, [Ask(2), Status(Replaying)]);
+            assert_eq!(script.play(ReplyOf(9, 2)), []);
+            assert_eq!(script.play(ReplyOf(0, 3)), [Apply(3)]);
+        } else {
+            assert_eq!(seen, [Doubt(0), Status(Partial)]);
+            assert_eq!(script.play(LiveOf(0, 3 + stale)), [Status(Replaying)]);
+            let waited = script.play(Tick(REORDER_TIME_MAX));
+            assert_eq!(waited, [Doubt(stale), Apply(3 + stale), Status(Partial)]);
+        }
+        assert_eq!(script.report().stale_batches, stale);
+    }
+}

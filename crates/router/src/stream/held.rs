@@ -1,0 +1,90 @@
+//! Batches that wait for earlier ones.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use headstart_core::Nanos;
+
+use super::batch::StreamBatch;
+
+/// Most batches that wait: minutes of a busy engine's steps.
+pub const HELD_BATCHES_MAX: usize = 8192;
+
+/// Most memory of what waits, 32 MiB: as many batches of 4 KiB.
+pub const HELD_BYTES_MAX: usize = 32 << 20;
+
+/// Longest wait for what is asked for, as long as one replay may take. Beyond that, news that are
+/// held back do more harm than a hole.
+pub const HELD_TIME_MAX: Duration = super::REPLAY_TIME_MAX;
+
+/// Longest wait where nobody can be asked: time for a batch that was overtaken on the way.
+/// Networks take milliseconds; a route computed meanwhile is slightly worse, not wrong.
+pub const REORDER_TIME_MAX: Duration = Duration::from_millis(100);
+
+/// By number. Everything in it comes after the next expected batch.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    batches: BTreeMap<u64, Waiting>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    batch: StreamBatch,
+    since: Nanos,
+}
+
+impl Held {
+    /// Keeps `batch`, unless it would be too much: then it comes back.
+    pub(super) fn insert(&mut self, batch: StreamBatch, now: Nanos) -> Result<(), StreamBatch> {
+        let bytes = self.bytes + batch.footprint();
+        if self.batches.len() >= HELD_BATCHES_MAX || bytes > HELD_BYTES_MAX {
+            return Err(batch);
+        }
+        self.bytes = bytes;
+        let since = now;
+        let before = self.batches.insert(batch.seq, Waiting { batch, since });
+        debug_assert!(before.is_none(), "held numbers are known numbers");
+        Ok(())
+    }
+
+    /// Takes out batch `seq`, if it is here.
+    pub(super) fn take(&mut self, seq: u64) -> Option<StreamBatch> {
+        let waiting = self.batches.remove(&seq)?;
+        self.bytes -= waiting.batch.footprint();
+        Some(waiting.batch)
+    }
+
+    /// The lowest number, and since when it waits.
+    pub(super) fn first(&self) -> Option<(u64, Nanos)> {
+        let (seq, waiting) = self.batches.first_key_value()?;
+        Some((*seq, waiting.since))
+    }
+
+    /// The fingerprint of batch `seq`, if it is here.
+    pub(super) fn fingerprint_of(&self, seq: u64) -> Option<u128> {
+        let waiting = self.batches.get(&seq)?;
+        Some(waiting.batch.fingerprint)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.batches.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Asserts its invariants; everything waits for batch `next`.
+    pub(super) fn check(&self, next: u64) {
+        let batches = self.batches.values();
+        let bytes: usize = batches.map(|waiting| waiting.batch.footprint()).sum();
+        assert_eq!(self.bytes, bytes, "held bytes");
+        assert!(self.bytes <= HELD_BYTES_MAX && self.len() <= HELD_BATCHES_MAX);
+        assert!(self.first().is_none_or(|(first, _)| first >= next));
+    }
+}

@@ -1,0 +1,411 @@
+//! What the random worlds of the conformance test seldom meet: branches, handles that mean other
+//! things elsewhere, departed blocks, budgets, dumps and very many replicas.
+
+use std::sync::Arc;
+
+use headstart_core::block::Namespace;
+use headstart_core::event::{CacheGroup, StoredBlocks};
+use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Tier, TokenId};
+use headstart_router::index::{
+    DOUBT_TTL, DumpError, Overlaps, ReferenceIndex, Resident, RunIndex, Update,
+};
+use headstart_router::{PrefixIndex, Prompt};
+
+const A: ReplicaId = ReplicaId(1);
+const B: ReplicaId = ReplicaId(2);
+const START: Nanos = Nanos(0);
+
+/// Both indexes, which every update reaches.
+struct Pair {
+    index: RunIndex,
+    reference: ReferenceIndex,
+}
+
+impl Pair {
+    fn new(replicas: &[ReplicaId]) -> Self {
+        let pair = Self {
+            index: RunIndex::new("m"),
+            reference: ReferenceIndex::new("m"),
+        };
+        for &replica in replicas {
+            pair.update(replica, Update::Track { block_size: None }, START);
+        }
+        pair
+    }
+
+    fn update(&self, replica: ReplicaId, update: Update<'_>, now: Nanos) {
+        self.index.update(replica, update, now);
+        self.reference.update(replica, update, now);
+        self.index.check();
+    }
+
+    fn event(&self, replica: ReplicaId, event: CacheEvent) {
+        self.update(replica, Update::Events(&[event]), START);
+    }
+
+    /// Expects the same answers to these prompts and the same residents.
+    fn check(&self, prompts: &[&[TokenId]], now: Nanos) {
+        for tokens in prompts {
+            let expected = ask(&self.reference, tokens, now);
+            assert_eq!(ask(&self.index, tokens, now), expected, "prompt {tokens:?}");
+        }
+        assert_eq!(residents(&self.index, now), residents(&self.reference, now));
+    }
+}
+
+fn prompt(tokens: &[TokenId]) -> Prompt<'_> {
+    Prompt {
+        tokens,
+        namespace: Namespace::default(),
+    }
+}
+
+/// (replica, device, any tier, trusted)
+fn ask(
+    index: &dyn PrefixIndex,
+    tokens: &[TokenId],
+    now: Nanos,
+) -> Vec<(ReplicaId, usize, usize, usize)> {
+    let mut answer = Overlaps::default();
+    index.overlaps(&index.hash(prompt(tokens)), now, &mut answer);
+    let overlaps = answer.as_slice().iter();
+    let figures = overlaps.map(|overlap| {
+        let any_tier = overlap.any_tier_tokens;
+        (
+            overlap.replica,
+            overlap.device_tokens,
+            any_tier,
+            overlap.trusted_tokens,
+        )
+    });
+    figures.collect()
+}
+
+fn residents(index: &dyn PrefixIndex, now: Nanos) -> Vec<Resident> {
+    let mut residents = Vec::new();
+    index.residents(now, &mut |resident| residents.push(resident));
+    residents.sort();
+    residents
+}
+
+/// One token per block; each block's handle is `seed` and all tokens up to it.
+fn stored(seed: u64, tokens: &[TokenId], first: usize) -> StoredBlocks {
+    let hash = |len: usize| BlockHash::from_u64(name(seed, &tokens[..len]));
+    StoredBlocks {
+        blocks: (first..tokens.len()).map(|block| hash(block + 1)).collect(),
+        parent: (first > 0).then(|| hash(first)),
+        tokens: tokens[first..].to_vec(),
+        block_size: 1,
+        extras: Vec::new(),
+        tier: Tier::Device,
+        group: CacheGroup::default(),
+        salt: None,
+        adapter: None,
+    }
+}
+
+fn name(seed: u64, tokens: &[TokenId]) -> u64 {
+    let mix = |name: u64, &token: &TokenId| {
+        (name ^ u64::from(token))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(17)
+    };
+    tokens.iter().fold(seed, mix)
+}
+
+fn store(seed: u64, tokens: &[TokenId], first: usize) -> CacheEvent {
+    CacheEvent::Stored(stored(seed, tokens, first))
+}
+
+fn remove(seed: u64, tokens: &[TokenId], first: usize) -> CacheEvent {
+    let mut blocks = stored(seed, tokens, first).blocks;
+    blocks.reverse();
+    CacheEvent::Removed {
+        blocks,
+        tier: Tier::Device,
+        group: 0,
+    }
+}
+
+#[test]
+fn branches_part_where_their_tokens_do() {
+    let pair = Pair::new(&[A, B]);
+    let prompts: [&[TokenId]; 4] = [&[1, 2, 3, 4, 5], &[1, 2, 9, 8], &[1, 2, 3, 7, 7], &[2, 3]];
+    for (index, tokens) in prompts.into_iter().enumerate() {
+        pair.event([A, B][index % 2], store(0, tokens, 0));
+        pair.check(&prompts, START);
+    }
+    // The trunk goes, the branches stay; then it comes again.
+    pair.event(A, remove(0, prompts[0], 0));
+    pair.check(&prompts, START);
+    pair.event(B, store(0, prompts[0], 0));
+    pair.event(A, store(0, prompts[0], 0));
+    pair.check(&prompts, START);
+}
+
+#[test]
+fn a_handle_may_mean_something_else_on_another_replica() {
+    let pair = Pair::new(&[A, B]);
+    let mut other = stored(0, &[1, 2, 3], 0);
+    pair.event(A, CacheEvent::Stored(other.clone()));
+    other.tokens = vec![7, 8, 9];
+    pair.event(B, CacheEvent::Stored(other));
+    let prompts: [&[TokenId]; 2] = [&[1, 2, 3, 4], &[7, 8, 9, 4]];
+    pair.check(&prompts, START);
+    pair.event(A, remove(0, &[1, 2, 3], 2));
+    pair.event(B, remove(0, &[1, 2, 3], 1));
+    pair.check(&prompts, START);
+    pair.event(A, CacheEvent::Cleared);
+    pair.event(A, remove(0, &[1, 2, 3], 0));
+    pair.check(&prompts, START);
+}
+
+#[test]
+fn replicas_with_other_handles_share_blocks() {
+    let pair = Pair::new(&[A, B]);
+    let tokens: Vec<TokenId> = (0..200).collect();
+    pair.event(A, store(1, &tokens, 0));
+    pair.event(B, store(2, &tokens[..150], 0));
+    pair.event(B, store(2, &tokens, 150));
+    pair.check(&[&tokens], START);
+    pair.event(A, remove(1, &tokens, 70));
+    pair.check(&[&tokens], START);
+    pair.event(A, CacheEvent::Cleared);
+    pair.event(A, store(1, &tokens[..90], 0));
+    pair.check(&[&tokens], START);
+    pair.update(B, Update::Forget, START);
+    pair.check(&[&tokens], START);
+}
+
+/// An engine that tells apart what its events do not.
+#[test]
+fn a_block_with_two_handles_is_there_while_one_of_them_is() {
+    let pair = Pair::new(&[A, B]);
+    let tokens: &[TokenId] = &[1, 2, 3];
+    pair.event(B, store(9, tokens, 0));
+    for (step, event) in [
+        store(1, tokens, 0),
+        store(2, tokens, 0),
+        store(1, tokens, 0),
+        remove(2, tokens, 1),
+        remove(1, tokens, 2),
+        remove(1, tokens, 2),
+        store(2, tokens, 0),
+        store(9, tokens, 0),
+        remove(2, tokens, 0),
+        remove(1, tokens, 0),
+        remove(9, tokens, 0),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let now = Nanos(step as u64);
+        pair.update(A, Update::Events(&[event]), now);
+        pair.check(&[tokens], now);
+        if step == 6 {
+            pair.update(A, Update::Doubt, now);
+            pair.check(&[tokens], now);
+        }
+    }
+    pair.check(&[tokens], START + 2 * DOUBT_TTL);
+}
+
+#[test]
+fn a_demotion_may_be_announced_in_either_order() {
+    for is_removal_first in [true, false] {
+        let pair = Pair::new(&[A]);
+        let tokens: &[TokenId] = &[1, 2, 3];
+        pair.event(A, store(0, tokens, 0));
+        let demoted = CacheEvent::Stored(StoredBlocks {
+            tokens: Vec::new(),
+            tier: Tier::Host,
+            ..stored(0, tokens, 1)
+        });
+        let mut halves = [remove(0, tokens, 1), demoted];
+        if !is_removal_first {
+            halves.reverse();
+        }
+        for half in halves {
+            pair.event(A, half);
+            pair.check(&[tokens], START);
+        }
+        assert_eq!(ask(&pair.index, tokens, START), [(A, 1, 3, 3)]);
+    }
+}
+
+/// Nothing is left of what came and went, however much it was.
+#[test]
+fn departed_blocks_are_forgotten_in_the_end() {
+    let index = RunIndex::new("m");
+    index.update(A, Update::Track { block_size: None }, START);
+    let mut bytes = Vec::new();
+    for round in 0..40 {
+        let tokens: Vec<TokenId> = (round * 1000..round * 1000 + 900).collect();
+        index.update(
+            A,
+            Update::Events(&[store(0, &tokens, 0), remove(0, &tokens, 0)]),
+            START,
+        );
+        index.check();
+        bytes.push(index.stats().bytes);
+    }
+    assert_eq!(index.stats().entries, 0);
+    let (middle, last) = (bytes[bytes.len() / 2], bytes[bytes.len() - 1]);
+    assert!(last < middle * 11 / 10, "memory grows: {bytes:?}");
+}
+
+#[test]
+fn the_coldest_go_when_the_budget_is_reached() {
+    const BUDGET_BYTES: usize = 1 << 20;
+    let index = RunIndex::with_budget("m", BUDGET_BYTES);
+    index.update(A, Update::Track { block_size: None }, START);
+    let warm: Vec<TokenId> = (0..64).collect();
+    index.update(A, Update::Events(&[store(0, &warm, 0)]), START);
+    for round in 1..400 {
+        let tokens: Vec<TokenId> = (round * 1000..round * 1000 + 200).collect();
+        let now = Nanos::from_secs_f64(2.0 * f64::from(round));
+        assert_eq!(ask(&index, &warm, now), [(A, 64, 64, 64)], "round {round}");
+        index.update(A, Update::Events(&[store(0, &tokens, 0)]), now);
+        assert_eq!(ask(&index, &tokens, now).len(), 1, "the newest stays");
+        index.check();
+        let bytes = index.stats().bytes;
+        assert!(
+            bytes < BUDGET_BYTES * 11 / 10,
+            "{bytes} bytes in round {round}"
+        );
+    }
+    let stats = index.stats();
+    assert!(stats.evicted > 0 && stats.evicted as usize + stats.entries == 399 * 200 + 64);
+}
+
+#[test]
+fn a_dump_comes_back_in_doubt() {
+    let pair = Pair::new(&[A, B]);
+    let (long, short): (&[TokenId], &[TokenId]) = (&[1, 2, 3, 4, 5], &[1, 2, 9]);
+    pair.event(A, store(1, long, 0));
+    pair.event(B, store(2, long, 0));
+    pair.event(B, store(3, long, 0));
+    pair.event(A, store(1, short, 2));
+    pair.event(B, remove(2, long, 3));
+    let dump = pair.index.dump(START);
+    assert_eq!(dump.num_holdings(), 6 + 5 + 3, "B has two handles for some");
+
+    let now = Nanos(50);
+    let index = RunIndex::new("m");
+    for replica in [A, B] {
+        index.update(replica, Update::Track { block_size: None }, START);
+    }
+    assert_eq!(index.restore(&dump, now), Ok(14));
+    index.check();
+    pair.update(A, Update::Doubt, now);
+    pair.update(B, Update::Doubt, now);
+    for (prompt, delay) in [(long, 0), (short, 0), (long, 299), (long, 300)] {
+        let now = now + std::time::Duration::from_secs(delay);
+        assert_eq!(ask(&index, prompt, now), ask(&pair.reference, prompt, now));
+        assert_eq!(residents(&index, now), residents(&pair.reference, now));
+    }
+    // Handles mean what they did.
+    for event in [remove(3, long, 0), store(2, long, 2)] {
+        index.update(B, Update::Events(std::slice::from_ref(&event)), now);
+        pair.update(B, Update::Events(&[event]), now);
+        index.check();
+        assert_eq!(residents(&index, now), residents(&pair.reference, now));
+    }
+}
+
+#[test]
+fn a_damaged_dump_changes_nothing() {
+    let index = RunIndex::new("m");
+    index.update(A, Update::Track { block_size: None }, START);
+    index.update(A, Update::Events(&[store(0, &[1, 2, 3], 0)]), START);
+    let good = index.dump(START);
+    assert_eq!(index.restore(&good, START), Err(DumpError::NotEmpty));
+
+    let fresh = RunIndex::new("m");
+    fresh.update(A, Update::Track { block_size: None }, START);
+    let mut dump = good.clone();
+    dump.model = "n".to_owned();
+    assert!(matches!(
+        fresh.restore(&dump, START),
+        Err(DumpError::OtherModel { .. })
+    ));
+    let mut dump = good.clone();
+    dump.runs[0].keys[1] = dump.runs[0].keys[0];
+    assert_eq!(fresh.restore(&dump, START), Err(DumpError::BadRun(0)));
+    let mut dump = good.clone();
+    dump.replicas[0].places[0].blocks[0].offset = 3;
+    assert_eq!(fresh.restore(&dump, START), Err(DumpError::BadBlock(A)));
+    let mut dump = good.clone();
+    dump.replicas[0].places[0].blocks[0].handle = dump.replicas[0].places[0].blocks[1].handle;
+    assert_eq!(fresh.restore(&dump, START), Err(DumpError::BadBlock(A)));
+    assert_eq!(fresh.stats().entries, 0);
+    assert_eq!(fresh.restore(&good, START), Ok(3));
+    // Whom nobody tracks is left out.
+    let empty = RunIndex::new("m");
+    assert_eq!(empty.restore(&good, START), Ok(0));
+    empty.check();
+    assert_eq!(empty.dump(START).runs, []);
+}
+
+#[test]
+fn four_thousand_replicas_answer_in_order() {
+    const NUM_REPLICAS: u32 = 4096;
+    let index = RunIndex::new("m");
+    let system: Vec<TokenId> = (0..40).collect();
+    for replica in (0..NUM_REPLICAS).rev() {
+        let replica = ReplicaId(replica);
+        let mut own = system.clone();
+        own.extend([1_000_000 + replica.0, 7, 7]);
+        index.update(replica, Update::Track { block_size: None }, START);
+        index.update(replica, Update::Events(&[store(0, &own, 0)]), START);
+    }
+    index.check();
+    let mut own = system;
+    own.extend([1_000_000 + 77, 7, 7]);
+    let mut answer = Overlaps::default();
+    index.overlaps(&index.hash(prompt(&own)), START, &mut answer);
+    assert_eq!(answer.as_slice().len(), NUM_REPLICAS as usize);
+    assert!(answer.as_slice().is_sorted_by(|a, b| a.replica < b.replica));
+    assert_eq!(answer.of(ReplicaId(77)).device_tokens, 43);
+    assert_eq!(answer.of(ReplicaId(78)).device_tokens, 40);
+    for replica in 0..NUM_REPLICAS - 1 {
+        index.update(ReplicaId(replica), Update::Forget, START);
+    }
+    index.check();
+    assert_eq!(index.stats().entries, 43);
+}
+
+/// Readers in other threads while one writes: no answer is ever of a half-done update.
+#[test]
+fn readers_see_whole_updates() {
+    let index = Arc::new(RunIndex::new("m"));
+    index.update(
+        A,
+        Update::Track {
+            block_size: Some(1),
+        },
+        START,
+    );
+    let tokens: Vec<TokenId> = (0..32).collect();
+    let keys = index.hash(prompt(&tokens));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut answer = Overlaps::default();
+                for _ in 0..2000 {
+                    index.overlaps(&keys, START, &mut answer);
+                    let found = answer.of(A).device_tokens;
+                    assert!([0, 16, 32].contains(&found), "{found}");
+                }
+            });
+        }
+        for _ in 0..200 {
+            let halves = [store(0, &tokens[..16], 0), store(0, &tokens, 16)];
+            index.update(A, Update::Events(&halves[..1]), START);
+            index.update(A, Update::Events(&halves[1..]), START);
+            index.update(A, Update::Events(&[remove(0, &tokens, 16)]), START);
+            index.update(A, Update::Events(&[CacheEvent::Cleared]), START);
+        }
+    });
+    index.check();
+}

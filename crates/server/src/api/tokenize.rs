@@ -1,0 +1,54 @@
+//! `POST /tokenize`: what tokens a prompt becomes here, as vLLM answers it. A gateway in front
+//! compares them with its own.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use headstart_core::TokenId;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::embedded::plain_tokens;
+use super::proxied::chat_tokens;
+use crate::gateway::{Fleet, Gateway};
+use crate::openai::{ApiError, request};
+
+/// Answers a call: `messages` are rendered as a chat, `prompt` is taken as it is.
+pub(super) async fn answer(gateway: &Arc<Gateway>, body: Bytes) -> Result<Response, ApiError> {
+    let gateway = gateway.clone();
+    let tokens = tokio::task::spawn_blocking(move || tokens(&gateway, &body));
+    let (tokens, context) = tokens.await.map_err(|_| {
+        let message = "the tokenizer failed on this prompt";
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
+    })??;
+    let answer = json!({"count": tokens.len(), "max_model_len": context, "tokens": tokens});
+    Ok(Json(answer).into_response())
+}
+
+/// The tokens, and the longest sequence that fits, where that is known.
+fn tokens(gateway: &Gateway, body: &[u8]) -> Result<(Vec<TokenId>, Option<usize>), ApiError> {
+    let fields: Value = serde_json::from_slice(body)
+        .map_err(|error| ApiError::invalid("body", format!("the body is no JSON: {error}")))?;
+    let missing = || {
+        let message = "this gateway has no tokenizer: name one for an upstream (tokenizer=FOLDER), \
+                       or ask the engine";
+        ApiError::new(StatusCode::NOT_IMPLEMENTED, "no_tokenizer", message)
+    };
+    let prompt = gateway.prompt_tokens().ok_or_else(missing)?;
+    let context = match &gateway.fleet {
+        Fleet::Embedded(embedded) => Some(embedded.context()),
+        Fleet::Upstreams(_) => None,
+    };
+    let salt = fields["cache_salt"].as_str();
+    if fields["messages"].is_array() {
+        let tokens = chat_tokens(prompt, &fields, salt).ok_or_else(|| {
+            let message = "the chat template cannot render these messages";
+            ApiError::invalid("messages", message)
+        })?;
+        return Ok((tokens, context));
+    }
+    let input = request::prompt(fields.get("prompt").cloned())?;
+    Ok((plain_tokens(prompt, input, salt)?, context))
+}

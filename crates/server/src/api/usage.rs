@@ -1,0 +1,119 @@
+//! What an engine says of a prompt in its answer: how long it was, and how much was cached.
+
+use serde_json::Value;
+
+/// Longest line of a stream that is read; what is longer is an answer's text, not its usage.
+const LINE_BYTES_MAX: usize = 256 << 10;
+
+/// How the line with the usage is recognized before it is parsed.
+const MARK: &[u8] = b"\"usage\":{";
+
+/// The engine's own count of a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Usage {
+    /// Prompt tokens.
+    pub(super) prompt_tokens: Option<usize>,
+    /// Those of them that were taken from its cache.
+    pub(super) cached_tokens: Option<usize>,
+}
+
+impl Usage {
+    /// Of a whole answer, or of a stream's event.
+    pub(super) fn of(answer: &Value) -> Self {
+        let usage = &answer["usage"];
+        let count = |value: &Value| value.as_u64().and_then(|count| usize::try_from(count).ok());
+        Self {
+            prompt_tokens: count(&usage["prompt_tokens"]),
+            cached_tokens: count(&usage["prompt_tokens_details"]["cached_tokens"]),
+        }
+    }
+}
+
+/// Finds the usage in a stream that passes by in pieces.
+#[derive(Debug, Default)]
+pub(super) struct UsageScan {
+    line: Vec<u8>,
+    is_too_long: bool,
+    found: Usage,
+}
+
+impl UsageScan {
+    /// Looks at the next piece.
+    pub(super) fn feed(&mut self, piece: &[u8]) {
+        for part in piece.split_inclusive(|&byte| byte == b'\n') {
+            self.is_too_long |= self.line.len() + part.len() > LINE_BYTES_MAX;
+            if !self.is_too_long {
+                self.line.extend_from_slice(part);
+            }
+            if part.ends_with(b"\n") {
+                self.end_line();
+            }
+        }
+    }
+
+    /// What was found so far; the last one counts.
+    pub(super) fn found(&self) -> Usage {
+        self.found
+    }
+
+    fn end_line(&mut self) {
+        let has_mark = self.line.windows(MARK.len()).any(|window| window == MARK);
+        if has_mark
+            && !self.is_too_long
+            && let Some(data) = self.line.strip_prefix(b"data:")
+            && let Ok(event) = serde_json::from_slice::<Value>(data)
+        {
+            self.found = Usage::of(&event);
+        }
+        self.line.clear();
+        self.is_too_long = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STREAM: &str = concat!(
+        "data: {\"choices\":[{\"delta\":{\"content\":\"\\\"usage\\\":{ is a word\"}}]}\n\n",
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":40,\"total_tokens\":44,",
+        "\"prompt_tokens_details\":{\"cached_tokens\":32}}}\r\n\r\n",
+        "data: [DONE]\n\n",
+    );
+
+    const EXPECTED: Usage = Usage {
+        prompt_tokens: Some(40),
+        cached_tokens: Some(32),
+    };
+
+    #[test]
+    fn the_usage_is_found_however_the_stream_is_cut() {
+        for cut in 1..STREAM.len() {
+            let mut scan = UsageScan::default();
+            STREAM
+                .as_bytes()
+                .chunks(cut)
+                .for_each(|piece| scan.feed(piece));
+            assert_eq!(scan.found(), EXPECTED, "pieces of {cut}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_costs_a_bounded_memory() {
+        let mut scan = UsageScan::default();
+        for _ in 0..100 {
+            scan.feed(&[b'x'; 10_000]);
+        }
+        assert!(scan.line.capacity() <= 2 * LINE_BYTES_MAX);
+        scan.feed(b"\n");
+        scan.feed(STREAM.as_bytes());
+        assert_eq!(scan.found(), EXPECTED);
+    }
+
+    #[test]
+    fn engines_may_say_less() {
+        let usage = Usage::of(&serde_json::json!({"usage": {"prompt_tokens": 3}}));
+        assert_eq!((usage.prompt_tokens, usage.cached_tokens), (Some(3), None));
+        assert_eq!(Usage::of(&serde_json::json!([])), Usage::default());
+    }
+}

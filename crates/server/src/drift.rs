@@ -1,0 +1,195 @@
+//! Are this gateway's prompt tokens those that its engines compute?
+//!
+//! Routing by prefix works only while both sides make the same tokens of a text. Another version
+//! of a tokenizer or a chat template makes every prefix a miss, silently: nothing fails, all is
+//! merely slow. So the two are compared, cheapest first:
+//!
+//! - the engine's count of prompt tokens against ours, in every answer that has it, for nothing;
+//! - the engine's token ids (`POST /tokenize`) against ours, for one more tokenization there: at
+//!   the first request of a model and replica, then once per [`CHECK_PAUSE`], and where counts
+//!   differ.
+//!
+//! It decides when to ask and remembers what was told; it does not ask. What differs is told once
+//! per model and replica, and again after it was equal in between.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use headstart_core::{Nanos, ReplicaId, TokenId};
+
+/// Between two comparisons of token ids: rare beside requests, soon beside a human who looks.
+pub const CHECK_PAUSE: Duration = Duration::from_secs(60);
+
+/// The same where the counts differ: a drift is told at once, and never asked about in a storm.
+pub const SUSPICION_PAUSE: Duration = Duration::from_secs(1);
+
+/// Pairs of model and replica that are watched; further ones are not checked. Adapters multiply
+/// models, so it is far above a fleet's usual count.
+const WATCHED_MAX: usize = 16_384;
+
+/// When what was compared, and what came of it.
+#[derive(Debug, Default)]
+pub struct DriftWatch {
+    watched: Mutex<HashMap<(String, ReplicaId), Watched>>,
+}
+
+#[derive(Debug, Default)]
+struct Watched {
+    checked: Option<Nanos>,
+    has_drift: bool,
+}
+
+/// The outcome of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All token ids are the same.
+    Equal,
+    /// They are not.
+    Differs(Difference),
+    /// The engine did not tell.
+    Unavailable,
+}
+
+/// Where two prompts part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The first token that differs, counted from 0.
+    pub position: usize,
+    /// Ours; none where ours ends there.
+    pub ours: Option<TokenId>,
+    /// The engine's; none where its prompt ends there.
+    pub theirs: Option<TokenId>,
+}
+
+impl Verdict {
+    /// Compares a prompt with what the engine made of it.
+    #[must_use]
+    pub fn of(ours: &[TokenId], theirs: Option<&[TokenId]>) -> Self {
+        let Some(theirs) = theirs else {
+            return Self::Unavailable;
+        };
+        if ours == theirs {
+            return Self::Equal;
+        }
+        let position = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
+        Self::Differs(Difference {
+            position,
+            ours: ours.get(position).copied(),
+            theirs: theirs.get(position).copied(),
+        })
+    }
+
+    /// Its name in metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Equal => "equal",
+            Self::Differs(_) => "differs",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+impl DriftWatch {
+    /// Whether the engine's token ids should be asked for now; `counts_differ` says that its count
+    /// of prompt tokens is known and not ours. Says yes once: the question counts as asked.
+    pub fn is_due(&self, model: &str, replica: ReplicaId, counts_differ: bool, now: Nanos) -> bool {
+        let mut watched = self.lock();
+        let key = (model.to_owned(), replica);
+        if watched.len() >= WATCHED_MAX && !watched.contains_key(&key) {
+            return false;
+        }
+        let pair = watched.entry(key).or_default();
+        let pause = match counts_differ && !pair.has_drift {
+            true => SUSPICION_PAUSE,
+            false => CHECK_PAUSE,
+        };
+        let is_due = pair.checked.is_none_or(|checked| now >= checked + pause);
+        if is_due {
+            pair.checked = Some(now);
+        }
+        is_due
+    }
+
+    /// Takes note of a verdict. Returns a difference that has not been told yet.
+    pub fn note(&self, model: &str, replica: ReplicaId, verdict: Verdict) -> Option<Difference> {
+        let mut watched = self.lock();
+        let pair = watched.get_mut(&(model.to_owned(), replica))?;
+        match verdict {
+            Verdict::Unavailable => None,
+            Verdict::Equal => {
+                pair.has_drift = false;
+                None
+            }
+            Verdict::Differs(difference) => {
+                let is_known = std::mem::replace(&mut pair.has_drift, true);
+                (!is_known).then_some(difference)
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(String, ReplicaId), Watched>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const R: ReplicaId = ReplicaId(0);
+
+    fn at(seconds: f64) -> Nanos {
+        Nanos::from_secs_f64(seconds)
+    }
+
+    #[test]
+    fn the_first_token_that_differs_is_told() {
+        let differs = |ours: &[TokenId], theirs: &[TokenId]| match Verdict::of(ours, Some(theirs)) {
+            Verdict::Differs(Difference {
+                position,
+                ours,
+                theirs,
+            }) => Some((position, ours, theirs)),
+            Verdict::Equal | Verdict::Unavailable => None,
+        };
+        assert_eq!(differs(&[1, 2, 3], &[1, 9, 3]), Some((1, Some(2), Some(9))));
+        assert_eq!(differs(&[1, 2], &[1, 2, 3]), Some((2, None, Some(3))));
+        assert_eq!(differs(&[1, 2], &[]), Some((0, Some(1), None)));
+        assert_eq!(differs(&[], &[]), None);
+        assert_eq!(Verdict::of(&[], None), Verdict::Unavailable);
+    }
+
+    #[test]
+    fn the_engine_is_asked_first_of_all_then_seldom_and_sooner_on_suspicion() {
+        let watch = DriftWatch::default();
+        let due = |differs, seconds| watch.is_due("m", R, differs, at(seconds));
+        assert!(due(false, 0.0) && !due(false, 59.0) && due(false, 60.0));
+        assert!(!due(true, 60.5) && due(true, 61.0) && !due(true, 61.5));
+        // What is known already needs no hurry.
+        watch.note("m", R, Verdict::of(&[1], Some(&[2])));
+        assert!(!due(true, 100.0) && due(true, 121.0));
+        assert!(watch.is_due("m", ReplicaId(1), false, at(121.0)));
+    }
+
+    #[test]
+    fn a_difference_is_told_once_until_it_was_mended() {
+        let watch = DriftWatch::default();
+        assert!(watch.is_due("m", R, false, at(0.0)));
+        let note = |theirs: &[TokenId]| watch.note("m", R, Verdict::of(&[1], Some(theirs)));
+        assert!(note(&[1]).is_none() && note(&[2]).is_some() && note(&[3]).is_none());
+        assert!(watch.note("m", R, Verdict::Unavailable).is_none() && note(&[2]).is_none());
+        assert!(note(&[1]).is_none() && note(&[2]).is_some());
+        assert!(watch.note("unheard of", R, Verdict::Equal).is_none());
+    }
+
+    #[test]
+    fn the_number_of_pairs_is_bounded() {
+        let watch = DriftWatch::default();
+        for id in 0..=WATCHED_MAX as u32 {
+            let is_due = watch.is_due("m", ReplicaId(id), false, at(0.0));
+            assert_eq!(is_due, (id as usize) < WATCHED_MAX);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Compares prompts with what the engines make of them; see [`crate::drift`].
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Release};
+
+use headstart_core::{ReplicaId, TokenId};
+use serde_json::Value;
+
+use super::{Fleet, Gateway};
+use crate::drift::{Difference, Verdict};
+
+/// A prompt that was sent, to be compared.
+pub struct Comparison {
+    /// The model asked for.
+    pub model: String,
+    /// Who computed.
+    pub replica: ReplicaId,
+    /// What this gateway made of the prompt.
+    pub tokens: Vec<TokenId>,
+    /// The engine's count of them, where it told.
+    pub counted: Option<usize>,
+    /// The same prompt as a question to the engine's `/tokenize`.
+    pub question: Value,
+}
+
+impl Gateway {
+    /// Compares a prompt's tokens with the engine's where that is due. Nobody waits for it, and
+    /// where one comparison runs another is left out.
+    pub fn self_check(self: &Arc<Self>, make: impl FnOnce() -> Comparison, due: Due<'_>) {
+        let Due {
+            model,
+            replica,
+            counts_differ,
+        } = due;
+        if !self
+            .drift
+            .is_due(model, replica, counts_differ, self.clock.now())
+            || self.is_comparing.swap(true, AcqRel)
+        {
+            return;
+        }
+        let (gateway, comparison) = (self.clone(), make());
+        tokio::spawn(async move {
+            gateway.compare(comparison).await;
+            gateway.is_comparing.store(false, Release);
+        });
+    }
+
+    async fn compare(&self, comparison: Comparison) {
+        let Comparison {
+            model,
+            replica,
+            tokens,
+            counted,
+            question,
+        } = comparison;
+        let Fleet::Upstreams(upstreams) = &self.fleet else {
+            return;
+        };
+        let theirs = upstreams[replica.0 as usize].tokenize(&question).await;
+        let verdict = Verdict::of(&tokens, theirs.as_deref());
+        let labels = [&model[..], &replica.to_string(), verdict.name()];
+        self.metrics
+            .index
+            .drift_checks
+            .with_label_values(&labels)
+            .inc();
+        if let Some(difference) = self.drift.note(&model, replica, verdict) {
+            tell(&model, replica, difference, counted.unwrap_or(tokens.len()));
+        }
+    }
+}
+
+/// What decides whether a comparison is due.
+pub struct Due<'a> {
+    /// The model asked for.
+    pub model: &'a str,
+    /// Who computed.
+    pub replica: ReplicaId,
+    /// Whether the engine counted other than we did.
+    pub counts_differ: bool,
+}
+
+fn tell(model: &str, replica: ReplicaId, difference: Difference, num_tokens: usize) {
+    let Difference {
+        position,
+        ours,
+        theirs,
+    } = difference;
+    tracing::warn!(
+        model,
+        %replica,
+        position,
+        ?ours,
+        ?theirs,
+        num_tokens,
+        "the engine makes other tokens of a prompt than --tokenizer does: its prefixes are not \
+         found; give the gateway the tokenizer and chat template that the engine uses"
+    );
+}

@@ -1,0 +1,185 @@
+//! Metrics of the router's index: how good it is, how fast, how large, how fresh.
+
+use headstart_prompt::prefix_tokens::PrefixTokensStats;
+use headstart_router::IndexStats;
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge};
+
+use super::{Maker, raise};
+
+/// Seconds; from a look-up in the processor's cache to one behind a stalled machine.
+const MOMENTS: [f64; 13] = [
+    1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 5e-3, 2e-2, 0.1,
+];
+
+/// Tokens by which a prediction misses: none, up to a usual block, up to a long prompt.
+const ERRORS: [f64; 9] = [
+    0.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0,
+];
+
+/// How the router's index is.
+pub struct IndexMetrics {
+    /// Cached tokens that the index predicted, of requests whose engine said what it found.
+    pub predicted: IntCounterVec,
+    /// Cached tokens that the engine found, of the same requests.
+    pub realised: IntCounterVec,
+    /// By how many tokens, per request, and in which direction.
+    pub error: HistogramVec,
+    /// Time of one look-up.
+    pub lookup: Histogram,
+    /// Time of hashing one prompt.
+    pub hash: Histogram,
+    /// Time from a prompt's text to its tokens.
+    pub tokenize: Histogram,
+    /// Bytes of prompts by whether their tokens were known.
+    tokenized: IntCounterVec,
+    /// From the engine's time stamp of a batch of events to its application.
+    pub event_lag: HistogramVec,
+    /// Comparisons of this gateway's prompts with the engine's.
+    pub drift_checks: IntCounterVec,
+    sizes: SizeMetrics,
+}
+
+/// Sizes and counts that the index keeps itself.
+struct SizeMetrics {
+    bytes: IntGauge,
+    prefix_tokens: IntGauge,
+    doubtful: IntGauge,
+    held: IntGauge,
+    orphans: IntCounter,
+    unknown_removals: IntCounter,
+    malformed: IntCounter,
+    evicted: IntCounter,
+}
+
+impl IndexMetrics {
+    pub(super) fn new(make: &Maker) -> Self {
+        let by_replica = |name, help| make.counter(name, help, &["replica"]);
+        Self {
+            predicted: by_replica(
+                "headstart_predicted_cached_tokens_total",
+                "Cached prompt tokens as the index predicted them, of requests whose engine said \
+                 what it found.",
+            ),
+            realised: by_replica(
+                "headstart_realised_cached_tokens_total",
+                "Cached prompt tokens as the engine found them, of the same requests.",
+            ),
+            error: make.histogram_of(
+                "headstart_cached_tokens_error",
+                "Tokens per request by which the prediction was over or under the engine's figure; \
+                 exact ones count as over by 0.",
+                &["replica", "direction"],
+                &ERRORS,
+            ),
+            lookup: make.plain_histogram(
+                "headstart_index_lookup_seconds",
+                "One look-up in the index: every replica's overlap with a prompt.",
+                &MOMENTS,
+            ),
+            hash: make.plain_histogram(
+                "headstart_prompt_hash_seconds",
+                "Naming one prompt's blocks, for all block sizes in use.",
+                &MOMENTS,
+            ),
+            tokenize: make.plain_histogram(
+                "headstart_prompt_tokenize_seconds",
+                "From a prompt's messages or text to its tokens.",
+                &MOMENTS,
+            ),
+            tokenized: make.counter(
+                "headstart_prompt_bytes_total",
+                "Bytes of rendered prompts whose tokens were known from a prefix (known), or not.",
+                &["outcome"],
+            ),
+            event_lag: make.histogram(
+                "headstart_kv_event_lag_seconds",
+                "From the engine's time stamp of a batch of KV events to its application; includes \
+                 the difference of the two clocks.",
+                &["replica"],
+            ),
+            drift_checks: make.counter(
+                "headstart_prompt_drift_checks_total",
+                "Comparisons of this gateway's prompt tokens with the engine's: equal, differs, or \
+                 unavailable where the engine does not tell.",
+                &["model_name", "replica", "outcome"],
+            ),
+            sizes: SizeMetrics::new(make),
+        }
+    }
+
+    /// Notes what the index predicted for a request and what its engine found.
+    pub fn note_cached(&self, replica: &str, predicted: usize, realised: usize) {
+        let add = |counter: &IntCounterVec, tokens: usize| {
+            counter.with_label_values(&[replica]).inc_by(tokens as u64);
+        };
+        add(&self.predicted, predicted);
+        add(&self.realised, realised);
+        let direction = if predicted < realised {
+            "under"
+        } else {
+            "over"
+        };
+        self.error
+            .with_label_values(&[replica, direction])
+            .observe(predicted.abs_diff(realised) as f64);
+    }
+
+    /// Brings what the cache of tokenized prefixes counts up to date.
+    pub fn set_prompt_tokens(&self, stats: &PrefixTokensStats) {
+        let counter = |outcome| self.tokenized.with_label_values(&[outcome]);
+        raise(&counter("known"), stats.hit_bytes);
+        raise(&counter("new"), stats.miss_bytes);
+        self.sizes.prefix_tokens.set(stats.held_bytes as i64);
+    }
+
+    /// Brings what is kept in the index up to date.
+    pub fn set_stats(&self, stats: &IndexStats) {
+        self.sizes.set(stats);
+    }
+}
+
+impl SizeMetrics {
+    fn new(make: &Maker) -> Self {
+        Self {
+            bytes: make.plain_gauge("headstart_index_bytes", "Memory of the index, estimated."),
+            prefix_tokens: make.plain_gauge(
+                "headstart_prefix_tokens_bytes",
+                "Memory of the tokens of known prefixes.",
+            ),
+            doubtful: make.plain_gauge(
+                "headstart_index_doubtful_entries",
+                "Entries confirmed before events were lost, and not since.",
+            ),
+            held: make.plain_gauge(
+                "headstart_index_held_blocks",
+                "Blocks that wait for their parent or their tokens.",
+            ),
+            orphans: make.plain_counter(
+                "headstart_index_orphans_total",
+                "Blocks given up while they waited for their parent or their tokens.",
+            ),
+            unknown_removals: make.plain_counter(
+                "headstart_index_unknown_removals_total",
+                "Removals of blocks that were not known to be there.",
+            ),
+            malformed: make.plain_counter(
+                "headstart_index_malformed_events_total",
+                "Stored events whose tokens do not fill their blocks.",
+            ),
+            evicted: make.plain_counter(
+                "headstart_index_evicted_blocks_total",
+                "Blocks forgotten to stay within the index's byte budget.",
+            ),
+        }
+    }
+
+    fn set(&self, stats: &IndexStats) {
+        self.bytes.set(stats.bytes as i64);
+        self.doubtful.set(stats.doubtful as i64);
+        self.held.set(stats.held as i64);
+        raise(&self.orphans, stats.orphans);
+        raise(&self.unknown_removals, stats.unknown_removals);
+        raise(&self.malformed, stats.malformed_events);
+        raise(&self.evicted, stats.evicted);
+    }
+}

@@ -1,0 +1,86 @@
+//! From a prompt's text to its tokens, for all requests of one model: a long conversation
+//! tokenizes its new text only.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::time::Instant;
+
+use headstart_core::TokenId;
+use headstart_prompt::prefix_tokens::{CAPACITY_BYTES, PrefixTokens, PrefixTokensStats};
+use headstart_prompt::{PromptError, PromptModel, RenderInput, SpecialTokensIn};
+
+use crate::metrics::IndexMetrics;
+
+/// A model's template and tokenizer, with what was tokenized before.
+pub struct PromptTokens {
+    prompt: Arc<PromptModel>,
+    known: PrefixTokens,
+    metrics: Arc<IndexMetrics>,
+}
+
+impl PromptTokens {
+    /// For `prompt`, with nothing known yet.
+    #[must_use]
+    pub fn new(prompt: Arc<PromptModel>, metrics: Arc<IndexMetrics>) -> Self {
+        let known = PrefixTokens::new(prompt.tokenizer.clone(), CAPACITY_BYTES, random_key());
+        Self {
+            prompt,
+            known,
+            metrics,
+        }
+    }
+
+    /// The tokens of a conversation, by the model's template. Tenants with different salts learn
+    /// nothing of each other from the time that it takes.
+    ///
+    /// # Errors
+    /// As [`PromptModel::chat_tokens`].
+    pub fn chat(
+        &self,
+        input: &RenderInput<'_>,
+        salt: Option<&str>,
+    ) -> Result<Vec<TokenId>, PromptError> {
+        let start = Instant::now();
+        let text = self.prompt.chat_text(input)?;
+        self.timed(start, &text, SpecialTokensIn::ParseOnly, salt)
+    }
+
+    /// The tokens of a plain text.
+    ///
+    /// # Errors
+    /// As [`headstart_prompt::Tokenizer::encode`].
+    pub fn plain(&self, text: &str, salt: Option<&str>) -> Result<Vec<TokenId>, PromptError> {
+        self.timed(Instant::now(), text, SpecialTokensIn::AddBosEos, salt)
+    }
+
+    /// What was found and what is kept.
+    #[must_use]
+    pub fn stats(&self) -> PrefixTokensStats {
+        self.known.stats()
+    }
+
+    fn timed(
+        &self,
+        start: Instant,
+        text: &str,
+        special: SpecialTokensIn,
+        salt: Option<&str>,
+    ) -> Result<Vec<TokenId>, PromptError> {
+        let tokens = self.known.encode_salted(text, special, salt);
+        self.metrics.tokenize.observe(start.elapsed().as_secs_f64());
+        tokens
+    }
+}
+
+/// A key that no other process has: the names of texts tell nothing to whoever reads memory dumps
+/// of another one. From the standard library's source of randomness.
+pub(crate) fn random_key() -> [u8; 32] {
+    let mut key = [0; 32];
+    for piece in key.chunks_exact_mut(8) {
+        let random = RandomState::new().build_hasher().finish();
+        piece.copy_from_slice(&random.to_le_bytes());
+    }
+    // Two states of one thread differ by a counter only, which the hash hides.
+    *blake3::hash(&key).as_bytes()
+}
