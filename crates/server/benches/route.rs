@@ -1,0 +1,215 @@
+//! What a long prompt costs the gateway, from the bytes of its body to the replica chosen.
+//!
+//! `cargo bench -p headstart-server --bench route [-- TOKENIZER_FOLDER]`
+//!
+//! Conversations of five turns with some 100,000 tokens at the end, each sent whole with every
+//! turn, as clients do; 16 replicas, of which one holds what was said so far. Steps: JSON, template
+//! and tokens (with what is known of the prefix), the names of the blocks, the choice. *First* is
+//! the fifth turn's text sent alone by a tenant that nobody knows: nothing is known of it. One
+//! thread; medians.
+
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use headstart_core::event::{CacheGroup, StoredBlocks};
+use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Rng, Tier, TokenId};
+use headstart_prompt::{GenerationPrompt, PromptModel, RenderInput};
+use headstart_router::index::Update;
+use headstart_router::{Prompt, RouteRequest, Router, RouterConfig, Strategy};
+use headstart_server::metrics::Metrics;
+use headstart_server::prompt_tokens::PromptTokens;
+use serde_json::{Value, json};
+
+/// Bytes of text by the fifth turn.
+const TEXT_BYTES: usize = 400_000;
+const TURNS: usize = 5;
+const CONVERSATIONS: usize = 15;
+const REPLICAS: u32 = 16;
+const BLOCK_SIZE: u32 = 16;
+
+/// Time of each step of one request.
+#[derive(Clone, Copy, Default)]
+struct Steps {
+    json: Duration,
+    tokens: Duration,
+    hash: Duration,
+    route: Duration,
+    num_tokens: usize,
+}
+
+struct Gateway {
+    tokens: PromptTokens,
+    router: Router,
+    now: Nanos,
+    next_hash: u64,
+}
+
+fn main() {
+    let folder = std::env::args()
+        .skip(1)
+        .find(|argument| !argument.starts_with('-'));
+    let prompt = match folder.map(PathBuf::from) {
+        Some(folder) => PromptModel::from_dir(&folder).expect("a model's folder"),
+        None => PromptModel::toy(),
+    };
+    let mut gateway = Gateway::new(prompt);
+    let (mut fifth, mut first) = (Vec::new(), Vec::new());
+    for conversation in 0..CONVERSATIONS {
+        let replica = ReplicaId(conversation as u32 % REPLICAS);
+        let bodies = bodies(conversation);
+        for (turn, body) in bodies.iter().enumerate() {
+            let steps = gateway.request(body.as_bytes(), replica);
+            if turn + 1 == TURNS {
+                fifth.push(steps);
+            }
+        }
+        // Another tenant's: the same text, and nothing of it is known.
+        let mut alone: Value = serde_json::from_str(&bodies[TURNS - 1]).expect("our own JSON");
+        alone["cache_salt"] = json!(format!("tenant {conversation}"));
+        first.push(gateway.request(alone.to_string().as_bytes(), replica));
+    }
+    println!(
+        "| turn | prompt tokens | JSON, ms | template and tokens, ms | hash, ms | route, ms | \
+         all, ms |\n|---|--:|--:|--:|--:|--:|--:|"
+    );
+    for (name, steps) in [("fifth", &fifth), ("first", &first)] {
+        let median = |of: fn(&Steps) -> Duration| {
+            let mut times: Vec<_> = steps.iter().map(of).collect();
+            times.sort();
+            times[times.len() / 2].as_secs_f64() * 1e3
+        };
+        println!(
+            "| {name} | {} | {:.2} | {:.2} | {:.2} | {:.3} | {:.2} |",
+            steps[0].num_tokens,
+            median(|steps| steps.json),
+            median(|steps| steps.tokens),
+            median(|steps| steps.hash),
+            median(|steps| steps.route),
+            median(|steps| steps.json + steps.tokens + steps.hash + steps.route),
+        );
+    }
+}
+
+impl Gateway {
+    fn new(prompt: PromptModel) -> Self {
+        let mut router = Router::new(RouterConfig {
+            model: "m".to_owned(),
+            strategy: Strategy::Precise,
+            seed: 1,
+        });
+        for replica in 0..REPLICAS {
+            router.add_replica(ReplicaId(replica), Some(BLOCK_SIZE), Nanos(0));
+        }
+        Self {
+            tokens: PromptTokens::new(Arc::new(prompt), Metrics::new().index),
+            router,
+            now: Nanos(0),
+            next_hash: 0,
+        }
+    }
+
+    /// Routes one request; `holder` computes it, whoever was chosen.
+    fn request(&mut self, body: &[u8], holder: ReplicaId) -> Steps {
+        let mut steps = Steps::default();
+        let start = Instant::now();
+        let fields: Value = serde_json::from_slice(black_box(body)).expect("our own JSON");
+        steps.json = start.elapsed();
+
+        let start = Instant::now();
+        let salt = fields["cache_salt"].as_str();
+        let input = RenderInput {
+            messages: &fields["messages"],
+            tools: None,
+            generation_prompt: GenerationPrompt::Add,
+            now_unix_s: 0,
+            extra: &serde_json::Map::new(),
+        };
+        let tokens = self.tokens.chat(&input, salt).expect("a chat template");
+        steps.tokens = start.elapsed();
+        steps.num_tokens = tokens.len();
+
+        let start = Instant::now();
+        let namespace = headstart_core::block::Namespace {
+            adapter: None,
+            salt,
+        };
+        let tokens = &tokens[..];
+        let keys = self.router.index().hash(Prompt { tokens, namespace });
+        steps.hash = start.elapsed();
+
+        let start = Instant::now();
+        let request = RouteRequest {
+            tokens: Some(tokens),
+            keys: Some(&keys),
+            namespace,
+            now: self.now,
+            ..RouteRequest::default()
+        };
+        let decision = self.router.route(&request).expect("all are up");
+        steps.route = start.elapsed();
+        self.router.finish(decision.reservation);
+        self.compute(tokens, salt, holder);
+        steps
+    }
+
+    /// The holder announces the prompt's blocks.
+    fn compute(&mut self, tokens: &[TokenId], salt: Option<&str>, holder: ReplicaId) {
+        // Later than any assumption.
+        self.now.0 += 10_000_000_000;
+        let num_blocks = tokens.len() / BLOCK_SIZE as usize;
+        let first = self.next_hash;
+        self.next_hash += num_blocks as u64;
+        let stored = CacheEvent::Stored(StoredBlocks {
+            blocks: (first..self.next_hash).map(BlockHash::from_u64).collect(),
+            parent: None,
+            tokens: tokens[..num_blocks * BLOCK_SIZE as usize].to_vec(),
+            block_size: BLOCK_SIZE,
+            extras: Vec::new(),
+            group: CacheGroup::default(),
+            tier: Tier::Device,
+            salt: salt.map(Into::into),
+            adapter: None,
+        });
+        let index = self.router.index();
+        index.update(holder, Update::Events(&[stored]), self.now);
+    }
+}
+
+/// The body of each turn of one conversation: words of no meaning, as long as English ones.
+fn bodies(seed: usize) -> Vec<String> {
+    let mut rng = Rng::new(seed as u64);
+    let mut messages = Vec::new();
+    let mut bodies = Vec::new();
+    for _ in 0..TURNS {
+        let said = text(&mut rng, TEXT_BYTES / TURNS * 3 / 4);
+        messages.push(json!({"role": "user", "content": said}));
+        bodies.push(json!({"model": "m", "messages": messages}).to_string());
+        let answer = text(&mut rng, TEXT_BYTES / TURNS / 4);
+        messages.push(json!({"role": "assistant", "content": answer}));
+    }
+    bodies
+}
+
+fn text(rng: &mut Rng, bytes: usize) -> String {
+    const WORDS: [&str; 16] = [
+        "the", "of", "value", "request", "a", "block", "in", "is", "cache", "to", "and", "server",
+        "prefix", "token", "that", "memory",
+    ];
+    let mut text = String::with_capacity(bytes + 16);
+    while text.len() < bytes {
+        text.push_str(WORDS[rng.below(WORDS.len())]);
+        let end = match rng.below(12) {
+            0 => ".\n",
+            1 => ", ",
+            _ => " ",
+        };
+        text.push_str(end);
+        if rng.below(20) == 0 {
+            text.push_str(&rng.below(100_000).to_string());
+            text.push(' ');
+        }
+    }
+    text
+}
