@@ -91,6 +91,14 @@ pub(crate) struct ServeOptions {
     /// File whose first line clients must send as bearer token; required beyond 127.0.0.1
     #[arg(long, env = "HEADSTART_API_KEY_FILE", value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
+    /// Fixes the index's keys, so that a dump can be compared with an engine's events; a test's
+    #[arg(
+        long,
+        env = "HEADSTART_INDEX_SECRET",
+        value_name = "NUMBER",
+        hide = true
+    )]
+    pub(crate) index_secret: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -127,6 +135,7 @@ impl ServeOptions {
                 self.upstream
             },
             api_key_file: self.api_key_file.or(file.api_key_file),
+            index_secret: self.index_secret.or(file.index_secret),
         })
     }
 

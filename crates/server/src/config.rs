@@ -22,6 +22,9 @@ pub struct ServeConfig {
     pub strategy: Strategy,
     /// Fixes the router's random choices.
     pub seed: u64,
+    /// Fixes the keys of the router's index, which are drawn anew otherwise: for whoever compares
+    /// a dump with an engine's events.
+    pub index_secret: Option<u64>,
     /// Who computes.
     pub backend: Backend,
     /// The limits.

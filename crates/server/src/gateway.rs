@@ -292,7 +292,9 @@ impl Gateway {
     }
 
     fn note_lag(&self, replica: ReplicaId, name: &str) {
-        let report = self.stream_report(replica);
+        // What a replay brings is as old as it is.
+        let live = |report: &StreamReport| report.status != StreamStatus::Replaying;
+        let report = self.stream_report(replica).filter(live);
         if let Some(ts) = report.and_then(|report| report.last_ts) {
             let lag = (unix_seconds() - ts).max(0.0);
             let lags = &self.metrics.index.event_lag;

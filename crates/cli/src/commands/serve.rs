@@ -112,6 +112,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
         api_key: options.api_key()?,
         strategy: options.strategy()?,
         seed: 0,
+        index_secret: options.index_secret,
         backend,
         limits: Limits::default(),
     })

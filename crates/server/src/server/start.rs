@@ -48,7 +48,9 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         Backend::Upstreams(upstreams) => proxied(&upstreams)?,
     };
     // Keys of this process only: nobody can prepare texts that collide, nor tell prompts by a dump.
-    let secret = u64::from_le_bytes(*random_key().first_chunk().expect("a key has 32 bytes"));
+    let secret = config.index_secret.unwrap_or_else(|| {
+        u64::from_le_bytes(*random_key().first_chunk().expect("a key has 32 bytes"))
+    });
     let index = Arc::new(RunIndex::new(format!("{model} {secret:016x}")));
     let timed = Arc::new(TimedIndex::new(index, metrics.index.clone()));
     let router = RouterConfig {

@@ -70,6 +70,7 @@ fn config(backend: Backend) -> ServeConfig {
         api_key: None,
         strategy: Strategy::Precise,
         seed: 1,
+        index_secret: None,
         backend,
         limits: Limits::default(),
     }
