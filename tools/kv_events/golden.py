@@ -89,7 +89,11 @@ def plain(batch):
         kind = event["type"]
         if kind == "BlockStored":
             assert event.get("kv_cache_spec_kind") == "full_attention", event
-            assert not any(event.get("extra_keys") or []), event
+            adapter = event.get("lora_name")
+            first, *rest = event["extra_keys"]
+            salts = [key for key in first or [] if key != adapter]
+            # Behind the first block there is the adapter, or nothing.
+            assert len(salts) <= 1 and all(keys in (None, [adapter]) for keys in rest), event
             lines.append(
                 stored(
                     event["block_hashes"],
@@ -98,7 +102,8 @@ def plain(batch):
                     parent=event["parent_block_hash"],
                     tier=TIERS[event["medium"]],
                     group=f"{event['group_idx']} full",
-                    adapter=event.get("lora_name"),
+                    adapter=adapter,
+                    salt=salts[0] if salts else None,
                 )
             )
         elif kind == "BlockRemoved":

