@@ -9,6 +9,7 @@
 //! | [`noise`] | the truth about what follows, made uncertain to a wanted degree |
 //! | [`outcome`] | [`Outcome`]: what a replay counts, cold and steady apart, per class |
 //! | [`saturation`] | how many prefills per second an engine does at a hit rate |
+//! | [`streams`] | event streams under every fault, against what the engines really hold |
 //! | [`sweep`] | [`Sweep`]: policies × capacities over one trace, and what no cache can beat |
 //! | [`experiment`] | learned prefix caching against its rivals: [`experiment::Arm`] |
 //! | [`knee`] | where a hit-rate curve bends |
@@ -26,6 +27,7 @@ pub mod outcome;
 pub mod quality;
 pub mod replay;
 pub mod saturation;
+pub mod streams;
 pub mod sweep;
 pub mod workload;
 

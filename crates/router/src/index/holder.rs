@@ -125,10 +125,16 @@ impl Holder {
         usual + counts.sum::<u32>()
     }
 
-    /// Leading blocks in the usual place, if nothing else is to be said.
+    /// Whether nothing is to be said but [`Self::lead`].
     #[inline]
-    pub(super) fn plain_lead(&self) -> Option<u32> {
-        self.more.is_none().then_some(self.lead)
+    pub(super) fn is_plain(&self) -> bool {
+        self.more.is_none()
+    }
+
+    /// Leading blocks in the usual place; 0 where more is to be said.
+    #[inline]
+    pub(super) fn lead(&self) -> u32 {
+        self.lead
     }
 
     /// Whether any place holds the block.

@@ -29,7 +29,11 @@ use crate::lookup::Map;
 
 /// Departed handles are remembered for one in so many that the replica has, so that they take a
 /// small part of the memory of its blocks.
-const DEPARTED_PART: usize = 32;
+const DEPARTED_PART: usize = 8;
+
+/// Departed handles that are remembered beyond those of the last updates, at most: each is searched
+/// for among the others before it is forgotten, some hundred nanoseconds for so many.
+const DEPARTED_SEARCHED_MAX: usize = 512;
 
 /// All that one replica's events told.
 #[derive(Debug, Default)]
@@ -170,9 +174,7 @@ impl Replica {
                 self.counters.orphans += self.waiting.hold(block, |records| records.hold(place));
                 continue;
             };
-            if !self.crowds.is_empty()
-                && self.crowds.hold(forest, self.slot, spot, block, place)
-            {
+            if !self.crowds.is_empty() && self.crowds.hold(forest, self.slot, spot, block, place) {
                 continue;
             }
             match &mut pending {
@@ -312,7 +314,7 @@ impl Replica {
     pub(super) fn end_update(&mut self, forest: &mut Forest<'_>) {
         let recent = self.recent[0] + self.recent[1];
         self.recent = [0, self.recent[0]];
-        let part = self.names.len() / DEPARTED_PART;
+        let part = (self.names.len() / DEPARTED_PART).min(DEPARTED_SEARCHED_MAX);
         let most = part.max(self.min_departed).max(recent);
         // The run that lost names last: what leaves together stood together.
         let mut run = None;
@@ -320,7 +322,9 @@ impl Replica {
             let Some(oldest) = self.departed.pop_front() else {
                 break;
             };
-            if let Some(spot) = self.names.find(forest.land, oldest)
+            // It may have come back and departed again since: then it is not the oldest.
+            if !self.departed.contains(&oldest)
+                && let Some(spot) = self.names.find(forest.land, oldest)
                 && !self.is_held(forest, oldest, spot)
             {
                 self.crowds.leave(forest, spot, oldest);

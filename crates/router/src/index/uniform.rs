@@ -9,9 +9,18 @@ use super::view::View;
 use super::walk::{Piece, piece};
 use super::{KeyChain, Overlap};
 
-/// Answers one chain, by ascending replica.
+/// Fills answers that are longer than the last ones.
+const NOTHING: Overlap = Overlap {
+    replica: ReplicaId(0),
+    device_tokens: 0,
+    any_tier_tokens: 0,
+    trusted_tokens: 0,
+};
+
+/// Answers one chain, by ascending replica, in place of what `found` has.
 pub(super) fn walk(view: &View, chain: &KeyChain, now: Nanos, found: &mut Vec<Overlap>) {
     let Some(first) = piece(view, chain, 0, now) else {
+        found.clear();
         return;
     };
     let mut goes_on = begin(view, chain.block_size, first, now, found);
@@ -27,20 +36,20 @@ fn begin(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Vec
     let holders = view.run(piece.run).holders();
     let size = block_size as usize;
     let (mut most, mut are_plain) = (0, true);
-    // Without a branch: there may be thousands.
-    found.extend(holders.iter().map(|holder| {
-        let lead = holder.plain_lead();
-        are_plain &= lead.is_some();
-        let blocks = lead.unwrap_or(0).min(piece.matched);
+    // Without a branch, and over the last answer: there may be thousands.
+    found.resize(holders.len(), NOTHING);
+    for (overlap, holder) in found.iter_mut().zip(holders) {
+        are_plain &= holder.is_plain();
+        let blocks = holder.lead().min(piece.matched);
         most = most.max(blocks);
         let tokens = blocks as usize * size;
-        Overlap {
+        *overlap = Overlap {
             replica: ReplicaId(holder.slot),
             device_tokens: tokens,
             any_tier_tokens: tokens,
             trusted_tokens: tokens,
-        }
-    }));
+        };
+    }
     if !are_plain {
         most = most.max(add_others(holders, size, piece, now, found));
     }
@@ -58,7 +67,7 @@ fn add_others(
 ) -> u32 {
     let mut most = 0;
     for (overlap, holder) in found.iter_mut().zip(holders) {
-        if holder.plain_lead().is_none() {
+        if !holder.is_plain() {
             let reach = holder.reach(Place::USUAL.group, piece.matched, now);
             most = most.max(reach.any_tier);
             overlap.device_tokens = reach.device as usize * size;

@@ -42,14 +42,15 @@ pub(super) struct Piece {
 
 /// Answers `prompt` from `view`.
 pub(super) fn overlaps(view: &View, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
-    answer.found.clear();
     if let Some(size) = view.uniform_size() {
         let mut chains = prompt.chains().iter();
-        if let Some(chain) = chains.find(|chain| chain.block_size == size) {
-            uniform::walk(view, chain, now, &mut answer.found);
+        match chains.find(|chain| chain.block_size == size) {
+            Some(chain) => uniform::walk(view, chain, now, &mut answer.found),
+            None => answer.found.clear(),
         }
         return;
     }
+    answer.found.clear();
     let scratch = &mut answer.scratch;
     for chain in prompt.chains() {
         walk(view, chain, now, &mut scratch.candidates);

@@ -96,7 +96,7 @@ impl Writer {
         }
         self.retire(draft, now);
         self.sweep(draft, now);
-        if let Some(slot) = slot {
+        if let (Update::Events(_), Some(slot)) = (update, slot) {
             self.change(draft, slot, now, Replica::end_update);
         }
         let grown = self.table_bytes(slot).saturating_sub(table_bytes);

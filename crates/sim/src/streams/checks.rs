@@ -1,0 +1,227 @@
+//! What must hold of an index, compared with what engines really hold.
+//!
+//! | a stream is | a resident that is | must be |
+//! |---|---|---|
+//! | whatever | confirmed | held by the engine at the applied position, and announced there by a |
+//! | | | batch that arrived, with no loss and no doubt since |
+//! | complete | held | reported, as confirmed |
+//! | complete | reported | held |
+//! | partial | held | reported, or impossible to know: see `is_excused` |
+//!
+//! Where an engine reports several copies of a block, nobody can tell from its events how many
+//! are left: there, only the first row counts.
+
+use headstart_core::event::Attention;
+use headstart_core::{Nanos, ReplicaId};
+use headstart_router::index::{Overlap, Overlaps};
+use headstart_router::stream::StreamStatus;
+use headstart_router::{PrefixIndex, RunIndex};
+
+use super::catalog::{BlockNo, Catalog, Text};
+use super::engine::{EngineSpec, Place};
+use super::station::{Commons, Station};
+use super::tally::Tally;
+use super::texts::Texts;
+use super::truth::{Standing, Told, Truth};
+
+/// What one replica is said to hold, and whether that is in doubt; sorted.
+type Residents = Vec<(Place, bool)>;
+
+/// Compares all that the index holds of `stations` with what their engines hold.
+pub fn residents<'a>(
+    commons: &mut Commons,
+    stations: impl IntoIterator<Item = &'a Station>,
+) -> Result<(), String> {
+    let Commons {
+        catalog,
+        tally,
+        now,
+        index,
+        ..
+    } = commons;
+    for station in stations {
+        let check = Check {
+            truth: &station.truth,
+            is_complete: station.follower.status() == StreamStatus::Complete,
+            catalog,
+            now: *now,
+        };
+        let residents = of_replica(station.replica, index, catalog, *now);
+        let difference = residents.and_then(|residents| {
+            check.surplus(&residents, tally)?;
+            check.missing(&residents, tally)
+        });
+        difference.map_err(|words| format!("{:?}: {words}", station.replica))?;
+    }
+    Ok(())
+}
+
+/// Asks about a prompt, and compares the answer with what engines hold.
+pub fn overlaps(commons: &mut Commons, stations: &[Station], text: &Text) -> Result<(), String> {
+    let mut answer = Overlaps::default();
+    let prompt = commons.index.hash(Texts::question(text));
+    commons.index.overlaps(&prompt, commons.now, &mut answer);
+    for station in stations {
+        let truth = &station.truth;
+        if truth.has_blurred() || commons.now < station.assumed_until {
+            continue;
+        }
+        let mut spec = station.spec.engine.clone();
+        spec.block_size = station.applied_block_size().unwrap_or(spec.block_size);
+        let plain = Text {
+            image: None,
+            ..text.clone()
+        };
+        let chain = commons.catalog.chain(&plain, spec.block_size);
+        let overlap = answer.of(station.replica);
+        let expected = Overlap {
+            replica: station.replica,
+            device_tokens: longest(truth, &spec, &chain, true),
+            any_tier_tokens: longest(truth, &spec, &chain, false),
+            trusted_tokens: longest(truth, &spec, &chain, false),
+        };
+        let is_complete = station.follower.status() == StreamStatus::Complete;
+        // Of several groups, one may be known and another not: then less is needed than there is.
+        let is_plain = spec.groups.len() == 1;
+        let is_right = match is_complete {
+            true => overlap == expected,
+            false => !is_plain || overlap.trusted_tokens <= expected.trusted_tokens,
+        };
+        if !is_right {
+            let claim = if is_complete { "complete" } else { "partial" };
+            return Err(format!(
+                "{claim}: {overlap:?} instead of {expected:?} for {plain:?}"
+            ));
+        }
+        commons.tally.questions += u64::from(is_complete);
+    }
+    Ok(())
+}
+
+/// The longest prefix that all groups can go on behind, in tokens: by trying all, longest first.
+fn longest(truth: &Truth, spec: &EngineSpec, chain: &[BlockNo], only_device: bool) -> usize {
+    let is_enough = |&blocks: &usize| {
+        spec.groups.iter().all(|group| {
+            let num_needed = match group.attention {
+                Attention::Full => blocks,
+                Attention::State => blocks.min(1),
+                Attention::Window { tokens } => {
+                    let before = tokens.saturating_sub(1);
+                    blocks.min(before.div_ceil(spec.block_size) as usize)
+                }
+            };
+            let needed = &chain[blocks - num_needed..blocks];
+            needed
+                .iter()
+                .all(|&block| truth.holds(group.index, block, only_device))
+        })
+    };
+    let blocks = (0..=chain.len()).rev().find(is_enough).unwrap_or(0);
+    blocks * spec.block_size as usize
+}
+
+fn of_replica(
+    replica: ReplicaId,
+    index: &RunIndex,
+    catalog: &Catalog,
+    now: Nanos,
+) -> Result<Residents, String> {
+    let mut found = Residents::new();
+    let mut unknown = None;
+    index.residents(now, &mut |resident| {
+        if resident.replica != replica {
+            return;
+        }
+        let Some(block) = catalog.find(resident.key) else {
+            unknown = Some(resident);
+            return;
+        };
+        let place = Place {
+            group: resident.group,
+            tier: resident.tier,
+            block,
+        };
+        found.push((place, resident.is_doubtful));
+    });
+    found.sort_unstable();
+    if let Some(resident) = unknown {
+        return Err(format!("nobody ever had {resident:?}"));
+    }
+    match found.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        Some(pair) => Err(format!("{:?} is reported twice", pair[0].0)),
+        None => Ok(found),
+    }
+}
+
+/// One replica's comparison.
+struct Check<'a> {
+    truth: &'a Truth,
+    is_complete: bool,
+    catalog: &'a Catalog,
+    now: Nanos,
+}
+
+impl Check<'_> {
+    /// What is reported must be so.
+    fn surplus(&self, residents: &[(Place, bool)], tally: &mut Tally) -> Result<(), String> {
+        let truth = self.truth;
+        for &(place, is_doubtful) in residents {
+            let held = truth.held().get(&place);
+            let is_exempt = !self.is_complete || truth.is_blurred(place.block);
+            match (is_doubtful, held) {
+                (true, _) if is_exempt => tally.doubtful += 1,
+                (true, _) => return Err(format!("complete, and {place:?} is in doubt")),
+                (false, Some(&standing)) if self.may_confirm(standing) => tally.confirmed += 1,
+                (false, _) => {
+                    let at = truth.position();
+                    return Err(format!("{place:?} is confirmed at {at:?}, but {held:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn may_confirm(&self, standing: Standing) -> bool {
+        standing.told != Told::No && standing.doubted.is_none() && !self.truth.may_be_lost(standing)
+    }
+
+    /// What is held must be reported.
+    fn missing(&self, residents: &[(Place, bool)], tally: &mut Tally) -> Result<(), String> {
+        if self.is_complete {
+            tally.complete_checks += 1;
+            if self.truth.has_loss() || self.truth.is_doubted() {
+                return Err("claims to be complete after a loss".to_owned());
+            }
+        } else {
+            tally.partial_checks += 1;
+        }
+        for (&place, &standing) in self.truth.held() {
+            if residents
+                .binary_search_by_key(&place, |resident| resident.0)
+                .is_ok()
+            {
+                continue;
+            }
+            if self.is_excused(place, standing) {
+                tally.excused += 1;
+                continue;
+            }
+            let at = self.truth.position();
+            let prefix: Vec<BlockNo> = self.catalog.prefix(place.block).collect();
+            let words = format!("{place:?} is missing at {at:?}, with {standing:?}");
+            return Err(format!("{words}, behind {prefix:?}"));
+        }
+        Ok(())
+    }
+
+    /// Whether what is held need not be known: nothing that arrived tells of it, or of what it
+    /// stands behind; or it has been in doubt for too long; or there were copies.
+    fn is_excused(&self, place: Place, standing: Standing) -> bool {
+        let is_unknown = || {
+            standing.told != Told::Yes
+                || standing.is_over(self.now)
+                || self.truth.is_tainted(place.block, self.catalog)
+        };
+        self.truth.is_behind_blurred(place.block, self.catalog) || !self.is_complete && is_unknown()
+    }
+}

@@ -1,0 +1,366 @@
+//! The prefix cache of a simulated engine, as far as its events tell of it.
+//!
+//! It is like vLLM's: a request's blocks are looked up, computed where they are missing, and the
+//! least recently used ones go, the tails of prompts first. Models with several cache groups keep
+//! of each what its layers need; a second tier may take in what the device drops. It takes its
+//! freedom where engines differ: order of eviction, copies, halves of a move in either order.
+//!
+//! It does not know events, numbers or time; what it did is a list of [`Happening`]s.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use headstart_core::event::{Attention, CacheGroup};
+use headstart_core::{Rng, Tier};
+
+use super::catalog::{BlockNo, Catalog};
+
+/// What kind of engine it is.
+#[derive(Clone, Debug)]
+pub struct EngineSpec {
+    /// Tokens per block.
+    pub block_size: u32,
+    /// Its cache groups. Exactly one is [`Attention::Full`], and whatever another holds was
+    /// computed in that one as well.
+    pub groups: Vec<CacheGroup>,
+    /// Copies of blocks that the device has room for.
+    pub device_blocks: usize,
+    /// Blocks that the host has room for.
+    pub host_blocks: usize,
+    /// Which blocks go first.
+    pub eviction: Eviction,
+    /// Whether one block may be there several times.
+    pub copies: Copies,
+    /// How a block that moves to the host is announced.
+    pub demotion: Demotion,
+}
+
+/// Which blocks go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// The least recently used, and of one prompt the last.
+    TailFirst,
+    /// Any.
+    AnyOrder,
+}
+
+/// Whether one block may be there several times, and what is said of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copies {
+    /// No.
+    One,
+    /// Yes; each comes and goes with an event.
+    EachAnnounced,
+    /// Yes; each comes with an event, and the last goes with one.
+    LastAnnounced,
+}
+
+/// How a block that moves to the host is announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demotion {
+    /// Both halves at once, in either order.
+    Together,
+    /// One half a step after the other, in either order.
+    Apart,
+}
+
+/// Where a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// In which cache group.
+    pub group: u8,
+    /// In which tier.
+    pub tier: Tier,
+    /// Which block.
+    pub block: BlockNo,
+}
+
+/// What an engine did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// A block is there that was not.
+    Stored(Place),
+    /// Another copy of it.
+    CopyStored(Place),
+    /// One of several copies went.
+    CopyRemoved(Place),
+    /// A block is not there any more.
+    Removed(Place),
+    /// Nothing is there any more.
+    Cleared,
+}
+
+/// A cache.
+#[derive(Debug)]
+pub struct Engine {
+    spec: EngineSpec,
+    held: BTreeMap<Place, Entry>,
+    pending: Vec<Pending>,
+    happenings: Vec<Happening>,
+    clock: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    copies: usize,
+    used: u64,
+}
+
+/// The second half of a move.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    Arrive(Place),
+    Leave(Place, u64),
+}
+
+impl Engine {
+    /// An empty one.
+    #[must_use]
+    pub fn new(spec: EngineSpec) -> Self {
+        Self {
+            spec,
+            held: BTreeMap::new(),
+            pending: Vec::new(),
+            happenings: Vec::new(),
+            clock: 0,
+        }
+    }
+
+    /// What kind of engine it is.
+    #[must_use]
+    pub fn spec(&self) -> &EngineSpec {
+        &self.spec
+    }
+
+    /// Computes a prompt.
+    pub fn serve(&mut self, chain: &[BlockNo], catalog: &Catalog, rng: &mut Rng) {
+        self.finish_moves();
+        self.clock += 1;
+        let mut groups = self.spec.groups.clone();
+        rng.shuffle(&mut groups);
+        for group in groups {
+            for &block in wanted(group.attention, self.spec.block_size, chain, rng) {
+                let place = Place {
+                    group: group.index,
+                    tier: Tier::Device,
+                    block,
+                };
+                self.compute(place, rng);
+            }
+        }
+        self.make_room(catalog, rng);
+    }
+
+    /// Forgets everything, in every tier.
+    pub fn clear(&mut self) {
+        self.held.clear();
+        self.pending.clear();
+        self.happenings.push(Happening::Cleared);
+    }
+
+    /// What was done since the last call.
+    pub fn take_happenings(&mut self) -> Vec<Happening> {
+        std::mem::take(&mut self.happenings)
+    }
+
+    fn compute(&mut self, place: Place, rng: &mut Rng) {
+        let used = self.clock;
+        match self.held.get_mut(&place) {
+            None => {
+                self.held.insert(place, Entry { copies: 1, used });
+                self.happenings.push(Happening::Stored(place));
+            }
+            Some(entry) => {
+                entry.used = used;
+                if self.spec.copies != Copies::One && rng.below(4) == 0 {
+                    entry.copies += 1;
+                    self.happenings.push(Happening::CopyStored(place));
+                }
+            }
+        }
+    }
+
+    fn make_room(&mut self, catalog: &Catalog, rng: &mut Rng) {
+        while self.num_copies(Tier::Device) > self.spec.device_blocks {
+            let Some(victim) = self.victim(Tier::Device, catalog, rng) else {
+                break;
+            };
+            self.leave_device(victim, rng);
+        }
+        while self.num_copies(Tier::Host) > self.spec.host_blocks {
+            let Some(victim) = self.victim(Tier::Host, catalog, rng) else {
+                break;
+            };
+            self.remove(victim);
+        }
+    }
+
+    fn num_copies(&self, tier: Tier) -> usize {
+        let held = self.held.iter().filter(|(place, _)| place.tier == tier);
+        let copies: usize = held.map(|(_, entry)| entry.copies).sum();
+        copies - self.leaving().filter(|place| place.tier == tier).count()
+    }
+
+    fn leaving(&self) -> impl Iterator<Item = Place> {
+        self.pending.iter().filter_map(|pending| match *pending {
+            Pending::Leave(place, _) => Some(place),
+            Pending::Arrive(_) => None,
+        })
+    }
+
+    fn victim(&self, tier: Tier, catalog: &Catalog, rng: &mut Rng) -> Option<Place> {
+        let places = self.held.iter().filter(|(place, _)| place.tier == tier);
+        let places = places.filter(|(place, _)| self.leaving().all(|leaving| leaving != **place));
+        match self.spec.eviction {
+            Eviction::TailFirst => {
+                let rank = |(place, entry): &(&Place, &Entry)| {
+                    (entry.used, Reverse(catalog.block(place.block).depth))
+                };
+                places.min_by_key(rank).map(|(&place, _)| place)
+            }
+            Eviction::AnyOrder => {
+                let places: Vec<Place> = places.map(|(&place, _)| place).collect();
+                (!places.is_empty()).then(|| places[rng.below(places.len())])
+            }
+        }
+    }
+
+    fn leave_device(&mut self, place: Place, rng: &mut Rng) {
+        let below = Place {
+            tier: Tier::Host,
+            ..place
+        };
+        let entry = self.held[&place];
+        let moves = self.spec.host_blocks > 0 && rng.below(3) > 0;
+        if entry.copies > 1 || !moves || self.held.contains_key(&below) {
+            return self.remove(place);
+        }
+        match (self.spec.demotion, rng.below(2)) {
+            (Demotion::Together, 0) => {
+                self.arrive(below);
+                self.remove(place);
+            }
+            (Demotion::Together, _) => {
+                self.remove(place);
+                self.arrive(below);
+            }
+            (Demotion::Apart, 0) => {
+                self.arrive(below);
+                self.pending.push(Pending::Leave(place, entry.used));
+            }
+            (Demotion::Apart, _) => {
+                self.remove(place);
+                self.pending.push(Pending::Arrive(below));
+            }
+        }
+    }
+
+    fn finish_moves(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            match pending {
+                Pending::Arrive(place) => self.arrive(place),
+                Pending::Leave(place, used) => {
+                    let entry = self.held.get(&place);
+                    if entry.is_some_and(|entry| entry.used == used && entry.copies == 1) {
+                        self.remove(place);
+                    }
+                }
+            }
+        }
+    }
+
+    fn arrive(&mut self, place: Place) {
+        let used = self.clock;
+        if self.held.insert(place, Entry { copies: 1, used }).is_none() {
+            self.happenings.push(Happening::Stored(place));
+        }
+    }
+
+    fn remove(&mut self, place: Place) {
+        let Some(entry) = self.held.get_mut(&place) else {
+            return;
+        };
+        if entry.copies == 1 {
+            self.held.remove(&place);
+            return self.happenings.push(Happening::Removed(place));
+        }
+        entry.copies -= 1;
+        if self.spec.copies == Copies::EachAnnounced {
+            self.happenings.push(Happening::CopyRemoved(place));
+        }
+    }
+}
+
+/// The blocks that a group keeps of a prompt: what it needs, and sometimes more.
+fn wanted<'a>(
+    attention: Attention,
+    block_size: u32,
+    chain: &'a [BlockNo],
+    rng: &mut Rng,
+) -> &'a [BlockNo] {
+    let keeps_more = rng.below(4) == 0;
+    let num_needed = match attention {
+        Attention::Full => chain.len(),
+        Attention::Window { .. } if keeps_more => chain.len(),
+        Attention::Window { tokens } => tokens.saturating_sub(1).div_ceil(block_size) as usize,
+        Attention::State => 1 + usize::from(keeps_more),
+    };
+    &chain[chain.len().saturating_sub(num_needed)..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::catalog::Text;
+    use headstart_core::block::Namespace;
+
+    fn engine(device_blocks: usize, host_blocks: usize) -> Engine {
+        Engine::new(EngineSpec {
+            block_size: 1,
+            groups: vec![CacheGroup::default()],
+            device_blocks,
+            host_blocks,
+            eviction: Eviction::TailFirst,
+            copies: Copies::One,
+            demotion: Demotion::Together,
+        })
+    }
+
+    #[test]
+    fn the_tail_of_what_is_used_least_goes_first() {
+        let (mut catalog, mut rng) = (Catalog::default(), Rng::new(1));
+        let text = Text {
+            tokens: vec![1, 2, 3],
+            namespace: Namespace::default(),
+            image: None,
+        };
+        let chain = catalog.chain(&text, 1);
+        let other = catalog.chain(
+            &Text {
+                tokens: vec![7],
+                ..text
+            },
+            1,
+        );
+        let mut engine = engine(3, 0);
+        engine.serve(&chain, &catalog, &mut rng);
+        assert_eq!(engine.take_happenings().len(), 3);
+        engine.serve(&other, &catalog, &mut rng);
+        let place = |block| Place {
+            group: 0,
+            tier: Tier::Device,
+            block,
+        };
+        let expected = [
+            Happening::Stored(place(other[0])),
+            Happening::Removed(place(chain[2])),
+        ];
+        assert_eq!(engine.take_happenings(), expected);
+        engine.serve(&chain, &catalog, &mut rng);
+        let expected = [
+            Happening::Stored(place(chain[2])),
+            Happening::Removed(place(other[0])),
+        ];
+        assert_eq!(engine.take_happenings(), expected, "the others were there");
+    }
+}

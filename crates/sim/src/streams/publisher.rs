@@ -1,0 +1,206 @@
+//! The process that publishes an engine's events: numbers, timestamps, a buffer for replays.
+//!
+//! It remembers what each number stood for, sent or not: that is the truth that an index is
+//! checked against. Batches are made as a subscriber's decoder would hand them over, so what a
+//! decoder fails to understand is damaged here, alike in the live message and in each reply.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use headstart_core::{BlockHash, CacheEvent, Rng, Tier};
+use headstart_router::stream::{Damage, StreamBatch};
+
+use super::engine::Happening;
+
+/// A process among all that were ever started for one replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProcessNo(pub usize);
+
+/// One batch of one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The process.
+    pub process: ProcessNo,
+    /// The number.
+    pub seq: u64,
+}
+
+/// What a number stands for.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// What the engine did.
+    pub happenings: Vec<Happening>,
+    /// Which of the stored places come with their tokens, in order.
+    pub introductions: Vec<bool>,
+    /// What a subscriber does not understand of it.
+    pub damage: Damage,
+}
+
+/// One life of a publisher.
+#[derive(Debug)]
+pub struct Process {
+    /// Tokens per block of its engine.
+    pub block_size: u32,
+    number: ProcessNo,
+    buffer_max: usize,
+    buffer: VecDeque<StreamBatch>,
+    records: Vec<Record>,
+}
+
+/// What becomes of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is sent whole.
+    Sent,
+    /// It cannot be serialized: its number is used up, and it is never sent.
+    Burnt,
+    /// A subscriber does not understand one of its events.
+    Damaged,
+    /// A subscriber does not understand it at all.
+    Unreadable,
+}
+
+impl Process {
+    /// One that has published nothing. Its buffer keeps the last `buffer_max` batches.
+    #[must_use]
+    pub fn new(number: ProcessNo, block_size: u32, buffer_max: usize) -> Self {
+        Self {
+            block_size,
+            number,
+            buffer_max,
+            buffer: VecDeque::new(),
+            records: Vec::new(),
+        }
+    }
+
+    /// Gives `record` the next number. Returns the batch, unless its number is burnt.
+    pub fn publish(
+        &mut self,
+        mut record: Record,
+        mut batch: StreamBatch,
+        fate: Fate,
+        rng: &mut Rng,
+    ) -> Option<StreamBatch> {
+        batch.seq = self.records.len() as u64;
+        batch.fingerprint = fingerprint(&batch);
+        batch.damage = damage(&mut batch.events, fate, rng);
+        if batch.damage == Damage::Unreadable {
+            batch.ts = None;
+        }
+        record.damage = batch.damage.clone();
+        self.records.push(record);
+        if fate == Fate::Burnt {
+            return None;
+        }
+        batch.events.push(mark(Position {
+            process: self.number,
+            seq: batch.seq,
+        }));
+        self.buffer.push_back(batch.clone());
+        if self.buffer.len() > self.buffer_max {
+            self.buffer.pop_front();
+        }
+        Some(batch)
+    }
+
+    /// What it still has from `from` on.
+    pub fn replay(&self, from: u64) -> impl Iterator<Item = &StreamBatch> {
+        self.buffer.iter().filter(move |batch| batch.seq >= from)
+    }
+
+    /// What its numbers stood for.
+    #[must_use]
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The last batch that a subscriber can have, if it has published one.
+    #[must_use]
+    pub fn last(&self) -> Option<Position> {
+        let batch = self.buffer.back()?;
+        Some(Position {
+            process: self.number,
+            seq: batch.seq,
+        })
+    }
+}
+
+/// Takes away what a decoder would.
+fn damage(events: &mut Vec<CacheEvent>, fate: Fate, rng: &mut Rng) -> Damage {
+    match fate {
+        Fate::Sent | Fate::Burnt => Damage::None,
+        Fate::Unreadable => {
+            events.clear();
+            Damage::Unreadable
+        }
+        Fate::Damaged if events.is_empty() => Damage::None,
+        Fate::Damaged => {
+            let lost = events.remove(rng.below(events.len()));
+            let is_stored = matches!(lost, CacheEvent::Stored(_));
+            Damage::Skipped {
+                reasons: vec![("simulated", 1)],
+                may_have_removed: !is_stored || rng.below(4) == 0,
+            }
+        }
+    }
+}
+
+/// The removal of a block that never was, by which an applied batch is known again: effects of a
+/// stream name numbers only. [`unmark`] takes it away before an index sees it.
+fn mark(position: Position) -> CacheEvent {
+    let Position { process, seq } = position;
+    CacheEvent::Removed {
+        blocks: vec![
+            BlockHash::from_u64(process.0 as u64),
+            BlockHash::from_u64(seq),
+        ],
+        tier: Tier::Remote,
+        group: u8::MAX,
+    }
+}
+
+/// The batch that these events came in; `None` where a follower made them up.
+pub fn unmark(events: &mut Vec<CacheEvent>) -> Option<Position> {
+    let Some(CacheEvent::Removed {
+        blocks,
+        group: u8::MAX,
+        ..
+    }) = events.pop()
+    else {
+        return None;
+    };
+    let [process, seq] = blocks[..] else {
+        return None;
+    };
+    let number = |hash: BlockHash| u128::from_be_bytes(hash.0) as u64;
+    Some(Position {
+        process: ProcessNo(number(process) as usize),
+        seq: number(seq),
+    })
+}
+
+/// Stands for what a batch says, as the bytes of its payload would.
+fn fingerprint(batch: &StreamBatch) -> u128 {
+    let half = |seed: u64| {
+        let mut hasher = DefaultHasher::new();
+        (seed, batch.ts.map(f64::to_bits)).hash(&mut hasher);
+        for event in &batch.events {
+            match event {
+                CacheEvent::Stored(stored) => {
+                    (0, &stored.blocks, stored.parent, &stored.tokens).hash(&mut hasher);
+                    (stored.tier, stored.group.index, &stored.extras).hash(&mut hasher);
+                }
+                CacheEvent::Removed {
+                    blocks,
+                    tier,
+                    group,
+                } => {
+                    (1, blocks, tier, group).hash(&mut hasher);
+                }
+                CacheEvent::Cleared => 2.hash(&mut hasher),
+            }
+        }
+        u128::from(hasher.finish())
+    };
+    half(0) << 64 | half(1)
+}

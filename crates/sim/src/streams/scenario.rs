@@ -1,0 +1,193 @@
+//! What one seed stands for: engines, what is wrong with them and with the way to them.
+//!
+//! Most faults are absent from most scenarios, so that each is also met alone: a fault that is
+//! always there hides what another one does.
+
+use std::time::Duration;
+
+use headstart_core::Rng;
+use headstart_core::event::{Attention, CacheGroup};
+use headstart_router::stream::FollowerConfig;
+
+use super::channel::{Faults, hits};
+use super::engine::{Copies, Demotion, EngineSpec, Eviction};
+
+/// Most engines in a scenario.
+const STATIONS_MAX: usize = 3;
+
+/// Fewest and most steps of each engine while things go wrong.
+const STEPS: std::ops::Range<usize> = 10..40;
+
+/// What is fixed before anything happens.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The engines.
+    pub stations: Vec<StationSpec>,
+    /// What all hashes start from; `None`: each process has its own seed.
+    pub hash_seed: Option<u64>,
+    /// Steps of each engine while things go wrong.
+    pub num_steps: usize,
+    /// Longest pause between two steps of an engine, most of the time.
+    pub pace: Duration,
+}
+
+/// One engine and the way to it.
+#[derive(Clone, Debug)]
+pub struct StationSpec {
+    /// The engine.
+    pub engine: EngineSpec,
+    /// The block size that the router is configured with, right or wrong.
+    pub configured_size: Option<u32>,
+    /// How it is followed.
+    pub follower: FollowerConfig,
+    /// See [`super::announce::Voice`].
+    pub tells_all_tokens: bool,
+    /// See [`super::announce::Voice`].
+    pub tells_host_tokens: bool,
+    /// Whether its batches have timestamps.
+    pub has_ts: bool,
+    /// Batches that it keeps for replays.
+    pub buffer_max: usize,
+    /// What goes wrong with it.
+    pub habits: Habits,
+    /// What goes wrong on the way.
+    pub faults: Faults,
+}
+
+/// How often something goes wrong with an engine, in percent of its steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Habits {
+    /// Its process ends, and another one begins.
+    pub restart: usize,
+    /// It forgets everything.
+    pub clear: usize,
+    /// A batch's number is used and never sent.
+    pub burn: usize,
+    /// An event is not understood.
+    pub damage: usize,
+    /// A batch is not understood.
+    pub unreadable: usize,
+    /// Its clock is set, mostly back.
+    pub set_clock: usize,
+    /// It is idle for long.
+    pub idle: usize,
+    /// Whether a new process may have another block size.
+    pub resizes: bool,
+    /// Whether a new process soon is beyond its predecessor's number.
+    pub hurries: bool,
+}
+
+impl Scenario {
+    /// The one of these draws.
+    #[must_use]
+    pub fn draw(rng: &mut Rng) -> Self {
+        let num_stations = [1, 1, 2, STATIONS_MAX][rng.below(4)];
+        Self {
+            stations: (0..num_stations).map(|_| StationSpec::draw(rng)).collect(),
+            hash_seed: (rng.below(2) == 0).then(|| rng.next_u64()),
+            num_steps: STEPS.start + rng.below(STEPS.len()),
+            pace: Duration::from_millis([20, 200, 2000][rng.below(3)]),
+        }
+    }
+}
+
+impl StationSpec {
+    fn draw(rng: &mut Rng) -> Self {
+        let engine = draw_engine(rng);
+        let can_replay = rng.below(5) > 0;
+        let has_ts = rng.below(5) > 0;
+        let mut habits = Habits::draw(has_ts, rng);
+        let mut faults = Faults::draw(rng);
+        let tells_all_tokens = rng.below(2) == 0;
+        // The index keeps the block size of a group that is only ever announced without tokens,
+        // whatever process announces it: such an engine is not restarted with another one.
+        habits.resizes &= tells_all_tokens || engine.groups.len() == 1;
+        // Nothing but its clock tells a late message of an ended process from one of the next.
+        if !can_replay || !has_ts || habits.set_clock > 0 {
+            faults.leftovers = 0;
+        }
+        Self {
+            configured_size: [None, Some(engine.block_size), Some(2)][rng.below(3)],
+            engine,
+            follower: FollowerConfig {
+                can_replay,
+                rank: None,
+            },
+            tells_all_tokens,
+            tells_host_tokens: rng.below(2) == 0,
+            has_ts,
+            buffer_max: [1, 2 + rng.below(20), 20 + rng.below(20), usize::MAX][rng.below(4)],
+            habits,
+            faults,
+        }
+    }
+}
+
+impl Habits {
+    fn draw(has_ts: bool, rng: &mut Rng) -> Self {
+        Self {
+            restart: rarely(6, rng),
+            clear: rarely(6, rng),
+            burn: rarely(10, rng),
+            damage: rarely(10, rng),
+            unreadable: rarely(6, rng),
+            set_clock: if has_ts { rarely(4, rng) / 2 } else { 0 },
+            idle: rarely(8, rng),
+            resizes: rng.below(3) == 0,
+            hurries: rng.below(3) == 0,
+        }
+    }
+}
+
+impl Faults {
+    fn draw(rng: &mut Rng) -> Self {
+        Self {
+            drop: rarely(40, rng),
+            repeat: rarely(30, rng),
+            delay: rarely(30, rng),
+            slow_join: rarely(100, rng),
+            flap: rarely(10, rng),
+            deaf: rarely(20, rng),
+            replay_fail: rarely(60, rng),
+            replay_silent: rarely(40, rng),
+            replay_cut: rarely(60, rng),
+            replay_late: rarely(50, rng),
+            leftovers: rarely(100, rng),
+        }
+    }
+}
+
+/// Mostly nothing, else up to `percent_max`.
+fn rarely(percent_max: usize, rng: &mut Rng) -> usize {
+    match hits(35, rng) {
+        true => 1 + rng.below(percent_max),
+        false => 0,
+    }
+}
+
+fn draw_engine(rng: &mut Rng) -> EngineSpec {
+    let window = Attention::Window {
+        tokens: 1 + rng.below(6) as u32,
+    };
+    let kinds = match rng.below(8) {
+        0 => vec![Attention::Full, window],
+        1 => vec![Attention::State, Attention::Full],
+        2 => vec![Attention::Full, Attention::State, window],
+        _ => vec![Attention::Full],
+    };
+    let groups = kinds.into_iter().zip(0..);
+    let groups = groups.map(|(attention, index)| CacheGroup { index, attention });
+    EngineSpec {
+        block_size: 1 + rng.below(4) as u32,
+        groups: groups.collect(),
+        device_blocks: 4 + rng.below(32),
+        host_blocks: rng.below(2) * (2 + rng.below(16)),
+        eviction: [Eviction::TailFirst, Eviction::TailFirst, Eviction::AnyOrder][rng.below(3)],
+        copies: match rng.below(6) {
+            0 => Copies::EachAnnounced,
+            1 => Copies::LastAnnounced,
+            _ => Copies::One,
+        },
+        demotion: [Demotion::Together, Demotion::Apart][rng.below(2)],
+    }
+}

@@ -1,0 +1,335 @@
+//! What one engine held after the last batch that a subscriber applied, and what that subscriber
+//! can know of it.
+//!
+//! Nothing here looks at events: it goes by what the engine did ([`Record`]s), and by which
+//! numbers were applied and which were not.
+//!
+//! ```text
+//! numbers     0  1  2  3  4  5  6  7        applied 0 1 2 5; 3 and 4 are lost, 6 and 7 on the way
+//!             ●  ●  ●  ○  ○  ●  ·  ·        truth: what the engine held after 5
+//! stored at   a        b     c              c is told; a may have been removed by 3 or 4, so it
+//!                                           must be in doubt; b cannot be known
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headstart_core::{Nanos, Tier};
+use headstart_router::index::DOUBT_TTL;
+use headstart_router::stream::Damage;
+
+use super::catalog::{BlockNo, Catalog};
+use super::engine::{Happening, Place};
+use super::publisher::{Position, ProcessNo, Record};
+
+/// The engine's truth at the applied position.
+#[derive(Debug, Default)]
+pub struct Truth {
+    position: Option<Position>,
+    held: BTreeMap<Place, Standing>,
+    /// Blocks that a subscriber may not know: announced by a lost batch, or in doubt for too long,
+    /// or removed from where it knew them, and introduced by no batch that arrived since.
+    tainted: BTreeSet<BlockNo>,
+    /// Blocks of which several copies were announced: events cannot tell how many are left.
+    blurred: BTreeSet<BlockNo>,
+    /// The last lost batch that may have removed something.
+    lost: Option<u64>,
+    /// Whether something is missing that was not cleared since.
+    has_loss: bool,
+    /// Whether the subscriber was told to doubt since then.
+    is_doubted: bool,
+}
+
+/// What is known of a place that holds its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The batch that last announced it.
+    pub stored_at: u64,
+    /// Whether that batch was applied.
+    pub told: Told,
+    /// When the subscriber first doubted it since then.
+    pub doubted: Option<Nanos>,
+}
+
+impl Standing {
+    /// Whether the subscriber has doubted it for too long to know it still.
+    #[must_use]
+    pub fn is_over(&self, now: Nanos) -> bool {
+        self.doubted
+            .is_some_and(|doubted| doubted + DOUBT_TTL <= now)
+    }
+}
+
+/// Whether an announcement has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It has.
+    Yes,
+    /// Its batch has, but not all of that was understood.
+    Perhaps,
+    /// It has not.
+    No,
+}
+
+impl Truth {
+    /// The subscriber applied the batch at `position`; `records` are its process's. An error if
+    /// that is not later than the one before.
+    pub fn apply(
+        &mut self,
+        position: Position,
+        records: &[Record],
+        (catalog, now): (&Catalog, Nanos),
+    ) -> Result<(), String> {
+        let Position { process, seq } = position;
+        let before = self.position.filter(|before| before.process == process);
+        if before.is_none() {
+            self.enter();
+        }
+        let first = before.map_or(0, |before| before.seq + 1);
+        if seq < first {
+            return Err(format!("batch {seq} was applied after {before:?}"));
+        }
+        self.age(now);
+        for lost in first..seq {
+            self.take(lost, &records[lost as usize], Told::No, catalog);
+        }
+        let record = &records[seq as usize];
+        let told = match record.damage {
+            Damage::None => Told::Yes,
+            Damage::Skipped { .. } => Told::Perhaps,
+            Damage::Unreadable => return Err(format!("unreadable batch {seq} was applied")),
+        };
+        self.take(seq, record, told, catalog);
+        self.position = Some(position);
+        Ok(())
+    }
+
+    /// The subscriber has forgotten everything.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The subscriber doubts what it knows.
+    pub fn doubt(&mut self, now: Nanos) {
+        self.is_doubted |= self.position.is_some();
+        for standing in self.held.values_mut() {
+            standing.doubted.get_or_insert(now);
+        }
+    }
+
+    /// The last applied batch since everything was forgotten.
+    #[must_use]
+    pub fn position(&self) -> Option<Position> {
+        self.position
+    }
+
+    /// Whose batches are applied.
+    #[must_use]
+    pub fn process(&self) -> Option<ProcessNo> {
+        self.position.map(|position| position.process)
+    }
+
+    /// What the engine held there.
+    #[must_use]
+    pub fn held(&self) -> &BTreeMap<Place, Standing> {
+        &self.held
+    }
+
+    /// Whether a batch is missing that counts still.
+    #[must_use]
+    pub fn has_loss(&self) -> bool {
+        self.has_loss
+    }
+
+    /// Whether the subscriber doubted something that counts still.
+    #[must_use]
+    pub fn is_doubted(&self) -> bool {
+        self.is_doubted
+    }
+
+    /// Whether several copies of the block were announced.
+    #[must_use]
+    pub fn is_blurred(&self, block: BlockNo) -> bool {
+        self.blurred.contains(&block)
+    }
+
+    /// Whether it stands behind such a block, or is one: a subscriber that takes the last copy for
+    /// gone may forget what the block was made of.
+    #[must_use]
+    pub fn is_behind_blurred(&self, block: BlockNo, catalog: &Catalog) -> bool {
+        catalog.prefix(block).any(|block| self.is_blurred(block))
+    }
+
+    /// Whether any were, anywhere.
+    #[must_use]
+    pub fn has_blurred(&self) -> bool {
+        !self.blurred.is_empty()
+    }
+
+    /// Whether the batches that were lost can have removed what `standing` says is there.
+    #[must_use]
+    pub fn may_be_lost(&self, standing: Standing) -> bool {
+        self.lost.is_some_and(|lost| standing.stored_at < lost)
+    }
+
+    /// Whether the subscriber cannot know the block's prefix.
+    #[must_use]
+    pub fn is_tainted(&self, block: BlockNo, catalog: &Catalog) -> bool {
+        catalog
+            .prefix(block)
+            .any(|block| self.tainted.contains(&block))
+    }
+
+    /// Whether a block is in one of the tiers that count.
+    #[must_use]
+    pub fn holds(&self, group: u8, block: BlockNo, only_device: bool) -> bool {
+        let tiers: &[Tier] = match only_device {
+            true => &[Tier::Device],
+            false => &[Tier::Device, Tier::Host],
+        };
+        let mut places = tiers.iter().map(|&tier| Place { group, tier, block });
+        places.any(|place| self.held.contains_key(&place))
+    }
+
+    /// Another process: of what was applied before, nothing is there; of its own batches, none.
+    fn enter(&mut self) {
+        let is_doubted = self.is_doubted;
+        *self = Self::default();
+        self.is_doubted = is_doubted;
+    }
+
+    /// What was in doubt for too long is forgotten, and with it what its block is made of.
+    fn age(&mut self, now: Nanos) {
+        let held = self.held.iter();
+        let over = held.filter(|(_, standing)| standing.is_over(now));
+        self.tainted.extend(over.map(|(place, _)| place.block));
+    }
+
+    fn take(&mut self, seq: u64, record: &Record, told: Told, catalog: &Catalog) {
+        let may_have_removed = match record.damage {
+            Damage::Skipped {
+                may_have_removed, ..
+            } => may_have_removed || told == Told::No,
+            _ => told != Told::Yes,
+        };
+        if told != Told::Yes {
+            self.has_loss = true;
+        }
+        if may_have_removed {
+            self.lost = Some(seq);
+        }
+        let mut introductions = record.introductions.iter();
+        for &happening in &record.happenings {
+            match happening {
+                Happening::Stored(place) | Happening::CopyStored(place) => {
+                    let introduces = introductions.next() == Some(&true);
+                    self.note(place.block, introduces, told, catalog);
+                    let standing = Standing {
+                        stored_at: seq,
+                        told,
+                        doubted: None,
+                    };
+                    if matches!(happening, Happening::CopyStored(_)) {
+                        self.blurred.insert(place.block);
+                    }
+                    self.held.insert(place, standing);
+                }
+                Happening::CopyRemoved(_) => {}
+                Happening::Removed(place) => self.remove(place, catalog),
+                Happening::Cleared => self.clear(told),
+            }
+        }
+    }
+
+    /// Who was told of nothing that is left of the block may forget what it is made of; and so may
+    /// who could not yet make anything of it.
+    fn remove(&mut self, place: Place, catalog: &Catalog) {
+        self.held.remove(&place);
+        let block = place.block;
+        let mut left = self
+            .held
+            .iter()
+            .filter(|(place, _)| place.block == block)
+            .peekable();
+        let may_be_forgotten = match left.peek() {
+            Some(_) => left.all(|(_, standing)| standing.told != Told::Yes),
+            None => self.is_tainted(block, catalog),
+        };
+        if may_be_forgotten {
+            self.tainted.insert(block);
+        }
+    }
+
+    fn note(&mut self, block: BlockNo, introduces: bool, told: Told, catalog: &Catalog) {
+        match told {
+            Told::Yes if introduces && self.is_placed(block, catalog) => {
+                self.tainted.remove(&block);
+            }
+            Told::Yes => {}
+            Told::No | Told::Perhaps => {
+                self.tainted.insert(block);
+            }
+        }
+    }
+
+    /// Whether what it stands behind is somewhere: what left long ago may be forgotten.
+    fn is_placed(&self, block: BlockNo, catalog: &Catalog) -> bool {
+        let parent = catalog.block(block).parent;
+        parent.is_none_or(|parent| self.held.keys().any(|place| place.block == parent))
+    }
+
+    fn clear(&mut self, told: Told) {
+        self.held.clear();
+        self.tainted.clear();
+        if told == Told::Yes {
+            self.blurred.clear();
+            (self.has_loss, self.is_doubted) = (false, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::catalog::Text;
+    use headstart_core::block::Namespace;
+
+    fn record(happenings: &[Happening]) -> Record {
+        Record {
+            happenings: happenings.to_vec(),
+            introductions: vec![true; happenings.len()],
+            damage: Damage::None,
+        }
+    }
+
+    #[test]
+    fn what_a_lost_batch_stored_is_not_told_and_what_was_before_may_be_gone() {
+        let mut catalog = Catalog::default();
+        let text = Text {
+            tokens: vec![1, 2, 3],
+            namespace: Namespace::default(),
+            image: None,
+        };
+        let chain = catalog.chain(&text, 1);
+        let place = |at: usize| Place {
+            group: 0,
+            tier: Tier::Device,
+            block: chain[at],
+        };
+        let records: Vec<Record> = [0, 1, 2]
+            .map(|block| record(&[Happening::Stored(place(block))]))
+            .into();
+        let at = |seq| Position {
+            process: ProcessNo(0),
+            seq,
+        };
+        let mut truth = Truth::default();
+        truth.apply(at(0), &records, (&catalog, Nanos(0))).unwrap();
+        truth.apply(at(2), &records, (&catalog, Nanos(0))).unwrap();
+        let of = |block| truth.held()[&place(block)];
+        let told = [0, 1, 2].map(|block| of(block).told);
+        assert_eq!(told, [Told::Yes, Told::No, Told::Yes]);
+        let may_be_lost = [0, 1, 2].map(|block| truth.may_be_lost(of(block)));
+        assert_eq!(may_be_lost, [true, false, false]);
+        assert!(truth.has_loss() && truth.apply(at(2), &records, (&catalog, Nanos(0))).is_err());
+    }
+}
