@@ -2,6 +2,7 @@
 //! replica is gone before the first token.
 
 mod embedded;
+mod gauges;
 mod proxied;
 mod self_check;
 
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headstart_core::block::Namespace;
 use headstart_core::{CacheEvent, Nanos, ReplicaId, TokenId};
-use headstart_engine::{GenerationDefaults, Load, Model};
+use headstart_engine::{GenerationDefaults, Model};
 use headstart_prompt::PromptModel;
 use headstart_router::index::Update;
 use headstart_router::stream::{StreamReport, StreamStatus};
@@ -24,7 +25,7 @@ use crate::clock::{Clock, unix_seconds};
 use crate::config::Limits;
 use crate::drift::DriftWatch;
 use crate::events::{StreamReporter, StreamUpdate};
-use crate::metrics::{Metrics, raise};
+use crate::metrics::Metrics;
 use crate::openai::ApiError;
 use crate::prediction::Predictions;
 use crate::prompt_tokens::PromptTokens;
@@ -361,7 +362,7 @@ impl Gateway {
             let report = ReportedLoad {
                 waiting: load.waiting as u32,
                 running: load.running as u32,
-                kv_usage: kv_usage(&load),
+                kv_usage: gauges::kv_usage(&load),
                 at: now,
             };
             router.report(ReplicaId(index as u32), report);
@@ -374,71 +375,6 @@ impl Gateway {
         let retries = &self.metrics.requests.retries;
         retries.with_label_values(&[replica.to_string()]).inc();
     }
-
-    /// Brings the gauges up to date and writes all metrics.
-    #[must_use]
-    pub fn render_metrics(&self) -> String {
-        let metrics = &self.metrics;
-        let stats = self.router().stats();
-        let entries = metrics
-            .replicas
-            .index_entries
-            .with_label_values(&[self.strategy.name()]);
-        entries.set(stats.index.entries as i64);
-        metrics.index.set_stats(&stats.index);
-        if let Some(tokens) = &self.prompt_tokens {
-            metrics.index.set_prompt_tokens(&tokens.stats());
-        }
-        for (replica, reporter) in self.lock_streams().iter() {
-            let status = reporter.report().status;
-            for state in StreamStatus::ALL {
-                let labels = [&replica.to_string(), state.name()];
-                let gauge = metrics.replicas.stream_state.with_label_values(&labels);
-                gauge.set(i64::from(state == status));
-            }
-        }
-        let replicas: Vec<_> = self.router().replicas().collect();
-        for replica in replicas {
-            let up = i64::from(replica.health == Health::Healthy);
-            metrics
-                .replicas
-                .up
-                .with_label_values(&[replica.replica.to_string()])
-                .set(up);
-        }
-        if let Fleet::Embedded(embedded) = &self.fleet {
-            for (index, replica) in embedded.replicas.iter().enumerate() {
-                let name = index.to_string();
-                let labels = [&embedded.name[..], &name];
-                let load = replica.load();
-                metrics
-                    .replicas
-                    .running
-                    .with_label_values(&labels)
-                    .set(load.running as i64);
-                metrics
-                    .replicas
-                    .waiting
-                    .with_label_values(&labels)
-                    .set(load.waiting as i64);
-                raise(
-                    &metrics.replicas.preemptions.with_label_values(&labels),
-                    load.preemptions,
-                );
-                raise(
-                    &metrics.replicas.panics.with_label_values(&[&name]),
-                    replica.panics(),
-                );
-                metrics
-                    .replicas
-                    .kv_usage
-                    .with_label_values(&labels)
-                    .set(kv_usage(&load));
-            }
-            embedded.refresh_prediction_metrics();
-        }
-        metrics.render()
-    }
 }
 
 /// A request that wants a place.
@@ -450,12 +386,6 @@ struct Placing<'a> {
     namespace: Namespace<'a>,
     /// The key of `session` routing.
     session: Option<&'a str>,
-}
-
-/// Share of the KV blocks that running requests hold, in `[0, 1]`.
-fn kv_usage(load: &Load) -> f64 {
-    let used = load.capacity_blocks.saturating_sub(load.available_blocks);
-    used as f64 / load.capacity_blocks.max(1) as f64
 }
 
 /// A request's place with the router; given back when dropped.

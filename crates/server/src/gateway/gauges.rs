@@ -1,0 +1,81 @@
+//! What is known elsewhere, as metrics: brought up to date whenever somebody asks for them.
+
+use headstart_engine::Load;
+use headstart_router::Health;
+use headstart_router::stream::StreamStatus;
+
+use super::{Fleet, Gateway};
+use crate::metrics::raise;
+
+impl Gateway {
+    /// Brings the gauges up to date and writes all metrics.
+    #[must_use]
+    pub fn render_metrics(&self) -> String {
+        let metrics = &self.metrics;
+        let stats = self.router().stats();
+        let entries = metrics
+            .replicas
+            .index_entries
+            .with_label_values(&[self.strategy.name()]);
+        entries.set(stats.index.entries as i64);
+        metrics.index.set_stats(&stats.index);
+        if let Some(tokens) = &self.prompt_tokens {
+            metrics.index.set_prompt_tokens(&tokens.stats());
+        }
+        for (replica, reporter) in self.lock_streams().iter() {
+            let status = reporter.report().status;
+            for state in StreamStatus::ALL {
+                let labels = [&replica.to_string(), state.name()];
+                let gauge = metrics.replicas.stream_state.with_label_values(&labels);
+                gauge.set(i64::from(state == status));
+            }
+        }
+        let replicas: Vec<_> = self.router().replicas().collect();
+        for replica in replicas {
+            let up = i64::from(replica.health == Health::Healthy);
+            metrics
+                .replicas
+                .up
+                .with_label_values(&[replica.replica.to_string()])
+                .set(up);
+        }
+        if let Fleet::Embedded(embedded) = &self.fleet {
+            for (index, replica) in embedded.replicas.iter().enumerate() {
+                let name = index.to_string();
+                let labels = [&embedded.name[..], &name];
+                let load = replica.load();
+                metrics
+                    .replicas
+                    .running
+                    .with_label_values(&labels)
+                    .set(load.running as i64);
+                metrics
+                    .replicas
+                    .waiting
+                    .with_label_values(&labels)
+                    .set(load.waiting as i64);
+                raise(
+                    &metrics.replicas.preemptions.with_label_values(&labels),
+                    load.preemptions,
+                );
+                raise(
+                    &metrics.replicas.panics.with_label_values(&[&name]),
+                    replica.panics(),
+                );
+                metrics
+                    .replicas
+                    .kv_usage
+                    .with_label_values(&labels)
+                    .set(kv_usage(&load));
+            }
+            embedded.refresh_prediction_metrics();
+        }
+        metrics.render()
+    }
+}
+
+/// Share of the KV blocks that running requests hold, in `[0, 1]`.
+pub(super) fn kv_usage(load: &Load) -> f64 {
+    let used = load.capacity_blocks.saturating_sub(load.available_blocks);
+    used as f64 / load.capacity_blocks.max(1) as f64
+}
