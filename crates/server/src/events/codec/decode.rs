@@ -12,7 +12,7 @@ use super::{Batch, DecodeError, PAYLOAD_BYTES_MAX, SKIPPED_MAX, SkipReason, Skip
 const EVENT_BYTES_MIN: usize = 15;
 
 /// Reads one payload. Linear in its size; allocates for elements that are there, never for
-/// those that a header merely claims: see [`super`] for how much.
+/// those that a header merely claims.
 ///
 /// # Errors
 /// When nothing of it can be used.
