@@ -26,9 +26,9 @@ use crate::openai::ApiError;
 /// Bytes of a piece of a long answer.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Pieces that wait for a slow reader. The index is read while they do, and its updates wait, so a
-/// reader that takes none gets no more than this and is cut off.
-const PIECES: usize = 4096;
+/// Pieces that wait for a slow reader, 16 MiB of them. The index is not held up for him: who takes
+/// less gets no more than this, and the server's log says so.
+const PIECES: usize = 256;
 
 /// Which entries are wanted.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]

@@ -32,18 +32,17 @@ impl Gateway {
             replica,
             counts_differ,
         } = due;
-        if !self
-            .drift
-            .is_due(model, replica, counts_differ, self.clock.now())
-            || self.is_comparing.swap(true, AcqRel)
-        {
+        // A question that another one keeps from being asked stays due.
+        if self.is_comparing.swap(true, AcqRel) {
             return;
         }
-        let (gateway, comparison) = (self.clone(), make());
-        tokio::spawn(async move {
-            gateway.compare(comparison).await;
-            gateway.is_comparing.store(false, Release);
-        });
+        let turn = Turn(self.clone());
+        let now = self.clock.now();
+        if !self.drift.is_due(model, replica, counts_differ, now) {
+            return;
+        }
+        let comparison = make();
+        tokio::spawn(async move { turn.0.compare(comparison).await });
     }
 
     async fn compare(&self, comparison: Comparison) {
@@ -68,6 +67,15 @@ impl Gateway {
         if let Some(difference) = self.drift.note(&model, replica, verdict) {
             tell(&model, replica, difference, counted.unwrap_or(tokens.len()));
         }
+    }
+}
+
+/// The one comparison that may run; over when dropped, however it ended.
+struct Turn(Arc<Gateway>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.is_comparing.store(false, Release);
     }
 }
 
