@@ -151,3 +151,30 @@ async fn tokenize_answers_as_the_engine_counts() {
     }
     engine.shutdown().await;
 }
+
+#[tokio::test]
+async fn the_index_is_told_whole_and_in_part() {
+    let engine = start(embedded(1, 256)).await;
+    let body = json!({
+        "model": "toy", "messages": [{"role": "user", "content": text(100, 3)}], "max_tokens": 2,
+    });
+    assert_eq!(chat(&engine, &body).await.status, 200);
+    let entries = || engine.gateway().router().stats().index.entries;
+    eventually("the prompt's blocks", || entries() >= 6).await;
+    let index = get(&engine, "/debug/index").await.json();
+    assert_eq!(index["replicas"][0]["stream"]["state"], "complete");
+    let lines = |dump: &support::Answer| dump.body.lines().count() as u64;
+    let all = get(&engine, "/debug/index/entries").await;
+    assert_eq!(index["replicas"][0]["blocks"]["device"], lines(&all));
+    let some = get(&engine, "/debug/index/entries?replica=0&limit=2").await;
+    assert_eq!(lines(&some), 2);
+    assert_eq!(
+        lines(&get(&engine, "/debug/index/entries?replica=9").await),
+        0
+    );
+    assert_eq!(
+        get(&engine, "/debug/index/entries?limit=x").await.status,
+        400
+    );
+    engine.shutdown().await;
+}

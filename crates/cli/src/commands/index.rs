@@ -32,8 +32,8 @@ pub(crate) enum Index {
   headstart index dump --replica 3 -o replica-3.jsonl
 
 A key names a block and all before it; equal keys on two replicas are equal blocks. Keys are
-hashes: they tell nothing of a prompt. A reader that is much slower than the server gets only a
-part, and the server's log says so.")]
+hashes: they tell nothing of a prompt. For a reader that is much slower than the server the
+dump breaks off with an error; ask for one replica, or for a limit.")]
     Dump {
         #[command(flatten)]
         server: Server,

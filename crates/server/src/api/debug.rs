@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Release};
 
 use axum::Json;
 use axum::body::Body;
@@ -131,16 +133,30 @@ impl Blocks {
 pub(super) fn entries(gateway: &Arc<Gateway>, wanted: Wanted) -> Response {
     let (pieces, received) = mpsc::channel::<Bytes>(PIECES);
     let gateway = gateway.clone();
-    tokio::task::spawn_blocking(move || write_entries(&gateway, wanted, &pieces));
-    let body = stream::unfold(received, |mut received| async move {
-        let piece = received.recv().await?;
-        Some((Ok::<_, std::convert::Infallible>(piece), received))
+    let is_cut = Arc::new(AtomicBool::new(false));
+    let cut = is_cut.clone();
+    tokio::task::spawn_blocking(move || write_entries(&gateway, wanted, &pieces, &cut));
+    let body = stream::unfold((received, is_cut), |(mut received, is_cut)| async move {
+        match received.recv().await {
+            Some(piece) => Some((Ok(piece), (received, is_cut))),
+            // The body breaks off, so that nobody takes a part for the whole.
+            None if is_cut.swap(false, AcqRel) => {
+                let error = std::io::Error::other("the reader was too slow");
+                Some((Err(error), (received, is_cut)))
+            }
+            None => None,
+        }
     });
     let kind = HeaderValue::from_static("application/x-ndjson");
     ([(header::CONTENT_TYPE, kind)], Body::from_stream(body)).into_response()
 }
 
-fn write_entries(gateway: &Gateway, wanted: Wanted, pieces: &mpsc::Sender<Bytes>) {
+fn write_entries(
+    gateway: &Gateway,
+    wanted: Wanted,
+    pieces: &mpsc::Sender<Bytes>,
+    cut: &AtomicBool,
+) {
     let mut piece = Vec::with_capacity(PIECE_BYTES);
     let mut left = wanted.limit.unwrap_or(usize::MAX);
     let mut is_cut = false;
@@ -158,11 +174,13 @@ fn write_entries(gateway: &Gateway, wanted: Wanted, pieces: &mpsc::Sender<Bytes>
             }
         });
     if is_cut {
+        cut.store(true, Release);
         tracing::warn!("a reader of the index was too slow and got only a part of it");
         return;
     }
-    // Whoever reads may be gone.
-    let _ = pieces.try_send(piece.into());
+    if pieces.try_send(piece.into()).is_err() {
+        cut.store(true, Release);
+    }
 }
 
 fn line(resident: &Resident) -> String {
