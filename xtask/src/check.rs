@@ -1,11 +1,12 @@
 //! `cargo x check`: the steps that CI runs, cheapest first, with their wall times.
 //!
-//! A step that cannot run here (a missing rustup component) is reported as SKIPPED with what to
-//! install, a step after a failure as NOT RUN: neither is ever counted as passed. This module
-//! orders and reports; [`step`] knows what the steps are.
+//! A step that cannot run here (a missing rustup component or server) is reported as SKIPPED with
+//! what to install, a step after a failure as NOT RUN: neither is ever counted as passed. This
+//! module orders and reports; [`step`] knows what the steps are.
 
 mod examples;
 mod report;
+mod services;
 mod step;
 
 use std::path::Path;
@@ -27,6 +28,15 @@ pub(crate) enum OnFailure {
     KeepGoing,
 }
 
+/// What to do about programs that tests need beside cargo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Services {
+    /// Their tests run where they are installed, and are skipped otherwise.
+    IfThere,
+    /// They are installed where they are not there; their tests must run.
+    Required,
+}
+
 /// How one step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
@@ -41,11 +51,11 @@ enum Outcome {
 }
 
 /// Runs all steps in the workspace at `root` and prints one line per step and a summary.
-pub(crate) fn run(root: &Path, on_failure: OnFailure) -> Result<ExitCode> {
+pub(crate) fn run(root: &Path, on_failure: OnFailure, services: Services) -> Result<ExitCode> {
     let cargo = Cargo::new(root);
     let reports = run_steps(&STEPS, on_failure, |step| {
         let started = Instant::now();
-        let outcome = step.run(root, &cargo)?;
+        let outcome = step.run(root, &cargo, services)?;
         let report = Report {
             name: step.name,
             outcome,
@@ -118,7 +128,9 @@ mod tests {
         check(
             OnFailure::Stop,
             &[],
-            &["tidy", "fmt", "clippy", "test", "doc", "examples"],
+            &[
+                "tidy", "fmt", "clippy", "services", "test", "doc", "examples",
+            ],
         );
     }
 
@@ -129,7 +141,9 @@ mod tests {
 
     #[test]
     fn keep_going_runs_the_rest() {
-        let all = ["tidy", "fmt", "clippy", "test", "doc", "examples"];
+        let all = [
+            "tidy", "fmt", "clippy", "services", "test", "doc", "examples",
+        ];
         check(OnFailure::KeepGoing, &["tidy", "test"], &all);
     }
 }

@@ -1,8 +1,8 @@
 //! The command line: from arguments to one [`Command`], or a sentence saying what is wrong.
 //!
-//! Hand-written, because two commands and one option do not earn a dependency.
+//! Hand-written, because two commands and two options do not earn a dependency.
 
-use crate::check::OnFailure;
+use crate::check::{OnFailure, Services};
 
 /// What `cargo x help` prints.
 pub(crate) const USAGE: &str = "\
@@ -11,25 +11,29 @@ Checks of this workspace.
 Usage: cargo x <COMMAND>
 
 Commands:
-  check [--keep-going]  run what CI runs: tidy, fmt, clippy, test, doc, examples
-  tidy                  run the style guide's own rules alone
-  help                  print this text
+  check [OPTIONS]  run what CI runs: tidy, fmt, clippy, services, test, doc, examples
+  tidy             run the style guide's own rules alone
+  help             print this text
 
 Options:
-  --keep-going          run the remaining steps after one has failed
+  --keep-going     run the remaining steps after one has failed
+  --services       install what tests need beside cargo (redis-server, by apt-get) where it is
+                   not there, and fail where that cannot be; without this option such tests
+                   are skipped then, and the report says so
 
 Exit status: 0 all passed, 1 a check failed, 2 the command line is wrong.
 
 Examples:
   cargo x check                 # before every push
   cargo x check --keep-going    # list everything that is wrong, in one run
+  cargo x check --services      # the tests against a real Redis must run
   cargo x tidy                  # under a second, while writing";
 
 /// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Run every step that CI runs.
-    Check(OnFailure),
+    Check(OnFailure, Services),
     /// Run the tidy rules alone.
     Tidy,
     /// Print [`USAGE`].
@@ -45,13 +49,24 @@ impl Command {
         }
         match arguments.as_slice() {
             [] => Err("a command is missing".to_owned()),
-            ["check"] => Ok(Self::Check(OnFailure::Stop)),
-            ["check", "--keep-going"] => Ok(Self::Check(OnFailure::KeepGoing)),
+            ["check", options @ ..] => check_options(options),
             ["tidy"] => Ok(Self::Tidy),
-            [command @ ("check" | "tidy"), rest @ ..] => Err(unknown_option(command, rest)),
+            ["tidy", rest @ ..] => Err(unknown_option("tidy", rest)),
             [unknown, ..] => Err(format!("unknown command `{unknown}`")),
         }
     }
+}
+
+fn check_options(options: &[&str]) -> Result<Command, String> {
+    let (mut on_failure, mut services) = (OnFailure::Stop, Services::IfThere);
+    for (at, option) in options.iter().enumerate() {
+        match *option {
+            "--keep-going" => on_failure = OnFailure::KeepGoing,
+            "--services" => services = Services::Required,
+            _ => return Err(unknown_option("check", &options[at..])),
+        }
+    }
+    Ok(Command::Check(on_failure, services))
 }
 
 fn is_help(argument: &str) -> bool {
@@ -78,11 +93,14 @@ mod tests {
 
     #[test]
     fn commands_and_options_are_read() {
-        check("check", Ok(Command::Check(OnFailure::Stop)));
+        let expected = |on_failure, services| Ok(Command::Check(on_failure, services));
+        check("check", expected(OnFailure::Stop, Services::IfThere));
         check(
             "check --keep-going",
-            Ok(Command::Check(OnFailure::KeepGoing)),
+            expected(OnFailure::KeepGoing, Services::IfThere),
         );
+        let both = expected(OnFailure::KeepGoing, Services::Required);
+        check("check --services --keep-going", both);
         check("tidy", Ok(Command::Tidy));
     }
 

@@ -33,7 +33,9 @@ fn main() -> ExitCode {
 
 fn execute(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Check(on_failure) => check::run(&workspace_root()?, on_failure),
+        Command::Check(on_failure, services) => {
+            check::run(&workspace_root()?, on_failure, services)
+        }
         Command::Tidy => tidy_alone(),
         Command::Help => {
             println!("{USAGE}");

@@ -42,7 +42,7 @@ fn by_reference(reference: &ReferenceIndex, tokens: &[u32], now: Nanos) -> Vec<(
     let keys = reference.hash(Prompt { tokens, namespace });
     let mut answer = Overlaps::default();
     reference.overlaps(&keys, now, &mut answer);
-    let blocks = |tokens: usize| tokens as u32 / FLEET.block_size;
+    let blocks = |tokens: u32| tokens / FLEET.block_size;
     let found = answer.as_slice().iter();
     found
         .map(|overlap| (overlap.replica.0, blocks(overlap.device_tokens)))

@@ -15,7 +15,12 @@ use serde::Deserialize;
 const DEFAULT_FILE: &str = "headstart.toml";
 
 /// How an upstream is named.
-const UPSTREAM_FORM: &str = "URL[,kv=tcp://HOST:PORT][,replay=tcp://HOST:PORT][,tokenizer=DIR]";
+const UPSTREAM_FORM: &str =
+    "URL[,kv=tcp://HOST:PORT][,replay=tcp://HOST:PORT][,tokenizer=DIR][,data-parallel-size=N]";
+
+/// Most data-parallel ranks of one engine: each is a replica to choose from. Far more than any
+/// engine of one address has.
+const DATA_PARALLEL_SIZE_MAX: u32 = 1024;
 
 /// Arguments or configuration that cannot be: exit code 2.
 #[derive(Debug)]
@@ -85,18 +90,35 @@ pub(crate) struct ServeOptions {
     /// Most sequences waiting, per replica; more get 429 [default: 256]
     #[arg(long, env = "HEADSTART_MAX_WAITING", value_name = "N")]
     pub(crate) max_waiting: Option<usize>,
-    /// A running engine instead of embedded replicas; repeatable
-    #[arg(long, value_name = UPSTREAM_FORM)]
+    /// A running engine instead of embedded replicas; repeatable. Options: kv=tcp://HOST:PORT, its
+    /// KV events; replay=tcp://HOST:PORT; tokenizer=DIR; data-parallel-size=N, its ranks, which are
+    /// then chosen one by one: kv= and replay= are rank 0's, the others' ports follow
+    #[arg(long, value_name = "URL[,OPTION=VALUE]...")]
     pub(crate) upstream: Vec<String>,
+    /// Folder that keeps what is known of upstreams' caches from one start to the next: hashes,
+    /// never text; made where there is none
+    #[arg(long, env = "HEADSTART_STATE_DIR", value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
     /// File whose first line clients must send as bearer token; required beyond 127.0.0.1
     #[arg(long, env = "HEADSTART_API_KEY_FILE", value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
-    /// Fixes the index's keys, so that a dump can be compared with an engine's events; a test's
+    /// Server by which gateways before the same upstreams share what they know of their caches:
+    /// redis://[USER:PASSWORD@]HOST:PORT/DB, Redis or Valkey. One of them follows each engine's
+    /// events for all; without the server each does so itself. Needs --index-secret
+    #[arg(
+        long,
+        env = "HEADSTART_SHARED_INDEX",
+        value_name = "URL",
+        hide_env_values = true
+    )]
+    pub(crate) shared_index: Option<String>,
+    /// Secret of the index's keys, the same for all gateways that share one; best set by the
+    /// environment, where others do not see it [default: that of --state-dir, or drawn at start]
     #[arg(
         long,
         env = "HEADSTART_INDEX_SECRET",
         value_name = "NUMBER",
-        hide = true
+        hide_env_values = true
     )]
     pub(crate) index_secret: Option<u64>,
 }
@@ -134,7 +156,9 @@ impl ServeOptions {
             } else {
                 self.upstream
             },
+            state_dir: self.state_dir.or(file.state_dir),
             api_key_file: self.api_key_file.or(file.api_key_file),
+            shared_index: self.shared_index.or(file.shared_index),
             index_secret: self.index_secret.or(file.index_secret),
         })
     }
@@ -203,6 +227,7 @@ fn upstream(spec: &str) -> Result<UpstreamConfig> {
         url: url.ok_or_else(|| wrong("the URL is missing"))?.to_owned(),
         kv_events: None,
         kv_replay: None,
+        data_parallel_size: 1,
         tokenizer: None,
     };
     for part in parts {
@@ -210,6 +235,9 @@ fn upstream(spec: &str) -> Result<UpstreamConfig> {
             Some(("kv", address)) => config.kv_events = Some(tcp(address, &wrong)?),
             Some(("replay", address)) => config.kv_replay = Some(tcp(address, &wrong)?),
             Some(("tokenizer", folder)) => config.tokenizer = Some(folder.into()),
+            Some(("data-parallel-size" | "dp", ranks)) => {
+                config.data_parallel_size = data_parallel_size(ranks, &wrong)?;
+            }
             _ => return Err(wrong(&format!("`{part}` is not understood"))),
         }
     }
@@ -221,7 +249,35 @@ fn upstream(spec: &str) -> Result<UpstreamConfig> {
     if config.kv_replay.is_some() && config.kv_events.is_none() {
         return Err(wrong("replay= needs kv="));
     }
+    if shares_ports(&config) {
+        return Err(wrong(
+            "the ranks' ports of kv= and replay= overlap; set them further apart, here and there",
+        ));
+    }
     Ok(config)
+}
+
+fn data_parallel_size(ranks: &str, wrong: &impl Fn(&str) -> anyhow::Error) -> Result<u32> {
+    match ranks.parse() {
+        Ok(ranks @ 1..=DATA_PARALLEL_SIZE_MAX) => Ok(ranks),
+        _ => Err(wrong(&format!(
+            "data-parallel-size is a number from 1 to {DATA_PARALLEL_SIZE_MAX}, not `{ranks}`"
+        ))),
+    }
+}
+
+/// Whether a rank's events would come from the port where another one's are replayed.
+fn shares_ports(config: &UpstreamConfig) -> bool {
+    let port = |address: &Option<String>| {
+        let (host, port) = address.as_deref()?.rsplit_once(':')?;
+        Some((host.to_owned(), port.parse::<u32>().ok()?))
+    };
+    match (port(&config.kv_events), port(&config.kv_replay)) {
+        (Some((host, kv)), Some((other, replay))) => {
+            host == other && kv.abs_diff(replay) < config.data_parallel_size
+        }
+        _ => false,
+    }
 }
 
 fn tcp(address: &str, wrong: &impl Fn(&str) -> anyhow::Error) -> Result<String> {
@@ -282,6 +338,23 @@ mod tests {
         check("http://h:1,replay=tcp://h:2", Err("needs kv="));
         check("http://h:1,kv=h:2,tokenizer=d", Err("not tcp://"));
         check("http://h:1,what=1", Err("`what=1`"));
+        check("http://h:1,data-parallel-size=0", Err("from 1 to 1024"));
+        check("http://h:1,dp=1025", Err("from 1 to 1024"));
+        let ports = |kv, replay, ranks| {
+            format!("http://h:1,kv=tcp://h:{kv},replay=tcp://h:{replay},tokenizer=d,dp={ranks}")
+        };
+        check(&ports(10, 14, 4), Ok(("http://h:1", Some("tcp://h:10"))));
+        check(&ports(10, 13, 4), Err("overlap"));
+        check(&ports(10, 7, 4), Err("overlap"));
+        check(&ports(10, 10, 1), Err("overlap"));
         check("", Err("URL is missing"));
+    }
+
+    #[test]
+    fn ranks_are_counted_under_either_name() {
+        let ranks = |spec| upstream(spec).expect("is understood").data_parallel_size;
+        assert_eq!(ranks("http://h:1"), 1);
+        assert_eq!(ranks("http://h:1,data-parallel-size=8"), 8);
+        assert_eq!(ranks("http://h:1,dp=2"), 2);
     }
 }

@@ -88,7 +88,7 @@ fn check_answers(world: &mut World, index: &dyn PrefixIndex, seed: u64) {
             overlap.device_tokens <= any
                 && overlap.trusted_tokens <= any
                 && 0 < any
-                && any <= path.tokens.len(),
+                && any as usize <= path.tokens.len(),
             "seed {seed}: {overlap:?}"
         );
     }

@@ -28,6 +28,7 @@ mod aging;
 mod budget;
 mod buffer;
 mod crowds;
+mod departed;
 pub mod dump;
 mod extent;
 mod forest;
@@ -43,6 +44,7 @@ mod replica;
 mod run_index;
 mod standing;
 mod sync;
+mod table;
 mod twin;
 mod uniform;
 mod view;
@@ -121,16 +123,17 @@ pub struct Prompt<'a> {
 
 /// How much of a prompt one replica holds: leading tokens, without a hole, in whole blocks. Where
 /// a replica has several cache groups, the longest prefix behind which all of them can go on.
+/// 16 bytes, since an answer may have thousands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overlap {
     /// The replica.
     pub replica: ReplicaId,
     /// Tokens ready to compute from, or assumed to be soon; doubtful ones included.
-    pub device_tokens: usize,
+    pub device_tokens: u32,
     /// Tokens in whatever tier, doubtful ones included; at least `device_tokens`.
-    pub any_tier_tokens: usize,
+    pub any_tier_tokens: u32,
     /// Tokens in whatever tier without a doubtful one among them; at most `any_tier_tokens`.
-    pub trusted_tokens: usize,
+    pub trusted_tokens: u32,
 }
 
 /// Answers of [`PrefixIndex::overlaps`], whose memory is used again by the next question.

@@ -298,9 +298,9 @@ impl Router {
             ReplicaView {
                 replica,
                 health: member.health,
-                device_tokens: overlap.device_tokens,
-                any_tier_tokens: overlap.any_tier_tokens,
-                trusted_tokens: overlap.trusted_tokens,
+                device_tokens: overlap.device_tokens as usize,
+                any_tier_tokens: overlap.any_tier_tokens as usize,
+                trusted_tokens: overlap.trusted_tokens as usize,
                 queue_depth: member.load.queue_depth(now),
                 requests: member.load.requests(now),
                 prefill_tokens: member.load.in_flight.prefill_tokens,

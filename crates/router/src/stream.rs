@@ -40,8 +40,10 @@
 //!
 //! Timestamps are the publisher's clock, which may be set back. So they are believed only until
 //! a few batches in a row contradict them, and never against a replay: whoever answers a replay is
-//! the process that lives now. Taking a repeat for a restart costs a replay; taking a restart
-//! for a repeat leaves a wrong index: where nothing decides, the cheap error is made.
+//! the process that lives now. A replay that brings nothing speaks of a restart only if an earlier
+//! one brought something: some publishers keep nothing. Taking a repeat for a restart costs a
+//! replay; taking a restart for a repeat leaves a wrong index: where nothing decides, the cheap
+//! error is made.
 //!
 //! # Invariants
 //!
@@ -51,6 +53,8 @@
 //!   publisher held after the last applied batch.
 //! * What is lost while something is held is followed by [`Effect::Doubt`]; a loss before the
 //!   first applied batch is not: nothing that is known can be wrong by it.
+//! * What was known before a follower began is cleared before batch 0 is applied
+//!   ([`Follower::resumed`]).
 //! * Whatever comes, memory stays within [`HELD_BATCHES_MAX`] and [`HELD_BYTES_MAX`], nothing
 //!   waits longer than [`HELD_TIME_MAX`], and nothing panics.
 //!

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use headstart_core::block::Namespace;
 use headstart_core::event::{CacheGroup, StoredBlocks};
-use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Tier, TokenId};
+use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Rng, Tier, TokenId};
 use headstart_router::index::{
-    DOUBT_TTL, DumpError, Overlaps, ReferenceIndex, Resident, RunIndex, Update,
+    DOUBT_TTL, DumpError, Limits, Overlaps, ReferenceIndex, Resident, RunIndex, Update,
 };
 use headstart_router::{PrefixIndex, Prompt};
 
@@ -61,11 +61,7 @@ fn prompt(tokens: &[TokenId]) -> Prompt<'_> {
 }
 
 /// (replica, device, any tier, trusted)
-fn ask(
-    index: &dyn PrefixIndex,
-    tokens: &[TokenId],
-    now: Nanos,
-) -> Vec<(ReplicaId, usize, usize, usize)> {
+fn ask(index: &dyn PrefixIndex, tokens: &[TokenId], now: Nanos) -> Vec<(ReplicaId, u32, u32, u32)> {
     let mut answer = Overlaps::default();
     index.overlaps(&index.hash(prompt(tokens)), now, &mut answer);
     let overlaps = answer.as_slice().iter();
@@ -90,10 +86,14 @@ fn residents(index: &dyn PrefixIndex, now: Nanos) -> Vec<Resident> {
 
 /// One token per block; each block's handle is `seed` and all tokens up to it.
 fn stored(seed: u64, tokens: &[TokenId], first: usize) -> StoredBlocks {
-    let hash = |len: usize| BlockHash::from_u64(name(seed, &tokens[..len]));
+    let names = tokens.iter().scan(seed, |name, token| {
+        *name = self::name(*name, &[*token]);
+        Some(BlockHash::from_u64(*name))
+    });
+    let names: Vec<BlockHash> = names.collect();
     StoredBlocks {
-        blocks: (first..tokens.len()).map(|block| hash(block + 1)).collect(),
-        parent: (first > 0).then(|| hash(first)),
+        blocks: names[first..].to_vec(),
+        parent: first.checked_sub(1).map(|last| names[last]),
         tokens: tokens[first..].to_vec(),
         block_size: 1,
         extras: Vec::new(),
@@ -252,6 +252,66 @@ fn departed_blocks_are_forgotten_in_the_end() {
     assert_eq!(index.stats().entries, 0);
     let (middle, last) = (bytes[bytes.len() / 2], bytes[bytes.len() - 1]);
     assert!(last < middle * 11 / 10, "memory grows: {bytes:?}");
+}
+
+/// Parents are forgotten before their children, and come back under other runs' ends. One handle
+/// per content, or two: then what is forgotten is never missed.
+#[test]
+fn holes_and_forgotten_parents_leave_every_key_in_one_place() {
+    for seed in 0..150 {
+        let mut rng = Rng::new(seed);
+        let limits = Limits {
+            min_departed: 0,
+            ..Limits::default()
+        };
+        let pair = Pair {
+            index: RunIndex::with_limits("m", limits),
+            reference: ReferenceIndex::new("m"),
+        };
+        let fleet = [A, B, ReplicaId(3)];
+        for replica in fleet {
+            pair.update(replica, Update::Track { block_size: None }, START);
+        }
+        for _ in 0..120 {
+            let replica = fleet[rng.below(fleet.len())];
+            let tokens: Vec<TokenId> = (0..=rng.below(6))
+                .map(|_| 1 + rng.below(2) as u32)
+                .collect();
+            let names = 100 * (1 + u64::from(replica.0 % 2) + rng.below(2) as u64);
+            let event = match rng.below(8) {
+                0 => CacheEvent::Cleared,
+                1..4 => store(names, &tokens, 0),
+                4..6 => remove(names, &tokens, 0),
+                // The last one, or all but the last one.
+                6 => remove(names, &tokens, tokens.len() - 1),
+                _ => remove(names, &tokens[..tokens.len() - 1], 0),
+            };
+            pair.event(replica, event);
+            pair.check(&[&tokens], START);
+        }
+    }
+}
+
+/// A run is as long as names can tell: the chain goes on in another.
+#[test]
+fn a_chain_may_be_longer_than_a_run() {
+    const LEN: u32 = 140_000;
+    let tokens: Vec<TokenId> = (1..=LEN).collect();
+    let index = RunIndex::new("m");
+    index.update(A, Update::Track { block_size: None }, START);
+    index.update(A, Update::Events(&[store(7, &tokens[..99_999], 0)]), START);
+    index.update(A, Update::Events(&[store(7, &tokens, 99_999)]), START);
+    index.check();
+    assert_eq!(ask(&index, &tokens, START), [(A, LEN, LEN, LEN)]);
+    let dump = index.dump(START);
+    let other = RunIndex::new("m");
+    other.update(A, Update::Track { block_size: None }, START);
+    assert_eq!(other.restore(&dump, START), Ok(LEN as usize));
+    other.check();
+    assert_eq!(ask(&other, &tokens, START), [(A, LEN, LEN, 0)]);
+    index.update(A, Update::Events(&[remove(7, &tokens, 70_000)]), START);
+    assert_eq!(ask(&index, &tokens, START), [(A, 70_000, 70_000, 70_000)]);
+    index.check();
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! The one clock of a server process.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use headstart_core::Nanos;
 
-/// Time since the server's start, for decisions; wall time, for what is printed.
+/// What the clock says at the start: so that what was restored has happened at some time, too. An
+/// hour, far more than anything restored is old.
+const START: Duration = Duration::from_secs(3600);
+
+/// Time since shortly before the server's start, for decisions; wall time, for what is printed.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
@@ -19,10 +23,16 @@ impl Clock {
         }
     }
 
-    /// Time since the start.
+    /// The time, which has no meaning but by its differences.
     #[must_use]
     pub fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Nanos(0) + (START + self.start.elapsed())
+    }
+
+    /// The time when something happened so long ago; of what was before the clock's zero, zero.
+    #[must_use]
+    pub fn ago(&self, age: Duration) -> Nanos {
+        Nanos(0) + (START + self.start.elapsed()).saturating_sub(age)
     }
 }
 
@@ -32,4 +42,18 @@ pub fn unix_seconds() -> f64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0.0, |since| since.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_before_the_start_has_a_time() {
+        let clock = Clock::start();
+        let earlier = clock.ago(Duration::from_secs(100));
+        let apart = clock.now().since(earlier).as_secs_f64();
+        assert!((100.0..200.0).contains(&apart), "{apart}");
+        assert_eq!(clock.ago(Duration::MAX), Nanos(0));
+    }
 }

@@ -10,6 +10,7 @@ use headstart_prompt::PromptModel;
 use headstart_router::Strategy;
 
 use crate::prediction::PredictionConfig;
+use crate::shared_index::SharedServer;
 
 /// Everything a server needs; validated by whoever builds it.
 #[derive(Clone, Debug)]
@@ -22,9 +23,14 @@ pub struct ServeConfig {
     pub strategy: Strategy,
     /// Fixes the router's random choices.
     pub seed: u64,
-    /// Fixes the keys of the router's index, which are drawn anew otherwise: for whoever compares
-    /// a dump with an engine's events.
+    /// Fixes the keys of the router's index, which are drawn otherwise, and kept in the state
+    /// folder where there is one: for whoever compares a dump with an engine's events.
     pub index_secret: Option<u64>,
+    /// Folder in which the router's index is kept from one start to the next; only in front of
+    /// upstreams.
+    pub state_dir: Option<PathBuf>,
+    /// Where several gateways in front of the same upstreams share what they know of their caches.
+    pub shared_index: Option<SharedServer>,
     /// Who computes.
     pub backend: Backend,
     /// The limits.
@@ -68,6 +74,9 @@ pub struct UpstreamConfig {
     pub kv_events: Option<String>,
     /// Where missed events are replayed, `tcp://host:port`.
     pub kv_replay: Option<String>,
+    /// Its data-parallel ranks, each with a cache and an event stream of its own, on the ports
+    /// from rank 0's upwards; 1 where it has none.
+    pub data_parallel_size: u32,
     /// Folder with its `tokenizer.json`: without it, prompts are not routed by prefix.
     pub tokenizer: Option<PathBuf>,
 }
@@ -91,6 +100,8 @@ pub struct Limits {
     pub first_token_timeout: Duration,
     /// Pause between two looks at an upstream's health; a dead one is noticed within two.
     pub health_interval: Duration,
+    /// Pause between two saves of the index: what is lost when the process is killed.
+    pub save_interval: Duration,
 }
 
 impl Default for Limits {
@@ -107,6 +118,8 @@ impl Default for Limits {
             // A cold prefill of a long prompt behind a queue takes minutes.
             first_token_timeout: Duration::from_secs(600),
             health_interval: Duration::from_millis(250),
+            // A fifth of the time that anything saved is of use.
+            save_interval: Duration::from_secs(60),
         }
     }
 }

@@ -44,5 +44,5 @@ pub use publisher::{
 };
 pub use subscriber::{
     RankError, StreamReporter, StreamUpdate, SubscriberConfig, SubscriberHandle, endpoint_of_rank,
-    subscribe,
+    subscribe, subscribe_again,
 };

@@ -4,9 +4,10 @@
 mod embedded;
 mod gauges;
 mod proxied;
+mod restored;
 mod self_check;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,6 +31,7 @@ use crate::openai::ApiError;
 use crate::prediction::Predictions;
 use crate::prompt_tokens::PromptTokens;
 use crate::replica::Replica;
+use crate::shared_index::SharedIndex;
 use crate::upstream::Upstream;
 
 pub use embedded::{Accepted, Ask};
@@ -57,10 +59,14 @@ pub struct Gateway {
     router: Mutex<Router>,
     /// The router's index: prompts are hashed and events applied without holding the router.
     index: Arc<dyn PrefixIndex>,
+    /// The same, where other gateways have part in it.
+    shared_index: Option<Arc<SharedIndex>>,
     /// From text to tokens, where somebody has a tokenizer.
     prompt_tokens: Option<Arc<PromptTokens>>,
     /// Where the replicas' event streams stand.
     streams: Mutex<BTreeMap<ReplicaId, StreamReporter>>,
+    /// Replicas of which something was restored, and whose stream has said nothing yet.
+    restored: Mutex<BTreeSet<ReplicaId>>,
     drift: DriftWatch,
     /// Whether a prompt is being compared with an engine's: one at a time.
     is_comparing: AtomicBool,
@@ -121,6 +127,8 @@ pub struct GatewayParts {
     pub fleet: Fleet,
     /// The router, which knows all replicas.
     pub router: Router,
+    /// Its index, where other gateways have part in it.
+    pub shared_index: Option<Arc<SharedIndex>>,
     /// Its strategy.
     pub strategy: Strategy,
     /// The limits of the edge.
@@ -153,8 +161,10 @@ impl Gateway {
             draining: AtomicBool::new(false),
             strategy: parts.strategy,
             index: parts.router.index(),
+            shared_index: parts.shared_index,
             router: Mutex::new(parts.router),
             streams: Mutex::default(),
+            restored: Mutex::default(),
             drift: DriftWatch::default(),
             is_comparing: AtomicBool::new(false),
             next_id: AtomicU64::new(0),
@@ -171,6 +181,12 @@ impl Gateway {
     #[must_use]
     pub fn index(&self) -> &dyn PrefixIndex {
         self.index.as_ref()
+    }
+
+    /// The same, where other gateways have part in it.
+    #[must_use]
+    pub fn shared_index(&self) -> Option<&Arc<SharedIndex>> {
+        self.shared_index.as_ref()
     }
 
     /// From text to tokens: of the embedded model, or by the first upstream that has a tokenizer.
@@ -207,6 +223,15 @@ impl Gateway {
                 names.dedup();
                 names
             }
+        }
+    }
+
+    /// The upstream that a replica is; none of an embedded one.
+    #[must_use]
+    pub fn upstream(&self, replica: ReplicaId) -> Option<&Upstream> {
+        match &self.fleet {
+            Fleet::Embedded(_) => None,
+            Fleet::Upstreams(upstreams) => upstreams.get(replica.0 as usize),
         }
     }
 
@@ -255,6 +280,7 @@ impl Gateway {
         };
         match update {
             StreamUpdate::Events(events) => {
+                self.settle_restored(replica);
                 self.tell_index(replica, Update::Events(&events), events.len());
                 self.note_lag(replica, &name);
                 count("applied", events.len() as u64);
@@ -278,6 +304,11 @@ impl Gateway {
     /// A replica's event stream is followed, perhaps anew.
     pub fn follow_stream(&self, replica: ReplicaId, reporter: StreamReporter) {
         self.lock_streams().insert(replica, reporter);
+    }
+
+    /// Nobody here follows a replica's event stream any more.
+    pub fn leave_stream(&self, replica: ReplicaId) {
+        self.lock_streams().remove(&replica);
     }
 
     /// Where the event stream of a replica stands; none if it has none.

@@ -19,6 +19,8 @@
 //! | [`answer`] | tokens to text: detokenizing and stop strings |
 //! | [`drift`] | whether engines make the same tokens of a prompt |
 //! | [`prompt_tokens`] | text to tokens, of what is new in a prompt |
+//! | [`saved_index`] | the router's index in a folder, for the next start |
+//! | [`shared_index`] | one index for several gateways, by way of a Redis or Valkey server |
 //! | [`timed_index`] | the router's index with a stopwatch |
 //! | [`events`] | KV events over ZMQ: publish and subscribe |
 //! | [`metrics`] | Prometheus metrics, all names in one place |
@@ -38,7 +40,9 @@ pub mod openai;
 pub mod prediction;
 pub mod prompt_tokens;
 pub mod replica;
+pub mod saved_index;
 pub mod server;
+pub mod shared_index;
 pub mod timed_index;
 pub mod upstream;
 

@@ -3,8 +3,9 @@
 
 mod index;
 mod prediction;
+mod shared_index;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use prometheus::{
     Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
@@ -13,6 +14,7 @@ use prometheus::{
 
 pub use index::IndexMetrics;
 pub use prediction::PredictionMetrics;
+pub use shared_index::SharedIndexMetrics;
 
 /// Seconds; from a cached toy prompt to a queue of minutes.
 const SECONDS: [f64; 14] = [
@@ -28,6 +30,7 @@ pub struct Metrics {
     pub replicas: ReplicaMetrics,
     /// How the router's index is; shared with whoever times it.
     pub index: Arc<IndexMetrics>,
+    shared_index: OnceLock<SharedIndexMetrics>,
 }
 
 /// What happened to requests.
@@ -66,6 +69,8 @@ pub struct ReplicaMetrics {
     pub preemptions: IntCounterVec,
     /// Whether a replica takes requests.
     pub up: IntGaugeVec,
+    /// Which upstream a replica is, and which data-parallel rank of it.
+    pub info: IntGaugeVec,
     /// Engine panics.
     pub panics: IntCounterVec,
     /// KV events applied, batches lost, events skipped, clears.
@@ -98,6 +103,7 @@ impl Metrics {
             requests,
             replicas,
             index,
+            shared_index: OnceLock::new(),
         }
     }
 
@@ -175,6 +181,12 @@ impl ReplicaMetrics {
             up: plain(
                 "headstart_replica_up",
                 "1 while the replica takes requests.",
+            ),
+            info: make.gauge(
+                "headstart_replica_info",
+                "1, for the upstream that a replica is, and its data-parallel rank where it has \
+                 several.",
+                &["replica", "upstream", "rank"],
             ),
             panics: make.counter(
                 "headstart_replica_panics_total",

@@ -1,6 +1,7 @@
 //! Sockets, connections, start and shutdown.
 
 mod connections;
+mod follow;
 mod start;
 
 use std::net::SocketAddr;
@@ -12,8 +13,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::ServeConfig;
-use crate::events::{Endpoints, PublishError, SubscriberHandle};
+use crate::events::{Endpoints, PublishError, RankError, SubscriberHandle};
 use crate::gateway::{Fleet, Gateway};
+use crate::saved_index::{FolderError, Saving};
+use crate::shared_index::SharedIndexError;
 use crate::upstream::UpstreamError;
 
 /// Connections that wait to be accepted.
@@ -54,6 +57,15 @@ pub enum ServeError {
     /// An upstream's address.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
+    /// The address of a data-parallel rank's events.
+    #[error("{0}; give the address of rank 0, tcp://HOST:PORT with room for all ranks above it")]
+    Rank(#[from] RankError),
+    /// The folder that the index is to be kept in.
+    #[error(transparent)]
+    State(#[from] FolderError),
+    /// An index that cannot be shared.
+    #[error(transparent)]
+    Shared(#[from] SharedIndexError),
     /// An upstream's tokenizer.
     #[error(transparent)]
     Tokenizer(#[from] headstart_prompt::PromptError),
@@ -68,6 +80,8 @@ pub struct RunningServer {
     /// Event subscriptions and health watchers; they end with the server.
     watchers: Vec<Watcher>,
     event_endpoints: Vec<Endpoints>,
+    /// Keeps the index, where that is wanted.
+    saving: Option<Saving>,
 }
 
 /// A background task that ends when dropped.
@@ -102,6 +116,7 @@ pub async fn serve(config: ServeConfig) -> Result<RunningServer, ServeError> {
         gateway,
         watchers,
         event_endpoints,
+        saving,
     } = start::gateway(config).await?;
     let (stop, stopped) = watch::channel(false);
     let accepting = tokio::spawn(connections::accept(listener, gateway.clone(), stopped));
@@ -112,6 +127,7 @@ pub async fn serve(config: ServeConfig) -> Result<RunningServer, ServeError> {
         accepting,
         watchers,
         event_endpoints,
+        saving,
     })
 }
 
@@ -147,8 +163,8 @@ impl RunningServer {
         &self.gateway
     }
 
-    /// Stops taking connections, lets running requests finish within the drain limit, then stops
-    /// the replicas.
+    /// Stops taking connections, lets running requests finish within the drain limit, saves the
+    /// index where that is wanted, then stops the replicas.
     pub async fn shutdown(self) {
         self.gateway.draining.store(true, Relaxed);
         // Nobody listens any more when accepting has ended by itself.
@@ -156,6 +172,12 @@ impl RunningServer {
         let _ = self.accepting.await;
         // Before the replicas, so that their end is no loss to anybody.
         drop(self.watchers);
+        if let Some(shared) = self.gateway.shared_index().cloned() {
+            let _ = tokio::task::spawn_blocking(move || shared.leave()).await;
+        }
+        if let Some(saving) = self.saving {
+            saving.finish().await;
+        }
         let gateway = self.gateway.clone();
         let stop_replicas = move || {
             if let Fleet::Embedded(embedded) = &gateway.fleet {

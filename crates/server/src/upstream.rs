@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use headstart_core::TokenId;
+use headstart_core::{ReplicaId, TokenId};
 use headstart_prompt::PromptModel;
 use http::{HeaderMap, Method, Request, Response, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -38,14 +38,42 @@ const TOKENS_BYTES: usize = 32 << 20;
 /// Longest wait for an engine to tokenize a prompt for a comparison that nobody waits for.
 const TOKENIZE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One upstream engine.
+/// Request header by which a caller names the data-parallel rank that is to serve it. Source:
+/// vLLM's OpenAI entry points; SGLang reads the same since its #19832.
+pub const RANK_HEADER: &str = "x-data-parallel-rank";
+
+/// One upstream engine, or one data-parallel rank of it: ranks share everything but their number.
 pub struct Upstream {
-    base: String,
-    client: Client<HttpConnector, Full<Bytes>>,
+    engine: Arc<Engine>,
+    rank: Option<u32>,
     /// Its tokenizer and template, when its prompts are to be routed by prefix.
     pub prompt: Option<Arc<PromptModel>>,
+}
+
+/// What answers behind one address.
+struct Engine {
+    base: String,
+    client: Client<HttpConnector, Full<Bytes>>,
     models: Mutex<Vec<ServedModel>>,
     missed_checks: AtomicU32,
+}
+
+/// The replicas that are ranks of the same engine as `replica`, itself among them.
+pub fn of_same_engine(
+    upstreams: &[Upstream],
+    replica: ReplicaId,
+) -> impl Iterator<Item = ReplicaId> {
+    let engine = &upstreams[replica.0 as usize].engine;
+    let replicas = (0..).map(ReplicaId).zip(upstreams);
+    let same = replicas.filter(move |(_, upstream)| Arc::ptr_eq(&upstream.engine, engine));
+    same.map(|(id, _)| id)
+}
+
+/// The first of the replicas that are ranks of the same engine as `replica`.
+#[must_use]
+pub fn first_of_engine(upstreams: &[Upstream], replica: ReplicaId) -> ReplicaId {
+    let first = of_same_engine(upstreams, replica).next();
+    first.expect("a replica is one of its own engine")
 }
 
 /// A model as an upstream lists it.
@@ -113,18 +141,38 @@ impl Upstream {
         connector.set_nodelay(true);
         let client = Client::builder(TokioExecutor::new()).build(connector);
         Ok(Self {
-            base,
-            client,
+            engine: Arc::new(Engine {
+                base,
+                client,
+                models: Mutex::default(),
+                missed_checks: AtomicU32::new(0),
+            }),
+            rank: None,
             prompt: prompt.map(Arc::new),
-            models: Mutex::default(),
-            missed_checks: AtomicU32::new(0),
         })
+    }
+
+    /// The same engine, whose rank `rank` is to serve what is passed on to it; whichever the
+    /// engine likes, without one.
+    #[must_use]
+    pub fn of_rank(&self, rank: Option<u32>) -> Self {
+        Self {
+            engine: self.engine.clone(),
+            rank,
+            prompt: self.prompt.clone(),
+        }
     }
 
     /// Its address.
     #[must_use]
     pub fn base(&self) -> &str {
-        &self.base
+        &self.engine.base
+    }
+
+    /// The data-parallel rank that serves, where the engine has several.
+    #[must_use]
+    pub fn rank(&self) -> Option<u32> {
+        self.rank
     }
 
     /// The models it said it serves; empty before it was asked.
@@ -144,7 +192,8 @@ impl Upstream {
     }
 
     fn lock_models(&self) -> MutexGuard<'_, Vec<ServedModel>> {
-        self.models.lock().unwrap_or_else(PoisonError::into_inner)
+        let models = &self.engine.models;
+        models.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Passes a request on; the answer's body is still to come. Of the client's headers only
@@ -167,7 +216,7 @@ impl Upstream {
         for name in [
             "authorization",
             "x-request-id",
-            "x-data-parallel-rank",
+            RANK_HEADER,
             "x-session-id",
             HOPS_HEADER,
         ] {
@@ -176,6 +225,10 @@ impl Upstream {
                     .headers_mut()
                     .insert(http::HeaderName::from_static(name), value.clone());
             }
+        }
+        if let Some(rank) = self.rank {
+            // Chosen here, whatever the client asked for.
+            request.headers_mut().insert(RANK_HEADER, rank.into());
         }
         self.send(request, limit).await
     }
@@ -187,11 +240,12 @@ impl Upstream {
             Ok(response) => response.status().is_success(),
             // Too busy to answer once is not dead.
             Err(UpstreamError::TimedOut { .. }) => {
-                return self.missed_checks.fetch_add(1, Relaxed) + 1 < MISSED_CHECKS;
+                let missed = self.engine.missed_checks.fetch_add(1, Relaxed) + 1;
+                return missed < MISSED_CHECKS;
             }
             Err(_) => false,
         };
-        self.missed_checks.store(0, Relaxed);
+        self.engine.missed_checks.store(0, Relaxed);
         if !alive {
             // Whoever answers here next may serve another model.
             self.lock_models().clear();
@@ -245,7 +299,7 @@ impl Upstream {
     fn request(&self, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {
         let request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.base));
+            .uri(format!("{}{path}", self.engine.base));
         request
             .body(Full::new(body))
             .expect("the base address was checked")
@@ -256,8 +310,8 @@ impl Upstream {
         request: Request<Full<Bytes>>,
         limit: Duration,
     ) -> Result<Response<Incoming>, UpstreamError> {
-        let base = || self.base.clone();
-        match tokio::time::timeout(limit, self.client.request(request)).await {
+        let base = || self.engine.base.clone();
+        match tokio::time::timeout(limit, self.engine.client.request(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(source)) => Err(UpstreamError::Unreachable {
                 base: base(),

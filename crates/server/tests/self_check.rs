@@ -17,6 +17,7 @@ async fn behind(engine: &RunningServer, tokenizer: &Path) -> RunningServer {
         url: format!("http://{}", engine.address()),
         kv_events: Some(endpoints.events.clone()),
         kv_replay: endpoints.replay.clone(),
+        data_parallel_size: 1,
         tokenizer: Some(tokenizer.to_owned()),
     };
     start(proxy(vec![upstream])).await

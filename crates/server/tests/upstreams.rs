@@ -15,6 +15,7 @@ fn upstream(url: String) -> UpstreamConfig {
         url,
         kv_events: None,
         kv_replay: None,
+        data_parallel_size: 1,
         tokenizer: None,
     }
 }

@@ -25,6 +25,8 @@ const PROGRESS: u64 = 10_000;
 struct Shared {
     next: AtomicU64,
     tally: Mutex<Tally>,
+    /// The number of seeds in which each thing happened.
+    seen: Mutex<Tally>,
     failures: Mutex<Vec<(u64, String)>>,
 }
 
@@ -59,10 +61,12 @@ fn soak(first: u64, count: u64, threads: u64) -> ExitCode {
         "seeds {first}..{}: {seconds:.1} s, {rate:.0} seeds/s",
         first + count
     );
-    println!(
-        "{:#?}",
-        shared.tally.into_inner().expect("no thread panics")
-    );
+    let tally = shared.tally.into_inner().expect("no thread panics");
+    let seen = shared.seen.into_inner().expect("no thread panics");
+    for ((name, times), (_, seeds)) in tally.counts().into_iter().zip(seen.counts()) {
+        let share = 100.0 * seeds as f64 / count as f64;
+        println!("{name:20} {times:>14} in {share:5.1} % of the seeds");
+    }
     let mut failures = shared.failures.into_inner().expect("no thread panics");
     failures.sort();
     println!("{} failures", failures.len());
@@ -94,6 +98,11 @@ fn work(first: u64, count: u64, shared: &Shared, start: Instant) {
         let failure = match catch_unwind(|| run(seed)) {
             Ok(Ok(counts)) => {
                 shared.tally.lock().expect("no thread panics").add(&counts);
+                shared
+                    .seen
+                    .lock()
+                    .expect("no thread panics")
+                    .add(&counts.seen());
                 continue;
             }
             Ok(Err(failure)) => failure.difference,

@@ -29,10 +29,15 @@
 //!   restart too, where replays are possible.
 //! - When replicas are forgotten, nothing is left.
 //!
+//! - A stream that has been cut off for long confirms nothing.
+//!
+//! In the middle of some runs the index is dumped and restored, and followers begin anew.
+//!
 //! Nothing here decides anything: [`headstart_router::stream::Follower`] and
 //! [`headstart_router::RunIndex`] are the production code. What no subscriber could notice is left
-//! out: a restart that breaks no connection, and late messages of an ended process where no
-//! timestamps tell them apart.
+//! out: a restart that breaks no connection and whose first batch is lost, or that no clock tells;
+//! late messages of a process of which nothing else arrived; without a clock, a replay answered by
+//! a process whose predecessor's connection still looks alive.
 
 pub mod announce;
 pub mod catalog;

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{Outcome, examples};
+use super::{Outcome, Services, examples, services};
 use crate::cargo::Cargo;
 use crate::tidy;
 
 /// All steps, in the order they run: seconds before minutes, so that a typo is known early.
-pub(super) const STEPS: [Step; 6] = [
+pub(super) const STEPS: [Step; 7] = [
     Step {
         name: "tidy",
         work: Work::Tidy,
@@ -23,8 +23,12 @@ pub(super) const STEPS: [Step; 6] = [
         work: Work::Cargo(&CLIPPY),
     },
     Step {
+        name: "services",
+        work: Work::Services,
+    },
+    Step {
         name: "test",
-        work: Work::Cargo(&TEST),
+        work: Work::Test,
     },
     Step {
         name: "doc",
@@ -63,6 +67,12 @@ const TEST: CargoCall = CargoCall {
     component: None,
 };
 
+/// The same; tests that lack a service fail.
+const TEST_WITH_SERVICES: CargoCall = CargoCall {
+    variables: &[("HEADSTART_SERVICES", "1")],
+    ..TEST
+};
+
 const DOC: CargoCall = CargoCall {
     arguments: &["doc", "--workspace", "--no-deps", "--locked"],
     variables: &[("RUSTDOCFLAGS", "-D warnings")],
@@ -81,6 +91,8 @@ pub(super) struct Step {
 enum Work {
     Tidy,
     Cargo(&'static CargoCall),
+    Services,
+    Test,
     Examples,
 }
 
@@ -94,10 +106,15 @@ struct CargoCall {
 
 impl Step {
     /// Runs the step. An error means that it could not even be tried.
-    pub(super) fn run(&self, root: &Path, cargo: &Cargo) -> Result<Outcome> {
+    pub(super) fn run(&self, root: &Path, cargo: &Cargo, services: Services) -> Result<Outcome> {
         match self.work {
             Work::Tidy => run_tidy(root),
             Work::Cargo(call) => call.run(cargo),
+            Work::Services => Ok(services::run(services)),
+            Work::Test => match services {
+                Services::IfThere => TEST.run(cargo),
+                Services::Required => TEST_WITH_SERVICES.run(cargo),
+            },
             Work::Examples => examples::run(root, cargo),
         }
     }

@@ -112,8 +112,8 @@ impl Contender for Ours {
         let mut answer = Overlaps::default();
         self.index
             .overlaps(&self.prompts[prompt], self.now, &mut answer);
-        let block_size = self.hasher.block_size();
-        let blocks = |tokens: usize| (tokens / block_size) as u32;
+        let block_size = self.hasher.block_size() as u32;
+        let blocks = |tokens: u32| tokens / block_size;
         let found = answer.as_slice().iter();
         found
             .map(|overlap| (overlap.replica.0, blocks(overlap.device_tokens)))

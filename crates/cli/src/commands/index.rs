@@ -176,8 +176,10 @@ fn row(replica: &Value) -> String {
     let age = stream["last_event_age_s"]
         .as_f64()
         .map_or(String::new(), |age| format!("{age:.3}"));
+    let rank = replica["rank"].as_u64();
+    let rank = rank.map_or(String::new(), |rank| format!(" (rank {rank})"));
     format!(
-        "| {} | {health} | {} | {} | {} | {} | {age} |",
+        "| {}{rank} | {health} | {} | {} | {} | {} | {age} |",
         replica["replica"],
         stream["state"].as_str().unwrap_or("none"),
         if tiers.is_empty() {
@@ -203,7 +205,7 @@ mod tests {
                 {"replica": 0, "healthy": true, "blocks": {"device": 10, "host": 2},
                  "doubtful_blocks": 2,
                  "stream": {"state": "complete", "lost_batches": 3, "last_event_age_s": 0.0021}},
-                {"replica": 1, "healthy": false, "blocks": {}, "doubtful_blocks": 0,
+                {"replica": 1, "rank": 3, "healthy": false, "blocks": {}, "doubtful_blocks": 0,
                  "stream": null},
             ],
         });
@@ -215,6 +217,6 @@ mod tests {
             rows[1],
             "| 0 | up | complete | device 10, host 2 | 2 | 3 | 0.002 |"
         );
-        assert_eq!(rows[0], "| 1 | down | none | none | 0 | 0 |  |");
+        assert_eq!(rows[0], "| 1 (rank 3) | down | none | none | 0 | 0 |  |");
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use headstart_engine::{EngineConfig, ModelConfig, QueueOrder};
+use headstart_server::shared_index::{SharedServer, Timing};
 use headstart_server::{Backend, EmbeddedFleet, Limits, RunningServer, ServeConfig, ServeError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -38,6 +39,14 @@ const MAX_AGE: Duration = Duration::from_secs(2);
   headstart serve --policy lpc --predictor e5.model --encoder ./multilingual-e5-small
   headstart serve --upstream http://10.0.0.7:8000 --upstream http://10.0.0.8:8000
   headstart serve --upstream http://127.0.0.1:8101,kv=tcp://127.0.0.1:5557,tokenizer=./model
+  headstart serve --shared-index redis://10.0.0.9:6379/0 --index-secret 4711 --upstream …
+  headstart serve --state-dir ./state \\
+    --upstream http://127.0.0.1:8101,kv=tcp://127.0.0.1:5557,tokenizer=./model
+
+  An engine with four data-parallel ranks behind one address (vLLM or SGLang; rank 2 publishes on
+  port 5559 and replays on port 5669):
+  headstart serve --upstream http://10.0.0.7:8000,kv=tcp://10.0.0.7:5557,\
+replay=tcp://10.0.0.7:5667,tokenizer=./model,data-parallel-size=4
 
   curl http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\
     -d '{\"model\": \"toy\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'
@@ -81,6 +90,9 @@ fn usage(error: ServeError) -> anyhow::Error {
         | ServeError::NoReplica
         | ServeError::Policy(_)
         | ServeError::Engine(_)
+        | ServeError::State(_)
+        | ServeError::Shared(_)
+        | ServeError::Rank(_)
         | ServeError::Upstream(_) => UsageError(error.to_string()).into(),
         other => other.into(),
     }
@@ -113,6 +125,11 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
         strategy: options.strategy()?,
         seed: 0,
         index_secret: options.index_secret,
+        state_dir: options.state_dir.clone(),
+        shared_index: options.shared_index.clone().map(|url| SharedServer {
+            url,
+            timing: Timing::default(),
+        }),
         backend,
         limits: Limits::default(),
     })

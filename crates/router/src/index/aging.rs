@@ -1,8 +1,6 @@
 //! How a replica's blocks go without being removed: the part of [`Replica`] that doubts, clears,
 //! sweeps and evicts, and that takes a dump over.
 
-use std::collections::VecDeque;
-
 use headstart_core::Nanos;
 
 use super::DOUBT_TTL;
@@ -40,8 +38,7 @@ impl Replica {
             }
         }
         let names = std::mem::take(&mut self.names);
-        let spots: Vec<Spot> = names.iter(forest.land).map(|(_, spot)| spot).collect();
-        for spot in spots {
+        for (_, spot) in names.iter() {
             forest.land.unname(spot);
         }
         for run in runs {
@@ -49,8 +46,7 @@ impl Replica {
         }
         self.waiting = Waiting::default();
         self.crowds = Crowds::default();
-        self.departed = VecDeque::new();
-        self.recent = [0, 0];
+        self.departed.clear();
         self.again.clear();
         self.sweep_at = None;
     }
@@ -59,12 +55,14 @@ impl Replica {
     pub(super) fn sweep(&mut self, forest: &mut Forest<'_>) {
         let (slot, now) = (self.slot, forest.now);
         self.sweep_at = None;
-        self.crowds.expire(now);
+        for block in self.crowds.expire(now) {
+            self.depart(block);
+        }
         self.waiting.change_all(|records| records.expire(now));
         let mut is_left = false;
         let held: Vec<(u64, Spot)> = self
             .names
-            .iter(forest.land)
+            .awake()
             .filter(|(_, spot)| {
                 let holder = forest.view.run(spot.run).holder(slot);
                 holder.is_some_and(|holder| holder.is_doubtful() && holder.holds(spot.offset))
@@ -107,16 +105,17 @@ impl Replica {
                 forest.apply(Op::Leave { run, slot });
             }
         }
-        let names = self.names.iter(forest.land);
+        let names = self.names.iter();
         let cold: Vec<(u64, Spot)> = names.filter(|(_, spot)| is_cold(spot.run)).collect();
         for (block, spot) in cold {
             self.crowds.leave(forest, spot, block);
             self.names.remove(forest.land, block);
         }
+        self.departed.keep_named(&self.names);
         for run in runs {
             forest.trim(run);
         }
-        self.names.shrink(forest.land);
+        self.names.shrink();
         held
     }
 
@@ -129,8 +128,9 @@ impl Replica {
         place: Place,
     ) {
         let since = forest.now;
-        if self.names.find(forest.land, block).is_none() {
-            self.name(forest, block, spot);
+        match self.names.find(block) {
+            None => self.name(forest, block, spot),
+            Some(_) => self.wake(forest, block),
         }
         let record = Record::Doubtful { since };
         if !self

@@ -16,6 +16,9 @@ use super::writer::{Draft, Writer, forest};
 /// caches of hundreds of large engines.
 const DEFAULT_BYTES: usize = 1 << 30;
 
+/// The largest limit. A run takes some 180 bytes at least, and names know 2^28 of them.
+const MAX_BYTES: usize = 32 << 30;
+
 /// What one eviction makes room for: this part of the limit.
 const EVICTED_PART: usize = 16;
 
@@ -32,7 +35,8 @@ const DEFAULT_MIN_DEPARTED: usize = 32;
 /// How much an index may remember.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory, about, bytes. Beyond it, what was not used for the longest time is given up.
+    /// Memory, about, bytes, at most 32 GiB. Beyond it, what was not used for the longest time is
+    /// given up.
     pub max_bytes: usize,
     /// Handles of blocks that are nowhere any more, remembered per replica at least.
     pub min_departed: usize,
@@ -59,7 +63,7 @@ pub(super) struct Budget {
 impl Budget {
     pub(super) fn new(limit_bytes: usize) -> Self {
         Self {
-            limit_bytes,
+            limit_bytes: limit_bytes.min(MAX_BYTES),
             look_at: MIN_NEW_BLOCKS,
             evicted: 0,
         }

@@ -4,9 +4,8 @@
 //! The view says of such a block what is true of any of its handles, so what each one holds is
 //! kept here. Rare: engines name in their events what sets blocks apart.
 //!
-//! Invariant: the view's standing of a crowd's block is the surest of its handles'.
-
-use std::collections::hash_map::Entry;
+//! Invariants: all handles that hold a crowd's block are in it; the view's standing of that block
+//! is the surest of theirs.
 
 use headstart_core::{Nanos, RouteKey};
 
@@ -32,31 +31,39 @@ impl Crowds {
         self.0.is_empty()
     }
 
-    /// Takes note that `handle` will stand for a block for which `occupant` may stand already.
-    pub(super) fn join(
+    /// Puts a handle into the block's crowd. Returns whether it has one.
+    pub(super) fn join(&mut self, forest: &Forest<'_>, spot: Spot, handle: u64) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let Some(members) = self.0.get_mut(&forest.key(spot)) else {
+            return false;
+        };
+        if members.iter().all(|member| member.handle != handle) {
+            let records = Records::default();
+            members.push(Member { handle, records });
+        }
+        true
+    }
+
+    /// Makes a crowd of the only handle that holds the block so far, and of one that will.
+    pub(super) fn gather(
         &mut self,
         forest: &Forest<'_>,
         slot: u32,
         spot: Spot,
-        handle: u64,
-        occupant: Option<u64>,
+        [holder, new]: [u64; 2],
         again: &mut Map<(u32, Place), Extent>,
     ) {
-        let members = match self.0.entry(forest.key(spot)) {
-            Entry::Occupied(crowd) => crowd.into_mut(),
-            Entry::Vacant(crowd) => {
-                let Some(occupant) = occupant else {
-                    return;
-                };
-                let records = records(forest, slot, spot, again);
-                crowd.insert(vec![Member {
-                    handle: occupant,
-                    records,
-                }])
-            }
+        let known = Member {
+            handle: holder,
+            records: records(forest, slot, spot, again),
         };
-        let records = Records::default();
-        members.push(Member { handle, records });
+        let new = Member {
+            handle: new,
+            records: Records::default(),
+        };
+        self.0.insert(forest.key(spot), vec![known, new]);
     }
 
     /// Forgets a handle.
@@ -87,6 +94,12 @@ impl Crowds {
         }
         self.records(forest.key(spot), handle)
             .map(|records| !records.is_empty())
+    }
+
+    /// Whether any handle of the block's crowd holds it; `false` where it has none.
+    pub(super) fn holds(&self, forest: &Forest<'_>, spot: Spot) -> bool {
+        let members = self.0.get(&forest.key(spot));
+        members.is_some_and(|members| members.iter().any(|member| !member.records.is_empty()))
     }
 
     /// Returns whether the block has a crowd; if not, nothing was done.
@@ -138,19 +151,24 @@ impl Crowds {
         }
     }
 
-    pub(super) fn expire(&mut self, now: Nanos) {
+    /// Forgets doubts that have aged out. Returns the handles that hold nothing since.
+    pub(super) fn expire(&mut self, now: Nanos) -> Vec<u64> {
+        let mut over = Vec::new();
         for member in self.0.values_mut().flatten() {
+            let was_empty = member.records.is_empty();
             member.records.expire(now);
+            if member.records.is_empty() && !was_empty {
+                over.push(member.handle);
+            }
         }
+        over
     }
 
     /// Asserts that the view says of the block what is true of its handles.
-    pub(super) fn check(&self, forest: &Forest<'_>, slot: u32, spot: Spot, handle: u64) {
+    pub(super) fn check(&self, forest: &Forest<'_>, slot: u32, spot: Spot) {
         let Some(members) = self.0.get(&forest.key(spot)) else {
             return;
         };
-        let is_there = members.iter().any(|member| member.handle == handle);
-        assert!(is_there, "all handles of a crowd's block are in it");
         for place in members.iter().flat_map(|member| member.records.iter()) {
             let standing = forest.view.standing(spot, slot, place.0);
             assert_eq!(standing, combined(members, place.0), "crowds are shown");

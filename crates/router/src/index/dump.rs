@@ -10,8 +10,8 @@ use std::fmt;
 use headstart_core::event::CacheGroup;
 use headstart_core::{Nanos, ReplicaId, RouteKey, Tier};
 
-use super::names::MAX_HANDLE;
 use super::standing::{Place, Standing, is_over};
+use super::table::{MAX_HANDLE, MAX_RUN_BLOCKS};
 use super::view::{Spot, View};
 use super::writer::{Draft, Writer};
 
@@ -107,8 +107,8 @@ impl fmt::Display for DumpError {
             ),
             Self::BadRun(run) => write!(
                 formatter,
-                "run {run} of the dump is empty, has no block size or repeats a key: delete the \
-                 dump, it is damaged"
+                "run {run} of the dump is empty or too long, has no block size or repeats a key: \
+                 delete the dump, it is damaged"
             ),
             Self::BadBlock(replica) => write!(
                 formatter,
@@ -148,7 +148,7 @@ impl Writer {
                 continue;
             };
             let mut places: Vec<PlaceDump> = Vec::new();
-            for (handle, spot) in replica.names.iter(&self.land) {
+            for (handle, spot) in replica.names.awake() {
                 let Some(run) = numbers[spot.run as usize] else {
                     continue;
                 };
@@ -264,7 +264,8 @@ impl IndexDump {
         let mut keys = HashSet::new();
         for (number, run) in self.runs.iter().enumerate() {
             let is_new = run.keys.iter().all(|&key| keys.insert(key));
-            if run.keys.is_empty() || run.block_size == 0 || !is_new {
+            let is_long = run.keys.len() > MAX_RUN_BLOCKS as usize;
+            if run.keys.is_empty() || is_long || run.block_size == 0 || !is_new {
                 return Err(DumpError::BadRun(number));
             }
         }
@@ -285,7 +286,7 @@ impl IndexDump {
             let known = self.runs.get(run as usize);
             let is_there = known.is_some_and(|run| (offset as usize) < run.keys.len());
             let is_same = *spots.entry(handle).or_insert((run, offset)) == (run, offset);
-            if !is_there || !is_same || handle == 0 || handle > MAX_HANDLE {
+            if !is_there || !is_same || handle > MAX_HANDLE {
                 return Err(DumpError::BadBlock(replica.replica));
             }
         }

@@ -1,4 +1,4 @@
-//! The writer's hand on the runs: where a block belongs, which handle names it, when it may go.
+//! The writer's hand on the runs: where a block belongs, and when it may go.
 //!
 //! A block's spot is found from its parent's: it is the next of the same run, or the first of
 //! another; a new one prolongs its parent's run if that ends there, and begins one otherwise. No
@@ -14,11 +14,9 @@ use headstart_core::{Nanos, RouteKey};
 use super::buffer::Keys;
 use super::op::{Op, Span};
 use super::standing::{Place, Standing};
+use super::table::MAX_RUN_BLOCKS;
 use super::view::{Spot, View};
 use crate::lookup::Map;
-
-/// A handle that stands for none.
-pub(super) const NO_HANDLE: u64 = 0;
 
 /// What only the writer knows of the runs.
 #[derive(Debug, Default)]
@@ -32,42 +30,16 @@ pub(super) struct Land {
 /// One run's names.
 #[derive(Debug, Default)]
 struct Ledger {
-    slots: Vec<Slot>,
+    /// By block: how many handles of replicas stand for it. 65,535 is for good, since no fleet is
+    /// that large.
+    names: Vec<u16>,
     /// Whether readers may still see other keys behind the run's end: it must not grow there.
     is_cut: bool,
 }
 
-/// One block's names. Above: the handle under which it was named first, 48 bits; most replicas of
-/// a fleet whose engines hash alike use it. Below: how many handles of replicas stand for the
-/// block, 16 bits; 65,535 is for good, since no fleet is that large.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Slot(u64);
-
-impl Slot {
-    fn new(handle: u64, names: u16) -> Self {
-        Self(handle << u16::BITS | u64::from(names))
-    }
-
-    fn handle(self) -> u64 {
-        self.0 >> u16::BITS
-    }
-
-    fn names(self) -> u16 {
-        self.0 as u16
-    }
-}
-
 impl Land {
-    pub(super) fn handle(&self, spot: Spot) -> u64 {
-        self.slot(spot).handle()
-    }
-
     pub(super) fn num_names(&self, spot: Spot) -> u16 {
-        self.slot(spot).names()
-    }
-
-    fn slot(&self, spot: Spot) -> Slot {
-        self.ledgers[spot.run as usize].slots[spot.offset as usize]
+        self.ledgers[spot.run as usize].names[spot.offset as usize]
     }
 
     /// Blocks that have a spot.
@@ -82,32 +54,25 @@ impl Land {
 
     /// Memory, bytes.
     pub(super) fn bytes(&self) -> usize {
-        let ledger = |ledger: &Ledger| ledger.slots.capacity() * size_of::<Slot>();
+        let ledger = |ledger: &Ledger| ledger.names.capacity() * size_of::<u16>();
         let lists: usize = self.ledgers.iter().map(ledger).sum();
         self.ledgers.capacity() * size_of::<Ledger>() + lists
     }
 
-    /// Names one block once more, under `handle`; it becomes the block's own if it has none.
-    pub(super) fn name(&mut self, spot: Spot, handle: u64) {
+    /// Names one block once more.
+    pub(super) fn name(&mut self, spot: Spot) {
         self.num_names += 1;
-        let slot = &mut self.ledgers[spot.run as usize].slots[spot.offset as usize];
-        let first = match slot.handle() {
-            NO_HANDLE => handle,
-            known => known,
-        };
-        *slot = Slot::new(first, slot.names().saturating_add(1));
+        let names = &mut self.ledgers[spot.run as usize].names[spot.offset as usize];
+        *names = names.saturating_add(1);
     }
 
     /// Takes one name back. The end of its run may go then: [`Forest::trim`].
     pub(super) fn unname(&mut self, spot: Spot) {
         self.num_names -= 1;
-        let slot = &mut self.ledgers[spot.run as usize].slots[spot.offset as usize];
-        *slot = match slot.names() {
-            0 => unreachable!("a name was given before"),
-            1 => Slot::default(),
-            u16::MAX => *slot,
-            names => Slot::new(slot.handle(), names - 1),
-        };
+        let names = &mut self.ledgers[spot.run as usize].names[spot.offset as usize];
+        if *names < u16::MAX {
+            *names -= 1;
+        }
     }
 }
 
@@ -173,11 +138,15 @@ impl Forest<'_> {
     fn add(&mut self, parent: Option<Spot>, key: RouteKey, block_size: u32) -> Spot {
         self.land.num_blocks += 1;
         match parent {
-            Some(parent) if parent.offset + 1 == self.view.run(parent.run).len() => {
-                self.grow(parent.run, key)
-            }
+            Some(parent) if self.is_at_end(parent) => self.grow(parent.run, key),
             _ => self.begin(key, block_size),
         }
+    }
+
+    /// Whether the next block can stand right behind this one.
+    fn is_at_end(&self, Spot { run, offset }: Spot) -> bool {
+        let next = offset + 1;
+        next == self.view.run(run).len() && next < MAX_RUN_BLOCKS
     }
 
     fn begin(&mut self, key: RouteKey, block_size: u32) -> Spot {
@@ -235,8 +204,8 @@ impl Forest<'_> {
     /// Cuts off what nobody names or assumes.
     pub(super) fn trim(&mut self, run: u32) {
         let ledger = &mut self.land.ledgers[run as usize];
-        let old = ledger.slots.len();
-        let last = ledger.slots.iter().rposition(|slot| slot.names() > 0);
+        let old = ledger.names.len();
+        let last = ledger.names.iter().rposition(|&names| names > 0);
         let named = last.map_or(0, |last| last + 1);
         if named == old {
             return;
@@ -253,7 +222,7 @@ impl Forest<'_> {
         let known = self.view.run(run);
         let is_roomy = known.capacity() as usize > 2 * len + 8;
         let keys = is_roomy.then(|| known.keys().moved(len as u32, len as u32));
-        ledger.is_cut = keys.is_none();
+        ledger.is_cut = keys.is_none() && len > 0;
         ledger.cut(len);
         self.land.num_blocks -= old - len;
         if len == 0 {
@@ -306,14 +275,14 @@ impl Forest<'_> {
                 Some(run) => run.len() as usize,
                 None => 0,
             };
-            assert_eq!(ledger.slots.len(), len, "ledgers are as long as runs");
+            assert_eq!(ledger.names.len(), len, "ledgers are as long as runs");
             num_blocks += len;
             let is_free = self.land.free.contains(&(id as u32));
             assert_eq!(is_free, len == 0, "empty runs are free");
-            if let (Some(last), Some(run)) = (ledger.slots.last(), self.view.runs().get(id)) {
+            if let (Some(&last), Some(run)) = (ledger.names.last(), self.view.runs().get(id)) {
                 let mut holders = run.holders().iter();
                 let is_assumed = holders.any(|holder| holder.assumed_end() == run.len());
-                assert!(last.names() > 0 || is_assumed, "the end of a run is needed");
+                assert!(last > 0 || is_assumed, "the end of a run is needed");
             }
         }
         assert_eq!(num_blocks, self.land.num_blocks, "blocks are counted");
@@ -323,8 +292,7 @@ impl Forest<'_> {
     pub(super) fn check_names(&self, names: &Map<Spot, u16>) {
         let mut num_names = 0;
         for (run, ledger) in self.land.ledgers.iter().enumerate() {
-            for (offset, slot) in ledger.slots.iter().enumerate() {
-                let count = slot.names();
+            for (offset, &count) in ledger.names.iter().enumerate() {
                 let (run, offset) = (run as u32, offset as u32);
                 let expected = names.get(&Spot { run, offset }).copied();
                 assert_eq!(count, expected.unwrap_or(0), "names are counted");
@@ -338,21 +306,21 @@ impl Forest<'_> {
 impl Ledger {
     /// One block more, with room for so many that follow.
     fn push(&mut self, coming: usize) {
-        let slots = &mut self.slots;
-        if slots.len() == slots.capacity() {
-            let room = match slots.is_empty() {
+        let names = &mut self.names;
+        if names.len() == names.capacity() {
+            let room = match names.is_empty() {
                 true => 1 + coming,
-                false => room(slots.len()).max(slots.len() + 1 + coming),
+                false => room(names.len()).max(names.len() + 1 + coming),
             };
-            slots.reserve_exact(room - slots.len());
+            names.reserve_exact(room - names.len());
         }
-        slots.push(Slot::default());
+        names.push(0);
     }
 
     fn cut(&mut self, len: usize) {
-        self.slots.truncate(len);
-        if self.slots.capacity() > 2 * len {
-            self.slots.shrink_to_fit();
+        self.names.truncate(len);
+        if self.names.capacity() > 2 * len {
+            self.names.shrink_to_fit();
         }
     }
 }

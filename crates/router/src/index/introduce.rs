@@ -11,7 +11,7 @@ use headstart_core::event::StoredBlocks;
 use headstart_core::{RouteHasher, RouteKey, TokenId};
 
 use super::forest::Forest;
-use super::names::handle;
+use super::names::{Known, handle};
 use super::replica::{Replica, one};
 use super::standing::Record;
 use super::view::Spot;
@@ -32,14 +32,13 @@ struct Content<'a> {
 }
 
 impl Replica {
-    /// Says what the blocks' handles stand for, as far as that is not settled. Returns the spots
-    /// of those that have one.
+    /// Says what the blocks' handles stand for, as far as that is not settled.
     pub(super) fn introduce_all(
         &mut self,
         forest: &mut Forest<'_>,
         hasher: &RouteHasher,
         stored: &StoredBlocks,
-    ) -> Vec<Option<Spot>> {
+    ) {
         let mut before = match stored.parent {
             Some(parent) => Before::Handle(handle(parent)),
             None => Before::Root(hasher.root(Namespace {
@@ -48,16 +47,13 @@ impl Replica {
             })),
         };
         let contents = stored.tokens.chunks_exact(hasher.block_size());
-        let mut spots = Vec::with_capacity(stored.blocks.len());
         for (index, (&block, tokens)) in stored.blocks.iter().zip(contents).enumerate() {
             let extra = stored.extras.get(index).cloned().flatten();
             let block = handle(block);
             forest.coming = (stored.blocks.len() - index - 1) as u32;
             let spot = self.introduce(forest, hasher, block, before, Content { tokens, extra });
             before = spot.map_or(Before::Handle(block), Before::Block);
-            spots.push(spot);
         }
-        spots
     }
 
     fn introduce(
@@ -68,8 +64,8 @@ impl Replica {
         before: Before,
         content: Content<'_>,
     ) -> Option<Spot> {
-        if let Some(spot) = self.names.find(forest.land, block) {
-            return Some(spot);
+        if let Some(known) = self.names.find(block) {
+            return Some(known.spot);
         }
         if self.waiting.is_linked(block) {
             return None;
@@ -78,8 +74,8 @@ impl Replica {
         let parent = match before {
             Before::Root(key) => Ok((None, key)),
             Before::Block(spot) => Ok((Some(spot), forest.key(spot))),
-            Before::Handle(parent) => match self.names.find(forest.land, parent) {
-                Some(spot) if forest.block_size(spot) == block_size => {
+            Before::Handle(parent) => match self.names.find(parent) {
+                Some(Known { spot, .. }) if forest.block_size(spot) == block_size => {
                     Ok((Some(spot), forest.key(spot)))
                 }
                 _ => Err(parent),
@@ -112,48 +108,44 @@ impl Replica {
         parent: Option<Spot>,
         key: RouteKey,
     ) -> Spot {
-        let first = self.seat(forest, hasher, block, parent, key);
+        let block_size = hasher.block_size() as u32;
+        let first = forest.locate(parent, key, block_size);
+        self.name(forest, block, first);
         if self.waiting.len() == 0 {
             return first;
         }
-        let block_size = hasher.block_size() as u32;
+        self.take_over_records(forest, block, first);
         let mut due = vec![(block, first)];
         while let Some((parent, spot)) = due.pop() {
             let key = forest.key(spot);
-            self.take_over_records(forest, parent, spot);
             for child in self.waiting.children(parent, block_size) {
                 let Some(link) = self.waiting.link_of(child).cloned() else {
                     continue;
                 };
                 let key = hasher.next_with(key, &link.tokens, link.extra.as_deref());
-                due.push((child, self.seat(forest, hasher, child, Some(spot), key)));
+                let spot = forest.locate(Some(spot), key, block_size);
+                self.seat(forest, child, spot);
+                due.push((child, spot));
             }
         }
         first
     }
 
-    fn seat(
-        &mut self,
-        forest: &mut Forest<'_>,
-        hasher: &RouteHasher,
-        block: u64,
-        parent: Option<Spot>,
-        key: RouteKey,
-    ) -> Spot {
-        let spot = forest.locate(parent, key, hasher.block_size() as u32);
-        self.name(forest, block, spot);
-        spot
+    /// Lets a handle that waited stand for a block.
+    fn seat(&mut self, forest: &mut Forest<'_>, block: u64, spot: Spot) {
+        if self.waiting.holds(block) {
+            self.name(forest, block, spot);
+        } else {
+            self.names.insert_idle(forest.land, block, spot);
+            self.departed.push(block);
+        }
+        self.take_over_records(forest, block, spot);
     }
 
-    /// Lets a handle stand for a block.
+    /// Lets a handle that holds a block, or is about to, stand for it.
     pub(super) fn name(&mut self, forest: &mut Forest<'_>, block: u64, spot: Spot) {
-        if forest.land.num_names(spot) > 0 {
-            let occupant = self.names.occupant(forest.land, spot);
-            let again = &mut self.again;
-            self.crowds
-                .join(forest, self.slot, spot, block, occupant, again);
-        }
         self.names.insert(forest.land, block, spot);
+        self.tell_apart(forest, block, spot);
     }
 
     /// Lets what a handle held while it waited count.

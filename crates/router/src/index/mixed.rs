@@ -78,7 +78,8 @@ impl Mixed {
     }
 
     fn overlap(&self, prompt: &PromptKeys, replica: ReplicaId, needs: &[Need]) -> Overlap {
-        let tokens = |level: fn(&Reach) -> u32| self.prefix(prompt.num_tokens(), needs, level);
+        let tokens =
+            |level: fn(&Reach) -> u32| self.prefix(prompt.num_tokens(), needs, level) as u32;
         Overlap {
             replica,
             device_tokens: tokens(|usable| usable.device),

@@ -1,15 +1,16 @@
-//! One replica's handles: which block each stands for.
+//! One replica's handles: which block each stands for, and whether it holds that block.
 //!
-//! A block remembers the first handle that anybody had for it, so a replica that uses the same one
-//! needs only the block's spot, 8 bytes: the handle is read there. Engines whose hashes start from
-//! a random seed all use others; these *aliases* are stored with their spot.
+//! A handle is *idle* when no place of the replica holds its block on its account: new, or
+//! departed. Idle ones are remembered for a while, see [`super::departed`]; how many departures of
+//! a handle are remembered stands beside it, so that nobody has to look through them. They have a
+//! table of their own, so small that it stays in the processor's cache: of a block that comes and
+//! goes, only its coming and its going wait for memory, and its end does not.
 //!
-//! Invariants: the block of a direct name has that handle; a handle has one name at most; every
-//! name is counted at its block.
+//! Invariants: a handle has one name at most; every name is counted at its block.
 
-use hashbrown::HashTable;
-
-use super::forest::{Land, NO_HANDLE};
+use super::departed::Departed;
+use super::forest::Land;
+use super::table::{HANDLE_BITS, MANY_DEPARTURES, MAX_HANDLE, Name, Table};
 use super::view::Spot;
 use crate::lookup::Map;
 use headstart_core::BlockHash;
@@ -17,20 +18,24 @@ use headstart_core::BlockHash;
 /// All names of one replica.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    direct: HashTable<Spot>,
-    aliases: HashTable<(u64, Spot)>,
-    /// Some alias of each block that has one.
-    alias_at: Map<Spot, u64>,
+    awake: Table,
+    idle: Table,
+    /// The first handle that holds each block. Made when it is first asked for: most replicas never
+    /// have two handles for one block.
+    holding: Option<Map<Spot, u64>>,
 }
 
-/// Bits of a handle that are kept. With a hundred thousand handles, two of one replica meet once in
-/// fifty thousand fleets; then a block is taken for another, which costs a wrong route at most.
-const HANDLE_BITS: u32 = 48;
+/// What a handle stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) spot: Spot,
+    /// Whether it holds nothing.
+    pub(super) is_idle: bool,
+}
 
-/// The largest handle.
-pub(super) const MAX_HANDLE: u64 = u64::MAX >> (u64::BITS - HANDLE_BITS);
-
-/// An engine's hash in [`HANDLE_BITS`] well mixed bits.
+/// An engine's hash in so many well mixed bits. With a hundred thousand handles, two of one replica
+/// meet once in fifty thousand fleets; then a block is taken for another, which costs a wrong route
+/// at most.
 pub(super) fn handle(block: BlockHash) -> u64 {
     let wide = u128::from_be_bytes(block.0);
     let mut bits = (wide as u64) ^ ((wide >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -38,98 +43,149 @@ pub(super) fn handle(block: BlockHash) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^= bits >> 31;
-    match bits >> (u64::BITS - HANDLE_BITS) {
-        NO_HANDLE => 1,
-        bits => bits,
-    }
+    (bits >> (u64::BITS - HANDLE_BITS)).min(MAX_HANDLE)
 }
 
-/// A table's hash of a handle: some of its bits at the top, where tables look for them too.
-fn spread(handle: u64) -> u64 {
-    handle ^ handle << (u64::BITS - HANDLE_BITS)
+impl Name {
+    /// Returns how many departures are left; `left` counts them where there are many.
+    fn end_departure(&mut self, left: impl FnOnce() -> usize) -> u32 {
+        self.set_departures(match self.departures() {
+            MANY_DEPARTURES => left().min(MANY_DEPARTURES as usize) as u32,
+            few => few.saturating_sub(1),
+        });
+        self.departures()
+    }
 }
 
 impl Names {
     /// What `handle` stands for.
-    pub(super) fn find(&self, land: &Land, handle: u64) -> Option<Spot> {
-        let direct = self
-            .direct
-            .find(spread(handle), |&spot| land.handle(spot) == handle);
-        direct.copied().or_else(|| {
-            let alias = self
-                .aliases
-                .find(spread(handle), |(alias, _)| *alias == handle);
-            alias.map(|&(_, spot)| spot)
+    pub(super) fn find(&self, handle: u64) -> Option<Known> {
+        let known = |table: &Table, is_idle| {
+            let spot = table.get(handle)?.spot();
+            Some(Known { spot, is_idle })
+        };
+        known(&self.awake, false).or_else(|| known(&self.idle, true))
+    }
+
+    /// The block of a handle that holds it.
+    pub(super) fn find_awake(&self, handle: u64) -> Option<Spot> {
+        self.awake.get(handle).map(Name::spot)
+    }
+
+    /// A handle that holds the block, other than `new`; asked while it has no crowd.
+    pub(super) fn holder_but(&mut self, spot: Spot, new: u64) -> Option<u64> {
+        let awake = &self.awake;
+        let holding = self.holding.get_or_insert_with(|| {
+            let others = awake.iter().filter(|name| name.handle() != new);
+            others.map(|name| (name.spot(), name.handle())).collect()
+        });
+        holding.get(&spot).copied()
+    }
+
+    /// Lets `handle`, which stands for nothing yet, stand for the block, which it will hold.
+    pub(super) fn insert(&mut self, land: &mut Land, handle: u64, spot: Spot) {
+        land.name(spot);
+        self.put(Name::new(handle, spot));
+    }
+
+    /// The same for one that holds nothing, and departs at once.
+    pub(super) fn insert_idle(&mut self, land: &mut Land, handle: u64, spot: Spot) {
+        land.name(spot);
+        let mut name = Name::new(handle, spot);
+        name.set_departures(1);
+        self.idle.insert(name);
+    }
+
+    fn put(&mut self, name: Name) {
+        self.awake.insert(name);
+        if let Some(holding) = &mut self.holding {
+            holding.entry(name.spot()).or_insert(name.handle());
+        }
+    }
+
+    /// Notes that `handle` will hold its block. Returns what it stood for before that.
+    pub(super) fn wake(&mut self, handle: u64) -> Option<Known> {
+        if let Some(spot) = self.find_awake(handle) {
+            let is_idle = false;
+            return Some(Known { spot, is_idle });
+        }
+        let idle = self.idle.remove(handle)?;
+        self.put(idle);
+        Some(Known {
+            spot: idle.spot(),
+            is_idle: true,
         })
     }
 
-    /// A handle that stands for the block already.
-    pub(super) fn occupant(&self, land: &Land, spot: Spot) -> Option<u64> {
-        let handle = land.handle(spot);
-        let direct = self.direct.find(spread(handle), |&known| known == spot);
-        match direct {
-            Some(_) => Some(handle),
-            None => self.alias_at.get(&spot).copied(),
+    /// Notes that `handle` holds its block no more, and that this is remembered once more.
+    pub(super) fn depart(&mut self, handle: u64) {
+        if let Some(mut name) = self.awake.remove(handle) {
+            name.set_departures(name.departures() + 1);
+            self.idle.insert(name);
+            self.hold_no_more(name.spot(), handle);
         }
     }
 
-    /// Lets `handle`, which stands for nothing yet, stand for the block.
-    pub(super) fn insert(&mut self, land: &mut Land, handle: u64, spot: Spot) {
-        land.name(spot, handle);
-        if land.handle(spot) == handle {
-            self.direct
-                .insert_unique(spread(handle), spot, |&spot| spread(land.handle(spot)));
-        } else {
-            self.aliases
-                .insert_unique(spread(handle), (handle, spot), |(alias, _)| spread(*alias));
-            self.alias_at.entry(spot).or_insert(handle);
+    /// Notes that a departure is remembered no more, nor the handle if it was the last one and
+    /// the handle is idle: returns its block then. The end of its run may go:
+    /// [`super::forest::Forest::trim`]. `left` counts departures where there are many.
+    pub(super) fn forget_departure(
+        &mut self,
+        land: &mut Land,
+        handle: u64,
+        left: impl FnOnce() -> usize,
+    ) -> Option<Spot> {
+        if let Some(idle) = self.idle.get_mut(handle) {
+            if idle.end_departure(left) > 0 {
+                return None;
+            }
+            let spot = idle.spot();
+            self.idle.remove(handle);
+            land.unname(spot);
+            return Some(spot);
         }
+        if let Some(awake) = self.awake.get_mut(handle) {
+            awake.end_departure(left);
+        }
+        None
     }
 
     /// Forgets `handle`. The end of its block's run may go then: [`super::forest::Forest::trim`].
     pub(super) fn remove(&mut self, land: &mut Land, handle: u64) {
-        let known = &*land;
-        let direct = self
-            .direct
-            .find_entry(spread(handle), |&spot| known.handle(spot) == handle);
-        let spot = match direct {
-            Ok(entry) => entry.remove().0,
-            Err(_) => {
-                let alias = self
-                    .aliases
-                    .find_entry(spread(handle), |(alias, _)| *alias == handle);
-                let Ok(entry) = alias else {
-                    return;
-                };
-                let ((_, spot), _) = entry.remove();
-                if self.alias_at.get(&spot) == Some(&handle) {
-                    self.alias_at.remove(&spot);
-                }
-                spot
-            }
-        };
-        land.unname(spot);
+        if let Some(name) = self.awake.remove(handle) {
+            self.hold_no_more(name.spot(), handle);
+            land.unname(name.spot());
+        } else if let Some(name) = self.idle.remove(handle) {
+            land.unname(name.spot());
+        }
+    }
+
+    fn hold_no_more(&mut self, spot: Spot, handle: u64) {
+        if let Some(holding) = &mut self.holding
+            && holding.get(&spot) == Some(&handle)
+        {
+            holding.remove(&spot);
+        }
     }
 
     /// All names.
-    pub(super) fn iter<'a>(&'a self, land: &'a Land) -> impl Iterator<Item = (u64, Spot)> + 'a {
-        let direct = self.direct.iter().map(|&spot| (land.handle(spot), spot));
-        direct.chain(self.aliases.iter().copied())
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Spot)> + '_ {
+        let idle = self.idle.iter().map(|name| (name.handle(), name.spot()));
+        self.awake().chain(idle)
+    }
+
+    /// Those that hold their block.
+    pub(super) fn awake(&self) -> impl Iterator<Item = (u64, Spot)> + '_ {
+        self.awake.iter().map(|name| (name.handle(), name.spot()))
     }
 
     pub(super) fn len(&self) -> usize {
-        self.direct.len() + self.aliases.len()
+        self.awake.len() + self.idle.len()
     }
 
     /// The runs that are named, each once, ascending.
     pub(super) fn runs(&self) -> Vec<u32> {
-        let aliases = self.aliases.iter().map(|(_, spot)| spot);
-        let mut runs: Vec<u32> = self
-            .direct
-            .iter()
-            .chain(aliases)
-            .map(|spot| spot.run)
-            .collect();
+        let mut runs: Vec<u32> = self.iter().map(|(_, spot)| spot.run).collect();
         runs.sort_unstable();
         runs.dedup();
         runs
@@ -137,31 +193,42 @@ impl Names {
 
     /// Memory, bytes.
     pub(super) fn bytes(&self) -> usize {
-        let aliases = self.alias_at.capacity() * (size_of::<(Spot, u64)>() + 1);
-        self.direct.allocation_size() + self.aliases.allocation_size() + aliases
+        let entry = size_of::<(Spot, u64)>() + 1;
+        let capacity = self.holding.as_ref().map_or(0, Map::capacity);
+        self.awake.bytes() + self.idle.bytes() + capacity * entry
     }
 
     /// Gives back memory that half-empty tables take.
-    pub(super) fn shrink(&mut self, land: &Land) {
-        self.direct.shrink_to_fit(|&spot| spread(land.handle(spot)));
-        self.aliases.shrink_to_fit(|(alias, _)| spread(*alias));
-        self.alias_at.shrink_to_fit();
+    pub(super) fn shrink(&mut self) {
+        self.awake.shrink();
+        self.idle.shrink();
+        if let Some(holding) = &mut self.holding {
+            holding.shrink_to_fit();
+        }
     }
 
     /// Asserts the invariants, and counts every name at its block. O(size).
-    pub(super) fn check(&self, land: &Land, counts: &mut Map<Spot, u16>) {
+    pub(super) fn check(&self, departed: &Departed, counts: &mut Map<Spot, u16>) {
+        self.awake.check();
+        self.idle.check();
         let mut handles = std::collections::HashSet::new();
-        for (handle, spot) in self.iter(land) {
+        let awake = self.awake.iter().map(|name| (name, false));
+        for (name, is_idle) in awake.chain(self.idle.iter().map(|name| (name, true))) {
+            let (handle, spot) = (name.handle(), name.spot());
             assert!(handles.insert(handle), "a handle has one name");
-            assert_eq!(self.find(land, handle), Some(spot), "names are found");
+            let known = Some(Known { spot, is_idle });
+            assert_eq!(self.find(handle), known, "names are found again");
+            let departures = departed.count(handle).min(MANY_DEPARTURES as usize);
+            assert_eq!(name.departures() as usize, departures, "they are counted");
+            assert!(!is_idle || departures > 0, "idle ones departed");
             *counts.entry(spot).or_default() += 1;
         }
-        for (spot, alias) in &self.alias_at {
-            assert_eq!(
-                self.find(land, *alias),
-                Some(*spot),
-                "aliases stand for their block"
-            );
+        for (&spot, &handle) in self.holding.iter().flatten() {
+            let expected = Known {
+                spot,
+                is_idle: false,
+            };
+            assert_eq!(self.find(handle), Some(expected), "holders are awake");
         }
     }
 }

@@ -13,11 +13,13 @@
 //!   cleared. A block behind one of another size has no prefix.
 //! - A block is held per (cache group, tier). A removal of one that was stored again since makes
 //!   it doubtful first: engines report several copies of a block in either way.
-//! - Blocks of the sizes that a replica's groups last reported count; before its first event,
-//!   those of the configured size.
+//! - Blocks of the sizes that a replica's groups last reported count; before its first event, and
+//!   after it was cleared, those of the configured size: what comes next may be another engine.
 //!
 //! Source: the dual keys of llm-d. Differences: events with an unknown parent or without tokens
 //! wait instead of being dropped, and every handle covers exactly one block.
+
+pub mod ledger;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -163,6 +165,7 @@ impl Contents {
                 }
             }
             CacheEvent::Cleared => {
+                self.groups.clear();
                 self.links.clear();
                 self.held.clear();
                 self.assumed.clear();
@@ -408,9 +411,9 @@ impl PrefixIndex for ReferenceIndex {
             };
             let overlap = Overlap {
                 replica,
-                device_tokens: run(true, true),
-                any_tier_tokens: run(false, true),
-                trusted_tokens: run(false, false),
+                device_tokens: run(true, true) as u32,
+                any_tier_tokens: run(false, true) as u32,
+                trusted_tokens: run(false, false) as u32,
             };
             if overlap.any_tier_tokens > 0 {
                 answer.found.push(overlap);

@@ -6,34 +6,25 @@
 //! removed ─► release ─► nowhere left ──► departed ──► forgotten when many others followed
 //! ```
 //!
-//! Departed handles are kept for a while because an engine may announce a demotion's two halves in
-//! either order: what left the device may turn up in host memory next, without tokens.
-//!
 //! Invariant: what the view says of this replica is what [`super::reference`] would say.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use headstart_core::event::{Attention, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, RouteHasher};
 
 use super::IndexStats;
 use super::crowds::Crowds;
+use super::departed::Departed;
 use super::extent::Extent;
 use super::forest::Forest;
+use super::holder::Holder;
 use super::names::{Names, handle};
 use super::op::Span;
 use super::standing::{Place, Standing};
 use super::view::{Need, Needs, Spot};
 use super::waiting::Waiting;
 use crate::lookup::Map;
-
-/// Departed handles are remembered for one in so many that the replica has, so that they take a
-/// small part of the memory of its blocks.
-const DEPARTED_PART: usize = 8;
-
-/// Departed handles that are remembered beyond those of the last updates, at most: each is searched
-/// for among the others before it is forgotten, some hundred nanoseconds for so many.
-const DEPARTED_SEARCHED_MAX: usize = 512;
 
 /// All that one replica's events told.
 #[derive(Debug, Default)]
@@ -44,11 +35,7 @@ pub(super) struct Replica {
     pub(super) names: Names,
     pub(super) waiting: Waiting,
     pub(super) crowds: Crowds,
-    pub(super) departed: VecDeque<u64>,
-    /// Of these, how many the last update and the one before brought.
-    pub(super) recent: [usize; 2],
-    /// Departed handles that are remembered in any case.
-    min_departed: usize,
+    pub(super) departed: Departed,
     /// Blocks that a place confirmed once more than it lost them.
     pub(super) again: Map<(u32, Place), Extent>,
     /// When doubts have to be swept up; `None` without doubts.
@@ -83,9 +70,26 @@ impl Replica {
         Self {
             slot,
             configured_size: configured_size.filter(|&size| size > 0),
-            min_departed,
+            departed: Departed::new(min_departed),
             ..Self::default()
         }
+    }
+
+    /// Looks up what the events name, all at once and for nothing: so the waits for memory overlap,
+    /// which would come one by one later.
+    pub(super) fn look_ahead(&self, events: &[CacheEvent]) {
+        let mut num_known = 0;
+        for event in events {
+            let blocks = match event {
+                CacheEvent::Stored(stored) => &stored.blocks,
+                CacheEvent::Removed { blocks, .. } => blocks,
+                CacheEvent::Cleared => continue,
+            };
+            for &block in blocks {
+                num_known += usize::from(self.names.find_awake(handle(block)).is_some());
+            }
+        }
+        std::hint::black_box(num_known);
     }
 
     /// Takes over an event; `hasher` is for its block size if it stores any. Returns the block
@@ -109,9 +113,16 @@ impl Replica {
             }
             CacheEvent::Cleared => {
                 self.clear(forest);
-                None
+                self.forget_groups()
             }
         }
+    }
+
+    /// An engine that starts anew may have other groups.
+    fn forget_groups(&mut self) -> Option<BTreeSet<u32>> {
+        let before = self.block_sizes();
+        let groups = std::mem::take(&mut self.groups);
+        (!groups.is_empty()).then_some(before)
     }
 
     fn store(
@@ -120,20 +131,19 @@ impl Replica {
         hasher: Option<&RouteHasher>,
         stored: &StoredBlocks,
     ) -> Option<BTreeSet<u32>> {
-        let mut spots = Vec::new();
         if !stored.tokens.is_empty() {
             let Some(hasher) = hasher.filter(|_| is_well_formed(stored)) else {
                 self.counters.malformed_events += 1;
                 return None;
             };
-            spots = self.introduce_all(forest, hasher, stored);
+            self.introduce_all(forest, hasher, stored);
         }
         let has_learned = self.learn(stored);
         let place = Place {
             group: stored.group.index,
             tier: stored.tier,
         };
-        self.hold_all(forest, &stored.blocks, &spots, place);
+        self.hold_all(forest, &stored.blocks, place);
         has_learned
     }
 
@@ -158,22 +168,19 @@ impl Replica {
         Some(before)
     }
 
-    fn hold_all(
-        &mut self,
-        forest: &mut Forest<'_>,
-        blocks: &[BlockHash],
-        spots: &[Option<Spot>],
-        place: Place,
-    ) {
+    fn hold_all(&mut self, forest: &mut Forest<'_>, blocks: &[BlockHash], place: Place) {
         let mut pending: Option<Span> = None;
-        for (index, &block) in blocks.iter().enumerate() {
+        for &block in blocks {
             let block = handle(block);
-            let known = spots.get(index).copied().flatten();
-            let spot = known.or_else(|| self.names.find(forest.land, block));
-            let Some(spot) = spot else {
+            let Some(known) = self.names.wake(block) else {
                 self.counters.orphans += self.waiting.hold(block, |records| records.hold(place));
                 continue;
             };
+            let spot = known.spot;
+            if known.is_idle {
+                self.hold(forest, pending.take(), place);
+                self.tell_apart(forest, block, spot);
+            }
             if !self.crowds.is_empty() && self.crowds.hold(forest, self.slot, spot, block, place) {
                 continue;
             }
@@ -188,6 +195,31 @@ impl Replica {
             }
         }
         self.hold(forest, pending, place);
+    }
+
+    /// Notes that a handle will hold its block.
+    pub(super) fn wake(&mut self, forest: &Forest<'_>, block: u64) {
+        if let Some(known) = self.names.wake(block)
+            && known.is_idle
+        {
+            self.tell_apart(forest, block, known.spot);
+        }
+    }
+
+    /// Sees to it that a handle that held nothing is told apart from others that hold its block.
+    pub(super) fn tell_apart(&mut self, forest: &Forest<'_>, block: u64, spot: Spot) {
+        let is_known_otherwise = forest.land.num_names(spot) > 1;
+        if !is_known_otherwise
+            || self.crowds.join(forest, spot, block)
+            || !forest.view.holds(spot, self.slot)
+        {
+            return;
+        }
+        if let Some(holder) = self.names.holder_but(spot, block) {
+            let again = &mut self.again;
+            self.crowds
+                .gather(forest, self.slot, spot, [holder, block], again);
+        }
     }
 
     fn hold(&mut self, forest: &mut Forest<'_>, span: Option<Span>, place: Place) {
@@ -213,7 +245,7 @@ impl Replica {
         let mut pending: Vec<(u64, Spot)> = Vec::new();
         for &block in blocks {
             let block = handle(block);
-            let Some(spot) = self.names.find(forest.land, block) else {
+            let Some(spot) = self.names.find_awake(block) else {
                 let was_there = self.release_waiting(forest, block, place);
                 self.counters.unknown_removals += u64::from(!was_there);
                 continue;
@@ -304,31 +336,19 @@ impl Replica {
 
     /// Remembers for a while a handle that holds nothing any more.
     pub(super) fn depart(&mut self, block: u64) {
-        self.departed.push_back(block);
-        self.recent[0] += 1;
+        self.names.depart(block);
+        self.departed.push(block);
     }
 
-    /// Forgets departed handles if there are too many, the oldest first. Those of this update and
-    /// of the last one stay: a demotion's second half follows in the same step of the engine, or
-    /// in the next.
+    /// Forgets departed handles if there are too many, the oldest first.
     pub(super) fn end_update(&mut self, forest: &mut Forest<'_>) {
-        let recent = self.recent[0] + self.recent[1];
-        self.recent = [0, self.recent[0]];
-        let part = (self.names.len() / DEPARTED_PART).min(DEPARTED_SEARCHED_MAX);
-        let most = part.max(self.min_departed).max(recent);
+        let most = self.departed.end_update(self.names.len());
         // The run that lost names last: what leaves together stood together.
         let mut run = None;
-        while self.departed.len() > most {
-            let Some(oldest) = self.departed.pop_front() else {
-                break;
-            };
-            // It may have come back and departed again since: then it is not the oldest.
-            if !self.departed.contains(&oldest)
-                && let Some(spot) = self.names.find(forest.land, oldest)
-                && !self.is_held(forest, oldest, spot)
-            {
+        while let Some(oldest) = self.departed.pop_beyond(most) {
+            let left = || self.departed.count(oldest);
+            if let Some(spot) = self.names.forget_departure(forest.land, oldest, left) {
                 self.crowds.leave(forest, spot, oldest);
-                self.names.remove(forest.land, oldest);
                 if let Some(done) = run.replace(spot.run).filter(|&done| done != spot.run) {
                     forest.trim(done);
                 }
@@ -378,13 +398,13 @@ impl Replica {
         size_of::<Self>()
             + self.names.bytes()
             + self.waiting.bytes()
-            + self.departed.capacity() * 8
+            + self.departed.bytes()
             + again
     }
 
     /// Asserts the invariants, and counts every name at its block. O(size).
     pub(super) fn check(&self, forest: &Forest<'_>, names: &mut Map<Spot, u16>) {
-        self.names.check(forest.land, names);
+        self.names.check(&self.departed, names);
         self.waiting.check();
         for (&(run, place), extent) in &self.again {
             for offset in extent.iter() {
@@ -396,12 +416,30 @@ impl Replica {
                 );
             }
         }
-        for (handle, spot) in self.names.iter(forest.land) {
-            assert!(
-                self.waiting.link_of(handle).is_none(),
-                "named handles do not wait"
-            );
-            self.crowds.check(forest, self.slot, spot, handle);
+        let mut holding = HashSet::new();
+        for (handle, spot) in self.names.iter() {
+            let is_waiting = self.waiting.link_of(handle).is_some();
+            assert!(!is_waiting, "named handles do not wait");
+            let is_awake = self.names.find_awake(handle).is_some();
+            match self.crowds.is_held(forest, spot, handle) {
+                Some(is_held) => assert_eq!(is_held, is_awake, "who holds is awake"),
+                None if !is_awake => {}
+                None => {
+                    assert!(holding.insert(spot), "one holds, or it is a crowd");
+                    assert!(forest.view.holds(spot, self.slot), "who is awake holds");
+                }
+            }
+            self.crowds.check(forest, self.slot, spot);
+        }
+        for (id, run) in forest.view.runs().iter().enumerate() {
+            let holder = run.holder(self.slot);
+            let offsets = 0..holder.map_or(0, Holder::held_end);
+            for offset in offsets.filter(|&at| holder.is_some_and(|holder| holder.holds(at))) {
+                let run = id as u32;
+                let spot = Spot { run, offset };
+                let is_named = holding.contains(&spot) || self.crowds.holds(forest, spot);
+                assert!(is_named, "what is held has a handle");
+            }
         }
     }
 

@@ -15,15 +15,16 @@
 //! | [`super::introduce`] | what its handles stand for |
 //! | [`super::aging`] | how its blocks go otherwise |
 //! | [`super::forest`] | where a block belongs, and when it may go |
-//! | [`super::names`] | handles that stand for a block; [`super::crowds`]: several for one block |
+//! | [`super::names`], [`super::table`] | handles that stand for a block |
+//! | [`super::departed`] | those that hold nothing any more |
+//! | [`super::crowds`] | several handles of one replica for one block |
 //! | [`super::waiting`] | handles that stand for none yet |
 //! | [`super::budget`] | the memory limit |
 //! | [`super::twin`] | two copies, so that look-ups do not wait |
 //!
 //! Costs: an event, its blocks; a look-up, its runs times their holders, and a search in the last
-//! one; a clear, the replica's own blocks. A block takes about 17 bytes once, and 10 to 20 for each
-//! replica that holds it under the same handle as the first one did, three times that under
-//! another.
+//! one; a clear, the replica's own blocks. A block takes about 12 bytes once, and 15 to 30 for each
+//! replica that holds it.
 //!
 //! Source: compressed radix trees as SGLang and Dynamo have them. Differences: runs are found by
 //! their first key and not by way of their parent, so they are never split; holders count leading

@@ -34,7 +34,6 @@ pub(super) fn walk(view: &View, chain: &KeyChain, now: Nanos, found: &mut Vec<Ov
 /// Finds who holds the prompt's first run. Returns whether somebody holds all of it.
 fn begin(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Vec<Overlap>) -> bool {
     let holders = view.run(piece.run).holders();
-    let size = block_size as usize;
     let (mut most, mut are_plain) = (0, true);
     // Without a branch, and over the last answer: there may be thousands.
     found.resize(holders.len(), NOTHING);
@@ -42,7 +41,7 @@ fn begin(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Vec
         are_plain &= holder.is_plain();
         let blocks = holder.lead().min(piece.matched);
         most = most.max(blocks);
-        let tokens = blocks as usize * size;
+        let tokens = blocks * block_size;
         *overlap = Overlap {
             replica: ReplicaId(holder.slot),
             device_tokens: tokens,
@@ -51,7 +50,7 @@ fn begin(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Vec
         };
     }
     if !are_plain {
-        most = most.max(add_others(holders, size, piece, now, found));
+        most = most.max(add_others(holders, block_size, piece, now, found));
     }
     most == piece.matched
 }
@@ -60,7 +59,7 @@ fn begin(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Vec
 #[cold]
 fn add_others(
     holders: &[Holder],
-    size: usize,
+    block_size: u32,
     piece: Piece,
     now: Nanos,
     found: &mut Vec<Overlap>,
@@ -70,9 +69,9 @@ fn add_others(
         if !holder.is_plain() {
             let reach = holder.reach(Place::USUAL.group, piece.matched, now);
             most = most.max(reach.any_tier);
-            overlap.device_tokens = reach.device as usize * size;
-            overlap.any_tier_tokens = reach.any_tier as usize * size;
-            overlap.trusted_tokens = reach.trusted as usize * size;
+            overlap.device_tokens = reach.device * block_size;
+            overlap.any_tier_tokens = reach.any_tier * block_size;
+            overlap.trusted_tokens = reach.trusted * block_size;
         }
     }
     found.retain(|overlap| overlap.any_tier_tokens > 0);
@@ -81,8 +80,7 @@ fn add_others(
 
 /// Lets all go on who reach up to `piece`. Returns whether somebody reaches its end.
 fn step(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut [Overlap]) -> bool {
-    let size = block_size as usize;
-    let depth = piece.depth as usize * size;
+    let depth = piece.depth * block_size;
     let mut goes_on = false;
     // Holders and answers are both by ascending replica.
     let mut rest = found;
@@ -101,12 +99,12 @@ fn step(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut [Ove
             trusted,
         } = holder.reach(Place::USUAL.group, piece.matched, now);
         if overlap.device_tokens == depth {
-            overlap.device_tokens += device as usize * size;
+            overlap.device_tokens += device * block_size;
         }
         if overlap.trusted_tokens == depth {
-            overlap.trusted_tokens += trusted as usize * size;
+            overlap.trusted_tokens += trusted * block_size;
         }
-        overlap.any_tier_tokens += any_tier as usize * size;
+        overlap.any_tier_tokens += any_tier * block_size;
         goes_on |= any_tier == piece.matched;
     }
     goes_on

@@ -60,6 +60,12 @@ impl Waiting {
         self.link_of(handle).is_some()
     }
 
+    /// Whether any place holds the handle's block.
+    pub(super) fn holds(&self, handle: u64) -> bool {
+        let waiter = self.handles.get(&handle);
+        waiter.is_some_and(|waiter| !waiter.records.is_empty())
+    }
+
     pub(super) fn link_of(&self, handle: u64) -> Option<&Link> {
         self.handles.get(&handle)?.link.as_ref()
     }

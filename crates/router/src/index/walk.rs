@@ -157,12 +157,11 @@ fn step(view: &View, piece: Piece, now: Nanos, candidates: &mut [Candidate]) -> 
 
 /// Moves what was found into the answer.
 fn collect(block_size: u32, candidates: &[Candidate], found: &mut Vec<Overlap>) {
-    let size = block_size as usize;
     let overlap = |&Candidate { replica, reach, .. }: &Candidate| Overlap {
         replica,
-        device_tokens: reach.device as usize * size,
-        any_tier_tokens: reach.any_tier as usize * size,
-        trusted_tokens: reach.trusted as usize * size,
+        device_tokens: reach.device * block_size,
+        any_tier_tokens: reach.any_tier * block_size,
+        trusted_tokens: reach.trusted * block_size,
     };
     found.extend(candidates.iter().map(overlap));
 }

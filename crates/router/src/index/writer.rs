@@ -162,6 +162,9 @@ impl Writer {
     }
 
     fn apply(&mut self, draft: &mut Draft<'_>, slot: u32, events: &[CacheEvent], now: Nanos) {
+        if let Some(replica) = &self.replicas[slot as usize] {
+            replica.look_ahead(events);
+        }
         for event in events {
             let hasher = match event {
                 CacheEvent::Stored(stored) if stored.block_size > 0 => {

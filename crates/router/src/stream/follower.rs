@@ -8,7 +8,7 @@ use super::held::{HELD_TIME_MAX, Held, REORDER_TIME_MAX};
 use super::life::{Life, Verdict};
 use super::link::Link;
 use super::replays::{REPLIES_SAFE, ReplayId, Replays, Running};
-use super::report::{StreamReport, StreamStatus};
+use super::report::{Before, StreamReport, StreamStatus};
 
 mod order;
 
@@ -43,6 +43,12 @@ pub struct Follower {
     is_exact: bool,
     /// Whether the publisher may have changed unnoticed: live batches wait until it is known.
     is_stranger: bool,
+    /// Whether what is known was told by this follower: nothing is left of what was known before.
+    is_own: bool,
+    /// Whether the publisher ever brought a batch again: if not, it may keep none.
+    has_replied: bool,
+    /// The life that an earlier follower saw last, until it is known whether it goes on.
+    before: Option<Before>,
     /// Live batches in a row that were dropped as stale.
     stale_in_a_row: u32,
     /// Counters; where it stands is filled in by [`Self::report`].
@@ -63,9 +69,25 @@ impl Follower {
             link: Link::Down { doubt_at: None },
             is_exact: true,
             is_stranger: false,
+            is_own: true,
+            has_replied: false,
+            before: None,
             stale_in_a_row: 0,
             counts: StreamReport::default(),
             told: StreamStatus::Down,
+        }
+    }
+
+    /// A stream that was followed before, up to `before`, and of whose replica something may be
+    /// known still, in doubt: from a dump, or from somebody else. Counts go on from there. What is
+    /// known is forgotten where a life is told from its first batch on.
+    #[must_use]
+    pub fn resumed(config: FollowerConfig, before: StreamReport) -> Self {
+        Self {
+            is_own: false,
+            before: Before::of(&before),
+            counts: before,
+            ..Self::new(config)
         }
     }
 
@@ -77,9 +99,7 @@ impl Follower {
         self.replays.judge(false);
         if self.config.can_replay {
             self.is_stranger = self.life.has_applied();
-            // A replay from the last applied batch brings them again, if they still are true.
-            self.held.clear();
-            self.life.forget_unapplied();
+            self.drop_held();
             self.replays.want(now);
         } else {
             self.settle_below(self.life.end(), effects);
@@ -94,7 +114,9 @@ impl Follower {
             self.link = Link::down(now);
         }
         self.replays.stop();
-        if !self.config.can_replay {
+        if self.config.can_replay {
+            self.drop_held();
+        } else {
             // Nobody brings what is missing any more, and what follows may be another life.
             self.settle_below(self.life.end(), effects);
         }
@@ -169,6 +191,7 @@ impl Follower {
             }
             verdict => self.take_reply(batch, verdict, replies, now, effects),
         }
+        self.has_replied = true;
         self.note_silent_socket(effects);
         self.finish(now, effects);
     }
@@ -180,13 +203,17 @@ impl Follower {
         };
         self.counts.replays_completed += 1;
         self.link.on_replay(now, running.asked, true);
-        if running.replies == 0 && running.is_known {
-            // The publisher does not even have what it sent us: it is another one.
+        if running.replies == 0 && running.is_known && self.has_replied {
+            // The publisher does not even have what it sent us, and it keeps what it sends: it is
+            // another one.
             self.restart(None, effects);
             self.replays.want(now);
         } else {
             if running.replies == 0 {
                 self.doubt_stranger(effects);
+                if running.next == 0 {
+                    self.begin(effects);
+                }
             }
             self.is_stranger = false;
             self.drain(effects);
@@ -213,6 +240,7 @@ impl Follower {
     pub fn on_time(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
         if self.link.doubt_at().is_some_and(|at| at <= now) {
             self.link = Link::Down { doubt_at: None };
+            self.drop_held();
             self.doubt(0, effects);
         }
         if let Some(replay) = self.replays.overdue(now) {
@@ -275,10 +303,11 @@ impl Follower {
         StreamReport {
             status: self.status(),
             next_seq: self.life.next(),
-            last_ts: self.life.last_ts(),
+            last_seq: self.life.last_mark().map(|(seq, _)| seq),
+            last_ts: self.life.last_mark().map(|(_, ts)| ts),
             held_batches: self.held.len(),
             held_bytes: self.held.bytes(),
-            replays_asked: self.replays.num_asked(),
+            replays_asked: self.counts.replays_asked + self.replays.num_asked(),
             ..self.counts
         }
     }

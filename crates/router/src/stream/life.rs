@@ -238,12 +238,12 @@ impl Life {
 
     /// Whether `batch`, which would come later, is older than the last applied one.
     pub(super) fn is_overtaken(&self, batch: &StreamBatch) -> bool {
-        is_older(batch.time(), self.last_ts())
+        is_older(batch.time(), self.last_mark.map(|mark| mark.ts))
     }
 
-    /// Timestamp of the last applied batch that has one.
-    pub(super) fn last_ts(&self) -> Option<f64> {
-        self.last_mark.map(|mark| mark.ts)
+    /// Number and timestamp of the last applied batch that has one.
+    pub(super) fn last_mark(&self) -> Option<(u64, f64)> {
+        self.last_mark.map(|mark| (mark.seq, mark.ts))
     }
 
     /// Where a replay has to start: at the last applied batch, by which the publisher is known

@@ -31,7 +31,7 @@ impl StreamStatus {
     }
 }
 
-/// Where a stream stands. Counts are since its follower was made, over all epochs.
+/// Where a stream stands. Counts are since its first follower was made, over all epochs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StreamReport {
     /// How far it can be relied upon.
@@ -40,6 +40,8 @@ pub struct StreamReport {
     pub epoch: u64,
     /// The number of the next batch of this epoch.
     pub next_seq: u64,
+    /// Number of the last applied batch that has a timestamp.
+    pub last_seq: Option<u64>,
     /// Timestamp of the last applied batch that has one: the publisher's clock, seconds since 1970.
     pub last_ts: Option<f64>,
     /// Batches applied.
@@ -69,4 +71,19 @@ pub struct StreamReport {
     pub replays_completed: u64,
     /// Replays that broke off or took too long.
     pub replays_failed: u64,
+}
+
+/// Where an earlier follower of the same publisher was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    pub(super) seq: u64,
+    pub(super) ts: f64,
+}
+
+impl Before {
+    /// None where nothing was applied that could be known again.
+    pub(super) fn of(report: &StreamReport) -> Option<Self> {
+        let (seq, ts) = report.last_seq.zip(report.last_ts)?;
+        Some(Self { seq, ts })
+    }
 }

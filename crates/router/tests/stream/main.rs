@@ -19,7 +19,7 @@ fn rules_of(seed: u64) -> Rules {
         can_replay: rng.below(4) > 0,
         has_times: rng.below(4) > 0,
         breaks: rng.below(4) > 0,
-        reach: [1, 4, 12, 1000][rng.below(4)],
+        reach: [0, 1, 4, 12, 1000][rng.below(5)],
         burns: rng.below(2) == 0,
         damages: rng.below(2) == 0,
     }

@@ -24,6 +24,7 @@ use tokio::sync::mpsc;
 use crate::clock::unix_seconds;
 use crate::gateway::Gateway;
 use crate::openai::ApiError;
+use crate::upstream::Upstream;
 
 /// Bytes of a piece of a long answer.
 const PIECE_BYTES: usize = 64 << 10;
@@ -64,8 +65,11 @@ fn summary(gateway: &Gateway) -> Value {
     };
     let replicas = statuses.iter().map(|status| {
         let blocks = blocks.remove(&status.replica).unwrap_or_default();
+        let upstream = gateway.upstream(status.replica);
         json!({
             "replica": status.replica.0,
+            "upstream": upstream.map(Upstream::base),
+            "rank": upstream.and_then(Upstream::rank),
             "healthy": status.health == Health::Healthy,
             "requests_in_flight": status.in_flight.requests,
             "blocks": blocks.by_tier,

@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use headstart_core::CacheEvent;
-use headstart_router::stream::{FollowerConfig, StreamReport, StreamStatus};
+use headstart_router::stream::{Follower, FollowerConfig, StreamReport, StreamStatus};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
@@ -57,6 +57,15 @@ pub struct SubscriberConfig {
     pub topic_prefix: String,
     /// The data-parallel rank that it should name; batches that name another are counted.
     pub rank: Option<u32>,
+}
+
+impl SubscriberConfig {
+    fn follower(&self) -> FollowerConfig {
+        FollowerConfig {
+            can_replay: self.replay_endpoint.is_some(),
+            rank: self.rank,
+        }
+    }
 }
 
 /// What became known about one replica, in order.
@@ -130,11 +139,30 @@ pub fn subscribe(
     config: SubscriberConfig,
     sink: impl FnMut(StreamUpdate) + Send + 'static,
 ) -> SubscriberHandle {
-    let report = Arc::default();
-    let follower = FollowerConfig {
-        can_replay: config.replay_endpoint.is_some(),
-        rank: config.rank,
-    };
+    let follower = Follower::new(config.follower());
+    follow(config, follower, sink)
+}
+
+/// The same behind a subscription that was at `before` when it ended: counts go on from there, and
+/// a restart of the publisher meanwhile is counted as well.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn subscribe_again(
+    config: SubscriberConfig,
+    before: StreamReport,
+    sink: impl FnMut(StreamUpdate) + Send + 'static,
+) -> SubscriberHandle {
+    let follower = Follower::resumed(config.follower(), before);
+    follow(config, follower, sink)
+}
+
+fn follow(
+    config: SubscriberConfig,
+    follower: Follower,
+    sink: impl FnMut(StreamUpdate) + Send + 'static,
+) -> SubscriberHandle {
+    let report = Arc::new(Mutex::new(follower.report()));
     let inbox = Inbox::new(follower, Arc::clone(&report), Box::new(sink));
     SubscriberHandle {
         task: tokio::spawn(run(config, inbox)),

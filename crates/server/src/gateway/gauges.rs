@@ -22,6 +22,9 @@ impl Gateway {
         if let Some(tokens) = &self.prompt_tokens {
             metrics.index.set_prompt_tokens(&tokens.stats());
         }
+        if let Some(shared) = &self.shared_index {
+            metrics.with_shared_index().set(&shared.shared_stats());
+        }
         for (replica, reporter) in self.lock_streams().iter() {
             let status = reporter.report().status;
             for state in StreamStatus::ALL {
@@ -39,6 +42,7 @@ impl Gateway {
                 .with_label_values(&[replica.replica.to_string()])
                 .set(up);
         }
+        self.name_upstreams();
         if let Fleet::Embedded(embedded) = &self.fleet {
             for (index, replica) in embedded.replicas.iter().enumerate() {
                 let name = index.to_string();
@@ -71,6 +75,24 @@ impl Gateway {
             embedded.refresh_prediction_metrics();
         }
         metrics.render()
+    }
+}
+
+impl Gateway {
+    /// Says which upstream each replica is.
+    fn name_upstreams(&self) {
+        let Fleet::Upstreams(upstreams) = &self.fleet else {
+            return;
+        };
+        for (index, upstream) in upstreams.iter().enumerate() {
+            let rank = upstream.rank().map(|rank| rank.to_string());
+            let labels = [
+                &index.to_string(),
+                upstream.base(),
+                rank.as_deref().unwrap_or_default(),
+            ];
+            self.metrics.replicas.info.with_label_values(&labels).set(1);
+        }
     }
 }
 

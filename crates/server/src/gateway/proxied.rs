@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 
 use super::{ATTEMPTS, Fleet, Gateway, Placing, Reservation};
 use crate::openai::ApiError;
-use crate::upstream::{Upstream, UpstreamError};
+use crate::upstream::{Upstream, UpstreamError, of_same_engine};
 
 /// Largest answer that is not a stream: a context of tokens with room to spare.
 const WHOLE_BYTES: usize = 64 << 20;
@@ -95,7 +95,10 @@ impl Gateway {
                 }
                 Err(failure) => {
                     if failure.is_dead {
-                        self.set_health(decision.replica, Health::Down);
+                        for rank in of_same_engine(upstreams, decision.replica) {
+                            self.set_health(rank, Health::Down);
+                            excluded.push(rank);
+                        }
                     }
                     tracing::debug!(
                         upstream = upstream.base(),

@@ -6,19 +6,21 @@ use headstart_cache::policy::{self, Setting};
 use headstart_core::{Probability, ReplicaId, SeqId};
 use headstart_engine::{Engine, EngineConfig};
 use headstart_prompt::PromptModel;
-use headstart_router::{Health, Router, RouterConfig, RunIndex};
+use headstart_router::{PrefixIndex, Router, RouterConfig, RunIndex};
 
+use super::follow::{self, Stream};
 use super::{ServeError, Watcher};
 use crate::clock::{Clock, unix_seconds};
 use crate::config::{Backend, EmbeddedFleet, ServeConfig, UpstreamConfig};
-use crate::events::{
-    Endpoints, EventPublisher, PublisherConfig, SubscriberConfig, SubscriberHandle, subscribe,
-};
+use crate::events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank};
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
 use crate::metrics::Metrics;
 use crate::prediction::Predictions;
-use crate::prompt_tokens::random_key;
 use crate::replica::{Hooks, Replica};
+use crate::saved_index::{Folder, FolderError, Keeper, Saving, drawn_secret};
+use crate::shared_index::{
+    SharedIndex, SharedIndexConfig, SharedIndexError, SharedServer, Timeline,
+};
 use crate::timed_index::TimedIndex;
 use crate::upstream::Upstream;
 
@@ -33,11 +35,14 @@ pub(super) struct Parts {
     pub(super) gateway: Arc<Gateway>,
     pub(super) watchers: Vec<Watcher>,
     pub(super) event_endpoints: Vec<Endpoints>,
+    pub(super) saving: Option<Saving>,
 }
 
 /// Starts everything behind the sockets.
 pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let clock = Clock::start();
+    check_sharing(&config)?;
+    let folder = state_folder(&config)?;
     let later = Later::default();
     let metrics = Metrics::new();
     let (fleet, model, streams) = match config.backend {
@@ -47,12 +52,29 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         }
         Backend::Upstreams(upstreams) => proxied(&upstreams)?,
     };
-    // Keys of this process only: nobody can prepare texts that collide, nor tell prompts by a dump.
-    let secret = config.index_secret.unwrap_or_else(|| {
-        u64::from_le_bytes(*random_key().first_chunk().expect("a key has 32 bytes"))
+    let secret = index_secret(config.index_secret, folder.as_ref())?;
+    let name = format!("{model} {secret:016x}");
+    let index = Arc::new(RunIndex::new(name.clone()));
+    let keeper = folder.map(|folder| {
+        let endpoints = follow::endpoints(&fleet, &streams);
+        Keeper::new(folder, index.clone(), name.clone(), endpoints)
     });
-    let index = Arc::new(RunIndex::new(format!("{model} {secret:016x}")));
-    let timed = Arc::new(TimedIndex::new(index, metrics.index.clone()));
+    let shared_index = match config.shared_index {
+        Some(server) => Some(share(
+            server,
+            &fleet,
+            &streams,
+            (&model, &name),
+            &index,
+            clock,
+        )?),
+        None => None,
+    };
+    let asked: Arc<dyn PrefixIndex> = match &shared_index {
+        Some(shared) => shared.clone(),
+        None => index.clone(),
+    };
+    let timed = Arc::new(TimedIndex::new(asked, metrics.index.clone()));
     let router = RouterConfig {
         model,
         strategy: config.strategy,
@@ -65,6 +87,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let gateway = Arc::new(Gateway::new(GatewayParts {
         fleet,
         router,
+        shared_index,
         strategy: config.strategy,
         limits: config.limits,
         api_key: config.api_key,
@@ -73,23 +96,97 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     }));
     // Set once, here.
     let _ = later.set(Arc::downgrade(&gateway));
-    look_at_all(&gateway).await;
-    let event_endpoints = streams
-        .iter()
-        .filter_map(|stream| stream.events.clone())
-        .collect();
-    let watchers = follow(&gateway, streams);
+    follow::look_at_all(&gateway).await;
+    let saving = keep(keeper, &gateway).await?;
+    let watchers = follow::all(&gateway, &streams);
+    let event_endpoints = streams.into_iter().filter_map(|stream| stream.events);
     Ok(Parts {
         gateway,
         watchers,
-        event_endpoints,
+        event_endpoints: event_endpoints.collect(),
+        saving,
     })
 }
 
-/// What the router needs to know of a replica.
-struct Stream {
-    block_size: Option<u32>,
-    events: Option<Endpoints>,
+/// Refuses to share what cannot be shared.
+fn check_sharing(config: &ServeConfig) -> Result<(), SharedIndexError> {
+    match config {
+        ServeConfig {
+            shared_index: None, ..
+        } => Ok(()),
+        ServeConfig {
+            backend: Backend::Embedded(_),
+            ..
+        } => Err(SharedIndexError::Embedded),
+        ServeConfig {
+            state_dir: Some(_), ..
+        } => Err(SharedIndexError::StateFolder),
+        ServeConfig {
+            index_secret: None, ..
+        } => Err(SharedIndexError::NoSecret),
+        _ => Ok(()),
+    }
+}
+
+/// Shares an index with other gateways. `model` and `identity` are the index's.
+fn share(
+    server: SharedServer,
+    fleet: &Fleet,
+    streams: &[Stream],
+    (model, identity): (&str, &str),
+    index: &Arc<RunIndex>,
+    clock: Clock,
+) -> Result<Arc<SharedIndex>, SharedIndexError> {
+    let names = follow::endpoints(fleet, streams);
+    let named = (0..).map(ReplicaId).zip(names);
+    let config = SharedIndexConfig {
+        server,
+        model: model.to_owned(),
+        identity: identity.to_owned(),
+        replicas: named.filter_map(|(id, name)| Some((id, name?))).collect(),
+    };
+    let shared = SharedIndex::start(config, index.clone(), Timeline::of(clock))?;
+    Ok(Arc::new(shared))
+}
+
+/// The folder that the index is to be kept in.
+fn state_folder(config: &ServeConfig) -> Result<Option<Folder>, ServeError> {
+    let Some(path) = &config.state_dir else {
+        return Ok(None);
+    };
+    if matches!(config.backend, Backend::Embedded(_)) {
+        return Err(FolderError::Embedded.into());
+    }
+    Ok(Some(Folder::open(path)?))
+}
+
+/// What the index's keys are made with. Drawn, so that nobody can prepare texts that collide, nor
+/// tell prompts by a dump; and kept with what is saved, or that would mean nothing any more.
+fn index_secret(given: Option<u64>, folder: Option<&Folder>) -> Result<u64, ServeError> {
+    match (given, folder) {
+        (Some(secret), _) => Ok(secret),
+        (None, Some(folder)) => Ok(folder.secret()?),
+        (None, None) => Ok(drawn_secret()),
+    }
+}
+
+/// Takes over what was saved, without holding up other tasks, and saves from now on.
+async fn keep(
+    keeper: Option<Keeper>,
+    gateway: &Arc<Gateway>,
+) -> Result<Option<Saving>, ServeError> {
+    let Some(keeper) = keeper else {
+        return Ok(None);
+    };
+    let for_restore = gateway.clone();
+    let restoring = tokio::task::spawn_blocking(move || {
+        keeper.restore(&for_restore);
+        keeper
+    });
+    let keeper = restoring.await.map_err(std::io::Error::other)?;
+    let interval = gateway.limits.save_interval;
+    let saving = Saving::start(keeper, Arc::downgrade(gateway), interval);
+    Ok(Some(saving))
 }
 
 type Started = (Fleet, String, Vec<Stream>);
@@ -144,6 +241,7 @@ async fn embedded(
         streams.push(Stream {
             block_size,
             events: Some(endpoints),
+            rank: None,
         });
         let hooks = hooks(&config, ReplicaId(index as u32), publisher, later.clone());
         replicas.push(Replica::start(format!("replica-{index}"), hooks, clock)?);
@@ -223,91 +321,32 @@ fn proxied(configs: &[UpstreamConfig]) -> Result<Started, ServeError> {
             .as_deref()
             .map(PromptModel::from_dir)
             .transpose()?;
-        upstreams.push(Upstream::new(config, prompt)?);
-        let endpoints = config.kv_events.clone().map(|events| Endpoints {
-            events,
-            replay: config.kv_replay.clone(),
-        });
-        streams.push(Stream {
-            block_size: None,
-            events: endpoints,
-        });
+        let engine = Upstream::new(config, prompt)?;
+        for rank in 0..config.data_parallel_size.max(1) {
+            let has_ranks = config.data_parallel_size > 1;
+            let rank = has_ranks.then_some(rank);
+            let events = events_of_rank(config, rank.unwrap_or(0))?;
+            upstreams.push(engine.of_rank(rank));
+            streams.push(Stream {
+                block_size: None,
+                events,
+                rank,
+            });
+        }
     }
     Ok((Fleet::Upstreams(upstreams), "upstream".to_owned(), streams))
 }
 
-fn follow(gateway: &Arc<Gateway>, streams: Vec<Stream>) -> Vec<Watcher> {
-    let is_embedded = matches!(gateway.fleet, Fleet::Embedded(_));
-    let streams = streams.into_iter().enumerate();
-    let watch = |(index, stream): (usize, Stream)| {
-        let replica = ReplicaId(index as u32);
-        if is_embedded {
-            let subscription = stream
-                .events
-                .map(|endpoints| follow_one(gateway, replica, endpoints));
-            return subscription.map(|subscription| Watcher::Events {
-                _subscription: subscription,
-            });
-        }
-        let watched = watch_upstream(Arc::downgrade(gateway), index, stream.events);
-        Some(Watcher::Health(tokio::spawn(watched)))
+/// Where a data-parallel rank of an engine publishes its events.
+fn events_of_rank(config: &UpstreamConfig, rank: u32) -> Result<Option<Endpoints>, ServeError> {
+    let Some(events) = &config.kv_events else {
+        return Ok(None);
     };
-    streams.filter_map(watch).collect()
-}
-
-fn follow_one(
-    gateway: &Arc<Gateway>,
-    replica: ReplicaId,
-    endpoints: Endpoints,
-) -> SubscriberHandle {
-    let config = SubscriberConfig {
-        endpoint: endpoints.events,
-        replay_endpoint: endpoints.replay,
-        topic_prefix: String::new(),
-        rank: None,
-    };
-    let weak = Arc::downgrade(gateway);
-    let subscription = subscribe(config, move |update| {
-        if let Some(gateway) = weak.upgrade() {
-            gateway.on_stream(replica, update);
-        }
-    });
-    gateway.follow_stream(replica, subscription.reporter());
-    subscription
-}
-
-/// Asks an upstream for its health for ever. What a replica held is forgotten when it goes down,
-/// so its event stream begins anew, with a replay, whenever it comes back.
-async fn watch_upstream(gateway: Weak<Gateway>, index: usize, events: Option<Endpoints>) {
-    let replica = ReplicaId(index as u32);
-    let mut subscription = None;
-    while let Some(gateway) = gateway.upgrade() {
-        let was_down = gateway.is_down(replica);
-        if look(&gateway, index).await == Health::Down {
-            subscription = None;
-        } else if was_down || subscription.is_none() {
-            subscription = events
-                .clone()
-                .map(|events| follow_one(&gateway, replica, events));
-        }
-        tokio::time::sleep(gateway.limits.health_interval).await;
-    }
-}
-
-/// Asks every upstream once, so that the server starts knowing who is there.
-async fn look_at_all(gateway: &Arc<Gateway>) {
-    if let Fleet::Upstreams(upstreams) = &gateway.fleet {
-        let looks = (0..upstreams.len()).map(|index| look(gateway, index));
-        futures::future::join_all(looks).await;
-    }
-}
-
-async fn look(gateway: &Arc<Gateway>, index: usize) -> Health {
-    let Fleet::Upstreams(upstreams) = &gateway.fleet else {
-        return Health::Healthy;
-    };
-    let alive = upstreams[index].is_alive().await;
-    let health = if alive { Health::Healthy } else { Health::Down };
-    gateway.set_health(ReplicaId(index as u32), health);
-    health
+    let replay = config.kv_replay.as_deref();
+    Ok(Some(Endpoints {
+        events: endpoint_of_rank(events, rank)?,
+        replay: replay
+            .map(|replay| endpoint_of_rank(replay, rank))
+            .transpose()?,
+    }))
 }

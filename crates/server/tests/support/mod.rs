@@ -3,6 +3,9 @@
 // Each test file uses its own part.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod fake_engine;
+
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -71,9 +74,16 @@ fn config(backend: Backend) -> ServeConfig {
         strategy: Strategy::Precise,
         seed: 1,
         index_secret: None,
+        state_dir: None,
+        shared_index: None,
         backend,
         limits: Limits::default(),
     }
+}
+
+/// The toy's tokenizer, as a folder.
+pub fn toy_tokenizer() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../data/toy-tokenizer")
 }
 
 /// Starts a server.

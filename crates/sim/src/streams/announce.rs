@@ -57,16 +57,17 @@ impl Voice {
     /// Whether this process tells what the block in this place is made of.
     #[must_use]
     pub fn introduces(&self, place: Place, spec: &EngineSpec) -> bool {
-        let group = spec.groups.iter().find(|group| group.index == place.group);
-        let is_full = group.is_some_and(|group| group.attention == Attention::Full);
+        let known = spec.group(place.group);
+        let is_full = known.group.attention == Attention::Full;
+        // Nobody else tells of blocks of this size.
+        let is_alone = known.block_size != spec.block_size();
         let is_near = place.tier == Tier::Device;
-        (is_full || self.tells_all_tokens) && (is_near || self.tells_host_tokens)
+        (is_full || is_alone || self.tells_all_tokens) && (is_near || self.tells_host_tokens)
     }
 
     fn stored(&self, place: Place, spec: &EngineSpec, catalog: &Catalog) -> StoredBlocks {
         let block = catalog.block(place.block);
-        let groups = &spec.groups;
-        let group = groups.iter().find(|group| group.index == place.group);
+        let known = spec.group(place.group);
         let (tokens, extras) = match self.introduces(place, spec) {
             true => (block.tokens.clone(), vec![block.extra.clone()]),
             false => (Vec::new(), Vec::new()),
@@ -76,10 +77,10 @@ impl Voice {
             blocks: vec![self.handle(place.block)],
             parent: block.parent.map(|parent| self.handle(parent)),
             tokens,
-            block_size: spec.block_size,
+            block_size: known.block_size,
             extras,
             tier: place.tier,
-            group: *group.expect("engines store in their own groups"),
+            group: known.group,
             salt: salt.map(Into::into),
             adapter: block.namespace.adapter.map(Into::into),
         }

@@ -9,6 +9,9 @@ use std::time::Duration;
 use headstart_core::{Nanos, Rng};
 use headstart_router::stream::{ReplayId, SETTLE_TIME, StreamBatch};
 
+/// Longest that messages take which are still on their way when the process behind them ends.
+const HELD_UP_MAX: Duration = Duration::from_secs(8);
+
 /// How often things go wrong, in percent of the occasions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
@@ -32,7 +35,7 @@ pub struct Faults {
     pub replay_cut: usize,
     /// A replay takes its time.
     pub replay_late: usize,
-    /// Messages of a broken connection arrive when there is another one.
+    /// Messages of a broken connection arrive before there is another one.
     pub leftovers: usize,
 }
 
@@ -51,6 +54,17 @@ pub enum Delivery {
     End(ReplayId),
     /// A replay broke off.
     Failed(ReplayId),
+}
+
+/// What becomes of a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing comes.
+    None,
+    /// A part.
+    Cut,
+    /// All that the publisher has.
+    Whole,
 }
 
 /// The way from one publisher to its subscriber.
@@ -100,7 +114,16 @@ impl Channel {
         };
         self.open = Some(at + until_joined);
         self.tail = at;
+        // Nobody listens to an earlier connection any more.
+        let is_live = |delivery: &Delivery| matches!(delivery, Delivery::Live(_));
+        self.queue.retain(|key, it| !is_live(it) || key.0 < at);
         self.put(at, Delivery::Connected);
+    }
+
+    /// Loses what is on its way live.
+    pub fn lose(&mut self) {
+        let is_live = |delivery: &Delivery| matches!(delivery, Delivery::Live(_));
+        self.queue.retain(|_, delivery| !is_live(delivery));
     }
 
     /// Breaks the connection: what was on its way is lost, but for leftovers.
@@ -108,7 +131,6 @@ impl Channel {
         let faults = self.faults;
         self.queue.retain(|_, delivery| match delivery {
             Delivery::Live(_) => hits(faults.leftovers, rng),
-            Delivery::Disconnected => true,
             _ => false,
         });
         self.open = None;
@@ -116,10 +138,76 @@ impl Channel {
         self.put(self.tail, Delivery::Disconnected);
     }
 
+    /// The process behind it ends, and nobody at this end notices: what is on its way arrives, but
+    /// for replays, which stop or break off.
+    pub fn outlive_process(&mut self, now: Nanos, rng: &mut Rng) {
+        let mut replay = None;
+        self.queue.retain(|_, delivery| match delivery {
+            Delivery::Reply(id, _) | Delivery::End(id) => {
+                replay = Some(*id);
+                false
+            }
+            _ => true,
+        });
+        self.hold_up(now, rng);
+        if let Some(replay) = replay {
+            self.fail(replay, now, rng);
+        }
+    }
+
+    /// Live messages on their way arrive much later, in any order.
+    fn hold_up(&mut self, now: Nanos, rng: &mut Rng) {
+        let is_live = |delivery: &Delivery| matches!(delivery, Delivery::Live(_));
+        let held = self.queue.extract_if(.., |_, it| is_live(it));
+        let held: Vec<Delivery> = held.map(|(_, delivery)| delivery).collect();
+        for delivery in held {
+            self.put(now + below(HELD_UP_MAX, rng), delivery);
+        }
+    }
+
+    /// Breaks the connection because this end of it is gone: nothing arrives here any more.
+    pub fn abandon(&mut self) {
+        self.queue.clear();
+        self.open = None;
+    }
+
     /// Whether there is a connection, or one that is being made.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.open.is_some()
+    }
+
+    /// Whether a message sent now would find a connection, be it a deaf one.
+    #[must_use]
+    pub fn is_open(&self, now: Nanos) -> bool {
+        self.is_deaf() || self.open.is_some_and(|open| open <= now)
+    }
+
+    /// Whether a connection is there or on its way, and nothing will come through before `until`.
+    #[must_use]
+    pub fn is_silent(&self, until: Nanos) -> bool {
+        self.open.is_some_and(|open| open > until)
+    }
+
+    /// Whether the connection carries nothing any more.
+    #[must_use]
+    pub fn is_deaf(&self) -> bool {
+        self.open == Some(Nanos(u64::MAX))
+    }
+
+    /// Whether a connection has ended and this end of it does not know yet.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        let mut deliveries = self.queue.values();
+        deliveries.any(|it| matches!(it, Delivery::Disconnected))
+    }
+
+    /// Sends a live message that arrives in order wherever one can arrive.
+    pub fn send_surely(&mut self, batch: &StreamBatch, now: Nanos) {
+        if self.open.is_some_and(|open| open <= now) {
+            self.tail = self.tail.max(now);
+            self.put(self.tail, Delivery::Live(batch.clone()));
+        }
     }
 
     /// Sends a live message. Breaks the connection where that is what goes wrong.
@@ -146,25 +234,26 @@ impl Channel {
         }
     }
 
-    /// Asks for a replay, which consists of `replies`.
+    /// Asks for a replay, which consists of `replies`; `None`: nobody lives who could answer.
     pub fn ask(
         &mut self,
         replay: ReplayId,
-        replies: impl Iterator<Item = StreamBatch>,
+        replies: Option<Vec<StreamBatch>>,
         now: Nanos,
         rng: &mut Rng,
-    ) {
+    ) -> Answer {
         let mut at = now + below(Duration::from_millis(20), rng);
         if hits(self.faults.replay_silent, rng) {
-            return;
+            return Answer::None;
         }
-        if !self.is_connected() || hits(self.faults.replay_fail, rng) {
-            return self.put(at, Delivery::Failed(replay));
-        }
+        let replies = replies.filter(|_| self.is_connected());
+        let Some(replies) = replies.filter(|_| !hits(self.faults.replay_fail, rng)) else {
+            self.fail(replay, now, rng);
+            return Answer::None;
+        };
         if hits(self.faults.replay_late, rng) {
             at = at + below(Duration::from_secs(4), rng);
         }
-        let replies: Vec<StreamBatch> = replies.collect();
         let is_cut = hits(self.faults.replay_cut, rng);
         let num_sent = if is_cut {
             rng.below(replies.len() + 1)
@@ -179,6 +268,15 @@ impl Channel {
             (false, _) => self.put(at, Delivery::End(replay)),
             (true, 0) => self.put(at, Delivery::Failed(replay)),
             (true, _) => {}
+        }
+        if is_cut { Answer::Cut } else { Answer::Whole }
+    }
+
+    /// A replay breaks off, or nothing is ever heard of it again.
+    fn fail(&mut self, replay: ReplayId, now: Nanos, rng: &mut Rng) {
+        let at = now + below(Duration::from_millis(20), rng);
+        if rng.below(4) > 0 {
+            self.put(at, Delivery::Failed(replay));
         }
     }
 

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | whatever | confirmed | held by the engine at the applied position, and announced there by a |
 //! | | | batch that arrived, with no loss and no doubt since |
+//! | cut off for long | confirmed | nothing |
 //! | complete | held | reported, as confirmed |
 //! | complete | reported | held |
 //! | partial | held | reported, or impossible to know: see `is_excused` |
@@ -18,7 +19,7 @@ use headstart_router::stream::StreamStatus;
 use headstart_router::{PrefixIndex, RunIndex};
 
 use super::catalog::{BlockNo, Catalog, Text};
-use super::engine::{EngineSpec, Place};
+use super::engine::{GroupSpec, Place};
 use super::station::{Commons, Station};
 use super::tally::Tally;
 use super::texts::Texts;
@@ -43,6 +44,7 @@ pub fn residents<'a>(
         let check = Check {
             truth: &station.truth,
             is_complete: station.follower.status() == StreamStatus::Complete,
+            is_absent: station.is_absent(*now),
             catalog,
             now: *now,
         };
@@ -66,19 +68,27 @@ pub fn overlaps(commons: &mut Commons, stations: &[Station], text: &Text) -> Res
         if truth.has_blurred() || commons.now < station.assumed_until {
             continue;
         }
-        let mut spec = station.spec.engine.clone();
-        spec.block_size = station.applied_block_size().unwrap_or(spec.block_size);
+        let spec = station.applied_engine();
         let plain = Text {
             image: None,
             ..text.clone()
         };
-        let chain = commons.catalog.chain(&plain, spec.block_size);
+        let groups = spec.groups.iter();
+        let known: Vec<(GroupSpec, Vec<BlockNo>)> = groups
+            .filter(|it| truth.is_announced(it.group.index))
+            .map(|it| (*it, commons.catalog.chain(&plain, it.block_size)))
+            .collect();
+        let longest = |only_device| {
+            let mut all = (0..=plain.tokens.len()).rev();
+            let longest = all.find(|&tokens| is_enough(truth, &known, tokens, only_device));
+            longest.filter(|_| !known.is_empty()).unwrap_or(0) as u32
+        };
         let overlap = answer.of(station.replica);
         let expected = Overlap {
             replica: station.replica,
-            device_tokens: longest(truth, &spec, &chain, true),
-            any_tier_tokens: longest(truth, &spec, &chain, false),
-            trusted_tokens: longest(truth, &spec, &chain, false),
+            device_tokens: longest(true),
+            any_tier_tokens: longest(false),
+            trusted_tokens: longest(false),
         };
         let is_complete = station.follower.status() == StreamStatus::Complete;
         // Of several groups, one may be known and another not: then less is needed than there is.
@@ -93,31 +103,36 @@ pub fn overlaps(commons: &mut Commons, stations: &[Station], text: &Text) -> Res
                 "{claim}: {overlap:?} instead of {expected:?} for {plain:?}"
             ));
         }
+        let is_mixed = known.len() > 1 && spec.has_mixed_sizes();
+        let is_mixed = is_mixed && is_complete && expected.device_tokens > 0;
         commons.tally.questions += u64::from(is_complete);
+        commons.tally.mixed_questions += u64::from(is_mixed);
     }
     Ok(())
 }
 
-/// The longest prefix that all groups can go on behind, in tokens: by trying all, longest first.
-fn longest(truth: &Truth, spec: &EngineSpec, chain: &[BlockNo], only_device: bool) -> usize {
-    let is_enough = |&blocks: &usize| {
-        spec.groups.iter().all(|group| {
-            let num_needed = match group.attention {
-                Attention::Full => blocks,
-                Attention::State => blocks.min(1),
-                Attention::Window { tokens } => {
-                    let before = tokens.saturating_sub(1);
-                    blocks.min(before.div_ceil(spec.block_size) as usize)
-                }
-            };
-            let needed = &chain[blocks - num_needed..blocks];
-            needed
-                .iter()
-                .all(|&block| truth.holds(group.index, block, only_device))
-        })
-    };
-    let blocks = (0..=chain.len()).rev().find(is_enough).unwrap_or(0);
-    blocks * spec.block_size as usize
+/// Whether all groups, each with the prompt in its own blocks, can go on behind so many tokens.
+fn is_enough(
+    truth: &Truth,
+    groups: &[(GroupSpec, Vec<BlockNo>)],
+    num_tokens: usize,
+    only_device: bool,
+) -> bool {
+    groups.iter().all(|(known, chain)| {
+        let block_size = known.block_size as usize;
+        let blocks = num_tokens / block_size;
+        let num_needed = match known.group.attention {
+            Attention::Full => blocks,
+            Attention::State => blocks.min(1),
+            Attention::Window { tokens } => {
+                let before = tokens.saturating_sub(1) as usize;
+                blocks.min(before.div_ceil(block_size))
+            }
+        };
+        let mut needed = chain[blocks - num_needed..blocks].iter();
+        num_tokens.is_multiple_of(block_size)
+            && needed.all(|&block| truth.holds(known.group.index, block, only_device))
+    })
 }
 
 fn of_replica(
@@ -157,6 +172,7 @@ fn of_replica(
 struct Check<'a> {
     truth: &'a Truth,
     is_complete: bool,
+    is_absent: bool,
     catalog: &'a Catalog,
     now: Nanos,
 }
@@ -165,7 +181,13 @@ impl Check<'_> {
     /// What is reported must be so.
     fn surplus(&self, residents: &[(Place, bool)], tally: &mut Tally) -> Result<(), String> {
         let truth = self.truth;
+        tally.absent_checks += u64::from(self.is_absent && !residents.is_empty());
         for &(place, is_doubtful) in residents {
+            if self.is_absent && !is_doubtful {
+                return Err(format!(
+                    "{place:?} is confirmed though nobody has been heard for long"
+                ));
+            }
             let held = truth.held().get(&place);
             let is_exempt = !self.is_complete || truth.is_blurred(place.block);
             match (is_doubtful, held) {

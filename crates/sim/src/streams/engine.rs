@@ -13,16 +13,14 @@ use std::collections::BTreeMap;
 use headstart_core::event::{Attention, CacheGroup};
 use headstart_core::{Rng, Tier};
 
-use super::catalog::{BlockNo, Catalog};
+use super::catalog::{BlockNo, Catalog, Text};
 
 /// What kind of engine it is.
 #[derive(Clone, Debug)]
 pub struct EngineSpec {
-    /// Tokens per block.
-    pub block_size: u32,
-    /// Its cache groups. Exactly one is [`Attention::Full`], and whatever another holds was
-    /// computed in that one as well.
-    pub groups: Vec<CacheGroup>,
+    /// Its cache groups. Exactly one is [`Attention::Full`], and whatever another one with blocks
+    /// of that size holds was computed in that one as well.
+    pub groups: Vec<GroupSpec>,
     /// Copies of blocks that the device has room for.
     pub device_blocks: usize,
     /// Blocks that the host has room for.
@@ -33,6 +31,47 @@ pub struct EngineSpec {
     pub copies: Copies,
     /// How a block that moves to the host is announced.
     pub demotion: Demotion,
+}
+
+/// One cache group of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupSpec {
+    /// What it is.
+    pub group: CacheGroup,
+    /// Tokens per block.
+    pub block_size: u32,
+}
+
+impl EngineSpec {
+    /// Tokens per block of the group that keeps whole prompts.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn block_size(&self) -> u32 {
+        let mut groups = self.groups.iter();
+        let full = groups.find(|it| it.group.attention == Attention::Full);
+        full.expect("one group is full").block_size
+    }
+
+    /// Whether its groups have blocks of several sizes.
+    #[must_use]
+    pub fn has_mixed_sizes(&self) -> bool {
+        let first = self.groups[0].block_size;
+        self.groups.iter().any(|it| it.block_size != first)
+    }
+
+    /// The group of this number.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn group(&self, index: u8) -> GroupSpec {
+        let mut groups = self.groups.iter();
+        *groups
+            .find(|it| it.group.index == index)
+            .expect("engines store in their own groups")
+    }
 }
 
 /// Which blocks go first.
@@ -133,15 +172,20 @@ impl Engine {
     }
 
     /// Computes a prompt.
-    pub fn serve(&mut self, chain: &[BlockNo], catalog: &Catalog, rng: &mut Rng) {
+    pub fn serve(&mut self, text: &Text, catalog: &mut Catalog, rng: &mut Rng) {
         self.finish_moves();
         self.clock += 1;
+        let full_size = self.spec.block_size();
         let mut groups = self.spec.groups.clone();
         rng.shuffle(&mut groups);
-        for group in groups {
-            for &block in wanted(group.attention, self.spec.block_size, chain, rng) {
+        for spec in groups {
+            let chain = catalog.chain(text, spec.block_size);
+            // Blocks of another size are announced by nobody else: without those before, nobody
+            // could know what they are.
+            let keeps_all = spec.block_size != full_size || rng.below(4) == 0;
+            for &block in wanted(spec, keeps_all, &chain) {
                 let place = Place {
-                    group: group.index,
+                    group: spec.group.index,
                     tier: Tier::Device,
                     block,
                 };
@@ -291,19 +335,13 @@ impl Engine {
     }
 }
 
-/// The blocks that a group keeps of a prompt: what it needs, and sometimes more.
-fn wanted<'a>(
-    attention: Attention,
-    block_size: u32,
-    chain: &'a [BlockNo],
-    rng: &mut Rng,
-) -> &'a [BlockNo] {
-    let keeps_more = rng.below(4) == 0;
-    let num_needed = match attention {
+/// The blocks that a group keeps of a prompt: all, or what it needs to go on behind it.
+fn wanted(spec: GroupSpec, keeps_all: bool, chain: &[BlockNo]) -> &[BlockNo] {
+    let num_needed = match spec.group.attention {
+        _ if keeps_all => chain.len(),
         Attention::Full => chain.len(),
-        Attention::Window { .. } if keeps_more => chain.len(),
-        Attention::Window { tokens } => tokens.saturating_sub(1).div_ceil(block_size) as usize,
-        Attention::State => 1 + usize::from(keeps_more),
+        Attention::State => 1,
+        Attention::Window { tokens } => tokens.saturating_sub(1).div_ceil(spec.block_size) as usize,
     };
     &chain[chain.len().saturating_sub(num_needed)..]
 }
@@ -311,13 +349,15 @@ fn wanted<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::streams::catalog::Text;
     use headstart_core::block::Namespace;
 
     fn engine(device_blocks: usize, host_blocks: usize) -> Engine {
+        let group = CacheGroup::default();
         Engine::new(EngineSpec {
-            block_size: 1,
-            groups: vec![CacheGroup::default()],
+            groups: vec![GroupSpec {
+                group,
+                block_size: 1,
+            }],
             device_blocks,
             host_blocks,
             eviction: Eviction::TailFirst,
@@ -335,17 +375,15 @@ mod tests {
             image: None,
         };
         let chain = catalog.chain(&text, 1);
-        let other = catalog.chain(
-            &Text {
-                tokens: vec![7],
-                ..text
-            },
-            1,
-        );
+        let other_text = Text {
+            tokens: vec![7],
+            ..text.clone()
+        };
+        let other = catalog.chain(&other_text, 1);
         let mut engine = engine(3, 0);
-        engine.serve(&chain, &catalog, &mut rng);
+        engine.serve(&text, &mut catalog, &mut rng);
         assert_eq!(engine.take_happenings().len(), 3);
-        engine.serve(&other, &catalog, &mut rng);
+        engine.serve(&other_text, &mut catalog, &mut rng);
         let place = |block| Place {
             group: 0,
             tier: Tier::Device,
@@ -356,7 +394,7 @@ mod tests {
             Happening::Removed(place(chain[2])),
         ];
         assert_eq!(engine.take_happenings(), expected);
-        engine.serve(&chain, &catalog, &mut rng);
+        engine.serve(&text, &mut catalog, &mut rng);
         let expected = [
             Happening::Stored(place(chain[2])),
             Happening::Removed(place(other[0])),

@@ -10,14 +10,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use headstart_core::{BlockHash, CacheEvent, Rng, Tier};
 use headstart_router::stream::{Damage, StreamBatch};
 
-use super::engine::Happening;
+use super::engine::{EngineSpec, Happening};
 
 /// A process among all that were ever started for one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcessNo(pub usize);
 
 /// One batch of one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The process.
     pub process: ProcessNo,
@@ -39,11 +39,13 @@ pub struct Record {
 /// One life of a publisher.
 #[derive(Debug)]
 pub struct Process {
-    /// Tokens per block of its engine.
-    pub block_size: u32,
+    /// What kind of engine it is.
+    pub engine: EngineSpec,
     number: ProcessNo,
     buffer_max: usize,
     buffer: VecDeque<StreamBatch>,
+    /// The last batch that was sent.
+    last: Option<u64>,
     records: Vec<Record>,
 }
 
@@ -63,12 +65,13 @@ pub enum Fate {
 impl Process {
     /// One that has published nothing. Its buffer keeps the last `buffer_max` batches.
     #[must_use]
-    pub fn new(number: ProcessNo, block_size: u32, buffer_max: usize) -> Self {
+    pub fn new(number: ProcessNo, engine: EngineSpec, buffer_max: usize) -> Self {
         Self {
-            block_size,
+            engine,
             number,
             buffer_max,
             buffer: VecDeque::new(),
+            last: None,
             records: Vec::new(),
         }
     }
@@ -96,6 +99,7 @@ impl Process {
             process: self.number,
             seq: batch.seq,
         }));
+        self.last = Some(batch.seq);
         self.buffer.push_back(batch.clone());
         if self.buffer.len() > self.buffer_max {
             self.buffer.pop_front();
@@ -108,6 +112,12 @@ impl Process {
         self.buffer.iter().filter(move |batch| batch.seq >= from)
     }
 
+    /// Whether it has sent something, and keeps nothing of that.
+    #[must_use]
+    pub fn keeps_nothing(&self) -> bool {
+        self.last.is_some() && self.buffer.is_empty()
+    }
+
     /// What its numbers stood for.
     #[must_use]
     pub fn records(&self) -> &[Record] {
@@ -117,10 +127,9 @@ impl Process {
     /// The last batch that a subscriber can have, if it has published one.
     #[must_use]
     pub fn last(&self) -> Option<Position> {
-        let batch = self.buffer.back()?;
         Some(Position {
             process: self.number,
-            seq: batch.seq,
+            seq: self.last?,
         })
     }
 }
@@ -161,11 +170,19 @@ fn mark(position: Position) -> CacheEvent {
 
 /// The batch that these events came in; `None` where a follower made them up.
 pub fn unmark(events: &mut Vec<CacheEvent>) -> Option<Position> {
+    let position = position_of(events);
+    events.pop();
+    position
+}
+
+/// The same without a change.
+#[must_use]
+pub fn position_of(events: &[CacheEvent]) -> Option<Position> {
     let Some(CacheEvent::Removed {
         blocks,
         group: u8::MAX,
         ..
-    }) = events.pop()
+    }) = events.last()
     else {
         return None;
     };

@@ -9,14 +9,18 @@ use headstart_core::Rng;
 use headstart_core::event::{Attention, CacheGroup};
 use headstart_router::stream::FollowerConfig;
 
+use super::catalog::BLOCK_SIZES;
 use super::channel::{Faults, hits};
-use super::engine::{Copies, Demotion, EngineSpec, Eviction};
+use super::engine::{Copies, Demotion, EngineSpec, Eviction, GroupSpec};
 
 /// Most engines in a scenario.
 const STATIONS_MAX: usize = 3;
 
 /// Fewest and most steps of each engine while things go wrong.
 const STEPS: std::ops::Range<usize> = 10..40;
+
+/// Most steps between a dump and its use.
+const DUMP_AGE: usize = 6;
 
 /// What is fixed before anything happens.
 #[derive(Clone, Debug)]
@@ -27,6 +31,9 @@ pub struct Scenario {
     pub hash_seed: Option<u64>,
     /// Steps of each engine while things go wrong.
     pub num_steps: usize,
+    /// When the index is dumped, and when whoever follows the engines ends and begins anew with
+    /// that dump: behind so many steps of all engines together.
+    pub restore: Option<(usize, usize)>,
     /// Longest pause between two steps of an engine, most of the time.
     pub pace: Duration,
 }
@@ -48,6 +55,10 @@ pub struct StationSpec {
     pub has_ts: bool,
     /// Batches that it keeps for replays.
     pub buffer_max: usize,
+    /// Whether its restarts may break no connection. Only its clock tells then what is late.
+    pub can_hide: bool,
+    /// Whether a new process keeps other cache groups, or blocks of other sizes.
+    pub changes: bool,
     /// What goes wrong with it.
     pub habits: Habits,
     /// What goes wrong on the way.
@@ -71,8 +82,6 @@ pub struct Habits {
     pub set_clock: usize,
     /// It is idle for long.
     pub idle: usize,
-    /// Whether a new process may have another block size.
-    pub resizes: bool,
     /// Whether a new process soon is beyond its predecessor's number.
     pub hurries: bool,
 }
@@ -82,10 +91,14 @@ impl Scenario {
     #[must_use]
     pub fn draw(rng: &mut Rng) -> Self {
         let num_stations = [1, 1, 2, STATIONS_MAX][rng.below(4)];
+        let num_steps = STEPS.start + rng.below(STEPS.len());
+        let restored = rng.below(num_steps * num_stations);
+        let dumped = restored - rng.below(restored.min(DUMP_AGE) + 1);
         Self {
             stations: (0..num_stations).map(|_| StationSpec::draw(rng)).collect(),
             hash_seed: (rng.below(2) == 0).then(|| rng.next_u64()),
-            num_steps: STEPS.start + rng.below(STEPS.len()),
+            num_steps,
+            restore: hits(20, rng).then_some((dumped, restored)),
             pace: Duration::from_millis([20, 200, 2000][rng.below(3)]),
         }
     }
@@ -96,19 +109,14 @@ impl StationSpec {
         let engine = draw_engine(rng);
         let can_replay = rng.below(5) > 0;
         let has_ts = rng.below(5) > 0;
-        let mut habits = Habits::draw(has_ts, rng);
-        let mut faults = Faults::draw(rng);
+        let habits = Habits::draw(has_ts, rng);
+        let faults = Faults::draw(rng);
         let tells_all_tokens = rng.below(2) == 0;
-        // The index keeps the block size of a group that is only ever announced without tokens,
-        // whatever process announces it: such an engine is not restarted with another one.
-        habits.resizes &= tells_all_tokens || engine.groups.len() == 1;
-        // Nothing but its clock tells a late message of an ended process from one of the next.
-        if !can_replay || !has_ts || habits.set_clock > 0 {
-            faults.leftovers = 0;
-        }
         Self {
-            configured_size: [None, Some(engine.block_size), Some(2)][rng.below(3)],
+            configured_size: [None, Some(engine.block_size()), Some(2)][rng.below(3)],
             engine,
+            can_hide: has_ts && habits.set_clock == 0,
+            changes: rng.below(3) == 0,
             follower: FollowerConfig {
                 can_replay,
                 rank: None,
@@ -116,7 +124,7 @@ impl StationSpec {
             tells_all_tokens,
             tells_host_tokens: rng.below(2) == 0,
             has_ts,
-            buffer_max: [1, 2 + rng.below(20), 20 + rng.below(20), usize::MAX][rng.below(4)],
+            buffer_max: [0, 1, 2 + rng.below(20), 20 + rng.below(20), usize::MAX][rng.below(5)],
             habits,
             faults,
         }
@@ -126,14 +134,13 @@ impl StationSpec {
 impl Habits {
     fn draw(has_ts: bool, rng: &mut Rng) -> Self {
         Self {
-            restart: rarely(6, rng),
+            restart: rarely(10, rng),
             clear: rarely(6, rng),
             burn: rarely(10, rng),
             damage: rarely(10, rng),
             unreadable: rarely(6, rng),
             set_clock: if has_ts { rarely(4, rng) / 2 } else { 0 },
             idle: rarely(8, rng),
-            resizes: rng.below(3) == 0,
             hurries: rng.below(3) == 0,
         }
     }
@@ -146,7 +153,7 @@ impl Faults {
             repeat: rarely(30, rng),
             delay: rarely(30, rng),
             slow_join: rarely(100, rng),
-            flap: rarely(10, rng),
+            flap: rarely(20, rng),
             deaf: rarely(20, rng),
             replay_fail: rarely(60, rng),
             replay_silent: rarely(40, rng),
@@ -166,20 +173,8 @@ fn rarely(percent_max: usize, rng: &mut Rng) -> usize {
 }
 
 fn draw_engine(rng: &mut Rng) -> EngineSpec {
-    let window = Attention::Window {
-        tokens: 1 + rng.below(6) as u32,
-    };
-    let kinds = match rng.below(8) {
-        0 => vec![Attention::Full, window],
-        1 => vec![Attention::State, Attention::Full],
-        2 => vec![Attention::Full, Attention::State, window],
-        _ => vec![Attention::Full],
-    };
-    let groups = kinds.into_iter().zip(0..);
-    let groups = groups.map(|(attention, index)| CacheGroup { index, attention });
     EngineSpec {
-        block_size: 1 + rng.below(4) as u32,
-        groups: groups.collect(),
+        groups: draw_groups(rng),
         device_blocks: 4 + rng.below(32),
         host_blocks: rng.below(2) * (2 + rng.below(16)),
         eviction: [Eviction::TailFirst, Eviction::TailFirst, Eviction::AnyOrder][rng.below(3)],
@@ -190,4 +185,38 @@ fn draw_engine(rng: &mut Rng) -> EngineSpec {
         },
         demotion: [Demotion::Together, Demotion::Apart][rng.below(2)],
     }
+}
+
+fn draw_groups(rng: &mut Rng) -> Vec<GroupSpec> {
+    let window = Attention::Window {
+        tokens: 1 + rng.below(6) as u32,
+    };
+    let kinds = match rng.below(6) {
+        0 => vec![Attention::Full, window],
+        1 => vec![Attention::State, Attention::Full],
+        2 => vec![Attention::Full, Attention::State, window],
+        _ => vec![Attention::Full],
+    };
+    let (size, is_mixed) = (draw_size(rng), rng.below(2) == 0);
+    let groups = kinds
+        .into_iter()
+        .zip(0..)
+        .map(|(attention, index)| GroupSpec {
+            group: CacheGroup { index, attention },
+            block_size: if is_mixed { draw_size(rng) } else { size },
+        });
+    groups.collect()
+}
+
+fn draw_size(rng: &mut Rng) -> u32 {
+    BLOCK_SIZES[rng.below(BLOCK_SIZES.len())]
+}
+
+/// What is started in place of an engine: it with blocks of another size, or another one.
+pub fn change_engine(engine: &mut EngineSpec, rng: &mut Rng) {
+    if rng.below(2) == 0 {
+        return *engine = draw_engine(rng);
+    }
+    let size = draw_size(rng);
+    engine.groups.iter_mut().for_each(|it| it.block_size = size);
 }

@@ -2,19 +2,21 @@
 //!
 //! What the follower wants is carried out here as the gateway does it, and nothing is decided.
 
+mod follow;
+
 use std::time::Duration;
 
-use headstart_core::{CacheEvent, Nanos, ReplicaId, Rng};
+use headstart_core::{Nanos, ReplicaId, Rng};
 use headstart_router::index::Update;
-use headstart_router::stream::{Damage, Effect, Follower, StreamBatch};
+use headstart_router::stream::{DOWN_TIME_MAX, Damage, Follower, StreamBatch};
 use headstart_router::{PrefixIndex, RunIndex};
 
 use super::announce::Voice;
-use super::catalog::{BLOCK_SIZES, Catalog};
-use super::channel::{Channel, Delivery, Faults, below, hits};
-use super::engine::{Engine, Happening};
-use super::publisher::{Fate, Process, ProcessNo, Record, unmark};
-use super::scenario::{Habits, StationSpec};
+use super::catalog::{Catalog, Text};
+use super::channel::{Channel, Faults, below, hits};
+use super::engine::{Engine, EngineSpec, Happening};
+use super::publisher::{Fate, Position, Process, ProcessNo, Record};
+use super::scenario::{Habits, StationSpec, change_engine};
 use super::tally::Tally;
 use super::texts::Texts;
 use super::truth::Truth;
@@ -24,6 +26,16 @@ const PASSED_MAX: usize = 40;
 
 /// Steps in a row that may bring nothing new, where something new is wanted.
 const TRIES_MAX: usize = 50;
+
+/// Longest pause between two steps of an engine that is not heard for longer: some of them make a
+/// silence that is asked about, or an absence that is doubted.
+const DEAF_PACE: Duration = Duration::from_secs(20);
+
+/// Shortest time in which a process is replaced unnoticed: its clock goes on measurably.
+const HIDDEN_TIME_MIN: Duration = Duration::from_millis(1);
+
+/// A restart so soon behind a batch counts as quick.
+const QUICK_TIME: Duration = Duration::from_secs(1);
 
 /// What all stations of a simulation share.
 #[derive(Debug)]
@@ -69,6 +81,8 @@ pub struct Station {
     pub truth: Truth,
     /// What decides.
     pub follower: Follower,
+    /// Since when the follower knows that it is cut off.
+    cut_off: Option<Nanos>,
     /// When its engine does something next.
     pub next_step: Nanos,
     /// Until when prompts are assumed to be there.
@@ -82,6 +96,19 @@ pub struct Station {
     clock_offset_s: f64,
     /// Steps to be taken in a hurry.
     hurry: usize,
+    /// When the last batch was made.
+    published: Option<Nanos>,
+    /// The latest batch that arrived live.
+    arrived: Option<Position>,
+}
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its connections end with it.
+    Seen,
+    /// Something between keeps its connections.
+    Hidden,
 }
 
 impl Station {
@@ -95,6 +122,7 @@ impl Station {
             replica,
             truth: Truth::default(),
             follower: Follower::new(spec.follower),
+            cut_off: None,
             next_step: commons.now,
             assumed_until: Nanos(0),
             engine: Engine::new(spec.engine.clone()),
@@ -108,6 +136,8 @@ impl Station {
             channel: Channel::default(),
             clock_offset_s: 0.0,
             hurry: 0,
+            published: None,
+            arrived: None,
             spec,
         };
         station.channel.faults = station.spec.faults;
@@ -128,17 +158,24 @@ impl Station {
         self.channel.is_quiet()
     }
 
+    /// Whether the follower has been cut off for so long that it may believe nothing.
+    #[must_use]
+    pub fn is_absent(&self, now: Nanos) -> bool {
+        self.cut_off
+            .is_some_and(|since| since + DOWN_TIME_MAX < now)
+    }
+
     /// The process that lives or has just ended.
     #[must_use]
     pub fn process(&self) -> &Process {
         &self.processes[self.processes.len() - 1]
     }
 
-    /// Tokens per block of the process whose batches are applied.
+    /// The engine of the process whose batches are applied.
     #[must_use]
-    pub fn applied_block_size(&self) -> Option<u32> {
-        let process = self.truth.process()?;
-        Some(self.processes[process.0].block_size)
+    pub fn applied_engine(&self) -> &EngineSpec {
+        let process = self.truth.process();
+        process.map_or(&self.spec.engine, |it| &self.processes[it.0].engine)
     }
 
     /// Nothing goes wrong any more.
@@ -149,20 +186,38 @@ impl Station {
         self.hurry = 0;
         if self.is_down {
             self.start(commons);
-        } else {
-            self.channel.disconnect(commons.now, &mut commons.rng);
         }
+        self.channel.disconnect(commons.now, &mut commons.rng);
         let pause = Duration::from_millis(100);
         self.channel.connect(commons.now, pause, &mut commons.rng);
+    }
+
+    /// Whoever follows the replica begins anew, with an index that may know it from a dump.
+    pub fn follow_anew(&mut self, commons: &mut Commons) {
+        let configured = Update::Track {
+            block_size: self.spec.configured_size,
+        };
+        commons.index.update(self.replica, configured, commons.now);
+        self.truth = Truth::default();
+        self.follower = Follower::resumed(self.spec.follower, self.follower.report());
+        self.cut_off = None;
+        self.assumed_until = Nanos(0);
+        self.channel.abandon();
+        if !self.is_down {
+            let pause = below(Duration::from_secs(1), &mut commons.rng);
+            self.channel.connect(commons.now, pause, &mut commons.rng);
+        }
     }
 
     /// What is due at `now`: one thing of each kind. Returns whether the follower had anything
     /// carried out that changes what is known.
     pub fn advance(&mut self, commons: &mut Commons) -> Result<bool, String> {
+        let mut is_told = false;
         if self.next_step <= commons.now {
             self.step(commons);
+            // Nobody tells anything then, but nothing may be believed either.
+            is_told = self.is_absent(commons.now);
         }
-        let mut is_told = false;
         if let Some(delivery) = self.channel.receive(commons.now) {
             is_told |= self.deliver(delivery, commons)?;
         }
@@ -184,13 +239,26 @@ impl Station {
     }
 
     /// The process ends; another one begins after a moment.
-    pub fn crash(&mut self, commons: &mut Commons) {
-        commons.note(|| format!("{:?} dies", self.replica));
+    pub fn crash(&mut self, end: End, commons: &mut Commons) {
+        // Some die with their last batch on its way.
+        if !self.is_down && commons.rng.below(3) > 0 {
+            self.work(commons);
+        }
+        commons.note(|| format!("{:?} dies, {end:?}", self.replica));
         commons.tally.restarts += 1;
         self.is_down = true;
-        self.channel.disconnect(commons.now, &mut commons.rng);
-        let limit = Duration::from_millis([10, 500, 5_000][commons.rng.below(3)]);
-        self.next_step = commons.now + below(limit, &mut commons.rng);
+        let (now, rng) = (commons.now, &mut commons.rng);
+        let latest = ProcessNo(self.processes.len() - 1);
+        if self.arrived.is_none_or(|it| it.process < latest) {
+            // Late messages of a life of which nothing else was heard fit into the next one.
+            self.channel.lose();
+        }
+        match end {
+            End::Seen => self.channel.disconnect(now, rng),
+            End::Hidden => self.channel.outlive_process(now, rng),
+        }
+        let limit = Duration::from_millis([10, 500, 5_000][rng.below(3)]);
+        self.next_step = now + below(limit, rng) + HIDDEN_TIME_MIN;
         if self.spec.habits.hurries {
             self.hurry = self.process().records().len() + commons.rng.below(5);
         }
@@ -199,7 +267,7 @@ impl Station {
     /// The process ends, and before anybody is connected again another one has passed its number.
     pub fn replace(&mut self, commons: &mut Commons) {
         let last = self.process().records().len();
-        self.crash(commons);
+        self.crash(End::Seen, commons);
         self.start(commons);
         for _ in 0..last.min(PASSED_MAX) + commons.rng.below(3) {
             self.publish_something(commons);
@@ -225,8 +293,15 @@ impl Station {
         self.schedule(commons);
         let habits = self.spec.habits;
         if hits(habits.restart, &mut commons.rng) {
-            return self.crash(commons);
+            let is_hidden = self.spec.can_hide && commons.rng.below(2) == 0;
+            return self.crash(if is_hidden { End::Hidden } else { End::Seen }, commons);
         }
+        self.work(commons);
+        self.trouble(commons);
+    }
+
+    fn work(&mut self, commons: &mut Commons) {
+        let habits = self.spec.habits;
         if hits(habits.set_clock, &mut commons.rng) {
             self.clock_offset_s -= commons.rng.next_f64() * 100.0 - 20.0;
         }
@@ -235,19 +310,17 @@ impl Station {
                 self.engine.clear();
             }
             let text = commons.texts.prompt(&mut commons.rng);
-            let chain = commons.catalog.chain(&text, self.engine.spec().block_size);
-            self.engine
-                .serve(&chain, &commons.catalog, &mut commons.rng);
+            let (catalog, rng) = (&mut commons.catalog, &mut commons.rng);
+            self.engine.serve(&text, catalog, rng);
             if commons.rng.below(8) == 0 {
                 self.assume(&text, commons);
             }
         }
         let fate = fate(habits, &mut commons.rng);
         self.publish(fate, commons);
-        self.trouble(commons);
     }
 
-    fn assume(&mut self, text: &super::catalog::Text, commons: &mut Commons) {
+    fn assume(&mut self, text: &Text, commons: &mut Commons) {
         let keys = commons.index.hash(Texts::question(text));
         commons
             .index
@@ -263,6 +336,7 @@ impl Station {
                 self.hurry = left;
                 Duration::from_millis(1)
             }
+            None if self.channel.is_silent(commons.now + DEAF_PACE) => DEAF_PACE,
             None if is_idle => Duration::from_secs([15, 100, 500][rng.below(3)]),
             None => commons.pace,
         };
@@ -272,16 +346,27 @@ impl Station {
     fn start(&mut self, commons: &mut Commons) {
         let number = ProcessNo(self.processes.len());
         commons.note(|| format!("{:?} starts as {number:?}", self.replica));
-        let rng = &mut commons.rng;
-        if number.0 > 0 && self.spec.habits.resizes {
-            self.spec.engine.block_size = BLOCK_SIZES[rng.below(BLOCK_SIZES.len())];
+        if number.0 > 0 && self.spec.changes {
+            change_engine(&mut self.spec.engine, &mut commons.rng);
+            let is_told = self.spec.tells_all_tokens || self.spec.engine.groups.len() == 1;
+            commons.tally.changed_engines += 1;
+            commons.tally.changed_in_silence += u64::from(!is_told);
         }
-        self.engine = Engine::new(self.spec.engine.clone());
+        let rng = &mut commons.rng;
+        let engine = self.spec.engine.clone();
+        self.engine = Engine::new(engine.clone());
         self.voice.hash_seed = commons.hash_seed.unwrap_or_else(|| rng.next_u64());
-        let block_size = self.spec.engine.block_size;
         self.processes
-            .push(Process::new(number, block_size, self.spec.buffer_max));
+            .push(Process::new(number, engine, self.spec.buffer_max));
         self.is_down = false;
+        if self.channel.is_open(commons.now) {
+            commons.tally.hidden_restarts += 1;
+            return;
+        }
+        if self.channel.is_connected() {
+            // Its first batch would be missed, and nobody could ever tell.
+            self.channel.disconnect(commons.now, rng);
+        }
         let limit = Duration::from_millis([10, 100, 3_000][rng.below(3)]);
         let pause = below(limit, rng);
         self.channel.connect(commons.now, pause, rng);
@@ -293,6 +378,13 @@ impl Station {
         if happenings.is_empty() {
             return;
         }
+        let is_first = self.process().records().is_empty() && self.processes.len() > 1;
+        // What tells a hidden restart is its first batch.
+        let is_sure = is_first && self.spec.can_hide;
+        let fate = if is_sure { Fate::Sent } else { fate };
+        let before = self.published.replace(commons.now);
+        let is_quick = before.is_some_and(|before| commons.now < before + QUICK_TIME);
+        commons.tally.quick_restarts += u64::from(is_first && is_quick);
         let spec = self.engine.spec();
         let rng = &mut commons.rng;
         let batch = StreamBatch {
@@ -319,8 +411,10 @@ impl Station {
         let latest = self.processes.len() - 1;
         let process = &mut self.processes[latest];
         let batch = process.publish(record, batch, fate, rng);
-        if let Some(batch) = &batch {
-            self.channel.send(batch, commons.now, rng);
+        match &batch {
+            Some(batch) if is_sure => self.channel.send_surely(batch, commons.now),
+            Some(batch) => self.channel.send(batch, commons.now, rng),
+            None => {}
         }
         let last = process.records().len() - 1;
         let record = &process.records()[last];
@@ -333,89 +427,10 @@ impl Station {
         let rng = &mut commons.rng;
         if hits(self.spec.faults.flap, rng) && self.channel.is_connected() {
             self.channel.disconnect(commons.now, rng);
-            let limit = Duration::from_millis([10, 1_000, 60_000][rng.below(3)]);
+            let limit = Duration::from_millis([10, 1_000, 200_000][rng.below(3)]);
             let pause = below(limit, rng);
             self.channel.connect(commons.now, pause, rng);
         }
-    }
-
-    fn deliver(&mut self, delivery: Delivery, commons: &mut Commons) -> Result<bool, String> {
-        commons.note(|| format!("{:?} ▶ {}", self.replica, words(&delivery)));
-        self.tell(commons, |follower, now, effects| match delivery {
-            Delivery::Connected => follower.on_connected(now, effects),
-            Delivery::Disconnected => follower.on_disconnected(now, effects),
-            Delivery::Live(batch) => follower.on_live(batch, now, effects),
-            Delivery::Reply(replay, batch) => follower.on_reply(replay, batch, now, effects),
-            Delivery::End(replay) => follower.on_replay_end(replay, now, effects),
-            Delivery::Failed(replay) => follower.on_replay_failed(replay, now, effects),
-        })
-    }
-
-    fn tell(
-        &mut self,
-        commons: &mut Commons,
-        event: impl FnOnce(&mut Follower, Nanos, &mut Vec<Effect>),
-    ) -> Result<bool, String> {
-        let mut effects = Vec::new();
-        event(&mut self.follower, commons.now, &mut effects);
-        self.follower.check();
-        let mut is_told = false;
-        for effect in effects {
-            is_told |= !matches!(effect, Effect::Ask { .. } | Effect::Skipped { .. });
-            self.carry_out(effect, commons)?;
-        }
-        Ok(is_told)
-    }
-
-    fn carry_out(&mut self, effect: Effect, commons: &mut Commons) -> Result<(), String> {
-        let now = commons.now;
-        match effect {
-            Effect::Apply { seq, mut events } => {
-                let position = unmark(&mut events).filter(|position| position.seq == seq);
-                let position = position.ok_or("a batch was changed on its way")?;
-                commons.note(|| format!("{:?} applies {position:?}", self.replica));
-                commons.tally.applied += 1;
-                let process = &self.processes[position.process.0];
-                let context = (&commons.catalog, now);
-                self.truth.apply(position, process.records(), context)?;
-                commons
-                    .index
-                    .update(self.replica, Update::Events(&events), now);
-            }
-            Effect::Clear => {
-                commons.note(|| format!("{:?} forgets everything", self.replica));
-                commons.tally.clears += 1;
-                self.truth.forget();
-                let cleared = [CacheEvent::Cleared];
-                commons
-                    .index
-                    .update(self.replica, Update::Events(&cleared), now);
-            }
-            Effect::Doubt { batches } => {
-                commons.note(|| format!("{:?} doubts, {batches} lost", self.replica));
-                commons.tally.doubts += 1;
-                self.truth.doubt(now);
-                commons.index.update(self.replica, Update::Doubt, now);
-            }
-            Effect::Ask { replay, from } => {
-                commons.note(|| format!("{:?} asks from {from}", self.replica));
-                commons.tally.replays += 1;
-                let process = &self.processes[self.processes.len() - 1];
-                let replies = process.replay(from).filter(|_| !self.is_down).cloned();
-                self.channel.ask(replay, replies, now, &mut commons.rng);
-            }
-            Effect::Reconnect => {
-                commons.note(|| format!("{:?} reconnects", self.replica));
-                commons.tally.reconnects += 1;
-                self.channel.disconnect(now, &mut commons.rng);
-                if !self.is_down {
-                    let pause = Duration::from_millis(50);
-                    self.channel.connect(now, pause, &mut commons.rng);
-                }
-            }
-            Effect::Skipped { .. } | Effect::Status(_) => {}
-        }
-        Ok(())
     }
 }
 
@@ -428,13 +443,5 @@ fn fate(habits: Habits, rng: &mut Rng) -> Fate {
         Fate::Unreadable
     } else {
         Fate::Sent
-    }
-}
-
-fn words(delivery: &Delivery) -> String {
-    match delivery {
-        Delivery::Live(batch) => format!("live {} at {:?}", batch.seq, batch.ts),
-        Delivery::Reply(replay, batch) => format!("{replay:?} reply {}", batch.seq),
-        other => format!("{other:?}"),
     }
 }

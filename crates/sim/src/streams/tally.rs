@@ -1,78 +1,111 @@
 //! What has happened in simulations, to show that they were about something.
 
-/// Counts, over any number of seeds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Batches that engines made, burnt ones included.
-    pub batches: u64,
-    /// Events in them.
-    pub events: u64,
-    /// Batches that were applied, repeated replays included.
-    pub applied: u64,
-    /// Ends of processes.
-    pub restarts: u64,
-    /// Times that everything was forgotten because a stream said so.
-    pub clears: u64,
-    /// Times that everything was doubted.
-    pub doubts: u64,
-    /// Replays asked for.
-    pub replays: u64,
-    /// Connections given up because they were silent.
-    pub reconnects: u64,
-    /// Comparisons with a stream that claims to be complete: everything must be equal.
-    pub complete_checks: u64,
-    /// Comparisons with one that does not.
-    pub partial_checks: u64,
-    /// Residents that were reported as confirmed, and were there.
-    pub confirmed: u64,
-    /// Residents that were reported as doubtful.
-    pub doubtful: u64,
-    /// Residents that nobody could know of.
-    pub excused: u64,
-    /// Overlaps that were equal to those of the truth.
-    pub questions: u64,
-    /// Streams that ended complete before anything was cleared.
-    pub ended_complete: u64,
-    /// Streams that ended partial.
-    pub ended_partial: u64,
+/// Defines the counts once, for all that is done with each of them.
+macro_rules! tally {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counts, over any number of seeds.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Tally {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Tally {
+            /// All of them, by name.
+            #[must_use]
+            pub fn counts(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),*]
+            }
+
+            /// Adds another one's counts.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+            }
+
+            /// One for each that is not 0: added up over seeds, the seeds in which it happened.
+            #[must_use]
+            pub fn seen(&self) -> Self {
+                Self { $($name: self.$name.min(1)),* }
+            }
+        }
+    };
 }
 
-impl Tally {
-    /// Adds another one's counts.
-    pub fn add(&mut self, other: &Self) {
-        let Self {
-            batches,
-            events,
-            applied,
-            restarts,
-            clears,
-            doubts,
-            replays,
-            reconnects,
-            complete_checks,
-            partial_checks,
-            confirmed,
-            doubtful,
-            excused,
-            questions,
-            ended_complete,
-            ended_partial,
-        } = other;
-        self.batches += batches;
-        self.events += events;
-        self.applied += applied;
-        self.restarts += restarts;
-        self.clears += clears;
-        self.doubts += doubts;
-        self.replays += replays;
-        self.reconnects += reconnects;
-        self.complete_checks += complete_checks;
-        self.partial_checks += partial_checks;
-        self.confirmed += confirmed;
-        self.doubtful += doubtful;
-        self.excused += excused;
-        self.questions += questions;
-        self.ended_complete += ended_complete;
-        self.ended_partial += ended_partial;
+tally! {
+    /// Batches that engines made, burnt ones included.
+    batches,
+    /// Events in them.
+    events,
+    /// Batches that were applied, repeated replays included.
+    applied,
+    /// Ends of processes.
+    restarts,
+    /// Those that broke no connection.
+    hidden_restarts,
+    /// Processes whose first batch was made less than a second after their predecessor's last.
+    quick_restarts,
+    /// Processes that keep other cache groups, or blocks of other sizes, than their predecessor.
+    changed_engines,
+    /// The same where groups are only ever announced without tokens.
+    changed_in_silence,
+    /// Live messages of a process that arrived after one of its successor.
+    late_lives,
+    /// Live messages that arrived after one with a higher number of the same process.
+    late_batches,
+    /// Times that everything was forgotten because a stream said so.
+    clears,
+    /// Times that everything was doubted.
+    doubts,
+    /// Times that a stream was cut off for so long that everything was doubted.
+    absences,
+    /// Replays asked for.
+    replays,
+    /// Those whose first batch came too late: it was not kept any more.
+    truncated_replays,
+    /// Those that found a publisher that keeps nothing of what it sent.
+    empty_replays,
+    /// Those that broke off or stopped.
+    cut_replays,
+    /// Connections given up because they were silent.
+    reconnects,
+    /// Indexes that were dumped, and restored for streams that begin anew.
+    restores,
+    /// Blocks that were restored, one for each place that may hold them.
+    restored,
+    /// Comparisons with one that is cut off for so long that nothing may be believed.
+    absent_checks,
+    /// Comparisons with a stream that claims to be complete: everything must be equal.
+    complete_checks,
+    /// Comparisons with one that does not.
+    partial_checks,
+    /// Residents that were reported as confirmed, and were there.
+    confirmed,
+    /// Residents that were reported as doubtful.
+    doubtful,
+    /// Residents that nobody could know of.
+    excused,
+    /// Overlaps that were equal to those of the truth.
+    questions,
+    /// Those of replicas whose groups have blocks of several sizes, and above 0.
+    mixed_questions,
+    /// Streams that ended complete before anything was cleared.
+    ended_complete,
+    /// Streams that ended partial.
+    ended_partial,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_add_up_and_are_seen_once() {
+        let mut tally = Tally {
+            restarts: 3,
+            ..Tally::default()
+        };
+        tally.add(&tally.clone());
+        assert_eq!((tally.restarts, tally.seen().restarts), (6, 1));
+        let counts = tally.seen().counts();
+        assert!(counts.contains(&("restarts", 1)) && counts.contains(&("clears", 0)));
     }
 }

@@ -31,6 +31,8 @@ pub struct Truth {
     tainted: BTreeSet<BlockNo>,
     /// Blocks of which several copies were announced: events cannot tell how many are left.
     blurred: BTreeSet<BlockNo>,
+    /// Cache groups of which something was announced since everything was cleared.
+    announced: BTreeSet<u8>,
     /// The last lost batch that may have removed something.
     lost: Option<u64>,
     /// Whether something is missing that was not cleared since.
@@ -134,6 +136,12 @@ impl Truth {
         &self.held
     }
 
+    /// Whether anybody can know of this cache group.
+    #[must_use]
+    pub fn is_announced(&self, group: u8) -> bool {
+        self.announced.contains(&group)
+    }
+
     /// Whether a batch is missing that counts still.
     #[must_use]
     pub fn has_loss(&self) -> bool {
@@ -222,6 +230,7 @@ impl Truth {
             match happening {
                 Happening::Stored(place) | Happening::CopyStored(place) => {
                     let introduces = introductions.next() == Some(&true);
+                    self.announced.insert(place.group);
                     self.note(place.block, introduces, told, catalog);
                     let standing = Standing {
                         stored_at: seq,
@@ -280,6 +289,7 @@ impl Truth {
     fn clear(&mut self, told: Told) {
         self.held.clear();
         self.tainted.clear();
+        self.announced.clear();
         if told == Told::Yes {
             self.blurred.clear();
             (self.has_loss, self.is_doubted) = (false, false);

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use headstart_core::{Nanos, ReplicaId, Rng};
-use headstart_router::index::{ASSUMPTION_TTL, DOUBT_TTL, Update};
+use headstart_router::index::{ASSUMPTION_TTL, DOUBT_TTL, IndexDump, Update};
 use headstart_router::stream::{STALE_BATCHES_MAX, StreamStatus};
 use headstart_router::{PrefixIndex, RunIndex};
 
 use super::catalog::{Catalog, MODEL};
 use super::checks;
 use super::scenario::Scenario;
-use super::station::{Commons, Station};
+use super::station::{Commons, End, Station};
 use super::tally::Tally;
 use super::texts::Texts;
 
@@ -36,6 +36,7 @@ pub(super) struct World {
     commons: Commons,
     stations: Vec<Station>,
     num_steps: usize,
+    restore: Option<(usize, usize)>,
 }
 
 impl World {
@@ -59,11 +60,11 @@ impl World {
             Station::new(replica, spec, &mut commons)
         });
         let stations = stations.collect();
-        let num_steps = scenario.num_steps;
         Self {
             commons,
             stations,
-            num_steps,
+            num_steps: scenario.num_steps,
+            restore: scenario.restore,
         }
     }
 
@@ -73,21 +74,47 @@ impl World {
     }
 
     pub(super) fn run(&mut self) -> Result<(), String> {
-        let last = self.num_steps * self.stations.len();
-        let mut num_steps = 0;
-        while num_steps < last {
-            let next = self.next();
-            let steps = self
-                .stations
-                .iter()
-                .filter(|station| station.next_step <= next);
-            num_steps += steps.count();
-            self.advance(next)?;
+        if let Some((dumped, restored)) = self.restore {
+            self.go_through(dumped)?;
+            let dump = self.commons.index.dump(self.commons.now);
+            self.go_through(restored - dumped)?;
+            self.restore(&dump)?;
+            self.num_steps -= restored / self.stations.len();
         }
+        self.go_through(self.num_steps * self.stations.len())?;
         self.heal()?;
         self.clear()?;
         self.restart()?;
         self.forget()
+    }
+
+    /// Whatever goes wrong goes wrong, for so many steps of all engines together.
+    fn go_through(&mut self, num_steps: usize) -> Result<(), String> {
+        let mut done = 0;
+        while done < num_steps {
+            let next = self.next();
+            let stations = self.stations.iter();
+            let steps = stations.filter(|station| station.next_step <= next);
+            done += steps.count();
+            self.advance(next)?;
+        }
+        Ok(())
+    }
+
+    /// Whoever follows the engines ends, and another one begins with what was dumped.
+    fn restore(&mut self, dump: &IndexDump) -> Result<(), String> {
+        self.commons
+            .note(|| "everybody is followed anew".to_owned());
+        self.commons.index = RunIndex::new(MODEL);
+        for station in &mut self.stations {
+            station.follow_anew(&mut self.commons);
+        }
+        let Commons { index, now, .. } = &self.commons;
+        let restored = index.restore(dump, *now);
+        let restored = restored.map_err(|error| error.to_string())?;
+        self.commons.tally.restores += 1;
+        self.commons.tally.restored += restored as u64;
+        self.compare_all()
     }
 
     /// When anything happens next.
@@ -173,9 +200,13 @@ impl World {
             station.heal(&mut self.commons);
         }
         self.rest(Duration::from_millis(200))?;
-        let mut can_replay = self.stations.iter().map(|it| it.spec.follower.can_replay);
-        let all_can = can_replay.all(|can| can);
-        self.go_on(if all_can { STEPS_AFTER } else { STEPS_HEALED })?;
+        let stations = &mut self.stations.iter();
+        let can_replay = stations.all(|it| it.spec.follower.can_replay && it.spec.buffer_max > 0);
+        self.go_on(if can_replay {
+            STEPS_AFTER
+        } else {
+            STEPS_HEALED
+        })?;
         for station in &self.stations {
             let is_complete = up_to_date(station, false)?;
             self.commons.tally.ended_complete += u64::from(is_complete);
@@ -209,12 +240,13 @@ impl World {
     fn restart(&mut self) -> Result<(), String> {
         for station in &mut self.stations {
             station.spec.buffer_max = usize::MAX;
-            if self.commons.rng.below(2) == 0 {
-                station.crash(&mut self.commons);
-            } else {
-                station.replace(&mut self.commons);
+            match self.commons.rng.below(3) {
+                0 if station.spec.can_hide => station.crash(End::Hidden, &mut self.commons),
+                0 | 1 => station.crash(End::Seen, &mut self.commons),
+                _ => station.replace(&mut self.commons),
             }
         }
+        self.go_through(STEPS_AFTER * self.stations.len())?;
         self.rest(Duration::from_millis(200))?;
         self.go_on(STEPS_AFTER)?;
         for station in &self.stations {

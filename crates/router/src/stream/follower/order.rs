@@ -20,6 +20,13 @@ impl Follower {
         self.drain(effects);
     }
 
+    /// Gives back what waits: a replay from the last applied batch brings it again, if it still is
+    /// true.
+    pub(super) fn drop_held(&mut self) {
+        self.held.clear();
+        self.life.forget_unapplied();
+    }
+
     /// Applies what waits and is next.
     pub(super) fn drain(&mut self, effects: &mut Vec<Effect>) {
         while !self.is_stranger
@@ -61,6 +68,10 @@ impl Follower {
     }
 
     pub(super) fn apply(&mut self, batch: StreamBatch, effects: &mut Vec<Effect>) {
+        if batch.seq == 0 {
+            self.begin(effects);
+        }
+        self.compare_before(&batch);
         let is_unreadable = batch.damage == Damage::Unreadable;
         self.life.apply(&batch, is_unreadable);
         if is_unreadable {
@@ -116,6 +127,23 @@ impl Follower {
         }
     }
 
+    /// The publisher has told nothing before: whatever is known of it is of an earlier life.
+    pub(super) fn begin(&mut self, effects: &mut Vec<Effect>) {
+        if !std::mem::replace(&mut self.is_own, true) {
+            effects.push(Effect::Clear);
+        }
+    }
+
+    /// Counts a restart that happened between an earlier follower and this one.
+    fn compare_before(&mut self, batch: &StreamBatch) {
+        let Some(before) = self.before else { return };
+        let is_later = batch.time().is_some_and(|ts| ts > before.ts);
+        self.counts.epoch += u64::from(is_later && batch.seq <= before.seq);
+        if is_later || batch.seq >= before.seq {
+            self.before = None;
+        }
+    }
+
     pub(super) fn restart(&mut self, ts: Option<f64>, effects: &mut Vec<Effect>) {
         self.life.restart(ts);
         self.held.clear();
@@ -123,6 +151,9 @@ impl Follower {
         self.replays.judge(false);
         self.is_exact = true;
         self.is_stranger = false;
+        self.is_own = true;
+        self.has_replied = false;
+        self.before = None;
         self.counts.epoch += 1;
         effects.push(Effect::Clear);
     }

@@ -5,9 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use headstart_core::Nanos;
-use headstart_router::stream::{
-    Damage, Effect, Follower, FollowerConfig, ReplayId, StreamBatch, StreamReport,
-};
+use headstart_router::stream::{Damage, Effect, Follower, ReplayId, StreamBatch, StreamReport};
 use tokio::time::Instant;
 
 use super::StreamUpdate;
@@ -36,12 +34,12 @@ pub(super) struct Inbox {
 impl Inbox {
     /// A stream that writes where it stands to `report`.
     pub(super) fn new(
-        config: FollowerConfig,
+        follower: Follower,
         report: Arc<Mutex<StreamReport>>,
         sink: Box<dyn FnMut(StreamUpdate) + Send>,
     ) -> Self {
         Self {
-            follower: Follower::new(config),
+            follower,
             start: Instant::now(),
             effects: Vec::new(),
             report,

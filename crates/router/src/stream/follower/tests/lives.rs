@@ -1,6 +1,7 @@
 //! Restarts, other connections, silence and clocks.
 
 use super::*;
+use crate::stream::{HELD_TIME_MAX, RETRY_PAUSE_MIN};
 
 #[test]
 fn a_lower_number_with_a_newer_time_is_a_restart() {
@@ -63,9 +64,13 @@ fn resuming_knows_the_publisher_again_or_notices_another_one() {
     ];
     check(3, same);
     let shorter: &[(In, &[Out])] = &[
+        (Tick(SILENCE_TIME_MAX), &[Ask(2), Status(Replaying)]),
+        (Reply(2), &[]),
+        (End, &[Status(Complete)]),
         (Down, &[Status(StreamStatus::Down)]),
         (Up, &[Ask(2), Status(Replaying)]),
-        (End, &[Clear, Ask(0)]),
+        (End, &[Clear]),
+        (Tick(RETRY_PAUSE_MIN), &[Ask(0)]),
         (ReplyOf(1, 0), &[Apply(0)]),
         (End, &[]),
         (LiveOf(1, 1), &[Apply(1), Status(Complete)]),
@@ -100,6 +105,55 @@ fn without_a_replay_socket_another_connection_is_a_doubt() {
     );
 }
 
+/// A publisher that keeps nothing for replays looks like one that lives since a moment ago, as long
+/// as it never brought anything again.
+#[test]
+fn a_publisher_that_keeps_nothing_is_no_restart() {
+    let lines: &[(In, &[Out])] = &[
+        (Tick(SILENCE_TIME_MAX), &[Ask(2), Status(Replaying)]),
+        (End, &[Status(Complete)]),
+        (Down, &[Status(StreamStatus::Down)]),
+        (Up, &[Ask(2), Status(Replaying)]),
+        (Live(3), &[]),
+        (End, &[Doubt(0), Apply(3), Status(Partial)]),
+        (LiveOf(1, 0), &[Clear, Apply(0), Status(Complete)]),
+    ];
+    assert_eq!(check(3, lines).report().epoch, 1);
+}
+
+#[test]
+fn what_was_known_before_is_forgotten_where_a_life_begins() {
+    let before = Script::new(REPLAYED, 3).report();
+    assert_eq!((before.last_seq, before.epoch), (Some(2), 0));
+    let check = |lines: &[(In, &[Out])], epoch| {
+        let mut script = Script::new(REPLAYED, 0);
+        script.follower = Follower::resumed(REPLAYED, before);
+        script.check(lines);
+        let report = script.report();
+        assert_eq!((report.epoch, report.applied_batches > 3), (epoch, true));
+    };
+    let up: (In, &[Out]) = (Up, &[Ask(0), Status(Replaying)]);
+    // The same life, whole; another one, whole or shorter than what was seen; a truncated replay.
+    check(
+        &[up, (Reply(0), &[Clear, Apply(0)]), (Reply(1), &[Apply(1)])],
+        0,
+    );
+    check(&[up, (ReplyOf(1, 0), &[Clear, Apply(0)]), (End, &[])], 1);
+    check(
+        &[
+            up,
+            (End, &[Clear]),
+            (LiveOf(1, 0), &[Apply(0), Status(Complete)]),
+        ],
+        1,
+    );
+    check(
+        &[up, (Reply(2), &[Apply(2)]), (ReplyOf(0, 3), &[Apply(3)])],
+        0,
+    );
+    check(&[up, (ReplyOf(1, 9), &[Apply(9)])], 0);
+}
+
 #[test]
 fn a_long_absence_is_a_doubt_once() {
     let lines: &[(In, &[Out])] = &[
@@ -108,6 +162,18 @@ fn a_long_absence_is_a_doubt_once() {
         (Tick(DOWN_TIME_MAX), &[]),
     ];
     check(3, lines);
+    // What waits is not applied behind the doubt, as if it had been heard since: it is asked for.
+    let lines: &[(In, &[Out])] = &[
+        (Live(5), &[Ask(2), Status(Replaying)]),
+        (Tick(Duration::from_secs(1)), &[]),
+        (Down, &[Status(StreamStatus::Down)]),
+        (Tick(DOWN_TIME_MAX), &[Doubt(0)]),
+        (Tick(HELD_TIME_MAX), &[]),
+        (Up, &[Ask(2), Status(Replaying)]),
+        (Reply(2), &[]),
+        (Reply(3), &[Apply(3)]),
+    ];
+    assert_eq!(check(3, lines).report().lost_batches, 0);
     check(
         0,
         &[

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use bytes::Bytes;
 use headstart_core::{BlockHash, CacheEvent, Tier};
-use headstart_router::stream::StreamStatus;
+use headstart_router::stream::{FollowerConfig, StreamStatus};
 
 use super::*;
 use crate::events::encode_batch;
@@ -66,7 +66,7 @@ fn check(script: impl FnOnce(&mut Inbox), expected: &[Seen]) -> StreamReport {
     let (sender, seen) = mpsc::channel();
     let sink = move |update| sender.send(in_short(update)).expect("somebody listens");
     let report = Arc::default();
-    let mut inbox = Inbox::new(CONFIG, Arc::clone(&report), Box::new(sink));
+    let mut inbox = Inbox::new(Follower::new(CONFIG), Arc::clone(&report), Box::new(sink));
     script(&mut inbox);
     drop(inbox);
     assert_eq!(seen.iter().collect::<Vec<_>>(), expected);

@@ -1,0 +1,294 @@
+//! What one replica's updates add up to, written out as updates again: fewer of them, to the same
+//! effect on any index.
+//!
+//! ```text
+//! updates ──► Ledger ──► write_out ──► updates ──► an index that comes late
+//! ```
+//!
+//! What an update means is said in [`super::Contents`], which is what a ledger is made of; here
+//! is only the way back. It does not know keys, prompts or other replicas, and it takes the time
+//! and the memory of the obvious index: for now and then, not for look-ups.
+//!
+//! Invariant: an index that applies what is written out answers from then on as one that applied
+//! everything, except that it does not know the handles of blocks that nobody needs any more,
+//! unless these are [`Departed::Kept`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headstart_core::event::{CacheGroup, StoredBlocks};
+use headstart_core::{BlockHash, CacheEvent, Nanos, Tier};
+
+use super::{Contents, DOUBT_TTL, Link, Standing, Update};
+
+/// Blocks of one written event at most: some tens of kilobytes on the wire.
+const EVENT_BLOCKS_MAX: usize = 512;
+
+/// A block size above this is told without tokens: nobody fills such blocks.
+const SIZE_TOKENS_MAX: u32 = 1 << 16;
+
+/// What becomes of handles that stand for blocks which are nowhere, and before no block that is
+/// somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departed {
+    /// They are written out as well: for comparisons.
+    Kept,
+    /// They are left out: an event without tokens that names one later waits for ever.
+    Dropped,
+}
+
+/// The sum of one replica's updates.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    contents: Contents,
+}
+
+/// What one cache group holds in one tier.
+type Place = (u8, Tier);
+
+impl Ledger {
+    /// Takes over an update. Assumptions are each router's own and are left out.
+    pub fn apply(&mut self, update: Update<'_>, now: Nanos) {
+        match update {
+            Update::Track { .. } | Update::Forget => self.contents = Contents::default(),
+            Update::Events(events) => {
+                events
+                    .iter()
+                    .for_each(|event| self.contents.apply(event, now));
+            }
+            Update::Doubt => self.contents.doubt(now),
+            Update::Assume(_) => {}
+        }
+    }
+
+    /// Handles that are remembered: what a ledger's memory and time go with.
+    #[must_use]
+    pub fn num_handles(&self) -> usize {
+        self.contents.links.len().max(self.contents.held.len())
+    }
+
+    /// Updates for an index that has just begun to track the replica, each with its time.
+    #[must_use]
+    pub fn write_out(&self, departed: Departed, now: Nanos) -> Vec<(Nanos, CacheEvent)> {
+        let mut writer = Writer::new(&self.contents, now);
+        for block in writer.leaves_first(departed) {
+            writer.introduce(block);
+        }
+        writer.place_all();
+        writer.end_groups();
+        writer.events
+    }
+}
+
+/// Events under way.
+struct Writer<'a> {
+    contents: &'a Contents,
+    /// What is held, without doubts that are over.
+    held: BTreeMap<BlockHash, Vec<(Place, Standing)>>,
+    introduced: BTreeSet<BlockHash>,
+    /// Introduced where they are not: to be removed again.
+    surplus: BTreeMap<Place, Vec<BlockHash>>,
+    now: Nanos,
+    events: Vec<(Nanos, CacheEvent)>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(contents: &'a Contents, now: Nanos) -> Self {
+        let mut held: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (&(group, tier, block), &standing) in &contents.held {
+            let is_over =
+                matches!(standing, Standing::Doubtful { since } if now >= since + DOUBT_TTL);
+            if !is_over {
+                held.entry(block)
+                    .or_default()
+                    .push(((group, tier), standing));
+            }
+        }
+        Self {
+            contents,
+            held,
+            introduced: BTreeSet::new(),
+            surplus: BTreeMap::new(),
+            now,
+            events: Vec::new(),
+        }
+    }
+
+    /// The blocks to begin with on the way back to their prompts' starts: the longer the ways, the
+    /// fewer the events.
+    fn leaves_first(&self, departed: Departed) -> Vec<BlockHash> {
+        let links = &self.contents.links;
+        let parents: BTreeSet<_> = links.values().filter_map(|link| link.parent).collect();
+        let is_wanted =
+            |block: &&BlockHash| departed == Departed::Kept || self.held.contains_key(block);
+        let wanted = links.keys().filter(is_wanted).copied();
+        let (inner, mut leaves): (Vec<_>, Vec<_>) =
+            wanted.partition(|block| parents.contains(block));
+        leaves.extend(inner);
+        leaves
+    }
+
+    /// Writes what introduced `block` and all before it, parents first.
+    fn introduce(&mut self, block: BlockHash) {
+        let mut way = Vec::new();
+        let mut next = Some(block);
+        while let Some(block) = next {
+            let Some(link) = self.contents.links.get(&block) else {
+                break;
+            };
+            if !self.introduced.insert(block) {
+                break;
+            }
+            way.push((block, link, self.first_place(block)));
+            next = link.parent;
+        }
+        way.reverse();
+        let is_one = |a: &Step<'_>, b: &Step<'_>| (a.1.block_size, a.2) == (b.1.block_size, b.2);
+        for run in way.chunk_by(is_one) {
+            for piece in run.chunks(EVENT_BLOCKS_MAX) {
+                let event = self.stored(piece);
+                self.events.push((self.now, CacheEvent::Stored(event)));
+            }
+        }
+    }
+
+    /// Where a block is introduced: where it is, if that is a place of a known group.
+    fn first_place(&mut self, block: BlockHash) -> Place {
+        let groups = &self.contents.groups;
+        let places = self.held.get(&block).map_or(&[][..], Vec::as_slice);
+        let known = places
+            .iter()
+            .find(|((group, _), _)| groups.contains_key(group));
+        if let Some(&(place, _)) = known {
+            return place;
+        }
+        let group = groups.keys().next().copied().unwrap_or_default();
+        let place = (group, Tier::Device);
+        self.surplus.entry(place).or_default().push(block);
+        place
+    }
+
+    fn stored(&self, piece: &[Step<'_>]) -> StoredBlocks {
+        let (_, first, (group, tier)) = piece[0];
+        let (adapter, salt) = &first.start;
+        let name = |name: &Option<String>| name.as_deref().map(Into::into);
+        let has_extras = piece.iter().any(|(_, link, _)| link.extra.is_some());
+        let extra = |(_, link, _): &Step<'_>| link.extra.as_deref().map(Into::into);
+        StoredBlocks {
+            blocks: piece.iter().map(|&(block, ..)| block).collect(),
+            parent: first.parent,
+            tokens: piece
+                .iter()
+                .flat_map(|(_, link, _)| link.tokens.iter().copied())
+                .collect(),
+            block_size: first.block_size,
+            extras: match has_extras {
+                true => piece.iter().map(extra).collect(),
+                false => Vec::new(),
+            },
+            tier,
+            group: self.group(group),
+            salt: name(salt),
+            adapter: name(adapter),
+        }
+    }
+
+    fn group(&self, index: u8) -> CacheGroup {
+        let known = self.contents.groups.get(&index);
+        let attention = known.map(|group| group.attention).unwrap_or_default();
+        CacheGroup { index, attention }
+    }
+
+    /// Writes what else is held where, and how it stands.
+    fn place_all(&mut self) {
+        let mut stored: BTreeMap<Place, Vec<BlockHash>> = BTreeMap::new();
+        let mut doubts: BTreeMap<(Nanos, Place), Vec<BlockHash>> = BTreeMap::new();
+        for (&block, places) in &self.held {
+            let groups = &self.contents.groups;
+            let known = places
+                .iter()
+                .position(|((group, _), _)| groups.contains_key(group));
+            let introduced = known.filter(|_| self.introduced.contains(&block));
+            for (at, &(place, standing)) in places.iter().enumerate() {
+                let times = match standing {
+                    Standing::Confirmed { again } => 1 + usize::from(again),
+                    Standing::Doubtful { since } => {
+                        doubts.entry((since, place)).or_default().push(block);
+                        2
+                    }
+                };
+                let left = times - usize::from(introduced == Some(at));
+                let list = stored.entry(place).or_default();
+                list.extend(std::iter::repeat_n(block, left));
+            }
+        }
+        let surplus = std::mem::take(&mut self.surplus);
+        for (place, blocks) in surplus {
+            self.removed(place, &blocks, self.now);
+        }
+        for (place, blocks) in stored {
+            self.stored_again(place, &blocks);
+        }
+        // A removal of what was stored twice is a doubt from then on.
+        for ((since, place), blocks) in doubts {
+            self.removed(place, &blocks, since);
+        }
+    }
+
+    fn stored_again(&mut self, (group, tier): Place, blocks: &[BlockHash]) {
+        let known = self.contents.groups.get(&group);
+        for piece in blocks.chunks(EVENT_BLOCKS_MAX) {
+            let event = StoredBlocks {
+                blocks: piece.to_vec(),
+                parent: None,
+                tokens: Vec::new(),
+                block_size: known.map_or(0, |group| group.block_size),
+                extras: Vec::new(),
+                tier,
+                group: self.group(group),
+                salt: None,
+                adapter: None,
+            };
+            self.events.push((self.now, CacheEvent::Stored(event)));
+        }
+    }
+
+    fn removed(&mut self, (group, tier): Place, blocks: &[BlockHash], at: Nanos) {
+        for piece in blocks.chunks(EVENT_BLOCKS_MAX) {
+            let event = CacheEvent::Removed {
+                blocks: piece.to_vec(),
+                tier,
+                group,
+            };
+            self.events.push((at, event));
+        }
+    }
+
+    /// Writes what each group last said of itself, by a block that comes and goes.
+    fn end_groups(&mut self) {
+        for (&index, group) in &self.contents.groups {
+            let size = group.block_size;
+            // No engine's hash: those that are this large are digests, which are well mixed.
+            let block = BlockHash::from_u64(u64::MAX - u64::from(size));
+            let tokens = match size {
+                ..=SIZE_TOKENS_MAX => vec![0; size as usize],
+                _ => Vec::new(),
+            };
+            let event = StoredBlocks {
+                blocks: vec![block],
+                parent: None,
+                tokens,
+                block_size: size,
+                extras: Vec::new(),
+                tier: Tier::Device,
+                group: self.group(index),
+                salt: None,
+                adapter: None,
+            };
+            self.events.push((self.now, CacheEvent::Stored(event)));
+            self.removed((index, Tier::Device), &[block], self.now);
+        }
+    }
+}
+
+/// A block on the way from a prompt's start, what introduced it, and where it is written.
+type Step<'a> = (BlockHash, &'a Link, Place);

@@ -1,0 +1,90 @@
+//! Metrics of an index that gateways share; there only where one is shared.
+
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+
+use super::{Maker, Metrics, raise};
+use crate::shared_index::SharedIndexStats;
+
+/// How sharing goes.
+#[derive(Clone, Debug)]
+pub struct SharedIndexMetrics {
+    connected: IntGauge,
+    replicas: IntGaugeVec,
+    errors: IntCounter,
+    entries: IntCounterVec,
+    loads: IntCounter,
+    holes: IntCounter,
+    lost_leases: IntCounter,
+    bases: IntCounter,
+}
+
+impl Metrics {
+    /// The metrics of a shared index, made when they are first asked for.
+    pub fn with_shared_index(&self) -> &SharedIndexMetrics {
+        let make = || SharedIndexMetrics::new(&Maker(self.registry.clone()));
+        self.shared_index.get_or_init(make)
+    }
+}
+
+impl SharedIndexMetrics {
+    fn new(make: &Maker) -> Self {
+        Self {
+            connected: make.plain_gauge(
+                "headstart_shared_index_connected",
+                "1 while there is a connection to the server of the shared index.",
+            ),
+            replicas: make.gauge(
+                "headstart_shared_index_replicas",
+                "Replicas by who listens to their engine: own (this gateway, for all), other (one \
+                 that shares with it) or alone (this gateway, for itself).",
+                &["listener"],
+            ),
+            errors: make.plain_counter(
+                "headstart_shared_index_errors_total",
+                "Connections to the server of the shared index that failed or broke.",
+            ),
+            entries: make.counter(
+                "headstart_shared_index_entries_total",
+                "Entries of logs, written for others or applied from them.",
+                &["direction"],
+            ),
+            loads: make.plain_counter(
+                "headstart_shared_index_loads_total",
+                "Times that a replica's contents were read anew, at the start or for a gap.",
+            ),
+            holes: make.plain_counter(
+                "headstart_shared_index_holes_total",
+                "Gaps in logs that nothing filled: what was known before them is in doubt.",
+            ),
+            lost_leases: make.plain_counter(
+                "headstart_shared_index_lost_leases_total",
+                "Times that another gateway took over while this one still listened.",
+            ),
+            bases: make.plain_counter(
+                "headstart_shared_index_bases_total",
+                "Times that this gateway wrote down what a log adds up to.",
+            ),
+        }
+    }
+
+    /// Brings all up to date.
+    pub fn set(&self, stats: &SharedIndexStats) {
+        self.connected.set(i64::from(stats.is_connected));
+        let listeners = [
+            ("own", stats.owned),
+            ("other", stats.followed),
+            ("alone", stats.alone),
+        ];
+        for (listener, replicas) in listeners {
+            let gauge = self.replicas.with_label_values(&[listener]);
+            gauge.set(replicas as i64);
+        }
+        raise(&self.errors, stats.errors);
+        raise(&self.entries.with_label_values(&["written"]), stats.written);
+        raise(&self.entries.with_label_values(&["applied"]), stats.applied);
+        raise(&self.loads, stats.loads);
+        raise(&self.holes, stats.holes);
+        raise(&self.lost_leases, stats.lost_leases);
+        raise(&self.bases, stats.bases);
+    }
+}

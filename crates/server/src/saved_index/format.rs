@@ -1,0 +1,354 @@
+//! An index to bytes and back.
+//!
+//! ```text
+//! head   magic 8 │ version 4 │ identity 16 │ nonce 16 │ saved at 8 (seconds since 1970, f64)
+//! body   runs      count, each: block size, keys
+//!        replicas  count, each: endpoint, models, groups, places
+//!                  a place: group, tier, rows of blocks: run, offset, one handle per block
+//! tag    32
+//! ```
+//!
+//! Numbers are little-endian: counts and lengths have 4 bytes, keys and handles 8. Some 8 bytes go
+//! for each block and 8 for each holding of one.
+//!
+//! Reading checks the tag before anything of the body is believed; and even a body with a right
+//! tag is read with care: no count allocates more than the bytes behind it account for.
+
+use std::io::{self, Write};
+
+use headstart_core::event::{Attention, CacheGroup};
+use headstart_core::{ReplicaId, RouteKey, Tier};
+use headstart_router::index::dump::{BlockDump, PlaceDump, ReplicaDump, RunDump};
+
+use super::seal::{NAME_BYTES, Seal, SealingWriter, TAG_BYTES};
+
+const MAGIC: [u8; 8] = *b"HSINDEX\n";
+
+/// What is written, and all that is read: to be raised with every change of this layout, and of
+/// how the router makes keys of tokens and handles of engines' hashes.
+pub const VERSION: u32 = 1;
+
+const HEAD_BYTES: usize = MAGIC.len() + 4 + 2 * NAME_BYTES + 8;
+
+/// Longest name of an endpoint or model: far beyond any address.
+const TEXT_BYTES_MAX: usize = 4096;
+
+/// What was held, and by whom.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SavedIndex {
+    /// When, seconds since 1970.
+    pub saved_at: f64,
+    /// The blocks.
+    pub runs: Vec<RunDump>,
+    /// Who held which.
+    pub replicas: Vec<SavedReplica>,
+}
+
+/// One replica, known by its address.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SavedReplica {
+    /// Where it answers and publishes.
+    pub endpoint: String,
+    /// The models that it said it serves, sorted; empty where it did not say.
+    pub models: Vec<String>,
+    /// What it held. The id is its number then, and means nothing later.
+    pub held: ReplicaDump,
+}
+
+/// Why a file was not used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It is something else.
+    #[error("it is no saved index")]
+    NotOurs,
+    /// Another version of the program wrote it.
+    #[error("it has version {0}, this program reads {VERSION}")]
+    OtherVersion(u32),
+    /// The keys in it mean nothing here.
+    #[error("it was saved with another secret, or for another model")]
+    OtherSecret,
+    /// It is not what was written.
+    #[error("it is damaged")]
+    Damaged,
+    /// Its replicas hold other things by now.
+    #[error("it is {age_s:.0} s old, and after {limit_s} s nothing of it would count")]
+    TooOld {
+        /// Its age, seconds.
+        age_s: f64,
+        /// The limit, seconds.
+        limit_s: u64,
+    },
+    /// Nobody can say how old it is.
+    #[error("it is from the future: the clock was set back by {ahead_s:.0} s or more")]
+    FromTheFuture {
+        /// How far, seconds.
+        ahead_s: f64,
+    },
+    /// It is larger than any that is written.
+    #[error("it has {0} bytes, more than any saved index")]
+    TooLarge(u64),
+    /// The index did not take it.
+    #[error(transparent)]
+    Dump(#[from] headstart_router::index::DumpError),
+    /// It cannot be read.
+    #[error("it cannot be read: {0}")]
+    Read(#[from] io::Error),
+}
+
+impl SavedIndex {
+    /// Writes it. The writer is given back, not yet flushed.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn write<W: Write>(&self, to: W, seal: &Seal, nonce: [u8; NAME_BYTES]) -> io::Result<W> {
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        head.extend(MAGIC);
+        head.extend(VERSION.to_le_bytes());
+        head.extend(seal.identity());
+        head.extend(nonce);
+        head.extend(self.saved_at.to_le_bytes());
+        let mut out = SealingWriter::start(to, seal, &head, nonce)?;
+        put_count(&mut out, self.runs.len())?;
+        for run in &self.runs {
+            put(&mut out, run.block_size)?;
+            put_count(&mut out, run.keys.len())?;
+            run.keys
+                .iter()
+                .try_for_each(|key| put_u64(&mut out, key.0))?;
+        }
+        put_count(&mut out, self.replicas.len())?;
+        for replica in &self.replicas {
+            put_replica(&mut out, replica)?;
+        }
+        out.finish()
+    }
+
+    /// Reads what [`Self::write`] wrote with the same seal.
+    ///
+    /// # Errors
+    /// When it is not exactly that.
+    pub fn read(mut file: Vec<u8>, seal: &Seal) -> Result<Self, FileError> {
+        let mut head = Reader(&file);
+        if head.array().map_err(|_| FileError::NotOurs)? != MAGIC {
+            return Err(FileError::NotOurs);
+        }
+        let version = head.u32()?;
+        if version != VERSION {
+            return Err(FileError::OtherVersion(version));
+        }
+        if head.array()? != seal.identity() {
+            return Err(FileError::OtherSecret);
+        }
+        let nonce = head.array()?;
+        let saved_at = f64::from_le_bytes(head.array()?);
+        let body_bytes = head.0.len().checked_sub(TAG_BYTES);
+        let end = HEAD_BYTES + body_bytes.ok_or(FileError::Damaged)?;
+        // Compared as hashes, in a time that tells nothing.
+        let tag = seal.tagger().update(&file[..end]).finalize();
+        let told: [u8; TAG_BYTES] = Reader(&file[end..]).array()?;
+        if tag != blake3::Hash::from_bytes(told) || !saved_at.is_finite() {
+            return Err(FileError::Damaged);
+        }
+        seal.pad(nonce).apply(&mut file[HEAD_BYTES..end]);
+        let mut body = Reader(&file[HEAD_BYTES..end]);
+        let saved = Self {
+            saved_at,
+            runs: body.list(8, Reader::run)?,
+            replicas: body.list(16, Reader::replica)?,
+        };
+        body.end()?;
+        Ok(saved)
+    }
+}
+
+fn put(out: &mut impl Write, number: u32) -> io::Result<()> {
+    out.write_all(&number.to_le_bytes())
+}
+
+fn put_u64(out: &mut impl Write, number: u64) -> io::Result<()> {
+    out.write_all(&number.to_le_bytes())
+}
+
+fn put_count(out: &mut impl Write, count: usize) -> io::Result<()> {
+    let count = u32::try_from(count).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    put(out, count)
+}
+
+fn put_text(out: &mut impl Write, text: &str) -> io::Result<()> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    put_count(out, text.len())?;
+    out.write_all(text.as_bytes())
+}
+
+fn put_replica(out: &mut impl Write, replica: &SavedReplica) -> io::Result<()> {
+    put_text(out, &replica.endpoint)?;
+    put_count(out, replica.models.len())?;
+    replica
+        .models
+        .iter()
+        .try_for_each(|model| put_text(out, model))?;
+    put_count(out, replica.held.groups.len())?;
+    for (group, block_size) in &replica.held.groups {
+        let (kind, window) = match group.attention {
+            Attention::Full => (0, 0),
+            Attention::Window { tokens } => (1, tokens),
+            Attention::State => (2, 0),
+        };
+        out.write_all(&[group.index, kind])?;
+        put(out, window)?;
+        put(out, *block_size)?;
+    }
+    put_count(out, replica.held.places.len())?;
+    replica
+        .held
+        .places
+        .iter()
+        .try_for_each(|place| put_place(out, place))
+}
+
+fn put_place(out: &mut impl Write, place: &PlaceDump) -> io::Result<()> {
+    let tier = match place.tier {
+        Tier::Device => 0,
+        Tier::Host => 1,
+        Tier::Disk => 2,
+        Tier::Remote => 3,
+    };
+    out.write_all(&[place.group, tier])?;
+    let is_next =
+        |a: &BlockDump, b: &BlockDump| (b.run, Some(b.offset)) == (a.run, a.offset.checked_add(1));
+    put_count(out, place.blocks.chunk_by(is_next).count())?;
+    for row in place.blocks.chunk_by(is_next) {
+        put(out, row[0].run)?;
+        put(out, row[0].offset)?;
+        put_count(out, row.len())?;
+        row.iter()
+            .try_for_each(|block| put_u64(out, block.handle))?;
+    }
+    Ok(())
+}
+
+/// What is left to read.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, bytes: usize) -> Result<&'a [u8], FileError> {
+        let (taken, rest) = self.0.split_at_checked(bytes).ok_or(FileError::Damaged)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], FileError> {
+        Ok(*self.take(N)?.first_chunk().expect("so many were taken"))
+    }
+
+    fn u8(&mut self) -> Result<u8, FileError> {
+        Ok(u8::from_le_bytes(self.array()?))
+    }
+
+    fn u32(&mut self) -> Result<u32, FileError> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    fn u64(&mut self) -> Result<u64, FileError> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    /// How many things of at least so many bytes follow: never more than could.
+    fn count(&mut self, bytes_each: usize) -> Result<usize, FileError> {
+        let count = self.u32()? as usize;
+        match count.checked_mul(bytes_each) {
+            Some(bytes) if bytes <= self.0.len() => Ok(count),
+            _ => Err(FileError::Damaged),
+        }
+    }
+
+    fn list<T>(
+        &mut self,
+        bytes_each: usize,
+        mut item: impl FnMut(&mut Self) -> Result<T, FileError>,
+    ) -> Result<Vec<T>, FileError> {
+        let count = self.count(bytes_each)?;
+        let mut list = Vec::with_capacity(count);
+        for _ in 0..count {
+            list.push(item(self)?);
+        }
+        Ok(list)
+    }
+
+    fn text(&mut self) -> Result<String, FileError> {
+        let length = self.count(1)?;
+        let bytes = self.take(length)?.to_vec();
+        String::from_utf8(bytes).map_err(|_| FileError::Damaged)
+    }
+
+    fn run(&mut self) -> Result<RunDump, FileError> {
+        Ok(RunDump {
+            block_size: self.u32()?,
+            keys: self.list(8, |reader| reader.u64().map(RouteKey))?,
+        })
+    }
+
+    fn replica(&mut self) -> Result<SavedReplica, FileError> {
+        Ok(SavedReplica {
+            endpoint: self.text()?,
+            models: self.list(4, Self::text)?,
+            held: ReplicaDump {
+                replica: ReplicaId(0),
+                groups: self.list(10, Self::group)?,
+                places: self.list(6, Self::place)?,
+            },
+        })
+    }
+
+    fn group(&mut self) -> Result<(CacheGroup, u32), FileError> {
+        let (index, kind) = (self.u8()?, self.u8()?);
+        let tokens = self.u32()?;
+        let attention = match kind {
+            0 => Attention::Full,
+            1 => Attention::Window { tokens },
+            2 => Attention::State,
+            _ => return Err(FileError::Damaged),
+        };
+        Ok((CacheGroup { index, attention }, self.u32()?))
+    }
+
+    fn place(&mut self) -> Result<PlaceDump, FileError> {
+        let group = self.u8()?;
+        let tier = match self.u8()? {
+            0 => Tier::Device,
+            1 => Tier::Host,
+            2 => Tier::Disk,
+            3 => Tier::Remote,
+            _ => return Err(FileError::Damaged),
+        };
+        let mut blocks = Vec::new();
+        for _ in 0..self.count(12)? {
+            let (run, first) = (self.u32()?, self.u32()?);
+            let count = self.count(8)?;
+            for at in 0..count {
+                blocks.push(BlockDump {
+                    run,
+                    offset: first.checked_add(at as u32).ok_or(FileError::Damaged)?,
+                    handle: self.u64()?,
+                });
+            }
+        }
+        Ok(PlaceDump {
+            group,
+            tier,
+            blocks,
+        })
+    }
+
+    fn end(&self) -> Result<(), FileError> {
+        match self.0 {
+            [] => Ok(()),
+            _ => Err(FileError::Damaged),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

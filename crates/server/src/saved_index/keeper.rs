@@ -1,0 +1,294 @@
+//! Restores an index at the start and saves it every so often and at the end.
+//!
+//! It knows replicas by their addresses ([`Keeper::new`] is told them) and reads the wall clock,
+//! because ages outlive processes. What a file says of a replica is taken over only where that
+//! replica is configured, up, and serves the same models.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use headstart_core::ReplicaId;
+use headstart_router::index::dump::{MAX_DUMP_BLOCKS, ReplicaDump};
+use headstart_router::index::{DOUBT_TTL, IndexDump, RunIndex};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::folder::Folder;
+use super::format::{FileError, SavedIndex, SavedReplica};
+use super::seal::Seal;
+use crate::clock::unix_seconds;
+use crate::gateway::Gateway;
+
+/// A pause after a save is at least so many times as long as the save took: updates of the index
+/// wait for it, and are to do so for a twentieth of the time at most.
+const PAUSE_PER_SAVE: u32 = 20;
+
+/// Knows where an index is kept and whose it is.
+#[derive(Debug)]
+pub struct Keeper {
+    folder: Folder,
+    seal: Seal,
+    model: String,
+    index: Arc<RunIndex>,
+    /// By replica, where it answers and publishes; none for one without events.
+    endpoints: Vec<Option<String>>,
+}
+
+/// What was taken over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// Of which replicas something was.
+    pub replicas: Vec<ReplicaId>,
+    /// Blocks times the places that hold them.
+    pub holdings: usize,
+    /// How long ago it was saved.
+    pub age: Duration,
+}
+
+/// Why an index was not saved.
+#[derive(Debug, thiserror::Error)]
+pub enum SaveError {
+    /// It is larger than one that would be restored.
+    #[error("{0} blocks are more than the {MAX_DUMP_BLOCKS} that can be restored")]
+    TooLarge(usize),
+    /// It cannot be written.
+    #[error("{0}; is the disk full?")]
+    Write(#[from] std::io::Error),
+}
+
+impl Keeper {
+    /// Keeps `index`, made for `model`, whose replicas have these addresses, in `folder`.
+    #[must_use]
+    pub fn new(
+        folder: Folder,
+        index: Arc<RunIndex>,
+        model: String,
+        endpoints: Vec<Option<String>>,
+    ) -> Self {
+        Self {
+            folder,
+            seal: Seal::new(&model),
+            model,
+            index,
+            endpoints,
+        }
+    }
+
+    /// Takes over what was saved, and says in one line what came of it. Before any event is
+    /// applied, and after it is known who is up. Blocks.
+    pub fn restore(&self, gateway: &Gateway) -> Option<Restored> {
+        let path = self.folder.path().display();
+        match self.try_restore(gateway, unix_seconds()) {
+            Ok(Some(restored)) => {
+                tracing::info!(
+                    %path,
+                    blocks = restored.holdings,
+                    replicas = restored.replicas.len(),
+                    age_s = restored.age.as_secs_f64(),
+                    "what the replicas held is restored, doubtful until their events confirm it"
+                );
+                Some(restored)
+            }
+            Ok(None) => {
+                tracing::info!(%path, "no index was saved yet");
+                None
+            }
+            Err(error) => {
+                tracing::warn!(%path, %error, "the saved index is not used; starting with none");
+                None
+            }
+        }
+    }
+
+    fn try_restore(&self, gateway: &Gateway, now: f64) -> Result<Option<Restored>, FileError> {
+        let Some(saved) = self.folder.read(&self.seal)? else {
+            return Ok(None);
+        };
+        let age = age(saved.saved_at, now)?;
+        let dump = self.of_today(saved, gateway);
+        let holdings = self.index.restore(&dump, gateway.clock.ago(age))?;
+        let replicas: Vec<_> = dump.replicas.iter().map(|held| held.replica).collect();
+        gateway.note_restored(&replicas);
+        Ok(Some(Restored {
+            replicas,
+            holdings,
+            age,
+        }))
+    }
+
+    /// What the file says of the replicas that are there, under the ids that they have now.
+    fn of_today(&self, saved: SavedIndex, gateway: &Gateway) -> IndexDump {
+        let ids = (0..).map(ReplicaId).zip(&self.endpoints);
+        let mut ids: HashMap<&str, ReplicaId> = ids
+            .filter_map(|(id, endpoint)| Some((endpoint.as_deref()?, id)))
+            .collect();
+        let mut replicas = Vec::new();
+        for replica in saved.replicas {
+            let SavedReplica {
+                endpoint,
+                models,
+                held,
+            } = replica;
+            let id = ids.remove(&endpoint[..]);
+            let Some(id) = id.filter(|&id| !gateway.is_down(id)) else {
+                tracing::info!(endpoint, "not there any more: what it held is not restored");
+                continue;
+            };
+            let served = gateway.base_models(id);
+            if !models.is_empty() && !served.is_empty() && models != served {
+                tracing::warn!(
+                    endpoint,
+                    "serves other models: what it held is not restored"
+                );
+                continue;
+            }
+            replicas.push(ReplicaDump {
+                replica: id,
+                ..held
+            });
+        }
+        IndexDump {
+            model: self.model.clone(),
+            runs: saved.runs,
+            replicas,
+        }
+    }
+
+    /// Saves what is held now. Blocks; updates of the index wait for a part of it, look-ups do
+    /// not. Returns the file's bytes.
+    ///
+    /// # Errors
+    /// When it cannot be written; what was saved before is still there then.
+    pub fn save(&self, gateway: &Gateway) -> Result<u64, SaveError> {
+        // The time first: nothing in the file is to look younger than it is.
+        let saved_at = unix_seconds();
+        let dump = self.index.dump(gateway.clock.now());
+        let blocks: usize = dump.runs.iter().map(|run| run.keys.len()).sum();
+        let size = blocks.saturating_add(dump.num_holdings());
+        if size > MAX_DUMP_BLOCKS {
+            return Err(SaveError::TooLarge(size));
+        }
+        let replicas = dump.replicas.into_iter().filter_map(|held| {
+            let endpoint = self.endpoints.get(held.replica.0 as usize)?.clone()?;
+            Some(SavedReplica {
+                endpoint,
+                models: gateway.base_models(held.replica),
+                held,
+            })
+        });
+        let saved = SavedIndex {
+            saved_at,
+            runs: dump.runs,
+            replicas: replicas.collect(),
+        };
+        Ok(self.folder.write(&saved, &self.seal)?)
+    }
+
+    /// As [`Self::save`], and says what came of it.
+    fn save_and_tell(&self, gateway: &Gateway) {
+        let path = self.folder.path().display();
+        match self.save(gateway) {
+            Ok(bytes) => tracing::debug!(%path, bytes, "the index is saved"),
+            Err(error) => tracing::warn!(%path, %error, "the index was not saved"),
+        }
+    }
+}
+
+/// How old a file is, if it is young enough.
+fn age(saved_at: f64, now: f64) -> Result<Duration, FileError> {
+    let age_s = now - saved_at;
+    if age_s < 0.0 {
+        return Err(FileError::FromTheFuture { ahead_s: -age_s });
+    }
+    match Duration::try_from_secs_f64(age_s) {
+        Ok(age) if age < DOUBT_TTL => Ok(age),
+        _ => Err(FileError::TooOld {
+            age_s,
+            limit_s: DOUBT_TTL.as_secs(),
+        }),
+    }
+}
+
+/// A task that saves every so often. Dropping it ends it without a last save.
+#[derive(Debug)]
+pub struct Saving {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Saving {
+    /// Saves `interval` after the start for the first time.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    #[must_use]
+    pub fn start(keeper: Keeper, gateway: Weak<Gateway>, interval: Duration) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(save_on(Arc::new(keeper), gateway, interval, stopped));
+        Self { stop, task }
+    }
+
+    /// Saves once more, and gives the folder back.
+    pub async fn finish(mut self) {
+        // Nobody listens where the task has ended by itself.
+        let _ = self.stop.send(true);
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Saving {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn save_on(
+    keeper: Arc<Keeper>,
+    gateway: Weak<Gateway>,
+    interval: Duration,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut pause = interval;
+    loop {
+        let wait = tokio::time::timeout(pause, stopped.wait_for(|is_stopped| *is_stopped));
+        let is_last = match wait.await {
+            Err(_) => false,
+            Ok(Ok(_)) => true,
+            Ok(Err(_)) => return,
+        };
+        let Some(gateway) = gateway.upgrade() else {
+            return;
+        };
+        let (keeper, start) = (keeper.clone(), Instant::now());
+        let saving = tokio::task::spawn_blocking(move || keeper.save_and_tell(&gateway));
+        if saving.await.is_err() {
+            tracing::error!("saving the index failed by a defect of this program");
+        }
+        if is_last {
+            return;
+        }
+        pause = interval.max(start.elapsed() * PAUSE_PER_SAVE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_decides() {
+        let limit = DOUBT_TTL.as_secs_f64();
+        for (saved_at, now, expected) in [
+            (100.0, 100.0, Some(0.0)),
+            (100.0, 130.5, Some(30.5)),
+            (100.0, 99.0 + limit, Some(limit - 1.0)),
+            (100.0, 100.0 + limit, None),
+            (100.0, 1e300, None),
+            (100.0, 99.0, None),
+        ] {
+            let age = age(saved_at, now).ok().map(|age| age.as_secs_f64());
+            assert_eq!(age, expected, "{saved_at} at {now}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Follows replicas for as long as the server runs: their event streams, and upstreams' health.
+//!
+//! An engine with data-parallel ranks is asked for its health once, for all of them; each rank has
+//! its own event stream, which breaks and heals by itself.
+
+use std::sync::{Arc, Weak};
+
+use headstart_core::ReplicaId;
+use headstart_router::Health;
+
+use super::Watcher;
+use crate::events::{Endpoints, SubscriberConfig, SubscriberHandle, subscribe, subscribe_again};
+use crate::gateway::{Fleet, Gateway};
+use crate::upstream::{self, Upstream};
+
+/// What is to be known of a replica besides where requests go.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stream {
+    /// Tokens per block, where that is configured.
+    pub(super) block_size: Option<u32>,
+    /// Its events.
+    pub(super) events: Option<Endpoints>,
+    /// The data-parallel rank that publishes them, if its engine has several.
+    pub(super) rank: Option<u32>,
+}
+
+type Member = (ReplicaId, Stream);
+
+/// By which addresses each replica is known from one start to the next; none for one without
+/// events.
+pub(super) fn endpoints(fleet: &Fleet, streams: &[Stream]) -> Vec<Option<String>> {
+    let Fleet::Upstreams(upstreams) = fleet else {
+        return streams.iter().map(|_| None).collect();
+    };
+    let name = |(upstream, stream): (&Upstream, &Stream)| {
+        let events = &stream.events.as_ref()?.events;
+        let rank = stream.rank.map(|rank| format!(" rank {rank}"));
+        Some(format!(
+            "{} {events}{}",
+            upstream.base(),
+            rank.unwrap_or_default()
+        ))
+    };
+    upstreams.iter().zip(streams).map(name).collect()
+}
+
+/// Follows everybody.
+pub(super) fn all(gateway: &Arc<Gateway>, streams: &[Stream]) -> Vec<Watcher> {
+    let replicas = (0..).map(ReplicaId);
+    let members = replicas.zip(streams.iter().cloned());
+    let Fleet::Upstreams(upstreams) = &gateway.fleet else {
+        let followed = members.filter_map(|(replica, stream)| follow_one(gateway, replica, stream));
+        let watcher = |subscription| Watcher::Events {
+            _subscription: subscription,
+        };
+        return followed.map(watcher).collect();
+    };
+    let mut engines: Vec<Vec<Member>> = Vec::new();
+    for member in members {
+        let (replica, _) = member;
+        match upstream::first_of_engine(upstreams, replica) == replica {
+            true => engines.push(vec![member]),
+            // Ranks of one engine stand side by side.
+            false => engines.last_mut().expect("a first rank").push(member),
+        }
+    }
+    let watch = |engine| {
+        let watched = watch_engine(Arc::downgrade(gateway), engine);
+        Watcher::Health(tokio::spawn(watched))
+    };
+    engines.into_iter().map(watch).collect()
+}
+
+fn follow_one(
+    gateway: &Arc<Gateway>,
+    replica: ReplicaId,
+    stream: Stream,
+) -> Option<SubscriberHandle> {
+    let Endpoints { events, replay } = stream.events?;
+    let config = SubscriberConfig {
+        endpoint: events,
+        replay_endpoint: replay,
+        topic_prefix: String::new(),
+        rank: stream.rank,
+    };
+    let weak = Arc::downgrade(gateway);
+    let sink = move |update| {
+        if let Some(gateway) = weak.upgrade() {
+            gateway.on_stream(replica, update);
+        }
+    };
+    // Its restarts go on being counted over the time in which nobody listened.
+    let subscription = match gateway.stream_report(replica) {
+        Some(before) => subscribe_again(config, before, sink),
+        None => subscribe(config, sink),
+    };
+    gateway.follow_stream(replica, subscription.reporter());
+    Some(subscription)
+}
+
+/// Asks an engine for its health for ever. What its ranks held is forgotten when it goes down, so
+/// their event streams begin anew, with a replay, whenever it comes back.
+async fn watch_engine(gateway: Weak<Gateway>, members: Vec<Member>) {
+    let Some(&(first, _)) = members.first() else {
+        return;
+    };
+    let mut subscriptions: Vec<Option<(u64, SubscriberHandle)>> =
+        members.iter().map(|_| None).collect();
+    while let Some(gateway) = gateway.upgrade() {
+        let were_down: Vec<bool> = members
+            .iter()
+            .map(|&(replica, _)| gateway.is_down(replica))
+            .collect();
+        let health = look(&gateway, first).await;
+        let followed = members.iter().zip(&mut subscriptions).zip(were_down);
+        for (((replica, stream), subscription), was_down) in followed {
+            let wanted = wanted(&gateway, *replica, health);
+            let start = subscription.as_ref().map(|&(start, _)| start);
+            if wanted.is_none() || was_down || start != wanted {
+                *subscription = None;
+            }
+            if let (None, Some(start)) = (&subscription, wanted) {
+                if gateway.shared_index().is_some() {
+                    // What others said, in doubt now.
+                    gateway.note_restored(&[*replica]);
+                }
+                let followed = follow_one(&gateway, *replica, stream.clone());
+                *subscription = followed.map(|followed| (start, followed));
+            }
+        }
+        tokio::time::sleep(gateway.limits.health_interval).await;
+    }
+}
+
+/// Whether to follow a replica's events: none where not, and a number that changes when to do so
+/// from the start. Where gateways share their index one of them does, whoever sees the engine.
+fn wanted(gateway: &Gateway, replica: ReplicaId, health: Health) -> Option<u64> {
+    let is_up = health == Health::Healthy;
+    let Some(shared) = gateway.shared_index() else {
+        return is_up.then_some(0);
+    };
+    shared.set_candidate(replica, is_up);
+    let wanted = shared.listening(replica).filter(|_| is_up);
+    if wanted.is_none() {
+        gateway.leave_stream(replica);
+    }
+    wanted
+}
+
+/// Asks every upstream once, so that the server starts knowing who is there.
+pub(super) async fn look_at_all(gateway: &Arc<Gateway>) {
+    if let Fleet::Upstreams(upstreams) = &gateway.fleet {
+        let replicas = (0..upstreams.len() as u32).map(ReplicaId);
+        let firsts = replicas.filter(|&id| upstream::first_of_engine(upstreams, id) == id);
+        let looks = firsts.map(|replica| look(gateway, replica));
+        futures::future::join_all(looks).await;
+    }
+}
+
+/// Asks the engine of `replica`; the answer is that of all its ranks.
+async fn look(gateway: &Arc<Gateway>, replica: ReplicaId) -> Health {
+    let Fleet::Upstreams(upstreams) = &gateway.fleet else {
+        return Health::Healthy;
+    };
+    let health = match upstreams[replica.0 as usize].is_alive().await {
+        true => Health::Healthy,
+        false => Health::Down,
+    };
+    for rank in upstream::of_same_engine(upstreams, replica) {
+        gateway.set_health(rank, health);
+    }
+    health
+}

@@ -1,0 +1,363 @@
+//! One index for several gateways, by way of a Redis or Valkey server.
+//!
+//! ```text
+//!  engine ═ KV events ═► owner ─► its own index ─► answers
+//!                          │ names: tokens and hashes become keyed digests
+//!                          ▼
+//!                 server: lease, log, base of each replica
+//!                          │
+//!                          ├─► another gateway's index ─► answers
+//!                          └─► another gateway's index ─► answers
+//! ```
+//!
+//! For each replica one gateway at a time, the *owner*, listens to the engine. It applies what it
+//! hears to its own index and writes the same updates into the replica's *log* in the server; all
+//! other gateways apply the log to theirs. So look-ups never leave the process and never wait,
+//! and what events mean is decided by the one index that there is. Answers in the server itself
+//! would cost each request a round trip under the router's lock, and a second implementation of
+//! what an index is.
+//!
+//! | module | does |
+//! |---|---|
+//! | `names` | replaces what could be read back by keyed digests |
+//! | `record` | entries of a log and their positions |
+//! | `updates` | what this gateway hears itself: into its index, and to the others |
+//! | `seat` | what this gateway is to a replica: owner, follower, or alone |
+//! | `link` | the server's keys and scripts |
+//! | `steward` | the thread that holds leases and writes |
+//! | `reader` | the thread that reads |
+//! | `base` | what a log adds up to, so that it can be short |
+//! | `report` | how all that stands |
+//!
+//! **What may be relied upon.** A follower applies what the owner applied, in order and without
+//! holes: what it confirms the owner confirmed, except for what is in flight. Whoever becomes the
+//! owner puts the replica in doubt for all, in the same script that gives it the lease, listens to
+//! the engine from the start, and so confirms what is still there. An owner whose lease is gone
+//! cannot write. A follower that misses entries reads the base and the log again; where something
+//! is missing there as well, what came before is in doubt.
+//!
+//! **Without a server** nothing waits and nothing fails: after as long as a lease lasts every
+//! gateway doubts what it heard from others, and listens to all engines itself, as gateways do
+//! that share nothing. When the server is back, they share again.
+//!
+//! What stands in the server are digests keyed with the index's secret, block sizes, tiers, times
+//! and the replicas' addresses: no text and no token. Whoever can write there can make requests go
+//! to the wrong replica, which costs time and nothing else.
+//!
+//! It does not know sockets of engines: whoever has them asks [`SharedIndex::listening`]. Source:
+//! leases with fencing tokens as in Chubby and ZooKeeper, log and snapshot as in any replicated
+//! state machine; llm-d keeps its index itself in Redis, one round trip per look-up.
+
+mod base;
+mod config;
+mod link;
+mod names;
+mod reader;
+mod record;
+mod report;
+mod seat;
+mod steward;
+mod updates;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use headstart_core::{Nanos, ReplicaId};
+use headstart_router::index::{Overlaps, Resident, Update};
+use headstart_router::{IndexStats, PrefixIndex, Prompt, PromptKeys};
+use redis::io::tcp::TcpSettings;
+use redis::{Client, IntoConnectionInfo};
+
+pub use config::{SharedIndexConfig, SharedServer, Timeline, Timing};
+pub use record::Position;
+pub use report::{SeatReport, SeatRole, SharedIndexStats};
+
+use link::{Keys, Link};
+use names::Names;
+use report::Counts;
+use seat::Seat;
+
+/// Longest wait for leases to be given back at the end: whoever wants one waits as long as it
+/// lasts otherwise.
+const LEAVE_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Why an index cannot be shared.
+#[derive(Debug, thiserror::Error)]
+pub enum SharedIndexError {
+    /// The address is none.
+    #[error("the shared index's address is not understood: {0}; the form is redis://HOST:PORT/DB")]
+    Address(String),
+    /// The server is there and will not do.
+    #[error(
+        "the server of the shared index at {address} refuses: {reason} (user, password, database \
+         number? it must be Redis 6.2, Valkey 7.2 or newer)"
+    )]
+    Refused {
+        /// Where it is, without user and password.
+        address: String,
+        /// What it says.
+        reason: String,
+    },
+    /// Other gateways have another secret.
+    #[error(
+        "gateways that share an index at {address} use another --index-secret than this one; give \
+         all of them the same, or this one another database number"
+    )]
+    OtherSecret {
+        /// Where the server is.
+        address: String,
+    },
+    /// The secret is drawn at the start.
+    #[error("--shared-index needs --index-secret, the same for all gateways that share")]
+    NoSecret,
+    /// There are no upstreams.
+    #[error("--shared-index is for gateways before the same --upstream engines")]
+    Embedded,
+    /// Two places to begin from.
+    #[error("--shared-index keeps the index in its server; leave --state-dir out")]
+    StateFolder,
+    /// A thread cannot be started.
+    #[error("cannot start a thread of the shared index: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// A [`PrefixIndex`] that hears of replicas what any of several gateways hears.
+pub struct SharedIndex {
+    shared: Arc<Shared>,
+}
+
+/// What the threads share.
+struct Shared {
+    local: Arc<dyn PrefixIndex>,
+    names: Names,
+    timeline: Timeline,
+    timing: Timing,
+    client: Client,
+    /// Without user and password.
+    address: String,
+    /// Key of what all gateways agree upon, and what we say.
+    secret: (String, String),
+    /// Tells this gateway from others.
+    gateway: String,
+    state: Mutex<State>,
+    changed: Condvar,
+    counts: Counts,
+}
+
+struct State {
+    seats: BTreeMap<ReplicaId, Seat>,
+    unsent_bytes: usize,
+    /// Something does not bear waiting for the next tick.
+    is_urgent: bool,
+    is_stopping: bool,
+    has_left: bool,
+}
+
+impl SharedIndex {
+    /// Shares what `local` is told, which must have been made with the configuration's identity
+    /// and be told nothing by others. Tries the server once, for as long as an answer may take; if
+    /// it is not there, begins alone. Blocks meanwhile.
+    ///
+    /// # Errors
+    /// When the address is none, the server refuses, or its gateways have another secret.
+    pub fn start(
+        config: SharedIndexConfig,
+        local: Arc<dyn PrefixIndex>,
+        timeline: Timeline,
+    ) -> Result<Self, SharedIndexError> {
+        let shared = Arc::new(Shared::new(config, local, timeline)?);
+        let link = match shared.open() {
+            Ok(link) => Some(link),
+            Err(Closed::Outage(reason)) => {
+                shared.note_loss(&reason);
+                None
+            }
+            Err(Closed::Refused(error)) => return Err(error),
+        };
+        let steward = shared.clone();
+        spawn("shared-index", move || steward::run(&steward, link))?;
+        let reader = shared.clone();
+        spawn("shared-reader", move || reader::run(&reader))?;
+        Ok(Self { shared })
+    }
+
+    /// Says whether this gateway can hear the replica's engine, and so may own it.
+    pub fn set_candidate(&self, replica: ReplicaId, is_candidate: bool) {
+        let mut state = self.shared.lock();
+        let seat = state.seats.get_mut(&replica);
+        if let Some(seat) = seat.filter(|seat| seat.is_candidate != is_candidate) {
+            seat.is_candidate = is_candidate;
+            state.is_urgent = true;
+            self.shared.changed.notify_all();
+        }
+    }
+
+    /// Whether to listen to the replica's engine: none where not, and a number that changes
+    /// whenever listening must begin anew.
+    #[must_use]
+    pub fn listening(&self, replica: ReplicaId) -> Option<u64> {
+        self.shared.lock().seats.get(&replica)?.listening()
+    }
+
+    /// Gives all leases back, so that others need not wait for their end. Blocks for
+    /// two seconds at most. Nothing is shared any more.
+    pub fn leave(&self) {
+        let mut state = self.shared.lock();
+        state.is_stopping = true;
+        self.shared.changed.notify_all();
+        let end = Instant::now() + LEAVE_TIME_MAX;
+        while !state.has_left {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for SharedIndex {
+    /// The threads end by themselves.
+    fn drop(&mut self) {
+        self.shared.lock().is_stopping = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl PrefixIndex for SharedIndex {
+    fn update(&self, replica: ReplicaId, update: Update<'_>, now: Nanos) {
+        let shared = &self.shared;
+        match update {
+            // Each gateway's own, and on a request's way.
+            Update::Assume(_) => shared.local.update(replica, update, now),
+            Update::Track { block_size } => shared.track(replica, block_size, now),
+            Update::Forget => shared.forget(replica, now),
+            Update::Events(events) => shared.heard(replica, events, now),
+            Update::Doubt => shared.doubt(replica, now),
+        }
+    }
+
+    fn hash(&self, prompt: Prompt<'_>) -> PromptKeys {
+        let nothing = Prompt {
+            tokens: &[],
+            ..prompt
+        };
+        let sizes = self.shared.local.hash(nothing);
+        let sizes = sizes.chains().iter().map(|chain| chain.block_size);
+        self.shared.names.keys(prompt, sizes)
+    }
+
+    fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
+        self.shared.local.overlaps(prompt, now, answer);
+    }
+
+    fn residents(&self, now: Nanos, visit: &mut dyn FnMut(Resident)) {
+        self.shared.local.residents(now, visit);
+    }
+
+    fn stats(&self) -> IndexStats {
+        self.shared.local.stats()
+    }
+}
+
+/// Why there is no connection.
+enum Closed {
+    /// It may be there later.
+    Outage(String),
+    /// It will not do.
+    Refused(SharedIndexError),
+}
+
+impl Shared {
+    fn new(
+        config: SharedIndexConfig,
+        local: Arc<dyn PrefixIndex>,
+        timeline: Timeline,
+    ) -> Result<Self, SharedIndexError> {
+        let wrong = |error: redis::RedisError| SharedIndexError::Address(error.to_string());
+        let info = config.server.url.as_str().into_connection_info();
+        // Small messages, each of which somebody waits for.
+        let tcp = TcpSettings::default().set_nodelay(true);
+        let info = info.map_err(wrong)?.set_tcp_settings(tcp);
+        let client = Client::open(info).map_err(wrong)?;
+        let identity =
+            blake3::derive_key("headstart 2026 shared index v1", config.identity.as_bytes());
+        let identity: String = identity[..8].iter().map(|b| format!("{b:02x}")).collect();
+        let fleet = format!("headstart:index:v1:{}", config.model);
+        let space = format!("{fleet}:{identity}");
+        let seat =
+            |(replica, name): (ReplicaId, String)| (replica, Seat::new(Keys::new(&space, &name)));
+        let state = State {
+            seats: config.replicas.into_iter().map(seat).collect(),
+            unsent_bytes: 0,
+            is_urgent: true,
+            is_stopping: false,
+            has_left: false,
+        };
+        let info = client.get_connection_info();
+        let address = format!("{}/{}", info.addr(), info.redis_settings().db());
+        let random: String = crate::prompt_tokens::random_key()[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Ok(Self {
+            local,
+            names: Names::new(&config.identity),
+            timeline,
+            timing: config.server.timing,
+            client,
+            address,
+            secret: (format!("{fleet}:secret"), identity),
+            gateway: random,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            counts: Counts::default(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection to a server whose gateways have our secret.
+    fn open(&self) -> Result<Link, Closed> {
+        let closed = |error: redis::RedisError| match link::is_outage(&error) {
+            true => Closed::Outage(error.to_string()),
+            false => Closed::Refused(SharedIndexError::Refused {
+                address: self.address.clone(),
+                reason: error.to_string(),
+            }),
+        };
+        let mut link = Link::open(&self.client, self.timing).map_err(closed)?;
+        let (key, ours) = &self.secret;
+        let found = link.agree(key, ours).map_err(closed)?;
+        if found != *ours {
+            let address = self.address.clone();
+            return Err(Closed::Refused(SharedIndexError::OtherSecret { address }));
+        }
+        self.counts.is_connected.store(true, Relaxed);
+        Ok(link)
+    }
+
+    /// Counts a connection that failed or broke; says so once.
+    fn note_loss(&self, reason: &str) {
+        self.counts.errors.fetch_add(1, Relaxed);
+        let was_connected = self.counts.is_connected.swap(false, Relaxed);
+        if was_connected || self.counts.errors.load(Relaxed) == 1 {
+            let address = &self.address;
+            tracing::warn!(
+                address,
+                reason,
+                "no server of the shared index; going on alone"
+            );
+        }
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let builder = std::thread::Builder::new().name(name.to_owned());
+    builder.spawn(work).map(drop)
+}

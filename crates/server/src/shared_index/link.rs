@@ -1,0 +1,397 @@
+//! One connection to the server, and every command that is sent over it.
+//!
+//! ```text
+//! headstart:index:v1:MODEL:secret                        what all gateways' secrets must match
+//! headstart:index:v1:MODEL:IDENTITY:{REPLICA}:lease      GATEWAY TERM        who writes
+//! headstart:index:v1:MODEL:IDENTITY:{REPLICA}:log        a stream of records
+//! headstart:index:v1:MODEL:IDENTITY:{REPLICA}:base       POSITION            what comes before
+//! headstart:index:v1:MODEL:IDENTITY:{REPLICA}:base:POSITION    list: how many, then the parts
+//! ```
+//!
+//! Whatever must hold between two of them is checked and done in one script: a gateway writes
+//! only while the lease is its own in that very moment. All waits are bounded, and after any error
+//! the connection is given up, since nobody knows which answers are under way. Everything
+//! expires, so that a fleet that is gone leaves nothing behind.
+//!
+//! It does not know what records mean. One server, no cluster. Source: the Redis command
+//! reference; `XTRIM … MINID` came with 6.2.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redis::{Client, Connection, RedisError, RedisResult, Value};
+
+use super::config::Timing;
+use super::record::{Fields, Position};
+
+/// Entries that one read returns at most, for each replica.
+const READ_ENTRIES: usize = 128;
+
+/// How long a base that was replaced may still be read.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// Parts of a base that go in one command.
+const PARTS: usize = 16;
+
+/// Takes the lease if it is free or ours, begins a term and says so in the log.
+const ACQUIRE: &str = "
+local holder = redis.call('GET', KEYS[1])
+if holder and string.sub(holder, 1, #ARGV[1] + 1) ~= ARGV[1] .. ' ' then return false end
+local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
+local now = redis.call('TIME')
+local term = now[1] * 1000 + math.floor(now[2] / 1000)
+local before = '0-0'
+if last then
+  before = last[1]
+  term = math.max(term, tonumber(string.match(before, '^%d+')) + 1)
+end
+local name = string.format('%.0f', term)
+redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. name, 'PX', ARGV[2])
+redis.call('XADD', KEYS[2], name .. '-0', 'k', 'taken', 't', ARGV[4], 'p', before)
+redis.call('PEXPIRE', KEYS[2], ARGV[3])
+return {name, redis.call('XLEN', KEYS[2])}";
+
+/// Prolongs a lease that is ours, and the life of all that belongs to it.
+const RENEW: &str = "
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('PEXPIRE', KEYS[2], ARGV[3])
+local base = redis.call('GET', KEYS[3])
+if base then
+  redis.call('PEXPIRE', KEYS[3], ARGV[3])
+  redis.call('PEXPIRE', KEYS[3] .. ':' .. base, ARGV[3])
+end
+return 1";
+
+/// Adds an entry under our lease. One that is there already was written before its answer got
+/// lost: nobody else writes in our term.
+const APPEND: &str = "
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+local added = redis.pcall('XADD', KEYS[2], 'MAXLEN', '~', ARGV[2], ARGV[3],
+  'k', ARGV[4], 't', ARGV[5], 'p', ARGV[6])
+if type(added) == 'table' and added.err then
+  if string.find(added.err, 'equal or smaller', 1, true) then return 1 end
+  return added
+end
+return 1";
+
+/// Makes a list that was written the base, under our lease. What stands in the log behind the one
+/// before stays, for readers who are a little late.
+const REBASE: &str = "
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+local old = redis.call('GET', KEYS[3])
+redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
+redis.call('PEXPIRE', KEYS[3] .. ':' .. ARGV[2], ARGV[3])
+if old and old ~= ARGV[2] then
+  redis.call('PEXPIRE', KEYS[3] .. ':' .. old, ARGV[4])
+  redis.call('XTRIM', KEYS[2], 'MINID', old)
+end
+return 1";
+
+/// Gives a lease back that is ours.
+const RELEASE: &str = "
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])";
+
+/// The keys of one replica.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    lease: String,
+    log: String,
+    base: String,
+}
+
+impl Keys {
+    /// `space` is what all gateways of a fleet agree upon.
+    pub(super) fn new(space: &str, replica: &str) -> Self {
+        let key = |what| format!("{space}:{{{replica}}}:{what}");
+        Self {
+            lease: key("lease"),
+            log: key("log"),
+            base: key("base"),
+        }
+    }
+
+    fn base_at(&self, position: Position) -> String {
+        format!("{}:{position}", self.base)
+    }
+}
+
+/// A lease that we took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lease {
+    pub(super) term: u64,
+    /// As it stands in the server.
+    value: String,
+}
+
+/// Whether the lease was still ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    Yes,
+    No,
+}
+
+/// An entry to add.
+#[derive(Clone, Debug)]
+pub(super) struct Unsent {
+    pub(super) position: Position,
+    pub(super) kind: &'static str,
+    pub(super) at: u64,
+    pub(super) payload: std::sync::Arc<[u8]>,
+}
+
+/// Entries of a log: each its id and fields.
+pub(super) type Entries = Vec<(String, Fields)>;
+
+pub(super) struct Link {
+    connection: Connection,
+    timing: Timing,
+    scripts: [String; 5],
+}
+
+/// In the order of [`Link::scripts`].
+#[derive(Clone, Copy)]
+enum Script {
+    Acquire,
+    Renew,
+    Append,
+    Rebase,
+    Release,
+}
+
+impl Link {
+    pub(super) fn open(client: &Client, timing: Timing) -> RedisResult<Self> {
+        let mut connection = client.get_connection_with_timeout(timing.reply)?;
+        connection.set_read_timeout(Some(timing.reply))?;
+        connection.set_write_timeout(Some(timing.reply))?;
+        let mut scripts: [String; 5] = Default::default();
+        let texts = [ACQUIRE, RENEW, APPEND, REBASE, RELEASE];
+        for (name, text) in scripts.iter_mut().zip(texts) {
+            *name = redis::cmd("SCRIPT")
+                .arg("LOAD")
+                .arg(text)
+                .query(&mut connection)?;
+        }
+        Ok(Self {
+            connection,
+            timing,
+            scripts,
+        })
+    }
+
+    /// Sets what `key` should be if nobody has, and returns what it is. Keeps it alive.
+    pub(super) fn agree(&mut self, key: &str, wanted: &str) -> RedisResult<String> {
+        let keep = millis(self.timing.keep);
+        let mut pipe = redis::pipe();
+        // Nothing is there to be trimmed; a server that is too old does not know the word.
+        let probe = format!("{key}:probe");
+        pipe.cmd("XTRIM").arg(probe).arg("MINID").arg(0).ignore();
+        let set = pipe.cmd("SET").arg(key).arg(wanted).arg("NX");
+        set.arg("PX").arg(keep).ignore();
+        pipe.cmd("PEXPIRE").arg(key).arg(keep).ignore();
+        pipe.cmd("GET").arg(key);
+        let (found,): (String,) = pipe.query(&mut self.connection)?;
+        Ok(found)
+    }
+
+    /// Which of these leases nobody holds but perhaps `gateway`.
+    pub(super) fn are_free(&mut self, keys: &[Keys], gateway: &str) -> RedisResult<Vec<bool>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut command = redis::cmd("MGET");
+        keys.iter().for_each(|keys| {
+            command.arg(&keys.lease);
+        });
+        let holders: Vec<Option<String>> = command.query(&mut self.connection)?;
+        let is_ours = |holder: &String| holder.split(' ').next() == Some(gateway);
+        let is_free = |holder: &Option<String>| holder.as_ref().is_none_or(is_ours);
+        Ok(holders.iter().map(is_free).collect())
+    }
+
+    /// The lease and how many entries the log has, unless somebody else was faster.
+    pub(super) fn acquire(
+        &mut self,
+        keys: &Keys,
+        gateway: &str,
+        at: u64,
+    ) -> RedisResult<Option<(Lease, usize)>> {
+        let mut command = self.script(Script::Acquire, keys);
+        command.arg(gateway).arg(millis(self.timing.lease));
+        command.arg(millis(self.timing.keep)).arg(at);
+        let taken: Option<(String, usize)> = command.query(&mut self.connection)?;
+        Ok(taken.and_then(|(term, entries)| {
+            let lease = Lease {
+                value: format!("{gateway} {term}"),
+                term: term.parse().ok()?,
+            };
+            Some((lease, entries))
+        }))
+    }
+
+    pub(super) fn renew(&mut self, leases: &[(Keys, Lease)]) -> RedisResult<Vec<Held>> {
+        let mut pipe = redis::pipe();
+        for (keys, lease) in leases {
+            let mut command = self.script(Script::Renew, keys);
+            command.arg(&lease.value).arg(millis(self.timing.lease));
+            command.arg(millis(self.timing.keep));
+            pipe.add_command(command);
+        }
+        self.held(&pipe, leases.len())
+    }
+
+    pub(super) fn append(
+        &mut self,
+        entries: &[(Keys, Lease, Vec<Unsent>)],
+    ) -> RedisResult<Vec<Held>> {
+        let mut pipe = redis::pipe();
+        let mut number = 0;
+        for (keys, lease, entries) in entries {
+            for entry in entries {
+                let mut command = self.script(Script::Append, keys);
+                command.arg(&lease.value).arg(self.timing.log_entries);
+                command.arg(entry.position.to_string()).arg(entry.kind);
+                command.arg(entry.at).arg(&entry.payload[..]);
+                pipe.add_command(command);
+                number += 1;
+            }
+        }
+        self.held(&pipe, number)
+    }
+
+    pub(super) fn release(&mut self, keys: &Keys, lease: &Lease) -> RedisResult<()> {
+        let mut command = self.script(Script::Release, keys);
+        command.arg(&lease.value);
+        command.query(&mut self.connection)
+    }
+
+    /// The position of the log's last entry.
+    pub(super) fn last(&mut self, keys: &Keys) -> RedisResult<Position> {
+        let mut command = redis::cmd("XREVRANGE");
+        command.arg(&keys.log).arg("+").arg("-").arg("COUNT").arg(1);
+        let last: Entries = command.query(&mut self.connection)?;
+        let id = last.first().and_then(|(id, _)| id.parse().ok());
+        Ok(id.unwrap_or_default())
+    }
+
+    /// Entries behind a position, up to and with another.
+    pub(super) fn range(
+        &mut self,
+        keys: &Keys,
+        after: Position,
+        upto: Position,
+    ) -> RedisResult<Entries> {
+        let mut command = redis::cmd("XRANGE");
+        command.arg(&keys.log).arg(format!("({after}"));
+        command.arg(upto.to_string());
+        command.arg("COUNT").arg(READ_ENTRIES);
+        command.query(&mut self.connection)
+    }
+
+    /// New entries behind these positions; waits a little for the first one. The answer names
+    /// logs by their place in the question.
+    pub(super) fn read(&mut self, logs: &[(Keys, Position)]) -> RedisResult<Vec<(usize, Entries)>> {
+        let mut command = redis::cmd("XREAD");
+        command.arg("COUNT").arg(READ_ENTRIES);
+        command.arg("BLOCK").arg(millis(self.timing.wait));
+        command.arg("STREAMS");
+        logs.iter().for_each(|(keys, _)| {
+            command.arg(&keys.log);
+        });
+        logs.iter().for_each(|(_, position)| {
+            command.arg(position.to_string());
+        });
+        let patience = self.timing.reply + self.timing.wait;
+        self.connection.set_read_timeout(Some(patience))?;
+        let read: Option<Vec<(String, Entries)>> = command.query(&mut self.connection)?;
+        self.connection.set_read_timeout(Some(self.timing.reply))?;
+        let read = read.unwrap_or_default();
+        let names = logs.iter().enumerate();
+        let names: HashMap<_, _> = names.map(|(at, (keys, _))| (&keys.log, at)).collect();
+        let place = |(log, entries)| Some((*names.get(&log)?, entries));
+        Ok(read.into_iter().filter_map(place).collect())
+    }
+
+    /// The base and its position; none where there is none, or not all of it.
+    pub(super) fn base(&mut self, keys: &Keys) -> RedisResult<Option<(Position, Vec<Vec<u8>>)>> {
+        let mut get = redis::cmd("GET");
+        let found: Option<String> = get.arg(&keys.base).query(&mut self.connection)?;
+        let Some(position) = found.and_then(|text| text.parse().ok()) else {
+            return Ok(None);
+        };
+        let key = keys.base_at(position);
+        let mut parts: Vec<Vec<u8>> = Vec::new();
+        loop {
+            let mut range = redis::cmd("LRANGE");
+            range.arg(&key).arg(parts.len());
+            range.arg(parts.len() + PARTS - 1);
+            let more: Vec<Vec<u8>> = range.query(&mut self.connection)?;
+            if more.is_empty() {
+                break;
+            }
+            parts.extend(more);
+        }
+        let count = parts.first().and_then(|text| str::from_utf8(text).ok());
+        let is_whole = count.and_then(|count| count.parse().ok()) == Some(parts.len());
+        Ok(is_whole.then(|| (position, parts.split_off(1))))
+    }
+
+    /// Writes a base and puts it in the place of all that led to it.
+    pub(super) fn rebase(
+        &mut self,
+        (keys, lease): (&Keys, &Lease),
+        position: Position,
+        parts: &[Vec<u8>],
+    ) -> RedisResult<Held> {
+        let key = keys.base_at(position);
+        let mut pipe = redis::pipe();
+        pipe.cmd("DEL").arg(&key).ignore();
+        let count = (parts.len() + 1).to_string();
+        pipe.cmd("RPUSH").arg(&key).arg(count).ignore();
+        pipe.cmd("PEXPIRE").arg(&key).arg(millis(GRACE)).ignore();
+        pipe.query::<()>(&mut self.connection)?;
+        for parts in parts.chunks(PARTS) {
+            let mut push = redis::cmd("RPUSH");
+            push.arg(&key).arg(parts);
+            push.query::<Value>(&mut self.connection)?;
+        }
+        let mut command = self.script(Script::Rebase, keys);
+        command.arg(&lease.value).arg(position.to_string());
+        command.arg(millis(self.timing.keep)).arg(millis(GRACE));
+        let held: i64 = command.query(&mut self.connection)?;
+        Ok(held_by(held))
+    }
+
+    fn script(&self, script: Script, keys: &Keys) -> redis::Cmd {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&self.scripts[script as usize]).arg(3);
+        command.arg(&keys.lease).arg(&keys.log).arg(&keys.base);
+        command
+    }
+
+    fn held(&mut self, pipe: &redis::Pipeline, number: usize) -> RedisResult<Vec<Held>> {
+        if number == 0 {
+            return Ok(Vec::new());
+        }
+        let held: Vec<i64> = pipe.query(&mut self.connection)?;
+        Ok(held.into_iter().map(held_by).collect())
+    }
+}
+
+fn held_by(answer: i64) -> Held {
+    match answer {
+        1 => Held::Yes,
+        _ => Held::No,
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether an error says that the server is not there, or not yet, and not that it is the wrong
+/// one.
+pub(super) fn is_outage(error: &RedisError) -> bool {
+    error.is_io_error() || error.is_timeout() || matches!(error.code(), Some("LOADING"))
+}

@@ -1,0 +1,166 @@
+//! What stands in the log of one replica, and where.
+//!
+//! ```text
+//! 1790000000000-0   taken   by a gateway, behind 1789999990000-41    everything is in doubt
+//! 1790000000000-1   events  [stored …, removed …]
+//! 1790000000000-2   doubt                                            the engine's stream broke
+//! ```
+//!
+//! A position is a *term*, in which one gateway writes, and a number within it. Terms are the
+//! server's milliseconds when they began, later than all before. So a log that was lost and begun
+//! anew does not repeat positions, and the server itself refuses what an earlier term writes
+//! late, because entries of a stream must grow. Within a term numbers have no holes, and a new
+//! term says which entry it found last: whoever reads knows when something is missing.
+//!
+//! It does not know who writes.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use headstart_core::CacheEvent;
+use headstart_core::event::StoredBlocks;
+
+use super::names::is_well_formed;
+use crate::events::{decode_batch, encode_batch};
+
+/// Bytes of events in one entry, about: what fits into a network buffer or two. One event is
+/// never divided.
+const ENTRY_BYTES: usize = 256 << 10;
+
+/// Bytes that a block takes in an entry, about; only used to divide events.
+const BLOCK_BYTES: usize = 48;
+
+/// A place in a log: a term and a number within it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// In which term; 0 before the first.
+    pub term: u64,
+    /// The entry's number in that term; 0 is the one that begins it.
+    pub number: u64,
+}
+
+impl Position {
+    /// Before everything.
+    pub const START: Self = Self { term: 0, number: 0 };
+
+    /// The next one in the same term.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self {
+            number: self.number + 1,
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}-{}", self.term, self.number)
+    }
+}
+
+impl FromStr for Position {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (term, number) = text.split_once('-').unwrap_or((text, "0"));
+        Ok(Self {
+            term: term.parse()?,
+            number: number.parse()?,
+        })
+    }
+}
+
+/// What an entry says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Record {
+    /// The replica's cache changed.
+    Events(Vec<CacheEvent>),
+    /// Some of its events are lost, or cannot be read.
+    Doubt,
+    /// It is tracked anew and holds nothing.
+    Reset,
+    /// Another gateway writes from here on; before this it found that entry last.
+    Taken { before: Position },
+}
+
+/// The fields of an entry: what it is, when that was (nanoseconds since 1970), and the rest.
+pub(super) type Fields = HashMap<String, Vec<u8>>;
+
+/// An entry that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub(super) position: Position,
+    /// Nanoseconds since 1970, by the clock of whoever wrote it.
+    pub(super) at: u64,
+    pub(super) record: Record,
+}
+
+impl Entry {
+    /// What was read; damage is doubt.
+    pub(super) fn read(id: &str, fields: &Fields) -> Self {
+        let text = |name: &str| fields.get(name).and_then(|text| str::from_utf8(text).ok());
+        let payload = || fields.get("p").map_or(&[][..], Vec::as_slice);
+        let record = match text("k") {
+            Some("events") => events(payload()),
+            Some("reset") => Record::Reset,
+            Some("taken") => Record::Taken {
+                before: text("p")
+                    .and_then(|text| text.parse().ok())
+                    .unwrap_or_default(),
+            },
+            _ => Record::Doubt,
+        };
+        Self {
+            position: id.parse().unwrap_or_default(),
+            at: text("t").and_then(|at| at.parse().ok()).unwrap_or_default(),
+            record,
+        }
+    }
+
+    /// Whether nothing is missing between `position` and this.
+    pub(super) fn follows(&self, position: Position) -> bool {
+        match self.record {
+            Record::Taken { before } => before == position,
+            _ => self.position == position.next(),
+        }
+    }
+}
+
+/// Events from their bytes.
+pub(super) fn events(payload: &[u8]) -> Record {
+    match decode_batch(payload) {
+        Ok(batch) if batch.num_skipped == 0 => Record::Events(batch.events),
+        _ => Record::Doubt,
+    }
+}
+
+/// Events as bytes, divided where they are many. Those that no index can use are left out.
+pub(super) fn payloads(events: &[CacheEvent]) -> Vec<Vec<u8>> {
+    let is_usable = |event: &CacheEvent| match event {
+        CacheEvent::Stored(stored) => is_well_formed(stored),
+        CacheEvent::Removed { .. } | CacheEvent::Cleared => true,
+    };
+    let usable: Vec<CacheEvent> = events.iter().filter(|e| is_usable(e)).cloned().collect();
+    let mut payloads = Vec::new();
+    let (mut first, mut bytes) = (0, 0);
+    for (at, event) in usable.iter().enumerate() {
+        bytes += size(event);
+        if bytes >= ENTRY_BYTES || at + 1 == usable.len() {
+            payloads.push(encode_batch(0.0, &usable[first..=at], None));
+            (first, bytes) = (at + 1, 0);
+        }
+    }
+    payloads
+}
+
+fn size(event: &CacheEvent) -> usize {
+    match event {
+        CacheEvent::Stored(StoredBlocks { blocks, tokens, .. }) => {
+            BLOCK_BYTES * blocks.len() + tokens.len()
+        }
+        CacheEvent::Removed { blocks, .. } => BLOCK_BYTES * blocks.len(),
+        CacheEvent::Cleared => BLOCK_BYTES,
+    }
+}

@@ -1,0 +1,114 @@
+//! How a shared index stands, for whoever asks.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use headstart_core::ReplicaId;
+
+use super::SharedIndex;
+use super::record::Position;
+use super::seat::Role;
+
+/// What a gateway is to a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SeatRole {
+    /// Another gateway listens; we read its log, up to the position.
+    Following,
+    /// We listen and write the log, up to the position.
+    Owning,
+    /// There is no server; we listen for ourselves.
+    Alone,
+}
+
+/// How this gateway stands with one replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeatReport {
+    /// What we are to it.
+    pub role: SeatRole,
+    /// The last entry of its log that was applied here, or made here; none while there is none.
+    pub position: Option<Position>,
+    /// Entries made that the server does not have yet.
+    pub unsent: usize,
+}
+
+/// What happened so far, and how things are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedIndexStats {
+    /// Whether there is a connection.
+    pub is_connected: bool,
+    /// Replicas whose logs we write.
+    pub owned: usize,
+    /// Replicas whose logs we read.
+    pub followed: usize,
+    /// Replicas that we listen to for ourselves.
+    pub alone: usize,
+    /// Connections that failed or broke.
+    pub errors: u64,
+    /// Times that a base was read.
+    pub loads: u64,
+    /// Holes in logs that no base filled.
+    pub holes: u64,
+    /// Leases that were lost to others while we held them.
+    pub lost_leases: u64,
+    /// Entries written.
+    pub written: u64,
+    /// Entries applied.
+    pub applied: u64,
+    /// Bases written.
+    pub bases: u64,
+}
+
+/// What is counted where it happens.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) is_connected: AtomicBool,
+    pub(super) errors: AtomicU64,
+    pub(super) loads: AtomicU64,
+    pub(super) holes: AtomicU64,
+    pub(super) lost_leases: AtomicU64,
+    pub(super) written: AtomicU64,
+    pub(super) applied: AtomicU64,
+    pub(super) bases: AtomicU64,
+}
+
+impl SharedIndex {
+    /// How this gateway stands with a replica.
+    #[must_use]
+    pub fn report(&self, replica: ReplicaId) -> Option<SeatReport> {
+        let state = self.shared.lock();
+        let seat = state.seats.get(&replica)?;
+        let (role, position, unsent) = match &seat.role {
+            Role::Following(following) => (SeatRole::Following, following.position, 0),
+            Role::Owning(owning) => (SeatRole::Owning, Some(owning.position), owning.unsent.len()),
+            Role::Alone => (SeatRole::Alone, None, 0),
+        };
+        Some(SeatReport {
+            role,
+            position,
+            unsent,
+        })
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn shared_stats(&self) -> SharedIndexStats {
+        let state = self.shared.lock();
+        let is = |wanted: fn(&Role) -> bool| {
+            let seats = state.seats.values();
+            seats.filter(|seat| wanted(&seat.role)).count()
+        };
+        let counts = &self.shared.counts;
+        SharedIndexStats {
+            is_connected: counts.is_connected.load(Relaxed),
+            owned: is(|role| matches!(role, Role::Owning(_))),
+            followed: is(|role| matches!(role, Role::Following(_))),
+            alone: is(|role| matches!(role, Role::Alone)),
+            errors: counts.errors.load(Relaxed),
+            loads: counts.loads.load(Relaxed),
+            holes: counts.holes.load(Relaxed),
+            lost_leases: counts.lost_leases.load(Relaxed),
+            written: counts.written.load(Relaxed),
+            applied: counts.applied.load(Relaxed),
+            bases: counts.bases.load(Relaxed),
+        }
+    }
+}

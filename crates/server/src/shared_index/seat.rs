@@ -1,0 +1,225 @@
+//! What this gateway is to one replica: the one who writes its log, or one of those who read it.
+//!
+//! ```text
+//!            ┌────────────── the lease is somebody else's, or the log has a hole ─┐
+//!            ▼                                                                    │
+//!        Following ── lease taken ─► (reads on) ── meets its own `taken` ─►   Owning
+//!            │ ▲                                                                  │
+//!  no server │ └── server is back ──  Alone  ◄── no server for as long as a lease ┘
+//!            └───────────────────────►
+//! ```
+//!
+//! Who owns or is alone listens to the engine itself, from the start whenever [`Seat::starts`]
+//! changes. It does not know the server, the index or the time.
+//!
+//! Invariants: only an owner has entries to send; their positions have no holes; whatever happens
+//! to a seat but reading changes its `epoch`, so that what was being read meanwhile is dropped.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::link::{Keys, Lease, Unsent};
+use super::record::Position;
+
+/// What is known here of one replica's log.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) keys: Keys,
+    /// As the configuration says; none while the replica is not tracked.
+    pub(super) tracked: Option<Option<u32>>,
+    /// Whether this gateway can hear the engine.
+    pub(super) is_candidate: bool,
+    pub(super) role: Role,
+    /// How often listening to the engine began anew.
+    pub(super) starts: u64,
+    pub(super) epoch: u64,
+    pub(super) size: LogSize,
+}
+
+/// See the picture above.
+#[derive(Debug)]
+pub(super) enum Role {
+    Following(Following),
+    Owning(Owning),
+    Alone,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Following {
+    /// The last entry applied; none where the base must be read first.
+    pub(super) position: Option<Position>,
+    /// How often in a row the base was read again without an entry that follows it.
+    pub(super) reloads: u32,
+    /// The entry before which something is missing, as was seen before the base was read again.
+    pub(super) hole: Option<Position>,
+    /// Our term begins when we meet its first entry.
+    pub(super) taking: Option<Lease>,
+}
+
+/// Reloads in a row before a hole that is never the same counts as one that stays: a log that is
+/// cut faster than it is read.
+const RELOADS_MAX: u32 = 3;
+
+impl Following {
+    /// Something is missing before an entry. Returns whether it is lost, being looked for already.
+    pub(super) fn is_lost_before(&mut self, entry: Position) -> bool {
+        let is_lost = self.hole == Some(entry) || self.reloads >= RELOADS_MAX;
+        self.hole = Some(entry);
+        self.reloads += 1;
+        is_lost
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Owning {
+    pub(super) lease: Lease,
+    /// The last entry made.
+    pub(super) position: Position,
+    pub(super) unsent: VecDeque<Unsent>,
+}
+
+/// How much stands in the log behind its base.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LogSize {
+    pub(super) entries: usize,
+    pub(super) bytes: usize,
+    pub(super) base_bytes: usize,
+}
+
+impl Seat {
+    pub(super) fn new(keys: Keys) -> Self {
+        Self {
+            keys,
+            tracked: None,
+            is_candidate: false,
+            role: Role::Following(Following::default()),
+            starts: 0,
+            epoch: 0,
+            size: LogSize::default(),
+        }
+    }
+
+    /// Which start of listening to the engine is wanted; none where others listen.
+    pub(super) fn listening(&self) -> Option<u64> {
+        let listens = matches!(self.role, Role::Owning(_) | Role::Alone);
+        (listens && self.is_candidate && self.tracked.is_some()).then_some(self.starts)
+    }
+
+    /// Reads base and log anew. What was taken before stays so.
+    pub(super) fn reload(&mut self) {
+        self.epoch += 1;
+        if let Role::Following(following) = &mut self.role {
+            following.position = None;
+        }
+    }
+
+    /// Whatever it was, it reads the log now.
+    pub(super) fn follow(&mut self) {
+        self.epoch += 1;
+        self.role = Role::Following(Following::default());
+    }
+
+    /// There is no server. Returns whether what is known may be out of date.
+    pub(super) fn go_alone(&mut self) -> bool {
+        self.epoch += 1;
+        match std::mem::replace(&mut self.role, Role::Alone) {
+            Role::Following(_) => {
+                self.starts += 1;
+                true
+            }
+            // It goes on listening.
+            Role::Owning(_) | Role::Alone => false,
+        }
+    }
+
+    /// The lease is ours; we write once our own first entry was met, which may be so already.
+    pub(super) fn take(&mut self, lease: Lease) {
+        if let Role::Following(following) = &mut self.role {
+            following.taking = Some(lease);
+            self.own_if_met();
+        }
+    }
+
+    /// From our own first entry on we write. Returns whether it was just met.
+    pub(super) fn own_if_met(&mut self) -> bool {
+        let Role::Following(following) = &mut self.role else {
+            return false;
+        };
+        let first = |lease: &Lease| Position {
+            term: lease.term,
+            number: 0,
+        };
+        let met = following.position;
+        let Some(lease) = following.taking.take_if(|lease| met == Some(first(lease))) else {
+            return false;
+        };
+        let position = first(&lease);
+        self.epoch += 1;
+        self.starts += 1;
+        self.role = Role::Owning(Owning {
+            lease,
+            position,
+            unsent: VecDeque::new(),
+        });
+        true
+    }
+
+    /// The lease that is ours.
+    pub(super) fn lease(&self) -> Option<&Lease> {
+        match &self.role {
+            Role::Owning(owning) => Some(&owning.lease),
+            Role::Following(following) => following.taking.as_ref(),
+            Role::Alone => None,
+        }
+    }
+
+    /// Whether somebody has to hold the lease and it might be us.
+    pub(super) fn wants_lease(&self) -> bool {
+        let may = self.is_candidate && self.tracked.is_some();
+        may && matches!(&self.role, Role::Following(following) if following.taking.is_none())
+    }
+
+    /// Whether the lease is to be given back, all being said.
+    pub(super) fn is_leaving(&self) -> bool {
+        let is_wanted = self.is_candidate && self.tracked.is_some();
+        match &self.role {
+            Role::Owning(owning) => !is_wanted && owning.unsent.is_empty(),
+            Role::Following(following) => !is_wanted && following.taking.is_some(),
+            Role::Alone => false,
+        }
+    }
+
+    /// The entries to be sent, at most so many.
+    pub(super) fn unsent(&self, most: usize) -> Option<(Keys, Lease, Vec<Unsent>)> {
+        let Role::Owning(owning) = &self.role else {
+            return None;
+        };
+        let entries: Vec<Unsent> = owning.unsent.iter().take(most).cloned().collect();
+        (!entries.is_empty()).then(|| (self.keys.clone(), owning.lease.clone(), entries))
+    }
+}
+
+impl Owning {
+    /// Makes an entry. Returns its bytes.
+    pub(super) fn push(&mut self, kind: &'static str, at: u64, payload: Vec<u8>) -> usize {
+        self.position = self.position.next();
+        let payload: Arc<[u8]> = payload.into();
+        let bytes = payload.len() + ENTRY_OVERHEAD;
+        self.unsent.push_back(Unsent {
+            position: self.position,
+            kind,
+            at,
+            payload,
+        });
+        bytes
+    }
+
+    /// What waits to be sent, bytes.
+    pub(super) fn unsent_bytes(&self) -> usize {
+        let bytes = |entry: &Unsent| entry.payload.len() + ENTRY_OVERHEAD;
+        self.unsent.iter().map(bytes).sum()
+    }
+}
+
+/// What an entry takes beside its payload, here and in the server, about, bytes.
+pub(super) const ENTRY_OVERHEAD: usize = 64;

@@ -1,0 +1,104 @@
+//! What this gateway hears, from engines and from its own router: into its index, and into the logs
+//! that are its own.
+//!
+//! Both happen under one lock, so that the order is the same. It does not know connections: what
+//! is to be sent waits for the steward.
+
+use headstart_core::{CacheEvent, Nanos, ReplicaId};
+use headstart_router::index::Update;
+
+use super::seat::Role;
+use super::{Shared, State, record};
+
+/// Entries that wait to be sent, bytes, all replicas together: some minutes of a busy fleet while
+/// the server restarts. Beyond it, what follows is for this gateway alone.
+const UNSENT_BYTES_MAX: usize = 32 << 20;
+
+impl Shared {
+    pub(super) fn track(&self, replica: ReplicaId, block_size: Option<u32>, now: Nanos) {
+        let mut state = self.lock();
+        self.local
+            .update(replica, Update::Track { block_size }, now);
+        let Some(seat) = state.seats.get_mut(&replica) else {
+            return;
+        };
+        let was_tracked = seat.tracked.replace(block_size).is_some();
+        match &seat.role {
+            Role::Owning(_) if was_tracked => self.write(&mut state, replica, "reset", &[], now),
+            Role::Owning(_) | Role::Following(_) => seat.reload(),
+            Role::Alone => {}
+        }
+        state.is_urgent = true;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn forget(&self, replica: ReplicaId, now: Nanos) {
+        let mut state = self.lock();
+        self.local.update(replica, Update::Forget, now);
+        self.write(&mut state, replica, "reset", &[], now);
+        if let Some(seat) = state.seats.get_mut(&replica) {
+            seat.tracked = None;
+            seat.reload();
+        }
+        state.is_urgent = true;
+        self.changed.notify_all();
+    }
+
+    /// Events of the replica's engine, or of the router, which clears a replica that goes or comes.
+    pub(super) fn heard(&self, replica: ReplicaId, events: &[CacheEvent], now: Nanos) {
+        let named: Vec<_> = events.iter().filter_map(|e| self.names.event(e)).collect();
+        let payloads = record::payloads(&named);
+        let mut state = self.lock();
+        let Some(seat) = state.seats.get_mut(&replica) else {
+            // A replica that publishes nothing.
+            return self.local.update(replica, Update::Events(&named), now);
+        };
+        match &seat.role {
+            // Only the router says something then, or a stream that is about to end.
+            Role::Following(_) if named.contains(&CacheEvent::Cleared) => {
+                let cleared = Update::Events(&[CacheEvent::Cleared]);
+                self.local.update(replica, cleared, now);
+                seat.reload();
+            }
+            Role::Following(_) => {}
+            Role::Owning(_) | Role::Alone => {
+                self.local.update(replica, Update::Events(&named), now);
+                for payload in payloads {
+                    self.write(&mut state, replica, "events", &payload, now);
+                }
+            }
+        }
+    }
+
+    pub(super) fn doubt(&self, replica: ReplicaId, now: Nanos) {
+        let mut state = self.lock();
+        let role = state.seats.get(&replica).map(|seat| &seat.role);
+        if let Some(Role::Owning(_) | Role::Alone) = role {
+            self.local.update(replica, Update::Doubt, now);
+            self.write(&mut state, replica, "doubt", &[], now);
+        }
+    }
+
+    /// Adds an entry to what is to be sent, where the log is ours.
+    fn write(
+        &self,
+        state: &mut State,
+        replica: ReplicaId,
+        kind: &'static str,
+        payload: &[u8],
+        now: Nanos,
+    ) {
+        let Some(seat) = state.seats.get_mut(&replica) else {
+            return;
+        };
+        let Role::Owning(owning) = &mut seat.role else {
+            return;
+        };
+        state.unsent_bytes += owning.push(kind, self.timeline.told(now), payload.to_vec());
+        if state.unsent_bytes > UNSENT_BYTES_MAX {
+            state.unsent_bytes -= owning.unsent_bytes();
+            seat.go_alone();
+        }
+        self.changed.notify_all();
+    }
+}
