@@ -44,12 +44,14 @@ fn measure(name: &str, token_bytes: u64, block_size: usize) {
     let index = RunIndex::with_limits("m", Limits::default());
     let mut rng = Rng::new(1);
     for replica in (0..REPLICAS).map(ReplicaId) {
-        let block_size = Some(block_size as u32);
-        index.update(replica, Update::Track { block_size }, Nanos(0));
+        let track = Update::Track {
+            block_size: Some(block_size as u32),
+        };
+        index.update(replica, track, Nanos(0));
         let num_conversations = KV_BYTES_PER_REPLICA / token_bytes / CONVERSATION_TOKENS as u64;
         for conversation in 0..num_conversations as u32 {
             let tokens = conversation_tokens(&mut rng, replica, conversation);
-            let events = events(&tokens, block_size.unwrap_or_default() as usize);
+            let events = events(&tokens, block_size);
             for event in events {
                 index.update(replica, Update::Events(&[event]), Nanos(0));
             }

@@ -14,7 +14,8 @@
 //! | a block is | because | until |
 //! |---|---|---|
 //! | confirmed | an event of its replica says so | it is removed |
-//! | doubtful | it was confirmed before events were lost | an event names it, or [`DOUBT_TTL`] |
+//! | doubtful | it was confirmed before events were lost | an event names it, nothing was lost |
+//! | | | after all, or [`DOUBT_TTL`] |
 //! | assumed | a prompt was just sent there | [`ASSUMPTION_TTL`] |
 //!
 //! Without assumptions a burst of equal prompts would be spread over the fleet before the first
@@ -108,6 +109,12 @@ pub enum Update<'a> {
     Events(&'a [CacheEvent]),
     /// Some of its events are lost: what is confirmed so far becomes doubtful.
     Doubt,
+    /// Nothing was lost when it was doubted last: what is doubtful because of that, and was neither
+    /// removed nor cleared since nor has aged out, is confirmed again. Other doubts stay: earlier
+    /// ones, those of removals, those of dumps. Does nothing where nobody doubted since
+    /// [`Self::Track`], since everything was cleared, or since the last of these. Costs its own
+    /// blocks.
+    Trust,
     /// This prompt is sent there: it will hold all its full blocks soon.
     Assume(&'a PromptKeys),
 }

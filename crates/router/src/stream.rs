@@ -11,7 +11,8 @@
 //! connected, gone ──▶│                          ├─▶ Apply   the next batch
 //! live batch ───────▶│         Follower         ├─▶ Clear   another process: forget all
 //! reply, end, fail ─▶│                          ├─▶ Doubt   something is lost for good
-//! on_time ──────────▶│ life · held · replays    ├─▶ Ask     for a replay from batch n
+//! on_time ──────────▶│ life · held · replays    ├─▶ Trust   nothing is, after all
+//!                    │                          ├─▶ Ask     for a replay from batch n
 //!                    └──────────────┬───────────┘   Reconnect, Skipped, Status
 //!                                   └─▶ due(): when to call on_time
 //! ```
@@ -26,6 +27,17 @@
 //!            Apply 6, 7, 8
 //! reply 7                         known
 //! end        Status(Partial)      until the engine clears its cache or restarts
+//! ```
+//!
+//! A connection that is gone for long is a doubt too, and the only one that is taken back. Batches
+//! 0–4 are applied:
+//!
+//! ```text
+//! gone       Status(Down)
+//! on_time    Doubt { 0 }          after 30 s: nobody knows what the engine does meanwhile
+//! connected  Ask { from: 4 }
+//! reply 4    Trust                the very same: what it did meanwhile comes now, in order
+//! reply 5    Apply 5
 //! ```
 //!
 //! # What is told apart, and by what
@@ -53,6 +65,8 @@
 //!   publisher held after the last applied batch.
 //! * What is lost while something is held is followed by [`Effect::Doubt`]; a loss before the
 //!   first applied batch is not: nothing that is known can be wrong by it.
+//! * [`Effect::Trust`] takes the last [`Effect::Doubt`] back, with nothing applied between them,
+//!   and only where no other doubt was told since the stream was exact.
 //! * What was known before a follower began is cleared before batch 0 is applied
 //!   ([`Follower::resumed`]).
 //! * Whatever comes, memory stays within [`HELD_BATCHES_MAX`] and [`HELD_BYTES_MAX`], nothing
@@ -67,6 +81,7 @@
 //! consumers: truncated replays are accepted and marked, not retried for ever; restarts are seen
 //! without a replay socket as well; late batches are no restarts.
 
+mod absence;
 mod batch;
 mod effect;
 mod follower;
@@ -76,6 +91,7 @@ mod link;
 mod replays;
 mod report;
 
+pub use absence::TRUST_TIME_MAX;
 pub use batch::{Damage, StreamBatch};
 pub use effect::Effect;
 pub use follower::{Follower, FollowerConfig, STALE_BATCHES_MAX};

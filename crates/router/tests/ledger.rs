@@ -1,5 +1,6 @@
 //! An index that joins late, from what a ledger writes out, answers as if it had heard everything
-//! but assumptions, which are each router's own: nobody hears them here.
+//! but assumptions, which are each router's own, and doubts taken back, which only those know who
+//! heard the doubt: nobody hears either here.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,12 +13,16 @@ use headstart_router::{IndexStats, PrefixIndex, Prompt, PromptKeys, RunIndex, co
 /// Updates between two joins.
 const UPDATES: usize = 23;
 
-/// The obvious index, without assumptions.
+fn is_heard(update: Update<'_>) -> bool {
+    !matches!(update, Update::Assume(_) | Update::Trust)
+}
+
+/// The obvious index, of what everybody hears.
 struct Reference(ReferenceIndex);
 
 impl PrefixIndex for Reference {
     fn update(&self, replica: ReplicaId, update: Update<'_>, now: Nanos) {
-        if !matches!(update, Update::Assume(_)) {
+        if is_heard(update) {
             self.0.update(replica, update, now);
         }
     }
@@ -104,7 +109,7 @@ impl State {
 
 impl PrefixIndex for Rejoining {
     fn update(&self, replica: ReplicaId, update: Update<'_>, now: Nanos) {
-        if matches!(update, Update::Assume(_)) {
+        if !is_heard(update) {
             return;
         }
         let mut state = self.state.lock().unwrap();
@@ -201,6 +206,39 @@ fn what_nobody_needs_is_left_out() {
     // With the block that ends the group's description.
     assert_eq!(named(Departed::Dropped), 3, "2, and 1 before it");
     assert_eq!(named(Departed::Kept), 5);
+}
+
+#[test]
+fn a_doubt_that_was_taken_back_is_not_written_out() {
+    let stored = CacheEvent::Stored(headstart_core::event::StoredBlocks {
+        blocks: vec![hash(1)],
+        parent: None,
+        tokens: vec![7],
+        block_size: 1,
+        extras: Vec::new(),
+        tier: headstart_core::Tier::Device,
+        group: Default::default(),
+        salt: None,
+        adapter: None,
+    });
+    for is_trusted in [true, false] {
+        let mut ledger = Ledger::default();
+        ledger.apply(Update::Events(std::slice::from_ref(&stored)), Nanos(0));
+        ledger.apply(Update::Doubt, Nanos(5));
+        if is_trusted {
+            ledger.apply(Update::Trust, Nanos(9));
+        }
+        let index = ReferenceIndex::new("m");
+        index.update(ReplicaId(0), Update::Track { block_size: None }, Nanos(9));
+        for (at, event) in ledger.write_out(Departed::Kept, Nanos(9)) {
+            index.update(ReplicaId(0), Update::Events(&[event]), at);
+        }
+        let mut standings = Vec::new();
+        index.residents(Nanos(9), &mut |resident| {
+            standings.push(resident.is_doubtful);
+        });
+        assert_eq!(standings, [!is_trusted]);
+    }
 }
 
 fn hash(number: u64) -> headstart_core::BlockHash {

@@ -294,6 +294,10 @@ impl Gateway {
                 self.tell_index(replica, Update::Doubt, 0);
                 count("lost", batches);
             }
+            StreamUpdate::Trust => {
+                tracing::info!(%replica, "no KV events lost after all; what it holds is sure");
+                self.tell_index(replica, Update::Trust, 0);
+            }
             StreamUpdate::Skipped { count: skipped, .. } => count("skipped", skipped),
             StreamUpdate::Status(status) => {
                 tracing::debug!(%replica, status = status.name(), "KV event stream");

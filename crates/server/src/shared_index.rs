@@ -237,6 +237,7 @@ impl PrefixIndex for SharedIndex {
             Update::Forget => shared.forget(replica, now),
             Update::Events(events) => shared.heard(replica, events, now),
             Update::Doubt => shared.doubt(replica, now),
+            Update::Trust => shared.trust(replica, now),
         }
     }
 

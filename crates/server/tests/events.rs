@@ -27,6 +27,7 @@ enum Seen {
     Event(u64),
     Clear,
     Doubt(u64),
+    Trust,
     Skipped(u64),
     Status(StreamStatus),
 }
@@ -96,6 +97,7 @@ fn in_short(update: StreamUpdate) -> Vec<Seen> {
     match update {
         StreamUpdate::Clear => vec![Seen::Clear],
         StreamUpdate::Doubt { batches } => vec![Seen::Doubt(batches)],
+        StreamUpdate::Trust => vec![Seen::Trust],
         StreamUpdate::Skipped { count, .. } => vec![Seen::Skipped(count)],
         StreamUpdate::Status(status) => vec![Seen::Status(status)],
         StreamUpdate::Events(events) => events.iter().map(number).collect(),

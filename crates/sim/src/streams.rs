@@ -29,7 +29,8 @@
 //!   restart too, where replays are possible.
 //! - When replicas are forgotten, nothing is left.
 //!
-//! - A stream that has been cut off for long confirms nothing.
+//! - A stream that has been cut off for long confirms nothing. A doubt is taken back only where
+//!   nothing was applied behind it, and not when it is old.
 //!
 //! In the middle of some runs the index is dumped and restored, and followers begin anew.
 //!
@@ -37,7 +38,8 @@
 //! [`headstart_router::RunIndex`] are the production code. What no subscriber could notice is left
 //! out: a restart that breaks no connection and whose first batch is lost, or that no clock tells;
 //! late messages of a process of which nothing else arrived; without a clock, a replay answered by
-//! a process whose predecessor's connection still looks alive.
+//! a process whose predecessor's connection still looks alive, and one that says the very same as
+//! its predecessor did.
 
 pub mod announce;
 pub mod catalog;

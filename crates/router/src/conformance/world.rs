@@ -63,6 +63,7 @@ impl Fleet {
 pub(super) enum Op {
     Apply(ReplicaId, Vec<CacheEvent>, Nanos),
     Doubt(ReplicaId, Nanos),
+    Trust(ReplicaId, Nanos),
     Assume(ReplicaId, Path, Nanos),
     Forget(ReplicaId, Nanos),
     Track(ReplicaId, Option<u32>, Nanos),
@@ -75,6 +76,7 @@ impl Op {
                 index.update(*replica, Update::Events(events), *now);
             }
             Self::Doubt(replica, now) => index.update(*replica, Update::Doubt, *now),
+            Self::Trust(replica, now) => index.update(*replica, Update::Trust, *now),
             Self::Assume(replica, path, now) => {
                 let keys = index.hash(path.prompt());
                 index.update(*replica, Update::Assume(&keys), *now);
@@ -133,8 +135,9 @@ impl World {
                 let events = events.collect();
                 Op::Apply(replica, events, self.now)
             }
-            84..94 => Op::Assume(replica, self.path(), self.now),
-            94..97 => Op::Doubt(replica, self.now),
+            84..92 => Op::Assume(replica, self.path(), self.now),
+            92..95 => Op::Doubt(replica, self.now),
+            95..97 => Op::Trust(replica, self.now),
             97..98 => Op::Apply(replica, vec![CacheEvent::Cleared], self.now),
             98..99 => Op::Forget(replica, self.now),
             _ => Op::Track(replica, self.fleet.0[index].0, self.now),

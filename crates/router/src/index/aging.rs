@@ -1,5 +1,5 @@
-//! How a replica's blocks go without being removed: the part of [`Replica`] that doubts, clears,
-//! sweeps and evicts, and that takes a dump over.
+//! How a replica's blocks go without being removed: the part of [`Replica`] that doubts, trusts,
+//! clears, sweeps and evicts, and that takes a dump over.
 
 use headstart_core::Nanos;
 
@@ -8,14 +8,16 @@ use super::crowds::Crowds;
 use super::forest::Forest;
 use super::op::Op;
 use super::replica::{Replica, one};
-use super::standing::{Place, Record, SWEEP_SLACK, Standing};
+use super::standing::{Place, Record, SWEEP_SLACK, Standing, is_over, since_alone, since_doubt};
 use super::view::{Spot, View};
 use super::waiting::Waiting;
 
 impl Replica {
     /// Doubts all that is confirmed. Costs the replica's own blocks.
     pub(super) fn doubt(&mut self, forest: &mut Forest<'_>) {
-        let (slot, since) = (self.slot, forest.now);
+        let slot = self.slot;
+        let since = since_doubt(forest.now, self.doubted);
+        self.doubted = Some(since);
         self.again.clear();
         self.crowds.doubt(since);
         self.waiting.change_all(|records| records.doubt(since));
@@ -25,6 +27,31 @@ impl Replica {
             }
         }
         self.plan_sweep(since);
+    }
+
+    /// Takes the last doubt back: confirms what is left of what became doubtful by it. Costs the
+    /// replica's own blocks.
+    pub(super) fn trust(&mut self, forest: &mut Forest<'_>) {
+        let slot = self.slot;
+        let doubted = self.doubted.take();
+        let Some(since) = doubted.filter(|&since| !is_over(since, forest.now)) else {
+            return;
+        };
+        self.waiting.change_all(|records| {
+            records.trust(since);
+        });
+        for run in self.names.runs() {
+            let holder = forest.view.run(run).holder(slot);
+            if holder.is_some_and(|holder| holder.is_doubtful_since(since)) {
+                forest.apply(Op::Trust { run, slot, since });
+            }
+        }
+        // A block with several handles may have been doubtful for longer because of another one.
+        for block in self.crowds.trust(since) {
+            if let Some(known) = self.names.find(block) {
+                self.crowds.show(forest, slot, known.spot);
+            }
+        }
     }
 
     /// Forgets all that is held, assumptions of what was never reported aside. Costs the
@@ -48,6 +75,7 @@ impl Replica {
         self.crowds = Crowds::default();
         self.departed.clear();
         self.again.clear();
+        self.doubted = None;
         self.sweep_at = None;
     }
 
@@ -127,7 +155,7 @@ impl Replica {
         spot: Spot,
         place: Place,
     ) {
-        let since = forest.now;
+        let since = since_alone(forest.now);
         match self.names.find(block) {
             None => self.name(forest, block, spot),
             Some(_) => self.wake(forest, block),

@@ -145,9 +145,34 @@ impl Crowds {
         self.change(forest, slot, spot, handle, place, release)
     }
 
-    pub(super) fn doubt(&mut self, now: Nanos) {
+    pub(super) fn doubt(&mut self, since: Nanos) {
         for member in self.0.values_mut().flatten() {
-            member.records.doubt(now);
+            member.records.doubt(since);
+        }
+    }
+
+    /// Confirms what is doubtful since then. Returns the handles of which anything was:
+    /// [`Self::show`] their blocks.
+    pub(super) fn trust(&mut self, since: Nanos) -> Vec<u64> {
+        let members = self.0.values_mut().flatten();
+        let trusted = members.filter_map(|member| {
+            let is_changed = member.records.trust(since);
+            is_changed.then_some(member.handle)
+        });
+        trusted.collect()
+    }
+
+    /// Sees to it that the view says of the block what is true of its handles.
+    pub(super) fn show(&self, forest: &mut Forest<'_>, slot: u32, spot: Spot) {
+        let Some(members) = self.0.get(&forest.key(spot)) else {
+            return;
+        };
+        let records = members.iter().flat_map(|member| member.records.iter());
+        for (place, _) in records {
+            let standing = combined(members, place);
+            if forest.view.standing(spot, slot, place) != standing {
+                forest.set(one(spot), slot, place, standing);
+            }
         }
     }
 

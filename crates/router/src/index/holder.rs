@@ -11,10 +11,10 @@ use std::ops::Range;
 use headstart_core::{Nanos, Tier};
 
 use super::extent::Extent;
-use super::standing::{Place, Standing, is_over};
+use super::standing::{Place, Standing, is_over, since_alone};
 
 /// Planes per holder. There are a handful, unless many blocks were reported twice and removed once
-/// at different times; beyond it, the two oldest doubts of a place become one.
+/// at different times; beyond it, the two oldest doubts of a place become one, never trusted again.
 const MAX_PLANES: usize = 64;
 
 /// One replica's share in a run. 16 bytes, since popular runs have one per replica.
@@ -261,6 +261,26 @@ impl Holder {
         self.close();
     }
 
+    /// Confirms what is doubtful since then.
+    pub(super) fn trust(&mut self, since: Nanos) {
+        let more = self.open();
+        for at in 0..more.planes.len() {
+            let plane = &mut more.planes[at];
+            if plane.doubtful_since == Some(since) {
+                let place = plane.place;
+                let extent = std::mem::replace(&mut plane.extent, Extent::EMPTY);
+                more.plane(place, None).extent.join(&extent);
+            }
+        }
+        self.close();
+    }
+
+    /// Whether anything is doubtful since then.
+    pub(super) fn is_doubtful_since(&self, since: Nanos) -> bool {
+        let mut planes = self.planes().iter();
+        planes.any(|plane| plane.doubtful_since == Some(since))
+    }
+
     /// Assumes so many leading blocks until then.
     pub(super) fn assume(&mut self, blocks: u32, until: Nanos) {
         let more = self.open();
@@ -444,7 +464,8 @@ impl More {
             let first = self.planes.swap_remove(first);
             // The only doubt of its place is given up before its time.
             if let Some(next) = oldest(&self.planes, Some(first.place)) {
-                self.planes[next].doubtful_since = first.doubtful_since;
+                // Not all of them are of one doubt any more.
+                self.planes[next].doubtful_since = first.doubtful_since.map(since_alone);
                 self.planes[next].extent.join(&first.extent);
             }
         }

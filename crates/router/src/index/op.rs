@@ -44,6 +44,8 @@ pub(super) enum Op {
     },
     /// All that is confirmed becomes doubtful.
     Doubt { run: u32, slot: u32, since: Nanos },
+    /// What is doubtful since then is confirmed again.
+    Trust { run: u32, slot: u32, since: Nanos },
     /// So many leading blocks are assumed.
     Assume {
         run: u32,

@@ -30,6 +30,7 @@ use headstart_core::{
     BlockHash, CacheEvent, Nanos, ReplicaId, RouteHasher, RouteIdentity, RouteKey, Tier,
 };
 
+use super::standing::{is_over, since_alone, since_doubt};
 use super::{
     ASSUMPTION_TTL, DOUBT_TTL, IndexStats, Overlap, Overlaps, PrefixIndex, Prompt, PromptKeys,
     Resident, Update,
@@ -49,6 +50,8 @@ struct Contents {
     links: BTreeMap<BlockHash, Link>,
     held: BTreeMap<(u8, Tier, BlockHash), Standing>,
     assumed: Vec<Assumed>,
+    /// Since when that is doubtful which was doubted last, all at once.
+    doubted: Option<Nanos>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -169,6 +172,7 @@ impl Contents {
                 self.links.clear();
                 self.held.clear();
                 self.assumed.clear();
+                self.doubted = None;
             }
         }
     }
@@ -226,7 +230,8 @@ impl Contents {
     fn remove(&mut self, place: (u8, Tier, BlockHash), now: Nanos) {
         match self.held.get_mut(&place) {
             Some(standing) if *standing == (Standing::Confirmed { again: true }) => {
-                *standing = Standing::Doubtful { since: now };
+                let since = since_alone(now);
+                *standing = Standing::Doubtful { since };
             }
             _ => {
                 self.held.remove(&place);
@@ -235,9 +240,23 @@ impl Contents {
     }
 
     fn doubt(&mut self, now: Nanos) {
+        let since = since_doubt(now, self.doubted);
+        self.doubted = Some(since);
         for standing in self.held.values_mut() {
             if matches!(standing, Standing::Confirmed { .. }) {
-                *standing = Standing::Doubtful { since: now };
+                *standing = Standing::Doubtful { since };
+            }
+        }
+    }
+
+    fn trust(&mut self, now: Nanos) {
+        let doubted = self.doubted.take();
+        let Some(since) = doubted.filter(|&since| !is_over(since, now)) else {
+            return;
+        };
+        for standing in self.held.values_mut() {
+            if *standing == (Standing::Doubtful { since }) {
+                *standing = Standing::Confirmed { again: false };
             }
         }
     }
@@ -374,6 +393,11 @@ impl PrefixIndex for ReferenceIndex {
             Update::Doubt => {
                 if let Some(contents) = replicas.get_mut(&replica) {
                     contents.doubt(now);
+                }
+            }
+            Update::Trust => {
+                if let Some(contents) = replicas.get_mut(&replica) {
+                    contents.trust(now);
                 }
             }
             Update::Assume(prompt) => {

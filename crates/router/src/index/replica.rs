@@ -21,7 +21,7 @@ use super::forest::Forest;
 use super::holder::Holder;
 use super::names::{Names, handle};
 use super::op::Span;
-use super::standing::{Place, Standing};
+use super::standing::{Place, Standing, since_alone};
 use super::view::{Need, Needs, Spot};
 use super::waiting::Waiting;
 use crate::lookup::Map;
@@ -38,6 +38,8 @@ pub(super) struct Replica {
     pub(super) departed: Departed,
     /// Blocks that a place confirmed once more than it lost them.
     pub(super) again: Map<(u32, Place), Extent>,
+    /// Since when that is doubtful which was doubted last, all at once.
+    pub(super) doubted: Option<Nanos>,
     /// When doubts have to be swept up; `None` without doubts.
     pub(super) sweep_at: Option<Nanos>,
     pub(super) counters: Counters,
@@ -310,7 +312,7 @@ impl Replica {
         let was_there = released.unwrap_or_else(|| {
             let before = forest.view.standing(spot, self.slot, place);
             if before.is_some() {
-                let since = forest.now;
+                let since = since_alone(forest.now);
                 let is_left = self.unmark(spot, place);
                 let standing = is_left.then_some(Standing::Doubtful { since });
                 forest.set(one(spot), self.slot, place, standing);

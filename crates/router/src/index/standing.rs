@@ -1,4 +1,16 @@
 //! Where a block can be held, and how sure that is.
+//!
+//! Why something is doubtful is told by the time since when it is, and by nothing else:
+//!
+//! | doubtful since | because | may be trusted again |
+//! |---|---|---|
+//! | an odd time | [`Update::Doubt`] came | those of the last one, by [`Update::Trust`] |
+//! | an even time | it was removed once of twice, or restored from a dump | never |
+//!
+//! So times are up to a nanosecond off, or two per doubt where several come at once.
+//!
+//! [`Update::Doubt`]: super::Update::Doubt
+//! [`Update::Trust`]: super::Update::Trust
 
 use std::time::Duration;
 
@@ -31,6 +43,17 @@ pub(super) enum Standing {
 /// Whether what is doubtful since then has aged out.
 pub(super) fn is_over(since: Nanos, now: Nanos) -> bool {
     now >= since + DOUBT_TTL
+}
+
+/// Since when what is confirmed at `now` is doubtful if everything is: unlike any time before it.
+pub(super) fn since_doubt(now: Nanos, last: Option<Nanos>) -> Nanos {
+    let since = Nanos(now.0 | 1);
+    last.map_or(since, |last| since.max(Nanos(last.0 + 2)))
+}
+
+/// Since when a block is doubtful that alone becomes so at `now`.
+pub(super) fn since_alone(now: Nanos) -> Nanos {
+    Nanos(now.0 & !1)
 }
 
 /// What one handle holds, place by place: kept apart for handles whose key is not known, or that
@@ -81,19 +104,32 @@ impl Records {
         let before = self.get(place);
         match before {
             Some(Record::Confirmed { again: true }) => {
-                self.put(place, Record::Doubtful { since: now });
+                let since = since_alone(now);
+                self.put(place, Record::Doubtful { since });
             }
             _ => self.0.retain(|(known, _)| *known != place),
         }
         before.is_some()
     }
 
-    pub(super) fn doubt(&mut self, now: Nanos) {
+    pub(super) fn doubt(&mut self, since: Nanos) {
         for (_, record) in &mut self.0 {
             if matches!(record, Record::Confirmed { .. }) {
-                *record = Record::Doubtful { since: now };
+                *record = Record::Doubtful { since };
             }
         }
+    }
+
+    /// Confirms what is doubtful since then. Returns whether anything is.
+    pub(super) fn trust(&mut self, since: Nanos) -> bool {
+        let mut is_changed = false;
+        for (_, record) in &mut self.0 {
+            if *record == (Record::Doubtful { since }) {
+                *record = Record::Confirmed { again: false };
+                is_changed = true;
+            }
+        }
+        is_changed
     }
 
     /// Forgets what has aged out.

@@ -268,6 +268,9 @@ impl View {
             Op::Doubt { run, slot, since } => {
                 self.change(*run, *slot, |holder| holder.doubt(*since));
             }
+            Op::Trust { run, slot, since } => {
+                self.change(*run, *slot, |holder| holder.trust(*since));
+            }
             Op::Assume {
                 run,
                 slot,

@@ -92,6 +92,7 @@ impl Writer {
             (Update::Forget, Some(slot)) => self.forget(draft, replica, slot, now),
             (Update::Events(events), Some(slot)) => self.apply(draft, slot, events, now),
             (Update::Doubt, Some(slot)) => self.change(draft, slot, now, Replica::doubt),
+            (Update::Trust, Some(slot)) => self.change(draft, slot, now, Replica::trust),
             (Update::Assume(prompt), Some(slot)) => self.assume(draft, slot, prompt, now),
         }
         self.retire(draft, now);

@@ -22,6 +22,9 @@ pub enum Effect {
         /// Batches lost; 0 where a connection or an event was.
         batches: u64,
     },
+    /// Nothing was lost after all when the last doubt was told, by an absence: what became doubtful
+    /// by it and is neither removed nor cleared is as sure as before.
+    Trust,
     /// Events were not understood, or a message was no batch.
     Skipped {
         /// Why, in a word.

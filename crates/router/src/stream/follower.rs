@@ -2,6 +2,7 @@
 
 use headstart_core::Nanos;
 
+use super::absence::Absence;
 use super::batch::StreamBatch;
 use super::effect::Effect;
 use super::held::{HELD_TIME_MAX, Held, REORDER_TIME_MAX};
@@ -41,6 +42,10 @@ pub struct Follower {
     link: Link,
     /// Whether what was applied is all that the publisher held after the last applied batch.
     is_exact: bool,
+    /// Whether a doubt was told since that was so.
+    is_doubted: bool,
+    /// An absence whose doubt may be taken back still.
+    absence: Option<Absence>,
     /// Whether the publisher may have changed unnoticed: live batches wait until it is known.
     is_stranger: bool,
     /// Whether what is known was told by this follower: nothing is left of what was known before.
@@ -68,6 +73,8 @@ impl Follower {
             replays: Replays::default(),
             link: Link::Down { doubt_at: None },
             is_exact: true,
+            is_doubted: false,
+            absence: None,
             is_stranger: false,
             is_own: true,
             has_replied: false,
@@ -241,7 +248,7 @@ impl Follower {
         if self.link.doubt_at().is_some_and(|at| at <= now) {
             self.link = Link::Down { doubt_at: None };
             self.drop_held();
-            self.doubt(0, effects);
+            self.doubt_absence(now, effects);
         }
         if let Some(replay) = self.replays.overdue(now) {
             self.on_replay_failed(replay, now, effects);
@@ -363,13 +370,18 @@ impl Follower {
         effects: &mut Vec<Effect>,
     ) {
         self.is_stranger = false;
-        if replies == 1 && !self.life.is_repeat(&batch) {
-            // The publisher does not have what it was to be known by: it may be another process.
-            self.doubt(0, effects);
+        let is_repeat = self.life.is_repeat(&batch);
+        if replies == 1 && is_repeat {
+            self.trust(&batch, now, effects);
         }
         self.life.see_reply(&batch);
         if replies <= REPLIES_SAFE {
             self.settle_below(batch.seq, effects);
+        }
+        if replies == 1 && !is_repeat {
+            // The publisher does not have what it was to be known by: it may be another process,
+            // also than the one whose batches waited.
+            self.doubt(0, effects);
         }
         match verdict {
             Verdict::New => self.place(batch, now, effects),

@@ -231,6 +231,11 @@ impl Life {
         self.top.map_or(0, |top| top + 1)
     }
 
+    /// The last applied batch.
+    pub(super) fn last(&self) -> Option<u64> {
+        self.last
+    }
+
     /// Whether a batch was applied.
     pub(super) fn has_applied(&self) -> bool {
         self.last.is_some()

@@ -53,6 +53,9 @@ pub(super) struct World {
 struct Known {
     confirmed: BTreeSet<u64>,
     doubtful: BTreeSet<u64>,
+    /// What the last doubt was about, and nothing said since.
+    last_doubted: BTreeSet<u64>,
+    trusts: u64,
     /// Life and number of the last applied batch, since the last clear.
     last: Option<(usize, u64)>,
     restarts: u64,
@@ -61,8 +64,9 @@ struct Known {
 const LIFE: u64 = 1 << 32;
 
 impl World {
-    /// Plays one history and brings it to rest. Returns what the stream says of itself then.
-    pub(super) fn play(seed: u64, rules: Rules) -> StreamStatus {
+    /// Plays one history and brings it to rest. Returns what the stream says of itself then, and
+    /// how often a doubt was taken back.
+    pub(super) fn play(seed: u64, rules: Rules) -> (StreamStatus, u64) {
         let mut world = Self::new(seed, rules);
         for _ in 0..world.rng.below(300) {
             world.step();
@@ -75,7 +79,7 @@ impl World {
         if status == StreamStatus::Complete {
             assert_eq!(world.known.confirmed, world.truth);
         }
-        status
+        (status, world.known.trusts)
     }
 
     fn new(seed: u64, rules: Rules) -> Self {
@@ -182,6 +186,17 @@ impl World {
         self.on_the_way.clear();
         self.is_connected = false;
         self.tell(|follower, now, effects| follower.on_disconnected(now, effects));
+    }
+
+    /// Nobody is there for so long that all is doubted.
+    fn stay_away(&mut self) {
+        self.disconnect();
+        let time = [31, 31, 31, 400][self.rng.below(4)];
+        self.pass(Duration::from_secs(time));
+        if self.rng.below(2) == 0 {
+            self.publish();
+        }
+        self.connect();
     }
 
     /// Something on the way arrives, is lost or repeated; mostly the oldest.
@@ -337,7 +352,8 @@ impl World {
             0 => self.restart(),
             1 => self.disconnect(),
             2 => self.break_off(),
-            3..7 => self.connect(),
+            3..6 => self.connect(),
+            6 => self.stay_away(),
             7..22 => self.publish(),
             22..37 => self.deliver(),
             37..42 => self.answer(),
@@ -367,15 +383,28 @@ impl Known {
                 for event in &events {
                     apply(&mut self.confirmed, event);
                     forget(&mut self.doubtful, event);
+                    forget(&mut self.last_doubted, event);
                 }
             }
             Effect::Clear => {
                 *self = Self {
                     restarts: self.restarts + 1,
+                    trusts: self.trusts,
                     ..Self::default()
                 }
             }
-            Effect::Doubt { .. } => self.doubtful.append(&mut self.confirmed),
+            Effect::Doubt { .. } => {
+                self.last_doubted.clone_from(&self.confirmed);
+                self.doubtful.append(&mut self.confirmed);
+            }
+            Effect::Trust => {
+                self.trusts += 1;
+                for block in std::mem::take(&mut self.last_doubted) {
+                    if self.doubtful.remove(&block) {
+                        self.confirmed.insert(block);
+                    }
+                }
+            }
             other => panic!("{other:?} says nothing of blocks"),
         }
     }

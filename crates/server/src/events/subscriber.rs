@@ -80,6 +80,8 @@ pub enum StreamUpdate {
         /// Batches lost; 0 where the connection or an event was.
         batches: u64,
     },
+    /// Nothing was lost after all when that was said last.
+    Trust,
     /// Events were not understood, or a message was no batch.
     Skipped {
         /// Why, in a word.

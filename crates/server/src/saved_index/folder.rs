@@ -4,7 +4,7 @@
 //! process or the machine dies the old one or the new one is there.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -128,8 +128,9 @@ impl Folder {
     pub fn write(&self, saved: &SavedIndex, seal: &Seal) -> io::Result<u64> {
         self.replace(INDEX, |file| {
             let nonce = first(&random_key());
-            let written = saved.write(BufWriter::new(file), seal, nonce)?;
-            written.into_inner().map_err(io::IntoInnerError::into_error)
+            let mut file = file;
+            saved.write(&mut file, seal, nonce)?;
+            Ok(file)
         })
     }
 

@@ -1,11 +1,11 @@
 //! An index to bytes and back.
 //!
 //! ```text
-//! head   magic 8 │ version 4 │ identity 16 │ nonce 16 │ saved at 8 (seconds since 1970, f64)
+//! head   magic 8 │ version 4 │ identity 16 │ nonce 24 │ saved at 8 (seconds since 1970, f64)
 //! body   runs      count, each: block size, keys
 //!        replicas  count, each: endpoint, models, groups, places
 //!                  a place: group, tier, rows of blocks: run, offset, one handle per block
-//! tag    32
+//! tag    16
 //! ```
 //!
 //! Numbers are little-endian: counts and lengths have 4 bytes, keys and handles 8. Some 8 bytes go
@@ -20,7 +20,7 @@ use headstart_core::event::{Attention, CacheGroup};
 use headstart_core::{ReplicaId, RouteKey, Tier};
 use headstart_router::index::dump::{BlockDump, PlaceDump, ReplicaDump, RunDump};
 
-use super::seal::{NAME_BYTES, Seal, SealingWriter, TAG_BYTES};
+use super::seal::{IDENTITY_BYTES, NONCE_BYTES, Seal, TAG_BYTES};
 
 const MAGIC: [u8; 8] = *b"HSINDEX\n";
 
@@ -28,7 +28,7 @@ const MAGIC: [u8; 8] = *b"HSINDEX\n";
 /// how the router makes keys of tokens and handles of engines' hashes.
 pub const VERSION: u32 = 1;
 
-const HEAD_BYTES: usize = MAGIC.len() + 4 + 2 * NAME_BYTES + 8;
+const HEAD_BYTES: usize = MAGIC.len() + 4 + IDENTITY_BYTES + NONCE_BYTES + 8;
 
 /// Longest name of an endpoint or model: far beyond any address.
 const TEXT_BYTES_MAX: usize = 4096;
@@ -96,18 +96,32 @@ pub enum FileError {
 }
 
 impl SavedIndex {
-    /// Writes it. The writer is given back, not yet flushed.
+    /// Writes it.
     ///
     /// # Errors
     /// The writer's.
-    pub fn write<W: Write>(&self, to: W, seal: &Seal, nonce: [u8; NAME_BYTES]) -> io::Result<W> {
+    pub fn write(
+        &self,
+        to: &mut impl Write,
+        seal: &Seal,
+        nonce: [u8; NONCE_BYTES],
+    ) -> io::Result<()> {
         let mut head = Vec::with_capacity(HEAD_BYTES);
         head.extend(MAGIC);
         head.extend(VERSION.to_le_bytes());
-        head.extend(seal.identity());
+        head.extend(seal.identity);
         head.extend(nonce);
         head.extend(self.saved_at.to_le_bytes());
-        let mut out = SealingWriter::start(to, seal, &head, nonce)?;
+        let mut body = self.body()?;
+        let tag = seal.close(nonce, &head, &mut body);
+        let tag = tag.ok_or(io::ErrorKind::FileTooLarge)?;
+        [&head, &body, &tag[..]]
+            .into_iter()
+            .try_for_each(|part| to.write_all(part))
+    }
+
+    fn body(&self) -> io::Result<Vec<u8>> {
+        let mut out = Vec::new();
         put_count(&mut out, self.runs.len())?;
         for run in &self.runs {
             put(&mut out, run.block_size)?;
@@ -120,7 +134,7 @@ impl SavedIndex {
         for replica in &self.replicas {
             put_replica(&mut out, replica)?;
         }
-        out.finish()
+        Ok(out)
     }
 
     /// Reads what [`Self::write`] wrote with the same seal.
@@ -136,21 +150,20 @@ impl SavedIndex {
         if version != VERSION {
             return Err(FileError::OtherVersion(version));
         }
-        if head.array()? != seal.identity() {
+        if head.array()? != seal.identity {
             return Err(FileError::OtherSecret);
         }
         let nonce = head.array()?;
         let saved_at = f64::from_le_bytes(head.array()?);
         let body_bytes = head.0.len().checked_sub(TAG_BYTES);
         let end = HEAD_BYTES + body_bytes.ok_or(FileError::Damaged)?;
-        // Compared as hashes, in a time that tells nothing.
-        let tag = seal.tagger().update(&file[..end]).finalize();
-        let told: [u8; TAG_BYTES] = Reader(&file[end..]).array()?;
-        if tag != blake3::Hash::from_bytes(told) || !saved_at.is_finite() {
+        let tag = Reader(&file[end..]).array()?;
+        let (head, rest) = file.split_at_mut(HEAD_BYTES);
+        let sealed = &mut rest[..end - HEAD_BYTES];
+        if !seal.open(nonce, head, sealed, tag) || !saved_at.is_finite() {
             return Err(FileError::Damaged);
         }
-        seal.pad(nonce).apply(&mut file[HEAD_BYTES..end]);
-        let mut body = Reader(&file[HEAD_BYTES..end]);
+        let mut body = Reader(sealed);
         let saved = Self {
             saved_at,
             runs: body.list(8, Reader::run)?,

@@ -15,7 +15,7 @@ use redis::RedisResult;
 
 use super::Shared;
 use super::link::{Held, Keys, Lease, Link};
-use super::record::{Entry, Position, Record, events, payloads};
+use super::record::{Entry, Position, Record, events, payloads, update};
 
 /// Handles of one replica that a base is written for: half a second of work, well within a lease.
 /// Four million tokens in blocks of 16. Larger ones go without; who comes late to them knows what
@@ -34,6 +34,7 @@ pub(super) fn write(
 ) -> RedisResult<usize> {
     let mut ledger = Ledger::default();
     let mut position = Position::START;
+    let mut can_trust = false;
     if let Some(base) = read(link, keys)? {
         position = base.position;
         for (at, events) in &base.parts {
@@ -47,7 +48,7 @@ pub(super) fn write(
         }
         for (id, fields) in &entries {
             let entry = Entry::read(id, fields);
-            add(&mut ledger, &entry, position);
+            add(&mut ledger, &entry, position, &mut can_trust);
             position = entry.position;
         }
         if ledger.num_handles() > HANDLES_MAX {
@@ -68,17 +69,15 @@ pub(super) fn write(
 }
 
 /// The same as a follower does, in everybody's time.
-fn add(ledger: &mut Ledger, entry: &Entry, position: Position) {
+fn add(ledger: &mut Ledger, entry: &Entry, position: Position, can_trust: &mut bool) {
     let at = Nanos(entry.at);
     if !entry.follows(position) {
         ledger.apply(Update::Doubt, at);
+        *can_trust = false;
     }
-    let update = match &entry.record {
-        Record::Events(events) => Update::Events(events),
-        Record::Doubt | Record::Taken { .. } => Update::Doubt,
-        Record::Reset => Update::Track { block_size: None },
-    };
-    ledger.apply(update, at);
+    if let Some(update) = update(&entry.record, None, can_trust) {
+        ledger.apply(update, at);
+    }
 }
 
 /// A time, and then events as in an entry.

@@ -12,7 +12,7 @@ use headstart_router::index::Update;
 use redis::RedisResult;
 
 use super::link::{Keys, Link};
-use super::record::{Entry, Position, Record};
+use super::record::{Entry, Position, update};
 use super::seat::{Following, Role, Seat};
 use super::{Shared, base};
 
@@ -21,6 +21,7 @@ struct Log {
     replica: ReplicaId,
     keys: Keys,
     block_size: Option<u32>,
+    is_blank: bool,
     epoch: u64,
     position: Option<Position>,
 }
@@ -52,6 +53,7 @@ fn logs(shared: &Shared) -> Vec<Log> {
             replica,
             keys: seat.keys.clone(),
             block_size: seat.tracked.flatten(),
+            is_blank: seat.is_blank,
             epoch: seat.epoch,
             position: following.position,
         }),
@@ -89,7 +91,9 @@ fn load(shared: &Shared, link: &mut Link, log: &Log) -> RedisResult<()> {
     let now = shared.timeline.now();
     let Some(base) = base else {
         shared.if_unchanged(log, |following, tell| {
-            tell(Update::Doubt, now);
+            if !log.is_blank {
+                tell(Update::Doubt, now);
+            }
             following.position = Some(Position::START);
         });
         return Ok(());
@@ -101,9 +105,7 @@ fn load(shared: &Shared, link: &mut Link, log: &Log) -> RedisResult<()> {
         is_ours = is_ours && shared.if_unchanged(log, |_, tell| tell(Update::Events(events), at));
     }
     if is_ours {
-        shared.if_unchanged(log, |following, _| {
-            following.position = Some(base.position);
-        });
+        shared.if_unchanged(log, |following, _| following.position = Some(base.position));
     }
     Ok(())
 }
@@ -128,27 +130,22 @@ fn apply(shared: &Shared, log: &Log, entries: Vec<Entry>) {
             }
             shared.counts.holes.fetch_add(1, Relaxed);
             shared.local.update(log.replica, Update::Doubt, now);
+            seat.can_trust = false;
         }
         following.position = Some(entry.position);
         following.reloads = 0;
+        seat.is_blank = false;
         let at = shared.timeline.heard(entry.at);
         let block_size = seat.tracked.flatten();
-        tell(shared, log.replica, block_size, &entry.record, at);
+        if let Some(update) = update(&entry.record, block_size, &mut seat.can_trust) {
+            shared.local.update(log.replica, update, at);
+        }
         shared.counts.applied.fetch_add(1, Relaxed);
         if seat.own_if_met() {
             tracing::info!(replica = %log.replica, "following this engine for all gateways");
             shared.changed.notify_all();
         }
     }
-}
-
-fn tell(shared: &Shared, replica: ReplicaId, block_size: Option<u32>, record: &Record, at: Nanos) {
-    let update = match record {
-        Record::Events(events) => Update::Events(events),
-        Record::Doubt | Record::Taken { .. } => Update::Doubt,
-        Record::Reset => Update::Track { block_size },
-    };
-    shared.local.update(replica, update, at);
 }
 
 impl Shared {

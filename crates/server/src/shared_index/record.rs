@@ -20,6 +20,7 @@ use std::str::FromStr;
 
 use headstart_core::CacheEvent;
 use headstart_core::event::StoredBlocks;
+use headstart_router::index::Update;
 
 use super::names::is_well_formed;
 use crate::events::{decode_batch, encode_batch};
@@ -77,8 +78,12 @@ impl FromStr for Position {
 pub(super) enum Record {
     /// The replica's cache changed.
     Events(Vec<CacheEvent>),
-    /// Some of its events are lost, or cannot be read.
+    /// Some of its events are lost.
     Doubt,
+    /// What stood here cannot be read.
+    Damaged,
+    /// Nothing was lost when its engine's stream was doubted last.
+    Trust,
     /// It is tracked anew and holds nothing.
     Reset,
     /// Another gateway writes from here on; before this it found that entry last.
@@ -104,13 +109,15 @@ impl Entry {
         let payload = || fields.get("p").map_or(&[][..], Vec::as_slice);
         let record = match text("k") {
             Some("events") => events(payload()),
+            Some("doubt") => Record::Doubt,
             Some("reset") => Record::Reset,
+            Some("trust") => Record::Trust,
             Some("taken") => Record::Taken {
                 before: text("p")
                     .and_then(|text| text.parse().ok())
                     .unwrap_or_default(),
             },
-            _ => Record::Doubt,
+            _ => Record::Damaged,
         };
         Self {
             position: id.parse().unwrap_or_default(),
@@ -128,11 +135,36 @@ impl Entry {
     }
 }
 
+/// What a record means to an index that tracks its replica with this block size. `can_trust` is
+/// whether the last doubt was the engine's stream's: no other one is ever taken back.
+pub(super) fn update<'a>(
+    record: &'a Record,
+    block_size: Option<u32>,
+    can_trust: &mut bool,
+) -> Option<Update<'a>> {
+    match record {
+        Record::Events(events) => Some(Update::Events(events)),
+        Record::Doubt => {
+            *can_trust = true;
+            Some(Update::Doubt)
+        }
+        Record::Trust => std::mem::take(can_trust).then_some(Update::Trust),
+        Record::Taken { .. } | Record::Damaged => {
+            *can_trust = false;
+            Some(Update::Doubt)
+        }
+        Record::Reset => {
+            *can_trust = false;
+            Some(Update::Track { block_size })
+        }
+    }
+}
+
 /// Events from their bytes.
 pub(super) fn events(payload: &[u8]) -> Record {
     match decode_batch(payload) {
         Ok(batch) if batch.num_skipped == 0 => Record::Events(batch.events),
-        _ => Record::Doubt,
+        _ => Record::Damaged,
     }
 }
 

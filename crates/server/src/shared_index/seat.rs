@@ -33,6 +33,11 @@ pub(super) struct Seat {
     /// How often listening to the engine began anew.
     pub(super) starts: u64,
     pub(super) epoch: u64,
+    /// Whether nothing was applied since the replica was tracked or cleared.
+    pub(super) is_blank: bool,
+    /// Whether the last doubt was the engine's stream's, which alone can say that nothing was lost.
+    /// The doubts that sharing brings (handovers, holes, outages) are never taken back.
+    pub(super) can_trust: bool,
     pub(super) size: LogSize,
 }
 
@@ -95,6 +100,8 @@ impl Seat {
             role: Role::Following(Following::default()),
             starts: 0,
             epoch: 0,
+            is_blank: false,
+            can_trust: false,
             size: LogSize::default(),
         }
     }
@@ -108,6 +115,7 @@ impl Seat {
     /// Reads base and log anew. What was taken before stays so.
     pub(super) fn reload(&mut self) {
         self.epoch += 1;
+        self.can_trust = false;
         if let Role::Following(following) = &mut self.role {
             following.position = None;
         }
@@ -116,6 +124,7 @@ impl Seat {
     /// Whatever it was, it reads the log now.
     pub(super) fn follow(&mut self) {
         self.epoch += 1;
+        self.can_trust = false;
         self.role = Role::Following(Following::default());
     }
 
@@ -125,6 +134,7 @@ impl Seat {
         match std::mem::replace(&mut self.role, Role::Alone) {
             Role::Following(_) => {
                 self.starts += 1;
+                self.can_trust = false;
                 true
             }
             // It goes on listening.
@@ -154,6 +164,7 @@ impl Seat {
             return false;
         };
         let position = first(&lease);
+        self.can_trust = false;
         self.epoch += 1;
         self.starts += 1;
         self.role = Role::Owning(Owning {

@@ -44,14 +44,21 @@ pub(super) fn run(shared: &Shared, mut link: Option<Link>) {
         wait(shared, &times, link.is_some());
     }
     if let Some(mut link) = link {
-        let held = shared.lock().leases();
-        for (_, keys, lease) in held {
-            // It ends by itself otherwise.
-            let _ = link.release(&keys, &lease);
-        }
+        // Leases end by themselves otherwise.
+        let _ = leave(shared, &mut link);
     }
     shared.lock().has_left = true;
     shared.changed.notify_all();
+}
+
+/// Says what is left to say, and gives all leases back.
+fn leave(shared: &Shared, link: &mut Link) -> RedisResult<()> {
+    while write(shared, link)? {}
+    let held = shared.lock().leases();
+    for (_, keys, lease) in held {
+        link.release(&keys, &lease)?;
+    }
+    Ok(())
 }
 
 /// When what was done last.

@@ -25,7 +25,10 @@ impl Shared {
         let was_tracked = seat.tracked.replace(block_size).is_some();
         match &seat.role {
             Role::Owning(_) if was_tracked => self.write(&mut state, replica, "reset", &[], now),
-            Role::Owning(_) | Role::Following(_) => seat.reload(),
+            Role::Owning(_) | Role::Following(_) => {
+                seat.reload();
+                seat.is_blank = true;
+            }
             Role::Alone => {}
         }
         state.is_urgent = true;
@@ -59,9 +62,11 @@ impl Shared {
                 let cleared = Update::Events(&[CacheEvent::Cleared]);
                 self.local.update(replica, cleared, now);
                 seat.reload();
+                seat.is_blank = true;
             }
             Role::Following(_) => {}
             Role::Owning(_) | Role::Alone => {
+                seat.is_blank = false;
                 self.local.update(replica, Update::Events(&named), now);
                 for payload in payloads {
                     self.write(&mut state, replica, "events", &payload, now);
@@ -72,10 +77,27 @@ impl Shared {
 
     pub(super) fn doubt(&self, replica: ReplicaId, now: Nanos) {
         let mut state = self.lock();
-        let role = state.seats.get(&replica).map(|seat| &seat.role);
-        if let Some(Role::Owning(_) | Role::Alone) = role {
+        let Some(seat) = state.seats.get_mut(&replica) else {
+            return self.local.update(replica, Update::Doubt, now);
+        };
+        if let Role::Owning(_) | Role::Alone = seat.role {
+            seat.can_trust = true;
             self.local.update(replica, Update::Doubt, now);
             self.write(&mut state, replica, "doubt", &[], now);
+        }
+    }
+
+    /// The engine's stream takes its last doubt back. What was doubted since for another reason
+    /// stays so.
+    pub(super) fn trust(&self, replica: ReplicaId, now: Nanos) {
+        let mut state = self.lock();
+        let Some(seat) = state.seats.get_mut(&replica) else {
+            return self.local.update(replica, Update::Trust, now);
+        };
+        let is_listening = matches!(seat.role, Role::Owning(_) | Role::Alone);
+        if is_listening && std::mem::take(&mut seat.can_trust) {
+            self.local.update(replica, Update::Trust, now);
+            self.write(&mut state, replica, "trust", &[], now);
         }
     }
 

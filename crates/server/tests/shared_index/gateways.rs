@@ -14,8 +14,8 @@ use crate::service::eventually;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Nothing,
-    /// The one that does not listen is replaced by one that comes late. Assumptions, which are
-    /// each gateway's own, are left out.
+    /// The one that does not listen is replaced by one that comes late. Left out are assumptions,
+    /// which are each gateway's own, and trust, which finds no doubt where one was not heard of.
     Joins {
         every: usize,
     },
@@ -33,7 +33,7 @@ impl Change {
         }
     }
 
-    fn keeps_assumptions(self) -> bool {
+    fn is_still(self) -> bool {
         self == Self::Nothing
     }
 }
@@ -135,8 +135,10 @@ impl PrefixIndex for Gateways {
         self.common.set_now(now);
         state.note_membership(replica, update);
         match update {
-            Update::Assume(_) if !self.change.keeps_assumptions() => return,
-            Update::Events(_) | Update::Doubt => state.owner.update(replica, update, now),
+            Update::Assume(_) | Update::Trust if !self.change.is_still() => return,
+            Update::Events(_) | Update::Doubt | Update::Trust => {
+                state.owner.update(replica, update, now);
+            }
             Update::Assume(_) | Update::Track { .. } | Update::Forget => {
                 state.owner.update(replica, update, now);
                 state.reader.update(replica, update, now);
@@ -222,11 +224,11 @@ impl Reference {
 
 impl PrefixIndex for Reference {
     fn update(&self, replica: ReplicaId, update: Update<'_>, now: Nanos) {
-        if matches!(update, Update::Assume(_)) {
-            if self.change.keeps_assumptions() {
-                self.plain.update(replica, update, now);
-            }
-            return;
+        match update {
+            Update::Assume(_) | Update::Trust if !self.change.is_still() => return,
+            // The other is not asked for overlaps.
+            Update::Assume(_) => return self.plain.update(replica, update, now),
+            _ => {}
         }
         let mut state = self.state.lock().unwrap();
         let (updates, tracked) = &mut *state;

@@ -25,6 +25,8 @@ pub struct Faults {
     pub slow_join: usize,
     /// The connection breaks, in percent of the live messages.
     pub flap: usize,
+    /// The connection breaks for so long that all is doubted, in percent of the steps.
+    pub away: usize,
     /// The connection stays and carries nothing any more, in percent of the live messages.
     pub deaf: usize,
     /// A replay is refused.

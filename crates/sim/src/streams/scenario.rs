@@ -154,6 +154,8 @@ impl Faults {
             delay: rarely(30, rng),
             slow_join: rarely(100, rng),
             flap: rarely(20, rng),
+            // Twice, since few absences are without other losses.
+            away: rarely(30, rng).max(rarely(30, rng)),
             deaf: rarely(20, rng),
             replay_fail: rarely(60, rng),
             replay_silent: rarely(40, rng),

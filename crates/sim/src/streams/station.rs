@@ -355,7 +355,10 @@ impl Station {
         let rng = &mut commons.rng;
         let engine = self.spec.engine.clone();
         self.engine = Engine::new(engine.clone());
-        self.voice.hash_seed = commons.hash_seed.unwrap_or_else(|| rng.next_u64());
+        // Without a clock, one that says the very same as its predecessor cannot be told from it.
+        let is_told = number.0 == 0 || self.spec.has_ts;
+        let shared = commons.hash_seed.filter(|_| is_told);
+        self.voice.hash_seed = shared.unwrap_or_else(|| rng.next_u64());
         self.processes
             .push(Process::new(number, engine, self.spec.buffer_max));
         self.is_down = false;
@@ -429,6 +432,12 @@ impl Station {
             self.channel.disconnect(commons.now, rng);
             let limit = Duration::from_millis([10, 1_000, 200_000][rng.below(3)]);
             let pause = below(limit, rng);
+            self.channel.connect(commons.now, pause, rng);
+        }
+        if hits(self.spec.faults.away, rng) && self.channel.is_connected() {
+            self.channel.disconnect(commons.now, rng);
+            let limit = Duration::from_secs([10, 60, 400][rng.below(3)]);
+            let pause = DOWN_TIME_MAX + below(limit, rng);
             self.channel.connect(commons.now, pause, rng);
         }
     }

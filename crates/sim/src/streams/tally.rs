@@ -57,6 +57,8 @@ tally! {
     doubts,
     /// Times that a stream was cut off for so long that everything was doubted.
     absences,
+    /// Times that such a doubt was taken back.
+    trusts,
     /// Replays asked for.
     replays,
     /// Those whose first batch came too late: it was not kept any more.

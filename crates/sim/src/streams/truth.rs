@@ -39,6 +39,8 @@ pub struct Truth {
     has_loss: bool,
     /// Whether the subscriber was told to doubt since then.
     is_doubted: bool,
+    /// When it was last, unless something was applied since, and whether it had been before.
+    last_doubt: Option<(Nanos, bool)>,
 }
 
 /// What is known of a place that holds its block.
@@ -86,6 +88,7 @@ impl Truth {
         if before.is_none() {
             self.enter();
         }
+        self.last_doubt = None;
         let first = before.map_or(0, |before| before.seq + 1);
         if seq < first {
             return Err(format!("batch {seq} was applied after {before:?}"));
@@ -112,10 +115,25 @@ impl Truth {
 
     /// The subscriber doubts what it knows.
     pub fn doubt(&mut self, now: Nanos) {
+        self.last_doubt = Some((now, self.is_doubted));
         self.is_doubted |= self.position.is_some();
         for standing in self.held.values_mut() {
             standing.doubted.get_or_insert(now);
         }
+    }
+
+    /// The subscriber takes its last doubt back. An error if it has none, or none that it can.
+    pub fn trust(&mut self, now: Nanos) -> Result<(), String> {
+        let doubt = self.last_doubt.take();
+        let in_time = doubt.filter(|(at, _)| now < *at + DOUBT_TTL);
+        let (at, was_doubted) =
+            in_time.ok_or_else(|| format!("takes {doubt:?} back at {now:?}"))?;
+        self.is_doubted = was_doubted;
+        let held = self.held.values_mut();
+        for standing in held.filter(|standing| standing.doubted == Some(at)) {
+            standing.doubted = None;
+        }
+        Ok(())
     }
 
     /// The last applied batch since everything was forgotten.
@@ -341,5 +359,13 @@ mod tests {
         let may_be_lost = [0, 1, 2].map(|block| truth.may_be_lost(of(block)));
         assert_eq!(may_be_lost, [true, false, false]);
         assert!(truth.has_loss() && truth.apply(at(2), &records, (&catalog, Nanos(0))).is_err());
+        // A doubt is taken back once, soon enough, and before anything else is applied.
+        truth.doubt(Nanos(5));
+        assert!(truth.is_doubted() && truth.held().values().all(|it| it.doubted.is_some()));
+        assert_eq!(truth.trust(Nanos(6)), Ok(()));
+        assert!(!truth.is_doubted() && truth.held().values().all(|it| it.doubted.is_none()));
+        assert!(truth.trust(Nanos(6)).is_err());
+        truth.doubt(Nanos(7));
+        assert!(truth.trust(Nanos(7) + DOUBT_TTL).is_err());
     }
 }

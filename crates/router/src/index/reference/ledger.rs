@@ -5,13 +5,14 @@
 //! updates ──► Ledger ──► write_out ──► updates ──► an index that comes late
 //! ```
 //!
-//! What an update means is said in [`super::Contents`], which is what a ledger is made of; here
+//! What an update means is said by the obvious index, whose contents a ledger is made of; here
 //! is only the way back. It does not know keys, prompts or other replicas, and it takes the time
 //! and the memory of the obvious index: for now and then, not for look-ups.
 //!
 //! Invariant: an index that applies what is written out answers from then on as one that applied
 //! everything, except that it does not know the handles of blocks that nobody needs any more,
-//! unless these are [`Departed::Kept`].
+//! unless these are [`Departed::Kept`], and that it does not know which doubt came last:
+//! [`Update::Trust`] finds none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,6 +57,7 @@ impl Ledger {
                     .for_each(|event| self.contents.apply(event, now));
             }
             Update::Doubt => self.contents.doubt(now),
+            Update::Trust => self.contents.trust(now),
             Update::Assume(_) => {}
         }
     }

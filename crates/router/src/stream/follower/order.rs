@@ -3,6 +3,7 @@
 use headstart_core::Nanos;
 
 use super::Follower;
+use crate::stream::absence::Absence;
 use crate::stream::{Damage, Effect, StreamBatch};
 
 impl Follower {
@@ -78,7 +79,10 @@ impl Follower {
             return self.lose(1, effects);
         }
         self.counts.applied_batches += 1;
-        self.is_exact |= batch.has_clear();
+        self.absence = None;
+        if batch.has_clear() {
+            (self.is_exact, self.is_doubted) = (true, false);
+        }
         let StreamBatch {
             seq,
             events,
@@ -113,11 +117,41 @@ impl Follower {
         if !self.life.has_applied() {
             return;
         }
-        self.is_exact = false;
+        (self.is_exact, self.is_doubted) = (false, true);
+        self.absence = None;
         match effects.last_mut() {
             Some(Effect::Doubt { batches: before }) => *before = before.saturating_add(batches),
             _ => effects.push(Effect::Doubt { batches }),
         }
+    }
+
+    /// There has been no connection for long, and nobody knows what the publisher does meanwhile.
+    /// Where that was so before and nothing was applied since, all is in doubt already.
+    pub(super) fn doubt_absence(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+        if self.absence.is_some() || !self.life.has_applied() {
+            return;
+        }
+        let may_trust = self.config.can_replay && !self.is_doubted;
+        let absence = Absence {
+            doubted: now,
+            was_exact: self.is_exact,
+        };
+        self.doubt(0, effects);
+        self.absence = may_trust.then_some(absence);
+    }
+
+    /// The first reply repeats a batch that was applied. If that is the last one, all that the
+    /// publisher did during an absence is still to come, so nothing was lost by it.
+    pub(super) fn trust(&mut self, batch: &StreamBatch, now: Nanos, effects: &mut Vec<Effect>) {
+        let Some(absence) = self.absence.take() else {
+            return;
+        };
+        let is_last = self.life.last() == Some(batch.seq) && batch.seq + 1 == self.life.next();
+        if !is_last || batch.time().is_none() || absence.is_over(now) {
+            return;
+        }
+        (self.is_exact, self.is_doubted) = (absence.was_exact, false);
+        effects.push(Effect::Trust);
     }
 
     /// Nobody could tell whether the publisher is still the same.
@@ -149,7 +183,8 @@ impl Follower {
         self.held.clear();
         self.replays.stop();
         self.replays.judge(false);
-        self.is_exact = true;
+        (self.is_exact, self.is_doubted) = (true, false);
+        self.absence = None;
         self.is_stranger = false;
         self.is_own = true;
         self.has_replied = false;

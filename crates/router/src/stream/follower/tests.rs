@@ -14,7 +14,7 @@ use crate::stream::{
     SETTLE_TIME, SILENCE_TIME_MAX,
 };
 use In::{Bad, Down, End, Fail, Live, LiveOf, Reply, ReplyOf, Tick, Up};
-use Out::{Apply, Ask, Clear, Doubt, Reconnect, Skipped, Status};
+use Out::{Apply, Ask, Clear, Doubt, Reconnect, Skipped, Status, Trust};
 use StreamStatus::{Complete, Partial, Replaying};
 
 /// What happens. Batches are stamped with their number, above the stamps of earlier lives.
@@ -40,6 +40,7 @@ enum Out {
     Apply(u64),
     Clear,
     Doubt(u64),
+    Trust,
     Skipped(u64),
     Ask(u64),
     Reconnect,
@@ -142,6 +143,7 @@ fn in_short(effect: &Effect) -> Out {
         Effect::Apply { seq, .. } => Apply(*seq),
         Effect::Clear => Clear,
         Effect::Doubt { batches } => Doubt(*batches),
+        Effect::Trust => Trust,
         Effect::Skipped { events, .. } => Skipped(*events),
         Effect::Ask { from, .. } => Ask(*from),
         Effect::Reconnect => Reconnect,

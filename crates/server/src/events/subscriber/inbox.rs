@@ -118,6 +118,7 @@ impl Inbox {
             Effect::Apply { events, .. } => StreamUpdate::Events(events),
             Effect::Clear => StreamUpdate::Clear,
             Effect::Doubt { batches } => StreamUpdate::Doubt { batches },
+            Effect::Trust => StreamUpdate::Trust,
             Effect::Skipped { reason, events } => StreamUpdate::Skipped {
                 reason,
                 count: events,

@@ -2,30 +2,29 @@ use headstart_core::Rng;
 
 use super::*;
 
-const NONCE: [u8; NAME_BYTES] = [9; NAME_BYTES];
+const NONCE: [u8; NONCE_BYTES] = [9; NONCE_BYTES];
 
 fn seal() -> Seal {
     Seal::new("model 0123456789abcdef")
 }
 
 fn bytes(saved: &SavedIndex) -> Vec<u8> {
-    saved.write(Vec::new(), &seal(), NONCE).expect("memory")
+    let mut file = Vec::new();
+    saved.write(&mut file, &seal(), NONCE).expect("memory");
+    file
 }
 
 /// A file with this body and a right tag.
 fn with_body(body: &[u8]) -> Vec<u8> {
     let head = bytes(&drawn(0))[..HEAD_BYTES].to_vec();
-    let mut writer = SealingWriter::start(Vec::new(), &seal(), &head, NONCE).expect("memory");
-    writer.write_all(body).expect("memory");
-    writer.finish().expect("memory")
+    let mut body = body.to_vec();
+    let tag = seal().close(NONCE, &head, &mut body).expect("is short");
+    [&head[..], &body, &tag].concat()
 }
 
 /// The body of a file, unsealed.
 fn body(saved: &SavedIndex) -> Vec<u8> {
-    let file = bytes(saved);
-    let mut body = file[HEAD_BYTES..file.len() - TAG_BYTES].to_vec();
-    seal().pad(NONCE).apply(&mut body);
-    body
+    saved.body().expect("is short")
 }
 
 /// An index as no router would have it: every number is drawn.

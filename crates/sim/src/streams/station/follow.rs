@@ -97,6 +97,12 @@ impl Station {
                 self.truth.doubt(now);
                 commons.index.update(self.replica, Update::Doubt, now);
             }
+            Effect::Trust => {
+                commons.note(|| format!("{:?} takes its doubt back", self.replica));
+                commons.tally.trusts += 1;
+                self.truth.trust(now)?;
+                commons.index.update(self.replica, Update::Trust, now);
+            }
             Effect::Ask { replay, from } => {
                 commons.note(|| format!("{:?} asks from {from}", self.replica));
                 let replies = self.replies(from);

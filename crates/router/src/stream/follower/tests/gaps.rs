@@ -94,6 +94,15 @@ fn a_truncated_first_contact_is_partial_but_not_in_doubt() {
     );
 }
 
+/// What came live before the publisher answered, and is not in its answer, may be another one's.
+#[test]
+fn what_waited_below_a_truncated_answer_is_in_doubt() {
+    let mut script = Script::new(REPLAYED, 0);
+    assert_eq!(script.play(Live(1)), [Ask(0)]);
+    assert_eq!(script.play(Reply(4)), [Apply(1), Doubt(2), Apply(4)]);
+    assert_eq!(script.play(End), [Status(Partial)]);
+}
+
 #[test]
 fn a_clear_makes_a_partial_stream_complete() {
     let mut script = check_live_only(1, &[(Live(2), &[Status(Replaying)])]);

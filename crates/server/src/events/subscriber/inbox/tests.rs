@@ -42,6 +42,7 @@ enum Seen {
     Value(u64),
     Clear,
     Doubt(u64),
+    Trust,
     Skipped(&'static str, u64),
     Status(StreamStatus),
 }
@@ -56,6 +57,7 @@ fn in_short(update: StreamUpdate) -> Seen {
         },
         StreamUpdate::Clear => Seen::Clear,
         StreamUpdate::Doubt { batches } => Seen::Doubt(batches),
+        StreamUpdate::Trust => Seen::Trust,
         StreamUpdate::Skipped { reason, count } => Seen::Skipped(reason, count),
         StreamUpdate::Status(status) => Seen::Status(status),
     }

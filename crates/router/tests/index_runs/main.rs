@@ -1,6 +1,8 @@
 //! What the random worlds of the conformance test seldom meet: branches, handles that mean other
 //! things elsewhere, departed blocks, budgets, dumps and very many replicas.
 
+mod doubts;
+
 use std::sync::Arc;
 
 use headstart_core::block::Namespace;
@@ -359,7 +361,7 @@ fn a_dump_comes_back_in_doubt() {
     index.check();
     pair.update(A, Update::Doubt, now);
     pair.update(B, Update::Doubt, now);
-    for (prompt, delay) in [(long, 0), (short, 0), (long, 299), (long, 300)] {
+    for (prompt, delay) in [(long, 0), (short, 0), (long, 299), (long, 301)] {
         let now = now + std::time::Duration::from_secs(delay);
         assert_eq!(ask(&index, prompt, now), ask(&pair.reference, prompt, now));
         assert_eq!(residents(&index, now), residents(&pair.reference, now));
