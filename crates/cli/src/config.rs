@@ -103,8 +103,9 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "HEADSTART_API_KEY_FILE", value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
     /// Server by which gateways before the same upstreams share what they know of their caches:
-    /// redis://[USER:PASSWORD@]HOST:PORT/DB, Redis or Valkey. One of them follows each engine's
-    /// events for all; without the server each does so itself. Needs --index-secret
+    /// redis://HOST:PORT/DB (USER:PASSWORD@ before HOST if need be), Redis or Valkey. One of them
+    /// follows each engine's events for all; without the server each does so itself. Needs
+    /// --index-secret
     #[arg(
         long,
         env = "HEADSTART_SHARED_INDEX",
