@@ -102,7 +102,7 @@ fn tell(model: &str, replica: ReplicaId, difference: Difference, num_tokens: usi
         ?ours,
         ?theirs,
         num_tokens,
-        "the engine makes other tokens of a prompt than --tokenizer does: its prefixes are not \
+        "the engine makes other tokens of a prompt than its tokenizer= does: its prefixes are not \
          found; give the gateway the tokenizer and chat template that the engine uses"
     );
 }

@@ -53,7 +53,7 @@ pub enum SaveError {
     #[error("{0} blocks are more than the {MAX_DUMP_BLOCKS} that can be restored")]
     TooLarge(usize),
     /// It cannot be written.
-    #[error("{0}; is the disk full?")]
+    #[error("cannot write it: {0}; see to the folder's permissions and to room on its disk")]
     Write(#[from] std::io::Error),
 }
 
