@@ -108,6 +108,7 @@ fn work(first: u64, count: u64, shared: &Shared, start: Instant) {
             Ok(Err(failure)) => failure.difference,
             Err(_) => "an invariant is broken, see above".to_owned(),
         };
+        println!("seed {seed}: {failure}");
         shared
             .failures
             .lock()

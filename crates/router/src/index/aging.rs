@@ -116,7 +116,8 @@ impl Replica {
 
     /// Has doubts since then swept up when they are over.
     pub(super) fn plan_sweep(&mut self, since: Nanos) {
-        self.sweep_at.get_or_insert(since + DOUBT_TTL + SWEEP_SLACK);
+        let due = since + DOUBT_TTL + SWEEP_SLACK;
+        self.sweep_at = Some(self.sweep_at.map_or(due, |before| before.min(due)));
     }
 
     /// Forgets everything of the runs that are to go.

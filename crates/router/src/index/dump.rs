@@ -1,11 +1,13 @@
 //! An index as plain values, so that a router that starts again need not learn it anew.
 //!
 //! Who stores them, and how, is the edge's business. Nobody knows what happened since, so all that
-//! is restored is doubtful until an event confirms it, and ages out otherwise. What waited or was
-//! assumed is not kept.
+//! is restored is doubtful until an event confirms it, and ages out otherwise; what was in doubt
+//! already goes on to age from where it was, so that no number of restarts keeps it. What waited
+//! or was assumed is not kept.
 
 use std::collections::HashSet;
 use std::fmt;
+use std::time::Duration;
 
 use headstart_core::event::CacheGroup;
 use headstart_core::{Nanos, ReplicaId, RouteKey, Tier};
@@ -49,13 +51,15 @@ pub struct ReplicaDump {
     pub places: Vec<PlaceDump>,
 }
 
-/// What one tier holds for one cache group.
+/// What one tier holds for one cache group, confirmed or all of it in doubt since the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceDump {
     /// Number of the cache group.
     pub group: u8,
     /// The tier.
     pub tier: Tier,
+    /// For how long that had been in doubt when the dump was made; nothing where it was confirmed.
+    pub doubtful_for: Option<Duration>,
     /// The blocks.
     pub blocks: Vec<BlockDump>,
 }
@@ -158,8 +162,8 @@ impl Writer {
                     handle,
                 };
                 replica.visit(view, handle, spot, |place, standing| {
-                    if !matches!(standing, Standing::Doubtful { since } if is_over(since, now)) {
-                        of_place(&mut places, place).blocks.push(block);
+                    if let Some(known) = to_keep(&mut places, place, standing, now) {
+                        known.blocks.push(block);
                     }
                 });
             }
@@ -206,22 +210,23 @@ impl Writer {
         let mut runs: Vec<Option<u32>> = vec![None; dump.runs.len()];
         for known in &dump.replicas {
             self.restore_groups(draft, known);
-            for place in &known.places {
-                for &block in &place.blocks {
+            for held in &known.places {
+                let place = Place {
+                    group: held.group,
+                    tier: held.tier,
+                };
+                let since = before(now, held.doubtful_for.unwrap_or_default());
+                for &block in &held.blocks {
                     let run = self.restore_run(draft, dump, &mut runs, block.run, now);
                     let spot = Spot {
                         run,
                         offset: block.offset,
                     };
-                    let place = Place {
-                        group: place.group,
-                        tier: place.tier,
-                    };
                     restored += usize::from(self.restore_block(
                         draft,
                         known.replica,
                         (block.handle, spot, place),
-                        now,
+                        since,
                     ));
                 }
             }
@@ -232,20 +237,38 @@ impl Writer {
     }
 }
 
-fn of_place(places: &mut Vec<PlaceDump>, place: Place) -> &mut PlaceDump {
+/// Where to put what stands like that; nowhere if its doubt has aged out.
+fn to_keep(
+    places: &mut Vec<PlaceDump>,
+    place: Place,
+    standing: Standing,
+    now: Nanos,
+) -> Option<&mut PlaceDump> {
+    let doubtful_for = match standing {
+        Standing::Confirmed => None,
+        Standing::Doubtful { since } if is_over(since, now) => return None,
+        Standing::Doubtful { since } => Some(now.since(since)),
+    };
     let Place { group, tier } = place;
-    let known = places
-        .iter()
-        .position(|known| (known.group, known.tier) == (group, tier));
+    let known = places.iter().position(|known| {
+        (known.group, known.tier, known.doubtful_for) == (group, tier, doubtful_for)
+    });
     let at = known.unwrap_or_else(|| {
         places.push(PlaceDump {
             group,
             tier,
+            doubtful_for,
             blocks: Vec::new(),
         });
         places.len() - 1
     });
-    &mut places[at]
+    Some(&mut places[at])
+}
+
+/// The time so long before `now`.
+fn before(now: Nanos, age: Duration) -> Nanos {
+    let nanos = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+    Nanos(now.0.saturating_sub(nanos))
 }
 
 impl IndexDump {

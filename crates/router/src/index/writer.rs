@@ -333,18 +333,19 @@ impl Writer {
         })
     }
 
-    /// Takes over that a replica may hold a block. Returns whether it is tracked.
+    /// Takes over that a replica may hold a block, doubtful since then. Returns whether it is
+    /// tracked.
     pub(super) fn restore_block(
         &mut self,
         draft: &mut Draft<'_>,
         replica: ReplicaId,
         (handle, spot, place): (u64, Spot, Place),
-        now: Nanos,
+        since: Nanos,
     ) -> bool {
         let Some(&slot) = self.slots.get(&replica) else {
             return false;
         };
-        self.change(draft, slot, now, |replica, forest| {
+        self.change(draft, slot, since, |replica, forest| {
             replica.restore(forest, handle, spot, place);
         });
         true

@@ -4,6 +4,7 @@
 mod doubts;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use headstart_core::block::Namespace;
 use headstart_core::event::{CacheGroup, StoredBlocks};
@@ -347,12 +348,16 @@ fn a_dump_comes_back_in_doubt() {
     pair.event(A, store(1, long, 0));
     pair.event(B, store(2, long, 0));
     pair.event(B, store(3, long, 0));
-    pair.event(A, store(1, short, 2));
-    pair.event(B, remove(2, long, 3));
-    let dump = pair.index.dump(START);
+    let doubted = START + Duration::from_secs(10);
+    pair.update(A, Update::Doubt, doubted);
+    let dumped = doubted + Duration::from_secs(30);
+    pair.update(A, Update::Events(&[store(1, short, 2)]), dumped);
+    pair.update(B, Update::Events(&[remove(2, long, 3)]), dumped);
+    let dump = pair.index.dump(dumped);
     assert_eq!(dump.num_holdings(), 6 + 5 + 3, "B has two handles for some");
 
-    let now = Nanos(50);
+    // What was in doubt has aged for 30 s of its 300 by then.
+    let now = dumped;
     let index = RunIndex::new("m");
     for replica in [A, B] {
         index.update(replica, Update::Track { block_size: None }, START);
@@ -361,8 +366,16 @@ fn a_dump_comes_back_in_doubt() {
     index.check();
     pair.update(A, Update::Doubt, now);
     pair.update(B, Update::Doubt, now);
-    for (prompt, delay) in [(long, 0), (short, 0), (long, 299), (long, 301)] {
-        let now = now + std::time::Duration::from_secs(delay);
+    for (prompt, delay) in [
+        (long, 0),
+        (short, 0),
+        (long, 269),
+        (long, 271),
+        (short, 271),
+        (long, 299),
+        (long, 301),
+    ] {
+        let now = now + Duration::from_secs(delay);
         assert_eq!(ask(&index, prompt, now), ask(&pair.reference, prompt, now));
         assert_eq!(residents(&index, now), residents(&pair.reference, now));
     }

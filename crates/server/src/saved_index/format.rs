@@ -4,7 +4,8 @@
 //! head   magic 8 │ version 4 │ identity 16 │ nonce 24 │ saved at 8 (seconds since 1970, f64)
 //! body   runs      count, each: block size, keys
 //!        replicas  count, each: endpoint, models, groups, places
-//!                  a place: group, tier, rows of blocks: run, offset, one handle per block
+//!                  a place: group, tier, in doubt for (8, ns; all ones: confirmed),
+//!                           rows of blocks: run, offset, one handle per block
 //! tag    16
 //! ```
 //!
@@ -15,6 +16,7 @@
 //! tag is read with care: no count allocates more than the bytes behind it account for.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use headstart_core::event::{Attention, CacheGroup};
 use headstart_core::{ReplicaId, RouteKey, Tier};
@@ -26,7 +28,10 @@ const MAGIC: [u8; 8] = *b"HSINDEX\n";
 
 /// What is written, and all that is read: to be raised with every change of this layout, and of
 /// how the router makes keys of tokens and handles of engines' hashes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+
+/// Stands where what a place holds was not in doubt.
+const CONFIRMED: u64 = u64::MAX;
 
 const HEAD_BYTES: usize = MAGIC.len() + 4 + IDENTITY_BYTES + NONCE_BYTES + 8;
 
@@ -229,6 +234,8 @@ fn put_place(out: &mut impl Write, place: &PlaceDump) -> io::Result<()> {
         Tier::Remote => 3,
     };
     out.write_all(&[place.group, tier])?;
+    let nanos = |age: Duration| u64::try_from(age.as_nanos()).unwrap_or(CONFIRMED - 1);
+    put_u64(out, place.doubtful_for.map_or(CONFIRMED, nanos))?;
     let is_next =
         |a: &BlockDump, b: &BlockDump| (b.run, Some(b.offset)) == (a.run, a.offset.checked_add(1));
     put_count(out, place.blocks.chunk_by(is_next).count())?;
@@ -310,7 +317,7 @@ impl<'a> Reader<'a> {
             held: ReplicaDump {
                 replica: ReplicaId(0),
                 groups: self.list(10, Self::group)?,
-                places: self.list(6, Self::place)?,
+                places: self.list(14, Self::place)?,
             },
         })
     }
@@ -336,6 +343,7 @@ impl<'a> Reader<'a> {
             3 => Tier::Remote,
             _ => return Err(FileError::Damaged),
         };
+        let doubt = Some(self.u64()?).filter(|&nanos| nanos != CONFIRMED);
         let mut blocks = Vec::new();
         for _ in 0..self.count(12)? {
             let (run, first) = (self.u32()?, self.u32()?);
@@ -351,6 +359,7 @@ impl<'a> Reader<'a> {
         Ok(PlaceDump {
             group,
             tier,
+            doubtful_for: doubt.map(Duration::from_nanos),
             blocks,
         })
     }

@@ -21,8 +21,8 @@ const SETTLE_TIME: Duration = Duration::from_secs(45);
 /// Steps of each engine after healing, after a clear and after a restart.
 const STEPS_AFTER: usize = 3;
 
-/// Steps of each engine after healing where nobody can be asked: a stream whose engine's clock was
-/// set back drops some batches before it believes that.
+/// Steps of each engine after healing where nobody can be asked, or nobody who still has what is
+/// asked for: a stream whose engine's clock was set back drops some batches before it believes that.
 const STEPS_HEALED: usize = STALE_BATCHES_MAX as usize + 2;
 
 /// Everything is looked at, which costs more than all else, at one comparison out of so many.
@@ -196,17 +196,19 @@ impl World {
     /// Nothing goes wrong any more: everything arrives, and what is in doubt ages out.
     fn heal(&mut self) -> Result<(), String> {
         self.commons.note(|| "everything is healed".to_owned());
+        let is_told_at_once = |station: &Station| {
+            let spec = &station.spec;
+            spec.follower.can_replay && spec.buffer_max > 0 && spec.habits.set_clock == 0
+        };
+        let steps = match self.stations.iter().all(is_told_at_once) {
+            true => STEPS_AFTER,
+            false => STEPS_HEALED,
+        };
         for station in &mut self.stations {
             station.heal(&mut self.commons);
         }
         self.rest(Duration::from_millis(200))?;
-        let stations = &mut self.stations.iter();
-        let can_replay = stations.all(|it| it.spec.follower.can_replay && it.spec.buffer_max > 0);
-        self.go_on(if can_replay {
-            STEPS_AFTER
-        } else {
-            STEPS_HEALED
-        })?;
+        self.go_on(steps)?;
         for station in &self.stations {
             let is_complete = up_to_date(station, false)?;
             self.commons.tally.ended_complete += u64::from(is_complete);

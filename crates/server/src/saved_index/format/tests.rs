@@ -84,6 +84,7 @@ fn place(rng: &mut Rng) -> PlaceDump {
     PlaceDump {
         group: rng.next_u64() as u8,
         tier: [Tier::Device, Tier::Host, Tier::Disk, Tier::Remote][rng.below(4)],
+        doubtful_for: [None, Some(Duration::from_nanos(rng.next_u64() >> 1))][rng.below(2)],
         blocks,
     }
 }
@@ -181,6 +182,7 @@ fn an_offset_beyond_all_is_damage() {
             places: vec![PlaceDump {
                 group: 0,
                 tier: Tier::Device,
+                doubtful_for: None,
                 blocks,
             }],
         },
