@@ -43,7 +43,7 @@ fn by_reference(reference: &ReferenceIndex, tokens: &[u32], now: Nanos) -> Vec<(
     let mut answer = Overlaps::default();
     reference.overlaps(&keys, now, &mut answer);
     let blocks = |tokens: u32| tokens / FLEET.block_size;
-    let found = answer.as_slice().iter();
+    let found = answer.iter();
     found
         .map(|overlap| (overlap.replica.0, blocks(overlap.device_tokens)))
         .collect()

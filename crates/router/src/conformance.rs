@@ -72,7 +72,7 @@ fn track_all(world: &World, index: &dyn PrefixIndex) {
 fn ask(index: &dyn PrefixIndex, path: &Path, now: Nanos) -> Vec<Overlap> {
     let mut answer = Overlaps::default();
     index.overlaps(&index.hash(path.prompt()), now, &mut answer);
-    answer.as_slice().to_vec()
+    answer.iter().collect()
 }
 
 fn check_answers(world: &mut World, index: &dyn PrefixIndex, seed: u64) {

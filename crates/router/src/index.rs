@@ -35,11 +35,14 @@ mod extent;
 mod forest;
 mod holder;
 mod holders;
+mod holding;
 mod introduce;
 mod keys;
 mod mixed;
+mod more;
 mod names;
 mod op;
+mod overlaps;
 pub mod reference;
 mod replica;
 mod run_index;
@@ -61,6 +64,7 @@ use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteKey, Tier, TokenId};
 pub use budget::Limits;
 pub use dump::{DumpError, IndexDump};
 pub use keys::{KeyChain, PromptKeys};
+pub use overlaps::{Overlap, Overlaps};
 pub use reference::ReferenceIndex;
 pub use run_index::RunIndex;
 
@@ -128,58 +132,6 @@ pub struct Prompt<'a> {
     pub namespace: Namespace<'a>,
 }
 
-/// How much of a prompt one replica holds: leading tokens, without a hole, in whole blocks. Where
-/// a replica has several cache groups, the longest prefix behind which all of them can go on.
-/// 16 bytes, since an answer may have thousands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overlap {
-    /// The replica.
-    pub replica: ReplicaId,
-    /// Tokens ready to compute from, or assumed to be soon; doubtful ones included.
-    pub device_tokens: u32,
-    /// Tokens in whatever tier, doubtful ones included; at least `device_tokens`.
-    pub any_tier_tokens: u32,
-    /// Tokens in whatever tier without a doubtful one among them; at most `any_tier_tokens`.
-    pub trusted_tokens: u32,
-}
-
-/// Answers of [`PrefixIndex::overlaps`], whose memory is used again by the next question.
-#[derive(Clone, Debug, Default)]
-pub struct Overlaps {
-    found: Vec<Overlap>,
-    scratch: walk::Scratch,
-}
-
-impl Overlaps {
-    /// By ascending replica.
-    #[must_use]
-    pub fn as_slice(&self) -> &[Overlap] {
-        &self.found
-    }
-
-    /// Forgets the last answer.
-    pub fn clear(&mut self) {
-        self.found.clear();
-    }
-
-    /// What `replica` holds; nothing where it was left out.
-    #[must_use]
-    pub fn of(&self, replica: ReplicaId) -> Overlap {
-        let found = self
-            .found
-            .binary_search_by_key(&replica, |overlap| overlap.replica);
-        found.map_or(
-            Overlap {
-                replica,
-                device_tokens: 0,
-                any_tier_tokens: 0,
-                trusted_tokens: 0,
-            },
-            |at| self.found[at],
-        )
-    }
-}
-
 /// One block that one replica holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Resident {
@@ -231,7 +183,7 @@ impl PrefixIndex for Empty {
     }
 
     fn overlaps(&self, _prompt: &PromptKeys, _now: Nanos, answer: &mut Overlaps) {
-        answer.found.clear();
+        answer.clear();
     }
 
     fn residents(&self, _now: Nanos, _visit: &mut dyn FnMut(Resident)) {}

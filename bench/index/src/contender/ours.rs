@@ -47,7 +47,7 @@ impl Ours {
         move |prompt| {
             self.index
                 .overlaps(&self.prompts[prompt], self.now, &mut answer);
-            black_box(answer.as_slice());
+            black_box(&answer);
         }
     }
 }
@@ -114,7 +114,7 @@ impl Contender for Ours {
             .overlaps(&self.prompts[prompt], self.now, &mut answer);
         let block_size = self.hasher.block_size() as u32;
         let blocks = |tokens: u32| tokens / block_size;
-        let found = answer.as_slice().iter();
+        let found = answer.iter();
         found
             .map(|overlap| (overlap.replica.0, blocks(overlap.device_tokens)))
             .collect()

@@ -139,7 +139,7 @@ impl Writer {
 }
 
 fn end_assumptions(forest: &mut Forest<'_>, run: u32) {
-    let holders = forest.view.run(run).holders().iter();
+    let holders = forest.view.run(run).holders().others();
     let slots: Vec<u32> = holders.map(|holder| holder.slot).collect();
     for slot in slots {
         let now = Nanos(u64::MAX);

@@ -210,7 +210,7 @@ impl Forest<'_> {
         if named == old {
             return;
         }
-        let holders = self.view.run(run).holders().iter();
+        let holders = self.view.run(run).holders().others();
         let assumed = holders
             .map(|holder| holder.assumed_end())
             .max()
@@ -280,7 +280,7 @@ impl Forest<'_> {
             let is_free = self.land.free.contains(&(id as u32));
             assert_eq!(is_free, len == 0, "empty runs are free");
             if let (Some(&last), Some(run)) = (ledger.names.last(), self.view.runs().get(id)) {
-                let mut holders = run.holders().iter();
+                let mut holders = run.holders().others();
                 let is_assumed = holders.any(|holder| holder.assumed_end() == run.len());
                 assert!(last > 0 || is_assumed, "the end of a run is needed");
             }

@@ -1,100 +1,268 @@
 //! Who holds something of a run, by ascending slot.
 //!
-//! Most runs are one replica's own: such a holder stands in the run itself, which spares a piece
-//! of memory and a step to it. Popular runs have a list of thousands.
+//! Most runs are one replica's own: its share stands in the run itself, which spares a piece of
+//! memory and a step to it. Popular runs have a list of thousands, which a question reads from end
+//! to end: so a share is 8 bytes, and what a number does not say stands aside.
 //!
-//! Invariant: a list has two holders at least; without any it takes no memory.
+//! Invariants: a list of shares has two at least, and without any it takes no memory; a replica
+//! has a lead, or it is among the others, never both and never neither.
 
-use super::holder::Holder;
+use super::holder::{Holder, Tally};
+use super::holding::Holding;
+use super::more::More;
 
 /// The holders of one run.
-#[derive(Debug)]
-pub(super) enum Holders {
-    One(Holder),
-    /// Several, or none.
-    Many(Vec<Holder>),
+#[derive(Debug, Default)]
+pub(super) struct Holders {
+    shares: Shares,
+    others: Option<Box<Others>>,
 }
 
-impl Default for Holders {
+/// What nearly all replicas hold of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    pub(super) slot: u32,
+    /// Leading blocks in the usual place, confirmed; 0 where there is more to say.
+    pub(super) lead: u32,
+}
+
+#[derive(Debug)]
+enum Shares {
+    One(Share),
+    /// Several, or none.
+    Many(Vec<Share>),
+}
+
+/// Those of whom more is to be said, by ascending slot; never empty.
+#[derive(Debug, Default)]
+struct Others(Vec<Other>);
+
+#[derive(Debug)]
+struct Other {
+    slot: u32,
+    /// There, except while it is changed.
+    more: Option<Box<More>>,
+}
+
+/// What a change did to a holder.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Changed {
+    pub(super) before: Tally,
+    pub(super) after: Tally,
+}
+
+impl Holders {
+    pub(super) fn len(&self) -> usize {
+        self.shares().len()
+    }
+
+    /// All of them, as far as a number says it.
+    pub(super) fn shares(&self) -> &[Share] {
+        self.shares.as_slice()
+    }
+
+    /// Whether more is to be said of somebody.
+    pub(super) fn has_others(&self) -> bool {
+        self.others.is_some()
+    }
+
+    /// Those of whom more is to be said.
+    pub(super) fn others(&self) -> impl Iterator<Item = Holder<'_>> {
+        let others = self.others.iter().flat_map(|others| &others.0);
+        others.map(|other| Holder {
+            slot: other.slot,
+            lead: 0,
+            more: other.more.as_deref(),
+        })
+    }
+
+    /// All of them, by ascending slot.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Holder<'_>> {
+        let mut others = self.others();
+        self.shares().iter().map(move |&Share { slot, lead }| {
+            let more = match lead {
+                0 => others.next().and_then(|other| other.more),
+                _ => None,
+            };
+            Holder { slot, lead, more }
+        })
+    }
+
+    /// The replica in this slot, if it is one of them.
+    pub(super) fn get(&self, slot: u32) -> Option<Holder<'_>> {
+        let Share { slot, lead } = self.shares()[self.find(slot).ok()?];
+        let more = match lead {
+            0 => self.others.as_deref().and_then(|others| others.get(slot)),
+            _ => None,
+        };
+        Some(Holder { slot, lead, more })
+    }
+
+    /// Changes what the replica in this slot holds; who holds nothing comes and goes.
+    pub(super) fn change(&mut self, slot: u32, change: impl FnOnce(&mut Holding)) -> Changed {
+        let found = self.find(slot);
+        let lead = found.map_or(0, |at| self.shares()[at].lead);
+        let is_other = found.is_ok() && lead == 0;
+        let more = match is_other {
+            true => self.other(slot).more.take(),
+            false => None,
+        };
+        let mut holding = Holding { lead, more };
+        let tally = |holding: &Holding| {
+            let Holding { lead, more } = holding;
+            let (lead, more) = (*lead, more.as_deref());
+            Holder { slot, lead, more }.tally()
+        };
+        let before = tally(&holding);
+        change(&mut holding);
+        let after = tally(&holding);
+        let share = Share {
+            slot,
+            lead: holding.lead,
+        };
+        match found {
+            Ok(at) if holding.is_vacant() => self.shares.remove(at),
+            Ok(at) => *self.shares.at(at) = share,
+            Err(_) if holding.is_vacant() => {}
+            Err(at) => self.shares.insert(at, share),
+        }
+        match holding.more {
+            Some(more) => self.other(slot).more = Some(more),
+            None if is_other => self.remove_other(slot),
+            None => {}
+        }
+        Changed { before, after }
+    }
+
+    fn find(&self, slot: u32) -> Result<usize, usize> {
+        self.shares()
+            .binary_search_by_key(&slot, |share| share.slot)
+    }
+
+    /// The other in this slot, new if need be.
+    fn other(&mut self, slot: u32) -> &mut Other {
+        let others = &mut self.others.get_or_insert_default().0;
+        let at = others.partition_point(|other| other.slot < slot);
+        if others.get(at).is_none_or(|other| other.slot != slot) {
+            others.insert(at, Other { slot, more: None });
+        }
+        &mut others[at]
+    }
+
+    fn remove_other(&mut self, slot: u32) {
+        let Some(others) = &mut self.others else {
+            return;
+        };
+        if let Ok(at) = others.0.binary_search_by_key(&slot, |other| other.slot) {
+            others.0.remove(at);
+        }
+        if others.0.is_empty() {
+            self.others = None;
+        }
+    }
+
+    /// Memory beyond the value itself, bytes.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let list = match &self.shares {
+            Shares::One(_) => 0,
+            Shares::Many(shares) => shares.capacity() * size_of::<Share>(),
+        };
+        list + self.others.as_ref().map_or(0, |others| others.bytes())
+    }
+
+    /// Asserts the invariants, for a run of so many blocks.
+    pub(super) fn check(&self, len: u32) {
+        let is_sorted = self.shares().is_sorted_by(|a, b| a.slot < b.slot);
+        assert!(is_sorted, "holders are sorted");
+        if let Shares::Many(shares) = &self.shares {
+            assert_ne!(shares.len(), 1, "one holder needs no list");
+        }
+        if let Some(others) = &self.others {
+            assert!(!others.0.is_empty(), "without others there is no list");
+        }
+        let without_lead = self.shares().iter().filter(|share| share.lead == 0);
+        let slots = without_lead.map(|share| share.slot);
+        assert!(
+            slots.eq(self.others().map(|other| other.slot)),
+            "who has no lead is among the others"
+        );
+        for holder in self.iter() {
+            assert!(
+                holder.held_end() <= len && holder.assumed_end() <= len,
+                "nothing is held behind the end"
+            );
+            let more = holder.more;
+            assert!(holder.lead > 0 || more.is_some(), "holders hold something");
+            more.into_iter().for_each(More::check);
+        }
+    }
+}
+
+impl Default for Shares {
     fn default() -> Self {
         Self::Many(Vec::new())
     }
 }
 
-impl Holders {
-    pub(super) fn as_slice(&self) -> &[Holder] {
+impl Shares {
+    fn as_slice(&self) -> &[Share] {
         match self {
-            Self::One(holder) => std::slice::from_ref(holder),
-            Self::Many(holders) => holders,
+            Self::One(share) => std::slice::from_ref(share),
+            Self::Many(shares) => shares,
         }
     }
 
-    /// Where the replica in this slot is, or would be.
-    pub(super) fn find(&self, slot: u32) -> Result<usize, usize> {
-        let holders = self.as_slice();
-        holders.binary_search_by_key(&slot, |holder| holder.slot)
-    }
-
-    pub(super) fn at(&mut self, at: usize) -> &mut Holder {
+    fn at(&mut self, at: usize) -> &mut Share {
         match self {
-            Self::One(holder) => holder,
-            Self::Many(holders) => &mut holders[at],
+            Self::One(share) => share,
+            Self::Many(shares) => &mut shares[at],
         }
     }
 
-    pub(super) fn insert(&mut self, at: usize, new: Holder) {
+    fn insert(&mut self, at: usize, new: Share) {
         match self {
-            Self::Many(holders) if holders.is_empty() => *self = Self::One(new),
-            Self::Many(holders) => {
-                if holders.len() == holders.capacity() {
-                    holders.reserve_exact(holders.len() / 2);
+            Self::Many(shares) if shares.is_empty() => *self = Self::One(new),
+            Self::Many(shares) => {
+                if shares.len() == shares.capacity() {
+                    shares.reserve_exact(shares.len() / 2);
                 }
-                holders.insert(at, new);
+                shares.insert(at, new);
             }
-            Self::One(_) => {
-                let Self::One(known) = std::mem::take(self) else {
-                    return;
-                };
+            Self::One(known) => {
                 let pair = match at {
-                    0 => [new, known],
-                    _ => [known, new],
+                    0 => [new, *known],
+                    _ => [*known, new],
                 };
                 *self = Self::Many(Vec::from(pair));
             }
         }
     }
 
-    pub(super) fn remove(&mut self, at: usize) {
-        let Self::Many(holders) = self else {
+    fn remove(&mut self, at: usize) {
+        let Self::Many(shares) = self else {
             *self = Self::default();
             return;
         };
-        holders.remove(at);
-        if holders.len() == 1
-            && let Some(last) = holders.pop()
-        {
+        shares.remove(at);
+        if let [last] = shares[..] {
             *self = Self::One(last);
-        } else if holders.capacity() > 4 * holders.len() {
-            holders.shrink_to(2 * holders.len());
+        } else if shares.capacity() > 4 * shares.len() {
+            shares.shrink_to(2 * shares.len());
         }
     }
+}
 
-    /// Memory beyond the value itself, bytes.
-    pub(super) fn heap_bytes(&self) -> usize {
-        let list = match self {
-            Self::One(_) => 0,
-            Self::Many(holders) => holders.capacity() * size_of::<Holder>(),
-        };
-        let each = self.as_slice().iter().map(Holder::heap_bytes);
-        list + each.sum::<usize>()
+impl Others {
+    fn get(&self, slot: u32) -> Option<&More> {
+        let at = self.0.binary_search_by_key(&slot, |other| other.slot);
+        self.0[at.ok()?].more.as_deref()
     }
 
-    /// Asserts the invariants.
-    pub(super) fn check(&self) {
-        let is_sorted = self.as_slice().is_sorted_by(|a, b| a.slot < b.slot);
-        assert!(is_sorted, "holders are sorted");
-        if let Self::Many(holders) = self {
-            assert_ne!(holders.len(), 1, "one holder needs no list");
-        }
+    /// Memory, bytes.
+    fn bytes(&self) -> usize {
+        let more = self.0.iter().filter_map(|other| other.more.as_deref());
+        size_of::<Self>()
+            + self.0.capacity() * size_of::<Other>()
+            + more.map(More::bytes).sum::<usize>()
     }
 }

@@ -10,9 +10,10 @@ use headstart_core::event::Attention;
 use headstart_core::{Nanos, ReplicaId};
 
 use super::holder::Reach;
+use super::overlaps::{Lengths, Overlap};
 use super::view::{Need, Needs, View};
 use super::walk::{Piece, piece};
-use super::{KeyChain, Overlap, PromptKeys};
+use super::{KeyChain, PromptKeys};
 
 /// Memory of a question.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +30,7 @@ impl Mixed {
         view: &View,
         prompt: &PromptKeys,
         now: Nanos,
-        found: &mut Vec<Overlap>,
+        found: &mut Lengths,
     ) {
         self.paths
             .resize(self.paths.len().max(prompt.chains().len()), Vec::new());

@@ -416,7 +416,7 @@ impl PrefixIndex for ReferenceIndex {
     }
 
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
-        answer.found.clear();
+        answer.clear();
         for (&replica, contents) in self.lock().iter() {
             let holdings = self.holdings(contents, now);
             let question = Question {
@@ -440,7 +440,7 @@ impl PrefixIndex for ReferenceIndex {
                 trusted_tokens: run(false, false) as u32,
             };
             if overlap.any_tier_tokens > 0 {
-                answer.found.push(overlap);
+                answer.lengths.push(overlap);
             }
         }
     }

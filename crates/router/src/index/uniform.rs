@@ -1,24 +1,17 @@
 //! The walk of [`super::walk`] for fleets whose replicas are all alike, which most are: what is
 //! found goes into the answer at once, and nothing has to be looked up of a replica.
 
-use headstart_core::{Nanos, ReplicaId};
+use headstart_core::Nanos;
 
-use super::holder::{Holder, Reach};
+use super::KeyChain;
+use super::holders::Share;
+use super::overlaps::{Length, Lengths};
 use super::standing::Place;
 use super::view::View;
 use super::walk::{Piece, piece};
-use super::{KeyChain, Overlap};
-
-/// Fills answers that are longer than the last ones.
-const NOTHING: Overlap = Overlap {
-    replica: ReplicaId(0),
-    device_tokens: 0,
-    any_tier_tokens: 0,
-    trusted_tokens: 0,
-};
 
 /// Answers one chain, by ascending replica, in place of what `found` has.
-pub(super) fn walk(view: &View, chain: &KeyChain, now: Nanos, found: &mut Vec<Overlap>) {
+pub(super) fn walk(view: &View, chain: &KeyChain, now: Nanos, found: &mut Lengths) {
     let Some(first) = piece(view, chain, 0, now) else {
         found.clear();
         return;
@@ -32,80 +25,104 @@ pub(super) fn walk(view: &View, chain: &KeyChain, now: Nanos, found: &mut Vec<Ov
 }
 
 /// Finds who holds the prompt's first run. Returns whether somebody holds all of it.
-fn begin(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Vec<Overlap>) -> bool {
+fn begin(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Lengths) -> bool {
     let holders = view.run(piece.run).holders();
-    let (mut most, mut are_plain) = (0, true);
-    // Without a branch, and over the last answer: there may be thousands.
-    found.resize(holders.len(), NOTHING);
-    for (overlap, holder) in found.iter_mut().zip(holders) {
-        are_plain &= holder.is_plain();
-        let blocks = holder.lead().min(piece.matched);
-        most = most.max(blocks);
-        let tokens = blocks * block_size;
-        *overlap = Overlap {
-            replica: ReplicaId(holder.slot),
-            device_tokens: tokens,
-            any_tier_tokens: tokens,
-            trusted_tokens: tokens,
-        };
+    found.uneven.clear();
+    fill(&mut found.all, holders.shares(), piece.matched, block_size);
+    let mut leads = holders.shares().iter();
+    let goes_on = leads.any(|share| share.lead >= piece.matched);
+    match holders.has_others() {
+        true => add_others(view, block_size, piece, now, found) | goes_on,
+        false => goes_on,
     }
-    if !are_plain {
-        most = most.max(add_others(holders, block_size, piece, now, found));
-    }
-    most == piece.matched
 }
 
-/// Adds those of whom more is to be said than a number. Returns how many blocks they reach.
-#[cold]
-fn add_others(
-    holders: &[Holder],
-    block_size: u32,
-    piece: Piece,
-    now: Nanos,
-    found: &mut Vec<Overlap>,
-) -> u32 {
-    let mut most = 0;
-    for (overlap, holder) in found.iter_mut().zip(holders) {
-        if !holder.is_plain() {
-            let reach = holder.reach(Place::USUAL.group, piece.matched, now);
-            most = most.max(reach.any_tier);
-            overlap.device_tokens = reach.device * block_size;
-            overlap.any_tier_tokens = reach.any_tier * block_size;
-            overlap.trusted_tokens = reach.trusted * block_size;
-        }
+/// Says of all what a number says. Over the last answer and without a branch, so that several are
+/// done at once: there may be thousands.
+fn fill(lengths: &mut Vec<Length>, shares: &[Share], matched: u32, block_size: u32) {
+    lengths.resize(shares.len(), Length::default());
+    for (length, share) in lengths.iter_mut().zip(shares) {
+        *length = Length {
+            replica: share.slot,
+            tokens: share.lead.min(matched) * block_size,
+        };
     }
-    found.retain(|overlap| overlap.any_tier_tokens > 0);
-    most
+}
+
+/// Adds those of whom more is to be said than a number. Returns whether one of them holds all of
+/// the piece.
+#[cold]
+fn add_others(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Lengths) -> bool {
+    let (mut goes_on, mut is_left_out) = (false, false);
+    let mut at = 0;
+    for holder in view.run(piece.run).holders().others() {
+        at += found.all[at..].partition_point(|length| length.replica < holder.slot);
+        let reach = holder.reach(Place::USUAL.group, piece.matched, now);
+        goes_on |= reach.any_tier == piece.matched;
+        is_left_out |= reach.any_tier == 0;
+        let mut overlap = found.overlap(found.all[at]);
+        overlap.device_tokens = reach.device * block_size;
+        overlap.any_tier_tokens = reach.any_tier * block_size;
+        overlap.trusted_tokens = reach.trusted * block_size;
+        found.set(at, overlap);
+    }
+    if is_left_out {
+        found.all.retain(|length| length.tokens > 0);
+    }
+    goes_on
 }
 
 /// Lets all go on who reach up to `piece`. Returns whether somebody reaches its end.
-fn step(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut [Overlap]) -> bool {
+fn step(view: &View, block_size: u32, piece: Piece, now: Nanos, found: &mut Lengths) -> bool {
     let depth = piece.depth * block_size;
+    let holders = view.run(piece.run).holders();
     let mut goes_on = false;
     // Holders and answers are both by ascending replica.
-    let mut rest = found;
-    for holder in view.run(piece.run).holders() {
-        let before = rest.partition_point(|overlap| overlap.replica.0 < holder.slot);
-        rest = &mut rest[before..];
-        let Some(overlap) = rest.first_mut() else {
+    let mut at = 0;
+    for share in holders.shares() {
+        at += found.all[at..].partition_point(|length| length.replica < share.slot);
+        let Some(&length) = found.all.get(at) else {
             break;
         };
-        if overlap.replica.0 != holder.slot || overlap.any_tier_tokens != depth {
+        if length.replica != share.slot || length.tokens != depth {
             continue;
         }
-        let Reach {
-            device,
-            any_tier,
-            trusted,
-        } = holder.reach(Place::USUAL.group, piece.matched, now);
-        if overlap.device_tokens == depth {
-            overlap.device_tokens += device * block_size;
-        }
-        if overlap.trusted_tokens == depth {
-            overlap.trusted_tokens += trusted * block_size;
-        }
-        overlap.any_tier_tokens += any_tier * block_size;
-        goes_on |= any_tier == piece.matched;
+        let blocks = match share.lead > 0 && found.is_even(length) {
+            true => {
+                let blocks = share.lead.min(piece.matched);
+                found.all[at].tokens += blocks * block_size;
+                blocks
+            }
+            false => go_on(view, block_size, piece, now, (at, found)),
+        };
+        goes_on |= blocks == piece.matched;
     }
     goes_on
+}
+
+/// Lets the one at `at` go on. Returns by how many blocks.
+#[cold]
+fn go_on(
+    view: &View,
+    block_size: u32,
+    piece: Piece,
+    now: Nanos,
+    (at, found): (usize, &mut Lengths),
+) -> u32 {
+    let depth = piece.depth * block_size;
+    let length = found.all[at];
+    let Some(holder) = view.run(piece.run).holders().get(length.replica) else {
+        return 0;
+    };
+    let reach = holder.reach(Place::USUAL.group, piece.matched, now);
+    let mut overlap = found.overlap(length);
+    if overlap.device_tokens == depth {
+        overlap.device_tokens += reach.device * block_size;
+    }
+    if overlap.trusted_tokens == depth {
+        overlap.trusted_tokens += reach.trusted * block_size;
+    }
+    overlap.any_tier_tokens += reach.any_tier * block_size;
+    found.set(at, overlap);
+    reach.any_tier
 }

@@ -26,7 +26,8 @@ use super::buffer::Keys;
 use super::extent::Extent;
 use super::forest::room;
 use super::holder::{Holder, Tally};
-use super::holders::Holders;
+use super::holders::{Changed, Holders};
+use super::holding::Holding;
 use super::op::Op;
 use super::standing::{Place, Standing};
 
@@ -133,13 +134,12 @@ impl Run {
         self.keys.get(offset)
     }
 
-    pub(super) fn holders(&self) -> &[Holder] {
-        self.holders.as_slice()
+    pub(super) fn holders(&self) -> &Holders {
+        &self.holders
     }
 
-    pub(super) fn holder(&self, slot: u32) -> Option<&Holder> {
-        let at = self.holders.find(slot).ok()?;
-        Some(&self.holders()[at])
+    pub(super) fn holder(&self, slot: u32) -> Option<Holder<'_>> {
+        self.holders.get(slot)
     }
 
     /// How many leading keys are those of `keys`, whose first one is. Keys are chained: where one
@@ -284,7 +284,7 @@ impl View {
                 self.change(*run, *slot, |holder| holder.expire_assumptions(*now));
             }
             Op::Leave { run, slot } => {
-                self.change(*run, *slot, |holder| *holder = Holder::new(holder.slot));
+                self.change(*run, *slot, |holder| *holder = Holding::default());
             }
         }
     }
@@ -366,26 +366,13 @@ impl View {
     }
 
     /// Changes one holder, which comes and goes as it is needed.
-    fn change(&mut self, run: u32, slot: u32, change: impl FnOnce(&mut Holder)) {
-        let run = &mut self.runs[run as usize];
-        let at = match run.holders.find(slot) {
-            Ok(at) => at,
-            Err(at) => {
-                run.holders.insert(at, Holder::new(slot));
-                self.num_holders += 1;
-                at
-            }
-        };
-        let holder = run.holders.at(at);
-        let before = holder.tally();
-        change(holder);
-        let after = holder.tally();
+    fn change(&mut self, run: u32, slot: u32, change: impl FnOnce(&mut Holding)) {
+        let holders = &mut self.runs[run as usize].holders;
+        let num_before = holders.len();
+        let Changed { before, after } = holders.change(slot, change);
+        self.num_holders = self.num_holders + holders.len() - num_before;
         self.tally.entries = self.tally.entries + after.entries - before.entries;
         self.tally.doubtful = self.tally.doubtful + after.doubtful - before.doubtful;
-        if holder.is_vacant() {
-            run.holders.remove(at);
-            self.num_holders -= 1;
-        }
     }
 
     /// Memory of this view and of an equal one that shares its keys, bytes. O(runs).
@@ -408,10 +395,9 @@ impl View {
             for offset in 0..run.len {
                 assert!(keys.insert(run.key(offset)), "every key is there once");
             }
-            run.holders.check();
+            run.holders.check(run.len);
             num_holders += run.holders().len();
-            for holder in run.holders() {
-                holder.check(run.len);
+            for holder in run.holders().iter() {
                 tally.entries += holder.tally().entries;
                 tally.doubtful += holder.tally().doubtful;
                 let id = self.replicas[holder.slot as usize].id;
@@ -429,7 +415,7 @@ impl View {
     /// Visits all that is held at whatever time.
     pub(super) fn visit(&self, mut visit: impl FnMut(&Run, ReplicaId, Place, Standing, &Extent)) {
         for run in &self.runs {
-            for holder in run.holders() {
+            for holder in run.holders().iter() {
                 if let Some(id) = self.replicas[holder.slot as usize].id {
                     holder.visit(|place, standing, extent| {
                         visit(run, id, place, standing, extent);

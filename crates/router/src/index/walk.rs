@@ -10,9 +10,10 @@ use headstart_core::{Nanos, ReplicaId};
 
 use super::holder::Reach;
 use super::mixed::Mixed;
+use super::overlaps::{Lengths, Overlap, Overlaps};
 use super::uniform;
 use super::view::View;
-use super::{KeyChain, Overlap, Overlaps, PromptKeys};
+use super::{KeyChain, PromptKeys};
 
 /// Memory of a question, used again by the next.
 #[derive(Clone, Debug, Default)]
@@ -45,23 +46,21 @@ pub(super) fn overlaps(view: &View, prompt: &PromptKeys, now: Nanos, answer: &mu
     if let Some(size) = view.uniform_size() {
         let mut chains = prompt.chains().iter();
         match chains.find(|chain| chain.block_size == size) {
-            Some(chain) => uniform::walk(view, chain, now, &mut answer.found),
-            None => answer.found.clear(),
+            Some(chain) => uniform::walk(view, chain, now, &mut answer.lengths),
+            None => answer.clear(),
         }
         return;
     }
-    answer.found.clear();
-    let scratch = &mut answer.scratch;
+    answer.clear();
+    let Overlaps { lengths, scratch } = answer;
     for chain in prompt.chains() {
         walk(view, chain, now, &mut scratch.candidates);
-        collect(chain.block_size, &scratch.candidates, &mut answer.found);
+        collect(chain.block_size, &scratch.candidates, lengths);
     }
     if view.has_mixed() {
-        scratch.mixed.ask(view, prompt, now, &mut answer.found);
+        scratch.mixed.ask(view, prompt, now, lengths);
     }
-    if !answer.found.is_sorted_by_key(|overlap| overlap.replica) {
-        answer.found.sort_unstable_by_key(|overlap| overlap.replica);
-    }
+    lengths.sort();
 }
 
 /// The run that the prompt goes on with at `depth`.
@@ -108,7 +107,7 @@ fn begin(
     let groups = view.groups();
     let holders = view.run(piece.run).holders();
     candidates.reserve(holders.len());
-    for holder in holders {
+    for holder in holders.iter() {
         let plain = groups[holder.slot as usize];
         if plain.block_size != block_size {
             continue;
@@ -131,7 +130,7 @@ fn step(view: &View, piece: Piece, now: Nanos, candidates: &mut [Candidate]) -> 
     let mut goes_on = false;
     // Holders and candidates are both in the order of slots.
     let mut rest = candidates;
-    for holder in view.run(piece.run).holders() {
+    for holder in view.run(piece.run).holders().iter() {
         let before = rest.partition_point(|candidate| candidate.slot < holder.slot);
         rest = &mut rest[before..];
         let Some(candidate) = rest.first_mut() else {
@@ -156,12 +155,12 @@ fn step(view: &View, piece: Piece, now: Nanos, candidates: &mut [Candidate]) -> 
 }
 
 /// Moves what was found into the answer.
-fn collect(block_size: u32, candidates: &[Candidate], found: &mut Vec<Overlap>) {
+fn collect(block_size: u32, candidates: &[Candidate], found: &mut Lengths) {
     let overlap = |&Candidate { replica, reach, .. }: &Candidate| Overlap {
         replica,
         device_tokens: reach.device * block_size,
         any_tier_tokens: reach.any_tier * block_size,
         trusted_tokens: reach.trusted * block_size,
     };
-    found.extend(candidates.iter().map(overlap));
+    candidates.iter().map(overlap).for_each(|it| found.push(it));
 }

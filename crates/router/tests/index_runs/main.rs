@@ -67,7 +67,7 @@ fn prompt(tokens: &[TokenId]) -> Prompt<'_> {
 fn ask(index: &dyn PrefixIndex, tokens: &[TokenId], now: Nanos) -> Vec<(ReplicaId, u32, u32, u32)> {
     let mut answer = Overlaps::default();
     index.overlaps(&index.hash(prompt(tokens)), now, &mut answer);
-    let overlaps = answer.as_slice().iter();
+    let overlaps = answer.iter();
     let figures = overlaps.map(|overlap| {
         let any_tier = overlap.any_tier_tokens;
         (
@@ -439,8 +439,8 @@ fn four_thousand_replicas_answer_in_order() {
     own.extend([1_000_000 + 77, 7, 7]);
     let mut answer = Overlaps::default();
     index.overlaps(&index.hash(prompt(&own)), START, &mut answer);
-    assert_eq!(answer.as_slice().len(), NUM_REPLICAS as usize);
-    assert!(answer.as_slice().is_sorted_by(|a, b| a.replica < b.replica));
+    assert_eq!(answer.len(), NUM_REPLICAS as usize);
+    assert!(answer.iter().is_sorted_by(|a, b| a.replica < b.replica));
     assert_eq!(answer.of(ReplicaId(77)).device_tokens, 43);
     assert_eq!(answer.of(ReplicaId(78)).device_tokens, 40);
     for replica in 0..NUM_REPLICAS - 1 {

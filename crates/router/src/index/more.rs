@@ -1,0 +1,287 @@
+//! What one replica holds of one run where a number does not say it: one plane per place and
+//! standing.
+//!
+//! Invariants: an offset stands in at most one plane of a place; planes hold something; without
+//! need there is no [`More`].
+
+use std::ops::Range;
+
+use headstart_core::{Nanos, Tier};
+
+use super::extent::Extent;
+use super::holder::{Reach, Tally};
+use super::standing::{Place, Standing, is_over, since_alone};
+
+/// Planes per holder. There are a handful, unless many blocks were reported twice and removed once
+/// at different times; beyond it, the two oldest doubts of a place become one, never trusted again.
+const MAX_PLANES: usize = 64;
+
+/// All that is held, and all that is assumed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct More {
+    planes: Vec<Plane>,
+    /// Each longer than the one before and ending earlier: all others say nothing.
+    assumed: Vec<Assumed>,
+}
+
+/// Blocks of one place and of one standing.
+#[derive(Clone, Debug)]
+struct Plane {
+    place: Place,
+    /// Since when they are doubtful; confirmed otherwise.
+    doubtful_since: Option<Nanos>,
+    extent: Extent,
+}
+
+/// So many leading blocks are assumed until then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Assumed {
+    blocks: u32,
+    until: Nanos,
+}
+
+impl Plane {
+    fn is_usual(&self) -> bool {
+        self.place == Place::USUAL && self.doubtful_since.is_none()
+    }
+
+    fn is_there(&self, group: u8, now: Nanos) -> bool {
+        self.place.group == group && self.doubtful_since.is_none_or(|since| !is_over(since, now))
+    }
+
+    fn standing(&self) -> Standing {
+        match self.doubtful_since {
+            None => Standing::Confirmed,
+            Some(since) => Standing::Doubtful { since },
+        }
+    }
+}
+
+impl More {
+    pub(super) fn standing(&self, place: Place, offset: u32) -> Option<Standing> {
+        let mut planes = self.planes.iter().filter(|plane| plane.place == place);
+        let plane = planes.find(|plane| plane.extent.contains(offset))?;
+        Some(plane.standing())
+    }
+
+    pub(super) fn count_confirmed(&self, place: Place, range: Range<u32>) -> u32 {
+        let is_meant = |plane: &&Plane| plane.place == place && plane.doubtful_since.is_none();
+        let confirmed = self.planes.iter().find(is_meant);
+        confirmed.map_or(0, |plane| plane.extent.count_in(range))
+    }
+
+    pub(super) fn count_in(&self, place: Place, range: Range<u32>) -> u32 {
+        let planes = self.planes.iter().filter(|plane| plane.place == place);
+        planes
+            .map(|plane| plane.extent.count_in(range.clone()))
+            .sum()
+    }
+
+    pub(super) fn holds(&self, offset: u32) -> bool {
+        let mut planes = self.planes.iter();
+        planes.any(|plane| plane.extent.contains(offset))
+    }
+
+    pub(super) fn assumed_end(&self) -> u32 {
+        self.assumed.last().map_or(0, |assumed| assumed.blocks)
+    }
+
+    pub(super) fn held_end(&self) -> u32 {
+        let ends = self.planes.iter().map(|plane| plane.extent.end());
+        ends.max().unwrap_or(0)
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        for plane in &self.planes {
+            let count = plane.extent.count() as usize;
+            tally.entries += count;
+            tally.doubtful += count * usize::from(plane.doubtful_since.is_some());
+        }
+        tally
+    }
+
+    pub(super) fn visit(&self, mut visit: impl FnMut(Place, Standing, &Extent)) {
+        for plane in &self.planes {
+            visit(plane.place, plane.standing(), &plane.extent);
+        }
+    }
+
+    pub(super) fn is_doubtful(&self) -> bool {
+        let mut planes = self.planes.iter();
+        planes.any(|plane| plane.doubtful_since.is_some())
+    }
+
+    pub(super) fn is_doubtful_since(&self, since: Nanos) -> bool {
+        let mut planes = self.planes.iter();
+        planes.any(|plane| plane.doubtful_since == Some(since))
+    }
+
+    #[cold]
+    pub(super) fn reach(&self, group: u8, limit: u32, now: Nanos) -> Reach {
+        let is_current = |assumed: &&Assumed| now < assumed.until;
+        let current = self.assumed.iter().filter(is_current);
+        let assumed = current.map(|assumed| assumed.blocks).max().unwrap_or(0);
+        let leading = |counts: fn(&Plane) -> bool| {
+            let mut end = assumed;
+            loop {
+                let before = end;
+                for plane in self.planes.iter().filter(|plane| counts(plane)) {
+                    if plane.is_there(group, now) {
+                        end += plane.extent.run_from(end);
+                    }
+                }
+                if end == before || end >= limit {
+                    return end.min(limit);
+                }
+            }
+        };
+        Reach {
+            device: leading(|plane| plane.place.tier == Tier::Device),
+            any_tier: leading(|_| true),
+            trusted: leading(|plane| plane.doubtful_since.is_none()),
+        }
+    }
+
+    pub(super) fn usable(&self, group: u8, offset: u32, now: Nanos) -> Reach {
+        let mut assumed = self.assumed.iter();
+        let is_assumed = assumed.any(|assumed| now < assumed.until && offset < assumed.blocks);
+        let mut usable = Reach::of(u32::from(is_assumed));
+        for plane in &self.planes {
+            if plane.is_there(group, now) && plane.extent.contains(offset) {
+                usable.any_tier = 1;
+                usable.device |= u32::from(plane.place.tier == Tier::Device);
+                usable.trusted |= u32::from(plane.doubtful_since.is_none());
+            }
+        }
+        usable
+    }
+
+    pub(super) fn set(&mut self, place: Place, range: Range<u32>, standing: Option<Standing>) {
+        for plane in self.planes.iter_mut().filter(|plane| plane.place == place) {
+            plane.extent.clear(range.clone());
+        }
+        match standing {
+            None => {}
+            Some(Standing::Confirmed) => self.plane(place, None).extent.fill(range),
+            Some(Standing::Doubtful { since }) => {
+                self.plane(place, Some(since)).extent.fill(range);
+            }
+        }
+    }
+
+    /// What has been doubtful since `from`, or confirmed where that is nothing, is so since `to`.
+    pub(super) fn turn(&mut self, from: Option<Nanos>, to: Option<Nanos>) {
+        for at in 0..self.planes.len() {
+            let plane = &mut self.planes[at];
+            if plane.doubtful_since == from {
+                let place = plane.place;
+                let extent = std::mem::replace(&mut plane.extent, Extent::EMPTY);
+                self.plane(place, to).extent.join(&extent);
+            }
+        }
+    }
+
+    pub(super) fn assume(&mut self, blocks: u32, until: Nanos) {
+        let new = Assumed { blocks, until };
+        let covers = |a: &Assumed, b: &Assumed| a.blocks >= b.blocks && a.until >= b.until;
+        if !self.assumed.iter().any(|known| covers(known, &new)) {
+            self.assumed.retain(|known| !covers(&new, known));
+            let at = self.assumed.partition_point(|known| known.blocks < blocks);
+            self.assumed.insert(at, new);
+        }
+    }
+
+    pub(super) fn expire_doubts(&mut self, now: Nanos) {
+        for plane in &mut self.planes {
+            if plane
+                .doubtful_since
+                .is_some_and(|since| is_over(since, now))
+            {
+                plane.extent = Extent::EMPTY;
+            }
+        }
+    }
+
+    pub(super) fn expire_assumptions(&mut self, now: Nanos) {
+        self.assumed.retain(|assumed| now < assumed.until);
+    }
+
+    /// Restores the invariants. Returns the leading blocks if there is nothing else to say.
+    pub(super) fn settle(&mut self) -> Option<u32> {
+        self.planes.retain(|plane| !plane.extent.is_empty());
+        self.limit();
+        match self.planes.as_slice() {
+            _ if !self.assumed.is_empty() => None,
+            [] => Some(0),
+            [plane] if plane.is_usual() => match plane.extent {
+                Extent::Lead(lead) => Some(lead),
+                Extent::Bits(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Memory, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let bits = self.planes.iter().map(|plane| plane.extent.heap_bytes());
+        size_of::<Self>()
+            + self.planes.capacity() * size_of::<Plane>()
+            + self.assumed.capacity() * size_of::<Assumed>()
+            + bits.sum::<usize>()
+    }
+
+    /// Asserts the invariants.
+    pub(super) fn check(&self) {
+        for (at, plane) in self.planes.iter().enumerate() {
+            assert!(!plane.extent.is_empty(), "planes hold something");
+            for other in &self.planes[..at] {
+                let is_shared = other.place == plane.place
+                    && other
+                        .extent
+                        .iter()
+                        .any(|offset| plane.extent.contains(offset));
+                assert!(!is_shared, "one standing per block and place");
+            }
+        }
+    }
+
+    fn plane(&mut self, place: Place, doubtful_since: Option<Nanos>) -> &mut Plane {
+        let is_meant =
+            |plane: &Plane| plane.place == place && plane.doubtful_since == doubtful_since;
+        let at = self.planes.iter().position(is_meant).unwrap_or_else(|| {
+            self.planes.push(Plane {
+                place,
+                doubtful_since,
+                extent: Extent::EMPTY,
+            });
+            self.planes.len() - 1
+        });
+        &mut self.planes[at]
+    }
+
+    /// Merges doubts while there are too many planes. Every place has one plane besides them, and
+    /// there are fewer places than planes may be unless a replica has very many groups.
+    fn limit(&mut self) {
+        while self.planes.len() > MAX_PLANES {
+            let oldest = |planes: &[Plane], place: Option<Place>| {
+                let doubtful = planes.iter().enumerate().filter(|(_, plane)| {
+                    plane.doubtful_since.is_some() && place.is_none_or(|place| plane.place == place)
+                });
+                doubtful
+                    .min_by_key(|(_, plane)| plane.doubtful_since)
+                    .map(|(at, _)| at)
+            };
+            let Some(first) = oldest(&self.planes, None) else {
+                return;
+            };
+            let first = self.planes.swap_remove(first);
+            // The only doubt of its place is given up before its time.
+            if let Some(next) = oldest(&self.planes, Some(first.place)) {
+                // Not all of them are of one doubt any more.
+                self.planes[next].doubtful_since = first.doubtful_since.map(since_alone);
+                self.planes[next].extent.join(&first.extent);
+            }
+        }
+    }
+}

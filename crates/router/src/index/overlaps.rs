@@ -1,0 +1,156 @@
+//! The answer to a question: how much of a prompt each replica holds.
+//!
+//! Popular prompts begin on thousands of replicas, and nearly all of those hold what they hold on
+//! their device, confirmed. So an answer has 8 bytes for each of them, and more only for those
+//! whose three lengths differ.
+
+use headstart_core::ReplicaId;
+
+use super::walk::Scratch;
+
+/// How much of a prompt one replica holds: leading tokens, without a hole, in whole blocks. Where
+/// a replica has several cache groups, the longest prefix behind which all of them can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overlap {
+    /// The replica.
+    pub replica: ReplicaId,
+    /// Tokens ready to compute from, or assumed to be soon; doubtful ones included.
+    pub device_tokens: u32,
+    /// Tokens in whatever tier, doubtful ones included; at least `device_tokens`.
+    pub any_tier_tokens: u32,
+    /// Tokens in whatever tier without a doubtful one among them; at most `any_tier_tokens`.
+    pub trusted_tokens: u32,
+}
+
+/// Answers of [`PrefixIndex::overlaps`](super::PrefixIndex::overlaps), whose memory is used again
+/// by the next question.
+#[derive(Clone, Debug, Default)]
+pub struct Overlaps {
+    pub(super) lengths: Lengths,
+    pub(super) scratch: Scratch,
+}
+
+/// The lengths of an answer, by ascending replica as soon as it is complete.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lengths {
+    /// All replicas.
+    pub(super) all: Vec<Length>,
+    /// Those of them whose lengths differ.
+    pub(super) uneven: Vec<Overlap>,
+}
+
+/// Tokens in whatever tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Length {
+    pub(super) replica: u32,
+    pub(super) tokens: u32,
+}
+
+impl Overlaps {
+    /// Those who hold something, by ascending replica.
+    pub fn iter(&self) -> impl Iterator<Item = Overlap> {
+        let mut uneven = self.lengths.uneven.iter().peekable();
+        self.lengths.all.iter().map(move |length| {
+            let is_meant = |overlap: &&Overlap| overlap.replica.0 == length.replica;
+            uneven
+                .next_if(is_meant)
+                .map_or(length.even(), |overlap| *overlap)
+        })
+    }
+
+    /// How many replicas hold something.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lengths.all.len()
+    }
+
+    /// Whether nobody holds anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lengths.all.is_empty()
+    }
+
+    /// Forgets the last answer.
+    pub fn clear(&mut self) {
+        self.lengths.clear();
+    }
+
+    /// What `replica` holds; nothing where it was left out.
+    #[must_use]
+    pub fn of(&self, replica: ReplicaId) -> Overlap {
+        let all = &self.lengths.all;
+        let found = all.binary_search_by_key(&replica.0, |length| length.replica);
+        let nothing = Length {
+            replica: replica.0,
+            tokens: 0,
+        };
+        self.lengths.overlap(found.map_or(nothing, |at| all[at]))
+    }
+}
+
+impl Length {
+    /// The same on all levels.
+    fn even(self) -> Overlap {
+        Overlap {
+            replica: ReplicaId(self.replica),
+            device_tokens: self.tokens,
+            any_tier_tokens: self.tokens,
+            trusted_tokens: self.tokens,
+        }
+    }
+}
+
+impl Lengths {
+    pub(super) fn clear(&mut self) {
+        self.all.clear();
+        self.uneven.clear();
+    }
+
+    /// Adds a replica's, in any order.
+    pub(super) fn push(&mut self, overlap: Overlap) {
+        let length = Length {
+            replica: overlap.replica.0,
+            tokens: overlap.any_tier_tokens,
+        };
+        self.all.push(length);
+        if length.even() != overlap {
+            self.uneven.push(overlap);
+        }
+    }
+
+    /// Brings them into order.
+    pub(super) fn sort(&mut self) {
+        if !self.all.is_sorted_by_key(|length| length.replica) {
+            self.all.sort_unstable_by_key(|length| length.replica);
+            self.uneven.sort_unstable_by_key(|overlap| overlap.replica);
+        }
+    }
+
+    /// All that is said of a replica that is in.
+    pub(super) fn overlap(&self, length: Length) -> Overlap {
+        let known = find(&self.uneven, length.replica);
+        known.map_or(length.even(), |at| self.uneven[at])
+    }
+
+    /// Whether the lengths of a replica that is in are all the same.
+    pub(super) fn is_even(&self, length: Length) -> bool {
+        self.uneven.is_empty() || find(&self.uneven, length.replica).is_err()
+    }
+
+    /// Says otherwise of the replica at `at`.
+    pub(super) fn set(&mut self, at: usize, overlap: Overlap) {
+        let length = &mut self.all[at];
+        length.tokens = overlap.any_tier_tokens;
+        let is_even = length.even() == overlap;
+        match find(&self.uneven, length.replica) {
+            Ok(at) if is_even => drop(self.uneven.remove(at)),
+            Ok(at) => self.uneven[at] = overlap,
+            Err(_) if is_even => {}
+            Err(at) => self.uneven.insert(at, overlap),
+        }
+    }
+}
+
+fn find(uneven: &[Overlap], replica: u32) -> Result<usize, usize> {
+    uneven.binary_search_by_key(&replica, |overlap| overlap.replica.0)
+}
