@@ -8,7 +8,7 @@ the decoder nor the encoder of headstart-server is its own judge.
       2f: 5 6 7 8 + cat@0
     removed from host group 0: 1f 2f
     cleared
-    skipped 3: unknown_tag, may have removed
+    skipped 3: unknown_type, may have removed
 """
 
 TIERS = {

@@ -5,9 +5,10 @@
 //! queues) and under long chains. The last capacity is the worst: the first for which the table
 //! of names, of 2^16 entries until then, doubles.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+#[path = "../../core/tests/counting/mod.rs"]
+mod counting;
 
+use counting::{Counting, held_bytes};
 use headstart_cache::policy::{self, NAMES, Setting};
 use headstart_cache::{Admit, PrefixCache};
 use headstart_core::{Access, BlockHash, Nanos, Rng};
@@ -16,37 +17,14 @@ const CAPACITIES: [usize; 3] = [100_000, 57_345, 55_608];
 /// Blocks of a conversation's last prompt.
 const LONGEST_CHAIN: usize = 2_000;
 
-/// The system's allocator, with a count of the bytes that are in use.
-struct Counting;
-
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches no
-// memory that was asked for.
-unsafe impl GlobalAlloc for Counting {
-    // SAFETY: the caller's promise is passed on.
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    // SAFETY: the caller's promise is passed on.
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 /// A cache under load, and the most that it has taken.
 struct Measured {
     cache: PrefixCache,
-    before: usize,
-    bytes: usize,
+    before: isize,
+    bytes: isize,
     num_requests: u32,
     chain: Vec<BlockHash>,
 }
@@ -54,7 +32,7 @@ struct Measured {
 impl Measured {
     fn new(name: &str, capacity: usize) -> Self {
         let chain = Vec::with_capacity(LONGEST_CHAIN);
-        let before = IN_USE.load(Ordering::Relaxed);
+        let before = held_bytes();
         let setting = Setting {
             capacity,
             block_tokens: 16,
@@ -87,7 +65,7 @@ impl Measured {
         }
         self.cache.release(lease, &access);
         self.cache.drain_effects();
-        let in_use = IN_USE.load(Ordering::Relaxed) - self.before;
+        let in_use = held_bytes() - self.before;
         self.bytes = self.bytes.max(in_use);
     }
 

@@ -2,25 +2,24 @@
 //!
 //! 1. defaults  2. `headstart.toml` (or `--config FILE`)  3. `HEADSTART_…`  4. flags
 
+mod upstreams;
+
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use headstart_router::Strategy;
-use headstart_server::UpstreamConfig;
+use headstart_server::{Limits, UpstreamConfig};
 use serde::Deserialize;
+
+/// What a time-out may be: from what a test waits to what nobody waits, in seconds.
+const SECONDS: RangeInclusive<f64> = 0.001..=86_400.0;
 
 /// Where a configuration file is looked for when none is named.
 const DEFAULT_FILE: &str = "headstart.toml";
-
-/// How an upstream is named.
-const UPSTREAM_FORM: &str =
-    "URL[,kv=tcp://HOST:PORT][,replay=tcp://HOST:PORT][,tokenizer=DIR][,data-parallel-size=N]";
-
-/// Most data-parallel ranks of one engine: each is a replica to choose from. Far more than any
-/// engine of one address has.
-const DATA_PARALLEL_SIZE_MAX: u32 = 1024;
 
 /// Arguments or configuration that cannot be: exit code 2.
 #[derive(Debug)]
@@ -56,6 +55,10 @@ pub(crate) struct ServeOptions {
     /// random, round-robin, load, session or precise [default: precise]
     #[arg(long, env = "HEADSTART_STRATEGY", value_name = "NAME")]
     pub(crate) strategy: Option<String>,
+    /// Where embedded replicas publish their KV events, on 127.0.0.1: replica i on PORT + 2·i, its
+    /// replays on the port after that [default: free ports, told by GET /debug/index]
+    #[arg(long, env = "HEADSTART_KV_EVENTS_PORT", value_name = "PORT")]
+    pub(crate) kv_events_port: Option<u16>,
     /// KV blocks per replica [default: as many as 512 MiB or 8,192 tokens need]
     #[arg(long, env = "HEADSTART_CACHE_BLOCKS", value_name = "N")]
     pub(crate) cache_blocks: Option<usize>,
@@ -95,6 +98,20 @@ pub(crate) struct ServeOptions {
     /// then chosen one by one: kv= and replay= are rank 0's, the others' ports follow
     #[arg(long, value_name = "URL[,OPTION=VALUE]...")]
     pub(crate) upstream: Vec<String>,
+    /// Longest wait for the first bytes of an upstream's answer, of one that is not streamed for
+    /// all of it; then 504. An upstream whose health check finds it dead or frozen before is not
+    /// waited for: its requests go to another one, once, or end with 502 [default: 600]
+    #[arg(long, env = "HEADSTART_UPSTREAM_TIMEOUT", value_name = "SECONDS")]
+    pub(crate) upstream_timeout: Option<f64>,
+    /// Longest silence in the middle of an upstream's answer; then it ends with an error
+    /// [default: 300]
+    #[arg(long, env = "HEADSTART_UPSTREAM_SILENCE", value_name = "SECONDS")]
+    pub(crate) upstream_silence: Option<f64>,
+    /// Most clients' connections at once; further ones wait, and a warning is logged. Each needs
+    /// two open files, and the limit of these is raised as far as the system lets us
+    /// [default: 16384, or what that limit allows]
+    #[arg(long, env = "HEADSTART_MAX_CONNECTIONS", value_name = "N")]
+    pub(crate) max_connections: Option<usize>,
     /// Folder that keeps what is known of upstreams' caches from one start to the next: hashes,
     /// never text; made where there is none
     #[arg(long, env = "HEADSTART_STATE_DIR", value_name = "DIR")]
@@ -157,6 +174,10 @@ impl ServeOptions {
             } else {
                 self.upstream
             },
+            kv_events_port: self.kv_events_port.or(file.kv_events_port),
+            upstream_timeout: self.upstream_timeout.or(file.upstream_timeout),
+            upstream_silence: self.upstream_silence.or(file.upstream_silence),
+            max_connections: self.max_connections.or(file.max_connections),
             state_dir: self.state_dir.or(file.state_dir),
             api_key_file: self.api_key_file.or(file.api_key_file),
             shared_index: self.shared_index.or(file.shared_index),
@@ -177,9 +198,41 @@ impl ServeOptions {
         first_line(path).map(Some)
     }
 
+    /// The limits of the edge.
+    pub(crate) fn limits(&self) -> Result<Limits> {
+        let usual = Limits::default();
+        let seconds = |given: Option<f64>, option: &str, usual: Duration| match given {
+            None => Ok(usual),
+            Some(seconds) if SECONDS.contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+            Some(seconds) => {
+                let (least, most) = (SECONDS.start(), SECONDS.end());
+                let message = format!("{option} {seconds}: it is from {least} to {most} seconds");
+                Err(UsageError(message))
+            }
+        };
+        if self.max_connections == Some(0) {
+            let message = "--max-connections 0 would serve nobody; give 1 or more, or leave it out";
+            return Err(UsageError(message.to_owned()).into());
+        }
+        Ok(Limits {
+            first_token_timeout: seconds(
+                self.upstream_timeout,
+                "--upstream-timeout",
+                usual.first_token_timeout,
+            )?,
+            silence_timeout: seconds(
+                self.upstream_silence,
+                "--upstream-silence",
+                usual.silence_timeout,
+            )?,
+            connections: self.max_connections,
+            ..usual
+        })
+    }
+
     /// The upstreams named.
     pub(crate) fn upstreams(&self) -> Result<Vec<UpstreamConfig>> {
-        self.upstream.iter().map(|spec| upstream(spec)).collect()
+        upstreams::parse(&self.upstream)
     }
 }
 
@@ -215,84 +268,6 @@ fn read(path: Option<&Path>) -> Result<File> {
     toml::from_str(&text).map_err(|error| UsageError(format!("{}: {error}", path.display())).into())
 }
 
-fn upstream(spec: &str) -> Result<UpstreamConfig> {
-    let wrong = |what: &str| -> anyhow::Error {
-        UsageError(format!(
-            "--upstream {spec}: {what}; the form is {UPSTREAM_FORM}"
-        ))
-        .into()
-    };
-    let mut parts = spec.split(',');
-    let url = parts.next().filter(|url| !url.is_empty());
-    let mut config = UpstreamConfig {
-        url: url.ok_or_else(|| wrong("the URL is missing"))?.to_owned(),
-        kv_events: None,
-        kv_replay: None,
-        data_parallel_size: 1,
-        tokenizer: None,
-    };
-    for part in parts {
-        match part.split_once('=') {
-            Some(("kv", address)) => config.kv_events = Some(tcp(address, &wrong)?),
-            Some(("replay", address)) => config.kv_replay = Some(tcp(address, &wrong)?),
-            Some(("tokenizer", folder)) => config.tokenizer = Some(folder.into()),
-            Some(("data-parallel-size" | "dp", ranks)) => {
-                config.data_parallel_size = data_parallel_size(ranks, &wrong)?;
-            }
-            _ => return Err(wrong(&format!("`{part}` is not understood"))),
-        }
-    }
-    if config.kv_events.is_some() && config.tokenizer.is_none() {
-        return Err(wrong(
-            "kv= needs tokenizer=, or prompts cannot be matched with the events",
-        ));
-    }
-    if config.kv_replay.is_some() && config.kv_events.is_none() {
-        return Err(wrong("replay= needs kv="));
-    }
-    if shares_ports(&config) {
-        return Err(wrong(
-            "the ranks' ports of kv= and replay= overlap; set them further apart, here and there",
-        ));
-    }
-    Ok(config)
-}
-
-fn data_parallel_size(ranks: &str, wrong: &impl Fn(&str) -> anyhow::Error) -> Result<u32> {
-    match ranks.parse() {
-        Ok(ranks @ 1..=DATA_PARALLEL_SIZE_MAX) => Ok(ranks),
-        _ => Err(wrong(&format!(
-            "data-parallel-size is a number from 1 to {DATA_PARALLEL_SIZE_MAX}, not `{ranks}`"
-        ))),
-    }
-}
-
-/// Whether a rank's events would come from the port where another one's are replayed.
-fn shares_ports(config: &UpstreamConfig) -> bool {
-    let port = |address: &Option<String>| {
-        let (host, port) = address.as_deref()?.rsplit_once(':')?;
-        Some((host.to_owned(), port.parse::<u32>().ok()?))
-    };
-    match (port(&config.kv_events), port(&config.kv_replay)) {
-        (Some((host, kv)), Some((other, replay))) => {
-            host == other && kv.abs_diff(replay) < config.data_parallel_size
-        }
-        _ => false,
-    }
-}
-
-fn tcp(address: &str, wrong: &impl Fn(&str) -> anyhow::Error) -> Result<String> {
-    let rest = address
-        .strip_prefix("tcp://")
-        .and_then(|rest| rest.rsplit_once(':'));
-    match rest {
-        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
-            Ok(address.to_owned())
-        }
-        _ => Err(wrong(&format!("`{address}` is not tcp://HOST:PORT"))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,46 +291,5 @@ mod tests {
             .expect_err("a typo is an error");
         assert!(error.to_string().contains("replicass"), "{error}");
         std::fs::remove_file(&path).expect("cleans up");
-    }
-
-    fn check(spec: &str, expected: Result<(&str, Option<&str>), &str>) {
-        match (upstream(spec), expected) {
-            (Ok(got), Ok((url, events))) => {
-                assert_eq!((got.url.as_str(), got.kv_events.as_deref()), (url, events));
-            }
-            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
-            (got, expected) => panic!("{spec}: {got:?} against {expected:?}"),
-        }
-    }
-
-    #[test]
-    fn upstream_specifications_are_checked() {
-        check("http://h:1", Ok(("http://h:1", None)));
-        check(
-            "http://h:1,kv=tcp://h:2,tokenizer=d",
-            Ok(("http://h:1", Some("tcp://h:2"))),
-        );
-        check("http://h:1,kv=tcp://h:2", Err("needs tokenizer="));
-        check("http://h:1,replay=tcp://h:2", Err("needs kv="));
-        check("http://h:1,kv=h:2,tokenizer=d", Err("not tcp://"));
-        check("http://h:1,what=1", Err("`what=1`"));
-        check("http://h:1,data-parallel-size=0", Err("from 1 to 1024"));
-        check("http://h:1,dp=1025", Err("from 1 to 1024"));
-        let ports = |kv, replay, ranks| {
-            format!("http://h:1,kv=tcp://h:{kv},replay=tcp://h:{replay},tokenizer=d,dp={ranks}")
-        };
-        check(&ports(10, 14, 4), Ok(("http://h:1", Some("tcp://h:10"))));
-        check(&ports(10, 13, 4), Err("overlap"));
-        check(&ports(10, 7, 4), Err("overlap"));
-        check(&ports(10, 10, 1), Err("overlap"));
-        check("", Err("URL is missing"));
-    }
-
-    #[test]
-    fn ranks_are_counted_under_either_name() {
-        let ranks = |spec| upstream(spec).expect("is understood").data_parallel_size;
-        assert_eq!(ranks("http://h:1"), 1);
-        assert_eq!(ranks("http://h:1,data-parallel-size=8"), 8);
-        assert_eq!(ranks("http://h:1,dp=2"), 2);
     }
 }

@@ -102,6 +102,11 @@ fn what_is_wrong_is_said_with_exit_codes() {
     check_usage(&["serve", "--block-size", "1048576"], "--block-size");
     check_usage(&["serve", "--max-waiting", "0"], "--max-waiting");
     check_usage(&["serve", "--upstream", "ftp://h"], "http");
+    check_usage(&["serve", "--upstream", "http://h:99999"], "port");
+    check_usage(
+        &["serve", "--upstream", "http://me:secret@h:1"],
+        "http://…@h:1",
+    );
     check_usage(
         &["serve", "--upstream", "http://h", "--max-waiting", "9"],
         "--max-waiting",

@@ -5,19 +5,16 @@
 //! an engine of C blocks finds, request by request, what a replay of the full blocks finds with
 //! C − 1 (why, stands in `headstart_trace::materialize::held`).
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+mod support;
+
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::process::Output;
 
 use headstart_cache::policy::Lru;
 use headstart_core::{Rng, TraceRequest};
 use headstart_sim::Replay;
 use serde_json::{Value, json};
-
-/// Longest wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+use support::Served;
 
 /// Blocks for a third of what the trace touches, so that most requests evict.
 const TIGHT: usize = 48;
@@ -26,13 +23,7 @@ const TIGHT: usize = 48;
 const AMPLE: usize = 2000;
 
 fn headstart(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
-    // A configuration of the developer's must not matter.
-    command
-        .current_dir(std::env::temp_dir())
-        .env_remove("HEADSTART_CONFIG")
-        .args(args);
-    command.output().expect("the binary runs")
+    support::output(args)
 }
 
 fn complaint(output: &Output) -> String {
@@ -119,56 +110,18 @@ fn replayed(requests: &[Asked], capacity: usize) -> Vec<u64> {
     requests.iter().map(serve).collect()
 }
 
-/// A `headstart serve` process with one replica; killed when dropped.
-struct Served {
-    process: Child,
-    address: String,
+/// A server with one replica.
+fn serve(cache_blocks: usize) -> Served {
+    Served::start([
+        "--replicas",
+        "1",
+        "--cache-blocks",
+        &cache_blocks.to_string(),
+    ])
 }
 
-impl Served {
-    fn start(cache_blocks: usize) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_headstart"))
-            .current_dir(std::env::temp_dir())
-            .env_remove("HEADSTART_CONFIG")
-            .args(["serve", "--listen", "127.0.0.1:0", "--replicas", "1"])
-            .args(["--cache-blocks", &cache_blocks.to_string()])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the binary runs");
-        let mut line = String::new();
-        let stdout = process.stdout.take().expect("piped");
-        let ready = BufReader::new(stdout).read_line(&mut line);
-        ready.expect("a ready line");
-        let mut words = line.split_whitespace();
-        let url = words.find_map(|word| word.strip_prefix("http://"));
-        let url = url.unwrap_or_else(|| panic!("a URL in the ready line: {line}"));
-        let address = url.trim_end_matches("/v1").to_owned();
-        Self { process, address }
-    }
-
-    fn complete(&self, body: &Value) -> Value {
-        let body = body.to_string();
-        let mut socket = TcpStream::connect(&self.address).expect("connects");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-        let head = "POST /v1/completions HTTP/1.1\r\nhost: t\r\nconnection: close\r\n";
-        let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-        socket.write_all(request.as_bytes()).expect("sends");
-        let mut answer = String::new();
-        socket
-            .read_to_string(&mut answer)
-            .expect("an answer in time");
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        let body = answer.split("\r\n\r\n").nth(1).expect("a body");
-        serde_json::from_str(body).expect("JSON")
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+fn complete(server: &Served, body: &Value) -> Value {
+    server.json("POST", "/v1/completions", &body.to_string())
 }
 
 fn materialized(trace: &Path, more: &[&str]) -> Vec<Value> {
@@ -188,13 +141,13 @@ fn check_server(cache_blocks: usize, expect_evictions: bool) {
     let requests = trace(80);
     let file = write(&format!("posted-{cache_blocks}"), &requests);
     let lines = materialized(&file.0, &["--id-tokens", "16", "--output-tokens", "1"]);
-    let server = Served::start(cache_blocks);
+    let server = serve(cache_blocks);
     let cached = lines.iter().map(|line| {
         assert_eq!(
             (&line["method"], &line["url"]),
             (&json!("POST"), &json!("/v1/completions"))
         );
-        let usage = &server.complete(&line["body"])["usage"];
+        let usage = &complete(&server, &line["body"])["usage"];
         let sent = line["body"]["prompt"].as_array().expect("token ids").len();
         assert_eq!(usage["prompt_tokens"], json!(sent));
         let cached = &usage["prompt_tokens_details"]["cached_tokens"];
@@ -303,7 +256,7 @@ fn a_prompt_of_whole_blocks_never_finds_its_last() {
 fn open_mode_sends_at_the_arrivals() {
     let requests = trace(40);
     let file = write("open", &requests);
-    let server = Served::start(AMPLE);
+    let server = serve(AMPLE);
     let url = format!("http://{}", server.address);
     let options = [
         "--url",

@@ -1,144 +1,46 @@
 //! Predictions in `headstart serve`: what users give it, what it says, and what it never writes.
 
 mod planted;
+mod support;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Command;
 
 use headstart_predict::Model;
 use serde_json::{Value, json};
-
-/// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A folder that goes with its test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let folder = format!("headstart-predict-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(folder);
-        std::fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-
-    /// Writes a file as a whole, as one should who replaces a model in use.
-    fn write(&self, name: &str, bytes: &[u8]) -> String {
-        let new = self.0.join(format!("{name}.new"));
-        std::fs::write(&new, bytes).expect("writes");
-        std::fs::rename(new, self.0.join(name)).expect("renames");
-        self.path(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use support::{Scratch, Served, eventually};
 
 fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_headstart"));
-    // A configuration or environment of the developer's must not matter.
-    command
-        .current_dir(std::env::temp_dir())
-        .env_remove("HEADSTART_CONFIG")
-        .args(["serve", "--listen", "127.0.0.1:0", "--replicas", "1"])
-        .args(args);
+    let mut command = support::serve(["--replicas", "1"]);
+    command.args(args);
     command
 }
 
-/// A `headstart serve` process; killed when dropped.
-struct Served {
-    process: Child,
-    address: String,
+/// What it says to standard error goes to `log`, all of it.
+fn start(args: &[&str], log: &Path) -> Served {
+    let log = File::create(log).expect("a log");
+    Served::run(command(args).env("HEADSTART_LOG", "trace").stderr(log))
 }
 
-impl Served {
-    /// What it says to standard error goes to `log`, all of it.
-    fn start(args: &[&str], log: &Path) -> Self {
-        let mut process = command(args)
-            .env("HEADSTART_LOG", "trace")
-            .stdout(Stdio::piped())
-            .stderr(File::create(log).expect("a log"))
-            .spawn()
-            .expect("the binary runs");
-        let mut line = String::new();
-        let stdout = process.stdout.take().expect("piped");
-        let read = BufReader::new(stdout).read_line(&mut line);
-        read.expect("a ready line");
-        let url = line
-            .split_whitespace()
-            .find(|word| word.starts_with("http://"));
-        let url = url.unwrap_or_else(|| panic!("a URL in the ready line: {line}"));
-        let address = url.trim_start_matches("http://").trim_end_matches("/v1");
-        Self {
-            address: address.to_owned(),
-            process,
-        }
-    }
-
-    fn ask(&self, method: &str, path: &str, body: &str) -> String {
-        let mut socket = TcpStream::connect(&self.address).expect("connects");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: t\r\nconnection: close\r\n");
-        let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-        socket.write_all(request.as_bytes()).expect("sends");
-        let mut answer = String::new();
-        socket
-            .read_to_string(&mut answer)
-            .expect("an answer in time");
-        answer
-    }
-
-    /// Sends a conversation and returns the answer's text.
-    fn chat(&self, messages: &[Value], max_tokens: usize) -> String {
-        let body = json!({
-            "model": "toy", "messages": messages, "max_tokens": max_tokens, "ignore_eos": true,
-        });
-        let answer = self.ask("POST", "/v1/chat/completions", &body.to_string());
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
-        let body: Value = serde_json::from_str(body).expect("JSON");
-        let content = &body["choices"][0]["message"]["content"];
-        content.as_str().unwrap_or_default().to_owned()
-    }
-
-    fn metrics(&self) -> String {
-        self.ask("GET", "/metrics", "")
-    }
-
-    /// Waits for a line of the metrics.
-    fn until(&self, line: &str) {
-        let start = Instant::now();
-        while !self.metrics().lines().any(|found| found == line) {
-            let late = start.elapsed() > PATIENCE;
-            assert!(!late, "never came: {line}\n{}", self.metrics());
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    fn stop(mut self) {
-        let id = self.process.id().to_string();
-        let asked = Command::new("kill").args(["-TERM", &id]).status();
-        assert!(asked.expect("kill runs").success());
-        assert!(self.process.wait().expect("it ends").success());
-    }
+/// Sends a conversation and returns the answer's text.
+fn chat(server: &Served, messages: &[Value], max_tokens: usize) -> String {
+    let body = json!({
+        "model": "toy", "messages": messages, "max_tokens": max_tokens, "ignore_eos": true,
+    });
+    let answer = server.json("POST", "/v1/chat/completions", &body.to_string());
+    let content = &answer["choices"][0]["message"]["content"];
+    content.as_str().unwrap_or_default().to_owned()
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// Waits for a line of the metrics.
+fn until(server: &Served, line: &str) {
+    let is_there = || server.metrics().lines().any(|found| found == line);
+    eventually(line, is_there);
+}
+
+fn stop(mut server: Served) {
+    assert!(server.end("-TERM").success());
 }
 
 fn says(role: &str, content: &str) -> Value {
@@ -184,13 +86,13 @@ fn no_text_reaches_disk_log_or_metrics() {
         &log,
     ];
     let args = [&args[..], &["--prediction-horizon", "1"]].concat();
-    let server = Served::start(&args, &stderr);
+    let server = start(&args, &stderr);
     let given = PROMPTS.iter().chain([&SYSTEM, &USER]);
     let mut secret: Vec<_> = given.flat_map(|text| stretches(text, 8)).collect();
     let mut messages = vec![says("system", SYSTEM)];
     for prompt in PROMPTS {
         messages.push(says("user", prompt));
-        let answer = server.chat(&messages, 40);
+        let answer = chat(&server, &messages, 40);
         // The toy answers in common words: one of them proves nothing, several in a row do.
         secret.extend(stretches(&answer, 24));
         messages.push(says("assistant", &answer));
@@ -202,11 +104,11 @@ fn no_text_reaches_disk_log_or_metrics() {
         ]});
         server.ask("POST", "/v1/chat/completions", &body.to_string());
     }
-    server.until("headstart_prediction_log_records_total 4");
-    server.until("headstart_turns_total{outcome=\"continued\"} 3");
-    server.until("headstart_turns_total{outcome=\"ended\"} 1");
+    until(&server, "headstart_prediction_log_records_total 4");
+    until(&server, "headstart_turns_total{outcome=\"continued\"} 3");
+    until(&server, "headstart_turns_total{outcome=\"ended\"} 1");
     let metrics = server.metrics();
-    server.stop();
+    stop(server);
     let read = |path: &Path| std::fs::read_to_string(path).expect("text");
     let (log, stderr) = (read(Path::new(&log)), read(&stderr));
     assert!(log.lines().count() == 5 && stderr.contains("first token"));
@@ -225,23 +127,29 @@ fn a_new_model_is_taken_over_and_a_bad_one_is_not() {
     let [first, second] = [1, 2].map(|seed| planted::model(seed).to_bytes());
     let model = scratch.write("model", &first);
     let stderr = scratch.0.join("stderr");
-    let server = Served::start(&["--policy", "lpc", "--predictor", &model], &stderr);
-    server.until(&in_use(&fingerprint(&first)));
-    server.chat(&[says("user", "river go")], 60);
-    server.until("headstart_predictions_total{outcome=\"model\"} 1");
+    let server = start(&["--policy", "lpc", "--predictor", &model], &stderr);
+    until(&server, &in_use(&fingerprint(&first)));
+    chat(&server, &[says("user", "river go")], 60);
+    until(&server, "headstart_predictions_total{outcome=\"model\"} 1");
     scratch.write("model", &second);
-    server.until(&in_use(&fingerprint(&second)));
+    until(&server, &in_use(&fingerprint(&second)));
     assert!(!server.metrics().contains(&fingerprint(&first)));
     scratch.write("model", &second[..second.len() / 2]);
-    server.until("headstart_predictor_model_files_total{outcome=\"refused\"} 1");
-    server.until(&in_use(&fingerprint(&second)));
+    until(
+        &server,
+        "headstart_predictor_model_files_total{outcome=\"refused\"} 1",
+    );
+    until(&server, &in_use(&fingerprint(&second)));
     std::fs::remove_file(&model).expect("removes");
-    server.chat(&[says("user", "river halt")], 60);
-    server.until("headstart_predictions_total{outcome=\"model\"} 2");
+    chat(&server, &[says("user", "river halt")], 60);
+    until(&server, "headstart_predictions_total{outcome=\"model\"} 2");
     scratch.write("model", &first);
-    server.until(&in_use(&fingerprint(&first)));
-    server.until("headstart_predictor_model_files_total{outcome=\"loaded\"} 2");
-    server.stop();
+    until(&server, &in_use(&fingerprint(&first)));
+    until(
+        &server,
+        "headstart_predictor_model_files_total{outcome=\"loaded\"} 2",
+    );
+    stop(server);
     let said = std::fs::read_to_string(stderr).expect("text");
     assert!(said.contains("refused") && said.contains("the old model stays"));
 }
@@ -251,11 +159,11 @@ fn lpc_without_a_model_says_so_and_learns_from_turn_counts() {
     let scratch = Scratch::new("prior");
     let stderr = scratch.0.join("stderr");
     let args = ["--policy", "lpc", "--prediction-horizon", "1"];
-    let server = Served::start(&args, &stderr);
-    server.chat(&[says("user", "hello")], 2);
-    server.until("headstart_predictions_total{outcome=\"prior\"} 1");
-    server.until("headstart_turns_total{outcome=\"ended\"} 1");
-    server.stop();
+    let server = start(&args, &stderr);
+    chat(&server, &[says("user", "hello")], 2);
+    until(&server, "headstart_predictions_total{outcome=\"prior\"} 1");
+    until(&server, "headstart_turns_total{outcome=\"ended\"} 1");
+    stop(server);
     let said = std::fs::read_to_string(stderr).expect("text");
     assert!(said.contains("turn count alone"), "{said}");
 }

@@ -67,7 +67,7 @@ fn measure(replicas: u32) {
             let start = Instant::now();
             index.overlaps(prompt, Nanos(0), &mut answer);
             micros.push(start.elapsed().as_secs_f64() * 1e6);
-            found += answer.as_slice().len();
+            found += answer.len();
         }
     }
     assert!(found > 0, "prompts are found");

@@ -2,19 +2,21 @@
 //!
 //! | picker | rule |
 //! |---|---|
-//! | [`Best`] | the highest score, ties at random |
+//! | [`Best`] | the highest score; of equals the one that was chosen least recently |
 //! | [`AtRandom`] | any |
 //! | [`RoundRobin`] | the next by id after the last one chosen |
 //! | [`SessionHash`] | the session's own order of preference, skipping the overloaded |
 //!
 //! Sources. Ties: a fixed order sends all new prompts to one replica until the first reports
-//! load (llm-d-router issue 2515). Order of preference: Thaler and Ravishankar's highest random
+//! load (llm-d-router issue 2515), and chance is unfair for long: of 60 draws among three, one had
+//! 32. Order of preference: Thaler and Ravishankar's highest random
 //! weight ("rendezvous") hashing, 1998; no ring to keep, and a replica that leaves moves its own
 //! sessions only. Bound: Mirrokni, Thorup and Zadimoghaddam, "Consistent Hashing with Bounded
 //! Loads", SODA 2018.
 
 use headstart_core::{ReplicaId, Rng, RouteHasher, RouteIdentity};
 
+use crate::lookup::Map;
 use crate::request::RouteRequest;
 use crate::view::ReplicaView;
 
@@ -44,21 +46,50 @@ pub trait Picker: Send {
     fn pick(&mut self, scored: &[Scored], request: &RouteRequest<'_>, rng: &mut Rng) -> usize;
 }
 
-/// The highest score, ties at random.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Best;
+/// Replicas whose last turn [`Best`] remembers, beyond twice those that it chooses from: some come
+/// and go, but those that are gone for good must not stay for ever.
+const SPARE_TURNS: usize = 64;
+
+/// The highest score. Of equals the one that was chosen least recently, so that equal replicas take
+/// turns whatever happens in between; those that never were are drawn from at random.
+#[derive(Clone, Debug, Default)]
+pub struct Best {
+    turn: u64,
+    /// The turn in which each was chosen last.
+    last: Map<ReplicaId, u64>,
+}
+
+impl Best {
+    fn note(&mut self, chosen: ReplicaId, scored: &[Scored]) {
+        self.turn += 1;
+        self.last.insert(chosen, self.turn);
+        if self.last.len() > 2 * scored.len() + SPARE_TURNS {
+            let is_there = |replica| scored.binary_search_by_key(&replica, |one| one.view.replica);
+            self.last.retain(|&replica, _| is_there(replica).is_ok());
+        }
+    }
+}
 
 impl Picker for Best {
     fn pick(&mut self, scored: &[Scored], _request: &RouteRequest<'_>, rng: &mut Rng) -> usize {
         let scores = || scored.iter().map(|candidate| candidate.score);
         let best = scores().fold(f64::NEG_INFINITY, f64::max);
-        let is_tied = |&(_, score): &(usize, f64)| score > best - TIE;
-        let tied: Vec<usize> = scores()
+        let tied = scores()
             .enumerate()
-            .filter(is_tied)
-            .map(|(at, _)| at)
-            .collect();
-        tied[rng.below(tied.len())]
+            .filter(|(_, score)| *score > best - TIE);
+        let mut longest_ago: Vec<usize> = Vec::new();
+        let mut earliest = None;
+        for (at, _) in tied {
+            let last = self.last.get(&scored[at].view.replica).copied();
+            if longest_ago.is_empty() || last < earliest {
+                (earliest, longest_ago) = (last, vec![at]);
+            } else if last == earliest {
+                longest_ago.push(at);
+            }
+        }
+        let at = longest_ago[rng.below(longest_ago.len())];
+        self.note(scored[at].view.replica, scored);
+        at
     }
 }
 
@@ -189,12 +220,70 @@ mod tests {
     #[test]
     fn the_best_wins_and_ties_are_spread() {
         check(
-            &mut Best,
+            &mut Best::default(),
             &scored(&[(0, 0.5), (0, 0.7), (0, 0.1)]),
             &[0, 1200, 0],
         );
         let tied = scored(&[(0, 0.1 + 0.2), (0, 0.3), (0, 0.1)]);
-        check(&mut Best, &tied, &[600, 600, 0]);
+        check(&mut Best::default(), &tied, &[600, 600, 0]);
+    }
+
+    /// Issue 5: of equal replicas one had more than half of the requests under light load.
+    #[test]
+    fn equals_take_turns_and_the_first_round_is_drawn() {
+        let (mut best, mut rng) = (Best::default(), Rng::new(0));
+        let mut picked = |scored: &[Scored]| best.pick(scored, &RouteRequest::default(), &mut rng);
+        let three = scored(&[(0, 1.0); 3]);
+        let first: Vec<usize> = (0..3).map(|_| picked(&three)).collect();
+        let mut sorted = first.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [0, 1, 2]);
+        (0..30).for_each(|at| assert_eq!(picked(&three), first[at % 3]));
+        // Being the best counts as a turn, so that what comes next goes to another one.
+        let mut better = scored(&[(0, 1.0); 3]);
+        better[first[0]].score = 2.0;
+        assert_eq!(picked(&better), first[0]);
+        let next: Vec<usize> = (0..3).map(|_| picked(&three)).collect();
+        assert_eq!(next, [first[1], first[2], first[0]]);
+    }
+
+    /// Against counting back through all choices so far, with candidates that come and go.
+    #[test]
+    fn turns_are_those_of_the_whole_history() {
+        let mut rng = Rng::new(11);
+        let (mut best, mut history) = (Best::default(), Vec::new());
+        for step in 0..4_000 {
+            let mut candidates = scored(&[(0, 0.0); 6]);
+            candidates.retain(|_| rng.below(3) > 0);
+            let score = |one: &mut Scored| one.score = rng.below(2) as f64;
+            candidates.iter_mut().for_each(score);
+            if candidates.is_empty() {
+                continue;
+            }
+            let id = |at: usize| candidates[at].view.replica;
+            let top = candidates.iter().map(|one| one.score).fold(0.0, f64::max);
+            let last = |at: usize| history.iter().rposition(|&past| past == id(at));
+            let equals = (0..candidates.len()).filter(|&at| candidates[at].score == top);
+            let equals: Vec<usize> = equals.collect();
+            let longest_ago = equals.iter().map(|&at| last(at)).min().expect("not empty");
+            let at = best.pick(&candidates, &RouteRequest::default(), &mut Rng::new(step));
+            assert!(
+                equals.contains(&at) && last(at) == longest_ago,
+                "step {step}"
+            );
+            history.push(id(at));
+        }
+    }
+
+    #[test]
+    fn replicas_that_are_gone_for_good_are_forgotten() {
+        let mut best = Best::default();
+        for id in 0..10_000 {
+            let mut one = scored(&[(0, 0.0)]);
+            one[0].view.replica = ReplicaId(id);
+            best.pick(&one, &RouteRequest::default(), &mut Rng::new(0));
+            assert!(best.last.len() <= SPARE_TURNS + 2);
+        }
     }
 
     #[test]

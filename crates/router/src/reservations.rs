@@ -23,6 +23,8 @@ pub(crate) struct Reservations {
 pub(crate) struct Reservation {
     pub(crate) replica: ReplicaId,
     pub(crate) phase: Phase,
+    /// Prompt tokens that were thought to be cached there.
+    pub(crate) overlap_tokens: usize,
 }
 
 impl Reservations {
@@ -72,6 +74,7 @@ mod tests {
     const OPENED: Reservation = Reservation {
         replica: ReplicaId(1),
         phase: Phase::Prefill { tokens: 5 },
+        overlap_tokens: 3,
     };
 
     #[test]

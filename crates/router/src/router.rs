@@ -85,8 +85,8 @@ pub struct RouterStats {
     pub reservations: usize,
     /// Events of replicas that are unknown or down.
     pub ignored_events: u64,
-    /// Prompt tokens of the requests placed, and those of them that the chosen replica was thought
-    /// to hold.
+    /// Prompt tokens of the requests that came to their first token, and those of them that the
+    /// chosen replica was thought to hold: what a replica refuses counts for nothing.
     pub predicted: HitCount,
     /// The index.
     pub index: IndexStats,
@@ -210,7 +210,6 @@ impl Router {
             ..
         } = candidate(&scored[chosen]);
         let prompt_tokens = request.prompt_tokens();
-        self.counts.predicted.record(prompt_tokens, overlap_tokens);
         if let Some(keys) = keys {
             self.index
                 .update(replica, Update::Assume(keys), request.now);
@@ -220,7 +219,7 @@ impl Router {
             overlap_tokens,
             prompt_tokens,
             candidates: scored.iter().map(candidate).collect(),
-            reservation: self.reserve(replica, prompt_tokens - overlap_tokens),
+            reservation: self.reserve(replica, prompt_tokens, overlap_tokens),
         })
     }
 
@@ -231,6 +230,10 @@ impl Router {
             let in_flight = in_flight_mut(&mut self.replicas, before.replica);
             in_flight.leave(before.phase);
             in_flight.enter(Phase::Decode);
+            if let Phase::Prefill { tokens } = before.phase {
+                let held = before.overlap_tokens;
+                self.counts.predicted.record(tokens + held, held);
+            }
         }
     }
 
@@ -310,12 +313,21 @@ impl Router {
         self.replicas.iter().map(view).collect()
     }
 
-    fn reserve(&mut self, replica: ReplicaId, prefill_tokens: usize) -> ReservationId {
+    fn reserve(
+        &mut self,
+        replica: ReplicaId,
+        prompt_tokens: usize,
+        overlap_tokens: usize,
+    ) -> ReservationId {
         let phase = Phase::Prefill {
-            tokens: prefill_tokens,
+            tokens: prompt_tokens - overlap_tokens,
         };
         in_flight_mut(&mut self.replicas, replica).enter(phase);
-        self.reservations.open(Reservation { replica, phase })
+        self.reservations.open(Reservation {
+            replica,
+            phase,
+            overlap_tokens,
+        })
     }
 }
 

@@ -8,7 +8,7 @@
 //! | `session` | – | rendezvous hash of the session, bounded load |
 //! | `precise` | 3 · prefix + 2 · queue + 2 · free KV memory | best |
 //!
-//! All filter for health and exclusion first; ties are broken at random.
+//! All filter for health and exclusion first. Of equals the one chosen least recently is taken.
 //!
 //! Source: the weights of `precise` are those of llm-d's published capacity runs. With them a
 //! replica that holds the whole prompt is left only when queue *and* KV memory speak against it;
@@ -72,7 +72,7 @@ impl Strategy {
             Self::Random => Box::new(AtRandom),
             Self::RoundRobin => Box::new(RoundRobin::default()),
             Self::Session => Box::new(SessionHash::new(model)),
-            Self::Load | Self::Precise => Box::new(Best),
+            Self::Load | Self::Precise => Box::new(Best::default()),
         };
         Pipeline {
             filters,

@@ -115,9 +115,9 @@ async fn debug_index(State(gateway): State<Arc<Gateway>>) -> Response {
 
 async fn debug_entries(
     State(gateway): State<Arc<Gateway>>,
-    Query(wanted): Query<debug::Wanted>,
+    Query(query): Query<Vec<(String, String)>>,
 ) -> Response {
-    debug::entries(&gateway, wanted)
+    debug::entries(&gateway, &query)
 }
 
 async fn tokenize(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
@@ -132,8 +132,11 @@ async fn tokenize(State(gateway): State<Arc<Gateway>>, request: Request) -> Resp
 async fn models(State(gateway): State<Arc<Gateway>>) -> Response {
     let created = gateway.started_unix_s();
     let model = |id: String| {
+        // The name by which engines tell it, and by which a gateway in front of this one reads it.
+        let max_model_len = gateway.context(&id);
         json!({
             "id": id, "object": "model", "created": created, "owned_by": "headstart",
+            "max_model_len": max_model_len,
         })
     };
     let models: Vec<_> = gateway.models().into_iter().map(model).collect();
@@ -160,7 +163,7 @@ async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 async fn not_found(uri: Uri) -> ApiError {
     let message = format!(
         "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, \
-         /debug/index, /health, /ready and /metrics",
+         /debug/index, /debug/index/entries, /health, /ready and /metrics",
         uri.path()
     );
     ApiError::new(StatusCode::NOT_FOUND, "not_found", message)

@@ -63,6 +63,9 @@ pub struct EmbeddedFleet {
     pub policy: String,
     /// Whether conversations go on: who says so, where somebody does.
     pub prediction: Option<PredictionConfig>,
+    /// Where replicas publish their KV events on loopback: replica `i` on this port + 2 · `i`, with
+    /// its replays on the port after that. Free ports where none is given.
+    pub kv_events_port: Option<u16>,
 }
 
 /// One engine behind HTTP.
@@ -86,18 +89,23 @@ pub struct UpstreamConfig {
 pub struct Limits {
     /// Largest request body.
     pub body_bytes: usize,
-    /// Longest wait for a request's head, and for its body.
+    /// Longest wait for a request's head, on a new connection and on one that is kept open.
+    pub head_timeout: Duration,
+    /// Longest wait for a request's body.
     pub read_timeout: Duration,
     /// Longest wait for a client to take the next piece of its answer.
     pub stall_timeout: Duration,
     /// Bytes of answers that the system holds for one connection: what a stalled client costs.
     pub send_buffer_bytes: u32,
-    /// Most connections at once; further ones wait to be accepted.
-    pub connections: usize,
+    /// Most connections at once; further ones wait to be accepted. As many as the limit of open
+    /// files allows, up to some thousands, where none is given.
+    pub connections: Option<usize>,
     /// Longest wait for running requests at shutdown.
     pub drain_timeout: Duration,
-    /// Longest wait for a replica's first token, and between two pieces of an upstream's answer.
+    /// Longest wait for a replica's first token, or the first bytes of an upstream's answer.
     pub first_token_timeout: Duration,
+    /// Longest silence of an upstream between two pieces of its answer.
+    pub silence_timeout: Duration,
     /// Pause between two looks at an upstream's health; a dead one is noticed within two.
     pub health_interval: Duration,
     /// Pause between two saves of the index: what is lost when the process is killed.
@@ -109,14 +117,19 @@ impl Default for Limits {
         Self {
             // A million tokens of text are some 4 MiB.
             body_bytes: 16 << 20,
+            // Any client sends its head at once; what does not is a connection that holds a place.
+            head_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_secs(30),
             stall_timeout: Duration::from_secs(30),
             // Some thousand pieces of a stream; enough for any client that reads.
             send_buffer_bytes: 256 << 10,
-            connections: 4096,
+            connections: None,
             drain_timeout: Duration::from_secs(30),
-            // A cold prefill of a long prompt behind a queue takes minutes.
+            // A cold prefill of a long prompt behind a queue takes minutes, and an answer that is
+            // not streamed comes when it is whole. As long as OpenAI's clients wait.
             first_token_timeout: Duration::from_secs(600),
+            // A stream that began pauses while longer prompts are computed, not for minutes.
+            silence_timeout: Duration::from_secs(300),
             health_interval: Duration::from_millis(250),
             // A fifth of the time that anything saved is of use.
             save_interval: Duration::from_secs(60),

@@ -37,7 +37,7 @@ mod wire;
 
 pub use codec::{
     Batch, DecodeError, MEMORY_FACTOR_MAX, PAYLOAD_BYTES_MAX, SKIPPED_MAX, SkipReason, Skipped,
-    decode_batch, encode_batch,
+    TYPE_CHARS_MAX, decode_batch, encode_batch,
 };
 pub use publisher::{
     Endpoints, EventPublisher, PublishError, Published, PublisherConfig, QUEUE_BATCHES_MAX,

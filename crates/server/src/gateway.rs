@@ -3,6 +3,7 @@
 
 mod embedded;
 mod gauges;
+mod health;
 mod proxied;
 mod restored;
 mod self_check;
@@ -25,7 +26,7 @@ use headstart_router::{
 use crate::clock::{Clock, unix_seconds};
 use crate::config::Limits;
 use crate::drift::DriftWatch;
-use crate::events::{StreamReporter, StreamUpdate};
+use crate::events::{Endpoints, StreamReporter, StreamUpdate};
 use crate::metrics::Metrics;
 use crate::openai::ApiError;
 use crate::prediction::Predictions;
@@ -63,9 +64,11 @@ pub struct Gateway {
     shared_index: Option<Arc<SharedIndex>>,
     /// From text to tokens, where somebody has a tokenizer.
     prompt_tokens: Option<Arc<PromptTokens>>,
+    /// Where each replica publishes its events.
+    events: Vec<Option<Endpoints>>,
     /// Where the replicas' event streams stand.
     streams: Mutex<BTreeMap<ReplicaId, StreamReporter>>,
-    /// Replicas of which something was restored, and whose stream has said nothing yet.
+    /// Replicas of which something was restored, and whose stream is not followed yet.
     restored: Mutex<BTreeSet<ReplicaId>>,
     drift: DriftWatch,
     /// Whether a prompt is being compared with an engine's: one at a time.
@@ -139,6 +142,8 @@ pub struct GatewayParts {
     pub metrics: Metrics,
     /// The clock.
     pub clock: Clock,
+    /// Where each replica publishes its events.
+    pub events: Vec<Option<Endpoints>>,
 }
 
 impl Gateway {
@@ -158,6 +163,7 @@ impl Gateway {
             api_key: parts.api_key,
             metrics: parts.metrics,
             clock: parts.clock,
+            events: parts.events,
             draining: AtomicBool::new(false),
             strategy: parts.strategy,
             index: parts.router.index(),
@@ -235,6 +241,25 @@ impl Gateway {
         }
     }
 
+    /// Where a replica publishes its events; none where it has none.
+    #[must_use]
+    pub fn event_endpoints(&self, replica: ReplicaId) -> Option<&Endpoints> {
+        self.events.get(replica.0 as usize)?.as_ref()
+    }
+
+    /// Tokens of prompt and answer together that are taken for `model`, where that is known: by
+    /// the most capable replica that serves it.
+    #[must_use]
+    pub fn context(&self, model: &str) -> Option<usize> {
+        match &self.fleet {
+            Fleet::Embedded(embedded) => Some(embedded.context()),
+            Fleet::Upstreams(upstreams) => upstreams
+                .iter()
+                .filter_map(|upstream| upstream.context(model))
+                .max(),
+        }
+    }
+
     /// Whether anybody takes requests.
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -243,29 +268,6 @@ impl Gateway {
             .replicas()
             .any(|replica| replica.health == Health::Healthy);
         healthy && !self.draining.load(Relaxed)
-    }
-
-    /// Whether a replica is known to be down.
-    #[must_use]
-    pub fn is_down(&self, replica: ReplicaId) -> bool {
-        let router = self.router();
-        router
-            .replicas()
-            .any(|status| status.replica == replica && status.health == Health::Down)
-    }
-
-    /// Takes note that a replica went down or came back.
-    pub fn set_health(&self, replica: ReplicaId, health: Health) {
-        let mut router = self.router();
-        let before = router.replicas().find(|status| status.replica == replica);
-        if before.is_none_or(|status| status.health != health) {
-            router.set_health(replica, health, self.clock.now());
-            drop(router);
-            match health {
-                Health::Healthy => tracing::info!(%replica, "replica is up"),
-                Health::Down => tracing::warn!(%replica, "replica is down"),
-            }
-        }
     }
 
     /// Takes note of what a replica's event stream said.
@@ -280,7 +282,6 @@ impl Gateway {
         };
         match update {
             StreamUpdate::Events(events) => {
-                self.settle_restored(replica);
                 self.tell_index(replica, Update::Events(&events), events.len());
                 self.note_lag(replica, &name);
                 count("applied", events.len() as u64);
@@ -290,7 +291,7 @@ impl Gateway {
                 count("cleared", 1);
             }
             StreamUpdate::Doubt { batches } => {
-                tracing::warn!(%replica, batches, "KV events lost; what it holds is in doubt");
+                // Said in the log by the subscriber, which limits how often.
                 self.tell_index(replica, Update::Doubt, 0);
                 count("lost", batches);
             }
@@ -298,7 +299,13 @@ impl Gateway {
                 tracing::info!(%replica, "no KV events lost after all; what it holds is sure");
                 self.tell_index(replica, Update::Trust, 0);
             }
-            StreamUpdate::Skipped { count: skipped, .. } => count("skipped", skipped),
+            StreamUpdate::Skipped {
+                reason,
+                count: skipped,
+            } => {
+                count("skipped", skipped);
+                self.metrics.index.note_skipped(&name, reason, skipped);
+            }
             StreamUpdate::Status(status) => {
                 tracing::debug!(%replica, status = status.name(), "KV event stream");
             }
@@ -318,9 +325,13 @@ impl Gateway {
     /// Where the event stream of a replica stands; none if it has none.
     #[must_use]
     pub fn stream_report(&self, replica: ReplicaId) -> Option<StreamReport> {
-        self.lock_streams()
-            .get(&replica)
-            .map(StreamReporter::report)
+        self.stream_reporter(replica).map(|stream| stream.report())
+    }
+
+    /// The same, to be asked again.
+    #[must_use]
+    pub fn stream_reporter(&self, replica: ReplicaId) -> Option<StreamReporter> {
+        self.lock_streams().get(&replica).cloned()
     }
 
     fn lock_streams(&self) -> MutexGuard<'_, BTreeMap<ReplicaId, StreamReporter>> {
@@ -328,13 +339,14 @@ impl Gateway {
     }
 
     fn note_lag(&self, replica: ReplicaId, name: &str) {
-        // What a replay brings is as old as it is.
-        let live = |report: &StreamReport| report.status != StreamStatus::Replaying;
-        let report = self.stream_report(replica).filter(live);
+        // What a replay brings is as old as it is; and a stamp of another batch says nothing.
+        let is_live = |report: &StreamReport| {
+            let is_last = report.last_seq.map(|seq| seq + 1) == Some(report.next_seq);
+            report.status != StreamStatus::Replaying && is_last
+        };
+        let report = self.stream_report(replica).filter(is_live);
         if let Some(ts) = report.and_then(|report| report.last_ts) {
-            let lag = (unix_seconds() - ts).max(0.0);
-            let lags = &self.metrics.index.event_lag;
-            lags.with_label_values(&[name]).observe(lag);
+            self.metrics.index.note_lag(name, unix_seconds() - ts);
         }
     }
 

@@ -7,6 +7,7 @@ mod shared_index;
 
 use std::sync::{Arc, OnceLock};
 
+use headstart_router::stream::StreamStatus;
 use prometheus::{
     Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
@@ -208,6 +209,23 @@ impl ReplicaMetrics {
                 "Entries of the router's index.",
                 &["strategy"],
             ),
+        }
+    }
+}
+
+impl ReplicaMetrics {
+    /// Says which state a replica's event stream is in; nothing, where nobody here follows it.
+    pub fn set_stream(&self, replica: &str, status: Option<StreamStatus>) {
+        for state in StreamStatus::ALL {
+            let labels = [replica, state.name()];
+            match status {
+                Some(status) => {
+                    let gauge = self.stream_state.with_label_values(&labels);
+                    gauge.set(i64::from(state == status));
+                }
+                // An error says that it was not there.
+                None => drop(self.stream_state.remove_label_values(&labels)),
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod connections;
 mod follow;
+mod open_files;
 mod start;
 
 use std::net::SocketAddr;
@@ -49,7 +50,10 @@ pub enum ServeError {
     #[error("{0}")]
     Engine(String),
     /// A replica's event sockets.
-    #[error(transparent)]
+    #[error(
+        "{0} for a replica's KV events; does another process listen there? Give another \
+         --kv-events-port, or none for free ports"
+    )]
     Events(#[from] PublishError),
     /// A replica's thread.
     #[error("cannot start a replica's thread: {0}")]
@@ -57,8 +61,8 @@ pub enum ServeError {
     /// An upstream's address.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
-    /// The address of a data-parallel rank's events.
-    #[error("{0}; give the address of rank 0, tcp://HOST:PORT with room for all ranks above it")]
+    /// The address of an engine's events, or of those of a data-parallel rank.
+    #[error(transparent)]
     Rank(#[from] RankError),
     /// The folder that the index is to be kept in.
     #[error(transparent)]
@@ -106,6 +110,7 @@ pub async fn serve(config: ServeConfig) -> Result<RunningServer, ServeError> {
     if !config.listen.ip().is_loopback() && config.api_key.is_none() {
         return Err(ServeError::Exposed(config.listen));
     }
+    let open_files = open_files::raise();
     let listen = |source| ServeError::Listen {
         address: config.listen,
         source,
@@ -119,7 +124,9 @@ pub async fn serve(config: ServeConfig) -> Result<RunningServer, ServeError> {
         saving,
     } = start::gateway(config).await?;
     let (stop, stopped) = watch::channel(false);
-    let accepting = tokio::spawn(connections::accept(listener, gateway.clone(), stopped));
+    let max = open_files::connections(&gateway, open_files);
+    let accepted = connections::accept(listener, gateway.clone(), max, stopped);
+    let accepting = tokio::spawn(accepted);
     Ok(RunningServer {
         address,
         gateway,

@@ -34,7 +34,8 @@
 //! owner puts the replica in doubt for all, in the same script that gives it the lease, listens to
 //! the engine from the start, and so confirms what is still there. An owner whose lease is gone
 //! cannot write. A follower that misses entries reads the base and the log again; where something
-//! is missing there as well, what came before is in doubt.
+//! is missing there as well, what came before is in doubt. So is all that others said while nobody
+//! has the lease, and while it cannot be read.
 //!
 //! **Without a server** nothing waits and nothing fails: after as long as a lease lasts every
 //! gateway doubts what it heard from others, and listens to all engines itself, as gateways do
@@ -148,6 +149,15 @@ struct Shared {
 
 struct State {
     seats: BTreeMap<ReplicaId, Seat>,
+    /// When the steward's last whole round began: since then the server may have given our leases
+    /// to others. None before the first, and without a connection at the start.
+    renewed: Option<Instant>,
+    /// When the reader got on last.
+    read_at: Instant,
+    /// Why it does not.
+    read_error: String,
+    /// It did not for as long as a lease lasts.
+    is_stalled: bool,
     unsent_bytes: usize,
     /// Something does not bear waiting for the next tick.
     is_urgent: bool,
@@ -169,7 +179,10 @@ impl SharedIndex {
     ) -> Result<Self, SharedIndexError> {
         let shared = Arc::new(Shared::new(config, local, timeline)?);
         let link = match shared.open() {
-            Ok(link) => Some(link),
+            Ok(link) => {
+                shared.lock().renewed = Some(Instant::now());
+                Some(link)
+            }
             Err(Closed::Outage(reason)) => {
                 shared.note_loss(&reason);
                 None
@@ -198,6 +211,7 @@ impl SharedIndex {
     /// whenever listening must begin anew.
     #[must_use]
     pub fn listening(&self, replica: ReplicaId) -> Option<u64> {
+        self.shared.note_outage();
         self.shared.lock().seats.get(&replica)?.listening()
     }
 
@@ -293,6 +307,10 @@ impl Shared {
             |(replica, name): (ReplicaId, String)| (replica, Seat::new(Keys::new(&space, &name)));
         let state = State {
             seats: config.replicas.into_iter().map(seat).collect(),
+            renewed: None,
+            read_at: Instant::now(),
+            read_error: String::new(),
+            is_stalled: false,
             unsent_bytes: 0,
             is_urgent: true,
             is_stopping: false,
@@ -326,7 +344,7 @@ impl Shared {
     /// A connection to a server whose gateways have our secret.
     fn open(&self) -> Result<Link, Closed> {
         let closed = |error: redis::RedisError| match link::is_outage(&error) {
-            true => Closed::Outage(error.to_string()),
+            true => Closed::Outage(link::reason(&error)),
             false => Closed::Refused(SharedIndexError::Refused {
                 address: self.address.clone(),
                 reason: error.to_string(),
@@ -339,7 +357,6 @@ impl Shared {
             let address = self.address.clone();
             return Err(Closed::Refused(SharedIndexError::OtherSecret { address }));
         }
-        self.counts.is_connected.store(true, Relaxed);
         Ok(link)
     }
 

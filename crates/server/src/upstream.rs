@@ -1,6 +1,11 @@
 //! An engine behind HTTP: requests are passed on as they came, answers as they come.
+//!
+//! It does not know which engine is chosen, nor what follows from one that does not answer; whether
+//! it is alive is found in `health`.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+mod health;
+
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,12 +16,16 @@ use http::{HeaderMap, Method, Request, Response, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::sync::watch;
 
 use crate::config::UpstreamConfig;
 
 /// Longest wait for a connection: a dead host must not look like a slow one.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Idle connections that are kept for the next requests, per engine: each is an open file.
+pub(crate) const IDLE_CONNECTIONS: usize = 64;
 
 /// Longest wait for an answer to a health check. A busy engine may be slow to answer; a dead
 /// one refuses at once.
@@ -56,6 +65,10 @@ struct Engine {
     client: Client<HttpConnector, Full<Bytes>>,
     models: Mutex<Vec<ServedModel>>,
     missed_checks: AtomicU32,
+    /// Why it last was no good.
+    trouble: Mutex<String>,
+    /// Whether the router takes it for dead.
+    is_down: watch::Sender<bool>,
 }
 
 /// The replicas that are ranks of the same engine as `replica`, itself among them.
@@ -83,13 +96,15 @@ struct ServedModel {
     /// A LoRA adapter on another model, in vLLM's list one with a parent: its keys and values are
     /// its own.
     is_adapter: bool,
+    /// Tokens of prompt and answer together, where the list says (`max_model_len`).
+    context: Option<usize>,
 }
 
 /// Why an upstream could not be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
     /// It cannot be reached, or the connection broke before the answer.
-    #[error("{base} cannot be reached: {source}")]
+    #[error("{base} cannot be reached: {}", health::root_cause(source))]
     Unreachable {
         /// The upstream.
         base: String,
@@ -136,16 +151,32 @@ impl Upstream {
         if uri.scheme_str() != Some("http") || uri.host().is_none() {
             return Err(wrong("only plain http is spoken to engines".to_owned()));
         }
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        if let Some((_, host)) = authority.rsplit_once('@') {
+            // It would be shown to whoever reads metrics.
+            return Err(UpstreamError::Address {
+                url: format!("http://…@{host}"),
+                reason: "a user and a password are sent to no engine".to_owned(),
+            });
+        }
+        if uri.port_u16().is_none() && uri.host() != Some(authority) {
+            return Err(wrong("its port is not one from 0 to 65535".to_owned()));
+        }
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_nodelay(true);
-        let client = Client::builder(TokioExecutor::new()).build(connector);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .build(connector);
         Ok(Self {
             engine: Arc::new(Engine {
                 base,
                 client,
                 models: Mutex::default(),
                 missed_checks: AtomicU32::new(0),
+                trouble: Mutex::default(),
+                is_down: watch::Sender::new(false),
             }),
             rank: None,
             prompt: prompt.map(Arc::new),
@@ -191,6 +222,14 @@ impl Upstream {
             .any(|served| served.is_adapter && served.name == model)
     }
 
+    /// Tokens of prompt and answer together that it takes for `model`, where it says.
+    #[must_use]
+    pub fn context(&self, model: &str) -> Option<usize> {
+        let models = self.lock_models();
+        let served = models.iter().find(|served| served.name == model);
+        served.and_then(|served| served.context)
+    }
+
     fn lock_models(&self) -> MutexGuard<'_, Vec<ServedModel>> {
         let models = &self.engine.models;
         models.lock().unwrap_or_else(PoisonError::into_inner)
@@ -231,48 +270,6 @@ impl Upstream {
             request.headers_mut().insert(RANK_HEADER, rank.into());
         }
         self.send(request, limit).await
-    }
-
-    /// Whether it is alive. Asks for its models the first time that it is.
-    pub async fn is_alive(&self) -> bool {
-        let request = self.request(Method::GET, "/health", Bytes::new());
-        let alive = match self.send(request, HEALTH_TIMEOUT).await {
-            Ok(response) => response.status().is_success(),
-            // Too busy to answer once is not dead.
-            Err(UpstreamError::TimedOut { .. }) => {
-                let missed = self.engine.missed_checks.fetch_add(1, Relaxed) + 1;
-                return missed < MISSED_CHECKS;
-            }
-            Err(_) => false,
-        };
-        self.engine.missed_checks.store(0, Relaxed);
-        if !alive {
-            // Whoever answers here next may serve another model.
-            self.lock_models().clear();
-        }
-        if alive && self.lock_models().is_empty() {
-            self.ask_models().await;
-        }
-        alive
-    }
-
-    async fn ask_models(&self) {
-        let request = self.request(Method::GET, "/v1/models", Bytes::new());
-        let Ok(response) = self.send(request, HEALTH_TIMEOUT).await else {
-            return;
-        };
-        let body = Limited::new(response.into_body(), MODELS_BYTES).collect();
-        let Ok(Ok(body)) = tokio::time::timeout(HEALTH_TIMEOUT, body).await else {
-            return;
-        };
-        let json: serde_json::Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
-        let listed = json["data"].as_array().into_iter().flatten();
-        let models = listed.filter_map(|model| {
-            let name = model["id"].as_str()?.to_owned();
-            let is_adapter = model["parent"].is_string();
-            Some(ServedModel { name, is_adapter })
-        });
-        *self.lock_models() = models.collect();
     }
 
     /// The token ids that the engine makes of a prompt, where it has vLLM's `/tokenize`.

@@ -44,7 +44,7 @@ impl Listener {
             endpoint: endpoint.to_owned(),
             replay_endpoint: replay_endpoint.map(str::to_owned),
             topic_prefix: "kv".to_owned(),
-            rank: None,
+            ..SubscriberConfig::default()
         };
         let (sender, updates) = mpsc::unbounded_channel();
         let sink = move |update| {

@@ -155,6 +155,7 @@ async fn clients_that_stall_lose_their_connection_not_ours() {
 async fn half_a_body_and_half_a_head_time_out() {
     let mut config = embedded(1, 64);
     config.limits.read_timeout = Duration::from_millis(300);
+    config.limits.head_timeout = Duration::from_millis(300);
     let server = start(config).await;
     let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\nconnection: close\r\n";
     let mut half_body = open(&server, &format!("{head}content-length: 500\r\n\r\n{{\"mo")).await;
@@ -175,6 +176,24 @@ async fn half_a_body_and_half_a_head_time_out() {
     server.shutdown().await;
 }
 
+/// Issue 5: some thousand connections that say nothing kept everybody else out.
+#[tokio::test]
+async fn connections_that_say_nothing_give_their_places_back() {
+    let mut config = embedded(1, 64);
+    config.limits.connections = Some(3);
+    config.limits.head_timeout = Duration::from_millis(300);
+    let server = start(config).await;
+    let silent = ["", "GET / HTTP/1.1\r\n", "G", "", ""].map(|raw| open(&server, raw));
+    let silent = futures::future::join_all(silent).await;
+    assert_eq!(get(&server, "/health").await.status, 200);
+    for mut socket in silent {
+        let mut nothing = Vec::new();
+        let closed = tokio::time::timeout(support::PATIENCE, socket.read_to_end(&mut nothing));
+        closed.await.expect("the server hangs up").ok();
+    }
+    server.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_prompt_that_never_fits_is_refused_and_tight_ones_all_finish() {
     let server = start(embedded(1, 24)).await;
@@ -189,6 +208,12 @@ async fn a_prompt_that_never_fits_is_refused_and_tight_ones_all_finish() {
         (answer.status, &answer.error_code()[..]),
         (400, "context_length_exceeded")
     );
+    // Far too long: it is refused before it is counted.
+    let answer = chat(&server, &body(300_000, 1)).await;
+    let limit = fleet(&server).context() - 1;
+    let said = format!("the prompt has more than {limit} tokens");
+    assert!(answer.body.contains(&said), "{answer:?}");
+    assert_eq!(server.gateway().router().stats().predicted.lookups, 0);
     let bodies: Vec<_> = (0..8).map(|seed| body(60, seed)).collect();
     let answers = futures::future::join_all(bodies.iter().map(|body| chat(&server, body))).await;
     for answer in answers {

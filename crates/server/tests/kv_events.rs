@@ -5,7 +5,7 @@
 //! each, must neither panic nor take memory. Equality with the decoder by definition is tested
 //! beside the decoder; libFuzzer: `fuzz/`, beside this folder.
 
-#[path = "kv_events/counting.rs"]
+#[path = "../../core/tests/counting/mod.rs"]
 mod counting;
 #[path = "kv_events/mutate.rs"]
 mod mutate;

@@ -169,13 +169,21 @@ async fn the_index_is_told_whole_and_in_part() {
     assert_eq!(index["replicas"][0]["blocks"]["device"], lines(&all));
     let some = get(&engine, "/debug/index/entries?replica=0&limit=2").await;
     assert_eq!(lines(&some), 2);
-    assert_eq!(
-        lines(&get(&engine, "/debug/index/entries?replica=9").await),
-        0
-    );
-    assert_eq!(
-        get(&engine, "/debug/index/entries?limit=x").await.status,
-        400
-    );
+    for (query, param, part) in [
+        ("limit=x", "limit", "`limit` must be a whole number"),
+        ("limit=1&limit=2", "limit", "given twice"),
+        ("replica=9", "replica", "no replica 9; there is only 0"),
+        ("key=1", "key", "known are `replica` and `limit`"),
+    ] {
+        let refused = get(&engine, &format!("/debug/index/entries?{query}")).await;
+        assert_eq!(
+            (refused.status, &refused.error_code()[..]),
+            (400, "invalid_value")
+        );
+        let error = &refused.json()["error"];
+        assert_eq!(error["param"], param);
+        let message = error["message"].as_str().unwrap_or_default();
+        assert!(message.contains(part), "{message}");
+    }
     engine.shutdown().await;
 }

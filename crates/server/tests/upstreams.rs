@@ -222,3 +222,43 @@ async fn an_engine_that_comes_back_with_another_model_is_asked_again() {
     gateway.shutdown().await;
     engine.shutdown().await;
 }
+
+/// Where embedded replicas publish can be said, and is told.
+#[tokio::test]
+async fn embedded_replicas_publish_on_the_ports_that_were_named() {
+    let on = |port: u16| {
+        let mut config = embedded(2, 64);
+        if let headstart_server::Backend::Embedded(fleet) = &mut config.backend {
+            fleet.kv_events_port = Some(port);
+        }
+        headstart_server::serve(config)
+    };
+    for wrong in [0, 65_533] {
+        let error = on(wrong).await.map(|_| ()).expect_err("not four ports");
+        assert!(error.to_string().contains("--kv-events-port"), "{error}");
+    }
+    let mut free = None;
+    for port in (30_000..31_000).step_by(4) {
+        if let Ok(server) = on(port).await {
+            free = Some((port, server));
+            break;
+        }
+    }
+    let (port, server) = free.expect("four free ports in a row");
+    let taken = on(port).await.map(|_| ()).expect_err("it is taken");
+    let taken = taken.to_string();
+    assert!(taken.contains(&format!("127.0.0.1:{port}")), "{taken}");
+    assert!(taken.contains("another --kv-events-port"), "{taken}");
+    let index = get(&server, "/debug/index").await.json();
+    for (at, endpoints) in server.event_endpoints().iter().enumerate() {
+        let tcp = |port: usize| format!("tcp://127.0.0.1:{port}");
+        let first = usize::from(port) + 2 * at;
+        let (events, replay) = (tcp(first), tcp(first + 1));
+        assert_eq!(endpoints.events, events);
+        assert_eq!(endpoints.replay.as_deref(), Some(&replay[..]));
+        let told = &index["replicas"][at];
+        assert_eq!(told["kv_events"], events, "{told}");
+        assert_eq!(told["kv_replay"], replay);
+    }
+    server.shutdown().await;
+}

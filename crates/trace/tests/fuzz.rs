@@ -4,7 +4,7 @@
 //! mutations, so a failure names the seed that brings it back. The same reader under libFuzzer:
 //! `fuzz/`, beside this folder.
 
-#[path = "fuzz/counting.rs"]
+#[path = "../../core/tests/counting/mod.rs"]
 mod counting;
 #[path = "fuzz/mutate.rs"]
 mod mutate;

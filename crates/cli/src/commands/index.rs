@@ -1,16 +1,31 @@
 //! `headstart index`: what a running server knows of its replicas' caches.
+//!
+//! | module | does |
+//! |---|---|
+//! | `answer` | tells a gateway's answers from everybody else's, and what to do about errors |
+//! | `table` | the summary, for people |
+//!
+//! Nothing is printed as a gateway's word that is not shaped like one, and nothing that a server
+//! says reaches the terminal with control characters in it, except where it is passed on as data.
 
+mod answer;
+mod table;
+
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use headstart_loadgen::fetch;
-use serde_json::Value;
+use headstart_loadgen::{LoadError, fetch};
 
 use crate::commands::serve::runtime;
 use crate::config::first_line;
 use crate::output;
+use answer::{Asked, FirstLine};
+
+/// Largest summary that is read: a few thousand replicas with a thousand bytes each, many times.
+const SUMMARY_BYTES_MAX: usize = 64 << 20;
 
 /// What a running server knows of its replicas' caches.
 #[derive(Debug, Subcommand)]
@@ -18,7 +33,10 @@ pub(crate) enum Index {
     /// Sizes, counters, and the state of every replica's event stream.
     #[command(after_help = "Examples:
   headstart index show
-  headstart index show --url http://10.0.0.1:8000 --json | jq .replicas")]
+  headstart index show --url http://10.0.0.1:8000 --json | jq .replicas
+
+A stream is complete, partial (events are lost), replaying (they are being asked for) or down;
+elsewhere, where another gateway of a shared index listens; none, where nobody does.")]
     Show {
         #[command(flatten)]
         server: Server,
@@ -61,10 +79,22 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn get(&self, path: &str, write: impl FnMut(&[u8]) -> io::Result<()>) -> Result<()> {
+    fn get(
+        &self,
+        path: &str,
+        write: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<Result<(), LoadError>> {
         let key = self.api_key_file.as_deref().map(first_line).transpose()?;
         let fetched = fetch(&self.url, path, key.as_deref(), write);
-        Ok(runtime()?.block_on(fetched)?)
+        Ok(runtime()?.block_on(fetched))
+    }
+
+    fn asked(&self, path: &'static str) -> Asked<'_> {
+        Asked {
+            url: &self.url,
+            path,
+            key_file: self.api_key_file.as_deref(),
+        }
     }
 }
 
@@ -86,137 +116,111 @@ pub(crate) fn run(index: &Index) -> Result<()> {
                 .iter()
                 .filter_map(|(name, n)| n.map(|n| format!("{name}={n}")));
             let query: Vec<String> = limits.collect();
-            dump(
-                server,
-                &format!("/debug/index/entries?{}", query.join("&")),
-                output,
-            )
+            dump(server, &query.join("&"), output)
         }
-    }
-}
-
-fn dump(server: &Server, path: &str, output: &std::path::Path) -> Result<()> {
-    if output.as_os_str() == "-" {
-        let mut stdout = io::stdout().lock();
-        return match server.get(path, |bytes| stdout.write_all(bytes)) {
-            // Whoever reads has enough.
-            Err(error) if is_closed_pipe(&error) => Ok(()),
-            done => done,
-        };
-    }
-    output::files(&[("--output", output)], &[])?;
-    let file = std::fs::File::create(output)
-        .with_context(|| format!("cannot write {}", output.display()))?;
-    let mut file = BufWriter::new(file);
-    server.get(path, |bytes| file.write_all(bytes))?;
-    file.flush()
-        .with_context(|| format!("cannot write {}", output.display()))
-}
-
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    match error.downcast_ref() {
-        Some(headstart_loadgen::LoadError::Output(error)) => {
-            error.kind() == io::ErrorKind::BrokenPipe
-        }
-        _ => false,
     }
 }
 
 fn show(server: &Server, json: bool) -> Result<()> {
+    let asked = server.asked("/debug/index");
     let mut body = Vec::new();
-    server.get("/debug/index", |bytes| {
+    let mut is_too_long = false;
+    let got = server.get(asked.path, |bytes| {
+        is_too_long = body.len() + bytes.len() > SUMMARY_BYTES_MAX;
+        if is_too_long {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         body.extend_from_slice(bytes);
         Ok(())
     })?;
+    if is_too_long {
+        return Err(asked.foreign(&body));
+    }
+    got.map_err(|error| asked.explained(error))?;
+    let index = answer::summary(&body).ok_or_else(|| asked.foreign(&body))?;
     if json {
         return output::line(&String::from_utf8_lossy(&body));
     }
-    let index: Value = serde_json::from_slice(&body)
-        .context("this is no answer of a Headstart server; is another one running there?")?;
-    output::line(&table(&index))
+    output::line(&table::of(&index))
 }
 
-/// For people: a line of totals, then a line per replica.
-fn table(index: &Value) -> String {
-    let count = |name: &str| index[name].as_u64().unwrap_or(0);
-    let mib = count("bytes") as f64 / f64::from(1 << 20);
-    let mut text = format!(
-        "{} entries ({} doubtful), {} prompts assumed, {mib:.1} MiB\n\
-         {} of {} prompt tokens were predicted to be cached\n\
-         {} blocks wait, {} given up; {} removals of unknown blocks, {} evicted\n\n\
-         | replica | health | stream | blocks by tier | doubtful | lost batches | \
-         last event, s ago |\n\
-         |--:|---|---|---|--:|--:|--:|",
-        count("entries"),
-        count("doubtful"),
-        count("assumed_prompts"),
-        count("predicted_cached_tokens"),
-        count("prompt_tokens"),
-        count("held_blocks"),
-        count("orphans"),
-        count("unknown_removals"),
-        count("evicted"),
-    );
-    for replica in index["replicas"].as_array().into_iter().flatten() {
-        text += &format!("\n{}", row(replica));
+fn dump(server: &Server, query: &str, path: &Path) -> Result<()> {
+    if path.as_os_str() != "-" {
+        output::files(&[("--output", path)], &[])?;
     }
-    text
+    let asked = server.asked("/debug/index/entries");
+    let mut first = FirstLine::default();
+    let mut out = Output::of(path);
+    let got = server.get(&format!("{}?{query}", asked.path), |bytes| {
+        out.write(first.take(bytes)?)
+    })?;
+    if let Some(body) = first.foreign() {
+        return Err(asked.foreign(body));
+    }
+    match got.and_then(|()| out.finish().map_err(LoadError::Output)) {
+        // Whoever reads has enough.
+        Err(LoadError::Output(error)) if out.is_closed_pipe(&error) => Ok(()),
+        Err(LoadError::Output(error)) => Err(error).with_context(|| out.failure()),
+        Err(error) => {
+            let error = asked.explained(error);
+            Err(match out.has_begun() {
+                true => error.context(format!("{} is incomplete", path.display())),
+                false => error,
+            })
+        }
+        Ok(()) => Ok(()),
+    }
 }
 
-fn row(replica: &Value) -> String {
-    let health = match replica["healthy"].as_bool() {
-        Some(true) => "up",
-        _ => "down",
-    };
-    let tiers = replica["blocks"].as_object().into_iter().flatten();
-    let tiers: Vec<String> = tiers
-        .map(|(tier, blocks)| format!("{tier} {blocks}"))
-        .collect();
-    let stream = &replica["stream"];
-    let age = stream["last_event_age_s"]
-        .as_f64()
-        .map_or(String::new(), |age| format!("{age:.3}"));
-    let rank = replica["rank"].as_u64();
-    let rank = rank.map_or(String::new(), |rank| format!(" (rank {rank})"));
-    format!(
-        "| {}{rank} | {health} | {} | {} | {} | {} | {age} |",
-        replica["replica"],
-        stream["state"].as_str().unwrap_or("none"),
-        if tiers.is_empty() {
-            "none".to_owned()
-        } else {
-            tiers.join(", ")
-        },
-        replica["doubtful_blocks"],
-        stream["lost_batches"].as_u64().unwrap_or(0),
-    )
+/// Where a dump goes. A file is made, or emptied, when there is something to write.
+enum Output<'a> {
+    Standard,
+    Later(&'a Path),
+    Now(&'a Path, BufWriter<File>),
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl<'a> Output<'a> {
+    fn of(path: &'a Path) -> Self {
+        match path.as_os_str() == "-" {
+            true => Self::Standard,
+            false => Self::Later(path),
+        }
+    }
 
-    #[test]
-    fn a_server_is_told_at_a_glance() {
-        let index = serde_json::json!({
-            "entries": 12, "doubtful": 2, "assumed_prompts": 1, "bytes": 3 << 20,
-            "predicted_cached_tokens": 64, "prompt_tokens": 100,
-            "replicas": [
-                {"replica": 0, "healthy": true, "blocks": {"device": 10, "host": 2},
-                 "doubtful_blocks": 2,
-                 "stream": {"state": "complete", "lost_batches": 3, "last_event_age_s": 0.0021}},
-                {"replica": 1, "rank": 3, "healthy": false, "blocks": {}, "doubtful_blocks": 0,
-                 "stream": null},
-            ],
-        });
-        let text = table(&index);
-        let first = "12 entries (2 doubtful), 1 prompts assumed, 3.0 MiB\n";
-        assert!(text.starts_with(first), "{text}");
-        let rows: Vec<&str> = text.lines().rev().take(2).collect();
-        assert_eq!(
-            rows[1],
-            "| 0 | up | complete | device 10, host 2 | 2 | 3 | 0.002 |"
-        );
-        assert_eq!(rows[0], "| 1 (rank 3) | down | none | none | 0 | 0 |  |");
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Self::Later(path) = *self {
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            *self = Self::Now(path, BufWriter::new(File::create(path)?));
+        }
+        match self {
+            Self::Now(_, file) => file.write_all(bytes),
+            _ => io::stdout().lock().write_all(bytes),
+        }
+    }
+
+    /// All is written. What holds nothing is an empty file.
+    fn finish(&mut self) -> io::Result<()> {
+        match self {
+            Self::Standard => io::stdout().lock().flush(),
+            Self::Later(path) => File::create(path).map(drop),
+            Self::Now(_, file) => file.flush(),
+        }
+    }
+
+    fn has_begun(&self) -> bool {
+        matches!(self, Self::Now(..))
+    }
+
+    fn is_closed_pipe(&self, error: &io::Error) -> bool {
+        matches!(self, Self::Standard) && error.kind() == io::ErrorKind::BrokenPipe
+    }
+
+    fn failure(&self) -> String {
+        match self {
+            Self::Standard => "cannot write to standard output".to_owned(),
+            Self::Later(path) | Self::Now(path, _) => format!("cannot write {}", path.display()),
+        }
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use headstart_engine::{EngineConfig, ModelConfig, QueueOrder};
 use headstart_server::shared_index::{SharedServer, Timing};
-use headstart_server::{Backend, EmbeddedFleet, Limits, RunningServer, ServeConfig, ServeError};
+use headstart_server::{Backend, EmbeddedFleet, RunningServer, ServeConfig, ServeError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::banner;
@@ -34,6 +34,7 @@ const MAX_AGE: Duration = Duration::from_secs(2);
   headstart serve
   headstart serve --replicas 4 --strategy round-robin --cache-blocks 512
   headstart serve --model Qwen/Qwen3-0.6B --dtype bf16
+  headstart serve --kv-events-port 5557
   headstart serve --policy lpc
   headstart serve --policy lpc --predictor chat.model --prediction-log outcomes.jsonl
   headstart serve --policy lpc --predictor e5.model --encoder ./multilingual-e5-small
@@ -112,6 +113,7 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
 pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
     let upstreams = options.upstreams()?;
     let backend = if upstreams.is_empty() {
+        refuse_upstream_options(options)?;
         Backend::Embedded(embedded(options)?)
     } else {
         refuse_engine_options(options)?;
@@ -131,7 +133,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
             timing: Timing::default(),
         }),
         backend,
-        limits: Limits::default(),
+        limits: options.limits()?,
     })
 }
 
@@ -172,6 +174,7 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
         model: loaded.model,
         prompt: loaded.prompt,
         prediction: predictor::config(options)?,
+        kv_events_port: options.kv_events_port,
     })
 }
 
@@ -211,10 +214,26 @@ fn memory_bytes() -> Option<usize> {
     kib.checked_mul(1024)
 }
 
+/// Options of upstream engines say nothing to embedded ones.
+fn refuse_upstream_options(options: &ServeOptions) -> Result<()> {
+    let given = [
+        ("--upstream-timeout", options.upstream_timeout.is_some()),
+        ("--upstream-silence", options.upstream_silence.is_some()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((name, _)) => {
+            let message = format!("{name} concerns --upstream engines, and none is named");
+            Err(UsageError(message).into())
+        }
+        None => Ok(()),
+    }
+}
+
 /// Options of embedded engines say nothing to upstream ones.
 fn refuse_engine_options(options: &ServeOptions) -> Result<()> {
     let given = [
         ("--replicas", options.replicas.is_some()),
+        ("--kv-events-port", options.kv_events_port.is_some()),
         ("--model", options.model.is_some()),
         ("--cache-blocks", options.cache_blocks.is_some()),
         ("--block-size", options.block_size.is_some()),

@@ -1,8 +1,11 @@
 //! `GET /debug/index`: what the router knows of its replicas' caches, and how it came to know it.
+//! `GET /debug/index/entries`: all of it, or what is asked for.
 //!
-//! Route keys are keyed hashes of tokens: nothing here tells a prompt.
+//! Route keys are keyed hashes of tokens: nothing here tells a prompt. Whatever is wrong with a
+//! request is said in the same shape as everywhere in this API.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
@@ -15,15 +18,16 @@ use futures::stream;
 use headstart_core::{ReplicaId, Tier};
 use headstart_router::Health;
 use headstart_router::index::Resident;
-use headstart_router::stream::StreamReport;
 use http::{HeaderValue, StatusCode, header};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 
 use crate::clock::unix_seconds;
+use crate::events::StreamReporter;
 use crate::gateway::Gateway;
 use crate::openai::ApiError;
+use crate::shared_index::{SeatRole, SharedIndex, SharedIndexStats};
 use crate::upstream::Upstream;
 
 /// Bytes of a piece of a long answer.
@@ -34,13 +38,45 @@ const PIECE_BYTES: usize = 64 << 10;
 const PIECES: usize = 256;
 
 /// Which entries are wanted.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Wanted {
     /// Of this replica only.
     replica: Option<u32>,
     /// At most so many.
     limit: Option<usize>,
+}
+
+impl Wanted {
+    /// What a query's names and values ask for.
+    fn of(query: &[(String, String)]) -> Result<Self, ApiError> {
+        let mut wanted = Self::default();
+        for (name, value) in query {
+            match &name[..] {
+                "replica" => set(&mut wanted.replica, name, value)?,
+                "limit" => set(&mut wanted.limit, name, value)?,
+                _ => {
+                    let message = format!("`{name}` is not known; known are `replica` and `limit`");
+                    return Err(ApiError::invalid(name, message));
+                }
+            }
+        }
+        Ok(wanted)
+    }
+}
+
+/// Sets what was not given yet to the number that `value` is.
+fn set<T: FromStr>(wanted: &mut Option<T>, name: &str, value: &str) -> Result<(), ApiError> {
+    let number = value.parse().map_err(|_| {
+        let message = format!("`{name}` must be a whole number such as 3; or leave it out");
+        ApiError::invalid(name, message)
+    })?;
+    match wanted.replace(number) {
+        None => Ok(()),
+        Some(_) => Err(ApiError::invalid(
+            name,
+            format!("`{name}` is given twice; once is enough"),
+        )),
+    }
 }
 
 /// Sizes, counters, and per replica: health, stream and blocks by tier.
@@ -66,15 +102,19 @@ fn summary(gateway: &Gateway) -> Value {
     let replicas = statuses.iter().map(|status| {
         let blocks = blocks.remove(&status.replica).unwrap_or_default();
         let upstream = gateway.upstream(status.replica);
+        let endpoints = gateway.event_endpoints(status.replica);
         json!({
             "replica": status.replica.0,
             "upstream": upstream.map(Upstream::base),
             "rank": upstream.and_then(Upstream::rank),
+            "kv_events": endpoints.map(|at| &at.events),
+            "kv_replay": endpoints.and_then(|at| at.replay.as_ref()),
             "healthy": status.health == Health::Healthy,
             "requests_in_flight": status.in_flight.requests,
             "blocks": blocks.by_tier,
             "doubtful_blocks": blocks.doubtful,
-            "stream": gateway.stream_report(status.replica).map(|report| stream(&report)),
+            "listener": gateway.shared_index().and_then(|all| listener(all, status.replica)),
+            "stream": gateway.stream_reporter(status.replica).map(|told| stream(&told)),
         })
     });
     let replicas: Vec<Value> = replicas.collect();
@@ -92,15 +132,41 @@ fn summary(gateway: &Gateway) -> Value {
         "ignored_events": stats.ignored_events,
         "prompt_tokens": stats.predicted.lookups,
         "predicted_cached_tokens": stats.predicted.hits,
+        "shared_index": gateway.shared_index().map(|index| shared(&index.shared_stats())),
         "replicas": replicas,
     })
 }
 
+/// Who listens to a replica's engine, in the words of the metrics; none where it has no events.
+fn listener(index: &SharedIndex, replica: ReplicaId) -> Option<&'static str> {
+    index.report(replica).map(|report| match report.role {
+        SeatRole::Owning => "own",
+        SeatRole::Following => "other",
+        SeatRole::Alone => "alone",
+    })
+}
+
+/// How sharing goes.
+fn shared(stats: &SharedIndexStats) -> Value {
+    json!({
+        "connected": stats.is_connected,
+        "own": stats.owned,
+        "other": stats.followed,
+        "alone": stats.alone,
+        "errors": stats.errors,
+        "holes": stats.holes,
+        "lost_leases": stats.lost_leases,
+    })
+}
+
 /// Where an event stream stands.
-fn stream(report: &StreamReport) -> Value {
+fn stream(told: &StreamReporter) -> Value {
+    let report = told.report();
     let lag_s = report.last_ts.map(|ts| (unix_seconds() - ts).max(0.0));
     json!({
         "state": report.status.name(),
+        // In words, with what to do about it; null where all is well.
+        "problem": told.problem(),
         "restarts": report.epoch,
         "next_seq": report.next_seq,
         "last_event_age_s": lag_s,
@@ -134,7 +200,34 @@ impl Blocks {
 }
 
 /// One JSON object a line: replica, key, group, tier, and whether it is doubtful.
-pub(super) fn entries(gateway: &Arc<Gateway>, wanted: Wanted) -> Response {
+pub(super) fn entries(gateway: &Arc<Gateway>, query: &[(String, String)]) -> Response {
+    let wanted = Wanted::of(query).and_then(|wanted| {
+        let wanted_replica = wanted.replica.map(ReplicaId);
+        wanted_replica.map_or(Ok(()), |replica| exists(gateway, replica))?;
+        Ok(wanted)
+    });
+    match wanted {
+        Ok(wanted) => dump(gateway, wanted),
+        Err(error) => error.into_response(),
+    }
+}
+
+/// Whether there is such a replica. What it holds may still be nothing.
+fn exists(gateway: &Gateway, replica: ReplicaId) -> Result<(), ApiError> {
+    let there: Vec<u32> = gateway.router().replicas().map(|it| it.replica.0).collect();
+    if there.contains(&replica.0) {
+        return Ok(());
+    }
+    let there = match (there.iter().min(), there.iter().max()) {
+        (Some(first), Some(last)) if first < last => format!("ask for one of {first} to {last}"),
+        (Some(only), _) => format!("there is only {only}"),
+        _ => "there is none at all".to_owned(),
+    };
+    let message = format!("there is no replica {}; {there}", replica.0);
+    Err(ApiError::invalid("replica", message))
+}
+
+fn dump(gateway: &Arc<Gateway>, wanted: Wanted) -> Response {
     let (pieces, received) = mpsc::channel::<Bytes>(PIECES);
     let gateway = gateway.clone();
     let is_cut = Arc::new(AtomicBool::new(false));
@@ -163,27 +256,35 @@ fn write_entries(
 ) {
     let mut piece = Vec::with_capacity(PIECE_BYTES);
     let mut left = wanted.limit.unwrap_or(usize::MAX);
-    let mut is_cut = false;
+    let mut sent = Ok(());
     gateway
         .index()
         .residents(gateway.clock.now(), &mut |resident| {
             let is_wanted = wanted.replica.is_none_or(|id| resident.replica.0 == id);
-            if !is_wanted || left == 0 || is_cut {
+            if !is_wanted || left == 0 || sent.is_err() {
                 return;
             }
             left -= 1;
             piece.extend_from_slice(line(&resident).as_bytes());
             if piece.len() >= PIECE_BYTES {
-                is_cut = pieces.try_send(std::mem::take(&mut piece).into()).is_err();
+                sent = pieces.try_send(std::mem::take(&mut piece).into());
             }
         });
-    if is_cut {
-        cut.store(true, Release);
-        tracing::warn!("a reader of the index was too slow and got only a part of it");
-        return;
-    }
-    if pieces.try_send(piece.into()).is_err() {
-        cut.store(true, Release);
+    conclude(sent.and_then(|()| pieces.try_send(piece.into())), cut);
+}
+
+/// Says how it ended.
+fn conclude(sent: Result<(), TrySendError<Bytes>>, cut: &AtomicBool) {
+    match sent {
+        Ok(()) => {}
+        Err(TrySendError::Full(_)) => {
+            cut.store(true, Release);
+            tracing::warn!("a reader of the index was too slow and got only a part of it");
+        }
+        // Who has enough may go: `headstart index dump | head`.
+        Err(TrySendError::Closed(_)) => {
+            tracing::debug!("a reader of the index went before its end");
+        }
     }
 }
 
@@ -208,6 +309,54 @@ fn tier_name(tier: Tier) -> &'static str {
 }
 
 fn failed() -> Response {
-    let message = "the index could not be read";
+    let message = "the index could not be read; the server's log says why";
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(query: &[(&str, &str)], expected: Result<(Option<u32>, Option<usize>), &str>) {
+        let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        let query: Vec<_> = query.iter().map(owned).collect();
+        match (Wanted::of(&query), expected) {
+            (Ok(wanted), Ok(expected)) => assert_eq!((wanted.replica, wanted.limit), expected),
+            (Err(error), Err(param)) => {
+                assert_eq!(error.status, StatusCode::BAD_REQUEST);
+                assert_eq!(error.param.as_deref(), Some(param), "{query:?}");
+            }
+            (wanted, expected) => panic!("{query:?}: {wanted:?} against {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn a_query_is_taken_whole_or_refused_by_name() {
+        check(&[], Ok((None, None)));
+        check(&[("limit", "0")], Ok((None, Some(0))));
+        check(&[("replica", "3"), ("limit", "7")], Ok((Some(3), Some(7))));
+        for wrong in ["", "abc", "-1", "1.5", " 1", "99999999999999999999"] {
+            check(&[("limit", wrong)], Err("limit"));
+            check(&[("replica", wrong)], Err("replica"));
+        }
+        check(&[("replica", "4294967296")], Err("replica"));
+        check(&[("limit", "1"), ("limit", "1")], Err("limit"));
+        check(&[("limit", "1"), ("Limit", "1")], Err("Limit"));
+        check(&[("key", "0")], Err("key"));
+    }
+
+    /// One that has gone is not called slow, and one that is slow is cut off.
+    #[test]
+    fn a_reader_that_went_is_told_from_a_slow_one() {
+        let (pieces, received) = mpsc::channel::<Bytes>(1);
+        let end = |pieces: &mpsc::Sender<Bytes>| {
+            let cut = AtomicBool::new(false);
+            conclude(pieces.try_send(Bytes::new()), &cut);
+            cut.into_inner()
+        };
+        assert!(!end(&pieces), "it fits");
+        assert!(end(&pieces), "nobody takes it");
+        drop(received);
+        assert!(!end(&pieces), "nobody wants it");
+    }
 }

@@ -16,6 +16,7 @@ use super::{CACHED_HEADER, Call, REPLICA_HEADER, header_value};
 use crate::answer::{Answer, Piece};
 use crate::clock::unix_seconds;
 use crate::gateway::{Accepted, Ask, Embedded, Fleet, Gateway, unknown_model};
+use crate::openai::error::PromptLength;
 use crate::openai::response::{Envelope, Kind, Usage};
 use crate::openai::{ApiError, ChatRequest, CompletionRequest, Generation, PromptInput};
 use crate::prediction::{Chat, Forecast, Scope};
@@ -115,24 +116,29 @@ async fn read(
 /// Longest text of one token, bytes; vocabularies stay below it.
 const TOKEN_BYTES: usize = 256;
 
-/// Refuses what cannot fit before any work is spent on it.
+/// Refuses what cannot fit before any work is spent on it: by its bytes, as if all its tokens were
+/// the longest ones.
 fn refuse_hopeless(embedded: &Embedded, input: &Input) -> Result<(), ApiError> {
-    let bytes = match input {
+    let limit = embedded.context().saturating_sub(1);
+    let at_least = |bytes: usize| bytes.div_ceil(TOKEN_BYTES);
+    let (num_tokens, length) = match input {
+        Input::Plain(PromptInput::Tokens(tokens)) => {
+            (tokens.len(), PromptLength::Exactly(tokens.len()))
+        }
+        Input::Plain(PromptInput::Text(text)) => {
+            (at_least(text.len()), PromptLength::MoreThan(limit))
+        }
         Input::Chat(messages) => {
             let contents = messages.as_array().into_iter().flatten();
-            contents
-                .filter_map(|message| message["content"].as_str())
-                .map(str::len)
-                .sum()
+            let texts = contents.filter_map(|message| message["content"].as_str());
+            let bytes = texts.map(str::len).sum();
+            (at_least(bytes), PromptLength::MoreThan(limit))
         }
-        Input::Plain(PromptInput::Text(text)) => text.len(),
-        Input::Plain(PromptInput::Tokens(tokens)) => tokens.len() * TOKEN_BYTES,
     };
-    let limit = embedded.context().saturating_sub(1);
-    if bytes / TOKEN_BYTES > limit {
-        return Err(ApiError::context_length(bytes / TOKEN_BYTES, limit));
+    match num_tokens > limit {
+        true => Err(ApiError::context_length(length, limit)),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 fn to_tokens(

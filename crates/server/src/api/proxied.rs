@@ -1,6 +1,7 @@
 //! Answers passed on from upstream engines.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -293,7 +294,7 @@ fn cached_tokens(headers: &HeaderMap, usage: Usage) -> Option<usize> {
         .or(usage.cached_tokens)
 }
 
-/// Copies a stream to the client; if the engine breaks off, the client is told.
+/// Copies a stream to the client; if the engine breaks off or falls silent, the client is told.
 async fn copy(
     gateway: &Gateway,
     first: Bytes,
@@ -303,26 +304,37 @@ async fn copy(
 ) -> Result<(), ClientGone> {
     scan.feed(&first);
     writer.send(first).await?;
+    let limit = gateway.limits.silence_timeout;
     loop {
         let frame = tokio::select! {
-            frame = tokio::time::timeout(gateway.limits.first_token_timeout, rest.frame()) => frame,
+            frame = tokio::time::timeout(limit, rest.frame()) => frame,
             () = writer.closed() => return Err(ClientGone),
         };
-        match frame {
+        let error = match frame {
             Ok(None) => return Ok(()),
             Ok(Some(Ok(frame))) => {
                 if let Ok(data) = frame.into_data() {
                     scan.feed(&data);
                     writer.send(data).await?;
                 }
+                continue;
             }
-            Ok(Some(Err(_))) | Err(_) => {
-                let message = "the engine failed in the middle of the answer; send it again";
-                let error = ApiError::replica_gone(message);
-                // What came may have ended inside an event.
-                writer.send(Bytes::from_static(b"\n\n")).await?;
-                return writer.send(body::event(&error.body())).await;
-            }
-        }
+            Ok(Some(Err(_))) => ApiError::replica_gone(
+                "the engine failed in the middle of the answer; send the request again",
+            ),
+            Err(_) => silent(limit),
+        };
+        // What came may have ended inside an event.
+        writer.send(Bytes::from_static(b"\n\n")).await?;
+        return writer.send(body::event(&error.body())).await;
     }
+}
+
+fn silent(limit: Duration) -> ApiError {
+    let message = format!(
+        "the engine sent nothing for {} s in the middle of the answer; send the request again, or \
+         raise --upstream-silence",
+        limit.as_secs_f64()
+    );
+    ApiError::new(StatusCode::GATEWAY_TIMEOUT, "upstream_timeout", message)
 }

@@ -57,6 +57,9 @@ pub const MEMORY_FACTOR_MAX: usize = 40;
 /// not take more memory than it has bytes.
 pub const SKIPPED_MAX: usize = 256;
 
+/// Characters of an unknown type's name that are kept: twice what any known one has.
+pub const TYPE_CHARS_MAX: usize = 32;
+
 /// What one payload said.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
@@ -71,6 +74,8 @@ pub struct Batch {
     pub num_skipped: usize,
     /// Whether any of these may have taken something away; see [`Skipped::may_have_removed`].
     pub may_have_removed: bool,
+    /// The type of the first event whose type we do not know: printable ASCII, and short.
+    pub unknown_type: Option<Box<str>>,
     /// The publisher's data-parallel rank.
     pub rank: Option<u32>,
 }
@@ -129,7 +134,7 @@ impl SkipReason {
     pub fn label(self) -> &'static str {
         match self {
             Self::NotAnEvent => "not_an_event",
-            Self::UnknownTag => "unknown_tag",
+            Self::UnknownTag => "unknown_type",
             Self::Missing(_) => "missing_field",
             Self::Invalid(_) => "invalid_field",
             Self::Length { .. } => "length",

@@ -13,6 +13,9 @@
 //! and nothing is decided. Updates go to the sink in stream order, from one task. Without a
 //! replay socket everything works except that what is missed stays missed, and is doubted.
 //!
+//! What somebody has to mend, such as a wrong address, is said in the log once, and kept for
+//! whoever asks ([`StreamReporter::problem`]).
+//!
 //! It does not know what the events mean. One subscriber follows one publisher, which is one
 //! data-parallel rank of an engine ([`endpoint_of_rank`]): several behind one proxy address would
 //! look like endless restarts.
@@ -21,12 +24,15 @@
 //! and tells nobody that messages may be missing. So the first lost connection ends the
 //! socket, and the next is made here.
 
+mod cause;
 mod inbox;
 mod link;
+mod notes;
+mod probe;
 mod rank;
 mod replay;
+mod reporter;
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use headstart_core::CacheEvent;
@@ -34,9 +40,12 @@ use headstart_router::stream::{Follower, FollowerConfig, StreamReport, StreamSta
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
+use cause::Side;
 use inbox::Inbox;
 use link::Link;
+use notes::Notes;
 pub use rank::{RankError, endpoint_of_rank};
+pub use reporter::StreamReporter;
 
 /// First wait before connecting again: an engine that restarts takes seconds, a lost connection
 /// may be back at once.
@@ -57,6 +66,10 @@ pub struct SubscriberConfig {
     pub topic_prefix: String,
     /// The data-parallel rank that it should name; batches that name another are counted.
     pub rank: Option<u32>,
+    /// Whose events these are: a name for the log.
+    pub replica: String,
+    /// The address where requests for it go, for the log, if that is another process.
+    pub upstream: Option<String>,
 }
 
 impl SubscriberConfig {
@@ -64,6 +77,14 @@ impl SubscriberConfig {
         FollowerConfig {
             can_replay: self.replay_endpoint.is_some(),
             rank: self.rank,
+        }
+    }
+
+    /// The address of one of its sockets; empty where it has none.
+    fn address(&self, side: Side) -> &str {
+        match side {
+            Side::Events => &self.endpoint,
+            Side::Replay => self.replay_endpoint.as_deref().unwrap_or_default(),
         }
     }
 }
@@ -97,38 +118,27 @@ pub enum StreamUpdate {
 #[derive(Debug)]
 pub struct SubscriberHandle {
     task: JoinHandle<()>,
-    report: Arc<Mutex<StreamReport>>,
+    reporter: StreamReporter,
 }
 
 impl SubscriberHandle {
     /// Where the stream stands, and what has happened on it. Does not wait for the sink.
     #[must_use]
     pub fn report(&self) -> StreamReport {
-        self.reporter().report()
+        self.reporter.report()
     }
 
     /// The same for others to ask.
     #[must_use]
     pub fn reporter(&self) -> StreamReporter {
-        StreamReporter(self.report.clone())
-    }
-}
-
-/// Where a stream stands, to be asked from anywhere, also after its subscription has ended.
-#[derive(Clone, Debug, Default)]
-pub struct StreamReporter(Arc<Mutex<StreamReport>>);
-
-impl StreamReporter {
-    /// What the stream said last.
-    #[must_use]
-    pub fn report(&self) -> StreamReport {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reporter.clone()
     }
 }
 
 impl Drop for SubscriberHandle {
     fn drop(&mut self) {
         self.task.abort();
+        self.reporter.lock().is_over = true;
     }
 }
 
@@ -142,51 +152,50 @@ pub fn subscribe(
     sink: impl FnMut(StreamUpdate) + Send + 'static,
 ) -> SubscriberHandle {
     let follower = Follower::new(config.follower());
-    follow(config, follower, sink)
+    follow(config, follower, Notes::default(), sink)
 }
 
-/// The same behind a subscription that was at `before` when it ended: counts go on from there, and
-/// a restart of the publisher meanwhile is counted as well.
+/// The same behind a subscription that was at `before` when it ended: counts go on from there, a
+/// restart of the publisher meanwhile is counted as well, and what was said in the log is not said
+/// again.
 ///
 /// # Panics
 /// Outside a tokio runtime.
 pub fn subscribe_again(
     config: SubscriberConfig,
-    before: StreamReport,
+    before: &StreamReporter,
     sink: impl FnMut(StreamUpdate) + Send + 'static,
 ) -> SubscriberHandle {
-    let follower = Follower::resumed(config.follower(), before);
-    follow(config, follower, sink)
+    let follower = Follower::resumed(config.follower(), before.report());
+    follow(config, follower, before.notes(), sink)
 }
 
 fn follow(
     config: SubscriberConfig,
     follower: Follower,
+    notes: Notes,
     sink: impl FnMut(StreamUpdate) + Send + 'static,
 ) -> SubscriberHandle {
-    let report = Arc::new(Mutex::new(follower.report()));
-    let inbox = Inbox::new(follower, Arc::clone(&report), Box::new(sink));
+    let reporter = StreamReporter::new(config.clone(), follower.report(), notes);
+    let inbox = Inbox::new(config.clone(), follower, reporter.clone(), Box::new(sink));
     SubscriberHandle {
         task: tokio::spawn(run(config, inbox)),
-        report,
+        reporter,
     }
 }
 
 async fn run(config: SubscriberConfig, mut inbox: Inbox) {
-    let endpoint = &config.endpoint;
     let mut pause = RECONNECT_PAUSE_MIN;
     loop {
         match Link::connect(&config).await {
             Ok(link) => {
-                tracing::info!(endpoint, "following cache events");
                 let start = Instant::now();
-                let reason = link.follow(&mut inbox).await;
+                link.follow(&mut inbox).await;
                 if start.elapsed() > RECONNECT_PAUSE_MAX {
                     pause = RECONNECT_PAUSE_MIN;
                 }
-                tracing::warn!(endpoint, %reason, "cache events interrupted");
             }
-            Err(error) => tracing::debug!(endpoint, %error, "no publisher of cache events"),
+            Err(cause) => inbox.on_unconnected(cause),
         }
         wait(&mut inbox, Instant::now() + pause).await;
         pause = (pause * 2).min(RECONNECT_PAUSE_MAX);

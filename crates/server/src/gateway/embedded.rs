@@ -9,6 +9,7 @@ use headstart_engine::{FinishReason, Sampling, Submission, Submit};
 use tokio::sync::mpsc;
 
 use super::{ATTEMPTS, Embedded, Gateway, Placing, Reservation};
+use crate::openai::error::PromptLength;
 use crate::openai::{ApiError, Generation};
 use crate::prediction::Forecast;
 use crate::replica::ReplicaEvent;
@@ -54,7 +55,9 @@ impl Refusal {
     fn error(self, prompt_tokens: usize) -> ApiError {
         match self {
             Self::Full => ApiError::queue_full(),
-            Self::TooLong(limit) => ApiError::context_length(prompt_tokens, limit),
+            Self::TooLong(limit) => {
+                ApiError::context_length(PromptLength::Exactly(prompt_tokens), limit)
+            }
             Self::TooSlow => ApiError::new(
                 http::StatusCode::GATEWAY_TIMEOUT,
                 "first_token_timeout",
@@ -178,6 +181,7 @@ fn max_tokens(
 ) -> Result<usize, ApiError> {
     let context = embedded.context();
     if prompt >= context {
+        let prompt = PromptLength::Exactly(prompt);
         return Err(ApiError::context_length(prompt, context.saturating_sub(1)));
     }
     let left = context - prompt;

@@ -1,8 +1,8 @@
 //! What is known elsewhere, as metrics: brought up to date whenever somebody asks for them.
 
 use headstart_engine::Load;
-use headstart_router::Health;
 use headstart_router::stream::StreamStatus;
+use headstart_router::{Health, ReplicaStatus};
 
 use super::{Fleet, Gateway};
 use crate::metrics::raise;
@@ -25,15 +25,8 @@ impl Gateway {
         if let Some(shared) = &self.shared_index {
             metrics.with_shared_index().set(&shared.shared_stats());
         }
-        for (replica, reporter) in self.lock_streams().iter() {
-            let status = reporter.report().status;
-            for state in StreamStatus::ALL {
-                let labels = [&replica.to_string(), state.name()];
-                let gauge = metrics.replicas.stream_state.with_label_values(&labels);
-                gauge.set(i64::from(state == status));
-            }
-        }
         let replicas: Vec<_> = self.router().replicas().collect();
+        self.refresh_streams(&replicas);
         for replica in replicas {
             let up = i64::from(replica.health == Health::Healthy);
             metrics
@@ -79,6 +72,23 @@ impl Gateway {
 }
 
 impl Gateway {
+    /// Says how each replica's event stream is.
+    fn refresh_streams(&self, replicas: &[ReplicaStatus]) {
+        let streams = self.lock_streams().clone();
+        for replica in replicas {
+            let stream = streams
+                .get(&replica.replica)
+                .map(|stream| match replica.health {
+                    Health::Healthy => stream.report().status,
+                    // What it said is forgotten, whatever its stream looks like.
+                    Health::Down => StreamStatus::Down,
+                });
+            self.metrics
+                .replicas
+                .set_stream(&replica.replica.to_string(), stream);
+        }
+    }
+
     /// Says which upstream each replica is.
     fn name_upstreams(&self) {
         let Fleet::Upstreams(upstreams) = &self.fleet else {

@@ -1,6 +1,20 @@
 //! Placing a request on an upstream engine.
+//!
+//! Until the first bytes of an answer are there, nothing was given to the client, so that the
+//! request can be given to another engine. That ends the wait for the first one:
+//!
+//! | outcome | the request | the engine |
+//! |---|---|---|
+//! | no connection | goes elsewhere | counts as dead, at once |
+//! | broken off, 502, 503, too large | goes elsewhere | its health will tell |
+//! | 429 | goes elsewhere | is full |
+//! | its health says it is dead | goes elsewhere | is dead |
+//! | no first bytes within the limit | has had its time: 504 | its health will tell |
+//!
+//! A request goes elsewhere once, and its limit counts from its first place.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use headstart_core::block::Namespace;
@@ -9,6 +23,7 @@ use headstart_router::Health;
 use http::{HeaderMap, StatusCode, response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use tokio::time::{Instant, timeout_at};
 
 use super::{ATTEMPTS, Fleet, Gateway, Placing, Reservation};
 use crate::openai::ApiError;
@@ -63,14 +78,17 @@ impl Gateway {
         let is_adapter = upstreams
             .iter()
             .any(|upstream| upstream.is_adapter(request.model));
+        // What is refused is held nowhere: it is passed on for the engine to say so, by its load.
+        let fits = |tokens: &&[TokenId]| !is_hopeless(upstreams, request.model, tokens);
         let placing = Placing {
-            tokens: request.tokens,
+            tokens: request.tokens.filter(fits),
             namespace: Namespace {
                 adapter: is_adapter.then_some(request.model),
                 salt: request.salt,
             },
             session: request.session,
         };
+        let deadline = Instant::now() + self.limits.first_token_timeout;
         let mut last = None;
         for attempt in 0..ATTEMPTS {
             let placed = self.place(placing, &excluded);
@@ -83,9 +101,11 @@ impl Gateway {
                 self.note_retry(decision.replica);
             }
             let upstream = &upstreams[decision.replica.0 as usize];
-            match self.first_bytes(upstream, request).await {
+            let failure = match self.first_bytes(upstream, request, deadline).await {
                 Ok((head, first, rest)) => {
-                    reservation.first_token();
+                    if head.status.is_success() {
+                        reservation.first_token();
+                    }
                     return Ok(Proxied {
                         reservation,
                         head,
@@ -93,43 +113,63 @@ impl Gateway {
                         rest,
                     });
                 }
-                Err(failure) => {
-                    if failure.is_dead {
-                        for rank in of_same_engine(upstreams, decision.replica) {
-                            self.set_health(rank, Health::Down);
-                            excluded.push(rank);
-                        }
+                Err(failure) => failure,
+            };
+            tracing::debug!(
+                replica = %decision.replica,
+                upstream = upstream.base(),
+                reason = failure.error.message,
+                "no answer"
+            );
+            match failure.what {
+                What::OutOfTime => return Err(failure.error),
+                What::Refused => excluded.push(decision.replica),
+                What::Unreachable => {
+                    for rank in of_same_engine(upstreams, decision.replica) {
+                        self.set_health(rank, Health::Down);
+                        excluded.push(rank);
                     }
-                    tracing::debug!(
-                        upstream = upstream.base(),
-                        reason = failure.error.message,
-                        "no answer"
-                    );
-                    excluded.push(decision.replica);
-                    last = Some(failure.error);
                 }
+                What::Died => excluded.extend(of_same_engine(upstreams, decision.replica)),
             }
+            last = Some(failure.error);
         }
         Err(last.unwrap_or_else(|| ApiError::replica_gone("no upstream answered; try again")))
     }
 
+    /// The answer up to its first bytes, unless its engine dies before.
     async fn first_bytes(
         &self,
         upstream: &Upstream,
         request: &Passing<'_>,
-    ) -> Result<(response::Parts, Bytes, Incoming), Failure> {
-        let body = request.body.clone();
+        deadline: Instant,
+    ) -> Result<Begun, Failure> {
+        tokio::select! {
+            biased;
+            answer = self.begin(upstream, request, deadline) => answer,
+            () = upstream.died() => Err(Failure::died(upstream)),
+        }
+    }
+
+    async fn begin(
+        &self,
+        upstream: &Upstream,
+        request: &Passing<'_>,
+        deadline: Instant,
+    ) -> Result<Begun, Failure> {
         let limit = self.limits.first_token_timeout;
+        let late = || Failure::late(upstream, limit);
+        let body = request.body.clone();
+        let left = deadline.saturating_duration_since(Instant::now());
         let answer = upstream
-            .forward(request.path, request.headers, body, limit)
+            .forward(request.path, request.headers, body, left)
             .await;
-        let (head, mut rest) = answer.map_err(|error| Failure::of(&error))?.into_parts();
+        let answer = answer.map_err(|error| Failure::of(upstream, &error, limit))?;
+        let (head, mut rest) = answer.into_parts();
         match head.status {
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => {
-                return Err(Failure::alive(
-                    upstream,
-                    &format!("answered {}", head.status),
-                ));
+                let what = format!("answered {}", head.status);
+                return Err(Failure::refused(upstream, &what));
             }
             StatusCode::TOO_MANY_REQUESTS => return Err(Failure::full()),
             _ => {}
@@ -139,9 +179,14 @@ impl Gateway {
         // A stream begins with its first frame; anything else is taken whole, so that a broken
         // one can still be asked of another replica.
         while first.is_empty() || !is_stream {
-            match tokio::time::timeout(limit, rest.frame()).await {
-                Err(_) => return Err(Failure::alive(upstream, "sent no body in time")),
-                Ok(Some(Err(_))) => return Err(Failure::alive(upstream, "broke off")),
+            let until = match first.is_empty() {
+                true => deadline,
+                false => Instant::now() + self.limits.silence_timeout,
+            };
+            match timeout_at(until, rest.frame()).await {
+                Err(_) if first.is_empty() => return Err(late()),
+                Err(_) => return Err(Failure::silent(upstream, self.limits.silence_timeout)),
+                Ok(Some(Err(_))) => return Err(Failure::refused(upstream, "broke off")),
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
                         first.extend_from_slice(&data);
@@ -150,12 +195,15 @@ impl Gateway {
                 Ok(None) => break,
             }
             if first.len() > WHOLE_BYTES {
-                return Err(Failure::alive(upstream, "sent too large an answer"));
+                return Err(Failure::refused(upstream, "sent too large an answer"));
             }
         }
         Ok((head, first.freeze(), rest))
     }
 }
+
+/// An answer's head, its first bytes, and the rest.
+type Begun = (response::Parts, Bytes, Incoming);
 
 /// Whether a body is server-sent events.
 #[must_use]
@@ -168,33 +216,106 @@ pub fn is_event_stream(headers: &HeaderMap) -> bool {
 
 /// Why an upstream's answer did not begin.
 struct Failure {
-    is_dead: bool,
+    what: What,
     error: ApiError,
 }
 
+/// What follows from a failure.
+enum What {
+    /// Nobody is there: the engine counts as dead.
+    Unreachable,
+    /// The engine was found dead meanwhile.
+    Died,
+    /// It is alive, but did not do it.
+    Refused,
+    /// The request has had all the time that it may take.
+    OutOfTime,
+}
+
 impl Failure {
-    fn of(error: &UpstreamError) -> Self {
-        let is_dead = matches!(error, UpstreamError::Unreachable { .. });
+    fn of(upstream: &Upstream, error: &UpstreamError, limit: Duration) -> Self {
+        let UpstreamError::Unreachable { source, .. } = error else {
+            return Self::late(upstream, limit);
+        };
+        if !source.is_connect() {
+            // An engine that closed an idle connection at the wrong moment is not dead.
+            return Self::refused(upstream, &format!("broke off: {}", error.cause()));
+        }
+        upstream.note_trouble(error.cause());
         Self {
-            is_dead,
-            error: ApiError::replica_gone(error.to_string()),
+            what: What::Unreachable,
+            error: ApiError::replica_gone(format!(
+                "{error}, and no other replica could take the request; try again"
+            )),
         }
     }
 
     fn full() -> Self {
         Self {
-            is_dead: false,
+            what: What::Refused,
             error: ApiError::queue_full(),
         }
     }
 
-    fn alive(upstream: &Upstream, what: &str) -> Self {
+    fn refused(upstream: &Upstream, what: &str) -> Self {
         let message = format!("{} {what}; try again", upstream.base());
         Self {
-            is_dead: false,
+            what: What::Refused,
             error: ApiError::replica_gone(message),
         }
     }
+
+    fn died(upstream: &Upstream) -> Self {
+        let message = format!(
+            "{} was given the request and found dead before it answered ({}), and no other replica \
+             could take the request over; try again",
+            upstream.base(),
+            upstream.trouble()
+        );
+        Self {
+            what: What::Died,
+            error: ApiError::new(StatusCode::BAD_GATEWAY, "upstream_died", message),
+        }
+    }
+
+    /// No first bytes in time.
+    fn late(upstream: &Upstream, limit: Duration) -> Self {
+        let message = format!(
+            "{} was given the request and sent nothing within {} s; it may be overloaded or stuck: \
+             see its log, send less at a time, stream the answer, or raise --upstream-timeout",
+            upstream.base(),
+            limit.as_secs_f64()
+        );
+        Self::out_of_time(message)
+    }
+
+    /// The answer paused in its middle for too long.
+    fn silent(upstream: &Upstream, limit: Duration) -> Self {
+        let message = format!(
+            "{} began an answer and then sent nothing for {} s; it may be stuck: see its log, or \
+             raise --upstream-silence",
+            upstream.base(),
+            limit.as_secs_f64()
+        );
+        Self::out_of_time(message)
+    }
+
+    fn out_of_time(message: String) -> Self {
+        Self {
+            what: What::OutOfTime,
+            error: ApiError::new(StatusCode::GATEWAY_TIMEOUT, "upstream_timeout", message),
+        }
+    }
+}
+
+/// Whether every upstream that serves the model says that it takes fewer tokens than these.
+fn is_hopeless(upstreams: &[Upstream], model: &str, tokens: &[TokenId]) -> bool {
+    let serving = upstreams
+        .iter()
+        .filter(|upstream| upstream.models().iter().any(|name| name == model));
+    let mut contexts = serving.map(|upstream| upstream.context(model)).peekable();
+    contexts.peek().is_some()
+        && contexts.all(|context| context.is_some_and(|limit| tokens.len() > limit))
 }
 
 /// Upstreams that said what they serve, and `model` is not among it.

@@ -16,6 +16,13 @@ const ERRORS: [f64; 9] = [
     0.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0,
 ];
 
+/// Seconds by which an engine's clock may be ahead of ours without anybody minding: clocks that are
+/// kept in step differ by far less.
+const AHEAD_MAX_S: f64 = 2.0;
+
+/// Longest lag that is believed, seconds: what is published live is applied at once, or never.
+const LAG_MAX_S: f64 = 600.0;
+
 /// How the router's index is.
 pub struct IndexMetrics {
     /// Cached tokens that the index predicted, of requests whose engine said what it found.
@@ -34,6 +41,10 @@ pub struct IndexMetrics {
     tokenized: IntCounterVec,
     /// From the engine's time stamp of a batch of events to its application.
     pub event_lag: HistogramVec,
+    /// Batches of events whose time stamp cannot be right.
+    implausible_stamps: IntCounterVec,
+    /// Events that were left out, by reason.
+    skipped_events: IntCounterVec,
     /// Comparisons of this gateway's prompts with the engine's.
     pub drift_checks: IntCounterVec,
     sizes: SizeMetrics,
@@ -94,8 +105,20 @@ impl IndexMetrics {
             event_lag: make.histogram(
                 "headstart_kv_event_lag_seconds",
                 "From the engine's time stamp of a batch of KV events to its application; includes \
-                 the difference of the two clocks.",
+                 the difference of the two clocks. Implausible stamps are counted apart.",
                 &["replica"],
+            ),
+            implausible_stamps: make.counter(
+                "headstart_kv_event_implausible_stamps_total",
+                "Batches of KV events stamped more than 2 s ahead of this machine's clock (ahead) \
+                 or more than 600 s before it (behind): they are not part of the lag.",
+                &["replica", "direction"],
+            ),
+            skipped_events: make.counter(
+                "headstart_kv_events_skipped_total",
+                "KV events left out, by reason: those of headstart_kv_events_total's outcome \
+                 skipped.",
+                &["replica", "reason"],
             ),
             drift_checks: make.counter(
                 "headstart_prompt_drift_checks_total",
@@ -122,6 +145,28 @@ impl IndexMetrics {
         self.error
             .with_label_values(&[replica, direction])
             .observe(predicted.abs_diff(realised) as f64);
+    }
+
+    /// Notes that a live batch of events was applied so many seconds after its stamp.
+    pub fn note_lag(&self, replica: &str, lag_s: f64) {
+        let direction = match lag_s {
+            ..=LAG_MAX_S if lag_s >= -AHEAD_MAX_S => {
+                let lags = self.event_lag.with_label_values(&[replica]);
+                return lags.observe(lag_s.max(0.0));
+            }
+            ..0.0 => "ahead",
+            _ => "behind",
+        };
+        let labels = [replica, direction];
+        self.implausible_stamps.with_label_values(&labels).inc();
+    }
+
+    /// Notes that so many events of a replica were left out for a reason, of which there are few.
+    pub fn note_skipped(&self, replica: &str, reason: &str, events: u64) {
+        let labels = [replica, reason];
+        self.skipped_events
+            .with_label_values(&labels)
+            .inc_by(events);
     }
 
     /// Brings what the cache of tokenized prefixes counts up to date.
@@ -181,5 +226,65 @@ impl SizeMetrics {
         raise(&self.unknown_removals, stats.unknown_removals);
         raise(&self.malformed, stats.malformed_events);
         raise(&self.evicted, stats.evicted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Metrics;
+
+    /// Notes these lags; the histogram's sum and count, and the batches ahead and behind.
+    fn check(lags: &[f64], expected: (f64, u64, u64, u64)) {
+        let metrics = Metrics::new();
+        lags.iter()
+            .for_each(|&lag| metrics.index.note_lag("0", lag));
+        let lag = metrics.index.event_lag.with_label_values(&["0"]);
+        let stamps = &metrics.index.implausible_stamps;
+        let [ahead, behind] = ["ahead", "behind"];
+        let count = |direction| stamps.with_label_values(&["0", direction]).get();
+        let seen = (
+            lag.get_sample_sum(),
+            lag.get_sample_count(),
+            count(ahead),
+            count(behind),
+        );
+        assert_eq!(seen, expected, "{lags:?}");
+    }
+
+    #[test]
+    fn a_stamp_that_cannot_be_right_is_no_lag() {
+        check(&[0.25, 0.5], (0.75, 2, 0, 0));
+        check(&[-0.5, -2.0, 600.0], (600.0, 3, 0, 0));
+        check(&[-3600.0, 1.0, -2.5], (1.0, 1, 2, 0));
+        check(&[3600.0, 601.0, 1.7e9], (0.0, 0, 0, 3));
+        check(
+            &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY],
+            (0.0, 0, 1, 2),
+        );
+    }
+
+    #[test]
+    fn a_stream_is_in_one_state_or_in_none() {
+        use headstart_router::stream::StreamStatus::{Complete, Down};
+        let metrics = Metrics::new();
+        let states = |status| {
+            metrics.replicas.set_stream("3", status);
+            let text = metrics.render();
+            let lines = text
+                .lines()
+                .filter(|line| line.starts_with("headstart_kv_stream_state{"));
+            let lines: Vec<_> = lines.map(str::to_owned).collect();
+            let held = lines.iter().filter(|line| line.ends_with(" 1"));
+            (lines.len(), held.cloned().collect::<Vec<_>>())
+        };
+        assert_eq!(states(None), (0, vec![]));
+        for status in [Complete, Down] {
+            let line = format!(
+                "headstart_kv_stream_state{{replica=\"3\",state=\"{}\"}} 1",
+                status.name()
+            );
+            assert_eq!(states(Some(status)), (4, vec![line]));
+        }
+        assert_eq!(states(None), (0, vec![]));
     }
 }

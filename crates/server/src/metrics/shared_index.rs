@@ -16,6 +16,7 @@ pub struct SharedIndexMetrics {
     holes: IntCounter,
     lost_leases: IntCounter,
     bases: IntCounter,
+    too_large: IntCounter,
 }
 
 impl Metrics {
@@ -64,6 +65,10 @@ impl SharedIndexMetrics {
                 "headstart_shared_index_bases_total",
                 "Times that this gateway wrote down what a log adds up to.",
             ),
+            too_large: make.plain_counter(
+                "headstart_shared_index_bases_too_large_total",
+                "Times that it did not, because the replica holds too many blocks.",
+            ),
         }
     }
 
@@ -86,5 +91,6 @@ impl SharedIndexMetrics {
         raise(&self.holes, stats.holes);
         raise(&self.lost_leases, stats.lost_leases);
         raise(&self.bases, stats.bases);
+        raise(&self.too_large, stats.too_large);
     }
 }

@@ -17,6 +17,24 @@ pub struct ApiError {
     pub message: String,
 }
 
+/// How long a prompt is, tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PromptLength {
+    /// So long.
+    Exactly(usize),
+    /// Longer, and counting went no further.
+    MoreThan(usize),
+}
+
+impl std::fmt::Display for PromptLength {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exactly(tokens) => write!(f, "{tokens}"),
+            Self::MoreThan(tokens) => write!(f, "more than {tokens}"),
+        }
+    }
+}
+
 impl ApiError {
     /// An error without a parameter.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
@@ -49,7 +67,7 @@ impl ApiError {
 
     /// More tokens than fit.
     #[must_use]
-    pub fn context_length(prompt: usize, limit: usize) -> Self {
+    pub fn context_length(prompt: PromptLength, limit: usize) -> Self {
         let message = format!(
             "the prompt has {prompt} tokens, but this server takes at most {limit} (the model's \
              context or the KV cache, whichever is smaller); shorten it or raise --cache-blocks"

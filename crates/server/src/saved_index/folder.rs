@@ -41,13 +41,27 @@ pub struct Folder {
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     /// It cannot be made, read or written.
-    #[error("cannot use {path}: {source}; make it writable, or give another --state-dir")]
+    #[error("cannot use {path}: {source}; {}", remedy(source))]
     Io {
         /// The folder or a file in it.
         path: PathBuf,
         /// The cause.
         source: io::Error,
     },
+    /// Something else is in its place.
+    #[error(
+        "{path} is {what}, but --state-dir must lead to a folder: name another place, or move away \
+         what is there"
+    )]
+    NotAFolder {
+        /// What is in the way: the folder's place, or one on the way there.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// There is no name.
+    #[error("--state-dir is empty: name a folder, or leave it out")]
+    Unnamed,
     /// Another gateway has it.
     #[error("another gateway uses {0}: give each one a --state-dir of its own")]
     InUse(PathBuf),
@@ -65,34 +79,36 @@ impl Folder {
     /// # Errors
     /// When that cannot be done, or another gateway uses it.
     pub fn open(path: &Path) -> Result<Self, FolderError> {
-        let io_error = |source| FolderError::Io {
-            path: path.to_owned(),
-            source,
-        };
+        if path.as_os_str().is_empty() {
+            return Err(FolderError::Unnamed);
+        }
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(PRIVATE_FOLDER);
-        builder.create(path).map_err(io_error)?;
+        let made = builder.create(path);
+        made.map_err(|source| not_a_folder(path).unwrap_or_else(|| io_error(path, source)))?;
         let mut options = OpenOptions::new();
         options
             .create(true)
             .truncate(false)
             .write(true)
             .mode(PRIVATE_FILE);
-        let lock = options.open(path.join(LOCK)).map_err(io_error)?;
+        let name = path.join(LOCK);
+        let lock = options.open(&name);
+        let lock = lock.map_err(|source| io_error(&name, source))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self {
                 path: path.to_owned(),
                 _lock: lock,
             }),
             Err(TryLockError::WouldBlock) => Err(FolderError::InUse(path.to_owned())),
-            Err(TryLockError::Error(source)) => Err(io_error(source)),
+            Err(TryLockError::Error(source)) => Err(io_error(&name, source)),
         }
     }
 
-    /// The folder.
+    /// The file of the index.
     #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn index_path(&self) -> PathBuf {
+        self.path.join(INDEX)
     }
 
     /// What the index's keys are made with: drawn at the first call ever, the same from then on.
@@ -139,7 +155,7 @@ impl Folder {
     /// # Errors
     /// When it is not what was saved, with this seal.
     pub fn read(&self, seal: &Seal) -> Result<Option<SavedIndex>, FileError> {
-        let file = match File::open(self.path.join(INDEX)) {
+        let file = match open_regular(&self.index_path()) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -156,22 +172,81 @@ impl Folder {
 
     /// Puts a new file in the place of an old one, at once. Returns its bytes.
     fn replace(&self, name: &str, write: impl FnOnce(File) -> io::Result<File>) -> io::Result<u64> {
-        let path = self.path.join(name);
         let new = self.path.join(format!("{name}.tmp"));
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", new.display()));
         // What a process left that died here has permissions of its own.
         match fs::remove_file(&new) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(named(error)),
             _ => {}
         }
         let mut options = OpenOptions::new();
         options.create_new(true).write(true).mode(PRIVATE_FILE);
-        let file = write(options.open(&new)?)?;
-        file.sync_all()?;
-        let size = file.metadata()?.len();
-        fs::rename(&new, &path)?;
+        let file = options.open(&new).map_err(named)?;
+        let placed = write(file).and_then(|file| {
+            file.sync_all()?;
+            fs::rename(&new, self.path.join(name))?;
+            Ok(file.metadata()?.len())
+        });
+        if placed.is_err() {
+            // Half of a file helps nobody, least of all where there is no room.
+            let _ = fs::remove_file(&new);
+        }
+        let size = placed?;
         // The name lies in the folder, and is forced to the disk with it.
         File::open(&self.path)?.sync_all()?;
         Ok(size)
+    }
+}
+
+fn io_error(path: &Path, source: io::Error) -> FolderError {
+    let path = path.to_owned();
+    FolderError::Io { path, source }
+}
+
+/// What stands in the way of a folder at `path`, if something does.
+fn not_a_folder(path: &Path) -> Option<FolderError> {
+    let ways = path.ancestors().filter(|way| !way.as_os_str().is_empty());
+    let (way, kind) = ways
+        .filter_map(|way| Some((way, way.symlink_metadata().ok()?)))
+        .find(|(way, _)| !way.is_dir())?;
+    let what = match (kind.is_symlink(), way.metadata()) {
+        (_, Ok(there)) if there.is_file() => "a file",
+        (true, Err(_)) => "a link that leads nowhere",
+        _ => "no folder",
+    };
+    let path = way.to_owned();
+    Some(FolderError::NotAFolder { path, what })
+}
+
+/// What can be done about a fault, for the end of a sentence that names it.
+pub(super) fn remedy(fault: &io::Error) -> &'static str {
+    match fault.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "let this user write there, or start with another --state-dir"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "its disk can only be read: start with another --state-dir"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room on its disk, or start with another --state-dir"
+        }
+        io::ErrorKind::IsADirectory => {
+            "a folder is in a file's place: move it away, or start with another --state-dir"
+        }
+        io::ErrorKind::NotFound => {
+            "was the folder removed? start again, or with another --state-dir"
+        }
+        _ => "see to its disk, or start with another --state-dir",
+    }
+}
+
+/// Opens a file to read it. Not a pipe, for which one would wait.
+fn open_regular(path: &Path) -> io::Result<File> {
+    match fs::metadata(path)? {
+        kind if kind.is_file() => File::open(path),
+        kind if kind.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        _ => Err(io::Error::other("it is no regular file")),
     }
 }
 
@@ -183,7 +258,7 @@ pub fn drawn_secret() -> u64 {
 
 /// A secret, if the file holds one.
 fn read_secret(path: &Path) -> io::Result<Option<u64>> {
-    let file = File::open(path)?;
+    let file = open_regular(path)?;
     if file.metadata()?.permissions().mode() & OTHERS != 0 {
         tracing::warn!(
             path = %path.display(),
@@ -196,4 +271,85 @@ fn read_secret(path: &Path) -> io::Result<Option<u64>> {
     let digits = text.trim_end();
     let secret = u64::from_str_radix(digits, 16).ok();
     Ok(secret.filter(|_| digits.len() == 16))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A folder that goes with its test.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let name = format!("headstart-folder-{}-{name}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            fs::create_dir_all(&path).expect("a folder");
+            Self(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn check(path: &Path, named: &Path, what: &str) {
+        let refused = Folder::open(path).expect_err("it cannot be").to_string();
+        let start = format!("{} is {what}, but --state-dir", named.display());
+        assert!(refused.starts_with(&start), "{refused}");
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_named() {
+        let scratch = Scratch::new("way");
+        let [file, link, nowhere] = ["file", "link", "nowhere"].map(|name| scratch.0.join(name));
+        fs::write(&file, "in the way").expect("writes");
+        symlink(&file, &link).expect("links");
+        symlink(scratch.0.join("gone"), &nowhere).expect("links");
+        check(&file, &file, "a file");
+        check(&file.join("state/here"), &file, "a file");
+        check(&link, &link, "a file");
+        check(&nowhere, &nowhere, "a link that leads nowhere");
+        check(
+            &nowhere.join("state"),
+            &nowhere,
+            "a link that leads nowhere",
+        );
+        check(Path::new("/dev/null"), Path::new("/dev/null"), "no folder");
+        let unnamed = Folder::open(Path::new("")).expect_err("no name");
+        assert!(matches!(unnamed, FolderError::Unnamed));
+        let deep = scratch.0.join("one/two");
+        assert!(Folder::open(&deep).is_ok(), "what is missing is made");
+    }
+
+    #[test]
+    fn a_folder_in_a_files_place_is_named() {
+        for name in [LOCK, SECRET, "secret.tmp"] {
+            let scratch = Scratch::new(name);
+            let path = scratch.0.join(name);
+            fs::create_dir(&path).expect("a folder");
+            let refused = Folder::open(&scratch.0).and_then(|folder| folder.secret());
+            let refused = refused.expect_err("it is no file").to_string();
+            assert!(refused.contains(&path.display().to_string()), "{refused}");
+            assert!(refused.contains("move it away"), "{refused}");
+        }
+        let scratch = Scratch::new(INDEX);
+        let folder = Folder::open(&scratch.0).expect("a folder");
+        fs::create_dir(folder.index_path()).expect("a folder");
+        let refused = folder.read(&Seal::new("m")).expect_err("it is no file");
+        assert!(matches!(refused, FileError::Read(_)), "{refused}");
+        let nothing = SavedIndex {
+            saved_at: 0.0,
+            runs: Vec::new(),
+            replicas: Vec::new(),
+        };
+        let refused = folder.write(&nothing, &Seal::new("m"));
+        assert!(refused.is_err(), "a file does not replace a folder");
+        let new = scratch.0.join("index.tmp");
+        assert!(!new.exists(), "and leaves nothing behind");
+    }
 }

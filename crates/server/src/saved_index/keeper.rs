@@ -14,7 +14,7 @@ use headstart_router::index::{DOUBT_TTL, IndexDump, RunIndex};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::folder::Folder;
+use super::folder::{Folder, remedy};
 use super::format::{FileError, SavedIndex, SavedReplica};
 use super::seal::Seal;
 use crate::clock::unix_seconds;
@@ -53,7 +53,7 @@ pub enum SaveError {
     #[error("{0} blocks are more than the {MAX_DUMP_BLOCKS} that can be restored")]
     TooLarge(usize),
     /// It cannot be written.
-    #[error("cannot write it: {0}; see to the folder's permissions and to room on its disk")]
+    #[error("cannot write it: {cause}; {remedy}", cause = .0, remedy = remedy(.0))]
     Write(#[from] std::io::Error),
 }
 
@@ -78,7 +78,8 @@ impl Keeper {
     /// Takes over what was saved, and says in one line what came of it. Before any event is
     /// applied, and after it is known who is up. Blocks.
     pub fn restore(&self, gateway: &Gateway) -> Option<Restored> {
-        let path = self.folder.path().display();
+        let path = self.folder.index_path();
+        let path = path.display();
         match self.try_restore(gateway, unix_seconds()) {
             Ok(Some(restored)) => {
                 tracing::info!(
@@ -95,7 +96,7 @@ impl Keeper {
                 None
             }
             Err(error) => {
-                tracing::warn!(%path, %error, "the saved index is not used; starting with none");
+                tracing::warn!(%path, %error, "the saved index is not used, and will be replaced");
                 None
             }
         }
@@ -187,10 +188,15 @@ impl Keeper {
 
     /// As [`Self::save`], and says what came of it.
     fn save_and_tell(&self, gateway: &Gateway) {
-        let path = self.folder.path().display();
+        let path = self.folder.index_path();
+        let path = path.display();
         match self.save(gateway) {
             Ok(bytes) => tracing::debug!(%path, bytes, "the index is saved"),
-            Err(error) => tracing::warn!(%path, %error, "the index was not saved"),
+            Err(error) => tracing::warn!(
+                %path,
+                %error,
+                "the index was not saved; a start would know what was saved before, or nothing"
+            ),
         }
     }
 }

@@ -1,7 +1,10 @@
-//! One task per connection.
+//! One task per connection, and no more of them than there are places.
+//!
+//! A connection that sends no request's head in time is closed, so that half-open ones give their
+//! places back. When all places are taken, clients wait to be accepted, and the log says so.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -11,7 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, watch};
 use tower_service::Service;
 
 use crate::api::{Closer, routes};
@@ -20,32 +23,43 @@ use crate::gateway::Gateway;
 /// Pause after an accept that failed, as it does when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Accepts until told to stop, then waits for the open requests.
+/// Pause between two log lines about the same shortage: it may be met a thousand times a second.
+const TELL_PAUSE: Duration = Duration::from_secs(10);
+
+/// Accepts until told to stop, then waits for the open requests. At most `max` connections at once.
 pub(super) async fn accept(
     listener: TcpListener,
     gateway: Arc<Gateway>,
+    max: usize,
     mut stopped: watch::Receiver<bool>,
 ) {
     let routes = routes(gateway.clone());
     let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(gateway.limits.connections));
+    let mut places = Places::new(max, gateway.limits.head_timeout);
+    let mut failures = Seldom::default();
     loop {
-        let place = places.clone().acquire_owned();
         let accepted = tokio::select! {
             _ = stopped.changed() => break,
-            accepted = async { (place.await, listener.accept().await) } => accepted,
+            accepted = async { (places.next().await, listener.accept().await) } => accepted,
         };
         match accepted {
             (Ok(place), Ok((socket, _))) => {
                 let connection = Connection {
                     socket,
                     place,
-                    read_timeout: gateway.limits.read_timeout,
+                    head_timeout: gateway.limits.head_timeout,
                 };
                 tokio::spawn(connection.run(routes.clone(), graceful.watcher()));
             }
             (_, Err(error)) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                if failures.is_due(Instant::now()) {
+                    tracing::warn!(
+                        %error,
+                        "cannot accept a connection: clients wait, and it is tried again every \
+                         {ACCEPT_PAUSE:?}; if too many files are open, raise their limit (`ulimit \
+                         -Hn`) or lower --max-connections"
+                    );
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
             (Err(_), _) => break,
@@ -60,10 +74,60 @@ pub(super) async fn accept(
     }
 }
 
+/// The places that connections take.
+struct Places {
+    free: Arc<Semaphore>,
+    max: usize,
+    head_timeout: Duration,
+    shortages: Seldom,
+}
+
+impl Places {
+    fn new(max: usize, head_timeout: Duration) -> Self {
+        let max = max.min(Semaphore::MAX_PERMITS);
+        Self {
+            free: Arc::new(Semaphore::new(max)),
+            max,
+            head_timeout,
+            shortages: Seldom::default(),
+        }
+    }
+
+    /// Waits for a free one.
+    async fn next(&mut self) -> Result<OwnedSemaphorePermit, AcquireError> {
+        if self.free.available_permits() == 0 && self.shortages.is_due(Instant::now()) {
+            let idle_s = self.head_timeout.as_secs_f64();
+            tracing::warn!(
+                connections = self.max,
+                "as many connections as are allowed are open: further clients wait until one ends \
+                 (idle ones do after {idle_s} s); raise --max-connections and the limit of open \
+                 files, or see who opens so many"
+            );
+        }
+        self.free.clone().acquire_owned().await
+    }
+}
+
+/// Says when a log line that is due again and again should be written.
+#[derive(Default)]
+struct Seldom {
+    last: Option<Instant>,
+}
+
+impl Seldom {
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.last.is_none_or(|last| now >= last + TELL_PAUSE);
+        if is_due {
+            self.last = Some(now);
+        }
+        is_due
+    }
+}
+
 struct Connection {
     socket: TcpStream,
     place: OwnedSemaphorePermit,
-    read_timeout: Duration,
+    head_timeout: Duration,
 }
 
 impl Connection {
@@ -78,12 +142,25 @@ impl Connection {
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(self.read_timeout)
+            .header_read_timeout(self.head_timeout)
             .serve_connection(TokioIo::new(self.socket), service);
         tokio::select! {
             // A connection that breaks concerns its client only.
             _ = graceful.watch(connection) => {}
             () = closer.0.notified() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_is_told_at_once_and_then_seldom() {
+        let (mut seldom, start) = (Seldom::default(), Instant::now());
+        let told = |after_ms: u64| seldom.is_due(start + Duration::from_millis(after_ms));
+        let told: Vec<bool> = [0, 1, 9_999, 10_000, 10_001, 20_000].map(told).to_vec();
+        assert_eq!(told, [true, false, false, true, false, true]);
     }
 }

@@ -9,7 +9,9 @@ use headstart_core::ReplicaId;
 use headstart_router::Health;
 
 use super::Watcher;
-use crate::events::{Endpoints, SubscriberConfig, SubscriberHandle, subscribe, subscribe_again};
+use crate::events::{
+    Endpoints, StreamReporter, SubscriberConfig, SubscriberHandle, subscribe, subscribe_again,
+};
 use crate::gateway::{Fleet, Gateway};
 use crate::upstream::{self, Upstream};
 
@@ -82,6 +84,8 @@ fn follow_one(
         replay_endpoint: replay,
         topic_prefix: String::new(),
         rank: stream.rank,
+        replica: replica.to_string(),
+        upstream: gateway.upstream(replica).map(|it| it.base().to_owned()),
     };
     let weak = Arc::downgrade(gateway);
     let sink = move |update| {
@@ -89,9 +93,12 @@ fn follow_one(
             gateway.on_stream(replica, update);
         }
     };
-    // Its restarts go on being counted over the time in which nobody listened.
-    let subscription = match gateway.stream_report(replica) {
-        Some(before) => subscribe_again(config, before, sink),
+    // Its restarts go on being counted over the time in which nobody listened, and what the log
+    // was told is not told again.
+    let before = gateway.stream_reporter(replica);
+    let is_restored = gateway.take_restored(replica);
+    let subscription = match before.or_else(|| is_restored.then(StreamReporter::default)) {
+        Some(before) => subscribe_again(config, &before, sink),
         None => subscribe(config, sink),
     };
     gateway.follow_stream(replica, subscription.reporter());

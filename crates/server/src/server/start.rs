@@ -93,6 +93,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         api_key: config.api_key,
         metrics,
         clock,
+        events: streams.iter().map(|stream| stream.events.clone()).collect(),
     }));
     // Set once, here.
     let _ = later.set(Arc::downgrade(&gateway));
@@ -224,9 +225,10 @@ async fn embedded(
     check(&config)?;
     let (mut replicas, mut streams) = (Vec::new(), Vec::new());
     for index in 0..config.replicas {
+        let (endpoint, replay_endpoint) = event_endpoints(config.kv_events_port, index);
         let publisher = EventPublisher::bind(PublisherConfig {
-            endpoint: "tcp://127.0.0.1:0".to_owned(),
-            replay_endpoint: Some("tcp://127.0.0.1:0".to_owned()),
+            endpoint,
+            replay_endpoint: Some(replay_endpoint),
             topic: format!("kv@replica-{index}@{}", config.name),
             buffer_steps: REPLAY_BATCHES,
         })
@@ -271,10 +273,36 @@ fn check(config: &EmbeddedFleet) -> Result<(), ServeError> {
         "at least one request must be allowed to wait, or none is ever taken (--max-waiting)"
     } else if engine.max_batched_tokens == 0 || engine.max_sequences == 0 {
         "an engine must be allowed at least one token and one sequence a step"
+    } else if !has_event_ports(config) {
+        "every replica takes two ports from --kv-events-port on, all of them from 1 to 65535; give \
+         another one, or none for free ports"
     } else {
         return Ok(());
     };
     Err(ServeError::Engine(complaint.to_owned()))
+}
+
+/// Ports of a replica: for its events and for their replays.
+const EVENT_PORTS: usize = 2;
+
+/// Where a replica publishes its events, and where it replays them.
+fn event_endpoints(base: Option<u16>, replica: usize) -> (String, String) {
+    // Without a base any free port, which is what 0 means.
+    let first = base.map_or(0, |base| usize::from(base) + EVENT_PORTS * replica);
+    let second = base.map_or(0, |_| first + 1);
+    let on_port = |port: usize| format!("tcp://127.0.0.1:{port}");
+    (on_port(first), on_port(second))
+}
+
+fn has_event_ports(config: &EmbeddedFleet) -> bool {
+    let Some(base) = config.kv_events_port else {
+        return true;
+    };
+    let end = config
+        .replicas
+        .saturating_mul(EVENT_PORTS)
+        .saturating_add(usize::from(base));
+    base > 0 && end <= usize::from(u16::MAX) + 1
 }
 
 fn setting(engine: &EngineConfig) -> Setting {

@@ -6,8 +6,6 @@
 //!
 //! It does not know what updates mean.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use headstart_core::{CacheEvent, Nanos};
 use headstart_router::index::Update;
 use headstart_router::index::reference::ledger::Ledger;
@@ -17,55 +15,74 @@ use super::Shared;
 use super::link::{Held, Keys, Lease, Link};
 use super::record::{Entry, Position, Record, events, payloads, update};
 
-/// Handles of one replica that a base is written for: half a second of work, well within a lease.
-/// Four million tokens in blocks of 16. Larger ones go without; who comes late to them knows what
-/// the log has.
-const HANDLES_MAX: usize = 1 << 18;
-
 /// Events of one part, about as many blocks as fit into an entry.
 const PART_EVENTS: usize = 16;
 
-/// Writes the base of a log as of `upto`. Returns its bytes; 0 where there is none now.
+/// What became of a base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// It was written.
+    Bytes(usize),
+    /// The replica holds too much.
+    TooLarge,
+    /// The log is not what it was, or not ours any more: the next renewal tells.
+    Not,
+}
+
+/// Writes the base of a log as of `upto`.
 pub(super) fn write(
     shared: &Shared,
     link: &mut Link,
     (keys, lease): (&Keys, &Lease),
     upto: Position,
-) -> RedisResult<usize> {
-    let mut ledger = Ledger::default();
-    let mut position = Position::START;
+) -> RedisResult<Written> {
+    // Nothing was later than now, whatever others say.
+    let latest = shared.timeline.told(shared.timeline.now());
+    let (mut ledger, mut position) = begin(link, keys, latest)?;
     let mut can_trust = false;
-    if let Some(base) = read(link, keys)? {
-        position = base.position;
-        for (at, events) in &base.parts {
-            ledger.apply(Update::Events(events), Nanos(*at));
-        }
-    }
     while position < upto {
+        if ledger.num_handles() > shared.timing.base_handles {
+            return Ok(Written::TooLarge);
+        }
         let entries = link.range(keys, position, upto)?;
         if entries.is_empty() {
-            break;
+            return Ok(Written::Not);
         }
         for (id, fields) in &entries {
-            let entry = Entry::read(id, fields);
+            let mut entry = Entry::read(id, fields);
+            entry.at = entry.at.min(latest);
             add(&mut ledger, &entry, position, &mut can_trust);
             position = entry.position;
         }
-        if ledger.num_handles() > HANDLES_MAX {
-            break;
-        }
     }
-    if position != upto || ledger.num_handles() > HANDLES_MAX {
-        return Ok(0);
-    }
-    let parts = parts(shared, &ledger);
-    let bytes = parts.iter().map(Vec::len).sum();
-    match link.rebase((keys, lease), upto, &parts)? {
-        Held::Yes => shared.counts.bases.fetch_add(1, Relaxed),
-        // The next renewal tells.
-        Held::No => 0,
+    let is_fitting = ledger.num_handles() <= shared.timing.base_handles;
+    let parts = is_fitting.then(|| parts(shared, &ledger));
+    let bytes = |parts: &Vec<Vec<u8>>| parts.iter().map(Vec::len).sum::<usize>();
+    let Some(parts) = parts.filter(|parts| bytes(parts) <= shared.timing.base_bytes) else {
+        return Ok(Written::TooLarge);
     };
-    Ok(bytes)
+    if position != upto {
+        return Ok(Written::Not);
+    }
+    Ok(match link.rebase((keys, lease), upto, &parts)? {
+        Held::Yes => Written::Bytes(bytes(&parts)),
+        Held::No => Written::Not,
+    })
+}
+
+/// The base before; nothing where there is none, or a part of it is damaged.
+fn begin(link: &mut Link, keys: &Keys, latest: u64) -> RedisResult<(Ledger, Position)> {
+    let mut ledger = Ledger::default();
+    let Some(base) = read(link, keys)? else {
+        return Ok((ledger, Position::START));
+    };
+    for part in base.parts() {
+        let Some((at, events)) = part else {
+            return Ok((Ledger::default(), Position::START));
+        };
+        ledger.apply(Update::Events(&events), Nanos(at.min(latest)));
+    }
+    Ok((ledger, base.position))
 }
 
 /// The same as a follower does, in everybody's time.
@@ -100,19 +117,21 @@ fn parts(shared: &Shared, ledger: &Ledger) -> Vec<Vec<u8>> {
 /// What a log adds up to, up to a position.
 pub(super) struct Base {
     pub(super) position: Position,
-    /// Events to be applied in order, each with its time, nanoseconds since 1970.
-    pub(super) parts: Vec<(u64, Vec<CacheEvent>)>,
+    parts: Vec<Vec<u8>>,
 }
 
-/// The base of a log; none where there is none, or a part of it is missing or damaged.
+impl Base {
+    /// Events to be applied in order, each with its time, nanoseconds since 1970; none where a
+    /// part is damaged. Read when they are asked for, because they take more than their bytes.
+    pub(super) fn parts(&self) -> impl Iterator<Item = Option<(u64, Vec<CacheEvent>)>> {
+        self.parts.iter().map(|bytes| part(bytes))
+    }
+}
+
+/// The base of a log; none where there is none, or a part of it is missing.
 pub(super) fn read(link: &mut Link, keys: &Keys) -> RedisResult<Option<Base>> {
-    Ok(link.base(keys)?.and_then(|(position, parts)| {
-        let parts = parts
-            .iter()
-            .map(|bytes| part(bytes))
-            .collect::<Option<_>>()?;
-        Some(Base { position, parts })
-    }))
+    let base = link.base(keys)?;
+    Ok(base.map(|(position, parts)| Base { position, parts }))
 }
 
 fn part(bytes: &[u8]) -> Option<(u64, Vec<CacheEvent>)> {

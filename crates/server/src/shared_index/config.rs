@@ -62,6 +62,11 @@ pub struct Timing {
     pub rebase_entries: usize,
     /// Bytes behind a base after which there is a new one, if the base itself has no more.
     pub rebase_bytes: usize,
+    /// Handles of one replica that a base is written for: half a second of work, well within a
+    /// lease. Of larger ones, who comes late knows what the log has.
+    pub base_handles: usize,
+    /// Bytes of a base that are written, and that are read: above what so many handles take.
+    pub base_bytes: usize,
     /// Whether bases keep what nobody needs; for comparisons.
     pub departed: Departed,
 }
@@ -80,6 +85,9 @@ impl Default for Timing {
             log_entries: 32_768,
             rebase_entries: 8_192,
             rebase_bytes: 4 << 20,
+            // Four million tokens in blocks of 16.
+            base_handles: 1 << 18,
+            base_bytes: 64 << 20,
             departed: Departed::Dropped,
         }
     }

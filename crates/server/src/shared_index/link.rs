@@ -24,20 +24,51 @@ use redis::{Client, Connection, RedisError, RedisResult, Value};
 use super::config::Timing;
 use super::record::{Fields, Position};
 
-/// Entries that one read returns at most, for each replica.
+/// Entries that one read of one log returns at most.
 const READ_ENTRIES: usize = 128;
+
+/// The same for a read of many logs, all together: some megabytes, as an entry is one step's.
+const READ_ENTRIES_OF_ALL: usize = 1024;
+
+/// Entries of each log in any case, or it takes a question for each.
+const READ_ENTRIES_MIN: usize = 8;
 
 /// How long a base that was replaced may still be read.
 const GRACE: Duration = Duration::from_secs(60);
 
+/// Bytes of the number that a base begins with, at most.
+const NUMBER_BYTES: usize = 20;
+
 /// Parts of a base that go in one command.
 const PARTS: usize = 16;
 
-/// Takes the lease if it is free or ours, begins a term and says so in the log.
+/// Leases that end within four times as long as they last are held, others are damaged: one that
+/// never ends, or that began before the server's clock was set back.
+const HOLDERS: &str = "
+local held = {}
+for at, key in ipairs(KEYS) do
+  local left = redis.call('PTTL', key)
+  local holder = left > 0 and left <= 4 * ARGV[1] and redis.pcall('GET', key)
+  held[at] = type(holder) == 'string' and holder
+end
+return held";
+
+/// Takes the lease if it is free, damaged or ours, begins a term and says so in the log. What is
+/// no lease, no log, no base goes, and so does a log whose last term no number follows exactly.
 const ACQUIRE: &str = "
+for at, kind in ipairs({'string', 'stream', 'string'}) do
+  local found = redis.call('TYPE', KEYS[at]).ok
+  if found ~= kind and found ~= 'none' then redis.call('DEL', KEYS[at]) end
+end
 local holder = redis.call('GET', KEYS[1])
-if holder and string.sub(holder, 1, #ARGV[1] + 1) ~= ARGV[1] .. ' ' then return false end
+local left = redis.call('PTTL', KEYS[1])
+local is_held = holder and left > 0 and left <= 4 * ARGV[2]
+if is_held and string.sub(holder, 1, #ARGV[1] + 1) ~= ARGV[1] .. ' ' then return false end
 local last = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
+if last and tonumber(string.match(last[1], '^%d+')) > 2^52 then
+  redis.call('DEL', KEYS[2])
+  last = nil
+end
 local now = redis.call('TIME')
 local term = now[1] * 1000 + math.floor(now[2] / 1000)
 local before = '0-0'
@@ -64,14 +95,17 @@ end
 return 1";
 
 /// Adds an entry under our lease. One that is there already was written before its answer got
-/// lost: nobody else writes in our term.
+/// lost: nobody else writes in our term. Where another one stands in its way, the log is not ours
+/// any more.
 const APPEND: &str = "
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 local added = redis.pcall('XADD', KEYS[2], 'MAXLEN', '~', ARGV[2], ARGV[3],
   'k', ARGV[4], 't', ARGV[5], 'p', ARGV[6])
 if type(added) == 'table' and added.err then
-  if string.find(added.err, 'equal or smaller', 1, true) then return 1 end
-  return added
+  if not string.find(added.err, 'equal or smaller', 1, true) then return added end
+  if redis.call('XRANGE', KEYS[2], ARGV[3], ARGV[3])[1] then return 1 end
+  redis.call('DEL', KEYS[1])
+  return 0
 end
 return 1";
 
@@ -125,6 +159,23 @@ pub(super) struct Lease {
     value: String,
 }
 
+/// Who has a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) gateway: String,
+    pub(super) term: u64,
+}
+
+impl Holder {
+    fn read(value: &str) -> Option<Self> {
+        let (gateway, term) = value.split_once(' ')?;
+        Some(Self {
+            gateway: gateway.to_owned(),
+            term: term.parse().ok()?,
+        })
+    }
+}
+
 /// Whether the lease was still ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
@@ -147,12 +198,13 @@ pub(super) type Entries = Vec<(String, Fields)>;
 pub(super) struct Link {
     connection: Connection,
     timing: Timing,
-    scripts: [String; 5],
+    scripts: [String; 6],
 }
 
 /// In the order of [`Link::scripts`].
 #[derive(Clone, Copy)]
 enum Script {
+    Holders,
     Acquire,
     Renew,
     Append,
@@ -165,8 +217,8 @@ impl Link {
         let mut connection = client.get_connection_with_timeout(timing.reply)?;
         connection.set_read_timeout(Some(timing.reply))?;
         connection.set_write_timeout(Some(timing.reply))?;
-        let mut scripts: [String; 5] = Default::default();
-        let texts = [ACQUIRE, RENEW, APPEND, REBASE, RELEASE];
+        let mut scripts: [String; 6] = Default::default();
+        let texts = [HOLDERS, ACQUIRE, RENEW, APPEND, REBASE, RELEASE];
         for (name, text) in scripts.iter_mut().zip(texts) {
             *name = redis::cmd("SCRIPT")
                 .arg("LOAD")
@@ -195,19 +247,21 @@ impl Link {
         Ok(found)
     }
 
-    /// Which of these leases nobody holds but perhaps `gateway`.
-    pub(super) fn are_free(&mut self, keys: &[Keys], gateway: &str) -> RedisResult<Vec<bool>> {
+    /// Who has these leases, us included; none where it is free.
+    pub(super) fn holders(&mut self, keys: &[Keys]) -> RedisResult<Vec<Option<Holder>>> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let mut command = redis::cmd("MGET");
+        let mut command = redis::cmd("EVALSHA");
+        let script = &self.scripts[Script::Holders as usize];
+        command.arg(script).arg(keys.len());
         keys.iter().for_each(|keys| {
             command.arg(&keys.lease);
         });
-        let holders: Vec<Option<String>> = command.query(&mut self.connection)?;
-        let is_ours = |holder: &String| holder.split(' ').next() == Some(gateway);
-        let is_free = |holder: &Option<String>| holder.as_ref().is_none_or(is_ours);
-        Ok(holders.iter().map(is_free).collect())
+        command.arg(millis(self.timing.lease));
+        let values: Vec<Option<String>> = command.query(&mut self.connection)?;
+        let holder = |value: Option<String>| value.as_deref().and_then(Holder::read);
+        Ok(values.into_iter().map(holder).collect())
     }
 
     /// The lease and how many entries the log has, unless somebody else was faster.
@@ -289,12 +343,20 @@ impl Link {
         command.query(&mut self.connection)
     }
 
-    /// New entries behind these positions; waits a little for the first one. The answer names
-    /// logs by their place in the question.
-    pub(super) fn read(&mut self, logs: &[(Keys, Position)]) -> RedisResult<Vec<(usize, Entries)>> {
+    /// New entries behind these positions; waits a little for the first one, if it may. The
+    /// answer names logs by their place in the question.
+    pub(super) fn read(
+        &mut self,
+        logs: &[(Keys, Position)],
+        may_wait: bool,
+    ) -> RedisResult<Vec<(usize, Entries)>> {
         let mut command = redis::cmd("XREAD");
-        command.arg("COUNT").arg(READ_ENTRIES);
-        command.arg("BLOCK").arg(millis(self.timing.wait));
+        let count = READ_ENTRIES_OF_ALL / logs.len().max(1);
+        let count = count.clamp(READ_ENTRIES_MIN, READ_ENTRIES);
+        command.arg("COUNT").arg(count);
+        if may_wait {
+            command.arg("BLOCK").arg(millis(self.timing.wait));
+        }
         command.arg("STREAMS");
         logs.iter().for_each(|(keys, _)| {
             command.arg(&keys.log);
@@ -313,7 +375,7 @@ impl Link {
         Ok(read.into_iter().filter_map(place).collect())
     }
 
-    /// The base and its position; none where there is none, or not all of it.
+    /// The base and its position; none where there is none, or not all of it, or too much.
     pub(super) fn base(&mut self, keys: &Keys) -> RedisResult<Option<(Position, Vec<Vec<u8>>)>> {
         let mut get = redis::cmd("GET");
         let found: Option<String> = get.arg(&keys.base).query(&mut self.connection)?;
@@ -322,6 +384,7 @@ impl Link {
         };
         let key = keys.base_at(position);
         let mut parts: Vec<Vec<u8>> = Vec::new();
+        let mut bytes = 0;
         loop {
             let mut range = redis::cmd("LRANGE");
             range.arg(&key).arg(parts.len());
@@ -329,6 +392,10 @@ impl Link {
             let more: Vec<Vec<u8>> = range.query(&mut self.connection)?;
             if more.is_empty() {
                 break;
+            }
+            bytes += more.iter().map(Vec::len).sum::<usize>();
+            if bytes > self.timing.base_bytes + NUMBER_BYTES {
+                return Ok(None);
             }
             parts.extend(more);
         }
@@ -390,8 +457,31 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// What a server says that cannot serve now, and may later: it loads, is full, cannot save, or has
+/// just lost its master.
+const LATER: [&str; 9] = [
+    "BUSY",
+    "CLUSTERDOWN",
+    "LOADING",
+    "MASTERDOWN",
+    "max number of clients",
+    "MISCONF",
+    "NOREPLICAS",
+    "OOM",
+    "READONLY",
+];
+
 /// Whether an error says that the server is not there, or not yet, and not that it is the wrong
 /// one.
 pub(super) fn is_outage(error: &RedisError) -> bool {
-    error.is_io_error() || error.is_timeout() || matches!(error.code(), Some("LOADING"))
+    let text = error.to_string();
+    error.is_io_error() || error.is_timeout() || LATER.iter().any(|word| text.contains(word))
+}
+
+/// An error in words: what the system says of a late answer says something else.
+pub(super) fn reason(error: &RedisError) -> String {
+    match error.is_timeout() {
+        true => "no answer in time".to_owned(),
+        false => error.to_string(),
+    }
 }

@@ -1,19 +1,21 @@
 //! The thread that reads the logs which others write, and applies them.
 //!
 //! What was read is applied only if nothing else has happened to the seat meanwhile. It has a
-//! connection of its own, because it waits for entries; whether the server is there is for the
-//! steward to say.
+//! connection of its own, because it waits for entries; whether the server is there, and who
+//! writes a log, is for the steward to say. If reading does not get on for as long as a lease
+//! lasts, what others said is in doubt until it does, and is then read anew.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use headstart_core::{Nanos, ReplicaId};
 use headstart_router::index::Update;
 use redis::RedisResult;
 
-use super::link::{Keys, Link};
+use super::link::{Keys, Link, reason};
 use super::record::{Entry, Position, update};
-use super::seat::{Following, Role, Seat};
+use super::seat::{Following, Lead, Role, Seat};
 use super::{Shared, base};
 
 /// A log to be read.
@@ -32,16 +34,23 @@ pub(super) fn run(shared: &Shared) {
     while !shared.lock().is_stopping {
         let logs = logs(shared);
         if logs.is_empty() || !shared.counts.is_connected.load(Relaxed) {
+            shared.note_read();
             wait(shared);
             continue;
         }
-        if link.is_none() {
-            link = Link::open(&shared.client, shared.timing).ok();
-        }
-        let done = link.as_mut().map(|link| read(shared, link, logs));
-        if !matches!(done, Some(Ok(()))) {
-            link = None;
-            wait(shared);
+        let open = || Link::open(&shared.client, shared.timing);
+        let opened = link.take().map_or_else(open, Ok);
+        let done = opened.and_then(|mut link| read(shared, &mut link, logs).map(|()| link));
+        match done {
+            Ok(opened) => {
+                link = Some(opened);
+                shared.note_read();
+            }
+            Err(error) => {
+                shared.lock().read_error = reason(&error);
+                shared.note_stall();
+                wait(shared);
+            }
         }
     }
 }
@@ -49,33 +58,42 @@ pub(super) fn run(shared: &Shared) {
 fn logs(shared: &Shared) -> Vec<Log> {
     let state = shared.lock();
     let log = |(&replica, seat): (&ReplicaId, &Seat)| match &seat.role {
-        Role::Following(following) if seat.tracked.is_some() => Some(Log {
-            replica,
-            keys: seat.keys.clone(),
-            block_size: seat.tracked.flatten(),
-            is_blank: seat.is_blank,
-            epoch: seat.epoch,
-            position: following.position,
-        }),
+        Role::Following(following)
+            if seat.tracked.is_some() && following.lead == Lead::Somebody =>
+        {
+            Some(Log {
+                replica,
+                keys: seat.keys.clone(),
+                block_size: seat.tracked.flatten(),
+                is_blank: seat.is_blank,
+                epoch: seat.epoch,
+                position: following.position,
+            })
+        }
         _ => None,
     };
     state.seats.iter().filter_map(log).collect()
 }
 
 fn read(shared: &Shared, link: &mut Link, logs: Vec<Log>) -> RedisResult<()> {
+    let ask = |logs: &[Log]| -> Vec<_> {
+        let question = |log: &Log| (log.keys.clone(), log.position.unwrap_or_default());
+        logs.iter().map(question).collect()
+    };
+    if shared.lock().is_stalled {
+        // Whether they can be read at all.
+        return link.read(&ask(&logs), false).map(drop);
+    }
     let (known, unknown): (Vec<_>, Vec<_>) =
         logs.into_iter().partition(|log| log.position.is_some());
-    if !unknown.is_empty() {
-        for log in &unknown {
-            load(shared, link, log)?;
-        }
+    // One at a time, so that none waits for all others.
+    if let Some(log) = unknown.first() {
+        load(shared, link, log)?;
+    }
+    if known.is_empty() {
         return Ok(());
     }
-    let question: Vec<_> = known
-        .iter()
-        .map(|log| (log.keys.clone(), log.position.unwrap_or_default()))
-        .collect();
-    for (at, entries) in link.read(&question)? {
+    for (at, entries) in link.read(&ask(&known), unknown.is_empty())? {
         let entries = entries.iter();
         let entries: Vec<_> = entries.map(|(id, f)| Entry::read(id, f)).collect();
         apply(shared, &known[at], entries);
@@ -88,21 +106,21 @@ fn read(shared: &Shared, link: &mut Link, logs: Vec<Log>) -> RedisResult<()> {
 fn load(shared: &Shared, link: &mut Link, log: &Log) -> RedisResult<()> {
     let base = base::read(link, &log.keys)?;
     shared.counts.loads.fetch_add(1, Relaxed);
-    let now = shared.timeline.now();
     let Some(base) = base else {
-        shared.if_unchanged(log, |following, tell| {
-            if !log.is_blank {
-                tell(Update::Doubt, now);
-            }
-            following.position = Some(Position::START);
-        });
+        shared.begin_log(log, log.is_blank);
         return Ok(());
     };
     let block_size = log.block_size;
+    let now = shared.timeline.now();
     let mut is_ours = shared.if_unchanged(log, |_, tell| tell(Update::Track { block_size }, now));
-    for (at, events) in &base.parts {
-        let at = shared.timeline.heard(*at);
-        is_ours = is_ours && shared.if_unchanged(log, |_, tell| tell(Update::Events(events), at));
+    for part in base.parts() {
+        let Some((at, events)) = part else {
+            shared.begin_log(log, false);
+            return Ok(());
+        };
+        let at = shared.timeline.heard(at);
+        is_ours = is_ours && shared.if_unchanged(log, |_, tell| tell(Update::Events(&events), at));
+        shared.lock().read_at = Instant::now();
     }
     if is_ours {
         shared.if_unchanged(log, |following, _| following.position = Some(base.position));
@@ -149,6 +167,48 @@ fn apply(shared: &Shared, log: &Log, entries: Vec<Entry>) {
 }
 
 impl Shared {
+    /// Reads a log from where it begins. What is known is in doubt, unless nothing is.
+    fn begin_log(&self, log: &Log, is_blank: bool) {
+        let now = self.timeline.now();
+        self.if_unchanged(log, |following, tell| {
+            if !is_blank {
+                tell(Update::Doubt, now);
+            }
+            following.position = Some(Position::START);
+        });
+    }
+
+    /// Reading gets on, or there is nothing to read.
+    fn note_read(&self) {
+        let mut state = self.lock();
+        state.read_at = Instant::now();
+        if std::mem::take(&mut state.is_stalled) {
+            tracing::info!(address = self.address, "reading the shared index again");
+        }
+    }
+
+    /// Doubts what others said if it was not read for as long as a lease lasts; says so once.
+    pub(super) fn note_stall(&self) {
+        let mut state = self.lock();
+        if state.is_stalled || state.read_at.elapsed() <= self.timing.lease {
+            return;
+        }
+        state.is_stalled = true;
+        self.counts.errors.fetch_add(1, Relaxed);
+        let (address, reason) = (&self.address, &state.read_error);
+        tracing::warn!(
+            address,
+            reason,
+            "cannot read the shared index; what other gateways said is in doubt"
+        );
+        let now = self.timeline.now();
+        for (&replica, seat) in &mut state.seats {
+            if seat.note_stall() {
+                self.local.update(replica, Update::Doubt, now);
+            }
+        }
+    }
+
     /// Does something with a log's seat and the index, if nothing happened to the seat. Returns
     /// whether.
     fn if_unchanged(

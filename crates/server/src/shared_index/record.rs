@@ -49,7 +49,7 @@ impl Position {
     #[must_use]
     pub fn next(self) -> Self {
         Self {
-            number: self.number + 1,
+            number: self.number.saturating_add(1),
             ..self
         }
     }

@@ -55,6 +55,8 @@ pub struct SharedIndexStats {
     pub applied: u64,
     /// Bases written.
     pub bases: u64,
+    /// Bases that were not written because the replica holds too much.
+    pub too_large: u64,
 }
 
 /// What is counted where it happens.
@@ -68,6 +70,7 @@ pub(super) struct Counts {
     pub(super) written: AtomicU64,
     pub(super) applied: AtomicU64,
     pub(super) bases: AtomicU64,
+    pub(super) too_large: AtomicU64,
 }
 
 impl SharedIndex {
@@ -109,6 +112,7 @@ impl SharedIndex {
             written: counts.written.load(Relaxed),
             applied: counts.applied.load(Relaxed),
             bases: counts.bases.load(Relaxed),
+            too_large: counts.too_large.load(Relaxed),
         }
     }
 }

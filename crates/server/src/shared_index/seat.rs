@@ -5,18 +5,20 @@
 //!            ▼                                                                    │
 //!        Following ── lease taken ─► (reads on) ── meets its own `taken` ─►   Owning
 //!            │ ▲                                                                  │
-//!  no server │ └── server is back ──  Alone  ◄── no server for as long as a lease ┘
+//!  no server │ └─ somebody leads ───  Alone  ◄── no server for as long as a lease ┘
 //!            └───────────────────────►
 //! ```
 //!
 //! Who owns or is alone listens to the engine itself, from the start whenever [`Seat::starts`]
-//! changes. It does not know the server, the index or the time.
+//! changes. What nobody leads any more nobody follows: see [`Lead`]. It does not know the server or
+//! the index.
 //!
 //! Invariants: only an owner has entries to send; their positions have no holes; whatever happens
 //! to a seat but reading changes its `epoch`, so that what was being read meanwhile is dropped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::link::{Keys, Lease, Unsent};
 use super::record::Position;
@@ -57,8 +59,21 @@ pub(super) struct Following {
     pub(super) reloads: u32,
     /// The entry before which something is missing, as was seen before the base was read again.
     pub(super) hole: Option<Position>,
-    /// Our term begins when we meet its first entry.
-    pub(super) taking: Option<Lease>,
+    /// Our term begins when we meet its first entry; and since when we wait for it.
+    pub(super) taking: Option<(Lease, Instant)>,
+    pub(super) lead: Lead,
+}
+
+/// Whether somebody writes a log. One without a writer does not say what the engine dropped since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Lead {
+    /// The server was not asked yet.
+    #[default]
+    Unknown,
+    /// Nobody does, and what is known is in doubt.
+    Nobody,
+    /// Somebody has the lease.
+    Somebody,
 }
 
 /// Reloads in a row before a hole that is never the same counts as one that stays: a log that is
@@ -89,6 +104,8 @@ pub(super) struct LogSize {
     pub(super) entries: usize,
     pub(super) bytes: usize,
     pub(super) base_bytes: usize,
+    /// The replica holds more than a base may say.
+    pub(super) is_too_large: bool,
 }
 
 impl Seat {
@@ -128,6 +145,48 @@ impl Seat {
         self.role = Role::Following(Following::default());
     }
 
+    /// Somebody else has the lease, and writes in this term. A log that goes back behind what was
+    /// read of it was lost and begun anew by a clock that is late.
+    pub(super) fn note_leader(&mut self, term: u64) {
+        if matches!(self.role, Role::Alone) {
+            self.follow();
+        }
+        if let Role::Following(following) = &mut self.role {
+            following.lead = Lead::Somebody;
+            if following.position.is_some_and(|read| read.term > term) {
+                self.reload();
+            }
+        }
+    }
+
+    /// Nobody has the lease, and we shall not take it. Returns whether what is known is in doubt
+    /// from now on.
+    pub(super) fn note_no_leader(&mut self) -> bool {
+        if matches!(self.role, Role::Alone) && !self.is_wanted() {
+            self.follow();
+        }
+        let Role::Following(following) = &mut self.role else {
+            return false;
+        };
+        let was = std::mem::replace(&mut following.lead, Lead::Nobody);
+        if was == Lead::Nobody {
+            return false;
+        }
+        // What is being read was written before.
+        self.epoch += 1;
+        self.can_trust = false;
+        true
+    }
+
+    /// Reading does not get on. Returns whether what is known is in doubt from now on.
+    pub(super) fn note_stall(&mut self) -> bool {
+        let is_following = matches!(self.role, Role::Following(_));
+        if is_following {
+            self.reload();
+        }
+        is_following
+    }
+
     /// There is no server. Returns whether what is known may be out of date.
     pub(super) fn go_alone(&mut self) -> bool {
         self.epoch += 1;
@@ -144,8 +203,12 @@ impl Seat {
 
     /// The lease is ours; we write once our own first entry was met, which may be so already.
     pub(super) fn take(&mut self, lease: Lease) {
+        if matches!(self.role, Role::Alone) {
+            self.follow();
+        }
         if let Role::Following(following) = &mut self.role {
-            following.taking = Some(lease);
+            following.taking = Some((lease, Instant::now()));
+            following.lead = Lead::Somebody;
             self.own_if_met();
         }
     }
@@ -160,7 +223,8 @@ impl Seat {
             number: 0,
         };
         let met = following.position;
-        let Some(lease) = following.taking.take_if(|lease| met == Some(first(lease))) else {
+        let is_met = |(lease, _): &mut (Lease, Instant)| met == Some(first(lease));
+        let Some((lease, _)) = following.taking.take_if(is_met) else {
             return false;
         };
         let position = first(&lease);
@@ -179,23 +243,25 @@ impl Seat {
     pub(super) fn lease(&self) -> Option<&Lease> {
         match &self.role {
             Role::Owning(owning) => Some(&owning.lease),
-            Role::Following(following) => following.taking.as_ref(),
+            Role::Following(following) => following.taking.as_ref().map(|(lease, _)| lease),
             Role::Alone => None,
         }
     }
 
     /// Whether somebody has to hold the lease and it might be us.
-    pub(super) fn wants_lease(&self) -> bool {
-        let may = self.is_candidate && self.tracked.is_some();
-        may && matches!(&self.role, Role::Following(following) if following.taking.is_none())
+    pub(super) fn is_wanted(&self) -> bool {
+        self.is_candidate && self.tracked.is_some()
     }
 
-    /// Whether the lease is to be given back, all being said.
-    pub(super) fn is_leaving(&self) -> bool {
-        let is_wanted = self.is_candidate && self.tracked.is_some();
+    /// Whether the lease is to be given back, all being said; or because its first entry was not
+    /// met for as long as `patience`: the log was lost, or cannot be read.
+    pub(super) fn is_leaving(&self, patience: Duration) -> bool {
         match &self.role {
-            Role::Owning(owning) => !is_wanted && owning.unsent.is_empty(),
-            Role::Following(following) => !is_wanted && following.taking.is_some(),
+            Role::Owning(owning) => !self.is_wanted() && owning.unsent.is_empty(),
+            Role::Following(following) => following
+                .taking
+                .as_ref()
+                .is_some_and(|(_, since)| !self.is_wanted() || since.elapsed() > patience),
             Role::Alone => false,
         }
     }
@@ -211,6 +277,15 @@ impl Seat {
 }
 
 impl Owning {
+    /// The last entry that the server has, as far as is known.
+    pub(super) fn sent(&self) -> Position {
+        let before = |first: &Unsent| Position {
+            number: first.position.number.saturating_sub(1),
+            ..first.position
+        };
+        self.unsent.front().map_or(self.position, before)
+    }
+
     /// Makes an entry. Returns its bytes.
     pub(super) fn push(&mut self, kind: &'static str, at: u64, payload: Vec<u8>) -> usize {
         self.position = self.position.next();

@@ -1,12 +1,13 @@
 //! The thread that holds leases, writes logs and keeps them short.
 //!
 //! ```text
-//! connect ─► every tick: renew ─ take what is free ─ new bases      until something fails
+//! connect ─► every tick: renew ─ take what is free ─ a new base     until something fails
 //!         └► at once:    write what waits ─ give back
 //! ```
 //!
-//! A renewal that fails, or is not tried in time, ends what this gateway writes and believes: see
-//! [`note_outage`]. It does not know what entries say.
+//! If nothing of it fails the server counts as there; if that is not so for as long as a lease
+//! lasts, this gateway neither writes nor believes any more: see [`Shared::note_outage`]. It does
+//! not know what entries say.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,13 +15,13 @@ use std::time::{Duration, Instant};
 
 use headstart_core::ReplicaId;
 use headstart_router::index::Update;
-use redis::RedisResult;
+use redis::{ErrorKind, RedisResult};
 
-use super::base;
-use super::link::{Held, Keys, Lease, Link};
+use super::base::{self, Written};
+use super::link::{Held, Keys, Lease, Link, reason};
 use super::record::Position;
 use super::seat::{ENTRY_OVERHEAD, LogSize, Role, Seat};
-use super::{Closed, Shared, State};
+use super::{Closed, LEAVE_TIME_MAX, Shared, State};
 
 /// Entries that go to the server in one round trip, about.
 const SENT_AT_ONCE: usize = 256;
@@ -30,18 +31,21 @@ const SENT_OF_ONE: usize = 64;
 
 /// Runs until the index is dropped.
 pub(super) fn run(shared: &Shared, mut link: Option<Link>) {
-    let mut times = Times::new(shared);
+    let mut next_tick = Instant::now();
     while !shared.lock().is_stopping {
         if link.is_none() {
             link = reconnect(shared);
         }
-        let done = link.as_mut().map(|link| round(shared, link, &mut times));
+        let done = link
+            .as_mut()
+            .map(|link| round(shared, link, &mut next_tick));
         if let Some(Err(error)) = done {
-            shared.note_loss(&error.to_string());
+            shared.note_loss(&reason(&error));
             link = None;
         }
-        note_outage(shared, &times);
-        wait(shared, &times, link.is_some());
+        shared.note_outage();
+        shared.note_stall();
+        wait(shared, next_tick, link.is_some());
     }
     if let Some(mut link) = link {
         // Leases end by themselves otherwise.
@@ -53,7 +57,8 @@ pub(super) fn run(shared: &Shared, mut link: Option<Link>) {
 
 /// Says what is left to say, and gives all leases back.
 fn leave(shared: &Shared, link: &mut Link) -> RedisResult<()> {
-    while write(shared, link)? {}
+    let end = Instant::now() + LEAVE_TIME_MAX;
+    while write(shared, link)? && Instant::now() < end {}
     let held = shared.lock().leases();
     for (_, keys, lease) in held {
         link.release(&keys, &lease)?;
@@ -61,39 +66,14 @@ fn leave(shared: &Shared, link: &mut Link) -> RedisResult<()> {
     Ok(())
 }
 
-/// When what was done last.
-struct Times {
-    next_tick: Instant,
-    /// Since then the server may have given our leases to others.
-    renewed: Instant,
-}
-
-impl Times {
-    fn new(shared: &Shared) -> Self {
-        let now = Instant::now();
-        // Without a connection at the start there is nothing to wait for.
-        let is_connected = shared.counts.is_connected.load(Relaxed);
-        let past = now.checked_sub(shared.timing.lease + Duration::from_millis(1));
-        Self {
-            next_tick: now,
-            renewed: if is_connected {
-                now
-            } else {
-                past.unwrap_or(now)
-            },
-        }
-    }
-}
-
 fn reconnect(shared: &Shared) -> Option<Link> {
     let opened = shared.open();
     match opened {
         Ok(mut link) => {
             if let Err(error) = check_logs(shared, &mut link) {
-                shared.note_loss(&error.to_string());
+                shared.note_loss(&reason(&error));
                 return None;
             }
-            tracing::info!(address = shared.address, "sharing the index");
             shared.lock().is_urgent = true;
             Some(link)
         }
@@ -121,37 +101,37 @@ fn check_logs(shared: &Shared, link: &mut Link) -> RedisResult<()> {
         let Role::Owning(owning) = &seat.role else {
             continue;
         };
-        let sent = match owning.unsent.front() {
-            Some(first) => Position {
-                number: first.position.number - 1,
-                ..first.position
-            },
-            None => owning.position,
-        };
-        if last < sent {
+        if last < owning.sent() {
             seat.follow();
         }
     }
     Ok(())
 }
 
-fn round(shared: &Shared, link: &mut Link, times: &mut Times) -> RedisResult<()> {
+fn round(shared: &Shared, link: &mut Link, next_tick: &mut Instant) -> RedisResult<()> {
     let is_urgent = std::mem::take(&mut shared.lock().is_urgent);
-    if is_urgent || times.next_tick <= Instant::now() {
-        let started = Instant::now();
-        times.next_tick = started + shared.timing.tick;
+    let started = Instant::now();
+    let is_tick = is_urgent || *next_tick <= started;
+    if is_tick {
+        *next_tick = started + shared.timing.tick;
         renew(shared, link)?;
-        times.renewed = started;
-        take_free(shared, link)?;
+        settle(shared, link)?;
         rebase(shared, link)?;
     }
-    while write(shared, link)? {}
-    give_back(shared, link)
+    while write(shared, link)? && Instant::now() < *next_tick {}
+    give_back(shared, link)?;
+    if is_tick {
+        shared.note_round(started);
+    }
+    Ok(())
 }
 
 fn renew(shared: &Shared, link: &mut Link) -> RedisResult<()> {
     let (key, ours) = &shared.secret;
-    link.agree(key, ours)?;
+    if link.agree(key, ours)? != *ours {
+        // It was lost, and others were faster.
+        return Err((ErrorKind::Client, "gateways with another --index-secret").into());
+    }
     let held = shared.lock().leases();
     let leases: Vec<_> = held
         .iter()
@@ -162,43 +142,64 @@ fn renew(shared: &Shared, link: &mut Link) -> RedisResult<()> {
     for ((replica, _, lease), answer) in held.into_iter().zip(answers) {
         state.check_held(shared, replica, &lease, answer);
     }
-    // The server is there, so nobody has to be alone.
-    for seat in state.seats.values_mut() {
-        if matches!(seat.role, Role::Alone) {
-            seat.follow();
-        }
-    }
     state.recount();
     Ok(())
 }
 
-fn take_free(shared: &Shared, link: &mut Link) -> RedisResult<()> {
-    let wanted = shared.lock().those(Seat::wants_lease);
-    let keys: Vec<Keys> = wanted.iter().map(|(_, keys)| keys.clone()).collect();
-    let free = link.are_free(&keys, &shared.gateway)?;
-    for ((replica, keys), is_free) in wanted.into_iter().zip(free) {
-        if !is_free {
-            continue;
-        }
-        let at = shared.timeline.told(shared.timeline.now());
-        let Some((lease, entries)) = link.acquire(&keys, &shared.gateway, at)? else {
-            continue;
-        };
+/// Finds out who writes the logs that we do not, and takes what is free.
+fn settle(shared: &Shared, link: &mut Link) -> RedisResult<()> {
+    let end = Instant::now() + shared.timing.tick;
+    let others = shared.lock().those(|seat| seat.lease().is_none());
+    let keys: Vec<Keys> = others.iter().map(|(_, keys)| keys.clone()).collect();
+    let holders = link.holders(&keys)?;
+    for ((replica, keys), holder) in others.into_iter().zip(holders) {
         let mut state = shared.lock();
+        let may_read = !state.is_stalled;
         let Some(seat) = state.seats.get_mut(&replica) else {
             continue;
         };
+        match holder.filter(|holder| holder.gateway != shared.gateway) {
+            // Who is alone stays so until it can read.
+            Some(holder) if may_read => seat.note_leader(holder.term),
+            Some(_) => {}
+            None if may_read && seat.is_wanted() => {
+                drop(state);
+                if Instant::now() < end {
+                    take(shared, link, (replica, keys))?;
+                } else {
+                    // Leases are renewed first.
+                    shared.lock().is_urgent = true;
+                }
+            }
+            None => {
+                if seat.note_no_leader() {
+                    let now = shared.timeline.now();
+                    shared.local.update(replica, Update::Doubt, now);
+                }
+            }
+        }
+    }
+    shared.changed.notify_all();
+    Ok(())
+}
+
+fn take(shared: &Shared, link: &mut Link, (replica, keys): (ReplicaId, Keys)) -> RedisResult<()> {
+    let at = shared.timeline.told(shared.timeline.now());
+    let Some((lease, entries)) = link.acquire(&keys, &shared.gateway, at)? else {
+        return Ok(());
+    };
+    let mut state = shared.lock();
+    if let Some(seat) = state.seats.get_mut(&replica) {
         seat.size = LogSize {
             entries,
             ..LogSize::default()
         };
         seat.take(lease);
-        shared.changed.notify_all();
     }
     Ok(())
 }
 
-/// Writes a base for every log that has become long.
+/// Writes a base for a log that has become long: one at a time, as leases must be renewed.
 fn rebase(shared: &Shared, link: &mut Link) -> RedisResult<()> {
     let timing = &shared.timing;
     let is_long = |size: &LogSize| {
@@ -209,25 +210,24 @@ fn rebase(shared: &Shared, link: &mut Link) -> RedisResult<()> {
     for (&replica, seat) in &shared.lock().seats {
         if let Role::Owning(owning) = &seat.role
             && is_long(&seat.size)
-            && owning.unsent.is_empty()
         {
             long.push((
                 replica,
                 seat.keys.clone(),
                 owning.lease.clone(),
-                owning.position,
+                owning.sent(),
             ));
         }
     }
-    for (replica, keys, lease, position) in long {
-        let written = base::write(shared, link, (&keys, &lease), position)?;
-        let mut state = shared.lock();
-        if let Some(seat) = state.seats.get_mut(&replica) {
-            seat.size = LogSize {
-                base_bytes: written,
-                ..LogSize::default()
-            };
-        }
+    let has_more = long.len() > 1;
+    let Some((replica, keys, lease, position)) = long.into_iter().next() else {
+        return Ok(());
+    };
+    let written = base::write(shared, link, (&keys, &lease), position)?;
+    let mut state = shared.lock();
+    state.is_urgent |= has_more;
+    if let Some(seat) = state.seats.get_mut(&replica) {
+        shared.note_base(replica, seat, written);
     }
     Ok(())
 }
@@ -268,7 +268,7 @@ fn give_back(shared: &Shared, link: &mut Link) -> RedisResult<()> {
         let state = shared.lock();
         let leases = state.leases().into_iter();
         leases
-            .filter(|(replica, ..)| state.seats[replica].is_leaving())
+            .filter(|(replica, ..)| state.seats[replica].is_leaving(shared.timing.lease))
             .collect()
     };
     for (replica, keys, lease) in leaving {
@@ -279,35 +279,77 @@ fn give_back(shared: &Shared, link: &mut Link) -> RedisResult<()> {
     Ok(())
 }
 
-/// Without a renewal for as long as a lease lasts, others may write, and what was heard from
-/// others may be out of date: from now on everybody is alone.
-fn note_outage(shared: &Shared, times: &Times) {
-    if times.renewed.elapsed() <= shared.timing.lease {
-        return;
+impl Shared {
+    /// All was done that began then: the server is there.
+    fn note_round(&self, started: Instant) {
+        self.lock().renewed = Some(started);
+        if !self.counts.is_connected.swap(true, Relaxed) {
+            tracing::info!(address = self.address, "sharing the index");
+        }
+        self.changed.notify_all();
     }
-    let mut state = shared.lock();
-    for (&replica, seat) in &mut state.seats {
-        if seat.go_alone() {
-            let now = shared.timeline.now();
-            shared.local.update(replica, Update::Doubt, now);
+
+    /// Without a whole round for as long as a lease lasts, others may write, and what was heard
+    /// from others may be out of date: from now on everybody is alone. Whoever asks whether to
+    /// listen sees to it as well, as the steward may wait for something that knows no limit, such
+    /// as a name's address.
+    pub(super) fn note_outage(&self) {
+        let mut state = self.lock();
+        let is_there = |renewed: Instant| renewed.elapsed() <= self.timing.lease;
+        if state.renewed.is_some_and(is_there) {
+            return;
+        }
+        for (&replica, seat) in &mut state.seats {
+            if seat.go_alone() {
+                let now = self.timeline.now();
+                self.local.update(replica, Update::Doubt, now);
+            }
+        }
+        state.recount();
+    }
+
+    fn note_base(&self, replica: ReplicaId, seat: &mut Seat, written: Written) {
+        let was_too_large = seat.size.is_too_large;
+        seat.size = LogSize {
+            is_too_large: written == Written::TooLarge,
+            ..LogSize::default()
+        };
+        match written {
+            Written::Bytes(bytes) => {
+                seat.size.base_bytes = bytes;
+                self.counts.bases.fetch_add(1, Relaxed);
+            }
+            Written::TooLarge => {
+                self.counts.too_large.fetch_add(1, Relaxed);
+                if !was_too_large {
+                    let handles = self.timing.base_handles;
+                    tracing::warn!(
+                        %replica,
+                        handles,
+                        "holds too many blocks for the shared index to write down; a gateway that \
+                         starts knows only what was said lately"
+                    );
+                }
+            }
+            Written::Not => {}
         }
     }
-    state.recount();
 }
 
-fn wait(shared: &Shared, times: &Times, is_connected: bool) {
+fn wait(shared: &Shared, next_tick: Instant, is_connected: bool) {
+    let patience = shared.timing.lease;
     let state = shared.lock();
-    let has_work = is_connected && (state.is_urgent || state.has_work());
+    let has_work = is_connected && (state.is_urgent || state.has_work(patience));
     if has_work || state.is_stopping {
         return;
     }
     let pause = match is_connected {
-        true => times.next_tick.saturating_duration_since(Instant::now()),
+        true => next_tick.saturating_duration_since(Instant::now()),
         false => shared.timing.retry,
     };
     let end = Instant::now() + pause;
     let is_idle = |state: &mut State| {
-        let has_work = is_connected && (state.is_urgent || state.has_work());
+        let has_work = is_connected && (state.is_urgent || state.has_work(patience));
         !has_work && !state.is_stopping
     };
     let left = end.saturating_duration_since(Instant::now());
@@ -331,10 +373,10 @@ impl State {
         seats.map(|(&id, seat)| (id, seat.keys.clone())).collect()
     }
 
-    fn has_work(&self) -> bool {
+    fn has_work(&self, patience: Duration) -> bool {
         self.seats
             .values()
-            .any(|seat| seat.unsent(1).is_some() || seat.is_leaving())
+            .any(|seat| seat.unsent(1).is_some() || seat.is_leaving(patience))
     }
 
     /// Ends what was under a lease that is not ours any more. Returns whether it is.
@@ -352,11 +394,17 @@ impl State {
             return false;
         }
         if answer == Held::No {
-            if !seat.is_leaving() {
+            if !seat.is_leaving(shared.timing.lease) {
                 shared.counts.lost_leases.fetch_add(1, Relaxed);
-                tracing::warn!(%replica, "another gateway follows this engine now");
+                tracing::warn!(
+                    %replica,
+                    "this engine is not ours to follow any more: another gateway took over, or \
+                     the server of the shared index forgot who did"
+                );
             }
             seat.follow();
+            // Somebody has to find out who leads now.
+            self.is_urgent = true;
             shared.changed.notify_all();
         }
         answer == Held::Yes

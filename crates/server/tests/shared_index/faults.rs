@@ -10,11 +10,11 @@ use crate::gateway::{Common, Gateway, hasty};
 use crate::proxy::{Proxy, Way};
 use crate::service::{Memory, Service, eventually};
 
-const R0: ReplicaId = ReplicaId(0);
+pub(crate) const R0: ReplicaId = ReplicaId(0);
 const SIZE: usize = 2;
 
 /// A conversation of `blocks` blocks that no other `seed` shares.
-fn tokens(seed: u32, blocks: usize) -> Vec<u32> {
+pub(crate) fn tokens(seed: u32, blocks: usize) -> Vec<u32> {
     (0..(blocks * SIZE) as u32)
         .map(|at| 1_000_000 * (seed + 1) + at)
         .collect()
@@ -25,7 +25,7 @@ fn handle(seed: u32, block: usize) -> BlockHash {
 }
 
 /// The engine stores a conversation.
-fn stored(seed: u32, blocks: usize) -> CacheEvent {
+pub(crate) fn stored(seed: u32, blocks: usize) -> CacheEvent {
     CacheEvent::Stored(StoredBlocks {
         blocks: (0..blocks).map(|block| handle(seed, block)).collect(),
         parent: None,
@@ -39,7 +39,7 @@ fn stored(seed: u32, blocks: usize) -> CacheEvent {
     })
 }
 
-fn removed(seed: u32, block: usize) -> CacheEvent {
+pub(crate) fn removed(seed: u32, block: usize) -> CacheEvent {
     CacheEvent::Removed {
         blocks: vec![handle(seed, block)],
         tier: Tier::Device,
@@ -47,12 +47,12 @@ fn removed(seed: u32, block: usize) -> CacheEvent {
     }
 }
 
-fn tell(gateway: &Gateway, common: &Common, events: &[CacheEvent]) {
+pub(crate) fn tell(gateway: &Gateway, common: &Common, events: &[CacheEvent]) {
     gateway.update(R0, Update::Events(events), common.now());
 }
 
 /// A gateway that tracks everybody, and listens if it may.
-fn member(common: &Common, url: &str, is_candidate: bool) -> Gateway {
+pub(crate) fn member(common: &Common, url: &str, is_candidate: bool) -> Gateway {
     let gateway = common.start_at(url);
     gateway.track_all();
     gateway.run_for_all(is_candidate);
@@ -60,7 +60,7 @@ fn member(common: &Common, url: &str, is_candidate: bool) -> Gateway {
 }
 
 /// One that listens, after it does.
-fn owner(common: &Common, url: &str) -> Gateway {
+pub(crate) fn owner(common: &Common, url: &str) -> Gateway {
     let owner = member(common, url, true);
     owner.becomes(SeatRole::Owning);
     owner

@@ -132,6 +132,14 @@ async fn who_takes_over_listens_from_the_start_and_is_exact_again() {
     .await;
     let listens = b.gateway().stream_report(ReplicaId(0)).is_some();
     assert!(!listens, "one gateway listens for both");
+    for (gateway, listener) in [(&a, "own"), (&b, "other")] {
+        let told = get(gateway, "/debug/index").await.json();
+        assert_eq!(told["shared_index"]["connected"], true);
+        assert_eq!(told["shared_index"][listener], 1);
+        let replica = &told["replicas"][0];
+        assert_eq!(replica["listener"], listener);
+        assert_eq!(replica["stream"].is_null(), listener == "other");
+    }
     a.shutdown().await;
     owns(&b, 1).await;
     engine.remove(0, &prompt(2), 1);

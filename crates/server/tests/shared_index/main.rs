@@ -9,6 +9,7 @@ mod faults;
 mod fleet;
 mod gateway;
 mod gateways;
+mod hostile;
 mod proxy;
 mod service;
 mod worlds;

@@ -59,6 +59,7 @@ pub fn embedded(replicas: usize, cache_blocks: usize) -> ServeConfig {
         },
         policy: "lru".to_owned(),
         prediction: None,
+        kv_events_port: None,
     }))
 }
 

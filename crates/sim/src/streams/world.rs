@@ -22,7 +22,8 @@ const SETTLE_TIME: Duration = Duration::from_secs(45);
 const STEPS_AFTER: usize = 3;
 
 /// Steps of each engine after healing where nobody can be asked, or nobody who still has what is
-/// asked for: a stream whose engine's clock was set back drops some batches before it believes that.
+/// asked for: where an engine's clock was set back, some batches are dropped before that is
+/// believed.
 const STEPS_HEALED: usize = STALE_BATCHES_MAX as usize + 2;
 
 /// Everything is looked at, which costs more than all else, at one comparison out of so many.

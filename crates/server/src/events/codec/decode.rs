@@ -6,7 +6,9 @@ use headstart_core::{BlockHash, CacheEvent, Tier};
 use super::cursor::{Cursor, CutOff, Head, Value};
 use super::extras::{self, Salt};
 use super::fields::{Field, Fields, block_hash, list, token, unsigned_32};
-use super::{Batch, DecodeError, PAYLOAD_BYTES_MAX, SKIPPED_MAX, SkipReason, Skipped};
+use super::{
+    Batch, DecodeError, PAYLOAD_BYTES_MAX, SKIPPED_MAX, SkipReason, Skipped, TYPE_CHARS_MAX,
+};
 
 /// Bytes of the shortest event that can be used, a removal of nothing: `["BlockRemoved", []]`.
 const EVENT_BYTES_MIN: usize = 15;
@@ -73,7 +75,7 @@ fn read_events(cursor: &mut Cursor<'_>, batch: &mut Batch) -> Result<(), DecodeE
     let most = cursor.num_left() / EVENT_BYTES_MIN;
     batch.events.reserve_exact(length.min(most));
     for index in 0..length {
-        match event(cursor)? {
+        match event(cursor, &mut batch.unknown_type)? {
             Ok(event) => batch.events.push(event),
             Err((reason, may_have_removed)) => batch.skip(Skipped {
                 index,
@@ -98,7 +100,8 @@ impl Batch {
 /// An event, or why there is none and whether it may have been a removal or a clear.
 type Read = Result<CacheEvent, (SkipReason, bool)>;
 
-fn event(cursor: &mut Cursor<'_>) -> Result<Read, CutOff> {
+/// `unknown_type` is where the first type goes that we do not know.
+fn event(cursor: &mut Cursor<'_>, unknown_type: &mut Option<Box<str>>) -> Result<Read, CutOff> {
     let Some(fields) = Fields::read(cursor)? else {
         return Ok(Err((SkipReason::NotAnEvent, true)));
     };
@@ -113,9 +116,23 @@ fn event(cursor: &mut Cursor<'_>) -> Result<Read, CutOff> {
             removed(&fields).map_err(|reason| (reason, !left_out.contains(&reason)))
         }
         Some("AllBlocksCleared") => Ok(CacheEvent::Cleared),
-        Some(_) => Err((SkipReason::UnknownTag, true)),
+        Some(name) => {
+            unknown_type.get_or_insert_with(|| in_short(name));
+            Err((SkipReason::UnknownTag, true))
+        }
         None => Err((SkipReason::NotAnEvent, true)),
     })
+}
+
+/// A name from outside, fit for a log: its beginning, in printable ASCII.
+fn in_short(name: &str) -> Box<str> {
+    let mut characters = name.chars();
+    let start = characters.by_ref().take(TYPE_CHARS_MAX);
+    let mut short: String = start.flat_map(char::escape_default).collect();
+    if characters.next().is_some() {
+        short += "...";
+    }
+    short.into()
 }
 
 fn stored(fields: &Fields<'_>) -> Result<StoredBlocks, SkipReason> {

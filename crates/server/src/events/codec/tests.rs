@@ -344,6 +344,30 @@ fn one_bad_event_is_named_and_never_drops_its_batch() {
     }
 }
 
+/// A name from outside goes into a log: short, and no control characters.
+#[test]
+fn an_unknown_type_is_kept_in_short() {
+    let long = "é".repeat(TYPE_CHARS_MAX + 1);
+    let whole = "x".repeat(TYPE_CHARS_MAX);
+    let in_short = format!("{}...", r"\u{e9}".repeat(TYPE_CHARS_MAX));
+    let event = |name: &str| Value::Array(vec![name.into()]);
+    for (names, expected) in [
+        (&["BlockMoved", "Snapshot"][..], Some("BlockMoved")),
+        (
+            &["AllBlocksCleared", "a\n\u{1b}[2J`"],
+            Some(r"a\n\u{1b}[2J`"),
+        ),
+        (&["AllBlocksCleared"], None),
+        (&[""], Some("")),
+        (&[&whole], Some(&whole)),
+        (&[&long], Some(&in_short)),
+    ] {
+        let events = names.iter().map(|name| event(name)).collect();
+        let batch = read(&batch_of(events)).expect("a batch");
+        assert_eq!(batch.unknown_type.as_deref(), expected, "{names:?}");
+    }
+}
+
 #[test]
 fn of_many_skipped_events_some_are_listed_and_all_counted() {
     let bad = positional([Value::Nil, "TAPE".into()]);

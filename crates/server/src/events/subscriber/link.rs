@@ -9,27 +9,15 @@ use tokio::time::{Instant, sleep_until};
 use zeromq::{Socket, SocketEvent, SocketOptions, SocketRecv, SubSocket, ZmqError, ZmqMessage};
 
 use super::SubscriberConfig;
+use super::cause::Cause;
 use super::inbox::{Inbox, Todo};
+use super::probe;
 use super::replay::Replay;
 use crate::events::wire::{self, Reply};
 
 /// Longest wait for a connection: a healthy publisher accepts in milliseconds, and a refused
 /// attempt is repeated within this time.
 pub(super) const CONNECT_TIME_MAX: Duration = Duration::from_secs(1);
-
-/// Why a connection ended.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum LinkError {
-    /// The publisher went away.
-    #[error("the publisher closed the connection")]
-    Disconnected,
-    /// A message that is not ZeroMQ, or a broken connection.
-    #[error(transparent)]
-    Socket(#[from] ZmqError),
-    /// The replay brought batches that the live socket should have brought.
-    #[error("the live socket is silent while batches are published")]
-    Silent,
-}
 
 /// A connection. While it runs, its replay runs beside it, one at a time.
 pub(super) struct Link<'a> {
@@ -42,13 +30,20 @@ pub(super) struct Link<'a> {
 /// What comes next.
 enum Input {
     Message(Result<ZmqMessage, ZmqError>),
-    Reply(ReplayId, Option<Reply>),
+    Reply(ReplayId, Result<Reply, Cause>),
     Time,
 }
 
 impl<'a> Link<'a> {
     /// Connects and subscribes.
-    pub(super) async fn connect(config: &'a SubscriberConfig) -> Result<Self, LinkError> {
+    pub(super) async fn connect(config: &'a SubscriberConfig) -> Result<Self, Cause> {
+        match Self::try_connect(config).await {
+            Ok(link) => Ok(link),
+            Err(error) => Err(probe::cause_of(&error, &config.endpoint).await),
+        }
+    }
+
+    async fn try_connect(config: &'a SubscriberConfig) -> Result<Self, ZmqError> {
         let mut options = SocketOptions::default();
         options.connect_timeout(CONNECT_TIME_MAX);
         let mut socket = SubSocket::with_options(options);
@@ -64,14 +59,13 @@ impl<'a> Link<'a> {
     }
 
     /// Passes everything to `inbox` until the connection is lost.
-    pub(super) async fn follow(mut self, inbox: &mut Inbox) -> LinkError {
+    pub(super) async fn follow(mut self, inbox: &mut Inbox) {
         let todo = inbox.on_connected();
-        let reason = self.follow_on(inbox, todo).await;
-        inbox.on_disconnected();
-        reason
+        let cause = self.follow_on(inbox, todo).await;
+        inbox.on_disconnected(cause);
     }
 
-    async fn follow_on(&mut self, inbox: &mut Inbox, mut todo: Todo) -> LinkError {
+    async fn follow_on(&mut self, inbox: &mut Inbox, mut todo: Todo) -> Cause {
         loop {
             if let Some((id, from)) = todo.ask
                 && let Some(endpoint) = &self.config.replay_endpoint
@@ -79,7 +73,7 @@ impl<'a> Link<'a> {
                 self.replay = Some((id, Replay::start(endpoint.clone(), from)));
             }
             if todo.reconnect {
-                return LinkError::Silent;
+                return Cause::Silent;
             }
             let replay = inbox.replay();
             self.replay = self.replay.take().filter(|(id, _)| replay == Some(*id));
@@ -87,7 +81,7 @@ impl<'a> Link<'a> {
             let input = tokio::select! {
                 biased;
                 event = self.monitor.next() => match event {
-                    Some(SocketEvent::Disconnected(_)) | None => return LinkError::Disconnected,
+                    Some(SocketEvent::Disconnected(_)) | None => return Cause::Closed,
                     Some(_) => {
                         todo = Todo::default();
                         continue;
@@ -97,7 +91,7 @@ impl<'a> Link<'a> {
             };
             todo = match input {
                 Input::Message(Ok(message)) => on_message(inbox, message),
-                Input::Message(Err(error)) => return error.into(),
+                Input::Message(Err(error)) => return Cause::Broken(error.to_string()),
                 Input::Reply(id, reply) => inbox.on_reply(id, reply),
                 Input::Time => inbox.on_time(),
             };
@@ -108,10 +102,7 @@ impl<'a> Link<'a> {
 fn on_message(inbox: &mut Inbox, message: ZmqMessage) -> Todo {
     match wire::parse_live(message) {
         Ok(batch) => inbox.on_live(batch),
-        Err(error) => {
-            tracing::debug!(%error, "a live message was ignored");
-            inbox.on_bad_message()
-        }
+        Err(error) => inbox.on_bad_message(&error),
     }
 }
 
@@ -129,7 +120,7 @@ async fn next_input(
 }
 
 /// What the replay says next; never, where none runs.
-async fn next_of(replay: &mut Option<(ReplayId, Replay)>) -> (ReplayId, Option<Reply>) {
+async fn next_of(replay: &mut Option<(ReplayId, Replay)>) -> (ReplayId, Result<Reply, Cause>) {
     match replay {
         Some((id, replay)) => (*id, replay.next().await),
         None => std::future::pending().await,

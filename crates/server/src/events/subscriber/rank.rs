@@ -1,45 +1,73 @@
-//! Where the data-parallel ranks of one engine publish.
+//! Where the data-parallel ranks of one engine publish, and whether an address is one to connect
+//! to: those in an engine's own configuration, which it listens on, look alike and are none.
 //!
-//! Source: vLLM `distributed/kv_events.py`: rank r binds the configured TCP port plus r, or the
-//! `inproc` name with `_dp` and r behind it; the replay socket likewise.
+//! Source: vLLM `distributed/kv_events.py`: rank r binds the configured TCP port plus r; the
+//! replay socket likewise.
 
-/// An address that ranks cannot share.
+/// An address that events cannot come from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{endpoint} has no address for rank {rank}: {problem}")]
-pub struct RankError {
-    endpoint: String,
-    rank: u32,
-    problem: &'static str,
+pub enum RankError {
+    /// It cannot be connected to.
+    #[error("`{endpoint}` is not tcp://HOST:PORT of a publisher: {problem}")]
+    NoAddress {
+        /// What was given.
+        endpoint: String,
+        /// What is wrong, and what to write.
+        problem: &'static str,
+    },
+    /// It leaves no port for a rank.
+    #[error(
+        "{endpoint} has no address for rank {rank}: the port would be above 65535; give the \
+         address of rank 0, with room for all ranks above it"
+    )]
+    NoPort {
+        /// What was given, for rank 0.
+        endpoint: String,
+        /// The rank.
+        rank: u32,
+    },
 }
 
 /// The address of `rank`, where `endpoint` is that of rank 0.
 ///
 /// # Errors
-/// When the address has no port to count from, or too high a one.
+/// When it is no address to connect to, or its port is too high.
 pub fn endpoint_of_rank(endpoint: &str, rank: u32) -> Result<String, RankError> {
-    let error = |problem| RankError {
-        endpoint: endpoint.to_owned(),
-        rank,
-        problem,
-    };
-    if rank == 0 {
-        return Ok(endpoint.to_owned());
-    }
-    if endpoint.starts_with("inproc://") {
-        return Ok(format!("{endpoint}_dp{rank}"));
-    }
-    let Some(address) = endpoint.strip_prefix("tcp://") else {
-        return Err(error("ranks need tcp:// and a port each"));
-    };
-    let (host, port) = address.rsplit_once(':').ok_or(error("it names no port"))?;
-    let port: u16 = port
-        .parse()
-        .map_err(|_| error("its port is no number up to 65535"))?;
+    let (host, port) = parts(endpoint)?;
     let shifted = u16::try_from(rank)
         .ok()
         .and_then(|rank| port.checked_add(rank));
-    let port = shifted.ok_or(error("the port would be above 65535"))?;
+    let port = shifted.ok_or_else(|| RankError::NoPort {
+        endpoint: endpoint.to_owned(),
+        rank,
+    })?;
     Ok(format!("tcp://{host}:{port}"))
+}
+
+/// Host and port.
+fn parts(endpoint: &str) -> Result<(&str, u16), RankError> {
+    let error = |problem| RankError::NoAddress {
+        endpoint: endpoint.to_owned(),
+        problem,
+    };
+    let address = endpoint.strip_prefix("tcp://");
+    let address = address.ok_or(error("it must begin with tcp://"))?;
+    let (host, port) = address.rsplit_once(':').ok_or(error("it names no port"))?;
+    let port = port.parse();
+    match (
+        host,
+        port.map_err(|_| error("its port is no number up to 65535"))?,
+    ) {
+        ("", _) => Err(error("it names no host")),
+        ("*", _) => Err(error(
+            "`*` is what the engine listens on; write the engine's host or IP address in its \
+             place, such as tcp://10.0.0.7:5557",
+        )),
+        (_, 0) => Err(error(
+            "port 0 is nobody's; write the port that the engine publishes on, such as 5557",
+        )),
+        (host, port) => Ok((host, port)),
+    }
 }
 
 #[cfg(test)]
@@ -51,11 +79,9 @@ mod tests {
         for (endpoint, rank, expected) in [
             ("tcp://10.0.0.7:5557", 0, Some("tcp://10.0.0.7:5557")),
             ("tcp://10.0.0.7:5557", 3, Some("tcp://10.0.0.7:5560")),
-            ("tcp://*:5557", 1, Some("tcp://*:5558")),
             ("tcp://[::1]:5557", 1, Some("tcp://[::1]:5558")),
-            ("inproc://events", 2, Some("inproc://events_dp2")),
-            ("ipc:///run/events", 0, Some("ipc:///run/events")),
-            ("ipc:///run/events", 1, None),
+            ("inproc://events", 2, None),
+            ("ipc:///run/events", 0, None),
             ("tcp://host", 1, None),
             ("tcp://host:port", 1, None),
             ("tcp://host:65535", 1, None),
@@ -64,5 +90,25 @@ mod tests {
             let shifted = endpoint_of_rank(endpoint, rank).ok();
             assert_eq!(shifted.as_deref(), expected, "{endpoint} {rank}");
         }
+    }
+
+    #[test]
+    fn what_an_engine_listens_on_is_no_address_and_the_error_says_what_to_write() {
+        for (endpoint, part) in [
+            ("tcp://*:5557", "in its place, such as tcp://10.0.0.7:5557"),
+            ("tcp://127.0.0.1:0", "such as 5557"),
+            ("tcp://:5557", "no host"),
+            ("tcp://host", "no port"),
+            ("tcp://host:70000", "up to 65535"),
+            ("10.0.0.7:5557", "tcp://"),
+        ] {
+            for rank in 0..2 {
+                let error = endpoint_of_rank(endpoint, rank).expect_err(endpoint);
+                let error = error.to_string();
+                assert!(error.contains(part) && error.contains(endpoint), "{error}");
+            }
+        }
+        // All addresses of this machine can be connected to.
+        assert!(endpoint_of_rank("tcp://0.0.0.0:5557", 1).is_ok());
     }
 }

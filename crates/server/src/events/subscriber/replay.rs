@@ -7,7 +7,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use zeromq::{DealerSocket, Socket, SocketOptions, SocketRecv, SocketSend, ZmqError};
 
+use super::cause::Cause;
 use super::link::CONNECT_TIME_MAX;
+use super::probe;
 use crate::events::wire::{self, Reply};
 
 /// Replies read ahead of their use; each is at most one payload.
@@ -16,7 +18,7 @@ const REPLIES_MAX: usize = 64;
 /// A replay on its way. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Replay {
-    replies: mpsc::Receiver<Reply>,
+    replies: mpsc::Receiver<Result<Reply, Cause>>,
     task: JoinHandle<()>,
 }
 
@@ -27,14 +29,18 @@ impl Replay {
         let task = tokio::spawn(async move {
             if let Err(error) = ask(&endpoint, from, &sender).await {
                 tracing::debug!(endpoint, from, %error, "a replay broke off");
+                let cause = probe::cause_of(&error, &endpoint).await;
+                // Where nobody listens any more, nobody wants to know.
+                let _ = sender.send(Err(cause)).await;
             }
         });
         Self { replies, task }
     }
 
-    /// What it says next; nothing, if it is over. Cancelling loses nothing.
-    pub(super) async fn next(&mut self) -> Option<Reply> {
-        self.replies.recv().await
+    /// What it says next, or why it broke off. Cancelling loses nothing.
+    pub(super) async fn next(&mut self) -> Result<Reply, Cause> {
+        let next = self.replies.recv().await;
+        next.unwrap_or(Err(Cause::Unfinished))
     }
 }
 
@@ -45,7 +51,11 @@ impl Drop for Replay {
 }
 
 /// Passes on replies up to the end; silently stops where nobody wants them any more.
-async fn ask(endpoint: &str, from: u64, replies: &mpsc::Sender<Reply>) -> Result<(), ZmqError> {
+async fn ask(
+    endpoint: &str,
+    from: u64,
+    replies: &mpsc::Sender<Result<Reply, Cause>>,
+) -> Result<(), ZmqError> {
     let mut options = SocketOptions::default();
     options.connect_timeout(CONNECT_TIME_MAX);
     let mut socket = DealerSocket::with_options(options);
@@ -55,7 +65,7 @@ async fn ask(endpoint: &str, from: u64, replies: &mpsc::Sender<Reply>) -> Result
         match wire::parse_reply(socket.recv().await?) {
             Ok(reply) => {
                 let is_end = reply == Reply::End;
-                if replies.send(reply).await.is_err() || is_end {
+                if replies.send(Ok(reply)).await.is_err() || is_end {
                     return Ok(());
                 }
             }

@@ -7,7 +7,7 @@ use headstart_core::{BlockHash, CacheEvent, Tier};
 use rmpv::Value;
 
 use crate::events::codec::extras::KEYS_MAX;
-use crate::events::codec::{Batch, DecodeError, SKIPPED_MAX, SkipReason, Skipped};
+use crate::events::codec::{Batch, DecodeError, SKIPPED_MAX, SkipReason, Skipped, TYPE_CHARS_MAX};
 
 /// Deepest nesting that is read; recursion needs a bound.
 const DEPTH_MAX: usize = 600;
@@ -41,6 +41,14 @@ fn batch(value: &Value) -> Option<Batch> {
                 let is_left_out =
                     [SkipReason::OtherGroup, SkipReason::UnknownTier].contains(&reason);
                 let may_have_removed = tag != Some("BlockStored") && !is_left_out;
+                if let (Some(tag), SkipReason::UnknownTag, None) =
+                    (tag, reason, &batch.unknown_type)
+                {
+                    let kept = tag.chars().take(TYPE_CHARS_MAX).collect::<String>();
+                    let dots = ["...", ""][usize::from(kept == tag)];
+                    let name = format!("{}{dots}", kept.escape_default());
+                    batch.unknown_type = Some(name.into());
+                }
                 batch.num_skipped += 1;
                 batch.may_have_removed |= may_have_removed;
                 batch.skipped.push(Skipped {

@@ -1,13 +1,14 @@
 //! From messages to updates. What the stream makes of them is tested beside it.
 
 use std::sync::mpsc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use headstart_core::{BlockHash, CacheEvent, Tier};
-use headstart_router::stream::{FollowerConfig, StreamStatus};
+use headstart_router::stream::{FollowerConfig, REPLY_TIME_MAX, StreamReport, StreamStatus};
 
 use super::*;
-use crate::events::encode_batch;
+use crate::events::{encode_batch, wire};
 
 const CONFIG: FollowerConfig = FollowerConfig {
     can_replay: true,
@@ -32,8 +33,15 @@ fn raw(seq: u64, payload: &'static [u8]) -> Numbered {
     Numbered { seq, payload }
 }
 
-fn reply(batch: Numbered) -> Option<Reply> {
-    Some(Reply::Batch(batch))
+fn reply(batch: Numbered) -> Result<Reply, Cause> {
+    Ok(Reply::Batch(batch))
+}
+
+/// Three frames that are no batch.
+fn bad_frames() -> BadFrames {
+    let frames = vec![Bytes::new(); 3];
+    let message = zeromq::ZmqMessage::try_from(frames).expect("frames");
+    wire::parse_live(message).expect_err("an empty number")
 }
 
 /// Updates in short: the values of [`batch`], or what else came.
@@ -67,12 +75,17 @@ fn in_short(update: StreamUpdate) -> Seen {
 fn check(script: impl FnOnce(&mut Inbox), expected: &[Seen]) -> StreamReport {
     let (sender, seen) = mpsc::channel();
     let sink = move |update| sender.send(in_short(update)).expect("somebody listens");
-    let report = Arc::default();
-    let mut inbox = Inbox::new(Follower::new(CONFIG), Arc::clone(&report), Box::new(sink));
+    let reporter = StreamReporter::default();
+    let mut inbox = inbox(&reporter, Box::new(sink));
     script(&mut inbox);
     drop(inbox);
     assert_eq!(seen.iter().collect::<Vec<_>>(), expected);
-    *report.lock().expect("nobody panicked")
+    reporter.report()
+}
+
+fn inbox(reporter: &StreamReporter, sink: Box<dyn FnMut(StreamUpdate) + Send>) -> Inbox {
+    let config = SubscriberConfig::default();
+    Inbox::new(config, Follower::new(CONFIG), reporter.clone(), sink)
 }
 
 const REPLAYING: Seen = Seen::Status(StreamStatus::Replaying);
@@ -85,17 +98,20 @@ fn effects_become_updates_and_things_to_do() {
         assert_eq!(inbox.on_reply(first, reply(batch(0, 10))), Todo::default());
         assert_eq!(inbox.on_live(batch(2, 12)), Todo::default());
         let (second, from) = inbox
-            .on_reply(first, Some(Reply::End))
+            .on_reply(first, Ok(Reply::End))
             .ask
             .expect("1 is missing");
         assert_eq!(from, 0);
         // Too late to be of use.
-        assert_eq!(inbox.on_reply(first, None), Todo::default());
+        assert_eq!(
+            inbox.on_reply(first, Err(Cause::Unfinished)),
+            Todo::default()
+        );
         inbox.on_reply(second, reply(batch(0, 10)));
         inbox.on_reply(second, reply(batch(2, 12)));
-        inbox.on_reply(second, Some(Reply::End));
+        inbox.on_reply(second, Ok(Reply::End));
         inbox.on_live(batch(1, 30));
-        inbox.on_disconnected();
+        inbox.on_disconnected(Cause::Closed);
     };
     let seen = [
         REPLAYING,
@@ -137,7 +153,7 @@ fn what_cannot_be_read_is_reported() {
         inbox.on_live(batch(0, 10));
         inbox.on_live(raw(1, b"\xc1"));
         inbox.on_live(raw(2, b"\x92\xc0\x92\x01\x91\xb0AllBlocksClearef"));
-        inbox.on_bad_message();
+        inbox.on_bad_message(&bad_frames());
         inbox.on_live(Numbered {
             seq: 3,
             ..batch(3, 13)
@@ -147,7 +163,7 @@ fn what_cannot_be_read_is_reported() {
         Seen::Value(10),
         Seen::Doubt(1),
         Seen::Skipped("not_an_event", 1),
-        Seen::Skipped("unknown_tag", 1),
+        Seen::Skipped("unknown_type", 1),
         Seen::Doubt(0),
         Seen::Skipped("bad_message", 1),
         Seen::Value(13),
@@ -182,4 +198,33 @@ fn a_long_list_of_reasons_is_summed_up() {
     );
     batch.num_skipped = 0;
     assert_eq!(damage(&batch), Damage::None);
+}
+
+/// Two replays that run out of time are told, whether nothing was answered or not all; one that
+/// comes to its end is well again.
+#[test]
+fn a_replay_that_runs_out_of_time_is_noted() {
+    for answers in [0, 1] {
+        let reporter = StreamReporter::default();
+        let mut inbox = inbox(&reporter, Box::new(|_| {}));
+        let mut asked = inbox.on_connected().ask;
+        let mut problems = Vec::new();
+        for round in 0..2 {
+            let (id, _) = asked.expect("a replay runs");
+            for _ in 0..answers {
+                inbox.on_reply(id, reply(batch(round, 10 + round)));
+            }
+            // The stream's clock is set forward: its start lies further back.
+            inbox.start -= REPLY_TIME_MAX + Duration::from_millis(1);
+            asked = inbox.on_time().ask;
+            problems.push(reporter.problem());
+        }
+        assert_eq!(problems[0], None, "one may be a busy engine");
+        let problem = problems[1].clone().expect("two are told");
+        let words = ["get no answer", "do not come to their end"][answers];
+        assert!(problem.contains(words), "{problem}");
+        let (id, _) = asked.expect("one more");
+        inbox.on_reply(id, Ok(Reply::End));
+        assert_eq!(reporter.problem(), None);
+    }
 }

@@ -1,0 +1,211 @@
+//! The summary of an index, for people: totals, a line per replica, and what is wrong.
+//!
+//! It takes what a gateway of any version says: what one does not tell is left out, and what is
+//! text is shown without anything that a terminal or a table would obey.
+
+use serde_json::Value;
+
+use super::answer::one_line;
+
+const HEADER: &str = "\
+| replica | upstream | health | stream | blocks by tier | doubtful | lost batches | \
+last event, s ago |
+|--:|---|---|---|---|--:|--:|--:|";
+
+/// The whole of it.
+pub(super) fn of(index: &Value) -> String {
+    let replicas = || index["replicas"].as_array().into_iter().flatten();
+    let mut lines = vec![totals(index)];
+    lines.extend(sharing(&index["shared_index"]));
+    lines.push(String::new());
+    lines.push(HEADER.to_owned());
+    lines.extend(replicas().map(row));
+    let problems: Vec<String> = replicas().flat_map(problems).collect();
+    if !problems.is_empty() {
+        lines.push(String::new());
+        lines.extend(problems);
+    }
+    lines.join("\n")
+}
+
+fn totals(index: &Value) -> String {
+    let count = |name: &str| index[name].as_u64().unwrap_or(0);
+    let mib = count("bytes") as f64 / f64::from(1 << 20);
+    format!(
+        "{} entries ({} doubtful), {} prompts assumed, {mib:.1} MiB\n\
+         {} of {} prompt tokens were predicted to be cached\n\
+         {} blocks wait, {} given up; {} removals of unknown blocks, {} evicted",
+        count("entries"),
+        count("doubtful"),
+        count("assumed_prompts"),
+        count("predicted_cached_tokens"),
+        count("prompt_tokens"),
+        count("held_blocks"),
+        count("orphans"),
+        count("unknown_removals"),
+        count("evicted"),
+    )
+}
+
+/// Who listens for whom, where gateways share an index.
+fn sharing(shared: &Value) -> Option<String> {
+    let is_connected = shared.get("connected")?.as_bool()?;
+    let count = |name: &str| shared[name].as_u64().unwrap_or(0);
+    Some(format!(
+        "shared index: {}; this gateway listens to {} replicas for all and to {} for itself, \
+         others to {}",
+        match is_connected {
+            true => "its server is there",
+            false => "its server is not there",
+        },
+        count("own"),
+        count("alone"),
+        count("other"),
+    ))
+}
+
+fn row(replica: &Value) -> String {
+    let tiers = replica["blocks"].as_object().into_iter().flatten();
+    let tiers: Vec<String> = tiers
+        .map(|(tier, blocks)| cell(&format!("{tier} {blocks}")))
+        .collect();
+    let stream = &replica["stream"];
+    let age = stream["last_event_age_s"]
+        .as_f64()
+        .map_or(String::new(), |age| format!("{age:.3}"));
+    format!(
+        "| {} | {} | {} | {} | {} | {} | {} | {age} |",
+        replica["replica"],
+        cell(&address(replica)),
+        if is_up(replica) { "up" } else { "down" },
+        cell(stream_state(replica)),
+        if tiers.is_empty() {
+            "none".to_owned()
+        } else {
+            tiers.join(", ")
+        },
+        replica["doubtful_blocks"].as_u64().unwrap_or(0),
+        stream["lost_batches"].as_u64().unwrap_or(0),
+    )
+}
+
+fn is_up(replica: &Value) -> bool {
+    replica["healthy"].as_bool() == Some(true)
+}
+
+/// The engine's address, and which of its ranks it is.
+fn address(replica: &Value) -> String {
+    let upstream = replica["upstream"].as_str().unwrap_or("embedded");
+    match replica["rank"].as_u64() {
+        Some(rank) => format!("{upstream} rank {rank}"),
+        None => upstream.to_owned(),
+    }
+}
+
+/// Where its events come from, if they do. To one that is up, and whose events this gateway could
+/// hear, another one listens; of one that is down nobody can hear anything.
+fn stream_state(replica: &Value) -> &str {
+    match replica["stream"]["state"].as_str() {
+        Some(state) => state,
+        None if replica["listener"] == "other" && is_up(replica) => "elsewhere",
+        None => "none",
+    }
+}
+
+/// A line for each thing that is wrong with a replica.
+fn problems(replica: &Value) -> impl Iterator<Item = String> {
+    let places = [&replica["problem"], &replica["stream"]["problem"]];
+    places.into_iter().filter_map(Value::as_str).map(|problem| {
+        format!(
+            "replica {} ({}): {}",
+            replica["replica"],
+            one_line(&address(replica)),
+            one_line(problem)
+        )
+    })
+}
+
+fn cell(text: &str) -> String {
+    one_line(text).replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The rows of a table whose replicas these are.
+    fn rows(replicas: &Value) -> Vec<String> {
+        let text = of(&json!({"entries": 0, "replicas": replicas}));
+        let rows = text.lines().skip_while(|line| !line.starts_with("|--"));
+        rows.skip(1).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_server_is_told_at_a_glance() {
+        let index = json!({
+            "entries": 12, "doubtful": 2, "assumed_prompts": 1, "bytes": 3 << 20,
+            "predicted_cached_tokens": 64, "prompt_tokens": 100, "shared_index": null,
+            "replicas": [
+                {"replica": 0, "upstream": "http://h:1", "rank": null, "healthy": true,
+                 "blocks": {"device": 10, "host": 2}, "doubtful_blocks": 2,
+                 "stream": {"state": "complete", "lost_batches": 3, "last_event_age_s": 0.0021}},
+                {"replica": 1, "upstream": "http://h:2", "rank": 3, "healthy": false, "blocks": {},
+                 "doubtful_blocks": 0, "stream": null},
+            ],
+        });
+        let text = of(&index);
+        let expected = "12 entries (2 doubtful), 1 prompts assumed, 3.0 MiB\n\
+            64 of 100 prompt tokens were predicted to be cached\n\
+            0 blocks wait, 0 given up; 0 removals of unknown blocks, 0 evicted\n\n\
+            | replica | upstream | health | stream | blocks by tier | doubtful | lost batches | \
+            last event, s ago |\n\
+            |--:|---|---|---|---|--:|--:|--:|\n\
+            | 0 | http://h:1 | up | complete | device 10, host 2 | 2 | 3 | 0.002 |\n\
+            | 1 | http://h:2 rank 3 | down | none | none | 0 | 0 |  |";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn whoever_listens_is_told() {
+        let replica = |up: bool, listener: Value, stream: Value| {
+            let replica =
+                json!({"replica": 0, "healthy": up, "listener": listener, "stream": stream});
+            json!([replica])
+        };
+        let state = |replicas: Value| rows(&replicas)[0].split(" | ").nth(3).map(str::to_owned);
+        let check =
+            |replicas, expected: &str| assert_eq!(state(replicas).as_deref(), Some(expected));
+        check(replica(true, json!("other"), Value::Null), "elsewhere");
+        check(replica(false, json!("other"), Value::Null), "none");
+        check(replica(true, Value::Null, Value::Null), "none");
+        check(replica(true, json!("own"), json!({"state": "gap"})), "gap");
+        let shared = |connected: bool| {
+            let shared = json!({"connected": connected, "own": 2, "other": 3, "alone": 1});
+            of(&json!({"entries": 0, "replicas": [], "shared_index": shared}))
+        };
+        let line = "this gateway listens to 2 replicas for all and to 1 for itself, others to 3\n";
+        assert!(shared(true).contains(&format!("shared index: its server is there; {line}")));
+        assert!(shared(false).contains(&format!("shared index: its server is not there; {line}")));
+    }
+
+    #[test]
+    fn problems_stand_below_the_table_and_obey_nothing() {
+        let lines = rows(&json!([
+            {"replica": 0, "upstream": "http://h:1|x\u{1b}[2J", "problem": "no event\n fits",
+             "stream": {"state": "gap", "problem": "\u{7}rang"}},
+            {"replica": 1, "stream": {"state": "complete", "problem": null}},
+        ]));
+        assert_eq!(
+            lines,
+            [
+                "| 0 | http://h:1\\|x\\u{1b}[2J | down | gap | none | 0 | 0 |  |",
+                "| 1 | embedded | down | complete | none | 0 | 0 |  |",
+                "",
+                "replica 0 (http://h:1|x\\u{1b}[2J): no event fits",
+                "replica 0 (http://h:1|x\\u{1b}[2J): \\u{7}rang",
+            ]
+        );
+    }
+}

@@ -1,0 +1,330 @@
+//! What is said of a stream in the log, and how often: all that somebody has to mend, once.
+//!
+//! ```text
+//! connection, replay    each cause once until it recovers; one line when it does
+//! losses                the first at once, then one line per QUIET_TIME with what came since
+//! unknown type          once
+//! ```
+//!
+//! What is wrong now is kept as well, for whoever asks ([`Notes::problem`]). It outlives the
+//! subscription, so that an engine which comes and goes does not repeat everything.
+//!
+//! It does not know sockets, streams or the clock: `now` is an argument, and lines are returned,
+//! to be written by whoever holds no lock.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use headstart_router::index::DOUBT_TTL;
+use tokio::time::Instant;
+
+use super::SubscriberConfig;
+use super::cause::{Cause, Side};
+
+/// Shortest time between two lines about losses of one stream: a publisher of garbage sends
+/// thousands of messages a second.
+pub(super) const QUIET_TIME: Duration = Duration::from_secs(60);
+
+/// Time that a connection must stand before what was wrong with it counts as mended: longer than
+/// any pause between attempts, so that one which breaks at once is told once.
+pub(super) const STOOD_TIME: Duration = Duration::from_secs(2);
+
+/// Replays that fail in a row before it is told: one alone may be a busy engine.
+pub(super) const REPLAYS_FAILED: u32 = 2;
+
+/// Time for which an event of an unknown type counts as a problem: as long as the index keeps what
+/// it put in doubt.
+const UNKNOWN_TIME: Duration = DOUBT_TTL;
+
+/// Different causes that are told of one socket until it recovers: a socket has fewer, but two of
+/// them carry the system's words.
+const CAUSES_MAX: usize = 8;
+
+/// What is said of one stream.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Notes {
+    events: Socket,
+    replay: Socket,
+    /// Replays that failed since one came to its end.
+    replays_failed: u32,
+    /// Whether a connection was ever made.
+    was_followed: bool,
+    losses: Losses,
+    /// Type of the first event that was not known, and when the last such event came.
+    unknown_type: Option<(String, Instant)>,
+}
+
+/// One of the publisher's sockets.
+#[derive(Clone, Debug, Default)]
+struct Socket {
+    /// What is wrong with it now.
+    cause: Option<Cause>,
+    /// What was told of it since it was well.
+    told: Vec<Cause>,
+}
+
+/// What was lost or not understood, and not told yet.
+#[derive(Clone, Debug, Default)]
+struct Losses {
+    /// When something was told last.
+    told: Option<Instant>,
+    /// Whether that an error was among it was ever told.
+    was_error_told: bool,
+    since: Tally,
+    /// The last error, and when it was.
+    last: Option<(String, Instant)>,
+}
+
+/// How much was lost since it was told last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Messages that could not be read.
+    pub(super) unreadable: u64,
+    /// Batches that never came, or could not be read.
+    pub(super) batches: u64,
+    /// Times that what is known was put in doubt.
+    pub(super) doubts: u64,
+}
+
+/// One line of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// The first connection.
+    Following,
+    /// Something is wrong with a socket.
+    Trouble(Side, Cause),
+    /// What was told of a socket is over.
+    Mended(Side),
+    /// Events are lost, and what is known is in doubt; the last error, where one was the reason.
+    Lost(Tally, Option<String>),
+    /// An event of a type that is not known.
+    UnknownType(String),
+}
+
+impl Notes {
+    /// A connection was made.
+    pub(super) fn on_connected(&mut self) -> Option<Line> {
+        let is_first = !std::mem::replace(&mut self.was_followed, true);
+        (is_first && self.events.told.is_empty()).then_some(Line::Following)
+    }
+
+    /// A connection could not be made, or broke.
+    pub(super) fn on_trouble(&mut self, cause: Cause) -> Option<Line> {
+        self.events.fail(Side::Events, cause)
+    }
+
+    /// The connection has stood for [`STOOD_TIME`].
+    pub(super) fn on_stood(&mut self) -> Option<Line> {
+        // That a silent socket can be connected to was never in question.
+        let is_silent = self.events.cause == Some(Cause::Silent);
+        (!is_silent).then(|| self.events.mend(Side::Events))?
+    }
+
+    /// A live message came.
+    pub(super) fn on_live(&mut self) -> Option<Line> {
+        let was_silent = self.events.cause == Some(Cause::Silent);
+        was_silent.then(|| self.events.mend(Side::Events))?
+    }
+
+    /// A replay came to its end.
+    pub(super) fn on_replayed(&mut self) -> Option<Line> {
+        self.replays_failed = 0;
+        self.replay.mend(Side::Replay)
+    }
+
+    /// A replay failed.
+    pub(super) fn on_replay_failed(&mut self, cause: Cause) -> Option<Line> {
+        self.replays_failed = self.replays_failed.saturating_add(1);
+        let is_enough = self.replays_failed >= REPLAYS_FAILED;
+        is_enough.then(|| self.replay.fail(Side::Replay, cause))?
+    }
+
+    /// A message could not be read; told by [`Self::flush`].
+    pub(super) fn on_unreadable(&mut self, error: String, now: Instant) {
+        self.losses.since.unreadable += 1;
+        self.losses.last = Some((error, now));
+    }
+
+    /// What is known was put in doubt, for so many batches; told by [`Self::flush`].
+    pub(super) fn on_doubt(&mut self, batches: u64) {
+        self.losses.since.doubts += 1;
+        self.losses.since.batches += batches;
+    }
+
+    /// An event of this type came, which is not known.
+    pub(super) fn on_unknown_type(&mut self, name: &str, now: Instant) -> Option<Line> {
+        if let Some((_, last)) = &mut self.unknown_type {
+            *last = now;
+            return None;
+        }
+        self.unknown_type = Some((name.to_owned(), now));
+        Some(Line::UnknownType(name.to_owned()))
+    }
+
+    /// What is to be told of losses now.
+    pub(super) fn flush(&mut self, now: Instant) -> Option<Line> {
+        self.losses.flush(now)
+    }
+
+    /// When [`Self::flush`] has something to tell.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let is_any = self.losses.since != Tally::default();
+        self.losses
+            .told
+            .filter(|_| is_any)
+            .map(|told| told + QUIET_TIME)
+    }
+
+    /// What is wrong with the stream at `now`, and what to do about it.
+    pub(super) fn problem(&self, config: &SubscriberConfig, now: Instant) -> Option<String> {
+        let sockets = [(Side::Events, &self.events), (Side::Replay, &self.replay)];
+        let sockets = sockets.into_iter().filter_map(|(side, socket)| {
+            let cause = socket.cause.as_ref()?;
+            let remedy = cause.remedy(side, config.rank);
+            Some(format!("{}: {cause}; {remedy}", config.address(side)))
+        });
+        let recent = |last: &Option<(String, Instant)>, limit| {
+            let last = last.as_ref().filter(|(_, at)| now < *at + limit);
+            last.map(|(text, _)| text.clone())
+        };
+        let unreadable = recent(&self.losses.last, QUIET_TIME).map(|error| {
+            let address = config.address(Side::Events);
+            format!("{address}: messages cannot be read ({error}); {UNREADABLE}")
+        });
+        let unknown = recent(&self.unknown_type, UNKNOWN_TIME).map(|name| {
+            format!("events of type `{name}` came, which is not known; {UNKNOWN_TYPE}")
+        });
+        let problems: Vec<String> = sockets.chain(unreadable).chain(unknown).collect();
+        (!problems.is_empty()).then(|| problems.join(" | "))
+    }
+}
+
+/// What to do about messages that cannot be read.
+const UNREADABLE: &str = "is it an engine that publishes KV events there?";
+
+/// What to do about an event of an unknown type.
+const UNKNOWN_TYPE: &str = "such events are left out, and each puts what the replica holds in \
+                            doubt; is there a version of Headstart that knows this engine's?";
+
+impl Socket {
+    fn fail(&mut self, side: Side, cause: Cause) -> Option<Line> {
+        self.cause = Some(cause.clone());
+        if self.told.contains(&cause) || self.told.len() >= CAUSES_MAX {
+            return None;
+        }
+        self.told.push(cause.clone());
+        Some(Line::Trouble(side, cause))
+    }
+
+    fn mend(&mut self, side: Side) -> Option<Line> {
+        self.cause = None;
+        let was_told = !std::mem::take(&mut self.told).is_empty();
+        was_told.then_some(Line::Mended(side))
+    }
+}
+
+impl Losses {
+    fn flush(&mut self, now: Instant) -> Option<Line> {
+        if self.since == Tally::default() {
+            return None;
+        }
+        let is_new = self.since.unreadable > 0 && !self.was_error_told;
+        let is_quiet = self.told.is_some_and(|told| now < told + QUIET_TIME);
+        if is_quiet && !is_new {
+            return None;
+        }
+        self.told = Some(now);
+        let tally = std::mem::take(&mut self.since);
+        let has_error = tally.unreadable > 0;
+        self.was_error_told |= has_error;
+        let error = self.last.as_ref().filter(|_| has_error);
+        Some(Line::Lost(tally, error.map(|(error, _)| error.clone())))
+    }
+}
+
+impl Line {
+    /// Writes it.
+    pub(super) fn write(&self, config: &SubscriberConfig) {
+        let (replica, upstream) = (&config.replica[..], config.upstream.as_deref());
+        let rank = config.rank;
+        let endpoint = config.endpoint.as_str();
+        match self {
+            Self::Following => {
+                tracing::info!(replica, upstream, rank, endpoint, "following KV events");
+            }
+            Self::Trouble(side, cause) => {
+                let (endpoint, remedy) = (config.address(*side), cause.remedy(*side, rank));
+                let mut what = match side {
+                    Side::Events => "KV events cannot be followed: ".to_owned(),
+                    Side::Replay => "missed KV events cannot be asked for: ".to_owned(),
+                };
+                write!(what, "{cause}; {remedy}").expect("a text grows");
+                tracing::warn!(replica, upstream, rank, endpoint, "{what}");
+            }
+            Self::Mended(Side::Events) => {
+                tracing::info!(
+                    replica,
+                    upstream,
+                    rank,
+                    endpoint,
+                    "KV events are followed again"
+                );
+            }
+            Self::Mended(Side::Replay) => {
+                let endpoint = config.address(Side::Replay);
+                tracing::info!(
+                    replica,
+                    upstream,
+                    rank,
+                    endpoint,
+                    "missed KV events can be asked for again"
+                );
+            }
+            Self::Lost(tally, error) => lost(config, *tally, error.as_deref()),
+            Self::UnknownType(name) => tracing::warn!(
+                replica,
+                upstream,
+                rank,
+                endpoint,
+                "KV events of an unknown type, `{name}`: {UNKNOWN_TYPE}"
+            ),
+        }
+    }
+}
+
+fn lost(config: &SubscriberConfig, tally: Tally, error: Option<&str>) {
+    let (replica, upstream) = (&config.replica[..], config.upstream.as_deref());
+    let (rank, endpoint) = (config.rank, &config.endpoint[..]);
+    let Tally {
+        unreadable,
+        batches,
+        doubts,
+    } = tally;
+    let quiet_s = QUIET_TIME.as_secs();
+    match error {
+        Some(error) => tracing::warn!(
+            replica,
+            upstream,
+            rank,
+            endpoint,
+            unreadable,
+            batches,
+            doubts,
+            "messages cannot be read as KV events ({error}); {UNREADABLE} What is lost puts in \
+             doubt what the replica holds; at most one line in {quiet_s} s tells of that"
+        ),
+        None => tracing::warn!(
+            replica,
+            upstream,
+            rank,
+            endpoint,
+            batches,
+            doubts,
+            "KV events lost; what the replica holds is in doubt; at most one line in {quiet_s} s \
+             tells of that"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

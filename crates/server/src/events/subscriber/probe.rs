@@ -1,0 +1,55 @@
+//! Finds out why a connection to a publisher could not be made.
+//!
+//! The ZeroMQ library tries a refused connection again until its time is up, and then says only
+//! that: whether the host has no address, nobody listens or nobody answers is asked once more,
+//! with a plain connection that is closed at once.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use zeromq::ZmqError;
+
+use super::cause::Cause;
+
+/// Longest time for a name to be resolved, and for an answer to the plain attempt: with ZeroMQ's
+/// before it they take no longer than a replay may be silent.
+const PROBE_TIME_MAX: Duration = Duration::from_millis(500);
+
+/// What the library says when the other socket is, say, a router and not a publisher.
+const INCOMPATIBLE: &str = "Provided sockets combination is not compatible";
+
+/// Why `endpoint` could not be connected to, of which ZeroMQ says `error`. Takes at most twice
+/// [`PROBE_TIME_MAX`].
+pub(super) async fn cause_of(error: &ZmqError, endpoint: &str) -> Cause {
+    match error {
+        ZmqError::Network(_) | ZmqError::ConnectTimeout(_) => plainly(endpoint).await,
+        ZmqError::Other(INCOMPATIBLE) => Cause::OtherSocket,
+        // A greeting that is none, or none at all.
+        ZmqError::Codec(_) | ZmqError::Other(_) => Cause::NotZeroMq,
+        other => Cause::Broken(other.to_string()),
+    }
+}
+
+async fn plainly(endpoint: &str) -> Cause {
+    let address = endpoint.trim_start_matches("tcp://");
+    let addresses: Vec<SocketAddr> = match timeout(PROBE_TIME_MAX, lookup_host(address)).await {
+        Ok(Ok(found)) => found.collect(),
+        Ok(Err(_)) | Err(_) => Vec::new(),
+    };
+    if addresses.is_empty() {
+        return Cause::Unresolved;
+    }
+    match timeout(PROBE_TIME_MAX, TcpStream::connect(&addresses[..])).await {
+        // It listens, and no greeting came.
+        Ok(Ok(_)) => Cause::Mute,
+        Ok(Err(error)) => match error.kind() {
+            ErrorKind::ConnectionRefused => Cause::Refused,
+            ErrorKind::TimedOut => Cause::NoAnswer,
+            _ => Cause::Unreachable(error.to_string()),
+        },
+        Err(_) => Cause::NoAnswer,
+    }
+}

@@ -1,0 +1,94 @@
+//! Who takes requests, and what is said when that changes: once per engine and change, with its
+//! address, the cause, and what happens next.
+
+use headstart_core::ReplicaId;
+use headstart_router::Health;
+
+use super::{Fleet, Gateway};
+use crate::upstream::{Upstream, first_of_engine, of_same_engine};
+
+impl Gateway {
+    /// Whether a replica is known to be down.
+    #[must_use]
+    pub fn is_down(&self, replica: ReplicaId) -> bool {
+        let router = self.router();
+        router
+            .replicas()
+            .any(|status| status.replica == replica && status.health == Health::Down)
+    }
+
+    /// Takes note that a replica went down or came back. Requests that wait for an upstream which
+    /// went down go elsewhere.
+    pub fn set_health(&self, replica: ReplicaId, health: Health) {
+        let mut router = self.router();
+        let before = router.replicas().find(|status| status.replica == replica);
+        if before.is_some_and(|status| status.health == health) {
+            return;
+        }
+        router.set_health(replica, health, self.clock.now());
+        if let Some(upstream) = self.upstream(replica) {
+            // While the router is held, so that whom it chooses is not told to leave at once.
+            upstream.set_down(health == Health::Down);
+        }
+        let is_any_up = router
+            .replicas()
+            .any(|status| status.health == Health::Healthy);
+        drop(router);
+        match &self.fleet {
+            Fleet::Upstreams(upstreams) => {
+                // All ranks of an engine come and go together.
+                if first_of_engine(upstreams, replica) == replica {
+                    self.tell_upstream(upstreams, replica, health, is_any_up);
+                }
+            }
+            Fleet::Embedded(_) => tell_embedded(replica, health),
+        }
+    }
+
+    fn tell_upstream(
+        &self,
+        upstreams: &[Upstream],
+        first: ReplicaId,
+        health: Health,
+        is_any_up: bool,
+    ) {
+        let replicas = of_same_engine(upstreams, first);
+        let last = replicas.last().unwrap_or(first);
+        let replica = match last == first {
+            true => first.to_string(),
+            false => format!("{first}-{last}"),
+        };
+        let upstream = &upstreams[first.0 as usize];
+        let (base, models) = (upstream.base(), upstream.models());
+        match health {
+            Health::Healthy => tracing::info!(replica, upstream = base, ?models, "replica is up"),
+            Health::Down => {
+                let cause = upstream.trouble();
+                let every_ms = self.limits.health_interval.as_millis() as u64;
+                let until = match is_any_up {
+                    true => "its requests go to other replicas",
+                    false => "no replica is left and requests get 503",
+                };
+                tracing::warn!(
+                    replica,
+                    upstream = base,
+                    cause,
+                    "replica is down: {until} until it answers GET /health, asked every \
+                     {every_ms} ms; see whether the engine runs and listens there"
+                );
+            }
+        }
+    }
+}
+
+fn tell_embedded(replica: ReplicaId, health: Health) {
+    match health {
+        Health::Healthy => tracing::info!(%replica, "replica is up"),
+        Health::Down => tracing::warn!(
+            %replica,
+            cause = "its engine panicked",
+            "replica is down: its engine is built anew, and requests go to others meanwhile; the \
+             panic's message above tells where to look"
+        ),
+    }
+}

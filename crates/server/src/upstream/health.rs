@@ -1,0 +1,129 @@
+//! Whether an engine is alive, and if not, why.
+//!
+//! ```text
+//! GET /health ── 2xx ──────────────► alive
+//!             ── other status ─────► dead, at once
+//!             ── refused, broken ──► dead, at once
+//!             ── nothing in 2 s ───► slow, and dead at the third time in a row
+//! ```
+//!
+//! A frozen process still accepts connections: only the silence tells it from a busy one. It does
+//! not know the router: whoever asks says what follows, and [`Upstream::set_down`] tells those who
+//! wait for this engine.
+
+use std::error::Error;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bytes::Bytes;
+use http::Method;
+use http_body_util::{BodyExt, Limited};
+
+use super::{HEALTH_TIMEOUT, MISSED_CHECKS, MODELS_BYTES, ServedModel, Upstream, UpstreamError};
+
+impl Upstream {
+    /// Whether it is alive; [`Self::trouble`] says why not. Asks for its models the first time
+    /// that it is.
+    pub async fn is_alive(&self) -> bool {
+        let request = self.request(Method::GET, "/health", Bytes::new());
+        let trouble = match self.send(request, HEALTH_TIMEOUT).await {
+            Ok(response) if response.status().is_success() => None,
+            Ok(response) => Some(format!("GET /health answered {}", response.status())),
+            // Too busy to answer once is not dead.
+            Err(UpstreamError::TimedOut { seconds, .. }) => {
+                let missed = self.engine.missed_checks.fetch_add(1, Relaxed) + 1;
+                let cause = format!("GET /health had no answer within {seconds} s, {missed} times");
+                self.note_trouble(cause);
+                return missed < MISSED_CHECKS;
+            }
+            Err(error) => Some(error.cause()),
+        };
+        self.engine.missed_checks.store(0, Relaxed);
+        match trouble {
+            Some(cause) => {
+                self.note_trouble(cause);
+                // Whoever answers here next may serve another model.
+                self.lock_models().clear();
+                false
+            }
+            None => {
+                if self.lock_models().is_empty() {
+                    self.ask_models().await;
+                }
+                true
+            }
+        }
+    }
+
+    /// Why it last was no good; empty when it always was.
+    #[must_use]
+    pub fn trouble(&self) -> String {
+        let trouble = self.engine.trouble.lock();
+        trouble.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes note of why it is no good.
+    pub fn note_trouble(&self, cause: String) {
+        let trouble = self.engine.trouble.lock();
+        *trouble.unwrap_or_else(PoisonError::into_inner) = cause;
+    }
+
+    /// Says whether it is taken for dead, to those who wait in [`Self::died`].
+    pub fn set_down(&self, is_down: bool) {
+        self.engine.is_down.send_replace(is_down);
+    }
+
+    /// Waits until it is taken for dead; returns at once if it is.
+    pub async fn died(&self) {
+        let mut is_down = self.engine.is_down.subscribe();
+        if is_down.wait_for(|&is_down| is_down).await.is_err() {
+            unreachable!("the sender lives in the engine, which `self` holds");
+        }
+    }
+
+    async fn ask_models(&self) {
+        let request = self.request(Method::GET, "/v1/models", Bytes::new());
+        let Ok(response) = self.send(request, HEALTH_TIMEOUT).await else {
+            return;
+        };
+        let body = Limited::new(response.into_body(), MODELS_BYTES).collect();
+        let Ok(Ok(body)) = tokio::time::timeout(HEALTH_TIMEOUT, body).await else {
+            return;
+        };
+        let json: serde_json::Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
+        let listed = json["data"].as_array().into_iter().flatten();
+        *self.lock_models() = listed.filter_map(ServedModel::of).collect();
+    }
+}
+
+impl ServedModel {
+    fn of(model: &serde_json::Value) -> Option<Self> {
+        Some(Self {
+            name: model["id"].as_str()?.to_owned(),
+            is_adapter: model["parent"].is_string(),
+            context: model["max_model_len"]
+                .as_u64()
+                .and_then(|tokens| usize::try_from(tokens).ok()),
+        })
+    }
+}
+
+impl UpstreamError {
+    /// What happened, without the address.
+    pub(crate) fn cause(&self) -> String {
+        match self {
+            Self::Unreachable { source, .. } => root_cause(source),
+            Self::TimedOut { seconds, .. } => format!("no answer within {seconds} s"),
+            Self::Address { reason, .. } => reason.clone(),
+        }
+    }
+}
+
+/// What the outer errors only wrap: "connection refused" instead of "client error".
+pub(super) fn root_cause(error: &(dyn Error + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
