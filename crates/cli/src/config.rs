@@ -138,7 +138,32 @@ pub(crate) struct ServeOptions {
         value_name = "NUMBER",
         hide_env_values = true
     )]
-    pub(crate) index_secret: Option<u64>,
+    pub(crate) index_secret: Option<IndexSecret>,
+}
+
+/// A secret number. What is none is refused by an error that does not repeat it: clap's would.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(from = "u64")]
+pub(crate) struct IndexSecret(Option<u64>);
+
+impl From<u64> for IndexSecret {
+    fn from(number: u64) -> Self {
+        Self(Some(number))
+    }
+}
+
+impl std::str::FromStr for IndexSecret {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.parse().ok()))
+    }
+}
+
+impl std::fmt::Debug for IndexSecret {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("IndexSecret")
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -183,6 +208,17 @@ impl ServeOptions {
             shared_index: self.shared_index.or(file.shared_index),
             index_secret: self.index_secret.or(file.index_secret),
         })
+    }
+
+    /// The secret that the index's keys are made with.
+    pub(crate) fn index_secret(&self) -> Result<Option<u64>> {
+        let number = |secret: IndexSecret| {
+            secret.0.context(
+                "--index-secret (HEADSTART_INDEX_SECRET) is no whole number from 0 to 2^64 - 1; \
+                 what was given is not repeated here",
+            )
+        };
+        self.index_secret.map(number).transpose()
     }
 
     /// The strategy.

@@ -135,6 +135,24 @@ fn what_is_wrong_is_said_with_exit_codes() {
 
 /// A reader that has seen enough is no failure, and no panic.
 #[test]
+fn a_secret_that_is_none_is_not_repeated() {
+    let given = [
+        "serve",
+        "--upstream",
+        "http://h:1",
+        "--index-secret",
+        "geheim",
+    ];
+    let output = headstart(&given);
+    let said = text(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("--index-secret"),
+        "{said}"
+    );
+    assert!(!said.contains("geheim"), "{said}");
+}
+
+#[test]
 fn a_closed_pipe_is_no_panic() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_headstart"))
         .args(["completions", "zsh"])

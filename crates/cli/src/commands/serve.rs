@@ -126,7 +126,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
         api_key: options.api_key()?,
         strategy: options.strategy()?,
         seed: 0,
-        index_secret: options.index_secret,
+        index_secret: options.index_secret()?,
         state_dir: options.state_dir.clone(),
         shared_index: options.shared_index.clone().map(|url| SharedServer {
             url,
