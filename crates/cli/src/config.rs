@@ -100,7 +100,8 @@ pub(crate) struct ServeOptions {
     pub(crate) upstream: Vec<String>,
     /// Longest wait for the first bytes of an upstream's answer, of one that is not streamed for
     /// all of it; then 504. An upstream whose health check finds it dead or frozen before is not
-    /// waited for: its requests go to another one, once, or end with 502 [default: 600]
+    /// waited for: its requests go to another one, once, or end with 502; for answers that have
+    /// begun see --upstream-silence [default: 600]
     #[arg(long, env = "HEADSTART_UPSTREAM_TIMEOUT", value_name = "SECONDS")]
     pub(crate) upstream_timeout: Option<f64>,
     /// Longest silence in the middle of an upstream's answer; then it ends with an error

@@ -213,7 +213,9 @@ fn tcp(address: &str, wrong: &impl Fn(&str) -> anyhow::Error) -> Result<String> 
         Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
             Ok(address.to_owned())
         }
-        _ => Err(wrong(&format!("`{address}` is not tcp://HOST:PORT"))),
+        _ => Err(wrong(&format!(
+            "`{address}` is not tcp://HOST:PORT with a port up to 65535"
+        ))),
     }
 }
 

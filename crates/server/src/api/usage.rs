@@ -22,9 +22,13 @@ impl Usage {
     pub(super) fn of(answer: &Value) -> Self {
         let usage = &answer["usage"];
         let count = |value: &Value| value.as_u64().and_then(|count| usize::try_from(count).ok());
+        let prompt_tokens = count(&usage["prompt_tokens"]);
+        let cached_tokens = count(&usage["prompt_tokens_details"]["cached_tokens"]);
         Self {
-            prompt_tokens: count(&usage["prompt_tokens"]),
-            cached_tokens: count(&usage["prompt_tokens_details"]["cached_tokens"]),
+            prompt_tokens,
+            // An engine that found more than there was says nothing that can be counted.
+            cached_tokens: cached_tokens
+                .filter(|cached| prompt_tokens.is_none_or(|all| *cached <= all)),
         }
     }
 }
@@ -115,5 +119,9 @@ mod tests {
         let usage = Usage::of(&serde_json::json!({"usage": {"prompt_tokens": 3}}));
         assert_eq!((usage.prompt_tokens, usage.cached_tokens), (Some(3), None));
         assert_eq!(Usage::of(&serde_json::json!([])), Usage::default());
+        let details = serde_json::json!({"cached_tokens": 4});
+        let usage = serde_json::json!({"prompt_tokens": 3, "prompt_tokens_details": details});
+        let usage = Usage::of(&serde_json::json!({ "usage": usage }));
+        assert_eq!((usage.prompt_tokens, usage.cached_tokens), (Some(3), None));
     }
 }

@@ -224,6 +224,11 @@ impl Inbox {
                 if let Some(name) = &batch.unknown_type {
                     self.note(|notes| notes.on_unknown_type(name, Instant::now()));
                 }
+                if let (Some(ours), Some(named)) = (self.config.rank, batch.rank)
+                    && named != ours
+                {
+                    self.note(|notes| notes.on_other_rank(named, Instant::now()));
+                }
                 StreamBatch {
                     seq: message.seq,
                     ts: batch.ts,

@@ -3,7 +3,7 @@
 //! ```text
 //! connection, replay    each cause once until it recovers; one line when it does
 //! losses                the first at once, then one line per QUIET_TIME with what came since
-//! unknown type          once
+//! unknown type, rank    once
 //! ```
 //!
 //! What is wrong now is kept as well, for whoever asks ([`Notes::problem`]). It outlives the
@@ -52,6 +52,8 @@ pub(super) struct Notes {
     losses: Losses,
     /// Type of the first event that was not known, and when the last such event came.
     unknown_type: Option<(String, Instant)>,
+    /// The first other rank that a batch named, and when the last such batch came.
+    other_rank: Option<(u32, Instant)>,
 }
 
 /// One of the publisher's sockets.
@@ -99,6 +101,8 @@ pub(super) enum Line {
     Lost(Tally, Option<String>),
     /// An event of a type that is not known.
     UnknownType(String),
+    /// A batch of another rank.
+    OtherRank(u32),
 }
 
 impl Notes {
@@ -161,6 +165,16 @@ impl Notes {
         Some(Line::UnknownType(name.to_owned()))
     }
 
+    /// A batch came that names this rank, which is not the stream's.
+    pub(super) fn on_other_rank(&mut self, rank: u32, now: Instant) -> Option<Line> {
+        if let Some((_, last)) = &mut self.other_rank {
+            *last = now;
+            return None;
+        }
+        self.other_rank = Some((rank, now));
+        Some(Line::OtherRank(rank))
+    }
+
     /// What is to be told of losses now.
     pub(super) fn flush(&mut self, now: Instant) -> Option<Line> {
         self.losses.flush(now)
@@ -194,7 +208,11 @@ impl Notes {
         let unknown = recent(&self.unknown_type, UNKNOWN_TIME).map(|name| {
             format!("events of type `{name}` came, which is not known; {UNKNOWN_TYPE}")
         });
-        let problems: Vec<String> = sockets.chain(unreadable).chain(unknown).collect();
+        let other_rank = self.other_rank.filter(|(_, at)| now < *at + UNKNOWN_TIME);
+        let other_rank =
+            other_rank.map(|(rank, _)| format!("batches name rank {rank}; {OTHER_RANK}"));
+        let problems = sockets.chain(unreadable).chain(unknown).chain(other_rank);
+        let problems: Vec<String> = problems.collect();
         (!problems.is_empty()).then(|| problems.join(" | "))
     }
 }
@@ -205,6 +223,10 @@ const UNREADABLE: &str = "is it an engine that publishes KV events there?";
 /// What to do about an event of an unknown type.
 const UNKNOWN_TYPE: &str = "such events are left out, and each puts what the replica holds in \
                             doubt; is there a version of Headstart that knows this engine's?";
+
+/// What to do about batches of another rank.
+const OTHER_RANK: &str = "they are taken for this replica's; are kv= and data-parallel-size= those \
+                          of this engine?";
 
 impl Socket {
     fn fail(&mut self, side: Side, cause: Cause) -> Option<Line> {
@@ -287,6 +309,13 @@ impl Line {
                 rank,
                 endpoint,
                 "KV events of an unknown type, `{name}`: {UNKNOWN_TYPE}"
+            ),
+            Self::OtherRank(named) => tracing::warn!(
+                replica,
+                upstream,
+                rank,
+                endpoint,
+                "KV events of data-parallel rank {named}: {OTHER_RANK}"
             ),
         }
     }

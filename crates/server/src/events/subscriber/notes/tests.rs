@@ -143,6 +143,18 @@ fn an_unknown_type_is_told_once() {
 }
 
 #[test]
+fn another_rank_is_told_once() {
+    let start = Instant::now();
+    let mut notes = Notes::default();
+    assert_eq!(notes.on_other_rank(3, start), Some(Line::OtherRank(3)));
+    let later = start + UNKNOWN_TIME / 2;
+    assert_eq!(notes.on_other_rank(1, later), None);
+    let problem = |at| notes.problem(&config(), at).unwrap_or_default();
+    assert!(problem(start + UNKNOWN_TIME).contains("rank 3"));
+    assert_eq!(problem(later + UNKNOWN_TIME), "");
+}
+
+#[test]
 fn a_remedy_names_what_to_change() {
     let remedy = |cause: Cause, side, rank| cause.remedy(side, rank);
     let (events, replay) = (Side::Events, Side::Replay);
