@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::contender::{Contender, FleetShape, KINDS, Kind, Pace};
 use crate::counting;
 use crate::figures::{Figures, median, per_second, percentile};
+use crate::floor::{self, Floor};
 use crate::options::Options;
 use crate::replay::{Message, Replay, ReplayConfig, engine_hashes, num_blocks};
 use crate::workload::Workload;
@@ -67,6 +68,8 @@ pub(crate) struct Cell {
     pub(crate) holders: f64,
     /// Blocks that the best of them holds, mean.
     pub(crate) best_blocks: f64,
+    /// What no index can leave out.
+    pub(crate) floor: Floor,
     /// By index, ours first.
     pub(crate) indexes: Vec<Figures>,
 }
@@ -116,6 +119,7 @@ pub(crate) fn measure(workload: &Workload, fleet: FleetShape, options: &Options)
     bench.look_up();
     bench.look_up_beside(&mut replay, options)?;
     bench.check(&replay, &chains, None);
+    cell.floor = floor::measure(&cell, options.seed);
     cell.indexes = bench.figures;
     Ok(cell)
 }
@@ -208,6 +212,7 @@ impl Bench {
             prompt_blocks: 0.0,
             holders: 0.0,
             best_blocks: 0.0,
+            floor: Floor::default(),
             indexes: Vec::new(),
         })
     }

@@ -6,6 +6,7 @@ mod contender;
 mod counting;
 mod figures;
 mod fleet;
+mod floor;
 mod options;
 mod replay;
 mod report;

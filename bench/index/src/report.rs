@@ -64,6 +64,7 @@ pub(crate) fn markdown(cells: &[Cell]) -> String {
         .and_then(|()| write_figures(&mut text, cells))
         .and_then(|()| write_ratios(&mut text, cells))
         .and_then(|()| write_means(&mut text, cells))
+        .and_then(|()| write_floors(&mut text, cells))
         .and_then(|()| write_differences(&mut text, cells));
     written.expect("text takes everything");
     text
@@ -192,6 +193,34 @@ fn write_means(text: &mut String, cells: &[Cell]) -> std::fmt::Result {
         writeln!(
             text,
             "| {name} | {better} | {mean:.2} | {worst:.2} | {best:.2} |"
+        )?;
+    }
+    Ok(())
+}
+
+fn write_floors(text: &mut String, cells: &[Cell]) -> std::fmt::Result {
+    writeln!(
+        text,
+        "\nWhat no index can leave out, and ours over it:\n\n| workload | block | replicas | \
+         look-ups/s | ours | events/s | ours | bytes per pair | ours |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|"
+    )?;
+    for cell in cells {
+        let (floor, Some(ours)) = (cell.floor, cell.indexes.first()) else {
+            continue;
+        };
+        writeln!(
+            text,
+            "| {} | {} | {} | {:.0} | {:.3} | {:.0} | {:.3} | {:.1} | {:.2} |",
+            cell.workload,
+            cell.block_size,
+            cell.replicas,
+            floor.lookups_per_second,
+            ours.lookups_per_second / floor.lookups_per_second,
+            floor.events_per_second,
+            ours.apply_events_per_second / floor.events_per_second,
+            floor.bytes_per_pair,
+            ours.bytes_per_pair / floor.bytes_per_pair,
         )?;
     }
     Ok(())
