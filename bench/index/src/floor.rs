@@ -1,10 +1,11 @@
 //! What the machine takes for what no index of these pairs can leave out, whatever its structure.
 //!
-//! | floor | per | what is done |
-//! |---|---|---|
-//! | look-ups/s | prompt | one key is read, 8 bytes are read and written for each replica that holds something |
-//! | events/s | block | one place of a table with 16 bytes per pair is read and written, 8 bytes are written behind each other |
-//! | bytes per pair | pair | an engine's handle (8) and where its block is (4); a key (8) per different block |
+//! - look-ups/s: per prompt one key is read, and 8 bytes are read and written for each replica
+//!   that holds something.
+//! - events/s: per block one place of a table with 16 bytes per pair is read and written, and 8
+//!   bytes are written behind each other.
+//! - bytes per pair: an engine's handle (8) and where its block is (4); a key (8) per different
+//!   block.
 //!
 //! Places are drawn and do not depend on each other, so the processor waits for many at once. One
 //! thread, one copy, nobody reads meanwhile.
