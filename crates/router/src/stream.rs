@@ -29,16 +29,19 @@
 //! end        Status(Partial)      until the engine clears its cache or restarts
 //! ```
 //!
-//! A connection that is gone for long is a doubt too, and the only one that is taken back. Batches
-//! 0–4 are applied:
+//! What is late for a second is a doubt too, and the only one that is taken back: a gap that nobody
+//! fills, a connection that is gone, a question that nobody answers. Batches 0–4 are applied:
 //!
 //! ```text
 //! gone       Status(Down)
-//! on_time    Doubt { 0 }          after 30 s: nobody knows what the engine does meanwhile
+//! on_time    Doubt { 0 }          after a second: nobody knows what the engine does meanwhile
 //! connected  Ask { from: 4 }
-//! reply 4    Trust                the very same: what it did meanwhile comes now, in order
-//! reply 5    Apply 5
+//! reply 4                         the very same
+//! reply 5    Trust, Apply 5       what it did meanwhile comes now, in order
 //! ```
+//!
+//! A batch in which the engine clears its cache waits for nothing: what is missing before it says
+//! nothing about what is held behind it.
 //!
 //! # What is told apart, and by what
 //!
@@ -65,8 +68,11 @@
 //!   publisher held after the last applied batch.
 //! * What is lost while something is held is followed by [`Effect::Doubt`]; a loss before the
 //!   first applied batch is not: nothing that is known can be wrong by it.
+//! * Nothing that was known before stays out of doubt for longer than [`LATE_TIME_MAX`] while a
+//!   batch is missing, the connection is gone or the publisher does not answer (if it ever did),
+//!   and nothing is applied or given up meanwhile.
 //! * [`Effect::Trust`] takes the last [`Effect::Doubt`] back, with nothing applied between them,
-//!   and only where no other doubt was told since the stream was exact.
+//!   and only where that was told of something late.
 //! * What was known before a follower began is cleared before batch 0 is applied
 //!   ([`Follower::resumed`]).
 //! * Whatever comes, memory stays within [`HELD_BATCHES_MAX`] and [`HELD_BYTES_MAX`], nothing
@@ -81,8 +87,8 @@
 //! consumers: truncated replays are accepted and marked, not retried for ever; restarts are seen
 //! without a replay socket as well; late batches are no restarts.
 
-mod absence;
 mod batch;
+mod doubt;
 mod effect;
 mod follower;
 mod held;
@@ -91,12 +97,12 @@ mod link;
 mod replays;
 mod report;
 
-pub use absence::TRUST_TIME_MAX;
 pub use batch::{Damage, StreamBatch};
+pub use doubt::{LATE_TIME_MAX, TRUST_TIME_MAX};
 pub use effect::Effect;
 pub use follower::{Follower, FollowerConfig, STALE_BATCHES_MAX};
 pub use held::{HELD_BATCHES_MAX, HELD_BYTES_MAX, HELD_TIME_MAX, REORDER_TIME_MAX};
-pub use link::{DOWN_TIME_MAX, SETTLE_TIME, SILENCE_TIME_MAX};
+pub use link::{SETTLE_TIME, SILENCE_TIME_MAX};
 pub use replays::{
     CALM_TIME, REPLAY_TIME_MAX, REPLAY_TRIES_MAX, REPLIES_SAFE, REPLY_TIME_MAX, RETRY_PAUSE_MAX,
     RETRY_PAUSE_MIN, ReplayId,

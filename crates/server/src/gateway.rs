@@ -296,7 +296,7 @@ impl Gateway {
                 count("lost", batches);
             }
             StreamUpdate::Trust => {
-                tracing::info!(%replica, "no KV events lost after all; what it holds is sure");
+                tracing::info!(%replica, "KV events were late, not lost; what it holds is sure");
                 self.tell_index(replica, Update::Trust, 0);
             }
             StreamUpdate::Skipped {

@@ -29,7 +29,7 @@
 //!   restart too, where replays are possible.
 //! - When replicas are forgotten, nothing is left.
 //!
-//! - A stream that has been cut off for long confirms nothing. A doubt is taken back only where
+//! - A stream that has evidence of being late confirms nothing. A doubt is taken back only where
 //!   nothing was applied behind it, and not when it is old.
 //!
 //! In the middle of some runs the index is dumped and restored, and followers begin anew.
@@ -39,7 +39,8 @@
 //! out: a restart that breaks no connection and whose first batch is lost, or that no clock tells;
 //! late messages of a process of which nothing else arrived; without a clock, a replay answered by
 //! a process whose predecessor's connection still looks alive, and one that says the very same as
-//! its predecessor did.
+//! its predecessor did. Where there is no clock, or a wrong one, or nobody to ask, a batch that
+//! comes late passes for a new process, and that is no evidence.
 
 pub mod announce;
 pub mod catalog;

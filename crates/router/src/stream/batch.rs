@@ -44,6 +44,17 @@ impl StreamBatch {
         self.ts.filter(|ts| ts.is_finite() && *ts > 0.0)
     }
 
+    /// Whether it comes after `other` of the same process, by number and timestamp. One that cannot
+    /// be read says nothing that could be of the wrong process.
+    pub(super) fn is_after(&self, other: &Self) -> bool {
+        let is_unreadable = self.damage == Damage::Unreadable;
+        let is_newer = self
+            .time()
+            .zip(other.time())
+            .is_some_and(|(ts, other)| ts > other);
+        self.seq > other.seq && (is_newer || is_unreadable)
+    }
+
     /// Whether everything was gone at some point of it.
     pub(super) fn has_clear(&self) -> bool {
         self.events

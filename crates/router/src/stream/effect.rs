@@ -22,8 +22,8 @@ pub enum Effect {
         /// Batches lost; 0 where a connection or an event was.
         batches: u64,
     },
-    /// Nothing was lost after all when the last doubt was told, by an absence: what became doubtful
-    /// by it and is neither removed nor cleared is as sure as before.
+    /// Nothing was lost after all when the last doubt was told of something late: what became
+    /// doubtful by it and is neither removed nor cleared is as sure as before.
     Trust,
     /// Events were not understood, or a message was no batch.
     Skipped {

@@ -2,8 +2,8 @@
 
 use headstart_core::Nanos;
 
-use super::absence::Absence;
 use super::batch::StreamBatch;
+use super::doubt::{Doubt, Unsure};
 use super::effect::Effect;
 use super::held::{HELD_TIME_MAX, Held, REORDER_TIME_MAX};
 use super::life::{Life, Verdict};
@@ -42,10 +42,10 @@ pub struct Follower {
     link: Link,
     /// Whether what was applied is all that the publisher held after the last applied batch.
     is_exact: bool,
-    /// Whether a doubt was told since that was so.
-    is_doubted: bool,
-    /// An absence whose doubt may be taken back still.
-    absence: Option<Absence>,
+    /// The last doubt, if nothing was applied since.
+    doubt: Option<Doubt>,
+    /// Since when something may be missing.
+    unsure: Option<Unsure>,
     /// Whether the publisher may have changed unnoticed: live batches wait until it is known.
     is_stranger: bool,
     /// Whether what is known was told by this follower: nothing is left of what was known before.
@@ -71,10 +71,10 @@ impl Follower {
             life: Life::default(),
             held: Held::default(),
             replays: Replays::default(),
-            link: Link::Down { doubt_at: None },
+            link: Link::Down,
             is_exact: true,
-            is_doubted: false,
-            absence: None,
+            doubt: None,
+            unsure: None,
             is_stranger: false,
             is_own: true,
             has_replied: false,
@@ -109,7 +109,7 @@ impl Follower {
             self.drop_held();
             self.replays.want(now);
         } else {
-            self.settle_below(self.life.end(), effects);
+            self.settle_below(self.life.end(), now, effects);
             self.doubt(0, effects);
         }
         self.finish(now, effects);
@@ -117,15 +117,13 @@ impl Follower {
 
     /// The connection was lost.
     pub fn on_disconnected(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
-        if self.link.is_up() {
-            self.link = Link::down(now);
-        }
+        self.link = Link::Down;
         self.replays.stop();
         if self.config.can_replay {
             self.drop_held();
         } else {
             // Nobody brings what is missing any more, and what follows may be another life.
-            self.settle_below(self.life.end(), effects);
+            self.settle_below(self.life.end(), now, effects);
         }
         self.finish(now, effects);
     }
@@ -134,6 +132,11 @@ impl Follower {
     pub fn on_live(&mut self, batch: StreamBatch, now: Nanos, effects: &mut Vec<Effect>) {
         if batch.seq == u64::MAX {
             return self.on_bad_message(now, effects);
+        }
+        if self.config.can_replay && !self.link.is_up() {
+            // Left over from a connection that is gone: the next one's replay brings it again.
+            self.counts.overflown_batches += 1;
+            return;
         }
         self.on_live_message(&batch, now);
         let seq = batch.seq;
@@ -147,7 +150,11 @@ impl Follower {
             verdict @ (Verdict::New | Verdict::Restart) => {
                 self.stale_in_a_row = 0;
                 if verdict == Verdict::Restart {
-                    self.restart(batch.time(), effects);
+                    self.restart(Some(&batch), effects);
+                    if batch.time().is_none() && self.config.can_replay {
+                        // Only its number says so, and it may just be late.
+                        self.replays.want(now);
+                    }
                 }
                 self.life.see(&batch);
                 self.life.see_live(seq);
@@ -193,7 +200,7 @@ impl Follower {
             .judge_reply(&batch, self.held.fingerprint_of(batch.seq))
         {
             Verdict::Restart => {
-                self.restart(batch.time(), effects);
+                self.restart(Some(&batch), effects);
                 self.replays.want(now);
             }
             verdict => self.take_reply(batch, verdict, replies, now, effects),
@@ -223,8 +230,11 @@ impl Follower {
                 }
             }
             self.is_stranger = false;
-            self.drain(effects);
-            self.judge(running, false, effects);
+            self.drain(now, effects);
+            if running.replies > 0 && !self.has_hole() {
+                self.trust(now, effects);
+            }
+            self.judge(running, false, now, effects);
         }
         self.finish(now, effects);
     }
@@ -236,7 +246,7 @@ impl Follower {
         };
         self.counts.replays_failed += 1;
         self.link.on_replay(now, running.asked, false);
-        self.judge(running, true, effects);
+        self.judge(running, true, now, effects);
         if !self.replays.is_hopeless() {
             self.replays.want(now);
         }
@@ -245,10 +255,8 @@ impl Follower {
 
     /// To be called at [`Self::due`]; earlier or later does no harm.
     pub fn on_time(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
-        if self.link.doubt_at().is_some_and(|at| at <= now) {
-            self.link = Link::Down { doubt_at: None };
-            self.drop_held();
-            self.doubt_absence(now, effects);
+        if self.late_at().is_some_and(|at| at <= now) {
+            self.doubt_lateness(now, effects);
         }
         if let Some(replay) = self.replays.overdue(now) {
             self.on_replay_failed(replay, now, effects);
@@ -257,8 +265,8 @@ impl Follower {
             && since + self.held_time_max() <= now
         {
             self.doubt_stranger(effects);
-            self.settle_below(seq, effects);
-            self.drain(effects);
+            self.settle_below(seq, now, effects);
+            self.drain(now, effects);
         }
         if self.silent_at().is_some_and(|at| at <= now) {
             self.replays.want(now);
@@ -273,12 +281,7 @@ impl Follower {
             .held
             .first()
             .map(|(_, since)| since + self.held_time_max());
-        let times = [
-            held,
-            self.replays.due(),
-            self.silent_at(),
-            self.link.doubt_at(),
-        ];
+        let times = [held, self.replays.due(), self.silent_at(), self.late_at()];
         times.into_iter().flatten().min()
     }
 
@@ -352,10 +355,10 @@ impl Follower {
         self.stale_in_a_row = 0;
         self.life.forget_times();
         self.is_stranger = self.life.has_applied();
-        if !self.config.can_replay {
-            self.doubt_stranger(effects);
-        } else if self.link.is_up() {
+        if self.config.can_replay {
             self.replays.want(now);
+        } else {
+            self.doubt_stranger(effects);
         }
     }
 
@@ -370,22 +373,22 @@ impl Follower {
         effects: &mut Vec<Effect>,
     ) {
         self.is_stranger = false;
-        let is_repeat = self.life.is_repeat(&batch);
-        if replies == 1 && is_repeat {
-            self.trust(&batch, now, effects);
+        // It does not have what it was to be known by, so it may be another process.
+        let is_unknown = replies == 1 && !self.life.is_repeat(&batch);
+        if is_unknown {
+            self.trust_no_more();
         }
         self.life.see_reply(&batch);
         if replies <= REPLIES_SAFE {
-            self.settle_below(batch.seq, effects);
+            self.settle_below(batch.seq, now, effects);
         }
-        if replies == 1 && !is_repeat {
-            // The publisher does not have what it was to be known by: it may be another process,
-            // also than the one whose batches waited.
+        if is_unknown {
+            // Nor need it be the one whose batches waited.
             self.doubt(0, effects);
         }
         match verdict {
             Verdict::New => self.place(batch, now, effects),
-            _ => self.drain(effects),
+            _ => self.drain(now, effects),
         }
     }
 
@@ -400,18 +403,39 @@ impl Follower {
     }
 
     /// A replay is over: was it good for anything, and is there hope left?
-    fn judge(&mut self, running: Running, has_failed: bool, effects: &mut Vec<Effect>) {
+    fn judge(&mut self, running: Running, has_failed: bool, now: Nanos, effects: &mut Vec<Effect>) {
         let is_stuck = self.life.next() == running.next;
         self.replays
             .judge(is_stuck && (has_failed || self.has_hole()));
         if self.replays.is_hopeless() {
-            self.give_up(effects);
+            self.give_up(now, effects);
         }
     }
 
     /// Whether a batch was seen that cannot be applied yet.
     fn has_hole(&self) -> bool {
         self.life.next() < self.life.end()
+    }
+
+    /// Whether something may have happened of which nothing is known. Who never answered a question
+    /// is not expected to.
+    fn is_unsure(&self) -> bool {
+        let is_asking = self.has_replied && self.replays.is_busy();
+        !self.link.is_up() || self.is_stranger || self.has_hole() || is_asking
+    }
+
+    fn note_lateness(&mut self, now: Nanos) {
+        let next = self.life.next();
+        let before = self.unsure.filter(|unsure| unsure.next == next);
+        let unsure = before.unwrap_or(Unsure { since: now, next });
+        self.unsure = Some(unsure).filter(|_| self.is_unsure());
+    }
+
+    /// When what may be missing is to be doubted, unless all is in doubt already.
+    fn late_at(&self) -> Option<Nanos> {
+        let is_news = self.doubt.is_none() && self.life.has_applied();
+        let unsure = self.unsure.filter(|_| is_news)?;
+        Some(unsure.doubt_at())
     }
 
     fn held_time_max(&self) -> std::time::Duration {
@@ -447,8 +471,9 @@ impl Follower {
         }
         if !self.config.can_replay && self.held.len() == 0 {
             // What was seen turned out to be of an earlier life: nothing waits behind the hole.
-            self.settle_below(self.life.end(), effects);
+            self.settle_below(self.life.end(), now, effects);
         }
+        self.note_lateness(now);
         let status = self.status();
         if status != self.told {
             self.told = status;

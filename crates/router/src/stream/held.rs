@@ -67,6 +67,17 @@ impl Held {
         Some(waiting.batch.fingerprint)
     }
 
+    /// Gives up what is not to be kept.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&StreamBatch) -> bool) {
+        self.batches.retain(|_, waiting| is_kept(&waiting.batch));
+        self.bytes = self.iter().map(StreamBatch::footprint).sum();
+    }
+
+    /// All of them, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &StreamBatch> {
+        self.batches.values().map(|waiting| &waiting.batch)
+    }
+
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -81,8 +92,7 @@ impl Held {
 
     /// Asserts its invariants; everything waits for batch `next`.
     pub(super) fn check(&self, next: u64) {
-        let batches = self.batches.values();
-        let bytes: usize = batches.map(|waiting| waiting.batch.footprint()).sum();
+        let bytes: usize = self.iter().map(StreamBatch::footprint).sum();
         assert_eq!(self.bytes, bytes, "held bytes");
         assert!(self.bytes <= HELD_BYTES_MAX && self.len() <= HELD_BATCHES_MAX);
         assert!(self.first().is_none_or(|(first, _)| first >= next));

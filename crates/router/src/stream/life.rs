@@ -231,14 +231,14 @@ impl Life {
         self.top.map_or(0, |top| top + 1)
     }
 
-    /// The last applied batch.
-    pub(super) fn last(&self) -> Option<u64> {
-        self.last
-    }
-
     /// Whether a batch was applied.
     pub(super) fn has_applied(&self) -> bool {
         self.last.is_some()
+    }
+
+    /// Whether the last applied batch has a timestamp, by which nobody else's is taken for it.
+    pub(super) fn is_stamped(&self) -> bool {
+        self.last.is_some() && self.last == self.last_mark.map(|mark| mark.seq)
     }
 
     /// Whether `batch`, which would come later, is older than the last applied one.

@@ -16,14 +16,11 @@ pub const SETTLE_TIME: Duration = Duration::from_secs(1);
 /// second; asking an idle one costs it two small messages.
 pub const SILENCE_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Longest time without a connection before what is known is in doubt: no longer merely late.
-pub const DOWN_TIME_MAX: Duration = Duration::from_secs(30);
-
 /// The connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Link {
-    /// Not there, in doubt from `doubt_at` on unless that is said already.
-    Down { doubt_at: Option<Nanos> },
+    /// Not there.
+    Down,
     /// There.
     Up {
         since: Nanos,
@@ -43,12 +40,6 @@ impl Link {
             heard: now,
             patience: SETTLE_TIME,
             is_settled: false,
-        }
-    }
-
-    pub(super) fn down(now: Nanos) -> Self {
-        Self::Down {
-            doubt_at: Some(now + DOWN_TIME_MAX),
         }
     }
 
@@ -99,18 +90,10 @@ impl Link {
     /// When silence has lasted too long.
     pub(super) fn silent_at(&self) -> Option<Nanos> {
         match self {
-            Self::Down { .. } => None,
+            Self::Down => None,
             Self::Up {
                 heard, patience, ..
             } => Some(*heard + *patience),
-        }
-    }
-
-    /// When its absence has lasted too long.
-    pub(super) fn doubt_at(&self) -> Option<Nanos> {
-        match self {
-            Self::Down { doubt_at } => *doubt_at,
-            Self::Up { .. } => None,
         }
     }
 }

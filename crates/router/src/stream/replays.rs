@@ -130,6 +130,11 @@ impl Replays {
         self.wanted = None;
     }
 
+    /// What was asked for last is of no use any more, if nothing has come of it.
+    pub(super) fn stop_unanswered(&mut self) {
+        self.running = self.running.filter(|running| running.replies > 0);
+    }
+
     /// Takes note of whether a replay that is over brought the stream on.
     pub(super) fn judge(&mut self, is_fruitless: bool) {
         self.fruitless = if is_fruitless {

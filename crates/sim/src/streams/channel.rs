@@ -29,6 +29,9 @@ pub struct Faults {
     pub away: usize,
     /// The connection stays and carries nothing any more, in percent of the live messages.
     pub deaf: usize,
+    /// The connection stays and carries nothing for a while, in either direction, in percent of the
+    /// steps.
+    pub partition: usize,
     /// A replay is refused.
     pub replay_fail: usize,
     /// A replay is never answered.
@@ -81,6 +84,8 @@ pub struct Channel {
     tail: Nanos,
     /// Since when live messages come through, if there is a connection.
     open: Option<Nanos>,
+    /// Until when no question comes through.
+    mute_until: Nanos,
 }
 
 impl Channel {
@@ -173,6 +178,17 @@ impl Channel {
         self.open = None;
     }
 
+    /// For `time`, nothing sent or asked comes through, and nobody is told.
+    pub fn partition(&mut self, now: Nanos, time: Duration) {
+        self.mute_until = now + time;
+        self.open = self.open.map(|open| open.max(self.mute_until));
+    }
+
+    /// Nothing goes wrong any more, but with what is on its way.
+    pub fn heal(&mut self) {
+        (self.faults, self.mute_until) = (Faults::default(), Nanos(0));
+    }
+
     /// Whether there is a connection, or one that is being made.
     #[must_use]
     pub fn is_connected(&self) -> bool {
@@ -245,7 +261,7 @@ impl Channel {
         rng: &mut Rng,
     ) -> Answer {
         let mut at = now + below(Duration::from_millis(20), rng);
-        if hits(self.faults.replay_silent, rng) {
+        if hits(self.faults.replay_silent, rng) || now < self.mute_until {
             return Answer::None;
         }
         let replies = replies.filter(|_| self.is_connected());

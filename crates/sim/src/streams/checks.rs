@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | whatever | confirmed | held by the engine at the applied position, and announced there by a |
 //! | | | batch that arrived, with no loss and no doubt since |
-//! | cut off for long | confirmed | nothing |
+//! | late, of which it has evidence | confirmed | nothing |
 //! | complete | held | reported, as confirmed |
 //! | complete | reported | held |
 //! | partial | held | reported, or impossible to know: see `is_excused` |
@@ -20,7 +20,7 @@ use headstart_router::{PrefixIndex, RunIndex};
 
 use super::catalog::{BlockNo, Catalog, Text};
 use super::engine::{GroupSpec, Place};
-use super::station::{Commons, Station};
+use super::station::{Commons, Late, Station};
 use super::tally::Tally;
 use super::texts::Texts;
 use super::truth::{Standing, Told, Truth};
@@ -44,7 +44,7 @@ pub fn residents<'a>(
         let check = Check {
             truth: &station.truth,
             is_complete: station.follower.status() == StreamStatus::Complete,
-            is_absent: station.is_absent(*now),
+            late: station.lateness.at(*now),
             catalog,
             now: *now,
         };
@@ -172,7 +172,7 @@ fn of_replica(
 struct Check<'a> {
     truth: &'a Truth,
     is_complete: bool,
-    is_absent: bool,
+    late: Option<Late>,
     catalog: &'a Catalog,
     now: Nanos,
 }
@@ -181,11 +181,17 @@ impl Check<'_> {
     /// What is reported must be so.
     fn surplus(&self, residents: &[(Place, bool)], tally: &mut Tally) -> Result<(), String> {
         let truth = self.truth;
-        tally.absent_checks += u64::from(self.is_absent && !residents.is_empty());
+        let checks = match self.late.filter(|_| !residents.is_empty()) {
+            Some(Late::Unanswered) => Some(&mut tally.unanswered_checks),
+            Some(Late::Behind) => Some(&mut tally.behind_checks),
+            Some(Late::Silent) => Some(&mut tally.silent_checks),
+            None => None,
+        };
+        checks.into_iter().for_each(|checks| *checks += 1);
         for &(place, is_doubtful) in residents {
-            if self.is_absent && !is_doubtful {
+            if let Some(late) = self.late.filter(|_| !is_doubtful) {
                 return Err(format!(
-                    "{place:?} is confirmed though nobody has been heard for long"
+                    "{place:?} is confirmed though it is late: {late:?}"
                 ));
             }
             let held = truth.held().get(&place);

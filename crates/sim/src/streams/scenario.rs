@@ -157,6 +157,7 @@ impl Faults {
             // Twice, since few absences are without other losses.
             away: rarely(30, rng).max(rarely(30, rng)),
             deaf: rarely(20, rng),
+            partition: rarely(30, rng),
             replay_fail: rarely(60, rng),
             replay_silent: rarely(40, rng),
             replay_cut: rarely(60, rng),

@@ -3,12 +3,13 @@
 //! What the follower wants is carried out here as the gateway does it, and nothing is decided.
 
 mod follow;
+mod lateness;
 
 use std::time::Duration;
 
 use headstart_core::{Nanos, ReplicaId, Rng};
 use headstart_router::index::Update;
-use headstart_router::stream::{DOWN_TIME_MAX, Damage, Follower, StreamBatch};
+use headstart_router::stream::{Damage, Follower, SILENCE_TIME_MAX, StreamBatch};
 use headstart_router::{PrefixIndex, RunIndex};
 
 use super::announce::Voice;
@@ -20,6 +21,7 @@ use super::scenario::{Habits, StationSpec, change_engine};
 use super::tally::Tally;
 use super::texts::Texts;
 use super::truth::Truth;
+pub use lateness::{Late, Lateness};
 
 /// Most batches that a new process makes at once to pass its predecessor.
 const PASSED_MAX: usize = 40;
@@ -33,6 +35,9 @@ const DEAF_PACE: Duration = Duration::from_secs(20);
 
 /// Shortest time in which a process is replaced unnoticed: its clock goes on measurably.
 const HIDDEN_TIME_MIN: Duration = Duration::from_millis(1);
+
+/// Shortest time that a connection is away for long.
+const AWAY_TIME_MIN: Duration = SILENCE_TIME_MAX;
 
 /// A restart so soon behind a batch counts as quick.
 const QUICK_TIME: Duration = Duration::from_secs(1);
@@ -81,8 +86,8 @@ pub struct Station {
     pub truth: Truth,
     /// What decides.
     pub follower: Follower,
-    /// Since when the follower knows that it is cut off.
-    cut_off: Option<Nanos>,
+    /// What shows the follower that it may be behind.
+    pub lateness: Lateness,
     /// When its engine does something next.
     pub next_step: Nanos,
     /// Until when prompts are assumed to be there.
@@ -122,7 +127,7 @@ impl Station {
             replica,
             truth: Truth::default(),
             follower: Follower::new(spec.follower),
-            cut_off: None,
+            lateness: Lateness::new(&spec),
             next_step: commons.now,
             assumed_until: Nanos(0),
             engine: Engine::new(spec.engine.clone()),
@@ -158,13 +163,6 @@ impl Station {
         self.channel.is_quiet()
     }
 
-    /// Whether the follower has been cut off for so long that it may believe nothing.
-    #[must_use]
-    pub fn is_absent(&self, now: Nanos) -> bool {
-        self.cut_off
-            .is_some_and(|since| since + DOWN_TIME_MAX < now)
-    }
-
     /// The process that lives or has just ended.
     #[must_use]
     pub fn process(&self) -> &Process {
@@ -182,7 +180,7 @@ impl Station {
     pub fn heal(&mut self, commons: &mut Commons) {
         self.spec.habits = Habits::default();
         self.spec.faults = Faults::default();
-        self.channel.faults = Faults::default();
+        self.channel.heal();
         self.hurry = 0;
         if self.is_down {
             self.start(commons);
@@ -200,7 +198,7 @@ impl Station {
         commons.index.update(self.replica, configured, commons.now);
         self.truth = Truth::default();
         self.follower = Follower::resumed(self.spec.follower, self.follower.report());
-        self.cut_off = None;
+        self.lateness.begin_anew(&self.spec);
         self.assumed_until = Nanos(0);
         self.channel.abandon();
         if !self.is_down {
@@ -216,7 +214,7 @@ impl Station {
         if self.next_step <= commons.now {
             self.step(commons);
             // Nobody tells anything then, but nothing may be believed either.
-            is_told = self.is_absent(commons.now);
+            is_told = self.lateness.at(commons.now).is_some();
         }
         if let Some(delivery) = self.channel.receive(commons.now) {
             is_told |= self.deliver(delivery, commons)?;
@@ -304,6 +302,7 @@ impl Station {
         let habits = self.spec.habits;
         if hits(habits.set_clock, &mut commons.rng) {
             self.clock_offset_s -= commons.rng.next_f64() * 100.0 - 20.0;
+            self.lateness.on_clock_set();
         }
         for _ in 0..1 + commons.rng.below(2) * commons.rng.below(2) {
             if hits(habits.clear, &mut commons.rng) {
@@ -434,10 +433,15 @@ impl Station {
             let pause = below(limit, rng);
             self.channel.connect(commons.now, pause, rng);
         }
+        if hits(self.spec.faults.partition, rng) && self.channel.is_connected() {
+            commons.tally.partitions += 1;
+            let limit = Duration::from_secs([3, 200][rng.below(2)]);
+            self.channel.partition(commons.now, below(limit, rng));
+        }
         if hits(self.spec.faults.away, rng) && self.channel.is_connected() {
             self.channel.disconnect(commons.now, rng);
             let limit = Duration::from_secs([10, 60, 400][rng.below(3)]);
-            let pause = DOWN_TIME_MAX + below(limit, rng);
+            let pause = AWAY_TIME_MIN + below(limit, rng);
             self.channel.connect(commons.now, pause, rng);
         }
     }

@@ -57,6 +57,8 @@ tally! {
     doubts,
     /// Times that a stream was cut off for so long that everything was doubted.
     absences,
+    /// Times that nothing came through for a while though nobody was cut off.
+    partitions,
     /// Times that such a doubt was taken back.
     trusts,
     /// Replays asked for.
@@ -73,8 +75,12 @@ tally! {
     restores,
     /// Blocks that were restored, one for each place that may hold them.
     restored,
-    /// Comparisons with one that is cut off for so long that nothing may be believed.
-    absent_checks,
+    /// Comparisons with a stream that is cut off, or that nobody answers, for more than a second.
+    unanswered_checks,
+    /// Comparisons with one in which a batch is missing for more than a second.
+    behind_checks,
+    /// Comparisons with one that nobody answers who did so before, and on which nothing comes.
+    silent_checks,
     /// Comparisons with a stream that claims to be complete: everything must be equal.
     complete_checks,
     /// Comparisons with one that does not.

@@ -3,22 +3,28 @@
 use headstart_core::Nanos;
 
 use super::Follower;
-use crate::stream::absence::Absence;
+use crate::stream::doubt::Doubt;
 use crate::stream::{Damage, Effect, StreamBatch};
 
 impl Follower {
     /// Applies a batch of this life, or keeps it until it can be.
     pub(super) fn place(&mut self, batch: StreamBatch, now: Nanos, effects: &mut Vec<Effect>) {
         if batch.seq == self.life.next() && !self.is_stranger {
-            self.apply(batch, effects);
+            self.apply(batch, now, effects);
+        } else if batch.has_clear() && batch.time().is_some() && !self.is_stranger {
+            // Whatever is missing before it counts no more, nor does what was asked about that.
+            // (Without a timestamp it may be late, and then that does count.)
+            self.replays.stop_unanswered();
+            self.settle_below(batch.seq, now, effects);
+            self.apply(batch, now, effects);
         } else if let Err(batch) = self.held.insert(batch, now) {
             self.counts.overflown_batches += 1;
             if !self.config.can_replay {
-                self.settle_below(batch.seq, effects);
-                self.apply(batch, effects);
+                self.settle_below(batch.seq, now, effects);
+                self.apply(batch, now, effects);
             }
         }
-        self.drain(effects);
+        self.drain(now, effects);
     }
 
     /// Gives back what waits: a replay from the last applied batch brings it again, if it still is
@@ -29,11 +35,11 @@ impl Follower {
     }
 
     /// Applies what waits and is next.
-    pub(super) fn drain(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn drain(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
         while !self.is_stranger
             && let Some(batch) = self.take_next()
         {
-            self.apply(batch, effects);
+            self.apply(batch, now, effects);
         }
     }
 
@@ -49,10 +55,10 @@ impl Follower {
     }
 
     /// Applies what waits below `bound`, and gives up what is missing there.
-    pub(super) fn settle_below(&mut self, bound: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn settle_below(&mut self, bound: u64, now: Nanos, effects: &mut Vec<Effect>) {
         while self.life.next() < bound {
             if let Some(batch) = self.take_next() {
-                self.apply(batch, effects);
+                self.apply(batch, now, effects);
                 continue;
             }
             let first = self.held.first().map_or(bound, |(first, _)| first);
@@ -61,14 +67,19 @@ impl Follower {
         }
     }
 
-    /// Waits no longer: applies what is there.
-    pub(super) fn give_up(&mut self, effects: &mut Vec<Effect>) {
+    /// Waits no longer: applies what is there. Whoever answered before and does so no more may be
+    /// gone, and with it all that it held.
+    pub(super) fn give_up(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
         self.replays.stop();
         self.doubt_stranger(effects);
-        self.settle_below(self.life.end(), effects);
+        if self.has_hole() {
+            self.settle_below(self.life.end(), now, effects);
+        } else if self.has_replied {
+            self.doubt_lateness(now, effects);
+        }
     }
 
-    pub(super) fn apply(&mut self, batch: StreamBatch, effects: &mut Vec<Effect>) {
+    pub(super) fn apply(&mut self, batch: StreamBatch, now: Nanos, effects: &mut Vec<Effect>) {
         if batch.seq == 0 {
             self.begin(effects);
         }
@@ -79,10 +90,10 @@ impl Follower {
             return self.lose(1, effects);
         }
         self.counts.applied_batches += 1;
-        self.absence = None;
-        if batch.has_clear() {
-            (self.is_exact, self.is_doubted) = (true, false);
-        }
+        // Had anything been lost before it, that would have been told.
+        self.trust(now, effects);
+        self.doubt = None;
+        self.is_exact |= batch.has_clear();
         let StreamBatch {
             seq,
             events,
@@ -117,41 +128,40 @@ impl Follower {
         if !self.life.has_applied() {
             return;
         }
-        (self.is_exact, self.is_doubted) = (false, true);
-        self.absence = None;
+        self.is_exact = false;
+        self.doubt = Some(Doubt::Final);
         match effects.last_mut() {
             Some(Effect::Doubt { batches: before }) => *before = before.saturating_add(batches),
             _ => effects.push(Effect::Doubt { batches }),
         }
     }
 
-    /// There has been no connection for long, and nobody knows what the publisher does meanwhile.
-    /// Where that was so before and nothing was applied since, all is in doubt already.
-    pub(super) fn doubt_absence(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
-        if self.absence.is_some() || !self.life.has_applied() {
+    /// What may be missing has been late for too long.
+    pub(super) fn doubt_lateness(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+        if self.doubt.is_some() || !self.life.has_applied() {
             return;
         }
-        let may_trust = self.config.can_replay && !self.is_doubted;
-        let absence = Absence {
-            doubted: now,
+        let lateness = Doubt::Lateness {
+            told: now,
             was_exact: self.is_exact,
         };
+        let may_be_trusted = self.config.can_replay && self.life.is_stamped();
         self.doubt(0, effects);
-        self.absence = may_trust.then_some(absence);
+        self.doubt = Some(lateness).filter(|_| may_be_trusted).or(self.doubt);
     }
 
-    /// The first reply repeats a batch that was applied. If that is the last one, all that the
-    /// publisher did during an absence is still to come, so nothing was lost by it.
-    pub(super) fn trust(&mut self, batch: &StreamBatch, now: Nanos, effects: &mut Vec<Effect>) {
-        let Some(absence) = self.absence.take() else {
-            return;
-        };
-        let is_last = self.life.last() == Some(batch.seq) && batch.seq + 1 == self.life.next();
-        if !is_last || batch.time().is_none() || absence.is_over(now) {
-            return;
+    /// The publisher goes on right behind what was applied: what was late is not lost.
+    pub(super) fn trust(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+        if let Some(was_exact) = self.doubt.and_then(|doubt| doubt.was_exact(now)) {
+            self.is_exact = was_exact;
+            self.doubt = None;
+            effects.push(Effect::Trust);
         }
-        (self.is_exact, self.is_doubted) = (absence.was_exact, false);
-        effects.push(Effect::Trust);
+    }
+
+    /// What was late may as well be lost.
+    pub(super) fn trust_no_more(&mut self) {
+        self.doubt = self.doubt.map(|_| Doubt::Final);
     }
 
     /// Nobody could tell whether the publisher is still the same.
@@ -178,13 +188,17 @@ impl Follower {
         }
     }
 
-    pub(super) fn restart(&mut self, ts: Option<f64>, effects: &mut Vec<Effect>) {
-        self.life.restart(ts);
-        self.held.clear();
+    /// Another process has begun, known by `first`, or by the absence of what was applied. What
+    /// waits is of the earlier one, unless it comes after `first` in every respect.
+    pub(super) fn restart(&mut self, first: Option<&StreamBatch>, effects: &mut Vec<Effect>) {
+        self.life.restart(first.and_then(StreamBatch::time));
+        self.held
+            .retain(|batch| first.is_some_and(|first| batch.is_after(first)));
+        self.held.iter().for_each(|batch| self.life.see(batch));
         self.replays.stop();
         self.replays.judge(false);
-        (self.is_exact, self.is_doubted) = (true, false);
-        self.absence = None;
+        self.is_exact = true;
+        self.doubt = None;
         self.is_stranger = false;
         self.is_own = true;
         self.has_replied = false;

@@ -10,7 +10,7 @@ use headstart_core::{BlockHash, CacheEvent, Tier};
 
 use super::*;
 use crate::stream::{
-    DOWN_TIME_MAX, Damage, HELD_BATCHES_MAX, HELD_BYTES_MAX, REPLAY_TRIES_MAX, REPLY_TIME_MAX,
+    Damage, HELD_BATCHES_MAX, HELD_BYTES_MAX, LATE_TIME_MAX, REPLAY_TRIES_MAX, REPLY_TIME_MAX,
     SETTLE_TIME, SILENCE_TIME_MAX,
 };
 use In::{Bad, Down, End, Fail, Live, LiveOf, Reply, ReplyOf, Tick, Up};

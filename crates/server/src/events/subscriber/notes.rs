@@ -97,7 +97,8 @@ pub(super) enum Line {
     Trouble(Side, Cause),
     /// What was told of a socket is over.
     Mended(Side),
-    /// Events are lost, and what is known is in doubt; the last error, where one was the reason.
+    /// Events are lost or late, and what is known is in doubt; the last error, where one was the
+    /// reason.
     Lost(Tally, Option<String>),
     /// An event of a type that is not known.
     UnknownType(String),
@@ -330,6 +331,7 @@ fn lost(config: &SubscriberConfig, tally: Tally, error: Option<&str>) {
         doubts,
     } = tally;
     let quiet_s = QUIET_TIME.as_secs();
+    let what = if batches > 0 { "lost" } else { "late" };
     match error {
         Some(error) => tracing::warn!(
             replica,
@@ -349,7 +351,7 @@ fn lost(config: &SubscriberConfig, tally: Tally, error: Option<&str>) {
             endpoint,
             batches,
             doubts,
-            "KV events lost; what the replica holds is in doubt; at most one line in {quiet_s} s \
+            "KV events {what}; what the replica holds is in doubt; at most one line in {quiet_s} s \
              tells of that"
         ),
     }

@@ -20,14 +20,17 @@ impl Station {
         commons: &mut Commons,
     ) -> Result<bool, String> {
         commons.note(|| format!("{:?} ▶ {}", self.replica, words(&delivery)));
-        match &delivery {
+        let is_asked = match &delivery {
             Delivery::Live(batch) => {
                 self.count_late(position_of(&batch.events), &mut commons.tally);
+                false
             }
-            Delivery::Connected => self.cut_off = None,
-            Delivery::Disconnected => self.cut_off = self.cut_off.or(Some(commons.now)),
-            _ => {}
-        }
+            Delivery::Reply(replay, _) | Delivery::End(replay) => {
+                self.follower.replay() == Some(*replay)
+            }
+            _ => false,
+        };
+        self.lateness.on_delivery(&delivery, is_asked, commons.now);
         self.tell(commons, |follower, now, effects| match delivery {
             Delivery::Connected => follower.on_connected(now, effects),
             Delivery::Disconnected => follower.on_disconnected(now, effects),
@@ -78,6 +81,7 @@ impl Station {
                 let process = &self.processes[position.process.0];
                 let context = (&commons.catalog, now);
                 self.truth.apply(position, process.records(), context)?;
+                self.lateness.on_applied(position, now);
                 commons
                     .index
                     .update(self.replica, Update::Events(&events), now);
@@ -86,6 +90,7 @@ impl Station {
                 commons.note(|| format!("{:?} forgets everything", self.replica));
                 commons.tally.clears += 1;
                 self.truth.forget();
+                self.lateness.on_forgotten();
                 let cleared = [CacheEvent::Cleared];
                 commons
                     .index

@@ -32,7 +32,7 @@ fn without_times_any_regress_is_a_restart() {
     check_without_times(
         3,
         &[
-            (LiveOf(1, 0), &[Clear, Apply(0)]),
+            (LiveOf(1, 0), &[Clear, Apply(0), Ask(0)]),
             (LiveOf(1, 1), &[Apply(1)]),
         ],
     );
@@ -50,6 +50,36 @@ fn a_restart_ends_a_running_replay() {
         (LiveOf(1, 1), &[Apply(1)]),
     ];
     check(5, lines);
+}
+
+/// What the new process sent before it was known waits for the rest of its batches.
+#[test]
+fn what_waits_of_the_new_process_is_kept() {
+    check(
+        3,
+        &[
+            (Down, &[Status(StreamStatus::Down)]),
+            (Up, &[Ask(2), Status(Replaying)]),
+            (LiveOf(1, 6), &[]),
+            (LiveOf(1, 4), &[]),
+            (LiveOf(1, 1), &[Clear, Ask(0)]),
+            (LiveOf(1, 0), &[Apply(0), Apply(1)]),
+            (ReplyOf(1, 0), &[]),
+            (ReplyOf(1, 1), &[]),
+            (ReplyOf(1, 2), &[Apply(2)]),
+            (ReplyOf(1, 5), &[Doubt(1), Apply(4), Apply(5), Apply(6)]),
+        ],
+    );
+    // What waited of the one before is not kept.
+    check(
+        3,
+        &[
+            (Live(5), &[Ask(2), Status(Replaying)]),
+            (LiveOf(1, 2), &[Clear, Ask(0)]),
+            (ReplyOf(1, 1), &[Apply(1), Apply(2)]),
+            (End, &[Status(Partial)]),
+        ],
+    );
 }
 
 #[test]
@@ -158,27 +188,26 @@ fn what_was_known_before_is_forgotten_where_a_life_begins() {
 fn a_long_absence_is_a_doubt_once() {
     let lines: &[(In, &[Out])] = &[
         (Down, &[Status(StreamStatus::Down)]),
-        (Tick(DOWN_TIME_MAX), &[Doubt(0)]),
-        (Tick(DOWN_TIME_MAX), &[]),
+        (Tick(LATE_TIME_MAX), &[Doubt(0)]),
+        (Tick(LATE_TIME_MAX), &[]),
     ];
     check(3, lines);
     // What waits is not applied behind the doubt, as if it had been heard since: it is asked for.
     let lines: &[(In, &[Out])] = &[
         (Live(5), &[Ask(2), Status(Replaying)]),
-        (Tick(Duration::from_secs(1)), &[]),
         (Down, &[Status(StreamStatus::Down)]),
-        (Tick(DOWN_TIME_MAX), &[Doubt(0)]),
+        (Tick(LATE_TIME_MAX), &[Doubt(0)]),
         (Tick(HELD_TIME_MAX), &[]),
         (Up, &[Ask(2), Status(Replaying)]),
-        (Reply(2), &[Trust]),
-        (Reply(3), &[Apply(3)]),
+        (Reply(2), &[]),
+        (Reply(3), &[Trust, Apply(3)]),
     ];
     assert_eq!(check(3, lines).report().lost_batches, 0);
     check(
         0,
         &[
             (Down, &[Status(StreamStatus::Down)]),
-            (Tick(DOWN_TIME_MAX), &[]),
+            (Tick(LATE_TIME_MAX), &[]),
         ],
     );
 }
@@ -186,7 +215,7 @@ fn a_long_absence_is_a_doubt_once() {
 /// Gone for long enough to be doubted, and there again.
 const AWAY: [(In, &[Out]); 3] = [
     (Down, &[Status(StreamStatus::Down)]),
-    (Tick(DOWN_TIME_MAX), &[Doubt(0)]),
+    (Tick(LATE_TIME_MAX), &[Doubt(0)]),
     (Up, &[Ask(2), Status(Replaying)]),
 ];
 
@@ -200,21 +229,28 @@ fn a_publisher_that_has_everything_still_takes_the_doubt_of_an_absence_back() {
     check_away(&[
         // Nothing live is believed before the publisher is known again.
         (Live(5), &[]),
-        (Reply(2), &[Trust]),
-        (Reply(3), &[Apply(3)]),
+        (Reply(2), &[]),
+        (Reply(3), &[Trust, Apply(3)]),
         (Reply(4), &[Apply(4), Apply(5)]),
+        (End, &[Status(Complete)]),
+    ]);
+    // The next one is here already.
+    check_away(&[
+        (Live(3), &[]),
+        (Reply(2), &[Trust, Apply(3)]),
+        (Reply(3), &[]),
         (End, &[Status(Complete)]),
     ]);
     // Nothing happened meanwhile. Taken back once: the next doubt is another one.
     let mut lines: Vec<(In, &[Out])> = vec![
-        (Reply(2), &[Trust]),
-        (End, &[]),
+        (Reply(2), &[]),
+        (End, &[Trust]),
         (Tick(SETTLE_TIME), &[Ask(2)]),
         (Reply(2), &[]),
         (End, &[Status(Complete)]),
     ];
     lines.extend(AWAY);
-    lines.push((Reply(2), &[Trust]));
+    lines.extend([(Reply(2), &[][..]), (End, &[Trust])]);
     check_away(&lines);
 }
 
@@ -226,10 +262,10 @@ fn what_waited_when_the_connection_went_comes_again_behind_the_trust() {
             (Live(4), &[Ask(2), Status(Replaying)]),
             (Reply(2), &[]),
             (Down, &[Status(StreamStatus::Down)]),
-            (Tick(DOWN_TIME_MAX), &[Doubt(0)]),
+            (Tick(LATE_TIME_MAX), &[Doubt(0)]),
             (Up, &[Ask(2), Status(Replaying)]),
-            (Reply(2), &[Trust]),
-            (Reply(3), &[Apply(3)]),
+            (Reply(2), &[]),
+            (Reply(3), &[Trust, Apply(3)]),
             (Reply(4), &[Apply(4)]),
             (End, &[]),
             (Live(5), &[Apply(5), Status(Complete)]),
@@ -243,10 +279,12 @@ fn a_replay_that_fails_at_first_takes_the_doubt_back_when_it_comes() {
         (Fail, &[Ask(2)]),
         (Fail, &[]),
         (Tick(RETRY_PAUSE_MIN), &[Ask(2)]),
-        (Reply(2), &[Trust]),
+        // It may have done more than it has told.
+        (Reply(2), &[]),
         (Fail, &[]),
         (Tick(2 * RETRY_PAUSE_MIN), &[Ask(2)]),
         (Reply(2), &[]),
+        (Reply(3), &[Trust, Apply(3)]),
     ]);
     // Never answered: it is given up, and that is another doubt.
     let mut script = check_away(&[]);
@@ -265,25 +303,44 @@ fn a_replay_that_fails_at_first_takes_the_doubt_back_when_it_comes() {
 fn another_absence_before_the_reply_is_part_of_the_same() {
     let down = (Down, &[Status(StreamStatus::Down)][..]);
     let up = (Up, &[Ask(2), Status(Replaying)][..]);
-    let short: &[(In, &[Out])] = &[down, (Tick(SETTLE_TIME), &[]), up, (Reply(2), &[Trust])];
+    let short: &[(In, &[Out])] = &[
+        down,
+        (Tick(SETTLE_TIME / 2), &[]),
+        up,
+        (Reply(2), &[]),
+        (End, &[Trust]),
+    ];
     check_away(short);
     // All is in doubt already, and for as long as since the first one.
-    let long: &[(In, &[Out])] = &[down, (Tick(DOWN_TIME_MAX), &[]), up, (Reply(2), &[Trust])];
+    let long: &[(In, &[Out])] = &[
+        down,
+        (Tick(LATE_TIME_MAX), &[]),
+        up,
+        (Reply(2), &[]),
+        (End, &[Trust]),
+    ];
     check_away(long);
-    let too_long: &[(In, &[Out])] = &[down, (Tick(TRUST_TIME_MAX), &[]), up, (Reply(2), &[])];
+    let too_long: &[(In, &[Out])] = &[
+        down,
+        (Tick(TRUST_TIME_MAX), &[]),
+        up,
+        (Reply(2), &[]),
+        (End, &[]),
+    ];
     check_away(too_long);
 }
 
 #[test]
 fn a_doubt_is_not_taken_back_when_some_of_it_may_be_forgotten() {
     let almost = TRUST_TIME_MAX - Duration::from_nanos(1);
-    for (away, reply) in [(almost, &[Trust][..]), (TRUST_TIME_MAX, &[])] {
+    for (away, end) in [(almost, &[Trust][..]), (TRUST_TIME_MAX, &[])] {
         let lines: &[(In, &[Out])] = &[
             (Down, &[Status(StreamStatus::Down)]),
-            (Tick(DOWN_TIME_MAX), &[Doubt(0)]),
+            (Tick(LATE_TIME_MAX), &[Doubt(0)]),
             (Tick(away), &[]),
             (Up, &[Ask(2), Status(Replaying)]),
-            (Reply(2), reply),
+            (Reply(2), &[]),
+            (End, end),
         ];
         check(3, lines);
     }
@@ -291,7 +348,7 @@ fn a_doubt_is_not_taken_back_when_some_of_it_may_be_forgotten() {
 
 #[test]
 fn without_the_last_batch_an_absence_stays_a_doubt() {
-    // A truncated buffer; one that keeps nothing any more; an earlier batch.
+    // A truncated buffer; one that keeps nothing any more.
     check_away(&[
         (Reply(4), &[Doubt(1), Apply(4)]),
         (Reply(5), &[Apply(5)]),
@@ -302,7 +359,8 @@ fn without_the_last_batch_an_absence_stays_a_doubt() {
         (Live(3), &[]),
         (End, &[Doubt(0), Apply(3), Status(Partial)]),
     ]);
-    check_away(&[(Reply(1), &[]), (Reply(2), &[])]);
+    // The batch that waited is the next one, but whose?
+    check_away(&[(Live(3), &[]), (Reply(4), &[Apply(3), Doubt(0), Apply(4)])]);
     // Another process, as the replay or a live batch tells.
     check_away(&[
         (ReplyOf(1, 2), &[Clear, Ask(0)]),
@@ -321,7 +379,7 @@ fn who_cannot_be_known_again_is_not_trusted() {
         3,
         &[
             (Down, &[Status(StreamStatus::Down)]),
-            (Tick(DOWN_TIME_MAX), &[Doubt(0)]),
+            (Tick(LATE_TIME_MAX), &[Doubt(0)]),
             (Up, &[Doubt(0), Status(Partial)]),
             (Live(3), &[Apply(3)]),
         ],
@@ -330,7 +388,7 @@ fn who_cannot_be_known_again_is_not_trusted() {
     let mut script = Script::new(REPLAYED, 0);
     script.has_times = false;
     (0..3).for_each(|seq| drop(script.play(Live(seq))));
-    let seen = [Down, Tick(DOWN_TIME_MAX), Up, Reply(2), End].map(|input| script.play(input));
+    let seen = [Down, Tick(LATE_TIME_MAX), Up, Reply(2), End].map(|input| script.play(input));
     assert!(!seen.concat().contains(&Trust), "{seen:?}");
 }
 
@@ -345,10 +403,11 @@ fn only_the_doubt_of_the_absence_is_taken_back() {
             (Reply(4), &[Doubt(1), Apply(4)]),
             (End, &[Status(Partial)]),
             (Down, &[Status(StreamStatus::Down)]),
-            (Tick(DOWN_TIME_MAX), &[Doubt(0)]),
+            // A doubt of its own, about 4.
+            (Tick(LATE_TIME_MAX), &[Doubt(0)]),
             (Up, &[Ask(4), Status(Replaying)]),
             (Reply(4), &[]),
-            (End, &[]),
+            (End, &[Trust]),
             (Live(5), &[Apply(5), Status(Partial)]),
         ],
     );
@@ -359,10 +418,10 @@ fn only_the_doubt_of_the_absence_is_taken_back() {
         (Reply(7), &[Apply(7)]),
         (End, &[Status(Partial)]),
         (Down, &[Status(StreamStatus::Down)]),
-        (Tick(DOWN_TIME_MAX), &[Doubt(0)]),
+        (Tick(LATE_TIME_MAX), &[Doubt(0)]),
         (Up, &[Ask(7), Status(Replaying)]),
-        (Reply(7), &[Trust]),
-        (Reply(8), &[Apply(8)]),
+        (Reply(7), &[]),
+        (Reply(8), &[Trust, Apply(8)]),
         (End, &[]),
         (Live(9), &[Apply(9), Status(Partial)]),
     ]);

@@ -1,0 +1,63 @@
+//! What is late: unsure for a second, in doubt from then on, and sure again if nothing was lost.
+//!
+//! A batch that is missing, a connection that is gone and a question that nobody answers all mean
+//! the same: something may have happened of which nothing is known. For a moment that is how
+//! networks are. Then what is known is in doubt, until the publisher goes on right behind the last
+//! applied batch: so it lost nothing, and nothing was wrong.
+//!
+//! Nobody here knows what a doubt did to anybody's picture: only for how long that surely keeps
+//! what is in doubt.
+
+use std::time::Duration;
+
+use headstart_core::Nanos;
+
+use crate::index::DOUBT_TTL;
+
+/// Longest time for which what may be missing is merely late. Publishers answer within
+/// milliseconds, vLLM's within 100.
+pub const LATE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Longest time for which a doubt can be taken back: later the index may have forgotten some of
+/// what is in doubt. The half minute between is for updates that wait before they reach it, and
+/// for clocks that are not the same.
+pub const TRUST_TIME_MAX: Duration = Duration::from_secs(DOUBT_TTL.as_secs() - 30);
+
+/// Something may be missing, and nothing was applied or given up since.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unsure {
+    pub(super) since: Nanos,
+    /// The next expected batch.
+    pub(super) next: u64,
+}
+
+impl Unsure {
+    /// When it is late no longer.
+    pub(super) fn doubt_at(&self) -> Nanos {
+        self.since + LATE_TIME_MAX
+    }
+}
+
+/// A doubt that was told. Nothing was applied since: all that is known is in doubt.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Doubt {
+    /// Something is lost, or may be for all that anybody will ever know.
+    Final,
+    /// Something was late.
+    Lateness {
+        /// When it was told.
+        told: Nanos,
+        /// Whether the stream was exact until then.
+        was_exact: bool,
+    },
+}
+
+impl Doubt {
+    /// Whether the stream was exact before it, if it can be taken back still.
+    pub(super) fn was_exact(self, now: Nanos) -> Option<bool> {
+        match self {
+            Self::Lateness { told, was_exact } if now < told + TRUST_TIME_MAX => Some(was_exact),
+            _ => None,
+        }
+    }
+}
