@@ -137,6 +137,11 @@ impl Life {
         match is_same {
             Some(true) => Verdict::Duplicate,
             Some(false) => Verdict::Stale,
+            // Late, unless it is newer than all else: then only unreadable batches were numbered
+            // higher, and those need not be of this life.
+            None if batch.seq < self.next && is_older(self.newest, batch.time()) => {
+                Verdict::Restart
+            }
             None if batch.seq < self.next => Verdict::Stale,
             None => Verdict::New,
         }

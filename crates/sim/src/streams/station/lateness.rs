@@ -7,7 +7,7 @@
 //! | nothing was heard for long, and somebody answered before | until something is |
 
 use headstart_core::Nanos;
-use headstart_router::stream::{LATE_TIME_MAX, SILENCE_TIME_MAX};
+use headstart_router::stream::{Damage, LATE_TIME_MAX, SILENCE_TIME_MAX};
 
 use crate::streams::channel::Delivery;
 use crate::streams::publisher::{Position, position_of};
@@ -81,7 +81,10 @@ impl Lateness {
                 self.unanswered = self.unanswered.or(Some(now)).filter(|_| !is_settled);
             }
             Delivery::Live(batch) => {
-                self.arrived = self.arrived.max(position_of(&batch.events));
+                // What cannot be read says not even of which process it is.
+                let is_readable = batch.damage != Damage::Unreadable;
+                let position = position_of(&batch.events).filter(|_| is_readable);
+                self.arrived = self.arrived.max(position);
                 self.heard = now;
             }
             Delivery::Reply(..) if is_asked => (self.has_reply, self.heard) = (true, now),

@@ -82,6 +82,31 @@ fn what_waits_of_the_new_process_is_kept() {
     );
 }
 
+/// A late unreadable batch of an earlier process makes numbers look lost that the next one still
+/// has to give.
+#[test]
+fn a_number_below_an_unreadable_one_is_a_restart_if_nothing_is_newer() {
+    for config in [REPLAYED, LIVE_ONLY] {
+        let mut script = Script::new(config, 3);
+        let unreadable = StreamBatch {
+            ts: None,
+            damage: Damage::Unreadable,
+            ..script.batch(0, 9)
+        };
+        script.follower.on_live(unreadable, script.now, &mut vec![]);
+        while script.report().next_seq < 10 {
+            let due = script.follower.due().expect("what waits is waited for");
+            script.play(Tick(due.since(script.now)));
+        }
+        let seen = script.play(LiveOf(1, 5));
+        assert_eq!(seen.first(), Some(&Clear), "{seen:?}");
+    }
+    // Late, and no more than that: something later was read.
+    let mut script = check_live_only(3, &[(Live(5), &[Status(Replaying)])]);
+    script.play(Tick(REORDER_TIME_MAX));
+    assert_eq!(script.play(Live(4)), []);
+}
+
 #[test]
 fn resuming_knows_the_publisher_again_or_notices_another_one() {
     let same: &[(In, &[Out])] = &[
