@@ -2,6 +2,7 @@
 
 mod bounds;
 mod gaps;
+mod lateness;
 mod lives;
 
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! What is missing, late, cut short or damaged.
 
 use super::*;
-use crate::stream::RETRY_PAUSE_MAX;
 
 #[test]
 fn batches_in_order_are_applied_and_repeats_dropped() {
@@ -246,64 +245,6 @@ fn a_hole_in_a_long_replay_is_asked_for_again() {
 }
 
 #[test]
-fn a_gap_is_a_doubt_after_a_second_and_none_any_more_once_it_is_filled() {
-    let waits: &[(In, &[Out])] = &[
-        (Live(4), &[Ask(1), Status(Replaying)]),
-        (Tick(LATE_TIME_MAX / 2), &[]),
-        (Live(5), &[]),
-        (Tick(LATE_TIME_MAX / 2), &[Doubt(0)]),
-    ];
-    // By the replay; by a second one; by the missing batch, which comes late; by nothing.
-    let ends: [&[(In, &[Out])]; 4] = [
-        &[
-            (Reply(1), &[]),
-            (Reply(2), &[Trust, Apply(2)]),
-            (Reply(3), &[Apply(3), Apply(4), Apply(5)]),
-        ],
-        &[
-            (Reply(1), &[]),
-            // The answer was given before 2 was published.
-            (End, &[Ask(1)]),
-            (Reply(1), &[]),
-            (Reply(2), &[Trust, Apply(2)]),
-        ],
-        &[
-            (Live(3), &[]),
-            (Live(2), &[Trust, Apply(2), Apply(3), Apply(4), Apply(5)]),
-        ],
-        &[(Reply(3), &[Doubt(1), Apply(3), Apply(4), Apply(5)])],
-    ];
-    for (end, lost) in ends.into_iter().zip([0, 0, 0, 1]) {
-        let script = check(2, &[waits, end].concat());
-        assert_eq!(script.report().lost_batches, lost);
-    }
-}
-
-/// A replay that drips: as long as it goes on it is on its way, and where it stops nothing is sure.
-#[test]
-fn a_replay_that_goes_on_is_not_late() {
-    let half = Tick(LATE_TIME_MAX / 2);
-    let lines: &[(In, &[Out])] = &[
-        (Live(6), &[Ask(1), Status(Replaying)]),
-        (half, &[]),
-        (Reply(1), &[]),
-        (Reply(2), &[Apply(2)]),
-        (half, &[]),
-        (Reply(3), &[Apply(3)]),
-        (half, &[]),
-        (half, &[Doubt(0)]),
-        (Reply(4), &[Trust, Apply(4)]),
-        (half, &[]),
-        (half, &[Doubt(0)]),
-        (Fail, &[Ask(4)]),
-        (Reply(4), &[]),
-        (Reply(5), &[Trust, Apply(5), Apply(6)]),
-        (End, &[Status(Complete)]),
-    ];
-    check(2, lines);
-}
-
-#[test]
 fn behind_a_clear_nothing_is_missing() {
     let mut script = check(
         2,
@@ -346,38 +287,4 @@ fn behind_a_clear_nothing_is_missing() {
     script.follower.on_live(batch, script.now, &mut effects);
     let asks = effects.iter().map(in_short).any(|out| out == Ask(1));
     assert!(asks && script.report().held_batches == 1, "{effects:?}");
-}
-
-/// Who answered before, and neither answers nor says anything now, may be gone.
-#[test]
-fn silence_that_nobody_explains_is_a_doubt() {
-    let silent: &[(In, &[Out])] = &[
-        (Tick(SILENCE_TIME_MAX), &[Ask(2), Status(Replaying)]),
-        (Tick(LATE_TIME_MAX), &[Doubt(0)]),
-        (Live(3), &[Trust, Apply(3)]),
-        (Reply(2), &[]),
-        (End, &[Status(Complete)]),
-    ];
-    let mut script = check(3, &[]);
-    // Nobody answered yet: some publishers cannot.
-    script.check(&[
-        (Tick(SILENCE_TIME_MAX), &[Ask(2), Status(Replaying)]),
-        (Tick(LATE_TIME_MAX), &[]),
-        (Reply(2), &[]),
-        (End, &[Status(Complete)]),
-    ]);
-    script.check(silent);
-    // Refused at once, and given up.
-    let mut seen = script.play(Tick(SILENCE_TIME_MAX));
-    for _ in 0..REPLAY_TRIES_MAX {
-        seen.extend(script.play(Fail));
-        seen.extend(script.play(Tick(RETRY_PAUSE_MAX)));
-    }
-    let doubts = seen.iter().filter(|out| **out == Doubt(0)).count();
-    assert_eq!(
-        (doubts, seen.last()),
-        (1, Some(&Status(Partial))),
-        "{seen:?}"
-    );
-    script.check(&[(Live(4), &[Trust, Apply(4), Status(Complete)])]);
 }
