@@ -36,8 +36,10 @@
 //! gone       Status(Down)
 //! on_time    Doubt { 0 }          after a second: nobody knows what the engine does meanwhile
 //! connected  Ask { from: 4 }
+//! live 7                          waits
 //! reply 4                         the very same
-//! reply 5    Trust, Apply 5       what it did meanwhile comes now, in order
+//! reply 5                         waits too: what is late is applied as a whole
+//! reply 6    Trust, Apply 5, 6, 7
 //! ```
 //!
 //! A batch in which the engine clears its cache waits for nothing: what is missing before it says
@@ -53,9 +55,9 @@
 //! | stale: of an earlier life | a higher number has an older timestamp, or a restart a newer one |
 //! | burnt: numbered, never sent | a replay that reached beyond it did not bring it |
 //!
-//! Timestamps are the publisher's clock, which may be set back. So they are believed only until
-//! a few batches in a row contradict them, and never against a replay: whoever answers a replay is
-//! the process that lives now. A replay that brings nothing speaks of a restart only if an earlier
+//! Timestamps are the publisher's clock, which may be set back. So a batch that should come later
+//! and is older is asked about, or doubted where nobody can be asked; and timestamps are never
+//! believed against a replay: whoever answers a replay is the process that lives now. A replay that brings nothing speaks of a restart only if an earlier
 //! one brought something: some publishers keep nothing. Taking a repeat for a restart costs a
 //! replay; taking a restart for a repeat leaves a wrong index: where nothing decides, the cheap
 //! error is made.
@@ -68,9 +70,9 @@
 //!   publisher held after the last applied batch.
 //! * What is lost while something is held is followed by [`Effect::Doubt`]; a loss before the
 //!   first applied batch is not: nothing that is known can be wrong by it.
-//! * Nothing that was known before stays out of doubt for longer than [`LATE_TIME_MAX`] while a
-//!   batch is missing, the connection is gone or the publisher does not answer (if it ever did),
-//!   and nothing is applied or given up meanwhile.
+//! * Nothing stays out of doubt for longer than [`LATE_TIME_MAX`] while a batch is missing, the
+//!   connection is gone, the publisher does not say whether it is still the same, or says nothing
+//!   at all though it used to answer. What is missing is then applied as a whole or not at all.
 //! * [`Effect::Trust`] takes the last [`Effect::Doubt`] back, with nothing applied between them,
 //!   and only where that was told of something late.
 //! * What was known before a follower began is cleared before batch 0 is applied

@@ -3,7 +3,8 @@
 //! A batch that is missing, a connection that is gone and a question that nobody answers all mean
 //! the same: something may have happened of which nothing is known. For a moment that is how
 //! networks are. Then what is known is in doubt, until the publisher goes on right behind the last
-//! applied batch: so it lost nothing, and nothing was wrong.
+//! applied batch: so it lost nothing, and nothing was wrong. Until all that is known to be missing
+//! is here none of it is applied: its beginning says nothing of what its end removes.
 //!
 //! Nobody here knows what a doubt did to anybody's picture: only for how long that surely keeps
 //! what is in doubt.
@@ -23,19 +24,13 @@ pub const LATE_TIME_MAX: Duration = Duration::from_secs(1);
 /// for clocks that are not the same.
 pub const TRUST_TIME_MAX: Duration = Duration::from_secs(DOUBT_TTL.as_secs() - 30);
 
-/// Something may be missing, and nothing was applied or given up since.
+/// Nobody is there, or nobody has said whether anything is missing, and nothing was applied or
+/// given up since.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unsure {
+pub(super) struct Unanswered {
     pub(super) since: Nanos,
     /// The next expected batch.
     pub(super) next: u64,
-}
-
-impl Unsure {
-    /// When it is late no longer.
-    pub(super) fn doubt_at(&self) -> Nanos {
-        self.since + LATE_TIME_MAX
-    }
 }
 
 /// A doubt that was told. Nothing was applied since: all that is known is in doubt.
@@ -44,7 +39,7 @@ pub(super) enum Doubt {
     /// Something is lost, or may be for all that anybody will ever know.
     Final,
     /// Something was late.
-    Lateness {
+    Late {
         /// When it was told.
         told: Nanos,
         /// Whether the stream was exact until then.
@@ -56,7 +51,7 @@ impl Doubt {
     /// Whether the stream was exact before it, if it can be taken back still.
     pub(super) fn was_exact(self, now: Nanos) -> Option<bool> {
         match self {
-            Self::Lateness { told, was_exact } if now < told + TRUST_TIME_MAX => Some(was_exact),
+            Self::Late { told, was_exact } if now < told + TRUST_TIME_MAX => Some(was_exact),
             _ => None,
         }
     }

@@ -3,15 +3,19 @@
 use headstart_core::Nanos;
 
 use super::batch::StreamBatch;
-use super::doubt::{Doubt, Unsure};
+use super::doubt::{Doubt, Unanswered};
 use super::effect::Effect;
 use super::held::{HELD_TIME_MAX, Held, REORDER_TIME_MAX};
 use super::life::{Life, Verdict};
 use super::link::Link;
-use super::replays::{REPLIES_SAFE, ReplayId, Replays, Running};
+use super::replays::{REPLIES_SAFE, ReplayId, Replays};
 use super::report::{Before, StreamReport, StreamStatus};
 
+mod lateness;
 mod order;
+mod replies;
+
+use replies::Place;
 
 /// Live batches in a row that contradict the publisher's clock before the clock is taken for the
 /// liar: a re-ordering network brings a few, a clock that was set back brings no others.
@@ -44,14 +48,20 @@ pub struct Follower {
     is_exact: bool,
     /// The last doubt, if nothing was applied since.
     doubt: Option<Doubt>,
-    /// Since when something may be missing.
-    unsure: Option<Unsure>,
+    /// Since when nobody says what is missing.
+    unanswered: Option<Unanswered>,
     /// Whether the publisher may have changed unnoticed: live batches wait until it is known.
     is_stranger: bool,
+    /// Whether the publisher was asked what is missing, and has not come to the end of that.
+    is_catching_up: bool,
     /// Whether what is known was told by this follower: nothing is left of what was known before.
     is_own: bool,
     /// Whether the publisher ever brought a batch again: if not, it may keep none.
     has_replied: bool,
+    /// Whether a question was ever answered, be it with nothing: if not, nobody may be there to.
+    has_answered: bool,
+    /// When the publisher said anything last.
+    spoke: Nanos,
     /// The life that an earlier follower saw last, until it is known whether it goes on.
     before: Option<Before>,
     /// Live batches in a row that were dropped as stale.
@@ -74,10 +84,13 @@ impl Follower {
             link: Link::Down,
             is_exact: true,
             doubt: None,
-            unsure: None,
+            unanswered: None,
             is_stranger: false,
+            is_catching_up: false,
             is_own: true,
             has_replied: false,
+            has_answered: false,
+            spoke: Nanos(0),
             before: None,
             stale_in_a_row: 0,
             counts: StreamReport::default(),
@@ -105,9 +118,8 @@ impl Follower {
         self.replays.stop();
         self.replays.judge(false);
         if self.config.can_replay {
-            self.is_stranger = self.life.has_applied();
             self.drop_held();
-            self.replays.want(now);
+            self.ask_who_it_is(now);
         } else {
             self.settle_below(self.life.end(), now, effects);
             self.doubt(0, effects);
@@ -146,7 +158,7 @@ impl Follower {
                 self.life.see_live(seq);
                 self.counts.duplicate_batches += 1;
             }
-            Verdict::Stale => self.on_stale(now, effects),
+            Verdict::Stale => self.on_stale(seq, now, effects),
             verdict @ (Verdict::New | Verdict::Restart) => {
                 self.stale_in_a_row = 0;
                 if verdict == Verdict::Restart {
@@ -167,6 +179,7 @@ impl Follower {
     /// A live message came that is no batch. If it was one, its number will be missing.
     pub fn on_bad_message(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
         self.link.on_live(now);
+        self.spoke = now;
         self.counts.bad_messages += 1;
         effects.push(Effect::Skipped {
             reason: BAD_MESSAGE,
@@ -193,7 +206,15 @@ impl Follower {
         };
         running.heard = now;
         running.replies += 1;
-        let replies = running.replies;
+        let has_gap = running.last.is_none_or(|last| batch.seq > last + 1);
+        running.last = Some(batch.seq);
+        let place = Place {
+            is_first: running.replies == 1,
+            // They come in order, so what is missing between them does not exist, unless so many
+            // came that some may have been dropped.
+            is_final: has_gap && running.replies <= REPLIES_SAFE,
+        };
+        self.note_answer(now);
         self.count_rank(&batch);
         match self
             .life
@@ -203,7 +224,7 @@ impl Follower {
                 self.restart(Some(&batch), effects);
                 self.replays.want(now);
             }
-            verdict => self.take_reply(batch, verdict, replies, now, effects),
+            verdict => self.take_reply(batch, verdict, place, now, effects),
         }
         self.has_replied = true;
         self.note_silent_socket(effects);
@@ -216,6 +237,7 @@ impl Follower {
             return;
         };
         self.counts.replays_completed += 1;
+        self.note_answer(now);
         self.link.on_replay(now, running.asked, true);
         if running.replies == 0 && running.is_known && self.has_replied {
             // The publisher does not even have what it sent us, and it keeps what it sends: it is
@@ -229,7 +251,7 @@ impl Follower {
                     self.begin(effects);
                 }
             }
-            self.is_stranger = false;
+            (self.is_stranger, self.is_catching_up) = (false, false);
             self.drain(now, effects);
             if running.replies > 0 && !self.has_hole() {
                 self.trust(now, effects);
@@ -265,6 +287,7 @@ impl Follower {
             && since + self.held_time_max() <= now
         {
             self.doubt_stranger(effects);
+            self.trust_no_more();
             self.settle_below(seq, now, effects);
             self.drain(now, effects);
         }
@@ -340,102 +363,48 @@ impl Follower {
 
     fn on_live_message(&mut self, batch: &StreamBatch, now: Nanos) {
         self.link.on_live(now);
+        self.spoke = now;
         self.count_rank(batch);
         if let Some(running) = self.replays.any_running() {
             running.is_check = false;
         }
     }
 
-    fn on_stale(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+    /// A few such batches are late. One that should come later, or many in a row, may as well mean
+    /// that the publisher's clock was set back.
+    fn on_stale(&mut self, seq: u64, now: Nanos, effects: &mut Vec<Effect>) {
         self.counts.stale_batches += 1;
         self.stale_in_a_row += 1;
-        if self.stale_in_a_row < STALE_BATCHES_MAX {
+        let is_many = self.stale_in_a_row >= STALE_BATCHES_MAX;
+        if is_many {
+            self.stale_in_a_row = 0;
+            self.life.forget_times();
+        }
+        if !is_many && seq < self.life.next() {
             return;
         }
-        self.stale_in_a_row = 0;
-        self.life.forget_times();
-        self.is_stranger = self.life.has_applied();
         if self.config.can_replay {
-            self.replays.want(now);
-        } else {
-            self.doubt_stranger(effects);
-        }
-    }
-
-    /// A reply that does not speak of a restart. They come in order, so what is missing before
-    /// one of them does not exist, unless so many came that some may have been dropped.
-    fn take_reply(
-        &mut self,
-        batch: StreamBatch,
-        verdict: Verdict,
-        replies: u64,
-        now: Nanos,
-        effects: &mut Vec<Effect>,
-    ) {
-        self.is_stranger = false;
-        // It does not have what it was to be known by, so it may be another process.
-        let is_unknown = replies == 1 && !self.life.is_repeat(&batch);
-        if is_unknown {
-            self.trust_no_more();
-        }
-        self.life.see_reply(&batch);
-        if replies <= REPLIES_SAFE {
-            self.settle_below(batch.seq, now, effects);
-        }
-        if is_unknown {
-            // Nor need it be the one whose batches waited.
+            self.ask_who_it_is(now);
+        } else if self.doubt.is_none() {
             self.doubt(0, effects);
         }
-        match verdict {
-            Verdict::New => self.place(batch, now, effects),
-            _ => self.drain(now, effects),
-        }
     }
 
-    /// A replay that was to bring nothing brought something: the live socket should have.
-    fn note_silent_socket(&mut self, effects: &mut Vec<Effect>) {
-        let next = self.life.next();
-        let running = self.replays.any_running();
-        if let Some(running) = running.filter(|running| running.is_check && next > running.next) {
-            running.is_check = false;
-            effects.push(Effect::Reconnect);
-        }
+    /// The publisher may be another one, or be further than is known: nothing live is believed
+    /// before a replay has told.
+    fn ask_who_it_is(&mut self, now: Nanos) {
+        let has_applied = self.life.has_applied();
+        (self.is_stranger, self.is_catching_up) = (has_applied, has_applied);
+        self.replays.want(now);
     }
 
-    /// A replay is over: was it good for anything, and is there hope left?
-    fn judge(&mut self, running: Running, has_failed: bool, now: Nanos, effects: &mut Vec<Effect>) {
-        let is_stuck = self.life.next() == running.next;
-        self.replays
-            .judge(is_stuck && (has_failed || self.has_hole()));
-        if self.replays.is_hopeless() {
-            self.give_up(now, effects);
-        }
+    fn note_answer(&mut self, now: Nanos) {
+        (self.has_answered, self.spoke) = (true, now);
     }
 
     /// Whether a batch was seen that cannot be applied yet.
     fn has_hole(&self) -> bool {
         self.life.next() < self.life.end()
-    }
-
-    /// Whether something may have happened of which nothing is known. Who never answered a question
-    /// is not expected to.
-    fn is_unsure(&self) -> bool {
-        let is_asking = self.has_replied && self.replays.is_busy();
-        !self.link.is_up() || self.is_stranger || self.has_hole() || is_asking
-    }
-
-    fn note_lateness(&mut self, now: Nanos) {
-        let next = self.life.next();
-        let before = self.unsure.filter(|unsure| unsure.next == next);
-        let unsure = before.unwrap_or(Unsure { since: now, next });
-        self.unsure = Some(unsure).filter(|_| self.is_unsure());
-    }
-
-    /// When what may be missing is to be doubted, unless all is in doubt already.
-    fn late_at(&self) -> Option<Nanos> {
-        let is_news = self.doubt.is_none() && self.life.has_applied();
-        let unsure = self.unsure.filter(|_| is_news)?;
-        Some(unsure.doubt_at())
     }
 
     fn held_time_max(&self) -> std::time::Duration {
@@ -473,7 +442,7 @@ impl Follower {
             // What was seen turned out to be of an earlier life: nothing waits behind the hole.
             self.settle_below(self.life.end(), now, effects);
         }
-        self.note_lateness(now);
+        self.note_unanswered(now);
         let status = self.status();
         if status != self.told {
             self.told = status;

@@ -50,6 +50,10 @@ pub(super) struct Running {
     /// When it said something last.
     pub(super) heard: Nanos,
     pub(super) replies: u64,
+    /// The last batch that it brought.
+    pub(super) last: Option<u64>,
+    /// Whether any of them was new, and of use.
+    pub(super) has_news: bool,
     /// Nothing should be missing; if something is, the live socket is dead.
     pub(super) is_check: bool,
 }
@@ -95,6 +99,8 @@ impl Replays {
             asked: now,
             heard: now,
             replies: 0,
+            last: None,
+            has_news: false,
             is_check: false,
         }))
     }

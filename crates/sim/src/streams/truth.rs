@@ -12,6 +12,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use headstart_core::{Nanos, Tier};
 use headstart_router::index::DOUBT_TTL;
@@ -39,7 +40,9 @@ pub struct Truth {
     has_loss: bool,
     /// Whether the subscriber was told to doubt since then.
     is_doubted: bool,
-    /// When it was last, unless something was applied since, and whether it had been before.
+    /// When it was last, or a little later.
+    last_stamp: Nanos,
+    /// The same, unless something was applied since, and whether it had been before.
     last_doubt: Option<(Nanos, bool)>,
 }
 
@@ -115,6 +118,9 @@ impl Truth {
 
     /// The subscriber doubts what it knows.
     pub fn doubt(&mut self, now: Nanos) {
+        // Told apart also where two come at once.
+        let now = now.max(self.last_stamp + Duration::from_nanos(1));
+        self.last_stamp = now;
         self.last_doubt = Some((now, self.is_doubted));
         self.is_doubted |= self.position.is_some();
         for standing in self.held.values_mut() {

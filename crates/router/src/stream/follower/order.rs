@@ -9,17 +9,20 @@ use crate::stream::{Damage, Effect, StreamBatch};
 impl Follower {
     /// Applies a batch of this life, or keeps it until it can be.
     pub(super) fn place(&mut self, batch: StreamBatch, now: Nanos, effects: &mut Vec<Effect>) {
-        if batch.seq == self.life.next() && !self.is_stranger {
-            self.apply(batch, now, effects);
-        } else if batch.has_clear() && batch.time().is_some() && !self.is_stranger {
+        let is_next = batch.seq == self.life.next() && !self.is_stranger;
+        if batch.has_clear() && batch.time().is_some() {
             // Whatever is missing before it counts no more, nor does what was asked about that.
             // (Without a timestamp it may be late, and then that does count.)
+            self.is_stranger = false;
             self.replays.stop_unanswered();
             self.settle_below(batch.seq, now, effects);
             self.apply(batch, now, effects);
+        } else if is_next && self.may_apply(1) {
+            self.apply(batch, now, effects);
         } else if let Err(batch) = self.held.insert(batch, now) {
             self.counts.overflown_batches += 1;
-            if !self.config.can_replay {
+            if is_next || !self.config.can_replay {
+                self.trust_no_more();
                 self.settle_below(batch.seq, now, effects);
                 self.apply(batch, now, effects);
             }
@@ -37,6 +40,7 @@ impl Follower {
     /// Applies what waits and is next.
     pub(super) fn drain(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
         while !self.is_stranger
+            && self.may_apply(0)
             && let Some(batch) = self.take_next()
         {
             self.apply(batch, now, effects);
@@ -67,16 +71,14 @@ impl Follower {
         }
     }
 
-    /// Waits no longer: applies what is there. Whoever answered before and does so no more may be
-    /// gone, and with it all that it held.
+    /// Waits no longer: applies what is there.
     pub(super) fn give_up(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
         self.replays.stop();
         self.doubt_stranger(effects);
-        if self.has_hole() {
-            self.settle_below(self.life.end(), now, effects);
-        } else if self.has_replied {
+        if std::mem::take(&mut self.is_catching_up) && self.doubt.is_none() {
             self.doubt_lateness(now, effects);
         }
+        self.settle_below(self.life.end(), now, effects);
     }
 
     pub(super) fn apply(&mut self, batch: StreamBatch, now: Nanos, effects: &mut Vec<Effect>) {
@@ -93,6 +95,7 @@ impl Follower {
         // Had anything been lost before it, that would have been told.
         self.trust(now, effects);
         self.doubt = None;
+        self.is_catching_up &= self.replays.is_busy();
         self.is_exact |= batch.has_clear();
         let StreamBatch {
             seq,
@@ -136,34 +139,6 @@ impl Follower {
         }
     }
 
-    /// What may be missing has been late for too long.
-    pub(super) fn doubt_lateness(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
-        if self.doubt.is_some() || !self.life.has_applied() {
-            return;
-        }
-        let lateness = Doubt::Lateness {
-            told: now,
-            was_exact: self.is_exact,
-        };
-        let may_be_trusted = self.config.can_replay && self.life.is_stamped();
-        self.doubt(0, effects);
-        self.doubt = Some(lateness).filter(|_| may_be_trusted).or(self.doubt);
-    }
-
-    /// The publisher goes on right behind what was applied: what was late is not lost.
-    pub(super) fn trust(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
-        if let Some(was_exact) = self.doubt.and_then(|doubt| doubt.was_exact(now)) {
-            self.is_exact = was_exact;
-            self.doubt = None;
-            effects.push(Effect::Trust);
-        }
-    }
-
-    /// What was late may as well be lost.
-    pub(super) fn trust_no_more(&mut self) {
-        self.doubt = self.doubt.map(|_| Doubt::Final);
-    }
-
     /// Nobody could tell whether the publisher is still the same.
     pub(super) fn doubt_stranger(&mut self, effects: &mut Vec<Effect>) {
         if std::mem::take(&mut self.is_stranger) {
@@ -199,7 +174,7 @@ impl Follower {
         self.replays.judge(false);
         self.is_exact = true;
         self.doubt = None;
-        self.is_stranger = false;
+        (self.is_stranger, self.is_catching_up) = (false, false);
         self.is_own = true;
         self.has_replied = false;
         self.before = None;

@@ -74,7 +74,7 @@ impl Script {
         };
         assert_eq!(script.follower.status(), settled);
         // Far enough from the first replay for the next one to be asked for at once.
-        script.now = script.now + Duration::from_secs(20);
+        script.now = script.now + (SILENCE_TIME_MAX - QUIET);
         script
     }
 
@@ -151,6 +151,9 @@ fn in_short(effect: &Effect) -> Out {
         Effect::Status(status) => Status(*status),
     }
 }
+
+/// Silence that is left at the start of a [`Script`] before it becomes suspicious.
+const QUIET: Duration = Duration::from_secs(10);
 
 const REPLAYED: FollowerConfig = FollowerConfig {
     can_replay: true,

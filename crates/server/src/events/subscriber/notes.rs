@@ -331,7 +331,11 @@ fn lost(config: &SubscriberConfig, tally: Tally, error: Option<&str>) {
         doubts,
     } = tally;
     let quiet_s = QUIET_TIME.as_secs();
-    let what = if batches > 0 { "lost" } else { "late" };
+    let what = if batches > 0 {
+        "lost"
+    } else {
+        "may be missing"
+    };
     match error {
         Some(error) => tracing::warn!(
             replica,
@@ -351,7 +355,7 @@ fn lost(config: &SubscriberConfig, tally: Tally, error: Option<&str>) {
             endpoint,
             batches,
             doubts,
-            "KV events {what}; what the replica holds is in doubt; at most one line in {quiet_s} s \
+            "KV events {what}: what the replica holds is in doubt; at most one line in {quiet_s} s \
              tells of that"
         ),
     }

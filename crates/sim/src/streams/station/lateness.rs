@@ -3,8 +3,10 @@
 //! | since a second | so nothing may be confirmed |
 //! |---|---|
 //! | the connection is gone, or there again and unanswered | until a replay ends or goes on |
-//! | a batch is here and an earlier one is not | until the next one is |
+//! | a batch is here and an earlier one is not | until all of those are |
 //! | nothing was heard for long, and somebody answered before | until something is |
+
+use std::collections::BTreeMap;
 
 use headstart_core::Nanos;
 use headstart_router::stream::{Damage, LATE_TIME_MAX, SILENCE_TIME_MAX};
@@ -14,7 +16,7 @@ use crate::streams::publisher::{Position, position_of};
 use crate::streams::scenario::StationSpec;
 
 /// Evidence that something may be missing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Lateness {
     can_replay: bool,
     /// Whether timestamps tell what comes later, and are right, and somebody can be asked where
@@ -24,14 +26,12 @@ pub struct Lateness {
     is_connected: bool,
     /// Since when the connection is gone, or nobody has answered over another one.
     unanswered: Option<Nanos>,
-    /// Since when the latest batch waits for the next one.
-    behind: Option<Nanos>,
+    /// Batches that arrived live behind the last applied one, and when.
+    waiting: BTreeMap<Position, Nanos>,
     /// When anything was heard last.
     heard: Nanos,
-    /// Whether a question was answered with something.
-    has_reply: bool,
-    /// The latest batch that arrived live, and the last applied one.
-    arrived: Option<Position>,
+    /// Whether a question was answered.
+    has_answer: bool,
     applied: Option<Position>,
 }
 
@@ -54,10 +54,9 @@ impl Lateness {
             is_order_known: spec.has_ts && spec.follower.can_replay,
             is_connected: false,
             unanswered: None,
-            behind: None,
+            waiting: BTreeMap::new(),
             heard: Nanos(0),
-            has_reply: false,
-            arrived: None,
+            has_answer: false,
             applied: None,
         }
     }
@@ -79,55 +78,58 @@ impl Lateness {
                 // Who cannot ask doubts all that was before a connection, and knows no more.
                 let is_settled = self.is_connected && !self.can_replay;
                 self.unanswered = self.unanswered.or(Some(now)).filter(|_| !is_settled);
+                self.waiting.clear();
             }
             Delivery::Live(batch) => {
                 // What cannot be read says not even of which process it is.
                 let is_readable = batch.damage != Damage::Unreadable;
                 let position = position_of(&batch.events).filter(|_| is_readable);
-                self.arrived = self.arrived.max(position);
+                let position = position.filter(|it| Some(*it) > self.applied);
+                if let Some(position) = position.filter(|_| self.is_order_known) {
+                    self.waiting.entry(position).or_insert(now);
+                }
                 self.heard = now;
             }
-            Delivery::Reply(..) if is_asked => (self.has_reply, self.heard) = (true, now),
-            Delivery::End(_) if is_asked => (self.unanswered, self.heard) = (None, now),
+            Delivery::Reply(..) if is_asked => (self.has_answer, self.heard) = (true, now),
+            Delivery::End(_) if is_asked => {
+                (self.unanswered, self.has_answer, self.heard) = (None, true, now);
+            }
             Delivery::Reply(..) | Delivery::End(_) | Delivery::Failed(_) => {}
         }
-        self.look(now);
     }
 
     /// The batch at `position` is applied.
     pub fn on_applied(&mut self, position: Position, now: Nanos) {
         self.applied = Some(position);
         self.unanswered = (!self.is_connected).then_some(now);
-        (self.behind, self.heard) = (None, now);
-        self.look(now);
+        self.heard = now;
+        self.waiting.retain(|waiting, _| *waiting > position);
     }
 
     /// The publisher's clock is set.
     pub fn on_clock_set(&mut self) {
         self.is_order_known = false;
+        self.waiting.clear();
     }
 
-    /// Everything is forgotten: it was of another process.
+    /// Everything is forgotten: it was of another process. Whether what waits is of its successor
+    /// cannot always be told, so that may be given up too.
     pub fn on_forgotten(&mut self) {
-        (self.applied, self.behind, self.has_reply) = (None, None, false);
+        self.applied = None;
+        self.waiting.clear();
     }
 
     /// Why nothing may be confirmed at `now`.
     pub fn at(&self, now: Nanos) -> Option<Late> {
         let is_over = |since: Nanos| since + LATE_TIME_MAX < now;
-        let is_silent = self.can_replay && self.has_reply && is_over(self.heard + SILENCE_TIME_MAX);
+        let is_silent =
+            self.can_replay && self.has_answer && is_over(self.heard + SILENCE_TIME_MAX);
         if self.unanswered.is_some_and(is_over) {
             Some(Late::Unanswered)
-        } else if self.behind.is_some_and(is_over) {
+        } else if self.waiting.values().next().copied().is_some_and(is_over) {
             Some(Late::Behind)
         } else {
             is_silent.then_some(Late::Silent)
-        }
-    }
-
-    fn look(&mut self, now: Nanos) {
-        if self.arrived > self.applied && self.is_order_known {
-            self.behind = self.behind.or(Some(now));
         }
     }
 }

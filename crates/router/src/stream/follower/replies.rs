@@ -1,0 +1,76 @@
+//! Replies: what a replay brings, and what its end says.
+
+use headstart_core::Nanos;
+
+use super::Follower;
+use crate::stream::life::Verdict;
+use crate::stream::replays::Running;
+use crate::stream::{Effect, StreamBatch};
+
+/// Where a reply stands in its replay.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) is_first: bool,
+    /// Whether what is missing before it is lost.
+    pub(super) is_final: bool,
+}
+
+impl Follower {
+    /// A reply that does not speak of a restart.
+    pub(super) fn take_reply(
+        &mut self,
+        batch: StreamBatch,
+        verdict: Verdict,
+        place: Place,
+        now: Nanos,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.is_stranger = false;
+        // It does not have what it was to be known by, so it may be another process.
+        let is_unknown = place.is_first && !self.life.is_repeat(&batch);
+        if is_unknown {
+            self.trust_no_more();
+        }
+        self.life.see_reply(&batch);
+        if place.is_final {
+            self.settle_below(batch.seq, now, effects);
+        }
+        if is_unknown {
+            // Nor need it be the one whose batches waited.
+            self.doubt(0, effects);
+        }
+        let before = (self.life.next(), self.held.len());
+        match verdict {
+            Verdict::New => self.place(batch, now, effects),
+            _ => self.drain(now, effects),
+        }
+        if let Some(running) = self.replays.any_running() {
+            running.has_news |= before != (self.life.next(), self.held.len());
+        }
+    }
+
+    /// A replay that was to bring nothing brought something: the live socket should have.
+    pub(super) fn note_silent_socket(&mut self, effects: &mut Vec<Effect>) {
+        let next = self.life.next();
+        let running = self.replays.any_running();
+        if let Some(running) = running.filter(|running| running.is_check && next > running.next) {
+            running.is_check = false;
+            effects.push(Effect::Reconnect);
+        }
+    }
+
+    /// A replay is over: was it good for anything, and is there hope left?
+    pub(super) fn judge(
+        &mut self,
+        running: Running,
+        has_failed: bool,
+        now: Nanos,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.replays
+            .judge(!running.has_news && (has_failed || self.has_hole()));
+        if self.replays.is_hopeless() {
+            self.give_up(now, effects);
+        }
+    }
+}
