@@ -57,10 +57,10 @@
 //!
 //! Timestamps are the publisher's clock, which may be set back. So a batch that should come later
 //! and is older is asked about, or doubted where nobody can be asked; and timestamps are never
-//! believed against a replay: whoever answers a replay is the process that lives now. A replay that brings nothing speaks of a restart only if an earlier
-//! one brought something: some publishers keep nothing. Taking a repeat for a restart costs a
-//! replay; taking a restart for a repeat leaves a wrong index: where nothing decides, the cheap
-//! error is made.
+//! believed against a replay: whoever answers a replay is the process that lives now. A replay
+//! that brings nothing speaks of a restart only if an earlier one brought something: some
+//! publishers keep nothing. Taking a repeat for a restart costs a replay; taking a restart for a
+//! repeat leaves a wrong index: where nothing decides, the cheap error is made.
 //!
 //! # Invariants
 //!
