@@ -31,6 +31,7 @@ pub(super) struct Held {
 #[derive(Debug)]
 struct Waiting {
     batch: StreamBatch,
+    /// When it came, or an earlier one that comes behind it.
     since: Nanos,
 }
 
@@ -42,7 +43,11 @@ impl Held {
             return Err(batch);
         }
         self.bytes = bytes;
-        let since = now;
+        // What is missing below it has been for as long as something above it waits.
+        let since = self
+            .first()
+            .filter(|(first, _)| batch.seq < *first)
+            .map_or(now, |(_, since)| since);
         let before = self.batches.insert(batch.seq, Waiting { batch, since });
         debug_assert!(before.is_none(), "held numbers are known numbers");
         Ok(())

@@ -352,3 +352,16 @@ fn silence_that_nobody_explains_is_a_doubt() {
         "{seen:?}"
     );
 }
+
+/// A batch that comes late itself does not make what is missing before it any less late.
+#[test]
+fn what_waits_is_late_since_the_first_of_it_came() {
+    let half = Tick(LATE_TIME_MAX / 2);
+    let lines: &[(In, &[Out])] = &[
+        (Live(5), &[Ask(1), Status(Replaying)]),
+        (half, &[]),
+        (Live(4), &[]),
+        (half, &[Doubt(0)]),
+    ];
+    check(2, lines);
+}
