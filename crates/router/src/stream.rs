@@ -42,8 +42,8 @@
 //! reply 6    Trust, Apply 5, 6, 7
 //! ```
 //!
-//! A batch in which the engine clears its cache waits for nothing: what is missing before it says
-//! nothing about what is held behind it.
+//! A batch in which the engine clears its cache waits for nothing, if it has a timestamp: what is
+//! missing before it says nothing about what is held behind it.
 //!
 //! # What is told apart, and by what
 //!
@@ -51,7 +51,8 @@
 //! |---|---|
 //! | the next one, or fills a hole | its number says so, and its timestamp fits its neighbours |
 //! | repeated | number and fingerprint are known |
-//! | a restart | a lower or the same number has a newer timestamp; without any: a lower number |
+//! | a restart | a lower or the same number has a newer timestamp; without any: a lower number, |
+//! | | or the same with another payload |
 //! | stale: of an earlier life | a higher number has an older timestamp, or a restart a newer one |
 //! | burnt: numbered, never sent | a replay that reached beyond it did not bring it |
 //!
@@ -70,9 +71,11 @@
 //!   publisher held after the last applied batch.
 //! * What is lost while something is held is followed by [`Effect::Doubt`]; a loss before the
 //!   first applied batch is not: nothing that is known can be wrong by it.
-//! * Nothing stays out of doubt for longer than [`LATE_TIME_MAX`] while a batch is missing, the
-//!   connection is gone, the publisher does not say whether it is still the same, or says nothing
-//!   at all though it used to answer. What is missing is then applied as a whole or not at all.
+//! * Nothing stays out of doubt for longer than [`LATE_TIME_MAX`] while a batch is known to be
+//!   missing, the connection is gone, or the publisher is asked whether it is still the same and
+//!   answers nothing; nor, where it used to answer, for that much longer than
+//!   [`SILENCE_TIME_MAX`] while it says nothing at all. What is missing is then applied as a
+//!   whole, or, where that is given up or does not fit, with a doubt.
 //! * [`Effect::Trust`] takes the last [`Effect::Doubt`] back, with nothing applied between them,
 //!   and only where that was told of something late.
 //! * What was known before a follower began is cleared before batch 0 is applied

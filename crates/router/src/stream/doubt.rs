@@ -4,7 +4,7 @@
 //! the same: something may have happened of which nothing is known. For a moment that is how
 //! networks are. Then what is known is in doubt, until the publisher goes on right behind the last
 //! applied batch: so it lost nothing, and nothing was wrong. Until all that is known to be missing
-//! is here none of it is applied: its beginning says nothing of what its end removes.
+//! is here none of it is applied, if it fits: its beginning says nothing of what its end removes.
 //!
 //! Nobody here knows what a doubt did to anybody's picture: only for how long that surely keeps
 //! what is in doubt.

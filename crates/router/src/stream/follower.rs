@@ -52,7 +52,7 @@ pub struct Follower {
     unanswered: Option<Unanswered>,
     /// Whether the publisher may have changed unnoticed: live batches wait until it is known.
     is_stranger: bool,
-    /// Whether the publisher was asked what is missing, and has not come to the end of that.
+    /// Whether the publisher was asked who it is, and has not come to the end of what it told.
     is_catching_up: bool,
     /// Whether what is known was told by this follower: nothing is left of what was known before.
     is_own: bool,
@@ -62,6 +62,8 @@ pub struct Follower {
     has_answered: bool,
     /// When the publisher said anything last.
     spoke: Nanos,
+    /// When a batch contradicted the clock last, until a later question is answered.
+    contradicted: Option<Nanos>,
     /// The life that an earlier follower saw last, until it is known whether it goes on.
     before: Option<Before>,
     /// Live batches in a row that were dropped as stale.
@@ -91,6 +93,7 @@ impl Follower {
             has_replied: false,
             has_answered: false,
             spoke: Nanos(0),
+            contradicted: None,
             before: None,
             stale_in_a_row: 0,
             counts: StreamReport::default(),
@@ -210,6 +213,7 @@ impl Follower {
         running.last = Some(batch.seq);
         let place = Place {
             is_first: running.replies == 1,
+            is_asked: batch.seq == running.from,
             // They come in order, so what is missing between them does not exist, unless so many
             // came that some may have been dropped.
             is_final: has_gap && running.replies <= REPLIES_SAFE,
@@ -251,9 +255,14 @@ impl Follower {
                     self.begin(effects);
                 }
             }
-            (self.is_stranger, self.is_catching_up) = (false, false);
+            // A question that was asked before a contradiction is no answer to it.
+            let is_answer = self.contradicted.is_none_or(|at| at <= running.asked);
+            self.contradicted.take_if(|_| is_answer);
+            (self.is_stranger, self.is_catching_up) = (false, !is_answer);
             self.drain(now, effects);
-            if running.replies > 0 && !self.has_hole() {
+            if !is_answer {
+                self.replays.want(now);
+            } else if running.replies > 0 && !self.has_hole() {
                 self.trust(now, effects);
             }
             self.judge(running, false, now, effects);
@@ -384,6 +393,7 @@ impl Follower {
             return;
         }
         if self.config.can_replay {
+            self.contradicted = Some(now);
             self.ask_who_it_is(now);
         } else if self.doubt.is_none() {
             self.doubt(0, effects);
@@ -453,9 +463,14 @@ impl Follower {
     fn start(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
         let is_silent = self.link.silent_at().is_some_and(|at| at <= now);
         let is_check = is_silent && self.link.is_settled();
-        let (from, next) = (self.life.ask_from(), self.life.next());
+        let next = self.life.next();
+        // What waits for the rest of what is late need not come again, but for the last of it, by
+        // which the publisher is known.
+        let waits = self.held.last_of_run(next).filter(|_| !self.is_stranger);
+        let from = waits.unwrap_or(self.life.ask_from());
+        let is_known = waits.is_some() || from < next;
         if let Some(running) = self.replays.start(now, from, next) {
-            running.is_check = is_check;
+            (running.is_check, running.is_known) = (is_check, is_known);
             effects.push(Effect::Ask {
                 replay: running.id,
                 from,

@@ -31,7 +31,7 @@ pub(super) struct Held {
 #[derive(Debug)]
 struct Waiting {
     batch: StreamBatch,
-    /// When it came, or an earlier one that comes behind it.
+    /// When it came, or one that comes behind it: never falls with the number.
     since: Nanos,
 }
 
@@ -43,11 +43,9 @@ impl Held {
             return Err(batch);
         }
         self.bytes = bytes;
-        // What is missing below it has been for as long as something above it waits.
-        let since = self
-            .first()
-            .filter(|(first, _)| batch.seq < *first)
-            .map_or(now, |(_, since)| since);
+        // What is missing below it has been for as long as the next one above it waits.
+        let above = self.batches.range(batch.seq..).next();
+        let since = above.map_or(now, |(_, waiting)| waiting.since);
         let before = self.batches.insert(batch.seq, Waiting { batch, since });
         debug_assert!(before.is_none(), "held numbers are known numbers");
         Ok(())
@@ -64,6 +62,13 @@ impl Held {
     pub(super) fn first(&self) -> Option<(u64, Nanos)> {
         let (seq, waiting) = self.batches.first_key_value()?;
         Some((*seq, waiting.since))
+    }
+
+    /// The last batch of the unbroken run that begins with `seq`.
+    pub(super) fn last_of_run(&self, seq: u64) -> Option<u64> {
+        let run = self.batches.range(seq..).zip(seq..);
+        let run = run.take_while(|((is, _), expected)| *is == expected);
+        run.last().map(|((last, _), _)| *last)
     }
 
     /// The fingerprint of batch `seq`, if it is here.

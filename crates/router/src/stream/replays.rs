@@ -41,10 +41,11 @@ pub struct ReplayId(pub u64);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Running {
     pub(super) id: ReplayId,
+    /// The first batch asked for.
+    pub(super) from: u64,
     /// The next expected batch when it was asked for.
     pub(super) next: u64,
-    /// Whether the first batch asked for had been applied: the same publisher still has it, or
-    /// later ones.
+    /// Whether the first batch asked for was here: the same publisher still has it, or later ones.
     pub(super) is_known: bool,
     pub(super) asked: Nanos,
     /// When it said something last.
@@ -95,7 +96,8 @@ impl Replays {
         Some(self.running.insert(Running {
             id: ReplayId(self.num_asked),
             next,
-            is_known: from < next,
+            is_known: false,
+            from,
             asked: now,
             heard: now,
             replies: 0,
@@ -138,6 +140,7 @@ impl Replays {
 
     /// What was asked for last is of no use any more, if nothing has come of it.
     pub(super) fn stop_unanswered(&mut self) {
+        self.wanted = None;
         self.running = self.running.filter(|running| running.replies > 0);
     }
 

@@ -20,14 +20,23 @@ impl Follower {
         } else if is_next && self.may_apply(1) {
             self.apply(batch, now, effects);
         } else if let Err(batch) = self.held.insert(batch, now) {
-            self.counts.overflown_batches += 1;
-            if is_next || !self.config.can_replay {
-                self.trust_no_more();
-                self.settle_below(batch.seq, now, effects);
-                self.apply(batch, now, effects);
-            }
+            self.overflow(batch, now, effects);
         }
         self.drain(now, effects);
+    }
+
+    /// There is no room for `batch` among those that wait. What is late waits no longer then, for
+    /// all of it might never fit.
+    fn overflow(&mut self, batch: StreamBatch, now: Nanos, effects: &mut Vec<Effect>) {
+        self.counts.overflown_batches += 1;
+        self.trust_no_more();
+        self.drain(now, effects);
+        if !self.config.can_replay {
+            self.settle_below(batch.seq, now, effects);
+        }
+        if batch.seq == self.life.next() && !self.is_stranger {
+            self.apply(batch, now, effects);
+        }
     }
 
     /// Gives back what waits: a replay from the last applied batch brings it again, if it still is
@@ -61,6 +70,9 @@ impl Follower {
     /// Applies what waits below `bound`, and gives up what is missing there.
     pub(super) fn settle_below(&mut self, bound: u64, now: Nanos, effects: &mut Vec<Effect>) {
         while self.life.next() < bound {
+            if !self.may_apply(0) {
+                self.trust_no_more();
+            }
             if let Some(batch) = self.take_next() {
                 self.apply(batch, now, effects);
                 continue;

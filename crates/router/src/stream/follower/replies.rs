@@ -11,6 +11,8 @@ use crate::stream::{Effect, StreamBatch};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) is_first: bool,
+    /// Whether it is the first that was asked for.
+    pub(super) is_asked: bool,
     /// Whether what is missing before it is lost.
     pub(super) is_final: bool,
 }
@@ -27,12 +29,14 @@ impl Follower {
     ) {
         self.is_stranger = false;
         // It does not have what it was to be known by, so it may be another process.
-        let is_unknown = place.is_first && !self.life.is_repeat(&batch);
+        let waits = self.held.fingerprint_of(batch.seq) == Some(batch.fingerprint);
+        let is_expected = place.is_asked && waits;
+        let is_unknown = place.is_first && !is_expected && !self.life.is_repeat(&batch);
         if is_unknown {
             self.trust_no_more();
         }
         self.life.see_reply(&batch);
-        if place.is_final {
+        if place.is_final && !is_expected {
             self.settle_below(batch.seq, now, effects);
         }
         if is_unknown {
@@ -67,8 +71,8 @@ impl Follower {
         now: Nanos,
         effects: &mut Vec<Effect>,
     ) {
-        self.replays
-            .judge(!running.has_news && (has_failed || self.has_hole()));
+        let is_fruitless = !running.has_news && (has_failed || self.has_hole());
+        self.replays.judge(is_fruitless);
         if self.replays.is_hopeless() {
             self.give_up(now, effects);
         }

@@ -24,6 +24,29 @@ fn what_waits_is_bounded_and_fetched_again() {
     );
 }
 
+/// More is late than can wait: it is applied as it comes, and nothing of it is lost. What was known
+/// before stays in doubt.
+#[test]
+fn a_late_backlog_that_does_not_fit_is_not_lost() {
+    let mut script = check(
+        3,
+        &[
+            (Down, &[Status(StreamStatus::Down)]),
+            (Tick(LATE_TIME_MAX), &[Doubt(0)]),
+            (Up, &[Ask(2), Status(Replaying)]),
+        ],
+    );
+    let end = HELD_BATCHES_MAX as u64 + 2_000;
+    assert_eq!(script.play(Live(end)), []);
+    (2..end).for_each(|seq| drop(script.play(Reply(seq))));
+    assert_eq!(script.play(Reply(end)), []);
+    assert_eq!(script.play(End), [Status(Partial)]);
+    assert_eq!(
+        (script.report().next_seq, script.report().lost_batches),
+        (end + 1, 0)
+    );
+}
+
 #[test]
 fn what_waits_is_bounded_in_bytes_too() {
     for (config, held, lost) in [(REPLAYED, 31, 0), (LIVE_ONLY, 9, 1)] {

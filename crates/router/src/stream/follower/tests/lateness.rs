@@ -294,9 +294,8 @@ fn what_is_late_is_applied_as_a_whole() {
         (Reply(3), &[]),
         (half, &[]),
         (Reply(4), &[]),
-        (Fail, &[Ask(2)]),
-        (Reply(2), &[]),
-        (Reply(3), &[]),
+        (Fail, &[Ask(4)]),
+        (Reply(4), &[]),
         (Reply(5), &[Trust, Apply(3), Apply(4), Apply(5), Apply(6)]),
         (End, &[Status(Complete)]),
     ];
@@ -307,7 +306,7 @@ fn what_is_late_is_applied_as_a_whole() {
         (Tick(LATE_TIME_MAX), &[Doubt(0)]),
         (Reply(1), &[]),
         (Reply(2), &[]),
-        (Tick(HELD_TIME_MAX), &[Ask(1), Apply(2), Doubt(3), Apply(6)]),
+        (Tick(HELD_TIME_MAX), &[Ask(2), Apply(2), Doubt(3), Apply(6)]),
     ];
     check(2, lines);
 }
@@ -364,4 +363,80 @@ fn what_waits_is_late_since_the_first_of_it_came() {
         (half, &[Doubt(0)]),
     ];
     check(2, lines);
+}
+
+/// What waits is not asked for again: a publisher that answers a little at a time comes to the end.
+#[test]
+fn each_replay_goes_on_where_the_last_one_stopped() {
+    let lines: &[(In, &[Out])] = &[
+        (Live(6), &[Ask(1), Status(Replaying)]),
+        (Tick(LATE_TIME_MAX), &[Doubt(0)]),
+        (Reply(1), &[]),
+        (Reply(2), &[]),
+        (Fail, &[Ask(2)]),
+        (Reply(2), &[]),
+        (Reply(3), &[]),
+        (Reply(4), &[]),
+        (Fail, &[]),
+        (Tick(RETRY_PAUSE_MIN), &[Ask(4)]),
+        (Reply(4), &[]),
+        (
+            Reply(5),
+            &[Trust, Apply(2), Apply(3), Apply(4), Apply(5), Apply(6)],
+        ),
+        (End, &[Status(Complete)]),
+    ];
+    check(2, lines);
+    // Another process does not have what waits either.
+    let lines: &[(In, &[Out])] = &[
+        (Live(6), &[Ask(1), Status(Replaying)]),
+        (Tick(LATE_TIME_MAX), &[Doubt(0)]),
+        (Reply(1), &[]),
+        (Reply(2), &[]),
+        (Fail, &[Ask(2)]),
+        (End, &[Clear]),
+    ];
+    check(2, lines);
+}
+
+/// A clear also ends what was wanted: nothing is late behind it.
+#[test]
+fn behind_a_clear_nobody_is_waited_for() {
+    let mut script = check(
+        2,
+        &[
+            (Down, &[Status(StreamStatus::Down)]),
+            (Up, &[Ask(1), Status(Replaying)]),
+            (Fail, &[Ask(1)]),
+            (Fail, &[]),
+        ],
+    );
+    let cleared = StreamBatch {
+        events: vec![CacheEvent::Cleared],
+        ..script.batch(0, 5)
+    };
+    script.follower.on_live(cleared, script.now, &mut vec![]);
+    script.check(&[(Tick(LATE_TIME_MAX * 2), &[])]);
+    assert_eq!(script.follower.status(), Complete);
+}
+
+/// A question that was asked before the clock was set back says nothing of what came after it.
+#[test]
+fn a_contradiction_needs_an_answer_of_its_own() {
+    let mut script = Script::new(REPLAYED, 0);
+    (0..3).for_each(|seq| drop(script.play(LiveOf(9, seq))));
+    script.check(&[(LiveOf(9, 4), &[Ask(2), Status(Replaying)])]);
+    script.now = script.now + Duration::from_millis(1);
+    // Older than its place: set back.
+    script.check(&[
+        (LiveOf(0, 5), &[]),
+        (ReplyOf(9, 2), &[]),
+        (ReplyOf(9, 3), &[Apply(3), Apply(4)]),
+        (ReplyOf(9, 4), &[]),
+        (End, &[Ask(4)]),
+        (ReplyOf(9, 4), &[]),
+        (ReplyOf(0, 5), &[Apply(5)]),
+        (End, &[Status(Complete)]),
+        (LiveOf(0, 6), &[Apply(6)]),
+    ]);
 }
