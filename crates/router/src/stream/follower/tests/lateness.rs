@@ -120,33 +120,20 @@ fn a_replay_that_fails_at_first_takes_the_doubt_back_when_it_comes() {
 
 #[test]
 fn another_absence_before_the_reply_is_part_of_the_same() {
-    let down = (Down, &[Status(StreamStatus::Down)][..]);
-    let up = (Up, &[Ask(2), Status(Replaying)][..]);
-    let short: &[(In, &[Out])] = &[
-        down,
-        (Tick(SETTLE_TIME / 2), &[]),
-        up,
-        (Reply(2), &[]),
-        (End, &[Trust]),
-    ];
-    check_away(short);
     // All is in doubt already, and for as long as since the first one.
-    let long: &[(In, &[Out])] = &[
-        down,
-        (Tick(LATE_TIME_MAX), &[]),
-        up,
-        (Reply(2), &[]),
-        (End, &[Trust]),
-    ];
-    check_away(long);
-    let too_long: &[(In, &[Out])] = &[
-        down,
-        (Tick(TRUST_TIME_MAX), &[]),
-        up,
-        (Reply(2), &[]),
-        (End, &[]),
-    ];
-    check_away(too_long);
+    for (away, end) in [
+        (LATE_TIME_MAX / 2, &[Trust][..]),
+        (LATE_TIME_MAX, &[Trust]),
+        (TRUST_TIME_MAX, &[]),
+    ] {
+        check_away(&[
+            (Down, &[Status(StreamStatus::Down)]),
+            (Tick(away), &[]),
+            (Up, &[Ask(2), Status(Replaying)]),
+            (Reply(2), &[]),
+            (End, end),
+        ]);
+    }
 }
 
 #[test]
