@@ -82,6 +82,8 @@ pub struct Channel {
     num_sent: u64,
     /// When the last message that nobody overtakes arrives: there is one order of those.
     tail: Nanos,
+    /// The last one that was sent surely.
+    sure: Option<(Nanos, u64)>,
     /// Since when live messages come through, if there is a connection.
     open: Option<Nanos>,
     /// Until when no question comes through.
@@ -133,11 +135,12 @@ impl Channel {
         self.queue.retain(|_, delivery| !is_live(delivery));
     }
 
-    /// Breaks the connection: what was on its way is lost, but for leftovers.
+    /// Breaks the connection: what was on its way is lost, but for leftovers, and for what was sent
+    /// surely.
     pub fn disconnect(&mut self, now: Nanos, rng: &mut Rng) {
-        let faults = self.faults;
-        self.queue.retain(|_, delivery| match delivery {
-            Delivery::Live(_) => hits(faults.leftovers, rng),
+        let (faults, sure) = (self.faults, self.sure);
+        self.queue.retain(|key, delivery| match delivery {
+            Delivery::Live(_) => Some(*key) == sure || hits(faults.leftovers, rng),
             _ => false,
         });
         self.open = None;
@@ -225,6 +228,7 @@ impl Channel {
         if self.open.is_some_and(|open| open <= now) {
             self.tail = self.tail.max(now);
             self.put(self.tail, Delivery::Live(batch.clone()));
+            self.sure = Some((self.tail, self.num_sent));
         }
     }
 
