@@ -286,9 +286,7 @@ impl Follower {
 
     /// To be called at [`Self::due`]; earlier or later does no harm.
     pub fn on_time(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
-        if self.late_at().is_some_and(|at| at <= now) {
-            self.doubt_lateness(now, effects);
-        }
+        self.doubt_what_is_late(now, effects);
         if let Some(replay) = self.replays.overdue(now) {
             self.on_replay_failed(replay, now, effects);
         }
@@ -300,6 +298,8 @@ impl Follower {
             self.settle_below(seq, now, effects);
             self.drain(now, effects);
         }
+        // What was applied just now may have left others behind a hole that is as old.
+        self.doubt_what_is_late(now, effects);
         if self.silent_at().is_some_and(|at| at <= now) {
             self.replays.want(now);
         }

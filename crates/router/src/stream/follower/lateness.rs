@@ -26,6 +26,13 @@ impl Follower {
         Some(since + LATE_TIME_MAX)
     }
 
+    /// Doubts what may be missing, if it has been late for too long.
+    pub(super) fn doubt_what_is_late(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
+        if self.late_at().is_some_and(|at| at <= now) {
+            self.doubt_lateness(now, effects);
+        }
+    }
+
     /// What may be missing has been late for too long.
     pub(super) fn doubt_lateness(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
         let late = Doubt::Late {

@@ -114,6 +114,8 @@ impl Script {
             Tick(time) => {
                 self.now = now + time;
                 follower.on_time(self.now, &mut effects);
+                let due = follower.due();
+                assert!(due.is_none_or(|due| due > self.now), "{due:?} is left");
             }
         }
         self.follower.check();

@@ -352,6 +352,21 @@ fn what_waits_is_late_since_the_first_of_it_came() {
     check(2, lines);
 }
 
+/// What is given up lets a batch be applied, and what is missing behind that is late already.
+#[test]
+fn what_is_applied_at_last_is_in_doubt_where_more_is_late() {
+    let lines: &[(In, &[Out])] = &[
+        (Live(3), &[Ask(1), Status(Replaying)]),
+        (Tick(LATE_TIME_MAX), &[Doubt(0)]),
+        (Live(5), &[]),
+        (
+            Tick(HELD_TIME_MAX - LATE_TIME_MAX),
+            &[Ask(1), Doubt(1), Apply(3), Doubt(0)],
+        ),
+    ];
+    check(2, lines);
+}
+
 /// What waits is not asked for again: a publisher that answers a little at a time comes to the end.
 #[test]
 fn each_replay_goes_on_where_the_last_one_stopped() {
