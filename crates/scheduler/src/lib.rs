@@ -28,5 +28,5 @@ pub mod sequence;
 pub use batch::{Batch, Entry, Sampling};
 pub use executor::Executor;
 pub use queue::QueueOrder;
-pub use scheduler::{Load, Scheduler, SchedulerConfig, Submit};
+pub use scheduler::{Decode, Load, MadeUp, Scheduler, SchedulerConfig, Submit};
 pub use sequence::{FinishReason, NewSequence, Output};

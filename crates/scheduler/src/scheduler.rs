@@ -21,6 +21,12 @@ use crate::batch::{Batch, Entry};
 use crate::queue::QueueOrder;
 use crate::sequence::{NewSequence, Output, Sequence};
 
+use counted::Counter;
+
+mod counted;
+
+pub use counted::{Decode, MadeUp};
+
 /// Limits of one engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchedulerConfig {
@@ -77,6 +83,9 @@ pub struct Scheduler {
     outputs: Vec<Output>,
     events: Vec<CacheEvent>,
     preemptions: u64,
+    admissions: u64,
+    /// Where steps are counted instead of written down.
+    counter: Option<Counter>,
 }
 
 impl Scheduler {
@@ -102,6 +111,8 @@ impl Scheduler {
             outputs: Vec::new(),
             events: Vec::new(),
             preemptions: 0,
+            admissions: 0,
+            counter: None,
         }
     }
 
@@ -116,7 +127,8 @@ impl Scheduler {
     /// Puts a sequence in the queue.
     ///
     /// # Panics
-    /// When the prompt is empty, nothing is to be generated, or the block size differs.
+    /// When the prompt is empty, nothing is to be generated, the block size differs, or where steps
+    /// are counted and there are stop tokens.
     pub fn submit(&mut self, new: NewSequence, now: Nanos) -> Submit {
         assert!(
             !new.prompt.is_empty() && new.max_tokens > 0,
@@ -126,6 +138,11 @@ impl Scheduler {
             new.hasher.block_size(),
             self.config.block_size,
             "one block size per engine"
+        );
+        let is_counted = self.counter.is_some();
+        assert!(
+            !is_counted || new.stop_tokens.is_empty(),
+            "counted answers end by their length"
         );
         // Room for one generated token.
         let limit = self.context() - 1;
@@ -157,18 +174,24 @@ impl Scheduler {
             .iter()
             .position(|sequence| sequence.new.id == seq)
         {
-            let sequence = self.running.remove(index);
+            let sequence = self.remove(index);
             self.give_back(sequence, now);
         }
     }
 
     /// Decides the next step. Empty only when nothing runs and nothing can be admitted. After a
     /// batch that is not empty, [`Self::complete`] must follow.
+    ///
+    /// # Panics
+    /// Where steps are counted.
     pub fn schedule(&mut self, now: Nanos) -> Batch {
+        assert!(self.counter.is_none(), "steps are counted here");
         let mut batch = Batch::default();
-        let preempted = self.schedule_running(&mut batch, now);
-        if !preempted {
-            self.admit_waiting(&mut batch, now);
+        let before = self.preemptions;
+        let budget = self.config.max_batched_tokens;
+        let taken = self.schedule_running(0, &mut batch, budget, now);
+        if self.preemptions == before {
+            self.admit_waiting(&mut batch, budget - taken, now);
         }
         announce::evictions(self.cache.drain_effects(), &mut self.events);
         batch
@@ -181,12 +204,14 @@ impl Scheduler {
     /// When `sampled` does not fit the batch.
     pub fn complete(&mut self, batch: &Batch, sampled: &[TokenId], now: Nanos) {
         let mut sampled = sampled.iter();
+        // Entries are in the order of the running sequences.
+        let mut index = 0;
         for entry in &batch.entries {
-            let index = self
-                .running
+            let rest = &self.running[index..];
+            let ahead = rest
                 .iter()
                 .position(|sequence| sequence.new.id == entry.seq);
-            let index = index.expect("a scheduled sequence runs until its batch completes");
+            index += ahead.expect("a scheduled sequence runs until its batch completes");
             self.running[index].computed += entry.tokens.len();
             self.commit_full_blocks(index, now);
             if entry.sampling.is_some() {
@@ -237,6 +262,9 @@ impl Scheduler {
     /// When one is broken.
     pub fn check(&self) {
         self.cache.check();
+        if let Some(counter) = &self.counter {
+            counter.check(&self.running);
+        }
         if self.running.is_empty() {
             let Occupancy {
                 pinned, in_flight, ..
@@ -245,21 +273,25 @@ impl Scheduler {
         }
     }
 
-    /// Returns whether somebody was preempted.
-    fn schedule_running(&mut self, batch: &mut Batch, now: Nanos) -> bool {
-        let before = self.preemptions;
-        let mut budget = self.config.max_batched_tokens;
-        let mut index = 0;
-        while index < self.running.len() && budget > 0 {
-            let chunk = self.running[index].remaining().min(budget);
+    /// Schedules those that run, from the `index`th on. Returns the tokens taken of `budget`.
+    fn schedule_running(
+        &mut self,
+        mut index: usize,
+        batch: &mut Batch,
+        budget: usize,
+        now: Nanos,
+    ) -> usize {
+        let mut left = budget;
+        while index < self.running.len() && left > 0 {
+            let chunk = self.running[index].remaining().min(left);
             if !self.make_room(index, chunk, now) {
                 break;
             }
-            budget -= chunk;
+            left -= chunk;
             batch.entries.push(entry(&self.running[index], chunk));
             index += 1;
         }
-        self.preemptions > before
+        budget - left
     }
 
     /// Grows the blocks of `running[index]` for `chunk` more tokens, preempting from the young
@@ -281,7 +313,7 @@ impl Scheduler {
     }
 
     fn preempt_youngest(&mut self, now: Nanos) {
-        let mut sequence = self.running.pop().expect("somebody runs");
+        let mut sequence = self.remove(self.running.len() - 1);
         self.preemptions += 1;
         sequence.computed = 0;
         let lease = sequence
@@ -293,8 +325,17 @@ impl Scheduler {
         self.waiting.push_front(sequence);
     }
 
-    fn admit_waiting(&mut self, batch: &mut Batch, now: Nanos) {
-        let mut budget = self.config.max_batched_tokens - batch.num_tokens();
+    /// Takes one out of those that run.
+    fn remove(&mut self, index: usize) -> Sequence {
+        let context = self.context();
+        let mut sequence = self.running.remove(index);
+        if let Some(counter) = &mut self.counter {
+            counter.leave(&mut sequence, context);
+        }
+        sequence
+    }
+
+    fn admit_waiting(&mut self, batch: &mut Batch, mut budget: usize, now: Nanos) {
         while budget > 0 && self.running.len() < self.config.max_sequences {
             let next = self.config.order.next(&self.waiting, &self.cache, now);
             let Some(index) = next else { return };
@@ -307,6 +348,8 @@ impl Scheduler {
                 .expect("the index was just chosen");
             sequence.computed = lease.matched() * self.config.block_size;
             sequence.lease = Some(lease);
+            sequence.place = self.admissions;
+            self.admissions += 1;
             if sequence.start() {
                 let (seq, cached_tokens) = (sequence.new.id, sequence.computed);
                 self.outputs.push(Output::Started { seq, cached_tokens });
@@ -359,7 +402,8 @@ impl Scheduler {
         );
     }
 
-    fn append(&mut self, index: usize, token: TokenId, now: Nanos) {
+    /// Returns whether the sequence ended with it.
+    fn append(&mut self, index: usize, token: TokenId, now: Nanos) -> bool {
         let context = self.context();
         let sequence = &mut self.running[index];
         let finish = sequence.push(token, context);
@@ -369,9 +413,10 @@ impl Scheduler {
             finish,
         });
         if finish.is_some() {
-            let sequence = self.running.remove(index);
+            let sequence = self.remove(index);
             self.give_back(sequence, now);
         }
+        finish.is_some()
     }
 
     fn give_back(&mut self, mut sequence: Sequence, now: Nanos) {

@@ -70,6 +70,10 @@ pub(crate) struct Sequence {
     pub(crate) computed: usize,
     pub(crate) lease: Option<Lease>,
     pub(crate) arrival: Nanos,
+    /// How many were admitted before it, the last time that it was.
+    pub(crate) place: u64,
+    /// The counted step from which on its tokens are not written down.
+    pub(crate) decoding_since: Option<u64>,
     started: bool,
 }
 
@@ -84,6 +88,8 @@ impl Sequence {
             computed: 0,
             lease: None,
             arrival,
+            place: 0,
+            decoding_since: None,
             started: false,
         }
     }
@@ -134,6 +140,11 @@ impl Sequence {
         } else {
             None
         }
+    }
+
+    /// Tokens until the last one, if none ends the answer before.
+    pub(crate) fn steps_to_end(&self, context: usize) -> usize {
+        self.new.max_tokens.min(context - self.tokens.len())
     }
 
     pub(crate) fn access(&self, now: Nanos) -> Access {
