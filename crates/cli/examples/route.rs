@@ -4,13 +4,12 @@
 
 use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Tier};
-use headstart_router::{NoReplica, RouteRequest, Router, RouterConfig, Strategy};
+use headstart_router::{NoReplica, Profile, RouteRequest, Router, RouterConfig};
 
 fn main() -> Result<(), NoReplica> {
-    let strategy = Strategy::Precise;
     let mut router = Router::new(RouterConfig {
         model: "m".to_owned(),
-        strategy,
+        profile: Profile::precise(),
         seed: 7,
     });
     for replica in 0..3 {

@@ -2,8 +2,10 @@
 //!
 //! 1. defaults  2. `headstart.toml` (or `--config FILE`)  3. `HEADSTART_…`  4. flags
 
+mod profiles;
 mod upstreams;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -11,9 +13,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use headstart_router::Strategy;
+use headstart_router::Profile;
 use headstart_server::{Limits, UpstreamConfig};
 use serde::Deserialize;
+
+use self::profiles::ProfileTable;
 
 /// What a time-out may be: from what a test waits to what nobody waits, in seconds.
 const SECONDS: RangeInclusive<f64> = 0.001..=86_400.0;
@@ -52,7 +56,9 @@ pub(crate) struct ServeOptions {
     /// How weights and KV are stored: f32 or bf16 [default: f32]
     #[arg(long, env = "HEADSTART_DTYPE", value_name = "DTYPE")]
     pub(crate) dtype: Option<String>,
-    /// random, round-robin, load, session or precise [default: precise]
+    /// How replicas are chosen: random, round-robin, load, power-of-two, session, approximate,
+    /// precise, llm-d-load, llm-d-approximate, llm-d-precise, or a profile of the configuration
+    /// file [default: precise]
     #[arg(long, env = "HEADSTART_STRATEGY", value_name = "NAME")]
     pub(crate) strategy: Option<String>,
     /// Where embedded replicas publish their KV events, on 127.0.0.1: replica i on PORT + 2·i, its
@@ -140,6 +146,10 @@ pub(crate) struct ServeOptions {
         hide_env_values = true
     )]
     pub(crate) index_secret: Option<IndexSecret>,
+    /// The configuration's own profiles, by name.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub(crate) profiles: BTreeMap<String, Profile>,
 }
 
 /// A secret number. What is none is refused by an error that does not repeat it: clap's would.
@@ -171,12 +181,16 @@ impl std::fmt::Debug for IndexSecret {
 #[serde(default, deny_unknown_fields)]
 struct File {
     serve: ServeOptions,
+    profiles: BTreeMap<String, ProfileTable>,
 }
 
 impl ServeOptions {
     /// Fills what flags and environment left open from the file.
     pub(crate) fn with_file(self, path: Option<&Path>) -> Result<Self> {
-        let file = read(path)?.serve;
+        let File {
+            serve: file,
+            profiles,
+        } = read(path)?;
         Ok(Self {
             listen: self.listen.or(file.listen),
             replicas: self.replicas.or(file.replicas),
@@ -208,6 +222,7 @@ impl ServeOptions {
             api_key_file: self.api_key_file.or(file.api_key_file),
             shared_index: self.shared_index.or(file.shared_index),
             index_secret: self.index_secret.or(file.index_secret),
+            profiles: profiles::profiles(profiles)?,
         })
     }
 
@@ -222,9 +237,11 @@ impl ServeOptions {
         self.index_secret.map(number).transpose()
     }
 
-    /// The strategy.
-    pub(crate) fn strategy(&self) -> Result<Strategy> {
-        parsed(self.strategy.as_deref().unwrap_or("precise"), "--strategy")
+    /// How replicas are chosen.
+    pub(crate) fn profile(&self) -> Result<Profile> {
+        let name = self.strategy.as_deref().unwrap_or("precise");
+        let found = Profile::find(name, &self.profiles);
+        found.map_err(|error| UsageError(format!("--strategy: {error}")).into())
     }
 
     /// The key that clients must send.

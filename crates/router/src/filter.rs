@@ -29,6 +29,24 @@ impl Filter for NotExcluded {
     }
 }
 
+/// Replicas that have memory, or nobody who waits for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unsaturated;
+
+/// Share of the KV memory in use above which decoding soon takes a sequence's place from it.
+/// llm-d's saturation detector uses 0.8; ours asks for a queue besides, so that a full cache alone
+/// does not rule a replica out.
+pub const SATURATED_KV_USAGE: f64 = 0.9;
+
+impl Filter for Unsaturated {
+    fn admits(&self, replica: &ReplicaView, _request: &RouteRequest<'_>) -> bool {
+        let is_full = replica
+            .kv_usage
+            .is_some_and(|usage| usage >= SATURATED_KV_USAGE);
+        !(is_full && replica.queue_depth > 0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +62,20 @@ mod tests {
             ..RouteRequest::default()
         };
         assert_eq!(filter.admits(&view, &request), expected);
+    }
+
+    #[test]
+    fn full_and_waited_for_is_saturated() {
+        let admits = |kv_usage, queue_depth| {
+            let view = ReplicaView {
+                kv_usage,
+                queue_depth,
+                ..ReplicaView::idle(ReplicaId(1))
+            };
+            Unsaturated.admits(&view, &RouteRequest::default())
+        };
+        assert!(!admits(Some(0.95), 1));
+        assert!(admits(Some(0.95), 0) && admits(Some(0.5), 9) && admits(None, 9));
     }
 
     #[test]

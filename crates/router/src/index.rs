@@ -26,6 +26,7 @@
 //! never compared with ours (see [`mod@reference`]), and every replica keeps its own block sizes.
 
 mod aging;
+mod approximate;
 mod budget;
 mod buffer;
 mod crowds;
@@ -61,6 +62,7 @@ use std::time::Duration;
 use headstart_core::block::Namespace;
 use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteKey, Tier, TokenId};
 
+pub use approximate::{ApproximateConfig, ApproximateIndex};
 pub use budget::Limits;
 pub use dump::{DumpError, IndexDump};
 pub use keys::{KeyChain, PromptKeys};

@@ -17,7 +17,7 @@
 //! | [`view`] | a replica as filters, scorers and pickers see it |
 //! | [`filter`], [`score`], [`pick`] | the three steps of a choice, each a one-method trait |
 //! | [`pipeline`] | the three put together |
-//! | [`strategy`] | the published combinations, by name |
+//! | [`profile`] | combinations by name: the published ones, ours, and a configuration's |
 //! | [`stream`] | order and completeness of one event stream |
 //! | [`conformance`] | what any index must obey; run it on yours |
 //!
@@ -27,11 +27,11 @@
 //!
 //! ```
 //! use headstart_core::{Nanos, ReplicaId};
-//! use headstart_router::{RouteRequest, Router, RouterConfig, Strategy};
+//! use headstart_router::{Profile, RouteRequest, Router, RouterConfig};
 //!
 //! let mut router = Router::new(RouterConfig {
 //!     model: "tiny".to_owned(),
-//!     strategy: Strategy::Precise,
+//!     profile: Profile::precise(),
 //!     seed: 1,
 //! });
 //! router.add_replica(ReplicaId(0), Some(16), Nanos(0));
@@ -55,17 +55,17 @@ pub mod load;
 mod lookup;
 pub mod pick;
 pub mod pipeline;
+pub mod profile;
 pub mod request;
 mod reservations;
 pub mod router;
 pub mod score;
-pub mod strategy;
 pub mod stream;
 pub mod view;
 
 pub use index::{IndexStats, Overlap, Overlaps, PrefixIndex, Prompt, PromptKeys, RunIndex};
 pub use load::ReportedLoad;
+pub use profile::Profile;
 pub use request::{Candidate, Decision, NoReplica, ReservationId, RouteRequest};
 pub use router::{ReplicaStatus, Router, RouterConfig, RouterStats};
-pub use strategy::Strategy;
 pub use view::Health;

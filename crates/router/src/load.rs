@@ -112,10 +112,14 @@ impl Load {
     /// Requests whose first token has not come.
     #[must_use]
     pub fn queue_depth(&self, now: Nanos) -> usize {
-        let reported = self
-            .fresh_report(now)
-            .map_or(0, |report| report.waiting as usize);
-        self.in_flight.queued.max(reported)
+        let reported = self.reported_waiting(now);
+        self.in_flight.queued.max(reported.unwrap_or(0))
+    }
+
+    /// Requests that wait by a fresh report.
+    #[must_use]
+    pub fn reported_waiting(&self, now: Nanos) -> Option<usize> {
+        self.fresh_report(now).map(|report| report.waiting as usize)
     }
 
     /// Requests that have not ended.

@@ -3,6 +3,8 @@
 //! | picker | rule |
 //! |---|---|
 //! | [`Best`] | the highest score; of equals the one that was chosen least recently |
+//! | [`AnyBest`] | the highest score; of equals any |
+//! | [`PowerOfTwo`] | two at random, of these the higher score; of equals the first |
 //! | [`AtRandom`] | any |
 //! | [`RoundRobin`] | the next by id after the last one chosen |
 //! | [`SessionHash`] | the session's own order of preference, skipping the overloaded |
@@ -11,7 +13,8 @@
 //! load (llm-d-router issue 2515), and chance is unfair for long: of 60 draws among three, one had
 //! 32. Order of preference: Thaler and Ravishankar's highest random
 //! weight ("rendezvous") hashing, 1998; no ring to keep, and a replica that leaves moves its own
-//! sessions only. Bound: Mirrokni, Thorup and Zadimoghaddam, "Consistent Hashing with Bounded
+//! sessions only. Two choices: Mitzenmacher, "The Power of Two Choices in Randomized Load
+//! Balancing", 2001. Bound: Mirrokni, Thorup and Zadimoghaddam, "Consistent Hashing with Bounded
 //! Loads", SODA 2018.
 
 use headstart_core::{ReplicaId, Rng, RouteHasher, RouteIdentity};
@@ -90,6 +93,39 @@ impl Picker for Best {
         let at = longest_ago[rng.below(longest_ago.len())];
         self.note(scored[at].view.replica, scored);
         at
+    }
+}
+
+/// The highest score; of equals any, as llm-d's picker has it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AnyBest;
+
+impl Picker for AnyBest {
+    fn pick(&mut self, scored: &[Scored], _request: &RouteRequest<'_>, rng: &mut Rng) -> usize {
+        let scores = || scored.iter().map(|candidate| candidate.score);
+        let best = scores().fold(f64::NEG_INFINITY, f64::max);
+        let is_best = |at: &usize| scored[*at].score > best - TIE;
+        let tied: Vec<usize> = (0..scored.len()).filter(is_best).collect();
+        tied[rng.below(tied.len())]
+    }
+}
+
+/// The better of two that are drawn: never the worst of many, and no herd runs to the best.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PowerOfTwo;
+
+impl Picker for PowerOfTwo {
+    fn pick(&mut self, scored: &[Scored], _request: &RouteRequest<'_>, rng: &mut Rng) -> usize {
+        let first = rng.below(scored.len());
+        if scored.len() == 1 {
+            return first;
+        }
+        // Any other one.
+        let second = (first + 1 + rng.below(scored.len() - 1)) % scored.len();
+        match scored[second].score > scored[first].score {
+            true => second,
+            false => first,
+        }
     }
 }
 

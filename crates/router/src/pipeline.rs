@@ -1,7 +1,7 @@
 //! Filter, score, pick: one choice among replicas.
 //!
 //! ```text
-//! views ──all filters──► candidates ──Σ weight · score──► scored ──picker──► one
+//! views ──all filters──► ──preferences──► candidates ──Σ weight · score──► scored ──picker──► one
 //! ```
 //!
 //! It decides and remembers nothing (its picker may remember its last choice); reserving is the
@@ -19,6 +19,8 @@ use crate::view::ReplicaView;
 pub struct Pipeline {
     /// Who may be chosen: whom all admit.
     pub filters: Vec<Box<dyn Filter>>,
+    /// Who is avoided: each applies unless it would leave nobody, the first ones first.
+    pub preferences: Vec<Box<dyn Filter>>,
     /// What counts, and how much.
     pub scorers: Vec<Weighted>,
     /// Who is chosen.
@@ -55,9 +57,15 @@ impl Pipeline {
                 .iter()
                 .all(|filter| filter.admits(view, request))
         };
-        let candidates: Vec<ReplicaView> = views.iter().filter(is_admitted).copied().collect();
+        let mut candidates: Vec<ReplicaView> = views.iter().filter(is_admitted).copied().collect();
         if candidates.is_empty() {
             return None;
+        }
+        for preference in &self.preferences {
+            let is_preferred = |view: &ReplicaView| preference.admits(view, request);
+            if candidates.iter().any(is_preferred) {
+                candidates.retain(is_preferred);
+            }
         }
         let scored = self.score(&candidates, request);
         let chosen = self.picker.pick(&scored, request, rng);

@@ -21,22 +21,22 @@ use std::sync::Arc;
 use headstart_core::stats::HitCount;
 use headstart_core::{CacheEvent, Nanos, ReplicaId, Rng};
 
-use crate::index::{IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys, RunIndex, Update};
+use crate::index::{IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys, Update};
 use crate::load::{InFlight, Load, Phase, ReportedLoad};
 use crate::pick::Scored;
 use crate::pipeline::{Choice, Pipeline};
+use crate::profile::Profile;
 use crate::request::{Candidate, Decision, NoReplica, ReservationId, RouteRequest};
 use crate::reservations::{Reservation, Reservations};
-use crate::strategy::Strategy;
 use crate::view::{Health, ReplicaView};
 
 /// What a router is made of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RouterConfig {
     /// The model that all its replicas serve.
     pub model: String,
     /// How to choose.
-    pub strategy: Strategy,
+    pub profile: Profile,
     /// Fixes all random choices.
     pub seed: u64,
 }
@@ -96,7 +96,7 @@ impl Router {
     /// A router without replicas, with the index in production.
     #[must_use]
     pub fn new(config: RouterConfig) -> Self {
-        let index = Arc::new(RunIndex::new(config.model.as_str()));
+        let index = config.profile.index(&config.model);
         Self::with_index(config, index)
     }
 
@@ -105,13 +105,13 @@ impl Router {
     pub fn with_index(config: RouterConfig, index: Arc<dyn PrefixIndex>) -> Self {
         let RouterConfig {
             model,
-            strategy,
+            profile,
             seed,
         } = config;
         Self {
             index,
             overlaps: Overlaps::default(),
-            pipeline: strategy.pipeline(&model),
+            pipeline: profile.pipeline(&model),
             rng: Rng::new(seed),
             replicas: BTreeMap::new(),
             reservations: Reservations::default(),
@@ -255,6 +255,12 @@ impl Router {
         })
     }
 
+    /// What a replica said of its load, while that is fresh.
+    #[must_use]
+    pub fn report_of(&self, replica: ReplicaId, now: Nanos) -> Option<ReportedLoad> {
+        self.replicas.get(&replica)?.load.fresh_report(now)
+    }
+
     /// What was done so far, and the size of what is kept.
     #[must_use]
     pub fn stats(&self) -> RouterStats {
@@ -307,6 +313,7 @@ impl Router {
                 queue_depth: member.load.queue_depth(now),
                 requests: member.load.requests(now),
                 prefill_tokens: member.load.in_flight.prefill_tokens,
+                reported_waiting: member.load.reported_waiting(now),
                 kv_usage: member.load.kv_usage(now),
             }
         };

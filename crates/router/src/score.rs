@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Prefix`] | (device tokens + 0.8 · tokens in lower tiers only) / prompt tokens |
 //! | [`QueueDepth`] | (max − d) / (max − min), d = requests without a first token |
+//! | [`ReportedQueue`] | the same, d = requests that wait by the replica's own report |
 //! | [`KvFree`] | 1 − KV utilisation |
 //! | [`InFlight`] | (max − w) / (max − min), w = requests, then prefill tokens as a fraction |
 //!
@@ -37,15 +38,27 @@ pub trait Scorer: Send {
 }
 
 /// The share of the prompt that need not be computed.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Prefix;
+#[derive(Clone, Copy, Debug)]
+pub struct Prefix {
+    /// Leading tokens of the prompt that count, as if it ended there.
+    pub at_most: usize,
+}
+
+impl Default for Prefix {
+    fn default() -> Self {
+        Self {
+            at_most: usize::MAX,
+        }
+    }
+}
 
 impl Scorer for Prefix {
     fn score(&self, candidates: &[ReplicaView], request: &RouteRequest<'_>) -> Vec<f64> {
-        let total = request.prompt_tokens().max(1) as f64;
+        let total = request.prompt_tokens().min(self.at_most).max(1) as f64;
         let worth = |view: &ReplicaView| {
-            let lower = view.any_tier_tokens - view.device_tokens;
-            let worth = view.device_tokens as f64 + LOWER_TIER_WEIGHT * lower as f64;
+            let device = view.device_tokens.min(self.at_most);
+            let lower = view.any_tier_tokens.min(self.at_most) - device;
+            let worth = device as f64 + LOWER_TIER_WEIGHT * lower as f64;
             worth * trust(view) / total
         };
         candidates.iter().map(worth).collect()
@@ -66,6 +79,16 @@ pub struct QueueDepth;
 impl Scorer for QueueDepth {
     fn score(&self, candidates: &[ReplicaView], _request: &RouteRequest<'_>) -> Vec<f64> {
         fewest(candidates, |view| view.queue_depth as f64)
+    }
+}
+
+/// The shortest queue, as the replicas themselves tell: what was sent there since is not seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReportedQueue;
+
+impl Scorer for ReportedQueue {
+    fn score(&self, candidates: &[ReplicaView], _request: &RouteRequest<'_>) -> Vec<f64> {
+        fewest(candidates, |view| view.reported_waiting.unwrap_or(0) as f64)
     }
 }
 
@@ -140,8 +163,11 @@ mod tests {
             })
         };
         let (hot, warm) = (held(50, 50, 50), held(10, 60, 60));
-        check(&Prefix, &[hot, warm, view(|_| ())], &[0.5, 0.5, 0.0]);
-        check(&Prefix, &[held(50, 50, 0), held(40, 40, 20)], &[0.25, 0.3]);
+        let prefix = Prefix::default();
+        check(&prefix, &[hot, warm, view(|_| ())], &[0.5, 0.5, 0.0]);
+        check(&prefix, &[held(50, 50, 0), held(40, 40, 20)], &[0.25, 0.3]);
+        let leading = Prefix { at_most: 20 };
+        check(&leading, &[hot, warm, view(|_| ())], &[1.0, 0.9, 0.0]);
     }
 
     #[test]
@@ -153,6 +179,15 @@ mod tests {
             &[0.0, 1.0, 2.0 / 3.0],
         );
         check(&QueueDepth, &[depth(4), depth(4)], &[1.0, 1.0]);
+    }
+
+    #[test]
+    fn a_reported_queue_is_what_the_replica_says() {
+        let says = |waiting, depth| {
+            view(|view| (view.reported_waiting, view.queue_depth) = (waiting, depth))
+        };
+        let candidates = [says(Some(2), 9), says(None, 5), says(Some(1), 0)];
+        check(&ReportedQueue, &candidates, &[0.0, 1.0, 0.5]);
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct ReplicaView {
     pub requests: usize,
     /// Prompt tokens still to compute for this router's requests.
     pub prefill_tokens: usize,
+    /// Requests that wait there by its own report, when there is a fresh one.
+    pub reported_waiting: Option<usize>,
     /// Share of the KV memory in use, when known.
     pub kv_usage: Option<f64>,
 }
@@ -49,6 +51,7 @@ impl ReplicaView {
             queue_depth: 0,
             requests: 0,
             prefill_tokens: 0,
+            reported_waiting: None,
             kv_usage: None,
         }
     }

@@ -17,7 +17,7 @@ use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Rng, Tier, TokenId};
 use headstart_prompt::{GenerationPrompt, PromptModel, RenderInput};
 use headstart_router::index::Update;
-use headstart_router::{Prompt, RouteRequest, Router, RouterConfig, Strategy};
+use headstart_router::{Profile, Prompt, RouteRequest, Router, RouterConfig};
 use headstart_server::metrics::Metrics;
 use headstart_server::prompt_tokens::PromptTokens;
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ impl Gateway {
     fn new(prompt: PromptModel) -> Self {
         let mut router = Router::new(RouterConfig {
             model: "m".to_owned(),
-            strategy: Strategy::Precise,
+            profile: Profile::precise(),
             seed: 1,
         });
         for replica in 0..REPLICAS {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use headstart_engine::{EngineConfig, Model};
 use headstart_prompt::PromptModel;
-use headstart_router::Strategy;
+use headstart_router::Profile;
 
 use crate::prediction::PredictionConfig;
 use crate::shared_index::SharedServer;
@@ -20,7 +20,7 @@ pub struct ServeConfig {
     /// Clients must send it as a bearer token.
     pub api_key: Option<String>,
     /// How replicas are chosen.
-    pub strategy: Strategy,
+    pub profile: Profile,
     /// Fixes the router's random choices.
     pub seed: u64,
     /// Fixes the keys of the router's index, which are drawn otherwise, and kept in the state
@@ -108,6 +108,8 @@ pub struct Limits {
     pub silence_timeout: Duration,
     /// Pause between two looks at an upstream's health; a dead one is noticed within two.
     pub health_interval: Duration,
+    /// Pause between two looks at an upstream's load.
+    pub load_interval: Duration,
     /// Pause between two saves of the index: what is lost when the process is killed.
     pub save_interval: Duration,
 }
@@ -131,6 +133,8 @@ impl Default for Limits {
             // A stream that began pauses while longer prompts are computed, not for minutes.
             silence_timeout: Duration::from_secs(300),
             health_interval: Duration::from_millis(250),
+            // A step of a busy engine. What was sent meanwhile the router knows by itself.
+            load_interval: Duration::from_millis(100),
             // A fifth of the time that anything saved is of use.
             save_interval: Duration::from_secs(60),
         }

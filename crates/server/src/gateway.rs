@@ -19,8 +19,8 @@ use headstart_prompt::PromptModel;
 use headstart_router::index::Update;
 use headstart_router::stream::{StreamReport, StreamStatus};
 use headstart_router::{
-    Decision, Health, PrefixIndex, Prompt, ReportedLoad, ReservationId, RouteRequest, Router,
-    Strategy,
+    Decision, Health, PrefixIndex, Profile, Prompt, ReportedLoad, ReservationId, RouteRequest,
+    Router,
 };
 
 use crate::clock::{Clock, unix_seconds};
@@ -56,7 +56,7 @@ pub struct Gateway {
     pub clock: Clock,
     /// Set once shutdown has begun.
     pub draining: AtomicBool,
-    strategy: Strategy,
+    profile: Profile,
     router: Mutex<Router>,
     /// The router's index: prompts are hashed and events applied without holding the router.
     index: Arc<dyn PrefixIndex>,
@@ -132,8 +132,8 @@ pub struct GatewayParts {
     pub router: Router,
     /// Its index, where other gateways have part in it.
     pub shared_index: Option<Arc<SharedIndex>>,
-    /// Its strategy.
-    pub strategy: Strategy,
+    /// How it chooses.
+    pub profile: Profile,
     /// The limits of the edge.
     pub limits: Limits,
     /// Clients must send it.
@@ -165,7 +165,7 @@ impl Gateway {
             clock: parts.clock,
             events: parts.events,
             draining: AtomicBool::new(false),
-            strategy: parts.strategy,
+            profile: parts.profile,
             index: parts.router.index(),
             shared_index: parts.shared_index,
             router: Mutex::new(parts.router),
@@ -383,7 +383,7 @@ impl Gateway {
             .route(&request)
             .map_err(|none| ApiError::replica_gone(format!("{none}; try again")))?;
         drop(router);
-        let labels = [self.strategy.name(), &decision.replica.to_string()];
+        let labels = [self.profile.name.as_str(), &decision.replica.to_string()];
         self.metrics
             .requests
             .routed

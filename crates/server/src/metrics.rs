@@ -2,11 +2,13 @@
 //! that its dashboards work; `headstart_` for the rest.
 
 mod index;
+pub(crate) mod load;
 mod prediction;
 mod shared_index;
 
 use std::sync::{Arc, OnceLock};
 
+use headstart_router::ReportedLoad;
 use headstart_router::stream::StreamStatus;
 use prometheus::{
     Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
@@ -171,10 +173,10 @@ impl ReplicaMetrics {
         let gauge = |name, help| make.gauge(name, help, BY_REPLICA);
         let plain = |name, help| make.gauge(name, help, &["replica"]);
         Self {
-            running: gauge("vllm:num_requests_running", "Running requests."),
-            waiting: gauge("vllm:num_requests_waiting", "Waiting requests."),
+            running: gauge(load::RUNNING, "Running requests."),
+            waiting: gauge(load::WAITING, "Waiting requests."),
             kv_usage: make.ratio(
-                "vllm:kv_cache_usage_perc",
+                load::KV_USAGE,
                 "Share of KV blocks held by running requests, 0 to 1.",
                 BY_REPLICA,
             ),
@@ -214,6 +216,25 @@ impl ReplicaMetrics {
 }
 
 impl ReplicaMetrics {
+    /// Forgets what replicas said of their load.
+    pub fn forget_loads(&self) {
+        self.running.reset();
+        self.waiting.reset();
+        self.kv_usage.reset();
+    }
+
+    /// Passes on what a replica said of its load.
+    pub fn set_load(&self, labels: &[&str; 2], report: ReportedLoad) {
+        let set = |gauge: &IntGaugeVec, value: u32| {
+            gauge.with_label_values(labels).set(i64::from(value));
+        };
+        set(&self.running, report.running);
+        set(&self.waiting, report.waiting);
+        if report.kv_usage.is_finite() {
+            self.kv_usage.with_label_values(labels).set(report.kv_usage);
+        }
+    }
+
     /// Says which state a replica's event stream is in; nothing, where nobody here follows it.
     pub fn set_stream(&self, replica: &str, status: Option<StreamStatus>) {
         for state in StreamStatus::ALL {

@@ -43,6 +43,12 @@ pub enum ServeError {
     /// The fleet has nobody in it.
     #[error("at least one replica or upstream is needed")]
     NoReplica,
+    /// An index that nobody's events confirm is to be kept or shared.
+    #[error(
+        "strategy {0} guesses what replicas hold: --state-dir and --shared-index are for an index \
+         that their events fill; leave them out, or use strategy precise"
+    )]
+    GuessedIndex(String),
     /// An unknown eviction policy.
     #[error(transparent)]
     Policy(#[from] headstart_cache::policy::PolicyError),
@@ -91,12 +97,12 @@ pub struct RunningServer {
 /// A background task that ends when dropped.
 enum Watcher {
     Events { _subscription: SubscriberHandle },
-    Health(JoinHandle<()>),
+    Task(JoinHandle<()>),
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        if let Self::Health(task) = self {
+        if let Self::Task(task) = self {
             task.abort();
         }
     }

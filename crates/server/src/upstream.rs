@@ -4,6 +4,7 @@
 //! it is alive is found in `health`.
 
 mod health;
+mod load;
 
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,6 +42,12 @@ const MISSED_CHECKS: u32 = 3;
 /// Largest model list that is read.
 const MODELS_BYTES: usize = 1 << 20;
 
+/// Longest wait for an engine's metrics: what is older says little.
+const METRICS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Largest page of metrics that is read; vLLM's have some 100 KiB.
+const METRICS_BYTES: usize = 4 << 20;
+
 /// Largest list of token ids that is read: some three million of them.
 const TOKENS_BYTES: usize = 32 << 20;
 
@@ -50,6 +57,8 @@ const TOKENIZE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Request header by which a caller names the data-parallel rank that is to serve it. Source:
 /// vLLM's OpenAI entry points; SGLang reads the same since its #19832.
 pub const RANK_HEADER: &str = "x-data-parallel-rank";
+
+pub use load::EngineLoad;
 
 /// One upstream engine, or one data-parallel rank of it: ranks share everything but their number.
 pub struct Upstream {

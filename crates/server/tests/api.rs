@@ -2,7 +2,7 @@
 
 mod support;
 
-use headstart_router::Strategy;
+use headstart_router::Profile;
 use serde_json::{Value, json};
 use support::{chat, drained, embedded, exchange, get, post, request, start, text};
 
@@ -293,9 +293,9 @@ async fn an_open_address_needs_a_key() {
 /// index that the replicas' own events fill.
 #[tokio::test]
 async fn conversations_stay_where_they_are_cached() {
-    for strategy in [Strategy::Session, Strategy::Precise] {
+    for strategy in ["session", "precise"] {
         let mut config = embedded(3, 256);
-        config.strategy = strategy;
+        config.profile = strategy.parse::<Profile>().expect("known");
         let server = start(config).await;
         for conversation in 0..6 {
             let mut messages = vec![json!({"role": "user", "content": text(120, conversation)})];

@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use headstart_core::ReplicaId;
+use headstart_core::{Nanos, ReplicaId};
 use headstart_router::stream::StreamReport;
 use headstart_server::{RunningServer, UpstreamConfig};
 use serde_json::Value;
@@ -191,4 +191,52 @@ async fn a_port_that_no_rank_can_have_is_said_at_once() {
         error.contains("rank 1") && error.contains("65535"),
         "{error}"
     );
+}
+
+/// What engines say of their load decides where nothing else does.
+#[tokio::test]
+async fn a_cold_prompt_goes_where_the_engine_says_there_is_room() {
+    let engine = FakeEngine::start(2, None).await;
+    let page = |waiting: [u32; 2]| {
+        let of = |rank: usize| {
+            format!(
+                "vllm:num_requests_waiting{{engine=\"{rank}\"}} {}\n\
+                 vllm:num_requests_running{{engine=\"{rank}\"}} 3\n\
+                 vllm:kv_cache_usage_perc{{engine=\"{rank}\"}} 0.5\n",
+                waiting[rank]
+            )
+        };
+        of(0) + &of(1)
+    };
+    engine.tell_metrics(&page([0, 7]));
+    let gateway = gateway(vec![engine.upstream()]).await;
+    let waiting = |rank: u32| {
+        // A report counts for seconds; at time 0 any is fresh.
+        let report = gateway
+            .gateway()
+            .router()
+            .report_of(ReplicaId(rank), Nanos(0));
+        report.map(|it| it.waiting)
+    };
+    eventually("both loads", || {
+        (waiting(0), waiting(1)) == (Some(0), Some(7))
+    })
+    .await;
+    for seed in 1..6 {
+        let answer = ask(&gateway, &engine, &prompt(seed, 2)).await;
+        assert_eq!(answer.header("x-headstart-replica"), Some("0"));
+    }
+    let metrics = get(&gateway, "/metrics").await.body;
+    let line = "vllm:num_requests_waiting{model_name=\"m\",replica=\"1\"} 7";
+    assert!(metrics.contains(line), "{metrics}");
+    engine.tell_metrics(&page([9, 0]));
+    eventually("new loads", || {
+        (waiting(0), waiting(1)) == (Some(9), Some(0))
+    })
+    .await;
+    for seed in 11..16 {
+        let answer = ask(&gateway, &engine, &prompt(seed, 2)).await;
+        assert_eq!(answer.header("x-headstart-replica"), Some("1"));
+    }
+    gateway.shutdown().await;
 }

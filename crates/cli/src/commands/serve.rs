@@ -124,7 +124,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
             .listen
             .unwrap_or_else(|| ([127, 0, 0, 1], 8000).into()),
         api_key: options.api_key()?,
-        strategy: options.strategy()?,
+        profile: options.profile()?,
         seed: 0,
         index_secret: options.index_secret()?,
         state_dir: options.state_dir.clone(),

@@ -1,5 +1,6 @@
 //! What is known elsewhere, as metrics: brought up to date whenever somebody asks for them.
 
+use headstart_core::ReplicaId;
 use headstart_engine::Load;
 use headstart_router::stream::StreamStatus;
 use headstart_router::{Health, ReplicaStatus};
@@ -16,7 +17,7 @@ impl Gateway {
         let entries = metrics
             .replicas
             .index_entries
-            .with_label_values(&[self.strategy.name()]);
+            .with_label_values(&[self.profile.name.as_str()]);
         entries.set(stats.index.entries as i64);
         metrics.index.set_stats(&stats.index);
         if let Some(tokens) = &self.prompt_tokens {
@@ -89,19 +90,28 @@ impl Gateway {
         }
     }
 
-    /// Says which upstream each replica is.
+    /// Says which upstream each replica is, and what that says of its load.
     fn name_upstreams(&self) {
         let Fleet::Upstreams(upstreams) = &self.fleet else {
             return;
         };
+        self.metrics.replicas.forget_loads();
         for (index, upstream) in upstreams.iter().enumerate() {
             let rank = upstream.rank().map(|rank| rank.to_string());
+            let replica = index.to_string();
             let labels = [
-                &index.to_string(),
+                &replica[..],
                 upstream.base(),
                 rank.as_deref().unwrap_or_default(),
             ];
             self.metrics.replicas.info.with_label_values(&labels).set(1);
+            let now = self.clock.now();
+            let report = self.router().report_of(ReplicaId(index as u32), now);
+            if let Some(report) = report {
+                let models = upstream.models();
+                let labels = [models.first().map_or("", String::as_str), labels[0]];
+                self.metrics.replicas.set_load(&labels, report);
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use headstart_core::ReplicaId;
 use headstart_router::Health;
 
 use super::{Fleet, Gateway};
-use crate::upstream::{Upstream, first_of_engine, of_same_engine};
+use crate::upstream::{EngineLoad, Upstream, first_of_engine, of_same_engine};
 
 impl Gateway {
     /// Whether a replica is known to be down.
@@ -15,6 +15,16 @@ impl Gateway {
         router
             .replicas()
             .any(|status| status.replica == replica && status.health == Health::Down)
+    }
+
+    /// Takes note of what its engine says of a replica's load. Whether it says anything.
+    pub fn on_load(&self, replica: ReplicaId, load: &EngineLoad) -> bool {
+        let rank = self.upstream(replica).and_then(Upstream::rank);
+        let report = load.of(rank, self.clock.now());
+        if let Some(report) = report {
+            self.router().report(replica, report);
+        }
+        report.is_some()
     }
 
     /// Takes note that a replica went down or came back. Requests that wait for an upstream which

@@ -66,11 +66,16 @@ pub(super) fn all(gateway: &Arc<Gateway>, streams: &[Stream]) -> Vec<Watcher> {
             false => engines.last_mut().expect("a first rank").push(member),
         }
     }
-    let watch = |engine| {
-        let watched = watch_engine(Arc::downgrade(gateway), engine);
-        Watcher::Health(tokio::spawn(watched))
+    let watch = |engine: Vec<Member>| {
+        let replicas = engine.iter().map(|&(replica, _)| replica).collect();
+        let load = watch_load(Arc::downgrade(gateway), replicas);
+        let health = watch_engine(Arc::downgrade(gateway), engine);
+        [
+            Watcher::Task(tokio::spawn(load)),
+            Watcher::Task(tokio::spawn(health)),
+        ]
     };
-    engines.into_iter().map(watch).collect()
+    engines.into_iter().flat_map(watch).collect()
 }
 
 fn follow_one(
@@ -136,6 +141,50 @@ async fn watch_engine(gateway: Weak<Gateway>, members: Vec<Member>) {
             }
         }
         tokio::time::sleep(gateway.limits.health_interval).await;
+    }
+}
+
+/// Questions in a row without an answer after which an engine is taken for one that does not tell
+/// its load, and pauses that it is then left alone for.
+const SILENT_QUESTIONS: u32 = 10;
+const SILENT_PAUSES: u32 = 50;
+
+/// Asks an engine for its load for ever, on behalf of all its ranks.
+async fn watch_load(gateway: Weak<Gateway>, ranks: Vec<ReplicaId>) {
+    let Some(&first) = ranks.first() else { return };
+    let mut unanswered = 0;
+    while let Some(gateway) = gateway.upgrade() {
+        let pause = gateway.limits.load_interval;
+        let Some(upstream) = gateway.upstream(first) else {
+            return;
+        };
+        let is_down = gateway.is_down(first);
+        let load = match is_down {
+            true => None,
+            false => upstream.load().await,
+        };
+        let is_used = load.is_some_and(|load| {
+            let used = ranks.iter().filter(|&&rank| gateway.on_load(rank, &load));
+            used.count() > 0
+        });
+        unanswered = if is_used || is_down {
+            0
+        } else {
+            unanswered + 1
+        };
+        if unanswered == SILENT_QUESTIONS {
+            tracing::info!(
+                upstream = upstream.base(),
+                "no load in GET /metrics: of this engine's requests only those are counted that \
+                 go through this gateway"
+            );
+        }
+        let pauses = match unanswered < SILENT_QUESTIONS {
+            true => 1,
+            false => SILENT_PAUSES,
+        };
+        drop(gateway);
+        tokio::time::sleep(pause * pauses).await;
     }
 }
 

@@ -6,6 +6,7 @@ use headstart_cache::policy::{self, Setting};
 use headstart_core::{Probability, ReplicaId, SeqId};
 use headstart_engine::{Engine, EngineConfig};
 use headstart_prompt::PromptModel;
+use headstart_router::profile::IndexKind;
 use headstart_router::{PrefixIndex, Router, RouterConfig, RunIndex};
 
 use super::follow::{self, Stream};
@@ -42,6 +43,7 @@ pub(super) struct Parts {
 pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let clock = Clock::start();
     check_sharing(&config)?;
+    check_index(&config)?;
     let folder = state_folder(&config)?;
     let later = Later::default();
     let metrics = Metrics::new();
@@ -59,25 +61,20 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         let endpoints = follow::endpoints(&fleet, &streams);
         Keeper::new(folder, index.clone(), name.clone(), endpoints)
     });
-    let shared_index = match config.shared_index {
-        Some(server) => Some(share(
-            server,
-            &fleet,
-            &streams,
-            (&model, &name),
-            &index,
-            clock,
-        )?),
-        None => None,
-    };
-    let asked: Arc<dyn PrefixIndex> = match &shared_index {
-        Some(shared) => shared.clone(),
-        None => index.clone(),
+    let names = (model.as_str(), name.as_str());
+    let shared_index = config.shared_index;
+    let shared_index = shared_index
+        .map(|server| share(server, &fleet, &streams, names, &index, clock))
+        .transpose()?;
+    let asked: Arc<dyn PrefixIndex> = match (&shared_index, config.profile.index) {
+        (Some(shared), _) => shared.clone(),
+        (None, IndexKind::Events) => index.clone(),
+        (None, IndexKind::Approximate(_)) => config.profile.index(&name),
     };
     let timed = Arc::new(TimedIndex::new(asked, metrics.index.clone()));
     let router = RouterConfig {
         model,
-        strategy: config.strategy,
+        profile: config.profile.clone(),
         seed: config.seed,
     };
     let mut router = Router::with_index(router, timed);
@@ -88,7 +85,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         fleet,
         router,
         shared_index,
-        strategy: config.strategy,
+        profile: config.profile,
         limits: config.limits,
         api_key: config.api_key,
         metrics,
@@ -100,11 +97,11 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     follow::look_at_all(&gateway).await;
     let saving = keep(keeper, &gateway).await?;
     let watchers = follow::all(&gateway, &streams);
-    let event_endpoints = streams.into_iter().filter_map(|stream| stream.events);
+    let endpoints = streams.into_iter().filter_map(|stream| stream.events);
     Ok(Parts {
         gateway,
         watchers,
-        event_endpoints: event_endpoints.collect(),
+        event_endpoints: endpoints.collect(),
         saving,
     })
 }
@@ -127,6 +124,15 @@ fn check_sharing(config: &ServeConfig) -> Result<(), SharedIndexError> {
         } => Err(SharedIndexError::NoSecret),
         _ => Ok(()),
     }
+}
+
+/// Refuses to keep or share what is guessed.
+fn check_index(config: &ServeConfig) -> Result<(), ServeError> {
+    let is_kept = config.state_dir.is_some() || config.shared_index.is_some();
+    if is_kept && config.profile.index != IndexKind::Events {
+        return Err(ServeError::GuessedIndex(config.profile.name.clone()));
+    }
+    Ok(())
 }
 
 /// Shares an index with other gateways. `model` and `identity` are the index's.

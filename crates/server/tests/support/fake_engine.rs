@@ -27,6 +27,7 @@ struct Seen {
     model: Mutex<String>,
     ranks: Mutex<Vec<Option<String>>>,
     health_checks: Mutex<usize>,
+    metrics: Mutex<String>,
 }
 
 /// The engine; gone when dropped.
@@ -55,6 +56,7 @@ impl FakeEngine {
         let router = axum::Router::new()
             .route("/health", get(health))
             .route("/v1/models", get(models))
+            .route("/metrics", get(metrics))
             .route("/v1/completions", post(complete))
             .with_state(seen.clone());
         let server = tokio::spawn(async move {
@@ -76,6 +78,11 @@ impl FakeEngine {
     /// From now on it says that it serves this model.
     pub fn serve(&self, model: &str) {
         *self.seen.model.lock().expect("no panic") = model.to_owned();
+    }
+
+    /// From now on its metrics are these.
+    pub fn tell_metrics(&self, page: &str) {
+        *self.seen.metrics.lock().expect("no panic") = page.to_owned();
     }
 
     /// Ranks publish on neighbouring ports, and replay on others.
@@ -209,6 +216,10 @@ async fn health(State(seen): Shared) {
 async fn models(State(seen): Shared) -> Json<Value> {
     let model = seen.model.lock().expect("no panic").clone();
     Json(json!({"data": [{"id": model}]}))
+}
+
+async fn metrics(State(seen): Shared) -> String {
+    seen.metrics.lock().expect("no panic").clone()
 }
 
 async fn complete(State(seen): Shared, headers: HeaderMap) -> Json<Value> {

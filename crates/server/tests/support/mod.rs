@@ -13,7 +13,7 @@ use headstart_engine::kv::Dtype;
 use headstart_engine::model::toy;
 use headstart_engine::{EngineConfig, Model, QueueOrder};
 use headstart_prompt::PromptModel;
-use headstart_router::Strategy;
+use headstart_router::Profile;
 use headstart_server::gateway::{Embedded, Fleet};
 use headstart_server::{
     Backend, EmbeddedFleet, Limits, RunningServer, ServeConfig, UpstreamConfig, serve,
@@ -72,7 +72,7 @@ fn config(backend: Backend) -> ServeConfig {
     ServeConfig {
         listen: ([127, 0, 0, 1], 0).into(),
         api_key: None,
-        strategy: Strategy::Precise,
+        profile: Profile::precise(),
         seed: 1,
         index_secret: None,
         state_dir: None,

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use headstart_router::Strategy;
+use headstart_router::Profile;
 
 use crate::config::parsed;
 
@@ -41,7 +41,7 @@ impl Runs {
     /// Refuses unknown strategies. Policies are checked by the server that they are for.
     pub(super) fn check(&self) -> Result<()> {
         for strategy in &self.strategies {
-            parsed::<Strategy>(strategy, "--strategy")?;
+            parsed::<Profile>(strategy, "--strategy")?;
         }
         Ok(())
     }

@@ -1,0 +1,224 @@
+//! Profiles: ways to choose, as data, by name.
+//!
+//! | profile | score | picker |
+//! |---|---|---|
+//! | `random` | – | any |
+//! | `round-robin` | – | in turn |
+//! | `load` | fewest requests in flight, then fewest prompt tokens to compute | best |
+//! | `power-of-two` | the same, of two drawn at random | the better |
+//! | `session` | – | rendezvous hash of the session, bounded load |
+//! | `approximate` | as `precise`, with an index that is guessed ([`IndexKind`]) | best |
+//! | `precise` | 3 · prefix + 2 · queue + 2 · free KV memory | best |
+//! | `llm-d-load` | reported queue + free KV memory | best |
+//! | `llm-d-approximate` | leading prefix + reported queue + free KV memory | best |
+//! | `llm-d-precise` | 3 · prefix + 2 · reported queue + 2 · free KV memory | best |
+//!
+//! All filter for health and exclusion first. Of equals the one chosen least recently is taken;
+//! the `llm-d-` ones draw.
+//!
+//! Source: llm-d's precise-prefix-cache path (weights 3, 2, 2), and its approximate plug-in as of
+//! September 2025, when the runs were published that the `llm-d-` profiles are to be compared
+//! with: they see of the load what replicas report and nothing else, and the approximate one
+//! matches the first 4,096 tokens. Our own profiles count the router's reservations too, so that
+//! a cold burst spreads. The prefix goes first: queues are scored by their order
+//! ([`crate::score`]), so the queue alone weighs 2 and never outweighs a match of more than two
+//! thirds.
+
+mod parts;
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::filter::{Filter, Healthy, NotExcluded};
+use crate::index::{ApproximateConfig, PrefixIndex};
+use crate::pipeline::{Pipeline, Weighted};
+
+pub use parts::{IndexKind, PickerKind, PreferenceKind, ScorerKind, UnknownPart};
+
+/// Tokens of a prompt that llm-d's approximate plug-in looked at.
+const LEADING: usize = 4_096;
+
+/// A way to choose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// Where it learns who holds what.
+    pub index: IndexKind,
+    /// Whom it avoids while there are others, in order of importance.
+    pub preferences: Vec<PreferenceKind>,
+    /// What counts, and how much.
+    pub scorers: Vec<(ScorerKind, f64)>,
+    /// Who is chosen of those that are scored.
+    pub picker: PickerKind,
+}
+
+impl Profile {
+    /// The names that [`FromStr`] takes, without those of a configuration.
+    pub const NAMES: [&str; 10] = [
+        "random",
+        "round-robin",
+        "load",
+        "power-of-two",
+        "session",
+        "approximate",
+        "precise",
+        "llm-d-load",
+        "llm-d-approximate",
+        "llm-d-precise",
+    ];
+
+    /// All that come with the router.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let known = Self::NAMES.into_iter().map(Self::known);
+        known.collect::<Option<_>>().expect("all names are known")
+    }
+
+    /// The published weights over the events of the engines: what serves unless told otherwise.
+    #[must_use]
+    pub fn precise() -> Self {
+        Self::known("precise").expect("it is known")
+    }
+
+    /// The index that it reads.
+    #[must_use]
+    pub fn index(&self, model: &str) -> Arc<dyn PrefixIndex> {
+        self.index.make(model)
+    }
+
+    /// Its filters, scorers and picker, for requests to `model`.
+    #[must_use]
+    pub fn pipeline(&self, model: &str) -> Pipeline {
+        let filters: Vec<Box<dyn Filter>> = vec![Box::new(Healthy), Box::new(NotExcluded)];
+        let scorers = self.scorers.iter().map(|&(kind, weight)| Weighted {
+            weight,
+            scorer: kind.make(),
+        });
+        Pipeline {
+            filters,
+            preferences: self.preferences.iter().map(|kind| kind.make()).collect(),
+            scorers: scorers.collect(),
+            picker: self.picker.make(model),
+        }
+    }
+
+    /// The one of this name among `own`, which go first, and those that come with the router.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn find(name: &str, own: &BTreeMap<String, Self>) -> Result<Self, UnknownProfile> {
+        let found = own.get(name).cloned().or_else(|| Self::known(name));
+        found.ok_or_else(|| UnknownProfile {
+            name: name.to_owned(),
+            known: own
+                .keys()
+                .cloned()
+                .chain(Self::NAMES.map(str::to_owned))
+                .collect(),
+        })
+    }
+
+    fn known(name: &str) -> Option<Self> {
+        use PickerKind::{AnyBest, AtRandom, Best, PowerOfTwo, RoundRobin, Session};
+        use ScorerKind::{InFlight, KvFree, Prefix, Queue, ReportedQueue};
+
+        let prefix = Prefix { at_most: None };
+        let leading = Prefix {
+            at_most: Some(LEADING),
+        };
+        let (scorers, picker): (&[(ScorerKind, f64)], _) = match name {
+            "random" => (&[], AtRandom),
+            "round-robin" => (&[], RoundRobin),
+            "load" => (&[(InFlight, 1.0)], Best),
+            "power-of-two" => (&[(InFlight, 1.0)], PowerOfTwo),
+            "session" => (&[], Session),
+            "approximate" | "precise" => (&[(prefix, 3.0), (Queue, 2.0), (KvFree, 2.0)], Best),
+            "llm-d-load" => (&[(ReportedQueue, 1.0), (KvFree, 1.0)], AnyBest),
+            "llm-d-approximate" => (
+                &[(leading, 1.0), (ReportedQueue, 1.0), (KvFree, 1.0)],
+                AnyBest,
+            ),
+            "llm-d-precise" => (
+                &[(prefix, 3.0), (ReportedQueue, 2.0), (KvFree, 2.0)],
+                AnyBest,
+            ),
+            _ => return None,
+        };
+        let index = match name {
+            "approximate" => IndexKind::Approximate(ApproximateConfig::default()),
+            "llm-d-approximate" => IndexKind::Approximate(ApproximateConfig::EARLY),
+            _ => IndexKind::Events,
+        };
+        Some(Self {
+            name: name.to_owned(),
+            index,
+            preferences: Vec::new(),
+            scorers: scorers.to_vec(),
+            picker,
+        })
+    }
+}
+
+impl std::fmt::Display for Profile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl FromStr for Profile {
+    type Err = UnknownProfile;
+
+    fn from_str(name: &str) -> Result<Self, UnknownProfile> {
+        Self::find(name, &BTreeMap::new())
+    }
+}
+
+/// A profile's name that nobody knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownProfile {
+    name: String,
+    known: Vec<String>,
+}
+
+impl std::fmt::Display for UnknownProfile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (name, known) = (&self.name, self.known.join(", "));
+        write!(f, "unknown strategy `{name}`; known: {known}")
+    }
+}
+
+impl std::error::Error for UnknownProfile {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back_to_their_profile() {
+        for profile in Profile::all() {
+            assert_eq!(profile.to_string().parse(), Ok(profile));
+        }
+    }
+
+    #[test]
+    fn ones_own_go_first() {
+        let mine = Profile {
+            picker: PickerKind::AtRandom,
+            ..Profile::precise()
+        };
+        let own = BTreeMap::from([("precise".to_owned(), mine.clone())]);
+        assert_eq!(Profile::find("precise", &own), Ok(mine));
+    }
+
+    #[test]
+    fn an_unknown_name_lists_the_known_ones() {
+        let error = "best".parse::<Profile>().unwrap_err().to_string();
+        assert!(error.contains("`best`"));
+        assert!(
+            Profile::NAMES.iter().all(|name| error.contains(name)),
+            "{error}"
+        );
+    }
+}

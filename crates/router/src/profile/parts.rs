@@ -1,0 +1,226 @@
+//! The parts of a profile, by name: `name`, or `name:option` where it has one.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::filter::{Filter, Unsaturated};
+use crate::index::{ApproximateConfig, ApproximateIndex, PrefixIndex, RunIndex};
+use crate::pick::{AnyBest, AtRandom, Best, Picker, PowerOfTwo, RoundRobin, SessionHash};
+use crate::score::{InFlight, KvFree, Prefix, QueueDepth, ReportedQueue, Scorer};
+
+/// Where a profile learns who holds what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexKind {
+    /// From the engines' events.
+    Events,
+    /// From what was sent to them.
+    Approximate(ApproximateConfig),
+}
+
+/// What counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScorerKind {
+    /// [`Prefix`].
+    Prefix {
+        /// Leading tokens of the prompt that count; all of them without.
+        at_most: Option<usize>,
+    },
+    /// [`QueueDepth`].
+    Queue,
+    /// [`ReportedQueue`].
+    ReportedQueue,
+    /// [`KvFree`].
+    KvFree,
+    /// [`InFlight`].
+    InFlight,
+}
+
+/// Who is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PickerKind {
+    /// [`Best`].
+    Best,
+    /// [`AnyBest`].
+    AnyBest,
+    /// [`PowerOfTwo`].
+    PowerOfTwo,
+    /// [`AtRandom`].
+    AtRandom,
+    /// [`RoundRobin`].
+    RoundRobin,
+    /// [`SessionHash`].
+    Session,
+}
+
+/// Who is avoided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreferenceKind {
+    /// Those that [`Unsaturated`] rejects.
+    Unsaturated,
+}
+
+impl IndexKind {
+    /// An empty index of this kind.
+    #[must_use]
+    pub fn make(self, model: &str) -> Arc<dyn PrefixIndex> {
+        match self {
+            Self::Events => Arc::new(RunIndex::new(model)),
+            Self::Approximate(config) => Arc::new(ApproximateIndex::new(model, config)),
+        }
+    }
+}
+
+impl ScorerKind {
+    /// The scorer.
+    #[must_use]
+    pub fn make(self) -> Box<dyn Scorer> {
+        match self {
+            Self::Prefix { at_most } => Box::new(Prefix {
+                at_most: at_most.unwrap_or(usize::MAX),
+            }),
+            Self::Queue => Box::new(QueueDepth),
+            Self::ReportedQueue => Box::new(ReportedQueue),
+            Self::KvFree => Box::new(KvFree),
+            Self::InFlight => Box::new(InFlight),
+        }
+    }
+}
+
+impl PickerKind {
+    /// The picker, for requests to `model`.
+    #[must_use]
+    pub fn make(self, model: &str) -> Box<dyn Picker> {
+        match self {
+            Self::Best => Box::new(Best::default()),
+            Self::AnyBest => Box::new(AnyBest),
+            Self::PowerOfTwo => Box::new(PowerOfTwo),
+            Self::AtRandom => Box::new(AtRandom),
+            Self::RoundRobin => Box::new(RoundRobin::default()),
+            Self::Session => Box::new(SessionHash::new(model)),
+        }
+    }
+}
+
+impl PreferenceKind {
+    /// The filter.
+    #[must_use]
+    pub fn make(self) -> Box<dyn Filter> {
+        match self {
+            Self::Unsaturated => Box::new(Unsaturated),
+        }
+    }
+}
+
+/// A part that nobody knows, or an option that it does not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownPart {
+    what: &'static str,
+    text: String,
+    known: &'static str,
+}
+
+impl std::fmt::Display for UnknownPart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { what, text, known } = self;
+        write!(f, "unknown {what} `{text}`; known: {known}")
+    }
+}
+
+impl std::error::Error for UnknownPart {}
+
+impl FromStr for IndexKind {
+    type Err = UnknownPart;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPart> {
+        match text {
+            "events" => Ok(Self::Events),
+            "approximate" => Ok(Self::Approximate(ApproximateConfig::default())),
+            "approximate:early" => Ok(Self::Approximate(ApproximateConfig::EARLY)),
+            _ => Err(UnknownPart {
+                what: "index",
+                text: text.to_owned(),
+                known: "events, approximate, approximate:early",
+            }),
+        }
+    }
+}
+
+impl FromStr for ScorerKind {
+    type Err = UnknownPart;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPart> {
+        let leading = text
+            .strip_prefix("prefix:")
+            .and_then(|tokens| tokens.parse().ok())
+            .filter(|&tokens| tokens > 0);
+        match (text, leading) {
+            (_, Some(tokens)) => Ok(Self::Prefix {
+                at_most: Some(tokens),
+            }),
+            ("prefix", _) => Ok(Self::Prefix { at_most: None }),
+            ("queue", _) => Ok(Self::Queue),
+            ("reported-queue", _) => Ok(Self::ReportedQueue),
+            ("kv-free", _) => Ok(Self::KvFree),
+            ("in-flight", _) => Ok(Self::InFlight),
+            _ => Err(UnknownPart {
+                what: "scorer",
+                text: text.to_owned(),
+                known: "prefix, prefix:TOKENS (of the first so many), queue, reported-queue, \
+                        kv-free, in-flight",
+            }),
+        }
+    }
+}
+
+impl FromStr for PickerKind {
+    type Err = UnknownPart;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPart> {
+        match text {
+            "best" => Ok(Self::Best),
+            "any-best" => Ok(Self::AnyBest),
+            "power-of-two" => Ok(Self::PowerOfTwo),
+            "random" => Ok(Self::AtRandom),
+            "round-robin" => Ok(Self::RoundRobin),
+            "session" => Ok(Self::Session),
+            _ => Err(UnknownPart {
+                what: "picker",
+                text: text.to_owned(),
+                known: "best, any-best, power-of-two, random, round-robin, session",
+            }),
+        }
+    }
+}
+
+impl FromStr for PreferenceKind {
+    type Err = UnknownPart;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPart> {
+        match text {
+            "unsaturated" => Ok(Self::Unsaturated),
+            _ => Err(UnknownPart {
+                what: "preference",
+                text: text.to_owned(),
+                known: "unsaturated",
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_part_of_the_name() {
+        let scorer = |text: &str| text.parse::<ScorerKind>();
+        assert_eq!(
+            scorer("prefix:64"),
+            Ok(ScorerKind::Prefix { at_most: Some(64) })
+        );
+        for bad in ["prefix:", "prefix:0", "prefix:-1", "Prefix", "queue:3", ""] {
+            let error = scorer(bad).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{bad}`")), "{error}");
+        }
+    }
+}

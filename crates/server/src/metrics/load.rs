@@ -1,0 +1,13 @@
+//! What engines call the gauges of their load, and what we call ours.
+
+/// Requests that wait to be scheduled: vLLM's name, and ours.
+pub(crate) const WAITING: &str = "vllm:num_requests_waiting";
+
+/// Requests that run.
+pub(crate) const RUNNING: &str = "vllm:num_requests_running";
+
+/// Share of the KV memory in use.
+pub(crate) const KV_USAGE: &str = "vllm:kv_cache_usage_perc";
+
+/// What vLLM called it before version 0.11.
+pub(crate) const KV_USAGE_EARLY: &str = "vllm:gpu_cache_usage_perc";

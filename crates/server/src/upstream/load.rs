@@ -1,0 +1,243 @@
+//! What an engine says of its load: gauges of its Prometheus page.
+//!
+//! | | vLLM, and gateways such as this one | SGLang |
+//! |---|---|---|
+//! | waiting | `vllm:num_requests_waiting` | `sglang:num_queue_reqs` |
+//! | running | `vllm:num_requests_running` | `sglang:num_running_reqs` |
+//! | KV memory | `vllm:kv_cache_usage_perc` | `sglang:token_usage` |
+//!
+//! Until version 0.10 vLLM said `vllm:gpu_cache_usage_perc`. Data-parallel ranks are told apart by
+//! the label `engine` (vLLM) or `dp_rank` (SGLang). All other lines are passed over unread.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use headstart_core::Nanos;
+use headstart_router::ReportedLoad;
+use http::Method;
+use http_body_util::{BodyExt, Limited};
+
+use super::{METRICS_BYTES, METRICS_TIMEOUT, Upstream};
+use crate::metrics::load as names;
+
+/// What one rank said, as far as it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Gauges {
+    waiting: Option<f64>,
+    running: Option<f64>,
+    kv_usage: Option<f64>,
+}
+
+/// What an engine said, rank by rank; a rank without a name where it names none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EngineLoad {
+    ranks: BTreeMap<Option<u32>, Gauges>,
+}
+
+/// Which gauge a metric is.
+#[derive(Clone, Copy, Debug)]
+enum Gauge {
+    Waiting,
+    Running,
+    KvUsage,
+}
+
+impl Upstream {
+    /// Asks the engine for its load; none where it does not say.
+    pub async fn load(&self) -> Option<EngineLoad> {
+        let request = self.request(Method::GET, "/metrics", Bytes::new());
+        let response = self.send(request, METRICS_TIMEOUT).await.ok()?;
+        if !response.status().is_success() {
+            return None;
+        }
+        let body = Limited::new(response.into_body(), METRICS_BYTES).collect();
+        let body = tokio::time::timeout(METRICS_TIMEOUT, body).await.ok()?;
+        let page = body.ok()?.to_bytes();
+        let load = EngineLoad::parse(&String::from_utf8_lossy(&page));
+        (!load.ranks.is_empty()).then_some(load)
+    }
+}
+
+impl EngineLoad {
+    /// Reads a Prometheus page.
+    #[must_use]
+    pub fn parse(page: &str) -> Self {
+        let mut ranks: BTreeMap<Option<u32>, Gauges> = BTreeMap::new();
+        for (gauge, labels, value) in page.lines().filter_map(sample) {
+            let gauges = ranks.entry(rank(labels)).or_default();
+            let place = match gauge {
+                Gauge::Waiting => &mut gauges.waiting,
+                Gauge::Running => &mut gauges.running,
+                Gauge::KvUsage => &mut gauges.kv_usage,
+            };
+            // Parts of one rank, such as tensor-parallel ones, say the same.
+            *place = Some(place.map_or(value, |before| before.max(value)));
+        }
+        Self { ranks }
+    }
+
+    /// The load of a rank, or of all together where `rank` is none.
+    #[must_use]
+    pub fn of(&self, rank: Option<u32>, at: Nanos) -> Option<ReportedLoad> {
+        let gauges = match rank {
+            Some(_) => *self.ranks.get(&rank)?,
+            None => self.ranks.values().copied().reduce(together)?,
+        };
+        let count =
+            |value: Option<f64>| value.unwrap_or(0.0).clamp(0.0, f64::from(u32::MAX)) as u32;
+        Some(ReportedLoad {
+            waiting: count(gauges.waiting),
+            running: count(gauges.running),
+            // Where it is not told it is unknown, not 0.
+            kv_usage: gauges.kv_usage.unwrap_or(f64::NAN),
+            at,
+        })
+    }
+}
+
+fn together(one: Gauges, other: Gauges) -> Gauges {
+    let add = |a: Option<f64>, b: Option<f64>| Some(a.unwrap_or(0.0) + b.unwrap_or(0.0));
+    Gauges {
+        waiting: add(one.waiting, other.waiting),
+        running: add(one.running, other.running),
+        kv_usage: [one.kv_usage, other.kv_usage]
+            .into_iter()
+            .flatten()
+            .reduce(f64::max),
+    }
+}
+
+/// A line that is of interest: its gauge, labels and value.
+fn sample(line: &str) -> Option<(Gauge, &str, f64)> {
+    let end = line.find(['{', ' '])?;
+    let gauge = gauge(&line[..end])?;
+    let (labels, rest) = match line[end..].strip_prefix('{') {
+        Some(rest) => rest.split_at_checked(labels_end(rest)?)?,
+        None => ("", &line[end..]),
+    };
+    let value = rest.trim_start_matches('}').split_whitespace().next()?;
+    let value: f64 = value.parse().ok()?;
+    value.is_finite().then_some((gauge, labels, value))
+}
+
+fn gauge(name: &str) -> Option<Gauge> {
+    match name {
+        names::WAITING | "sglang:num_queue_reqs" => Some(Gauge::Waiting),
+        names::RUNNING | "sglang:num_running_reqs" => Some(Gauge::Running),
+        names::KV_USAGE | names::KV_USAGE_EARLY | "sglang:token_usage" => Some(Gauge::KvUsage),
+        _ => None,
+    }
+}
+
+/// Where labels end: at the first brace that stands in no quotes.
+fn labels_end(text: &str) -> Option<usize> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '"' => is_quoted = !is_quoted,
+            '}' if !is_quoted => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The data-parallel rank that labels name, or the replica of a gateway such as this one.
+fn rank(mut labels: &str) -> Option<u32> {
+    loop {
+        let (name, rest) = labels.split_once("=\"")?;
+        let end = quote_end(rest)?;
+        if ["engine", "dp_rank", "replica"].contains(&name.trim()) {
+            return rest[..end].parse().ok();
+        }
+        labels = rest[end + 1..].trim_start_matches(',');
+    }
+}
+
+/// Where a quoted value ends.
+fn quote_end(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '"' => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(page: &str, rank: Option<u32>, expected: Option<(u32, u32, f64)>) {
+        let load = EngineLoad::parse(page).of(rank, Nanos(7));
+        let found = load.map(|it| (it.waiting, it.running, it.kv_usage));
+        assert_eq!(found, expected, "{page}");
+    }
+
+    #[test]
+    fn all_engines_names_are_read() {
+        check(
+            "# HELP vllm:num_requests_running Number of requests.\n\
+             # TYPE vllm:num_requests_running gauge\n\
+             vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 3.0\n\
+             vllm:num_requests_waiting{engine=\"0\",model_name=\"m\"} 2.0\n\
+             vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m\"} 0.25\n\
+             vllm:request_success_total{engine=\"0\"} 17.0\n",
+            None,
+            Some((2, 3, 0.25)),
+        );
+        check(
+            "sglang:num_running_reqs{model_name=\"m\",tp_rank=\"0\"} 4\n\
+             sglang:num_queue_reqs{model_name=\"m\",tp_rank=\"0\"} 1\n\
+             sglang:token_usage{model_name=\"m\",tp_rank=\"0\"} 5e-1 1700000000000\n",
+            None,
+            Some((1, 4, 0.5)),
+        );
+    }
+
+    #[test]
+    fn ranks_are_told_apart_and_summed_up() {
+        let page = "vllm:num_requests_waiting{engine=\"0\"} 2\n\
+                    vllm:num_requests_running{engine=\"0\"} 1\n\
+                    vllm:kv_cache_usage_perc{engine=\"0\"} 0.5\n\
+                    vllm:num_requests_waiting{engine=\"1\"} 5\n\
+                    vllm:num_requests_running{engine=\"1\"} 3\n\
+                    vllm:kv_cache_usage_perc{engine=\"1\"} 0.25\n";
+        check(page, Some(0), Some((2, 1, 0.5)));
+        check(page, Some(1), Some((5, 3, 0.25)));
+        check(page, Some(2), None);
+        check(page, None, Some((7, 4, 0.5)));
+    }
+
+    #[test]
+    fn labels_may_hold_anything() {
+        let page = "vllm:num_requests_waiting{model_name=\"a} 5, engine=\\\"7\\\"\",\
+                    engine=\"1\"} 2\n\
+                    vllm:kv_cache_usage_perc{tp_engine=\"4\",engine=\"1\"} 0.5\n";
+        check(page, Some(1), Some((2, 0, 0.5)));
+    }
+
+    #[test]
+    fn nonsense_says_nothing() {
+        for page in [
+            "",
+            "vllm:num_requests_waiting",
+            "vllm:num_requests_waiting{engine=\"0\" 3",
+            "vllm:num_requests_waiting{} NaN",
+            "vllm:num_requests_waiting{} many",
+            "other_metric 4",
+        ] {
+            check(page, None, None);
+        }
+        // What is below nothing is nothing, and a page without KV memory leaves that unknown.
+        let load = EngineLoad::parse("vllm:num_requests_waiting -4\n").of(None, Nanos(0));
+        let load = load.expect("a gauge");
+        assert!(load.waiting == 0 && load.kv_usage.is_nan());
+    }
+}
