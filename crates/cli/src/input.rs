@@ -72,6 +72,22 @@ pub(crate) struct TraceInput {
 }
 
 impl TraceInput {
+    /// The trace in `file`, with everything else as usual.
+    pub(crate) fn of(file: &Path) -> Self {
+        Self {
+            file: file.to_owned(),
+            format: None,
+            skip_bad: false,
+            arrivals: None,
+            arrivals_seed: None,
+            turn_gap: None,
+            keep_duplicates: false,
+            no_infer: false,
+            block_tokens: None,
+            tokenizer: None,
+        }
+    }
+
     /// Where the trace is; `-` for standard input.
     pub(crate) fn path(&self) -> &Path {
         &self.file

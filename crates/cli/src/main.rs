@@ -17,7 +17,8 @@ mod situations;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Give every LLM request a head start: prefix caching, cache-aware routing, replay.
 #[derive(Debug, Parser)]
@@ -41,7 +42,7 @@ enum Command {
     Serve(commands::serve::Serve),
     /// What a policy would have hit on a recorded trace.
     Replay(commands::replay::Replay),
-    /// Conversations with one simulated replica, policy by policy.
+    /// Fleets strategy by strategy, or one replica policy by policy, in virtual time.
     Simulate(Box<commands::simulate::Simulate>),
     /// Convert, synthesize and materialize traces.
     #[command(subcommand)]
@@ -63,11 +64,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match cli.command {
         Command::Serve(serve) => commands::serve::run(serve),
         Command::Replay(replay) => commands::replay::run(&replay),
-        Command::Simulate(simulate) => commands::simulate::run(&simulate),
+        Command::Simulate(simulate) => commands::simulate::run(&simulate, &given(&matches)),
         Command::Trace(trace) => commands::trace::run(&trace),
         Command::Train(train) => commands::train::run(&train),
         Command::Bench(bench) => commands::bench::run(bench),
@@ -82,6 +84,25 @@ fn main() -> ExitCode {
             ExitCode::from(if is_usage { 2 } else { 1 })
         }
     }
+}
+
+/// The ids of the options that the subcommand was given; groups of them have ids too, and are none.
+fn given(matches: &clap::ArgMatches) -> Vec<&str> {
+    let Some((name, matches)) = matches.subcommand() else {
+        return Vec::new();
+    };
+    let command = Cli::command();
+    let is_option = |id: &str| {
+        let mut options = command.find_subcommand(name).into_iter();
+        options.any(|it| it.get_arguments().any(|option| option.get_id() == id))
+    };
+    let is_given =
+        |id: &&str| is_option(id) && matches.value_source(id) == Some(ValueSource::CommandLine);
+    matches
+        .ids()
+        .map(clap::Id::as_str)
+        .filter(is_given)
+        .collect()
 }
 
 fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {

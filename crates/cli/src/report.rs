@@ -4,6 +4,7 @@
 //! every form says whether it means blocks or tokens.
 
 mod csv;
+pub(crate) mod fleet;
 mod html;
 mod json;
 pub(crate) mod simulate;

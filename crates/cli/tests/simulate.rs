@@ -189,3 +189,103 @@ fn what_is_wrong_is_named_before_anything_runs() {
         "is an input",
     );
 }
+
+#[test]
+fn a_fleet_stands_beside_what_was_published() {
+    let args = ["--preset", "llm-d-73", "--rates", "20"];
+    let strategies = ["--strategies", "llm-d-precise,llm-d-load"];
+    let lines = lines(&[&args[..], &strategies, &["--json"]].concat());
+    let line = |strategy: &str, rung: Value| {
+        let is_it = |line: &&Value| line["strategy"] == strategy && line["rung"] == rung;
+        lines.iter().find(is_it).expect("a line")
+    };
+    let p90 = |strategy: &str| line(strategy, 1.into())["ttft_s"]["p90"].as_f64();
+    assert!(p90("llm-d-precise") < Some(1.0) && p90("llm-d-load") > Some(10.0));
+    assert_eq!(
+        line("llm-d-precise", 1.into())["published"]["ttft_p90_s"],
+        0.6
+    );
+    assert_eq!(line("llm-d-precise", "all".into())["answered"], 760);
+    let told = printed(&[&args[..], &["--strategies", "llm-d-precise"]].concat());
+    assert!(
+        told.contains("(9184)") && told.contains("8 replicas"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_trace_is_played_to_a_fleet() {
+    let request = |at_ms: u64, own: u64| {
+        let lengths = r#""input_length":1500,"output_length":20"#;
+        format!(r#"{{"timestamp":{at_ms},{lengths},"hash_ids":[0,1,{own}]}}"#)
+    };
+    let requests: Vec<String> = (0..40).map(|at| request(at * 500, at + 2)).collect();
+    let trace = scratch("fleet.jsonl", &requests.join("\n"));
+    let file = trace.to_str().expect("UTF-8");
+    let args = ["--fleet-trace", file, "--fleet-replicas", "2", "--json"];
+    let of = |rest: &[&str]| {
+        let lines = lines(&[&args[..], &["--strategies", "precise"], rest].concat());
+        lines.last().expect("a line").clone()
+    };
+    let recorded = of(&[]);
+    assert_eq!(recorded["answered"], 40);
+    assert!(recorded["hit_rate"].as_f64() > Some(0.5), "{recorded}");
+    assert_eq!(of(&["--speed", "2"])["seconds"], 10.0);
+    let drawn = of(&["--request-rate", "5", "--hours", "0.05"]);
+    let answered = drawn["answered"].as_u64();
+    assert!(
+        answered > Some(800) && answered < Some(1_000),
+        "{answered:?}"
+    );
+    let page = scratch("fleet.html", "");
+    printed(&[&args[..], &["--html", page.to_str().expect("UTF-8")]].concat());
+    let html = std::fs::read_to_string(&page).expect("a page");
+    assert!(html.contains("approximate") && !html.contains("HEADSTART_DATA"));
+    for path in [trace, page] {
+        std::fs::remove_file(path).expect("it is there");
+    }
+}
+
+#[test]
+fn what_a_fleet_cannot_be_is_named() {
+    let check = |args: &[&str], part: &str| {
+        let output = simulate(args);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {complaint}");
+        assert!(complaint.contains(part), "{args:?}: {complaint}");
+    };
+    let preset = |rest: &[&str], part: &str| {
+        check(&[&["--preset", "llm-d-73"], rest].concat(), part);
+    };
+    preset(
+        &["--strategies", "best"],
+        "--strategies: unknown strategy `best`",
+    );
+    preset(&["--rates", "21"], "llm-d-73 has 3, 10, 15, 20");
+    preset(&["--kv-tokens", "100"], "--kv-tokens 100");
+    preset(&["--event-loss", "101"], "--event-loss 101");
+    preset(&["--gateways", "65"], "--gateways 65");
+    preset(
+        &["--sizes", "8K"],
+        "--sizes is for experiments with one replica",
+    );
+    preset(&["--speed", "2"], "--fleet-trace");
+    check(
+        &["--preset", "lpc-lmsys", "--gateways", "2"],
+        "--gateways is for fleets",
+    );
+    let line = r#"{"timestamp":0,"input_length":9,"output_length":2,"hash_ids":[0]}"#;
+    let one = scratch("one.jsonl", line);
+    let trace = |rest: &[&str], part: &str| {
+        let file = one.to_str().expect("UTF-8");
+        check(&[&["--fleet-trace", file], rest].concat(), part);
+    };
+    trace(&["--request-rate", "0"], "--request-rate 0");
+    trace(&["--request-rate", "1e6", "--hours", "9"], "expected up to");
+    trace(
+        &["--request-rate", "1", "--speed", "2"],
+        "cannot be used with",
+    );
+    trace(&["--speed", "nan"], "--speed NaN");
+    std::fs::remove_file(&one).expect("it is there");
+}

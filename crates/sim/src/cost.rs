@@ -17,7 +17,7 @@
 use std::time::Duration;
 
 use headstart_core::TokenId;
-use headstart_scheduler::{Batch, Entry, Executor};
+use headstart_scheduler::{Batch, Decode, Entry, Executor};
 
 use crate::chat::tokens;
 
@@ -88,23 +88,52 @@ impl CostModel {
     /// How long the step that computes `batch` takes. O(entries).
     #[must_use]
     pub fn step(&self, batch: &Batch) -> Duration {
-        let mut tokens = 0;
-        let mut rest_s = self.overhead_s;
-        for entry in &batch.entries {
-            tokens += entry.tokens.len();
-            rest_s += self.attention_s(entry);
-            if entry.sampling.is_some() {
-                rest_s += self.sequence_s;
-            }
-        }
-        let layers_s = self.weights_s.max(tokens as f64 * self.token_s);
-        Duration::from_secs_f64(rest_s + layers_s)
+        self.counted_step(Decode::default(), batch)
     }
 
-    fn attention_s(&self, entry: &Entry) -> f64 {
-        let (new, before) = (entry.tokens.len() as f64, entry.start as f64);
-        let pairs = new * before + new * (new + 1.0) / 2.0;
-        (pairs * self.pair_s).max((before + new) * self.kv_token_s)
+    /// How long a step takes that computes `batch` and a token for each of `decode`: what
+    /// [`Self::step`] says of a batch with all of them, to the bit.
+    #[must_use]
+    pub fn counted_step(&self, decode: Decode, batch: &Batch) -> Duration {
+        let mut work = self.decode_work(decode);
+        for entry in &batch.entries {
+            work.tokens += entry.tokens.len();
+            work.sampled += usize::from(entry.sampling.is_some());
+            self.add_attention(&mut work, entry);
+        }
+        self.seconds(work)
+    }
+
+    fn decode_work(&self, decode: Decode) -> Work {
+        let is_computed = self.pair_s > self.kv_token_s;
+        // One query meets as many keys as are read.
+        let (pairs, kv_tokens) = match is_computed {
+            true => (decode.kv_tokens, 0),
+            false => (0, decode.kv_tokens),
+        };
+        Work {
+            tokens: decode.sequences,
+            sampled: decode.sequences,
+            pairs: pairs as u128,
+            kv_tokens,
+        }
+    }
+
+    fn add_attention(&self, work: &mut Work, entry: &Entry) {
+        let (new, before) = (entry.tokens.len(), entry.start);
+        let pairs = new as u128 * before as u128 + new as u128 * (new as u128 + 1) / 2;
+        if pairs as f64 * self.pair_s > (before + new) as f64 * self.kv_token_s {
+            work.pairs += pairs;
+        } else {
+            work.kv_tokens += before + new;
+        }
+    }
+
+    fn seconds(&self, work: Work) -> Duration {
+        let layers_s = self.weights_s.max(work.tokens as f64 * self.token_s);
+        let attention_s = work.pairs as f64 * self.pair_s + work.kv_tokens as f64 * self.kv_token_s;
+        let sampling_s = work.sampled as f64 * self.sequence_s;
+        Duration::from_secs_f64(self.overhead_s + layers_s + attention_s + sampling_s)
     }
 
     /// What is wrong with it, if anything.
@@ -135,6 +164,17 @@ impl CostModel {
         }
         Ok(())
     }
+}
+
+/// What a step consists of, counted: sums of whole numbers do not depend on their order.
+#[derive(Clone, Copy, Debug, Default)]
+struct Work {
+    tokens: usize,
+    sampled: usize,
+    /// Pairs of a query and a key, where computing takes longest.
+    pairs: u128,
+    /// Keys and values, where reading does.
+    kv_tokens: usize,
 }
 
 /// Most seconds that one part of a step may cost: keeps sums of times far from their end.
@@ -192,15 +232,18 @@ mod tests {
         sequence_s: 0.25,
     };
 
-    fn check(entries: &[(usize, usize, bool)], expected_s: f64) {
-        let entry = |&(start, new, sampled): &(usize, usize, bool)| Entry {
+    fn entry_of((start, new, sampled): (usize, usize, bool)) -> Entry {
+        Entry {
             seq: SeqId(1 << 16),
             tokens: vec![7; new],
             start,
             blocks: Vec::new(),
             sampling: sampled.then(Sampling::default),
-        };
-        let entries = entries.iter().map(entry).collect();
+        }
+    }
+
+    fn check(entries: &[(usize, usize, bool)], expected_s: f64) {
+        let entries = entries.iter().copied().map(entry_of).collect();
         let step = PLAIN.step(&Batch { entries });
         assert_eq!(step, Duration::from_secs_f64(expected_s));
     }
@@ -216,6 +259,25 @@ mod tests {
             &[(4, 1, true), (0, 20, true)],
             1.0 + 42.0 + 15.0 + 105.0 + 0.5,
         );
+    }
+
+    #[test]
+    fn counted_decodes_cost_what_written_ones_do() {
+        for pair_s in [0.5, 5.0] {
+            let cost = CostModel { pair_s, ..PLAIN };
+            let written = [(4, 1, true), (9, 1, true), (2, 7, false)].map(entry_of);
+            let decode = Decode {
+                sequences: 2,
+                kv_tokens: 15,
+            };
+            let prompts = Batch {
+                entries: written[2..].to_vec(),
+            };
+            let all = Batch {
+                entries: written.to_vec(),
+            };
+            assert_eq!(cost.counted_step(decode, &prompts), cost.step(&all));
+        }
     }
 
     #[test]

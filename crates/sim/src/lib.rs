@@ -11,6 +11,7 @@
 //! | [`saturation`] | how many prefills per second an engine does at a hit rate |
 //! | [`streams`] | event streams under every fault, against what the engines really hold |
 //! | [`sweep`] | [`Sweep`]: policies × capacities over one trace, and what no cache can beat |
+//! | [`fleet`] | gateways and replicas in virtual time: [`fleet::Run`] |
 //! | [`experiment`] | learned prefix caching against its rivals: [`experiment::Arm`] |
 //! | [`knee`] | where a hit-rate curve bends |
 //! | [`workload`] | conversations drawn from published statistics |
@@ -21,6 +22,7 @@
 pub mod chat;
 pub mod cost;
 pub mod experiment;
+pub mod fleet;
 pub mod knee;
 pub mod noise;
 pub mod outcome;

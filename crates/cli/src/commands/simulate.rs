@@ -3,6 +3,7 @@
 mod arms;
 mod cells;
 mod engine;
+mod fleet;
 mod grid;
 mod record;
 mod texts;
@@ -16,6 +17,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use headstart_sim::chat::{Pacing, Replica};
 use headstart_sim::experiment::{Predictor, Traffic};
+use headstart_sim::fleet::Preset;
 use headstart_sim::noise::Channel;
 use headstart_sim::workload::Seeds;
 use headstart_trace::synth::Gap;
@@ -23,11 +25,13 @@ use headstart_trace::synth::Gap;
 use self::arms::DEFAULT_ARMS;
 use self::cells::Cell;
 use self::engine::Engine;
+use self::fleet::FleetOptions;
 use self::grid::{Axes, Sweep};
 use self::traffic::{Source, TrafficOptions};
 use super::replay::progress;
 use crate::config::UsageError;
 use crate::output;
+use crate::report::fleet as fleet_report;
 use crate::report::simulate::{self as report, Facts, Report};
 
 pub(crate) use self::grid::{Grid, Group, Shown, Sweep as Swept, kilo};
@@ -44,9 +48,12 @@ const MINUTES_MAX: f64 = 1_440.0;
 /// Largest cache, tokens: what a replay holds in memory, in blocks of 16.
 const TOKENS_MAX: u32 = 1 << 30;
 
-/// Conversations with one simulated replica, policy by policy.
+/// Fleets strategy by strategy, or one replica policy by policy, in virtual time.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
+  headstart simulate --preset llm-d-73 --html fleet.html    eight replicas, the published run
+  headstart simulate --preset llm-d-73 --strategies precise,session --gateways 2 --rates 20,60
+  headstart simulate --fleet-trace requests.jsonl.zst --fleet-replicas 4 --speed 2
   headstart simulate --preset lpc-lmsys                     hit rate against cache size
   headstart simulate --preset lpc-sharegpt --sweep size,lambda,charge --html curves.html
   headstart simulate --preset lpc-arena --sweep mcc --policies lpc --at 100K --json
@@ -55,10 +62,12 @@ const TOKENS_MAX: u32 = 1 << 30;
       --block-size 16 --sizes 9600 --policies lru,lpc
 
 The scheduler and the cache are those that serve; time is virtual, and a step takes what a cost
-model says. The next prompt of a conversation comes its gap after the answer's last token. A gain
-is relative to LRU, and the gap is that between LRU and an oracle that knows whether the
-conversation goes on, but not when. Figures are means over the seeds, the spread is the greatest
-less the least of them.
+model says.
+
+Experiments with one replica: the next prompt of a conversation comes its gap after the answer's
+last token. A gain is relative to LRU, and the gap is that between LRU and an oracle that knows
+whether the conversation goes on, but not when. Figures are means over the seeds, the spread is the
+greatest less the least of them.
 
 lpc is run with a noisy oracle of the quality that was published for the data set, unless --mcc or
 a model says otherwise, and is charged 1 GB of the cache. turn-only and oracle are lpc with the
@@ -127,6 +136,8 @@ pub(crate) struct Simulate {
     warm_up: f64,
     #[command(flatten)]
     engine: Engine,
+    #[command(flatten)]
+    fleet: FleetOptions,
     /// Threads [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -141,19 +152,70 @@ pub(crate) struct Simulate {
     html: Option<PathBuf>,
 }
 
-/// Runs the experiment and tells what came out.
-pub(crate) fn run(simulate: &Simulate) -> Result<()> {
+/// What is for fleets as well as for the experiment.
+const COMMON: [&str; 4] = ["preset", "threads", "json", "html"];
+
+/// Runs the fleet or the experiment and tells what came out. `given` is what the command line
+/// names.
+pub(crate) fn run(simulate: &Simulate, given: &[&str]) -> Result<()> {
     if let Some(page) = &simulate.html {
-        output::files(&[("--html", page)], &simulate.traffic.files())?;
+        let mut files = simulate.traffic.files();
+        files.extend(simulate.fleet.file());
+        output::files(&[("--html", page)], &files)?;
     }
+    let named = simulate.traffic.preset();
+    let preset = match (named, simulate.fleet.is_of_trace()) {
+        // Whose engine it is, unless another one is named.
+        (None, true) => Some(Preset::LlmD73),
+        (named, _) => named.and_then(Preset::find),
+    };
+    check_kind(preset, given)?;
+    match preset {
+        Some(preset) => fleet(simulate, preset),
+        None => experiment(simulate),
+    }
+}
+
+/// Refuses options that the other kind of simulation has.
+fn check_kind(preset: Option<Preset>, given: &[&str]) -> Result<()> {
+    let of_fleets = FleetOptions::augment_args(clap::Command::new("fleets"));
+    let is_of_fleets = |id: &&str| of_fleets.get_arguments().any(|it| it.get_id() == id);
+    let mut options = given.iter().filter(|id| !COMMON.contains(id));
+    let wrong = options.find(|id| is_of_fleets(id) != preset.is_some());
+    let Some(wrong) = wrong else { return Ok(()) };
+    let option = wrong.replace('_', "-");
+    let message = match preset {
+        Some(preset) => format!(
+            "--{option} is for experiments with one replica; {} is a fleet, see `Fleets` in --help",
+            preset.name()
+        ),
+        None => {
+            format!("--{option} is for fleets: --preset llm-d-73 or llm-d-37, or --fleet-trace")
+        }
+    };
+    Err(UsageError(message).into())
+}
+
+fn fleet(simulate: &Simulate, preset: Preset) -> Result<()> {
+    let report = simulate.fleet.run(preset, simulate.threads())?;
+    if let Some(file) = &simulate.html {
+        let cannot_write = || format!("cannot write {}", file.display());
+        std::fs::write(file, fleet_report::page(&report)).with_context(cannot_write)?;
+    }
+    output::line(&match simulate.json {
+        true => fleet_report::json_lines(&report),
+        false => fleet_report::table(&report),
+    })
+}
+
+fn experiment(simulate: &Simulate) -> Result<()> {
     let source = simulate.traffic.source()?;
     let replica = simulate.replica()?;
     let axes = simulate.axes(&source)?;
     let grid = Grid::new(&axes, &simulate.sweep);
     let grid = grid.map_err(|error| UsageError(format!("--policies: {error}")))?;
     let seeds = source.seeds(simulate.seeds.get());
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = simulate.threads.map_or(cores, usize::from);
+    let threads = simulate.threads();
 
     let pairs: Vec<(usize, u64)> = (0..axes.gaps.len())
         .flat_map(|gap| seeds.iter().map(move |&seed| (gap, seed)))
@@ -233,6 +295,11 @@ fn measure(
 }
 
 impl Simulate {
+    fn threads(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.map_or(cores, usize::from)
+    }
+
     fn replica(&self) -> Result<Replica> {
         let (minutes, warm_up) = (self.minutes, self.warm_up);
         if !(minutes > 0.0 && minutes <= MINUTES_MAX) {

@@ -33,9 +33,10 @@ const SHARED_MAX: u32 = 1 << 20;
 /// Who talks.
 #[derive(Args, Debug)]
 pub(super) struct TrafficOptions {
-    /// lpc-lmsys, lpc-sharegpt or lpc-arena: the study's data sets
+    /// lpc-lmsys, lpc-sharegpt or lpc-arena: a study's data sets for one replica; llm-d-73 or
+    /// llm-d-37: published runs of fleets
     #[arg(long, value_name = "NAME", help_heading = "Traffic",
-        required_unless_present_any = ["conversations", "record"])]
+        required_unless_present_any = ["conversations", "record", "fleet_trace"])]
     preset: Option<String>,
     /// Conversations as JSONL, drawn with replacement, each draw a new conversation
     #[arg(
@@ -113,6 +114,11 @@ pub(super) enum Source {
 }
 
 impl TrafficOptions {
+    /// What is preset, if anything is.
+    pub(super) fn preset(&self) -> Option<&str> {
+        self.preset.as_deref()
+    }
+
     /// What is read of files.
     pub(super) fn files(&self) -> Vec<&Path> {
         let files = [&self.conversations, &self.model, &self.record];

@@ -1,0 +1,205 @@
+//! `headstart simulate --preset llm-d-73`: a fleet in virtual time, strategy by strategy.
+
+mod source;
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use headstart_router::Profile;
+use headstart_sim::fleet::replica::ReplicaSpec;
+use headstart_sim::fleet::{FleetConfig, FleetOutcome, Preset, Run};
+
+use self::source::SourceOptions;
+use super::cells::parallel;
+use crate::commands::replay::progress;
+use crate::config::UsageError;
+use crate::report::fleet::{Asked, Report, StrategyRun};
+
+/// Most replicas, and most event streams of gateways to them: what a run holds in memory.
+const REPLICAS_MAX: usize = 4_096;
+const STREAMS_MAX: usize = 16_384;
+
+/// Most tokens of KV memory of a replica: what its blocks take in ours.
+const KV_TOKENS_MAX: usize = 1 << 26;
+
+/// Most gateways: each remembers prompts, some 20 MB of them.
+const GATEWAYS_MAX: usize = 64;
+
+/// Longest delay of events, milliseconds.
+const DELAY_MAX_MS: f64 = 60_000.0;
+
+/// A fleet.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Fleets (--preset llm-d-73 or llm-d-37, or --fleet-trace)")]
+pub(super) struct FleetOptions {
+    /// Strategies, as for serve; `published` is the four of the preset, as they were configured
+    /// [default: published,precise; of a trace random,load,approximate,precise]
+    #[arg(long, value_name = "NAME[,NAME…]", value_delimiter = ',')]
+    strategies: Vec<String>,
+    /// Replicas [default: the preset's]
+    #[arg(long, value_name = "N")]
+    fleet_replicas: Option<NonZeroUsize>,
+    /// Gateways, which take requests in turn and share nothing [default: 1]
+    #[arg(long, value_name = "N")]
+    gateways: Option<NonZeroUsize>,
+    /// Tokens that fit the KV memory of a replica [default: the preset's]
+    #[arg(long, value_name = "N")]
+    kv_tokens: Option<NonZeroUsize>,
+    /// Milliseconds that KV events take to a gateway [default: 5]
+    #[arg(long, value_name = "MS")]
+    event_delay: Option<f64>,
+    /// Share of the KV events that get lost, percent [default: 0]
+    #[arg(long, value_name = "PERCENT")]
+    event_loss: Option<f64>,
+    /// Draws other arrivals and other choices
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    source: SourceOptions,
+}
+
+/// What the name of a strategy in `--strategies` stands for that is not one itself.
+const PUBLISHED: &str = "published";
+
+impl FleetOptions {
+    /// Runs all strategies.
+    ///
+    /// # Errors
+    /// When an option makes no sense.
+    pub(super) fn run(&self, preset: Preset, threads: usize) -> Result<Report> {
+        let seed = self.seed.unwrap_or(1);
+        let profiles = self.profiles(preset)?;
+        let fleets = profiles.into_iter().map(|profile| {
+            let fleet = self.fleet(preset, profile)?;
+            Ok(FleetConfig { seed, ..fleet })
+        });
+        let fleets = fleets.collect::<Result<Vec<_>>>()?;
+        let (workload, asked) = self.source.workload(preset, seed)?;
+        let bar = progress((fleets.len() * workload.rungs.len()) as u64);
+        let outcomes = parallel(&fleets, threads, |fleet| {
+            Run::new(fleet, &workload).finish_with(|_| bar.inc(1))
+        });
+        bar.finish_and_clear();
+        Ok(report(asked, fleets, outcomes))
+    }
+
+    /// Whether a trace is asked for.
+    pub(super) fn is_of_trace(&self) -> bool {
+        self.source.fleet_trace.is_some()
+    }
+
+    /// What is read of files.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.source.fleet_trace.as_deref()
+    }
+
+    fn profiles(&self, preset: Preset) -> Result<Vec<Profile>> {
+        let default: &[&str] = match self.is_of_trace() {
+            true => &["random", "load", "approximate", "precise"],
+            false => &[PUBLISHED, "precise"],
+        };
+        let names = match self.strategies.is_empty() {
+            true => default.to_vec(),
+            false => self.strategies.iter().map(String::as_str).collect(),
+        };
+        let mut profiles: Vec<Profile> = Vec::new();
+        for name in names {
+            let named = match name {
+                PUBLISHED => preset.profiles(),
+                name => vec![one(preset, name)?],
+            };
+            for profile in named {
+                if profiles.iter().all(|known| known.name != profile.name) {
+                    profiles.push(profile);
+                }
+            }
+        }
+        Ok(profiles)
+    }
+
+    fn fleet(&self, preset: Preset, profile: Profile) -> Result<FleetConfig> {
+        let mut fleet = preset.fleet(profile);
+        let spec = fleet.replicas[0];
+        let replicas = self
+            .fleet_replicas
+            .map_or(fleet.replicas.len(), usize::from);
+        let gateways = self.gateways.map_or(fleet.gateways, usize::from);
+        if replicas > REPLICAS_MAX {
+            let message = format!("--fleet-replicas {replicas}: expected up to {REPLICAS_MAX}");
+            return Err(UsageError(message).into());
+        }
+        if gateways.saturating_mul(replicas) > STREAMS_MAX || gateways > GATEWAYS_MAX {
+            let message = format!(
+                "--gateways {gateways} for {replicas} replicas: expected up to {}",
+                GATEWAYS_MAX.min(STREAMS_MAX / replicas)
+            );
+            return Err(UsageError(message).into());
+        }
+        fleet.replicas = vec![spec; replicas];
+        fleet.gateways = gateways;
+        if let Some(tokens) = self.kv_tokens {
+            let blocks = self.capacity_blocks(preset, tokens.get(), &spec)?;
+            let replicas = fleet.replicas.iter_mut();
+            replicas.for_each(|it| it.capacity_blocks = blocks);
+        }
+        if self.is_of_trace() {
+            // Long prompts are what a trace is asked for; memory is the limit.
+            for it in &mut fleet.replicas {
+                it.scheduler.max_context = it.capacity_blocks * it.scheduler.block_size;
+            }
+        }
+        if let Some(ms) = within("--event-delay", self.event_delay, DELAY_MAX_MS)? {
+            fleet.network.event_delay = Duration::from_secs_f64(ms / 1e3);
+        }
+        if let Some(percent) = within("--event-loss", self.event_loss, 100.0)? {
+            fleet.network.event_loss = percent / 100.0;
+        }
+        Ok(fleet)
+    }
+
+    fn capacity_blocks(&self, preset: Preset, tokens: usize, spec: &ReplicaSpec) -> Result<usize> {
+        let block_size = spec.scheduler.block_size;
+        let needed = match self.is_of_trace() {
+            true => 1,
+            false => preset.ladder().longest().div_ceil(block_size),
+        };
+        if tokens > KV_TOKENS_MAX || tokens / block_size < needed {
+            let message = format!(
+                "--kv-tokens {tokens}: expected {}, which one request needs, to {KV_TOKENS_MAX}",
+                needed * block_size
+            );
+            return Err(UsageError(message).into());
+        }
+        Ok(tokens / block_size)
+    }
+}
+
+/// The preset's own strategy of that name, if it has one, else any.
+fn one(preset: Preset, name: &str) -> Result<Profile> {
+    let own = preset.profiles().into_iter().find(|it| it.name == name);
+    let found = own.map_or_else(|| name.parse::<Profile>(), Ok);
+    found.map_err(|error| UsageError(format!("--strategies: {error}")).into())
+}
+
+fn within(option: &str, value: Option<f64>, most: f64) -> Result<Option<f64>> {
+    match value {
+        Some(value) if !(0.0..=most).contains(&value) => {
+            let message = format!("{option} {value}: expected a number from 0 to {most}");
+            Err(UsageError(message).into())
+        }
+        value => Ok(value),
+    }
+}
+
+fn report(asked: Asked, fleets: Vec<FleetConfig>, outcomes: Vec<FleetOutcome>) -> Report {
+    let runs = fleets.into_iter().zip(outcomes);
+    Report {
+        asked,
+        runs: runs
+            .map(|(fleet, outcome)| StrategyRun { fleet, outcome })
+            .collect(),
+    }
+}

@@ -1,0 +1,140 @@
+//! What a fleet is asked: the ladder of a published run, or a trace.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use headstart_core::Rng;
+use headstart_sim::fleet::{Arrivals, Preset, Recorded, Workload};
+
+use crate::config::UsageError;
+use crate::input::{TraceInput, counted, remarks};
+use crate::report::fleet::Asked;
+
+/// Length of an answer that the trace does not know, tokens.
+const ANSWER_TOKENS: u32 = 200;
+
+/// Most requests of a run: what they and their times take in memory is about 200 bytes each.
+const REQUESTS_MAX: f64 = 5e7;
+
+/// Where requests come from.
+#[derive(Args, Debug)]
+pub(super) struct SourceOptions {
+    /// Requests of a trace in place of the preset's; plain, gzip or zstd, any format that
+    /// `headstart trace stats` reads
+    #[arg(long, value_name = "FILE")]
+    pub(super) fleet_trace: Option<PathBuf>,
+    /// Of the trace: so many requests a second, Poisson [default: the recorded times]
+    #[arg(long, value_name = "RATE", requires = "fleet_trace")]
+    request_rate: Option<f64>,
+    /// Of --request-rate: for so long, the trace again and again with new texts [default: once]
+    #[arg(long, value_name = "HOURS", requires = "request_rate")]
+    hours: Option<f64>,
+    /// Of the trace: so many times as fast as recorded [default: 1]
+    #[arg(
+        long,
+        value_name = "X",
+        requires = "fleet_trace",
+        conflicts_with = "request_rate"
+    )]
+    speed: Option<f64>,
+    /// Of the ladder's rates only these, behind the first rung, which fills the caches
+    #[arg(
+        long,
+        value_name = "RATE[,RATE…]",
+        value_delimiter = ',',
+        conflicts_with = "fleet_trace"
+    )]
+    rates: Vec<f64>,
+}
+
+impl SourceOptions {
+    /// The requests, and what is to be told of them.
+    ///
+    /// # Errors
+    /// When an option makes no sense or the trace cannot be read.
+    pub(super) fn workload(&self, preset: Preset, seed: u64) -> Result<(Workload, Asked)> {
+        match &self.fleet_trace {
+            Some(file) => self.of_trace(file, seed),
+            None => Ok((self.of_preset(preset, seed)?, Asked::preset(preset))),
+        }
+    }
+
+    fn of_preset(&self, preset: Preset, seed: u64) -> Result<Workload> {
+        let mut workload = preset.workload(seed);
+        if self.rates.is_empty() {
+            return Ok(workload);
+        }
+        let known: Vec<f64> = workload.rungs[1..].iter().map(|it| it.rate).collect();
+        if let Some(rate) = self.rates.iter().find(|rate| !known.contains(rate)) {
+            let known: Vec<String> = known.iter().map(f64::to_string).collect();
+            let message = format!("--rates {rate}: {} has {}", preset.name(), known.join(", "));
+            return Err(UsageError(message).into());
+        }
+        let mut is_first = true;
+        workload
+            .rungs
+            .retain(|rung| std::mem::take(&mut is_first) || self.rates.contains(&rung.rate));
+        Ok(workload)
+    }
+
+    fn of_trace(&self, file: &Path, seed: u64) -> Result<(Workload, Asked)> {
+        let input = TraceInput::of(file);
+        let mut reader = input.open()?;
+        let trace = reader.by_ref().collect::<Result<Vec<_>, _>>()?;
+        remarks(&reader)
+            .iter()
+            .for_each(|remark| eprintln!("{remark}"));
+        if trace.is_empty() {
+            let message = format!("{}: no requests in it", input.name());
+            return Err(UsageError(message).into());
+        }
+        let recorded = Recorded {
+            block_tokens: reader.info().block_tokens,
+            arrivals: self.arrivals(trace.len())?,
+            answer_tokens: ANSWER_TOKENS,
+        };
+        let rung = recorded.rung(&trace, &mut Rng::new(seed));
+        if rung.requests.is_empty() {
+            let message = "--hours: no request comes in so short a time".to_owned();
+            return Err(UsageError(message).into());
+        }
+        let told = format!(
+            "{}: {} in {:.0} s, {:.2} a second",
+            input.name(),
+            counted(rung.requests.len() as u64, "request"),
+            rung.seconds,
+            rung.rate
+        );
+        let workload = Workload { rungs: vec![rung] };
+        Ok((workload, Asked::trace(input.name(), told)))
+    }
+
+    fn arrivals(&self, requests: usize) -> Result<Arrivals> {
+        let Some(rate) = above_0("--request-rate", self.request_rate)? else {
+            let speed = above_0("--speed", self.speed)?.unwrap_or(1.0);
+            return Ok(Arrivals::Recorded { speed });
+        };
+        let hours = above_0("--hours", self.hours)?;
+        let seconds = hours.map_or(requests as f64 / rate, |hours| hours * 3_600.0);
+        if rate * seconds > REQUESTS_MAX {
+            let message = format!(
+                "--request-rate {rate} --hours: {:.0} requests; expected up to {REQUESTS_MAX:.0}",
+                rate * seconds
+            );
+            return Err(UsageError(message).into());
+        }
+        Ok(Arrivals::Poisson { rate, seconds })
+    }
+}
+
+fn above_0(option: &str, value: Option<f64>) -> Result<Option<f64>> {
+    const MOST: f64 = 1e6;
+    match value {
+        Some(value) if !(value > 1.0 / MOST && value <= MOST) => {
+            let message = format!("{option} {value}: expected a number above 0, up to {MOST}");
+            Err(UsageError(message).into())
+        }
+        value => Ok(value),
+    }
+}

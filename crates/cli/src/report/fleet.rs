@@ -1,0 +1,129 @@
+//! What became of a fleet, and the forms in which it is told.
+
+mod html;
+mod json;
+mod table;
+
+use headstart_sim::fleet::{FleetConfig, FleetOutcome, Preset, RungOutcome};
+
+pub(crate) use html::page;
+pub(crate) use json::json_lines;
+pub(crate) use table::table;
+
+/// Where the published figures are from.
+const SOURCE: &str = "llm-d-kv-cache, benchmarking/73-capacity and 37-capacity, September 2025";
+
+/// Strategies on the same requests.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) asked: Asked,
+    pub(crate) runs: Vec<StrategyRun>,
+}
+
+/// What was asked.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// The preset, or the trace.
+    pub(crate) name: String,
+    /// In a sentence.
+    told: String,
+    /// Whose figures stand beside ours.
+    published: Option<Preset>,
+}
+
+impl Asked {
+    /// The ladder of a published run.
+    pub(crate) fn preset(preset: Preset) -> Self {
+        let ladder = preset.ladder();
+        let told = format!(
+            "{}: {} system prompts of {} tokens, {} questions of {} behind each, answers of {}; \
+             the first rung fills the caches",
+            preset.name(),
+            ladder.groups,
+            ladder.system_tokens,
+            ladder.prompts,
+            ladder.question_tokens,
+            ladder.answer_tokens,
+        );
+        Self {
+            name: preset.name().to_owned(),
+            told,
+            published: Some(preset),
+        }
+    }
+
+    /// A trace.
+    pub(crate) fn trace(name: String, told: String) -> Self {
+        Self {
+            name,
+            told,
+            published: None,
+        }
+    }
+}
+
+/// One strategy.
+#[derive(Debug)]
+pub(crate) struct StrategyRun {
+    pub(crate) fleet: FleetConfig,
+    pub(crate) outcome: FleetOutcome,
+}
+
+impl StrategyRun {
+    fn name(&self) -> &str {
+        &self.fleet.profile.name
+    }
+
+    /// Rungs, and all of them but the first together.
+    fn rungs(&self) -> impl Iterator<Item = &RungOutcome> {
+        self.outcome.rungs.iter()
+    }
+}
+
+impl Report {
+    /// Output tokens/s and TTFT p90 that were published of a strategy at a rate.
+    fn published(&self, strategy: &str, rate: f64) -> Option<(f64, f64)> {
+        let order = ["llm-d-precise", "llm-d-approximate", "llm-d-load", "random"];
+        let column = order.iter().position(|name| *name == strategy)?;
+        let rows = self.asked.published?.published().iter();
+        let row = rows.into_iter().find(|row| row.rate == rate)?;
+        Some(row.figures[column])
+    }
+
+    /// Whether the first rung only fills the caches.
+    fn warm_up(&self) -> usize {
+        usize::from(self.runs[0].outcome.rungs.len() > 1)
+    }
+
+    /// What is to be known to read the figures.
+    fn facts(&self) -> Vec<String> {
+        let fleet = &self.runs[0].fleet;
+        let spec = &fleet.replicas[0];
+        let cost = &spec.cost;
+        let mut facts = vec![
+            self.asked.told.clone(),
+            format!(
+                "{} replicas of {} tokens of KV memory in blocks of {}, {} gateway(s)",
+                fleet.replicas.len(),
+                super::thousands(spec.capacity_blocks as u64 * spec.scheduler.block_size as u64),
+                spec.scheduler.block_size,
+                fleet.gateways,
+            ),
+            format!(
+                "a step: {:.2} ms, at least {:.2} ms or {:.1} µs a token for layers, {:.2} ns a \
+                 pair or {:.1} ns a cached token for attention; a request takes {:.0} ms beside \
+                 the engine; calibrated on the published precise run at 20 and 60 requests/s",
+                cost.overhead_s * 1e3,
+                cost.weights_s * 1e3,
+                cost.token_s * 1e6,
+                cost.pair_s * 1e9,
+                cost.kv_token_s * 1e9,
+                fleet.network.request_latency.as_secs_f64() * 1e3,
+            ),
+        ];
+        if self.asked.published.is_some() {
+            facts.push(format!("published: {SOURCE}"));
+        }
+        facts
+    }
+}

@@ -1,0 +1,34 @@
+//! A page with a panel per figure that opens without a network: `page.html` with the data in it.
+
+use serde_json::{Value, json};
+
+use super::super::html::embedded;
+use super::{Report, json};
+
+/// Everything but the data; it names no other resource, and its policy forbids any.
+const PAGE: &str = include_str!("page.html");
+
+/// Where the data goes.
+const DATA: &str = "\"HEADSTART_DATA\"";
+
+/// The whole page.
+pub(crate) fn page(report: &Report) -> String {
+    PAGE.replacen(DATA, &embedded(&data(report)), 1)
+}
+
+fn data(report: &Report) -> Value {
+    let strategies = report.runs.iter().map(|run| {
+        let rungs = run.rungs().skip(report.warm_up()).map(|rung| {
+            let mut point = json::figures(rung);
+            let published = report.published(run.name(), rung.rate);
+            point["published"] = json!(published.map(|it| [it.0, it.1]));
+            point
+        });
+        json!({"name": run.name(), "rungs": rungs.collect::<Vec<_>>()})
+    });
+    json!({
+        "title": format!("Fleet {}", report.asked.name),
+        "facts": report.facts(),
+        "strategies": strategies.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,49 @@
+//! Fleets in virtual time: gateways with the real router, replicas with the real scheduler and
+//! cache, and a cost model in place of tensors.
+//!
+//! ```text
+//! Workload ──arrival──► Gateway ──route──► Replica: Scheduler, PrefixCache, CostModel
+//!                          ▲  ▲                │ a step takes what the cost model says
+//!                          │  └───scrape───────┤
+//!                          └──events, delayed──┘──first token, end──► Outcome, rung by rung
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`workload`] | what arrives when: [`Workload`], [`Rung`], [`Request`] |
+//! | [`ladder`] | shared prefixes under a ladder of rates |
+//! | [`recorded`] | requests of a trace: [`Recorded`] |
+//! | [`grid`] | fleets on which strategies are compared |
+//! | [`preset`] | published runs: [`Preset`] |
+//! | [`replica`] | one engine: steps that take time |
+//! | [`prompts`] | prompts with their names, made once |
+//! | [`publisher`] | what it publishes of its cache |
+//! | [`gateway`] | one router, its event streams, and what it hears of the replicas |
+//! | [`config`] | what a fleet is like: [`FleetConfig`], [`Network`], [`Fault`] |
+//! | [`run`] | the loop of what happens next: [`Run`] |
+//! | [`outcome`] | what is measured, per rung |
+//!
+//! Nothing here decides anything: who serves is the router's choice, what runs the scheduler's,
+//! what stays the cache's. Same seed, same bytes out.
+
+pub mod config;
+pub mod gateway;
+pub mod grid;
+pub mod ladder;
+pub mod outcome;
+pub mod preset;
+pub mod prompts;
+pub mod publisher;
+pub mod recorded;
+pub mod replica;
+pub mod run;
+mod timeline;
+pub mod workload;
+
+pub use config::{Fault, FleetConfig, Network};
+pub use ladder::{Ladder, Order, Pacing};
+pub use outcome::{FleetOutcome, RungOutcome, Slo};
+pub use preset::{Preset, Published};
+pub use recorded::{Arrivals, Recorded};
+pub use run::Run;
+pub use workload::{Next, Request, Rung, Segment, Workload};

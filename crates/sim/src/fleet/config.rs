@@ -1,0 +1,109 @@
+//! What a fleet is like, and what happens to it.
+
+use std::time::Duration;
+
+use headstart_router::Profile;
+
+use super::outcome::Slo;
+use super::replica::ReplicaSpec;
+
+/// A fleet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FleetConfig {
+    /// Each of its engines.
+    pub replicas: Vec<ReplicaSpec>,
+    /// Gateways, which take requests in turn.
+    pub gateways: usize,
+    /// How they choose.
+    pub profile: Profile,
+    /// For all that is random.
+    pub seed: u64,
+    /// What lies between gateways and replicas.
+    pub network: Network,
+    /// Pause between two rungs.
+    pub pause: Duration,
+    /// What clients want.
+    pub slo: Slo,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+}
+
+/// What lies between gateways and replicas.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Network {
+    /// From a client's send to the router, and back from the replica's first token, together and
+    /// in the mean: tokenizing, proxies, connections, and clients that look up now and then.
+    /// Evenly distributed from 0 to twice as much; part of TTFT and of nothing else.
+    pub request_latency: Duration,
+    /// Time that events take to a gateway, and questions to a replica.
+    pub event_delay: Duration,
+    /// Share of the batches of events that never come, in `[0, 1]`.
+    pub event_loss: f64,
+    /// Batches that a replica keeps for replays.
+    pub replay_batches: usize,
+    /// Time between two looks at each replica's load.
+    pub scrape: Duration,
+    /// From a replica's death or return until gateways know of it.
+    pub notice: Duration,
+}
+
+/// Something that goes wrong, from the start of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A replica's process dies, and another one with an empty cache takes its place.
+    Crash {
+        /// Which.
+        replica: usize,
+        /// When.
+        at: Duration,
+        /// How long nobody serves there.
+        down: Duration,
+    },
+    /// A gateway's process dies with all that it knows and all that goes through it.
+    GatewayRestart {
+        /// Which.
+        gateway: usize,
+        /// When.
+        at: Duration,
+        /// How long until it serves again.
+        down: Duration,
+    },
+}
+
+impl FleetConfig {
+    /// Asserts that it is one.
+    ///
+    /// # Panics
+    /// When there is no replica or no gateway, when nobody looks at loads, or when a fault names
+    /// somebody who is not there.
+    pub fn check(&self) {
+        assert!(!self.replicas.is_empty() && self.gateways > 0, "a fleet");
+        assert!(self.network.scrape > Duration::ZERO, "scrapes take time");
+        for fault in &self.faults {
+            let is_there = match *fault {
+                Fault::Crash { replica, .. } => replica < self.replicas.len(),
+                Fault::GatewayRestart { gateway, .. } => gateway < self.gateways,
+            };
+            assert!(is_there, "{fault:?}: nobody there");
+        }
+    }
+
+    /// Whether all events come, and nobody has to ask for them again.
+    #[must_use]
+    pub fn is_calm(&self) -> bool {
+        self.faults.is_empty() && self.network.event_loss <= 0.0
+    }
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self {
+            request_latency: Duration::ZERO,
+            event_delay: Duration::from_millis(5),
+            event_loss: 0.0,
+            replay_batches: 10_000,
+            scrape: Duration::from_millis(50),
+            notice: Duration::from_secs(1),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A grid of fleets on which strategies are compared, fixed before the strategy that it judges.
+//!
+//! | axis | values |
+//! |---|---|
+//! | replicas | 2, 8, 32 |
+//! | requests/s per replica | 1, 2.5, 4, 6: idle, busy, about as much as cold prompts allow, more |
+//! | system prompts, of the fleet's KV memory | 0.3, 0.8, 2 |
+//! | popularity of system prompts | in turn, Zipf with exponent 1 |
+//!
+//! Every request has one of twenty questions behind its system prompt. The engine is that of the
+//! published run ([`Preset::LlmD73`]). The first rung fills the caches and counts for nothing.
+
+use headstart_core::Rng;
+use headstart_router::Profile;
+
+use super::config::FleetConfig;
+use super::ladder::{Ladder, Order, Pacing};
+use super::preset::Preset;
+use super::workload::Workload;
+
+/// One fleet under one load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cell {
+    /// Replicas.
+    pub replicas: usize,
+    /// Requests per second and replica.
+    pub rate: f64,
+    /// Tokens of all system prompts over those that fit the fleet's KV memory.
+    pub working_set: f64,
+    /// Which system prompt comes when.
+    pub order: Order,
+}
+
+const REPLICAS: [usize; 3] = [2, 8, 32];
+const RATES: [f64; 4] = [1.0, 2.5, 4.0, 6.0];
+const WORKING_SETS: [f64; 3] = [0.3, 0.8, 2.0];
+const ORDERS: [Order; 2] = [Order::InTurn, Order::Zipf { exponent: 1.0 }];
+
+const SYSTEM_TOKENS: u32 = 4_000;
+const QUESTION_TOKENS: u32 = 400;
+const ANSWER_TOKENS: u32 = 200;
+const QUESTIONS: usize = 20;
+
+/// Seconds in which caches are filled, and in which it counts.
+const WARM_UP_S: f64 = 60.0;
+const COUNTED_S: f64 = 90.0;
+
+/// All cells.
+#[must_use]
+pub fn cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for replicas in REPLICAS {
+        for working_set in WORKING_SETS {
+            for order in ORDERS {
+                cells.extend(RATES.map(|rate| Cell {
+                    replicas,
+                    rate,
+                    working_set,
+                    order,
+                }));
+            }
+        }
+    }
+    cells
+}
+
+impl Cell {
+    /// What is asked, drawn from a seed.
+    #[must_use]
+    pub fn workload(&self, seed: u64) -> Workload {
+        let kv_tokens = (self.replicas * Preset::LlmD73.kv_tokens()) as f64;
+        let groups = self.working_set * kv_tokens / f64::from(SYSTEM_TOKENS);
+        let replicas = self.replicas as f64;
+        let ladder = Ladder {
+            groups: (groups.round() as usize).max(1),
+            prompts: QUESTIONS,
+            system_tokens: SYSTEM_TOKENS,
+            question_tokens: QUESTION_TOKENS,
+            answer_tokens: ANSWER_TOKENS,
+            order: self.order,
+            pacing: Pacing::Poisson,
+            rungs: vec![(replicas, WARM_UP_S), (self.rate * replicas, COUNTED_S)],
+        };
+        ladder.draw(&mut Rng::new(seed))
+    }
+
+    /// Who answers.
+    #[must_use]
+    pub fn fleet(&self, profile: Profile) -> FleetConfig {
+        let mut fleet = Preset::LlmD73.fleet(profile);
+        fleet.replicas = vec![fleet.replicas[0]; self.replicas];
+        fleet
+    }
+}

@@ -1,0 +1,210 @@
+//! What is measured of a fleet, rung by rung.
+
+use headstart_core::Nanos;
+use headstart_core::stats::{HitCount, Summary};
+
+/// What became of one request. Times are from the start of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Served {
+    /// When it was sent.
+    pub sent: Nanos,
+    /// When a replica began with it.
+    pub started: Nanos,
+    /// When its first token came.
+    pub first_token: Nanos,
+    /// When its last one did.
+    pub ended: Nanos,
+    /// Tokens of the prompt.
+    pub prompt_tokens: u32,
+    /// Those of them that were cached.
+    pub cached_tokens: u32,
+    /// Tokens of the answer.
+    pub answer_tokens: u32,
+}
+
+/// What clients want of a request: both, or it is not good.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slo {
+    /// Longest TTFT, seconds.
+    pub ttft_s: f64,
+    /// Longest TPOT, seconds.
+    pub tpot_s: f64,
+}
+
+impl Default for Slo {
+    /// Two seconds to the first token, then ten tokens a second: no slower than one reads.
+    fn default() -> Self {
+        Self {
+            ttft_s: 2.0,
+            tpot_s: 0.1,
+        }
+    }
+}
+
+impl Served {
+    /// Client's send to first token, seconds.
+    #[must_use]
+    pub fn ttft_s(&self) -> f64 {
+        self.first_token.since(self.sent).as_secs_f64()
+    }
+
+    /// Per token after the first, seconds; 0 for an answer of one.
+    #[must_use]
+    pub fn tpot_s(&self) -> f64 {
+        let rest = self.ended.since(self.first_token).as_secs_f64();
+        rest / f64::from(self.answer_tokens.max(2) - 1)
+    }
+
+    fn is_good(&self, slo: Slo) -> bool {
+        self.ttft_s() <= slo.ttft_s && self.tpot_s() <= slo.tpot_s
+    }
+}
+
+/// One rung.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RungOutcome {
+    /// Requests per second that were meant.
+    pub rate: f64,
+    /// For so long, seconds.
+    pub seconds: f64,
+    /// Requests that were answered.
+    pub answered: usize,
+    /// Requests that nobody took.
+    pub refused: usize,
+    /// Requests that were begun and lost.
+    pub failed: usize,
+    /// Requests that were sent anew, because the replica died before their first token.
+    pub retried: usize,
+    /// Requests per second that met the objectives.
+    pub goodput: f64,
+    /// Client's send to first token, seconds.
+    pub ttft: Summary,
+    /// Scheduled to first token, seconds.
+    pub service_ttft: Summary,
+    /// Time per token after the first, seconds.
+    pub tpot: Summary,
+    /// Client's send to last token, seconds.
+    pub e2e: Summary,
+    /// Tokens per second that came while requests were sent.
+    pub window_tokens_s: f64,
+    /// Tokens per second until the last one came.
+    pub tokens_s: f64,
+    /// Prompt tokens, and those of them that were cached.
+    pub hits: HitCount,
+    /// Prompt tokens per second that were found cached.
+    pub cached_tokens_s: f64,
+    /// Requests that waited to be scheduled, per replica, in the mean of the scrapes.
+    pub waiting: f64,
+    /// Requests that ran, likewise.
+    pub running: f64,
+    /// Share of the KV memory that requests held, likewise.
+    pub kv_usage: f64,
+    /// Sequences that lost their place.
+    pub preemptions: u64,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FleetOutcome {
+    /// One per rung.
+    pub rungs: Vec<RungOutcome>,
+    /// All rungs together, without the first one, which fills the caches, if there are others.
+    pub all: RungOutcome,
+    /// Steps of all replicas.
+    pub steps: u64,
+}
+
+/// What is collected while a rung lasts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Collected {
+    pub(super) served: Vec<Served>,
+    pub(super) refused: usize,
+    pub(super) failed: usize,
+    pub(super) retried: usize,
+    pub(super) window_tokens: u64,
+    pub(super) waiting: Mean,
+    pub(super) running: Mean,
+    pub(super) kv_usage: Mean,
+    pub(super) preemptions: u64,
+    pub(super) seconds: f64,
+    /// From the first request's rung start to the last token.
+    pub(super) lasted_s: f64,
+}
+
+/// A mean in the making.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mean {
+    sum: f64,
+    count: u64,
+}
+
+impl Mean {
+    pub(super) fn note(&mut self, value: f64) {
+        self.sum += value;
+        self.count += 1;
+    }
+
+    fn add(&mut self, other: Self) {
+        self.sum += other.sum;
+        self.count += other.count;
+    }
+
+    fn value(self) -> f64 {
+        self.sum / self.count.max(1) as f64
+    }
+}
+
+impl Collected {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.served.extend(&other.served);
+        self.refused += other.refused;
+        self.failed += other.failed;
+        self.retried += other.retried;
+        self.window_tokens += other.window_tokens;
+        self.waiting.add(other.waiting);
+        self.running.add(other.running);
+        self.kv_usage.add(other.kv_usage);
+        self.preemptions += other.preemptions;
+        self.seconds += other.seconds;
+        self.lasted_s += other.lasted_s;
+    }
+
+    pub(super) fn outcome(&self, rate: f64, slo: Slo) -> RungOutcome {
+        let summary = |of: &dyn Fn(&Served) -> f64| {
+            let mut values: Vec<f64> = self.served.iter().map(of).collect();
+            Summary::of(&mut values)
+        };
+        let seconds = |from: Nanos, to: Nanos| to.since(from).as_secs_f64();
+        let mut hits = HitCount::default();
+        for served in &self.served {
+            hits.record(served.prompt_tokens as usize, served.cached_tokens as usize);
+        }
+        let good = self.served.iter().filter(|it| it.is_good(slo)).count();
+        let tokens: u64 = self
+            .served
+            .iter()
+            .map(|it| u64::from(it.answer_tokens))
+            .sum();
+        RungOutcome {
+            rate,
+            seconds: self.seconds,
+            answered: self.served.len(),
+            refused: self.refused,
+            failed: self.failed,
+            retried: self.retried,
+            goodput: good as f64 / self.lasted_s,
+            ttft: summary(&Served::ttft_s),
+            service_ttft: summary(&|it| seconds(it.started, it.first_token)),
+            tpot: summary(&Served::tpot_s),
+            e2e: summary(&|it| seconds(it.sent, it.ended)),
+            window_tokens_s: self.window_tokens as f64 / self.seconds,
+            tokens_s: tokens as f64 / self.lasted_s,
+            cached_tokens_s: hits.hits as f64 / self.lasted_s,
+            hits,
+            waiting: self.waiting.value(),
+            running: self.running.value(),
+            kv_usage: self.kv_usage.value(),
+            preemptions: self.preemptions,
+        }
+    }
+}

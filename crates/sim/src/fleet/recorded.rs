@@ -1,0 +1,245 @@
+//! Requests of a trace, as one rung of a workload.
+//!
+//! A block of the trace is a segment of its own text, and what a prompt has beyond its blocks is
+//! unique: prompts share what their blocks share. Answers are unique too, since a trace does not
+//! say which blocks of the next prompt they became.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headstart_core::{Nanos, Rng, TraceRequest};
+use headstart_trace::synth::Gap;
+
+use super::workload::{ANSWERS, Request, Rung, Segment};
+
+/// When requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arrivals {
+    /// As recorded, so many times as fast.
+    Recorded {
+        /// 1 is as it was.
+        speed: f64,
+    },
+    /// Independently, in the order of the trace; from its beginning again when it ends, with texts
+    /// that nobody has asked before.
+    Poisson {
+        /// Requests per second.
+        rate: f64,
+        /// For so long.
+        seconds: f64,
+    },
+}
+
+/// How a trace becomes requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recorded {
+    /// Tokens of a block of the trace; 0 where it has none.
+    pub block_tokens: u32,
+    /// When they are sent.
+    pub arrivals: Arrivals,
+    /// Length of an answer that the trace does not know, tokens.
+    pub answer_tokens: u32,
+}
+
+impl Recorded {
+    /// The requests of `trace`, which are in order of time and at least one. O(blocks).
+    #[must_use]
+    pub fn rung(&self, trace: &[TraceRequest], rng: &mut Rng) -> Rung {
+        let mut maker = Maker {
+            recorded: self,
+            texts: HashMap::new(),
+            next_text: 0,
+            next_answer: ANSWERS,
+        };
+        match self.arrivals {
+            Arrivals::Recorded { speed } => maker.as_recorded(trace, speed),
+            Arrivals::Poisson { rate, seconds } => maker.drawn(trace, (rate, seconds), rng),
+        }
+    }
+}
+
+/// Makes requests, and gives texts their numbers.
+struct Maker<'a> {
+    recorded: &'a Recorded,
+    /// Of the blocks of this pass through the trace.
+    texts: HashMap<u64, u64>,
+    next_text: u64,
+    next_answer: u64,
+}
+
+impl Maker<'_> {
+    fn as_recorded(&mut self, trace: &[TraceRequest], speed: f64) -> Rung {
+        let first = trace.first().map_or(Nanos(0), |it| it.arrival);
+        let at = |it: &TraceRequest| it.arrival.since(first).div_f64(speed);
+        let requests: Vec<Request> = trace.iter().map(|it| self.request(it, at(it), 0)).collect();
+        // As long as the mean gap beyond the last arrival, and no time at all for one request.
+        let last_s = requests.last().and_then(|it| it.at).map_or(0.0, seconds);
+        let gaps = requests.len().saturating_sub(1).max(1) as f64;
+        let lasts_s = (last_s + last_s / gaps).max(SHORTEST_S);
+        Rung {
+            rate: requests.len() as f64 / lasts_s,
+            seconds: lasts_s,
+            requests,
+        }
+    }
+
+    fn drawn(
+        &mut self,
+        trace: &[TraceRequest],
+        (rate, lasts_s): (f64, f64),
+        rng: &mut Rng,
+    ) -> Rung {
+        let mut requests = Vec::with_capacity((rate * lasts_s * 1.01) as usize);
+        let gap = Gap::Exponential { mean_s: 1.0 / rate };
+        let mut at_s = gap.draw(rng);
+        'passes: for pass in 0.. {
+            self.texts.clear();
+            for it in trace {
+                if at_s >= lasts_s {
+                    break 'passes;
+                }
+                requests.push(self.request(it, Duration::from_secs_f64(at_s), pass));
+                at_s += gap.draw(rng);
+            }
+        }
+        Rung {
+            rate,
+            seconds: lasts_s,
+            requests,
+        }
+    }
+
+    fn request(&mut self, it: &TraceRequest, at: Duration, pass: u64) -> Request {
+        let answer = self.next_answer;
+        self.next_answer += 1;
+        let answer_tokens = it.output_tokens.unwrap_or(self.recorded.answer_tokens);
+        Request {
+            seq: Request::name(answer, 0),
+            at: Some(at),
+            prompt: self.prompt(it),
+            answer_tokens: answer_tokens.max(1),
+            session: it.session.map(|session| session.0 ^ pass << SESSION_BITS),
+            next: None,
+        }
+    }
+
+    fn prompt(&mut self, it: &TraceRequest) -> Arc<[Segment]> {
+        let block_tokens = self.recorded.block_tokens;
+        let in_blocks = it.blocks.len() as u64 * u64::from(block_tokens);
+        let length = it.input_tokens.map_or(in_blocks, u64::from).max(1);
+        let mut segments = Vec::new();
+        let mut left = length;
+        for block in it.blocks.iter() {
+            let tokens = left.min(u64::from(block_tokens));
+            if tokens == 0 {
+                break;
+            }
+            let next = self.next_text;
+            let text = *self.texts.entry(block).or_insert(next);
+            self.next_text += u64::from(text == next);
+            left -= tokens;
+            segments.push(segment(text, tokens));
+        }
+        if left > 0 {
+            segments.push(segment(self.next_text, left));
+            self.next_text += 1;
+        }
+        segments.into()
+    }
+}
+
+/// Bits that tell the sessions of one pass apart.
+const SESSION_BITS: u32 = 40;
+
+/// Least length of a rung, seconds.
+const SHORTEST_S: f64 = 1e-3;
+
+fn segment(text: u64, tokens: u64) -> Segment {
+    Segment {
+        text,
+        tokens: u32::try_from(tokens).expect("prompts have less than 2³² tokens"),
+    }
+}
+
+fn seconds(it: Duration) -> f64 {
+    it.as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(arrival_s: u64, blocks: &[u64], input: u32) -> TraceRequest {
+        TraceRequest {
+            arrival: Nanos(0) + Duration::from_secs(arrival_s),
+            blocks: blocks.iter().copied().collect(),
+            input_tokens: Some(input),
+            output_tokens: None,
+            session: None,
+            turn: 0,
+            request_type: 0,
+            p_continue: None,
+        }
+    }
+
+    fn recorded(arrivals: Arrivals) -> Recorded {
+        Recorded {
+            block_tokens: 16,
+            arrivals,
+            answer_tokens: 7,
+        }
+    }
+
+    fn texts(request: &Request) -> Vec<(u64, u32)> {
+        request
+            .prompt
+            .iter()
+            .map(|it| (it.text, it.tokens))
+            .collect()
+    }
+
+    #[test]
+    fn prompts_share_what_their_blocks_share() {
+        let trace = [
+            request(5, &[900, 901], 40),
+            request(9, &[900, 901, 902], 41),
+            request(11, &[], 3),
+        ];
+        let rung = recorded(Arrivals::Recorded { speed: 2.0 }).rung(&trace, &mut Rng::new(1));
+        let found: Vec<_> = rung.requests.iter().map(texts).collect();
+        assert_eq!(found[0], [(0, 16), (1, 16), (2, 8)]);
+        assert_eq!(found[1], [(0, 16), (1, 16), (3, 9)]);
+        assert_eq!(found[2], [(4, 3)]);
+        let at: Vec<_> = rung
+            .requests
+            .iter()
+            .filter_map(|it| it.at)
+            .map(seconds)
+            .collect();
+        assert_eq!(at, [0.0, 2.0, 3.0]);
+        assert_eq!((rung.seconds, rung.requests[0].answer_tokens), (4.5, 7));
+    }
+
+    #[test]
+    fn a_second_pass_asks_what_nobody_has_asked() {
+        let trace = [request(0, &[1], 16), request(1, &[1], 16)];
+        let arrivals = Arrivals::Poisson {
+            rate: 10.0,
+            seconds: 1_000.0,
+        };
+        let rung = recorded(arrivals).rung(&trace, &mut Rng::new(1));
+        let all: Vec<u64> = rung.requests.iter().map(|it| it.prompt[0].text).collect();
+        assert!(
+            all.iter()
+                .enumerate()
+                .all(|(at, &text)| text == at as u64 / 2)
+        );
+        assert!((9_500..10_500).contains(&all.len()), "{}", all.len());
+        assert!(
+            rung.requests
+                .iter()
+                .all(|it| it.at.map(seconds) < Some(1_000.0))
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! One engine of a fleet: the real scheduler and cache, and steps that take time.
+
+use std::sync::Arc;
+
+use headstart_cache::{Policy, PrefixCache};
+use headstart_core::{Access, BlockHasher, CacheEvent, Nanos, SeqId, SessionId, TokenId};
+use headstart_router::ReportedLoad;
+use headstart_scheduler::{
+    Batch, Decode, NewSequence, Output, Sampling, Scheduler, SchedulerConfig, Submit,
+};
+
+use super::workload::Request;
+use crate::chat::{self, tokens};
+use crate::cost::CostModel;
+
+/// What an engine is like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReplicaSpec {
+    /// What its steps cost.
+    pub cost: CostModel,
+    /// Its limits.
+    pub scheduler: SchedulerConfig,
+    /// Blocks that it has memory for.
+    pub capacity_blocks: usize,
+}
+
+/// An engine.
+pub struct Replica {
+    cost: CostModel,
+    scheduler: Scheduler,
+    hasher: Arc<BlockHasher>,
+    /// The step on its way: when it began, how many decode in it, and which prompts.
+    step: Option<(Nanos, Decode, Batch)>,
+}
+
+/// What a step brought.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// When it began.
+    pub began: Nanos,
+    /// Tokens of answers.
+    pub tokens: usize,
+    /// What became of sequences, in order.
+    pub outputs: Vec<Output>,
+    /// What became of blocks, in order.
+    pub events: Vec<CacheEvent>,
+}
+
+impl Replica {
+    /// One with an empty cache.
+    #[must_use]
+    pub fn new(spec: &ReplicaSpec, policy: Box<dyn Policy>) -> Self {
+        let cache = PrefixCache::new(spec.capacity_blocks, policy);
+        Self {
+            cost: spec.cost,
+            scheduler: Scheduler::counted(spec.scheduler, cache, tokens::of_sequence),
+            hasher: Arc::new(chat::hasher(spec.scheduler.block_size)),
+            step: None,
+        }
+    }
+
+    /// A request with the prompt `tokens` arrives.
+    pub fn submit(&mut self, request: &Request, tokens: &[TokenId], now: Nanos) -> Submit {
+        let new = NewSequence {
+            id: request.seq,
+            prompt: tokens.to_vec(),
+            max_tokens: request.answer_tokens.max(1) as usize,
+            stop_tokens: Arc::default(),
+            sampling: Sampling::default(),
+            hasher: self.hasher.clone(),
+            salt: None,
+            access: Access {
+                session: request.session.map(SessionId),
+                ..Access::default()
+            },
+        };
+        self.scheduler.submit(new, now)
+    }
+
+    /// Begins the next step, if there is none and something to do. Returns when it ends.
+    pub fn begin(&mut self, now: Nanos) -> Option<Nanos> {
+        if self.step.is_some() {
+            return None;
+        }
+        let (decode, batch) = self.scheduler.schedule_counted(now);
+        if decode.sequences == 0 && batch.entries.is_empty() {
+            return None;
+        }
+        let time = self.cost.counted_step(decode, &batch);
+        self.step = Some((now, decode, batch));
+        Some(now + time)
+    }
+
+    /// The step that was begun is over.
+    pub fn end(&mut self, now: Nanos) -> Done {
+        let (began, decode, batch) = self.step.take().expect("a step was begun");
+        self.scheduler.complete_counted(&batch, now);
+        let sampled = batch.entries.iter().filter(|it| it.sampling.is_some());
+        Done {
+            began,
+            tokens: decode.sequences + sampled.count(),
+            outputs: self.scheduler.take_outputs(),
+            events: self.scheduler.take_events(),
+        }
+    }
+
+    /// A request is not wanted any more. Not while a step is on its way.
+    ///
+    /// # Panics
+    /// When a step is on its way.
+    pub fn cancel(&mut self, seq: SeqId, now: Nanos) {
+        assert!(self.step.is_none(), "between two steps");
+        self.scheduler.cancel(seq, now);
+    }
+
+    /// What it would say of itself if it were asked.
+    #[must_use]
+    pub fn report(&self, now: Nanos) -> ReportedLoad {
+        let load = self.scheduler.load();
+        let used = load.capacity_blocks - load.available_blocks;
+        ReportedLoad {
+            waiting: load.waiting as u32,
+            running: load.running as u32,
+            kv_usage: used as f64 / load.capacity_blocks as f64,
+            at: now,
+        }
+    }
+
+    /// Sequences that lost their place so far.
+    #[must_use]
+    pub fn preemptions(&self) -> u64 {
+        self.scheduler.load().preemptions
+    }
+
+    /// Asserts the invariants of scheduler and cache.
+    ///
+    /// # Panics
+    /// When one is broken.
+    pub fn check(&self) {
+        self.scheduler.check();
+    }
+}

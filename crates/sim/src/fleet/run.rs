@@ -1,0 +1,340 @@
+//! The loop: what happens next, and to whom.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headstart_cache::policy::Lru;
+use headstart_core::{Nanos, ReplicaId, Rng, SeqId};
+use headstart_router::stream::ReplayId;
+use headstart_router::{Health, RouterConfig};
+use headstart_scheduler::{Output, Submit};
+
+use super::config::{Fault, FleetConfig};
+use super::gateway::{Asked, Gateway, Heard};
+use super::outcome::{Collected, FleetOutcome, Served};
+use super::prompts::Prompts;
+use super::publisher::{Kept, Publisher};
+use super::replica::Replica;
+use super::timeline::Timeline;
+use super::workload::{Request, Workload};
+
+/// What all replicas serve.
+const MODEL: &str = "simulated";
+
+/// Least time between two looks at the clock.
+const TICK: Duration = Duration::from_micros(1);
+
+mod faults;
+mod requests;
+mod streams;
+
+/// A run in progress.
+pub struct Run<'a> {
+    config: &'a FleetConfig,
+    workload: &'a Workload,
+    gateways: Vec<GatewaySeat>,
+    replicas: Vec<ReplicaSeat>,
+    prompts: Prompts,
+    timeline: Timeline<What>,
+    now: Nanos,
+    rng: Rng,
+    rung: usize,
+    rung_start: Nanos,
+    /// Requests of the rung that are neither answered nor given up.
+    open: usize,
+    in_flight: HashMap<SeqId, Flight>,
+    /// Requests sent so far: gateways take them in turn.
+    sent: usize,
+    collected: Vec<Collected>,
+    preemptions: u64,
+    steps: u64,
+}
+
+/// A gateway, and how it is reached.
+struct GatewaySeat {
+    gateway: Gateway,
+    /// From when on it serves.
+    up_at: Nanos,
+    /// Processes before this one.
+    life: u32,
+    /// Per replica, when its stream is told the time next.
+    timers: Vec<Option<Nanos>>,
+}
+
+/// A replica's place: process after process.
+struct ReplicaSeat {
+    replica: Replica,
+    publisher: Publisher,
+    is_alive: bool,
+    /// Processes before this one.
+    life: u32,
+    /// Requests that are to be given up when the step on its way is over.
+    unwanted: Vec<SeqId>,
+    /// Preemptions of earlier processes.
+    preemptions: u64,
+}
+
+/// A request on its way.
+struct Flight {
+    /// Its position in the rung.
+    position: usize,
+    gateway: usize,
+    replica: usize,
+    served: Served,
+    has_token: bool,
+}
+
+/// Something that happens.
+enum What {
+    /// A rung begins.
+    Rung,
+    /// A request of the rung is sent: the one at the position, and the next one after it.
+    Arrival(usize),
+    /// The request at the position comes to a gateway; it was sent so long ago.
+    Reach(usize, Nanos),
+    /// The request at the position is sent, because the one before it is over.
+    Follow(usize),
+    /// The step of a replica's process ends.
+    Step { replica: usize, life: u32 },
+    /// Something comes to a gateway's process over a replica's stream.
+    Heard {
+        gateway: usize,
+        life: u32,
+        replica: usize,
+        heard: Heard,
+    },
+    /// A question comes to a replica.
+    Asked {
+        gateway: usize,
+        life: u32,
+        replica: usize,
+        replay: ReplayId,
+        from: u64,
+    },
+    /// Gateways look at all replicas.
+    Scrape,
+    /// Something goes wrong.
+    Fault(Fault),
+    /// A replica's next process begins.
+    Return(usize),
+    /// Gateways find out how a replica is.
+    Notice(usize),
+    /// A gateway's next process begins.
+    GatewayUp(usize),
+}
+
+impl<'a> Run<'a> {
+    /// Begins at time 0 with empty caches.
+    ///
+    /// # Panics
+    /// When fleet or workload are none: see [`FleetConfig::check`] and [`Workload::check`].
+    #[must_use]
+    pub fn new(config: &'a FleetConfig, workload: &'a Workload) -> Self {
+        config.check();
+        workload.check();
+        let now = Nanos(0);
+        let mut run = Self {
+            config,
+            workload,
+            gateways: Vec::new(),
+            replicas: Vec::new(),
+            prompts: Prompts::default(),
+            timeline: Timeline::default(),
+            now,
+            rng: Rng::new(config.seed),
+            rung: 0,
+            rung_start: now,
+            open: 0,
+            in_flight: HashMap::new(),
+            sent: 0,
+            collected: Vec::new(),
+            preemptions: 0,
+            steps: 0,
+        };
+        run.replicas = (0..config.replicas.len())
+            .map(|number| run.new_replica(number, 0))
+            .collect();
+        for number in 0..config.gateways {
+            let seat = run.new_gateway(number, 0);
+            run.gateways.push(seat);
+            run.connect_all(number);
+        }
+        for &fault in &config.faults {
+            let (Fault::Crash { at, .. } | Fault::GatewayRestart { at, .. }) = fault;
+            run.timeline.add(now + at, What::Fault(fault));
+        }
+        run.timeline.add(now, What::Rung);
+        run.timeline.add(now, What::Scrape);
+        run
+    }
+
+    /// Runs to the end and tells what happened.
+    #[must_use]
+    pub fn finish(self) -> FleetOutcome {
+        self.finish_with(|_| ())
+    }
+
+    /// The same; `on_rung` is told the number of rungs that are over, whenever one is.
+    #[must_use]
+    pub fn finish_with(mut self, on_rung: impl Fn(usize)) -> FleetOutcome {
+        while self.rung < self.workload.rungs.len()
+            && let Some((at, what)) = self.timeline.pop()
+        {
+            let before = self.rung;
+            self.now = at;
+            self.happen(what);
+            if self.rung > before {
+                on_rung(self.rung);
+            }
+        }
+        self.check();
+        let slo = self.config.slo;
+        let rungs = self.collected.iter().zip(&self.workload.rungs);
+        let rungs: Vec<_> = rungs.map(|(it, rung)| it.outcome(rung.rate, slo)).collect();
+        // The first one fills the caches, if there are others.
+        let first = usize::from(self.collected.len() > 1);
+        let counted = &self.workload.rungs[first..];
+        let mut all = Collected::default();
+        self.collected[first..]
+            .iter()
+            .for_each(|rung| all.add(rung));
+        let requests: usize = counted.iter().map(|rung| rung.requests.len()).sum();
+        let rate = requests as f64 / all.seconds;
+        FleetOutcome {
+            all: all.outcome(rate, slo),
+            rungs,
+            steps: self.steps,
+        }
+    }
+
+    fn happen(&mut self, what: What) {
+        match what {
+            What::Rung => self.begin_rung(),
+            What::Arrival(position) => self.send(position),
+            What::Reach(position, sent) => self.reach(position, sent),
+            What::Follow(position) => self.follow(position),
+            What::Step { replica, life } => self.end_step(replica, life),
+            What::Heard {
+                gateway,
+                life,
+                replica,
+                heard,
+            } => self.hear(gateway, life, replica, heard),
+            What::Asked {
+                gateway,
+                life,
+                replica,
+                replay,
+                from,
+            } => self.answer_replay((gateway, life), replica, Asked { replay, from }),
+            What::Scrape => self.scrape(),
+            What::Fault(fault) => self.fail(fault),
+            What::Return(replica) => self.return_replica(replica),
+            What::Notice(replica) => self.notice(replica),
+            What::GatewayUp(gateway) => self.gateway_up(gateway),
+        }
+    }
+
+    fn new_replica(&self, number: usize, life: u32) -> ReplicaSeat {
+        let spec = &self.config.replicas[number];
+        let keeps = match self.config.is_calm() {
+            true => Kept::LastHead,
+            false => Kept::Batches(self.config.network.replay_batches),
+        };
+        ReplicaSeat {
+            replica: Replica::new(spec, Box::new(Lru::new(spec.capacity_blocks))),
+            publisher: Publisher::new(u64::from(life), keeps),
+            is_alive: true,
+            life,
+            unwanted: Vec::new(),
+            preemptions: 0,
+        }
+    }
+
+    fn new_gateway(&self, number: usize, life: u32) -> GatewaySeat {
+        let seed = self.config.seed ^ (number as u64) << 32 ^ u64::from(life);
+        let router = RouterConfig {
+            model: MODEL.to_owned(),
+            profile: self.config.profile.clone(),
+            seed,
+        };
+        let replicas = self.config.replicas.len();
+        let block_size = self.config.replicas[0].scheduler.block_size as u32;
+        GatewaySeat {
+            gateway: Gateway::new(router, replicas, block_size, self.now),
+            up_at: self.now,
+            life,
+            timers: vec![None; replicas],
+        }
+    }
+
+    fn request(&self, position: usize) -> &'a Request {
+        let workload = self.workload;
+        &workload.rungs[self.rung].requests[position]
+    }
+
+    fn collected(&mut self) -> &mut Collected {
+        &mut self.collected[self.rung]
+    }
+
+    fn begin_rung(&mut self) {
+        let rung = &self.workload.rungs[self.rung];
+        self.rung_start = self.now;
+        self.open = rung.requests.len();
+        self.collected.push(Collected {
+            seconds: rung.seconds,
+            ..Collected::default()
+        });
+        if self.open == 0 {
+            self.end_rung();
+        } else {
+            self.next_arrival(0);
+        }
+    }
+
+    fn end_rung(&mut self) {
+        let seats = self.replicas.iter();
+        let preemptions = seats.map(|it| it.preemptions + it.replica.preemptions());
+        let preemptions: u64 = preemptions.sum();
+        let lasted_s = self.now.since(self.rung_start).as_secs_f64();
+        let before = std::mem::replace(&mut self.preemptions, preemptions);
+        let collected = self.collected();
+        collected.preemptions = preemptions - before;
+        collected.lasted_s = lasted_s.max(collected.seconds);
+        self.rung += 1;
+        if self.rung < self.workload.rungs.len() {
+            self.timeline.add(self.now + self.config.pause, What::Rung);
+        }
+    }
+
+    fn scrape(&mut self) {
+        for (number, seat) in self.replicas.iter().enumerate() {
+            if !seat.is_alive {
+                continue;
+            }
+            let report = seat.replica.report(self.now);
+            for it in self.gateways.iter_mut().filter(|it| it.up_at <= self.now) {
+                it.gateway.on_report(ReplicaId(number as u32), report);
+            }
+            if let Some(collected) = self.collected.get_mut(self.rung) {
+                collected.waiting.note(f64::from(report.waiting));
+                collected.running.note(f64::from(report.running));
+                collected.kv_usage.note(report.kv_usage);
+            }
+        }
+        let next = self.now + self.config.network.scrape;
+        self.timeline.add(next, What::Scrape);
+    }
+
+    /// Asserts that nothing is left over.
+    fn check(&self) {
+        assert!(self.in_flight.is_empty(), "all requests have ended");
+        for seat in &self.replicas {
+            seat.replica.check();
+        }
+        for seat in &self.gateways {
+            seat.gateway.check();
+        }
+    }
+}

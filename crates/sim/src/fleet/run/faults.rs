@@ -1,0 +1,102 @@
+//! What goes wrong: dead replicas and gateways, and those that come after them.
+
+use super::*;
+
+impl Run<'_> {
+    pub(super) fn fail(&mut self, fault: Fault) {
+        match fault {
+            Fault::Crash { replica, down, .. } => {
+                if self.replicas[replica].is_alive {
+                    self.crash(replica);
+                    self.timeline.add(self.now + down, What::Return(replica));
+                }
+            }
+            // One that is down already does not die again.
+            Fault::GatewayRestart { gateway, .. } if self.gateways[gateway].up_at > self.now => {}
+            Fault::GatewayRestart { gateway, down, .. } => {
+                self.lose_gateway(gateway);
+                let up_at = self.now + down;
+                self.gateways[gateway].up_at = up_at;
+                self.timeline.add(up_at, What::GatewayUp(gateway));
+            }
+        }
+    }
+
+    /// A replica dies: requests without a token go to another one, those with are lost.
+    fn crash(&mut self, replica: usize) {
+        self.replicas[replica].is_alive = false;
+        for gateway in 0..self.gateways.len() {
+            self.deliver(gateway, replica, Heard::Disconnected);
+        }
+        let at = self.now + self.config.network.notice;
+        self.timeline.add(at, What::Notice(replica));
+        for (seq, flight) in self.take_flights(|it| it.replica == replica) {
+            self.gateways[flight.gateway].gateway.on_end(seq);
+            if flight.has_token {
+                self.collected().failed += 1;
+                self.close(flight.position);
+            } else {
+                self.collected().retried += 1;
+                let excluded = vec![ReplicaId(replica as u32)];
+                self.route(flight.position, flight.gateway, flight.served, excluded);
+            }
+        }
+    }
+
+    pub(super) fn return_replica(&mut self, replica: usize) {
+        let old = &self.replicas[replica];
+        let preemptions = old.preemptions + old.replica.preemptions();
+        let mut seat = self.new_replica(replica, old.life + 1);
+        seat.preemptions = preemptions;
+        self.replicas[replica] = seat;
+        let at = self.now + self.config.network.notice;
+        self.timeline.add(at, What::Notice(replica));
+    }
+
+    /// Gateways find out whether a replica serves.
+    pub(super) fn notice(&mut self, replica: usize) {
+        let id = ReplicaId(replica as u32);
+        let health = match self.replicas[replica].is_alive {
+            true => Health::Healthy,
+            false => Health::Down,
+        };
+        for gateway in 0..self.gateways.len() {
+            let seat = &mut self.gateways[gateway];
+            seat.gateway.on_health(id, health, self.now);
+            if health == Health::Healthy && seat.gateway.is_told() {
+                self.deliver(gateway, replica, Heard::Connected);
+            }
+        }
+    }
+
+    /// A gateway dies: all that went through it is lost, and its clients go on.
+    fn lose_gateway(&mut self, gateway: usize) {
+        for (seq, flight) in self.take_flights(|it| it.gateway == gateway) {
+            self.gateways[gateway].gateway.on_end(seq);
+            self.replicas[flight.replica].unwanted.push(seq);
+            self.collected().failed += 1;
+            self.close(flight.position);
+        }
+    }
+
+    pub(super) fn gateway_up(&mut self, gateway: usize) {
+        let life = self.gateways[gateway].life + 1;
+        let mut seat = self.new_gateway(gateway, life);
+        for (number, it) in self.replicas.iter().enumerate() {
+            if !it.is_alive {
+                let id = ReplicaId(number as u32);
+                seat.gateway.on_health(id, Health::Down, self.now);
+            }
+        }
+        self.gateways[gateway] = seat;
+        self.connect_all(gateway);
+    }
+
+    /// Takes requests out of those on their way, in the order of their names.
+    fn take_flights(&mut self, is_meant: impl Fn(&Flight) -> bool) -> Vec<(SeqId, Flight)> {
+        let meant = self.in_flight.extract_if(|_, flight| is_meant(flight));
+        let mut taken: Vec<_> = meant.collect();
+        taken.sort_by_key(|(seq, _)| *seq);
+        taken
+    }
+}
