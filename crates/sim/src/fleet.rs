@@ -22,6 +22,7 @@
 //! | [`config`] | what a fleet is like: [`FleetConfig`], [`Network`], [`Fault`] |
 //! | [`run`] | the loop of what happens next: [`Run`] |
 //! | [`outcome`] | what is measured, per rung |
+//! | [`recovery`] | how hit rates come back after a fault: [`Recovery`] |
 //!
 //! Nothing here decides anything: who serves is the router's choice, what runs the scheduler's,
 //! what stays the cache's. Same seed, same bytes out.
@@ -35,6 +36,7 @@ pub mod preset;
 pub mod prompts;
 pub mod publisher;
 pub mod recorded;
+pub mod recovery;
 pub mod replica;
 pub mod run;
 mod timeline;
@@ -45,5 +47,6 @@ pub use ladder::{Ladder, Order, Pacing};
 pub use outcome::{FleetOutcome, RungOutcome, Slo};
 pub use preset::{Preset, Published};
 pub use recorded::{Arrivals, Recorded};
+pub use recovery::Recovery;
 pub use run::Run;
 pub use workload::{Next, Request, Rung, Segment, Workload};

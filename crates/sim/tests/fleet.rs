@@ -194,17 +194,20 @@ fn two_gateways_do_as_well_as_one() {
 
 #[test]
 fn a_gateway_that_restarts_learns_again() {
-    let workload = workload(40.0);
-    let hit_rate = |faults| {
-        let mut fleet = fleet("precise", 4);
-        fleet.faults = faults;
-        run(&fleet, &workload).rungs[1].hits.rate()
-    };
-    let restart = Fault::GatewayRestart {
+    let workload = workload(60.0);
+    let mut fleet = fleet("precise", 4);
+    fleet.faults = vec![Fault::GatewayRestart {
         gateway: 0,
-        at: Duration::from_secs(25),
+        at: Duration::from_secs(40),
         down: Duration::from_millis(500),
-    };
-    let (calm, restarted) = (hit_rate(Vec::new()), hit_rate(vec![restart]));
-    assert!(restarted > calm * 0.95, "{calm}, then {restarted}");
+    }];
+    let outcome = run(&fleet, &workload);
+    let recovery = outcome.recoveries[0];
+    assert!(outcome.all.failed > 0, "what went through it is lost");
+    assert!(recovery.before.rate() > 0.9, "{recovery:?}");
+    assert!(
+        recovery.after.rate() > recovery.before.rate() * 0.95,
+        "{recovery:?}"
+    );
+    assert!(recovery.back_s < Some(10.0), "{recovery:?}");
 }

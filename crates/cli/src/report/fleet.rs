@@ -4,7 +4,7 @@ mod html;
 mod json;
 mod table;
 
-use headstart_sim::fleet::{FleetConfig, FleetOutcome, Preset, RungOutcome};
+use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, Preset, RungOutcome};
 
 pub(crate) use html::page;
 pub(crate) use json::json_lines;
@@ -72,6 +72,30 @@ pub(crate) struct StrategyRun {
 impl StrategyRun {
     fn name(&self) -> &str {
         &self.fleet.profile.name
+    }
+
+    /// How it got over what went wrong.
+    fn recoveries(&self) -> impl Iterator<Item = String> {
+        self.outcome.recoveries.iter().map(|it| {
+            let (what, at) = match it.fault {
+                Fault::Crash { replica, at, .. } => (format!("replica {replica} died"), at),
+                Fault::GatewayRestart { gateway, at, .. } => {
+                    (format!("gateway {gateway} restarted"), at)
+                }
+            };
+            let back = match it.back_s {
+                Some(back_s) => format!("back to 95 % of it {back_s:.1} s after its return"),
+                None if it.before.lookups == 0 => "nobody had asked anything".to_owned(),
+                None => "never back to 95 % of it".to_owned(),
+            };
+            format!(
+                "{what} at {:.0} s: hit rate {:.1} % before, {:.1} % in the ten seconds after its \
+                 return; {back}",
+                at.as_secs_f64(),
+                it.before.rate() * 100.0,
+                it.after.rate() * 100.0,
+            )
+        })
     }
 
     /// Rungs, and all of them but the first together.

@@ -3,6 +3,8 @@
 use headstart_core::Nanos;
 use headstart_core::stats::{HitCount, Summary};
 
+use super::recovery::Recovery;
+
 /// What became of one request. Times are from the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Served {
@@ -110,6 +112,8 @@ pub struct FleetOutcome {
     pub rungs: Vec<RungOutcome>,
     /// All rungs together, without the first one, which fills the caches, if there are others.
     pub all: RungOutcome,
+    /// How each fault was overcome, in their order.
+    pub recoveries: Vec<Recovery>,
     /// Steps of all replicas.
     pub steps: u64,
 }

@@ -15,6 +15,7 @@ use super::gateway::{Asked, Gateway, Heard};
 use super::outcome::{Collected, FleetOutcome, Served};
 use super::prompts::Prompts;
 use super::publisher::{Kept, Publisher};
+use super::recovery::BySecond;
 use super::replica::Replica;
 use super::timeline::Timeline;
 use super::workload::{Request, Workload};
@@ -47,6 +48,7 @@ pub struct Run<'a> {
     /// Requests sent so far: gateways take them in turn.
     sent: usize,
     collected: Vec<Collected>,
+    by_second: BySecond,
     preemptions: u64,
     steps: u64,
 }
@@ -149,6 +151,7 @@ impl<'a> Run<'a> {
             in_flight: HashMap::new(),
             sent: 0,
             collected: Vec::new(),
+            by_second: BySecond::default(),
             preemptions: 0,
             steps: 0,
         };
@@ -201,9 +204,11 @@ impl<'a> Run<'a> {
             .for_each(|rung| all.add(rung));
         let requests: usize = counted.iter().map(|rung| rung.requests.len()).sum();
         let rate = requests as f64 / all.seconds;
+        let faults = self.config.faults.iter();
         FleetOutcome {
             all: all.outcome(rate, slo),
             rungs,
+            recoveries: faults.map(|&it| self.by_second.recovery(it)).collect(),
             steps: self.steps,
         }
     }

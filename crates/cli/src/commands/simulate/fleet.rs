@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::Args;
 use headstart_router::Profile;
 use headstart_sim::fleet::replica::ReplicaSpec;
-use headstart_sim::fleet::{FleetConfig, FleetOutcome, Preset, Run};
+use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, Preset, Run};
 
 use self::source::SourceOptions;
 use super::cells::parallel;
@@ -30,6 +30,13 @@ const GATEWAYS_MAX: usize = 64;
 
 /// Longest delay of events, milliseconds.
 const DELAY_MAX_MS: f64 = 60_000.0;
+
+/// How long who died is away.
+const GATEWAY_DOWN: Duration = Duration::from_secs(1);
+const REPLICA_DOWN: Duration = Duration::from_secs(30);
+
+/// Latest fault, seconds from the start.
+const FAULT_MAX_S: f64 = 1e6;
 
 /// A fleet.
 #[derive(Args, Debug)]
@@ -54,6 +61,12 @@ pub(super) struct FleetOptions {
     /// Share of the KV events that get lost, percent [default: 0]
     #[arg(long, value_name = "PERCENT")]
     event_loss: Option<f64>,
+    /// A gateway restarts this many seconds from the start, and serves again a second later
+    #[arg(long, value_name = "SECONDS")]
+    gateway_restart: Option<f64>,
+    /// A replica dies this many seconds from the start; an empty one takes its place after 30
+    #[arg(long, value_name = "SECONDS")]
+    replica_crash: Option<f64>,
     /// Draws other arrivals and other choices
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
@@ -157,7 +170,28 @@ impl FleetOptions {
         if let Some(percent) = within("--event-loss", self.event_loss, 100.0)? {
             fleet.network.event_loss = percent / 100.0;
         }
+        fleet.faults = self.faults()?;
         Ok(fleet)
+    }
+
+    fn faults(&self) -> Result<Vec<Fault>> {
+        let at = |option, value| {
+            let seconds = within(option, value, FAULT_MAX_S)?;
+            anyhow::Ok(seconds.map(Duration::from_secs_f64))
+        };
+        let restart = at("--gateway-restart", self.gateway_restart)?;
+        let restart = restart.map(|at| Fault::GatewayRestart {
+            gateway: 0,
+            at,
+            down: GATEWAY_DOWN,
+        });
+        let crash = at("--replica-crash", self.replica_crash)?;
+        let crash = crash.map(|at| Fault::Crash {
+            replica: 0,
+            at,
+            down: REPLICA_DOWN,
+        });
+        Ok(restart.into_iter().chain(crash).collect())
     }
 
     fn capacity_blocks(&self, preset: Preset, tokens: usize, spec: &ReplicaSpec) -> Result<usize> {

@@ -1,7 +1,7 @@
 //! One JSON object a line: a rung of a strategy, then all of them together.
 
 use headstart_core::stats::Summary;
-use headstart_sim::fleet::RungOutcome;
+use headstart_sim::fleet::{Fault, Recovery, RungOutcome};
 use serde_json::{Value, json};
 
 use super::{Report, StrategyRun};
@@ -35,8 +35,25 @@ fn lines(report: &Report, run: &StrategyRun) -> Vec<Value> {
     let mut all = head(&run.outcome.all);
     all["rung"] = json!("all");
     all["steps"] = json!(run.outcome.steps);
+    all["recoveries"] = run.outcome.recoveries.iter().map(recovery).collect();
     lines.push(all);
     lines
+}
+
+/// How one fault was overcome.
+fn recovery(recovery: &Recovery) -> Value {
+    let (what, number, at) = match recovery.fault {
+        Fault::Crash { replica, at, .. } => ("replica", replica, at),
+        Fault::GatewayRestart { gateway, at, .. } => ("gateway", gateway, at),
+    };
+    json!({
+        "died": what,
+        "number": number,
+        "at_s": at.as_secs_f64(),
+        "hit_rate_before": recovery.before.rate(),
+        "hit_rate_after": recovery.after.rate(),
+        "back_s": recovery.back_s,
+    })
 }
 
 /// The figures of a rung; times in seconds.

@@ -26,6 +26,8 @@ pub(crate) fn table(report: &Report) -> String {
     );
     for run in &report.runs {
         text += &format!("\n{}\n{}", run.name(), aligned(&details(run)));
+        run.recoveries()
+            .for_each(|line| text += &format!("{line}\n"));
     }
     text.trim_end().to_owned()
 }

@@ -142,6 +142,9 @@ impl Run<'_> {
             Output::Started { cached_tokens, .. } => {
                 flight.served.started = began;
                 flight.served.cached_tokens = cached_tokens as u32;
+                let prompt_tokens = flight.served.prompt_tokens;
+                self.by_second
+                    .record(began, prompt_tokens, cached_tokens as u32);
             }
             Output::Token { finish, .. } => {
                 if !flight.has_token {

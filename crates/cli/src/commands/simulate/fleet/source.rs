@@ -46,6 +46,9 @@ pub(super) struct SourceOptions {
         conflicts_with = "fleet_trace"
     )]
     rates: Vec<f64>,
+    /// Each rung of the ladder but the first lasts so long [default: as published]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "fleet_trace")]
+    rung_seconds: Option<f64>,
 }
 
 impl SourceOptions {
@@ -61,7 +64,17 @@ impl SourceOptions {
     }
 
     fn of_preset(&self, preset: Preset, seed: u64) -> Result<Workload> {
-        let mut workload = preset.workload(seed);
+        let mut ladder = preset.ladder();
+        if let Some(seconds) = above_0("--rung-seconds", self.rung_seconds)? {
+            let rungs = ladder.rungs[1..].iter_mut();
+            rungs.for_each(|(_, lasts_s)| *lasts_s = seconds);
+        }
+        let requests: f64 = ladder.rungs.iter().map(|(rate, lasts)| rate * lasts).sum();
+        if requests > REQUESTS_MAX {
+            let message = format!("--rung-seconds: {requests:.0} requests, at most {REQUESTS_MAX}");
+            return Err(UsageError(message).into());
+        }
+        let mut workload = ladder.draw(&mut Rng::new(seed));
         if self.rates.is_empty() {
             return Ok(workload);
         }
