@@ -9,6 +9,10 @@
 //!
 //! Every request has one of twenty questions behind its system prompt. The engine is that of the
 //! published run ([`Preset::LlmD73`]). The first rung fills the caches and counts for nothing.
+//!
+//! Beside the grid two loads that are hard for affinity: [`burst`] and [`hot_prefix`].
+
+use std::time::Duration;
 
 use headstart_core::Rng;
 use headstart_router::Profile;
@@ -64,6 +68,60 @@ pub fn cells() -> Vec<Cell> {
     cells
 }
 
+/// Replicas of [`burst`] and [`hot_prefix`].
+const HARD_REPLICAS: usize = 8;
+
+/// Bursts: seconds between two, and requests in each.
+const BURST_EVERY_S: f64 = 20.0;
+const BURST_REQUESTS: usize = 160;
+
+/// Eight replicas at one request a second each; every twenty seconds half of what is asked comes at
+/// once.
+#[must_use]
+pub fn burst(seed: u64) -> Workload {
+    let cell = Cell {
+        replicas: HARD_REPLICAS,
+        rate: 2.0,
+        working_set: 0.5,
+        order: Order::InTurn,
+    };
+    let mut workload = cell.workload(seed);
+    let counted = &mut workload.rungs[1].requests;
+    let per_period = 2 * BURST_REQUESTS;
+    for (number, request) in counted.iter_mut().enumerate() {
+        if let Some(at) = request.at.filter(|_| number % per_period >= BURST_REQUESTS) {
+            let period = (at.as_secs_f64() / BURST_EVERY_S).floor();
+            request.at = Some(Duration::from_secs_f64(period * BURST_EVERY_S));
+        }
+    }
+    counted.sort_by_key(|request| request.at);
+    workload
+}
+
+/// Eight replicas with three requests a second each, six in ten of them behind one system prompt.
+#[must_use]
+pub fn hot_prefix(seed: u64) -> Workload {
+    let cell = Cell {
+        replicas: HARD_REPLICAS,
+        rate: 3.0,
+        working_set: 0.3,
+        order: Order::Zipf { exponent: 2.0 },
+    };
+    cell.workload(seed)
+}
+
+/// Who answers [`burst`] and [`hot_prefix`].
+#[must_use]
+pub fn hard_fleet(profile: Profile) -> FleetConfig {
+    fleet_of(HARD_REPLICAS, profile)
+}
+
+fn fleet_of(replicas: usize, profile: Profile) -> FleetConfig {
+    let mut fleet = Preset::LlmD73.fleet(profile);
+    fleet.replicas = vec![fleet.replicas[0]; replicas];
+    fleet
+}
+
 impl Cell {
     /// What is asked, drawn from a seed.
     #[must_use]
@@ -87,8 +145,6 @@ impl Cell {
     /// Who answers.
     #[must_use]
     pub fn fleet(&self, profile: Profile) -> FleetConfig {
-        let mut fleet = Preset::LlmD73.fleet(profile);
-        fleet.replicas = vec![fleet.replicas[0]; self.replicas];
-        fleet
+        fleet_of(self.replicas, profile)
     }
 }

@@ -1,0 +1,192 @@
+//! Compares two strategies on mean and p99 TTFT: llm-d's "73 %" run at 60 requests/s, a burst, a
+//! hot prefix, a trace, and a grid of fleets.
+//!
+//! `cargo run --release -p headstart-sim --example strategy_grid -- STRATEGY BASE [SEEDS [TRACE]]`
+//!
+//! A line per cell: TTFT of both and the ratio, each the median over the seeds. Without arguments a
+//! few cells of `precise` against `load`.
+
+use std::fs::File;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use headstart_core::Rng;
+use headstart_router::Profile;
+use headstart_sim::fleet::grid::{self, Cell};
+use headstart_sim::fleet::{
+    Arrivals, FleetConfig, Order, Preset, Recorded, Run, RungOutcome, Workload,
+};
+use headstart_trace::Reader;
+
+/// Replicas for the trace.
+const TRACE_REPLICAS: usize = 8;
+
+/// Cells when nothing is asked for.
+const FEW: usize = 2;
+
+const THREADS: usize = 2;
+
+enum What {
+    Published60,
+    Burst,
+    HotPrefix,
+    Trace(Box<dyn Fn(u64) -> Workload + Sync + Send>),
+    Grid(Cell),
+}
+
+impl What {
+    fn name(&self) -> String {
+        match self {
+            Self::Published60 => "llm-d-73 at 60".to_owned(),
+            Self::Burst => "burst".to_owned(),
+            Self::HotPrefix => "hot prefix".to_owned(),
+            Self::Trace(_) => format!("trace, {TRACE_REPLICAS} replicas"),
+            Self::Grid(cell) => {
+                let order = match cell.order {
+                    Order::InTurn => "in turn",
+                    Order::Zipf { .. } => "Zipf",
+                };
+                format!(
+                    "{} replicas, {:.1}/s each, {:.1} of memory, {order}",
+                    cell.replicas, cell.rate, cell.working_set
+                )
+            }
+        }
+    }
+
+    fn workload(&self, seed: u64) -> Workload {
+        match self {
+            Self::Published60 => {
+                let mut workload = Preset::LlmD73.workload(seed);
+                workload.rungs.drain(1..16);
+                workload
+            }
+            Self::Burst => grid::burst(seed),
+            Self::HotPrefix => grid::hot_prefix(seed),
+            Self::Trace(draw) => draw(seed),
+            Self::Grid(cell) => cell.workload(seed),
+        }
+    }
+
+    fn fleet(&self, profile: Profile) -> FleetConfig {
+        match self {
+            Self::Published60 => Preset::LlmD73.fleet(profile),
+            Self::Burst | Self::HotPrefix => grid::hard_fleet(profile),
+            Self::Trace(_) => {
+                let mut fleet = Preset::LlmD73.fleet(profile);
+                for it in &mut fleet.replicas {
+                    it.scheduler.max_context = it.capacity_blocks * it.scheduler.block_size;
+                }
+                fleet
+            }
+            Self::Grid(cell) => cell.fleet(profile),
+        }
+    }
+
+    fn run(&self, profile: &Profile, seed: u64) -> RungOutcome {
+        let fleet = FleetConfig {
+            seed,
+            ..self.fleet(profile.clone())
+        };
+        Run::new(&fleet, &self.workload(seed)).finish().all
+    }
+}
+
+/// Mean and p99 TTFT of both, seconds: medians over the seeds.
+struct Compared {
+    name: String,
+    /// Of the strategy, then of the base.
+    mean_s: [f64; 2],
+    p99_s: [f64; 2],
+    hit_rate: [f64; 2],
+}
+
+fn compare(what: &What, profiles: &[Profile; 2], seeds: u64) -> Compared {
+    let outcomes = profiles.each_ref().map(|profile| {
+        let runs = (1..=seeds).map(|seed| what.run(profile, seed));
+        runs.collect::<Vec<_>>()
+    });
+    let median = |of: fn(&RungOutcome) -> f64| {
+        outcomes.each_ref().map(|runs| {
+            let mut values: Vec<f64> = runs.iter().map(of).collect();
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        })
+    };
+    Compared {
+        name: what.name(),
+        mean_s: median(|it| it.ttft.mean),
+        p99_s: median(|it| it.ttft.p99),
+        hit_rate: median(|it| it.hits.rate()),
+    }
+}
+
+fn row(it: &Compared) -> String {
+    let ratio = |[ours, base]: [f64; 2]| ours / base;
+    format!(
+        "| {} | {:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {:.1} | {:.1} |",
+        it.name,
+        it.mean_s[0],
+        it.mean_s[1],
+        ratio(it.mean_s),
+        it.p99_s[0],
+        it.p99_s[1],
+        ratio(it.p99_s),
+        it.hit_rate[0] * 100.0,
+        it.hit_rate[1] * 100.0,
+    )
+}
+
+fn trace(file: &str) -> What {
+    let reader = File::open(file).expect("a trace");
+    let reader = Reader::new(file.to_owned(), Box::new(reader)).expect("a trace");
+    let block_tokens = reader.info().block_tokens;
+    let requests: Vec<_> = reader.map(|it| it.expect("a request")).collect();
+    let recorded = Recorded {
+        block_tokens,
+        arrivals: Arrivals::Recorded { speed: 1.0 },
+        answer_tokens: 200,
+    };
+    What::Trace(Box::new(move |seed| Workload {
+        rungs: vec![recorded.rung(&requests, &mut Rng::new(seed))],
+    }))
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let profile = |at: usize, default: &str| -> Profile {
+        let name = args.get(at).map_or(default, String::as_str);
+        name.parse().expect("a strategy")
+    };
+    let profiles = [profile(0, "precise"), profile(1, "load")];
+    let seeds = args.get(2).map_or(1, |it| it.parse().expect("a number"));
+    let mut all = vec![What::Published60, What::Burst, What::HotPrefix];
+    all.extend(args.get(3).map(|file| trace(file)));
+    all.extend(grid::cells().into_iter().map(What::Grid));
+    if args.is_empty() {
+        all.truncate(FEW);
+    }
+    let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while let number = next.fetch_add(1, Relaxed)
+                    && let Some(what) = all.get(number)
+                {
+                    let compared = compare(what, &profiles, seeds);
+                    rows.lock()
+                        .expect("nobody panics")
+                        .push((number, row(&compared)));
+                }
+            });
+        }
+    });
+    let mut rows = rows.into_inner().expect("nobody panics");
+    rows.sort_unstable();
+    let [ours, base] = profiles.map(|it| it.name);
+    println!(
+        "| | mean TTFT, s: {ours} | {base} | ratio | p99: {ours} | {base} | ratio | hit rate, %: \
+         {ours} | {base} |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+    );
+    rows.iter().for_each(|(_, row)| println!("{row}"));
+}
