@@ -46,6 +46,6 @@ fn main() -> Result<(), NoReplica> {
         (decision.replica, decision.overlap_tokens),
         (ReplicaId(2), 64)
     );
-    router.finish(decision.reservation);
+    router.finish(decision.reservation, request.now);
     Ok(())
 }

@@ -12,6 +12,7 @@
 //! | [`access`] | what a cache policy is told about a use of a block |
 //! | [`event`] | [`CacheEvent`], how residency becomes known outside the cache |
 //! | [`request`] | one request of a trace |
+//! | [`cost`] | [`CostModel`]: how long an engine's step takes |
 //! | [`probability`] | a number in `[0, 1]` that is a number |
 //! | [`runs`] | a chain of numbered blocks, as runs |
 //! | [`stats`] | hit rates and latency summaries, defined once |
@@ -19,6 +20,7 @@
 
 pub mod access;
 pub mod block;
+pub mod cost;
 pub mod event;
 pub mod ids;
 pub mod probability;
@@ -31,6 +33,7 @@ pub mod time;
 
 pub use access::Access;
 pub use block::{BlockHash, BlockHasher, BlockIdentity, RouteHasher, RouteIdentity, RouteKey};
+pub use cost::{CostModel, EngineModel};
 pub use event::CacheEvent;
 pub use ids::{BlockId, ReplicaId, SeqId, SessionId, TokenId};
 pub use probability::Probability;

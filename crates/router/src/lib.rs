@@ -14,6 +14,7 @@
 //! | [`request`] | what is asked and answered: [`RouteRequest`], [`Decision`], [`NoReplica`] |
 //! | [`index`] | [`PrefixIndex`]: who holds which prefix; [`RunIndex`] learns it from events |
 //! | [`load`] | what a replica is busy with: own reservations and its own report |
+//! | [`backlog`] | seconds of prompts in front of one more |
 //! | [`view`] | a replica as filters, scorers and pickers see it |
 //! | [`filter`], [`score`], [`pick`] | the three steps of a choice, each a one-method trait |
 //! | [`pipeline`] | the three put together |
@@ -40,7 +41,7 @@
 //! let tokens: Vec<u32> = (0..64).collect();
 //! let request = RouteRequest { tokens: Some(&tokens), ..RouteRequest::default() };
 //! let first = router.route(&request).unwrap();
-//! router.finish(first.reservation);
+//! router.finish(first.reservation, Nanos(0));
 //!
 //! // A second later the same prompt goes where its keys and values were computed.
 //! let later = RouteRequest { now: Nanos::from_secs_f64(1.0), ..request };
@@ -48,6 +49,7 @@
 //! assert_eq!((second.replica, second.overlap_tokens), (first.replica, 64));
 //! ```
 
+pub mod backlog;
 pub mod conformance;
 pub mod filter;
 pub mod index;

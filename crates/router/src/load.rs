@@ -19,7 +19,10 @@
 
 use std::time::Duration;
 
-use headstart_core::Nanos;
+use headstart_core::cost::Work;
+use headstart_core::{EngineModel, Nanos};
+
+use crate::backlog::Backlog;
 
 /// How long a report counts. Several scrapes at a slow interval (one a second); in more time
 /// than this, the requests that a queue consisted of are usually answered.
@@ -47,6 +50,8 @@ pub struct InFlight {
     pub queued: usize,
     /// Prompt tokens to compute for those, beyond what was found cached.
     pub prefill_tokens: usize,
+    /// Prompt tokens of the others: at least what each of their steps reads.
+    pub decode_tokens: usize,
 }
 
 /// How far a request is.
@@ -58,25 +63,34 @@ pub enum Phase {
         tokens: usize,
     },
     /// The first token is out.
-    Decode,
+    Decode {
+        /// Tokens of the prompt.
+        tokens: usize,
+    },
 }
 
 impl InFlight {
     /// A request enters `phase`.
     pub fn enter(&mut self, phase: Phase) {
         self.requests += 1;
-        if let Phase::Prefill { tokens } = phase {
-            self.queued += 1;
-            self.prefill_tokens += tokens;
+        match phase {
+            Phase::Prefill { tokens } => {
+                self.queued += 1;
+                self.prefill_tokens += tokens;
+            }
+            Phase::Decode { tokens } => self.decode_tokens += tokens,
         }
     }
 
     /// A request leaves `phase`, which it had entered.
     pub fn leave(&mut self, phase: Phase) {
         self.requests -= 1;
-        if let Phase::Prefill { tokens } = phase {
-            self.queued -= 1;
-            self.prefill_tokens -= tokens;
+        match phase {
+            Phase::Prefill { tokens } => {
+                self.queued -= 1;
+                self.prefill_tokens -= tokens;
+            }
+            Phase::Decode { tokens } => self.decode_tokens -= tokens,
         }
     }
 }
@@ -86,6 +100,8 @@ impl InFlight {
 pub struct Load {
     /// From the router's own calls.
     pub in_flight: InFlight,
+    /// What those have to wait for.
+    pub backlog: Backlog,
     report: Option<ReportedLoad>,
 }
 
@@ -130,6 +146,26 @@ impl Load {
         self.in_flight.requests.max(reported)
     }
 
+    /// What the sequences that decode there have each step do, as far as is known: their prompts
+    /// count, and of requests that only a report knows as much as of the others.
+    #[must_use]
+    pub fn decoding(&self, engine: &EngineModel, now: Nanos) -> Work {
+        let own = self.in_flight.requests - self.in_flight.queued;
+        let own_tokens = self.in_flight.decode_tokens;
+        let (sequences, kv_tokens) = match self.fresh_report(now) {
+            Some(report) if report.running as usize > own => {
+                let running = report.running as usize;
+                let tokens = match own {
+                    0 => (self.kv_usage(now).unwrap_or(0.0) * engine.kv_tokens as f64) as usize,
+                    own => own_tokens * running / own,
+                };
+                (running, tokens)
+            }
+            _ => (own, own_tokens),
+        };
+        engine.cost.decode(sequences, kv_tokens)
+    }
+
     /// Share of the KV memory in use; none without a fresh report that makes sense.
     #[must_use]
     pub fn kv_usage(&self, now: Nanos) -> Option<f64> {
@@ -169,15 +205,16 @@ mod tests {
     fn a_request_passes_through_its_phases() {
         let mut in_flight = InFlight::default();
         in_flight.enter(Phase::Prefill { tokens: 30 });
-        in_flight.enter(Phase::Decode);
+        in_flight.enter(Phase::Decode { tokens: 7 });
         let both = InFlight {
             requests: 2,
             queued: 1,
             prefill_tokens: 30,
+            decode_tokens: 7,
         };
         assert_eq!(in_flight, both);
         in_flight.leave(Phase::Prefill { tokens: 30 });
-        in_flight.leave(Phase::Decode);
+        in_flight.leave(Phase::Decode { tokens: 7 });
         assert_eq!(in_flight, InFlight::default());
     }
 

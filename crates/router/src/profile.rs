@@ -9,6 +9,7 @@
 //! | `session` | – | rendezvous hash of the session, bounded load |
 //! | `approximate` | as `precise`, with an index that is guessed ([`IndexKind`]) | best |
 //! | `precise` | 3 · prefix + 2 · queue + 2 · free KV memory | best |
+//! | `cost` | − predicted TTFT ([`crate::score::Cost`]) | any best |
 //! | `llm-d-load` | reported queue + free KV memory | best |
 //! | `llm-d-approximate` | leading prefix + reported queue + free KV memory | best |
 //! | `llm-d-precise` | 3 · prefix + 2 · reported queue + 2 · free KV memory | best |
@@ -56,7 +57,7 @@ pub struct Profile {
 
 impl Profile {
     /// The names that [`FromStr`] takes, without those of a configuration.
-    pub const NAMES: [&str; 10] = [
+    pub const NAMES: [&str; 11] = [
         "random",
         "round-robin",
         "load",
@@ -64,6 +65,7 @@ impl Profile {
         "session",
         "approximate",
         "precise",
+        "cost",
         "llm-d-load",
         "llm-d-approximate",
         "llm-d-precise",
@@ -122,7 +124,7 @@ impl Profile {
 
     fn known(name: &str) -> Option<Self> {
         use PickerKind::{AnyBest, AtRandom, Best, PowerOfTwo, RoundRobin, Session};
-        use ScorerKind::{InFlight, KvFree, Prefix, Queue, ReportedQueue};
+        use ScorerKind::{Cost, InFlight, KvFree, Prefix, Queue, ReportedQueue};
 
         let prefix = Prefix { at_most: None };
         let leading = Prefix {
@@ -135,6 +137,7 @@ impl Profile {
             "power-of-two" => (&[(InFlight, 1.0)], PowerOfTwo),
             "session" => (&[], Session),
             "approximate" | "precise" => (&[(prefix, 3.0), (Queue, 2.0), (KvFree, 2.0)], Best),
+            "cost" => (&[(Cost, 1.0)], Best),
             "llm-d-load" => (&[(ReportedQueue, 1.0), (KvFree, 1.0)], AnyBest),
             "llm-d-approximate" => (
                 &[(leading, 1.0), (ReportedQueue, 1.0), (KvFree, 1.0)],

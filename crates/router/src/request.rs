@@ -1,5 +1,7 @@
 //! What a router is asked, and what it answers.
 
+use std::time::Duration;
+
 use headstart_core::block::Namespace;
 use headstart_core::{Nanos, ReplicaId, TokenId};
 
@@ -19,6 +21,9 @@ pub struct RouteRequest<'a> {
     pub session: Option<&'a str>,
     /// Replicas not to choose, such as those that have just failed this request.
     pub excluded: &'a [ReplicaId],
+    /// The longest time to the first token that the client wants; what [`crate::score::Cost`] meets
+    /// at the least cost for others.
+    pub slo_ttft: Option<Duration>,
     /// When it is asked.
     pub now: Nanos,
 }

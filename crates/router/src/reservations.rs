@@ -19,12 +19,14 @@ pub(crate) struct Reservations {
 }
 
 /// One request's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Reservation {
     pub(crate) replica: ReplicaId,
     pub(crate) phase: Phase,
     /// Prompt tokens that were thought to be cached there.
     pub(crate) overlap_tokens: usize,
+    /// Seconds that its prompt was reckoned to take.
+    pub(crate) work_s: f64,
 }
 
 impl Reservations {
@@ -35,11 +37,16 @@ impl Reservations {
         id
     }
 
-    /// Moves on to `phase`. Returns how it was before; none if it has ended.
-    pub(crate) fn advance(&mut self, id: ReservationId, phase: Phase) -> Option<Reservation> {
+    /// Its prompt is computed. Returns how it was before; none if it has ended or that was said.
+    pub(crate) fn advance(&mut self, id: ReservationId) -> Option<Reservation> {
         let live = self.live.get_mut(&id)?;
         let before = *live;
-        live.phase = phase;
+        let Phase::Prefill { tokens } = before.phase else {
+            return None;
+        };
+        live.phase = Phase::Decode {
+            tokens: tokens + before.overlap_tokens,
+        };
         Some(before)
     }
 
@@ -75,20 +82,22 @@ mod tests {
         replica: ReplicaId(1),
         phase: Phase::Prefill { tokens: 5 },
         overlap_tokens: 3,
+        work_s: 0.5,
     };
 
     #[test]
     fn an_end_comes_once() {
         let mut reservations = Reservations::default();
         let id = reservations.open(OPENED);
-        assert_eq!(reservations.advance(id, Phase::Decode), Some(OPENED));
-        let phase = Phase::Decode;
-        assert_eq!(
-            reservations.close(id),
-            Some(Reservation { phase, ..OPENED })
-        );
+        assert_eq!(reservations.advance(id), Some(OPENED));
+        assert_eq!(reservations.advance(id), None);
+        let decoding = Reservation {
+            phase: Phase::Decode { tokens: 8 },
+            ..OPENED
+        };
+        assert_eq!(reservations.close(id), Some(decoding));
         assert_eq!(reservations.close(id), None);
-        assert_eq!(reservations.advance(id, Phase::Decode), None);
+        assert_eq!(reservations.advance(id), None);
         assert_ne!(reservations.open(OPENED), id);
     }
 }

@@ -19,7 +19,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use headstart_core::stats::HitCount;
-use headstart_core::{CacheEvent, Nanos, ReplicaId, Rng};
+use headstart_core::{CacheEvent, EngineModel, Nanos, ReplicaId, Rng};
 
 use crate::index::{IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys, Update};
 use crate::load::{InFlight, Load, Phase, ReportedLoad};
@@ -28,6 +28,7 @@ use crate::pipeline::{Choice, Pipeline};
 use crate::profile::Profile;
 use crate::request::{Candidate, Decision, NoReplica, ReservationId, RouteRequest};
 use crate::reservations::{Reservation, Reservations};
+use crate::score::work_s;
 use crate::view::{Health, ReplicaView};
 
 /// What a router is made of.
@@ -52,10 +53,11 @@ pub struct Router {
     counts: Counts,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Member {
     health: Health,
     load: Load,
+    engine: EngineModel,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -130,9 +132,20 @@ impl Router {
     /// its events tell, and for a replica without events. Adding a known one changes nothing.
     pub fn add_replica(&mut self, replica: ReplicaId, block_size: Option<u32>, now: Nanos) {
         if let Entry::Vacant(place) = self.replicas.entry(replica) {
-            place.insert(Member::default());
+            place.insert(Member {
+                health: Health::default(),
+                load: Load::default(),
+                engine: EngineModel::default_engine(),
+            });
             self.index
                 .update(replica, Update::Track { block_size }, now);
+        }
+    }
+
+    /// Says what a replica's engine is like, for those strategies that reckon with it.
+    pub fn set_engine(&mut self, replica: ReplicaId, engine: EngineModel) {
+        if let Some(member) = self.replicas.get_mut(&replica) {
+            member.engine = engine;
         }
     }
 
@@ -204,12 +217,17 @@ impl Router {
             self.counts.refused += 1;
             return Err(no_replica(&views));
         };
-        let Candidate {
-            replica,
-            overlap_tokens,
-            ..
-        } = candidate(&scored[chosen]);
+        let view = &scored[chosen].view;
+        let (replica, overlap_tokens) = (view.replica, view.any_tier_tokens);
         let prompt_tokens = request.prompt_tokens();
+        let reservation = Reservation {
+            replica,
+            phase: Phase::Prefill {
+                tokens: prompt_tokens - overlap_tokens,
+            },
+            overlap_tokens,
+            work_s: work_s(view, prompt_tokens),
+        };
         if let Some(keys) = keys {
             self.index
                 .update(replica, Update::Assume(keys), request.now);
@@ -219,29 +237,38 @@ impl Router {
             overlap_tokens,
             prompt_tokens,
             candidates: scored.iter().map(candidate).collect(),
-            reservation: self.reserve(replica, prompt_tokens, overlap_tokens),
+            reservation: self.reserve(reservation, request.now),
         })
     }
 
     /// The request's first token is out: its prompt is computed. No effect on a request that has
     /// ended or whose replica was removed.
-    pub fn first_token(&mut self, reservation: ReservationId) {
-        if let Some(before) = self.reservations.advance(reservation, Phase::Decode) {
-            let in_flight = in_flight_mut(&mut self.replicas, before.replica);
-            in_flight.leave(before.phase);
-            in_flight.enter(Phase::Decode);
-            if let Phase::Prefill { tokens } = before.phase {
-                let held = before.overlap_tokens;
-                self.counts.predicted.record(tokens + held, held);
-            }
-        }
+    pub fn first_token(&mut self, reservation: ReservationId, now: Nanos) {
+        let Some(before) = self.reservations.advance(reservation) else {
+            return;
+        };
+        let Phase::Prefill { tokens } = before.phase else {
+            unreachable!("it was not computed before");
+        };
+        let held = before.overlap_tokens;
+        let load = load_mut(&mut self.replicas, before.replica);
+        load.in_flight.leave(before.phase);
+        load.in_flight.enter(Phase::Decode {
+            tokens: tokens + held,
+        });
+        load.backlog.remove(before.work_s, now);
+        self.counts.predicted.record(tokens + held, held);
     }
 
     /// The request has ended, however. No effect on one that ended before or whose replica was
     /// removed.
-    pub fn finish(&mut self, reservation: ReservationId) {
+    pub fn finish(&mut self, reservation: ReservationId, now: Nanos) {
         if let Some(ended) = self.reservations.close(reservation) {
-            in_flight_mut(&mut self.replicas, ended.replica).leave(ended.phase);
+            let load = load_mut(&mut self.replicas, ended.replica);
+            load.in_flight.leave(ended.phase);
+            if matches!(ended.phase, Phase::Prefill { .. }) {
+                load.backlog.remove(ended.work_s, now);
+            }
         }
     }
 
@@ -304,37 +331,34 @@ impl Router {
         }
         let view = |(&replica, member): (&ReplicaId, &Member)| {
             let overlap = self.overlaps.of(replica);
+            let (load, engine) = (&member.load, &member.engine);
+            // Of requests that only a report knows, each is taken to be like the others.
+            let unknown = load.queue_depth(now) - load.in_flight.queued;
             ReplicaView {
                 replica,
                 health: member.health,
                 device_tokens: overlap.device_tokens as usize,
                 any_tier_tokens: overlap.any_tier_tokens as usize,
                 trusted_tokens: overlap.trusted_tokens as usize,
-                queue_depth: member.load.queue_depth(now),
-                requests: member.load.requests(now),
-                prefill_tokens: member.load.in_flight.prefill_tokens,
-                reported_waiting: member.load.reported_waiting(now),
-                kv_usage: member.load.kv_usage(now),
+                queue_depth: load.queue_depth(now),
+                requests: load.requests(now),
+                prefill_tokens: load.in_flight.prefill_tokens,
+                reported_waiting: load.reported_waiting(now),
+                kv_usage: load.kv_usage(now),
+                engine: *engine,
+                backlog_s: load.backlog.wait_s(now) + unknown as f64 * load.backlog.mean_s(),
+                placed_s: load.backlog.placed_s(now),
+                decoding: load.decoding(engine, now),
             }
         };
         self.replicas.iter().map(view).collect()
     }
 
-    fn reserve(
-        &mut self,
-        replica: ReplicaId,
-        prompt_tokens: usize,
-        overlap_tokens: usize,
-    ) -> ReservationId {
-        let phase = Phase::Prefill {
-            tokens: prompt_tokens - overlap_tokens,
-        };
-        in_flight_mut(&mut self.replicas, replica).enter(phase);
-        self.reservations.open(Reservation {
-            replica,
-            phase,
-            overlap_tokens,
-        })
+    fn reserve(&mut self, reservation: Reservation, now: Nanos) -> ReservationId {
+        let load = load_mut(&mut self.replicas, reservation.replica);
+        load.in_flight.enter(reservation.phase);
+        load.backlog.add(reservation.work_s, now);
+        self.reservations.open(reservation)
     }
 }
 
@@ -359,8 +383,7 @@ fn no_replica(views: &[ReplicaView]) -> NoReplica {
     }
 }
 
-fn in_flight_mut(replicas: &mut BTreeMap<ReplicaId, Member>, replica: ReplicaId) -> &mut InFlight {
+fn load_mut(replicas: &mut BTreeMap<ReplicaId, Member>, replica: ReplicaId) -> &mut Load {
     let member = replicas.get_mut(&replica);
-    let member = member.expect("a live reservation's replica is known");
-    &mut member.load.in_flight
+    &mut member.expect("a live reservation's replica is known").load
 }

@@ -6,6 +6,7 @@
 //! | [`QueueDepth`] | (max − d) / (max − min), d = requests without a first token |
 //! | [`ReportedQueue`] | the same, d = requests that wait by the replica's own report |
 //! | [`KvFree`] | 1 − KV utilisation |
+//! | [`Cost`] | − predicted TTFT and what it costs others, in seconds: not in `[0, 1]` |
 //! | [`InFlight`] | (max − w) / (max − min), w = requests, then prefill tokens as a fraction |
 //!
 //! Doubtful tokens count half: see [`DOUBTFUL_WEIGHT`]. A min-max score tells the order, not the
@@ -16,8 +17,13 @@
 //! reservations count before any report. [`InFlight`] is least outstanding requests, with ties
 //! broken by the prompt tokens to compute.
 
+mod cost;
+
 use crate::request::RouteRequest;
 use crate::view::ReplicaView;
+
+pub use cost::Cost;
+pub(crate) use cost::work_s;
 
 /// Worth of a token that must be loaded from a lower tier first, against one on the device.
 /// Published value (llm-d, for host memory).

@@ -1,6 +1,7 @@
 //! A replica as filters, scorers and pickers see it: figures of one moment, no handles.
 
-use headstart_core::ReplicaId;
+use headstart_core::cost::Work;
+use headstart_core::{EngineModel, ReplicaId};
 
 /// Whether a replica may be chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +37,14 @@ pub struct ReplicaView {
     pub reported_waiting: Option<usize>,
     /// Share of the KV memory in use, when known.
     pub kv_usage: Option<f64>,
+    /// What it is reckoned to be like.
+    pub engine: EngineModel,
+    /// Seconds of prompts in front of one more.
+    pub backlog_s: f64,
+    /// Seconds of prompts that were sent there in the last minutes.
+    pub placed_s: f64,
+    /// What its steps do beside prompts.
+    pub decoding: Work,
 }
 
 impl ReplicaView {
@@ -53,6 +62,10 @@ impl ReplicaView {
             prefill_tokens: 0,
             reported_waiting: None,
             kv_usage: None,
+            engine: EngineModel::default_engine(),
+            backlog_s: 0.0,
+            placed_s: 0.0,
+            decoding: Work::default(),
         }
     }
 }

@@ -110,7 +110,7 @@ fn load_counts_prompt_tokens_among_equal_requests() {
         route(&mut router, &prompt(7000, 10), Nanos(0)).replica,
         short.replica
     );
-    router.first_token(long.reservation);
+    router.first_token(long.reservation, Nanos(0));
     assert_eq!(
         route(&mut router, &prompt(8000, 10), Nanos(0)).replica,
         long.replica
@@ -122,8 +122,8 @@ fn a_second_turn_goes_to_the_holder() {
     let mut router = fleet("precise", 8);
     let first = route(&mut router, &prompt(0, 160), Nanos(0));
     router.apply(first.replica, &[stored(&prompt(0, 160))], Nanos(0));
-    router.first_token(first.reservation);
-    router.finish(first.reservation);
+    router.first_token(first.reservation, Nanos(0));
+    router.finish(first.reservation, Nanos(0));
     let second = route(&mut router, &prompt(0, 200), LATER);
     assert_eq!(
         (second.replica, second.overlap_tokens),
@@ -141,8 +141,8 @@ fn a_second_turn_goes_to_the_holder() {
         (predicted(&router).lookups, predicted(&router).hits),
         (160, 0)
     );
-    router.first_token(second.reservation);
-    router.first_token(second.reservation);
+    router.first_token(second.reservation, Nanos(0));
+    router.first_token(second.reservation, Nanos(0));
     assert_eq!(
         (predicted(&router).lookups, predicted(&router).hits),
         (360, 160)
@@ -223,7 +223,7 @@ fn a_replica_that_goes_down_is_forgotten_at_once() {
                 running.replica
             );
         }
-        router.finish(running.reservation);
+        router.finish(running.reservation, Nanos(0));
         router.check();
         router.set_health(running.replica, Health::Healthy, Nanos(0));
         router.apply(running.replica, &[stored(&tokens)], Nanos(0));
@@ -270,7 +270,7 @@ fn ties_are_spread() {
         let mut counts = [0; 4];
         for turn in 0..400 {
             let decision = route(&mut router, &prompt(turn * 100, 64), Nanos(0));
-            router.finish(decision.reservation);
+            router.finish(decision.reservation, Nanos(0));
             counts[decision.replica.0 as usize] += 1;
         }
         assert!(
@@ -288,11 +288,11 @@ fn a_session_sticks_until_its_replica_is_overloaded() {
         ..RouteRequest::default()
     };
     let home = router.route(&request).unwrap();
-    router.finish(home.reservation);
+    router.finish(home.reservation, Nanos(0));
     for _ in 0..10 {
         let again = router.route(&request).unwrap();
         assert_eq!(again.replica, home.replica);
-        router.finish(again.reservation);
+        router.finish(again.reservation, Nanos(0));
     }
     for _ in 0..40 {
         router.route(&request).unwrap();
@@ -319,13 +319,13 @@ fn a_replica_without_events_has_no_overlap_and_still_serves() {
 fn late_and_repeated_calls_have_no_effect() {
     let mut router = fleet("load", 1);
     let ended = route(&mut router, &prompt(0, 64), Nanos(0)).reservation;
-    router.finish(ended);
-    router.finish(ended);
-    router.first_token(ended);
+    router.finish(ended, Nanos(0));
+    router.finish(ended, Nanos(0));
+    router.first_token(ended, Nanos(0));
     let orphaned = route(&mut router, &prompt(0, 64), Nanos(0)).reservation;
     router.remove_replica(ReplicaId(0), Nanos(0));
     router.add_replica(ReplicaId(0), Some(BLOCK_SIZE), Nanos(0));
-    router.finish(orphaned);
+    router.finish(orphaned, Nanos(0));
     router.check();
     let unknown = ReplicaId(5);
     router.remove_replica(unknown, Nanos(0));
@@ -346,8 +346,10 @@ fn random_life(router: &mut Router, seed: u64) -> Vec<Result<Decision, NoReplica
         let tokens = prompt(rng.below(5) as u32 * 1000, 16 * (1 + rng.below(10)));
         match rng.below(10) {
             0 => router.apply(replica, &[stored(&tokens)], now),
-            1 if !open.is_empty() => router.finish(open.swap_remove(rng.below(open.len()))),
-            2 if !open.is_empty() => router.first_token(open[rng.below(open.len())]),
+            1 if !open.is_empty() => {
+                router.finish(open.swap_remove(rng.below(open.len())), now);
+            }
+            2 if !open.is_empty() => router.first_token(open[rng.below(open.len())], now),
             3 => {
                 let health = [Health::Healthy, Health::Down][rng.below(2)];
                 router.set_health(replica, health, now);

@@ -149,7 +149,7 @@ impl Gateway {
         };
         let decision = self.router.route(&request).expect("all are up");
         steps.route = start.elapsed();
-        self.router.finish(decision.reservation);
+        self.router.finish(decision.reservation, Nanos(0));
         self.compute(tokens, salt, holder);
         steps
     }

@@ -9,6 +9,7 @@ mod usage;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use axum::extract::{Query, Request, State};
 use axum::middleware::{self, Next};
@@ -31,6 +32,12 @@ pub const CACHED_HEADER: &str = "x-headstart-cached-tokens";
 
 /// Request header: the conversation, for `session` routing.
 pub const SESSION_HEADER: &str = "x-session-id";
+
+/// Request header with the longest time to the first token that the client wants, milliseconds.
+pub const SLO_TTFT_HEADER: &str = "x-slo-ttft-ms";
+
+/// Longest objective, milliseconds: an hour.
+const SLO_TTFT_MAX_MS: f64 = 3_600_000.0;
 
 /// A request extension: ends the request's connection, for clients that stopped reading.
 #[derive(Clone, Debug, Default)]
@@ -106,6 +113,29 @@ impl Call {
             .get(SESSION_HEADER)
             .and_then(|value| value.to_str().ok());
         header.or(user)
+    }
+
+    /// The objective that the client names, if it does.
+    ///
+    /// # Errors
+    /// When it is no number of milliseconds.
+    fn slo_ttft(&self) -> Result<Option<Duration>, ApiError> {
+        let Some(value) = self.headers.get(SLO_TTFT_HEADER) else {
+            return Ok(None);
+        };
+        let ms = value
+            .to_str()
+            .ok()
+            .and_then(|text| text.trim().parse().ok());
+        match ms.filter(|ms: &f64| *ms > 0.0 && *ms <= SLO_TTFT_MAX_MS) {
+            Some(ms) => Ok(Some(Duration::from_secs_f64(ms / 1e3))),
+            None => Err(ApiError::invalid(
+                SLO_TTFT_HEADER,
+                format!(
+                    "{SLO_TTFT_HEADER}: expected milliseconds above 0, up to {SLO_TTFT_MAX_MS}"
+                ),
+            )),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod self_check;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use headstart_core::block::Namespace;
 use headstart_core::{CacheEvent, Nanos, ReplicaId, TokenId};
@@ -367,6 +368,7 @@ impl Gateway {
             tokens,
             namespace,
             session,
+            slo_ttft,
         } = placing;
         let keys = tokens.map(|tokens| self.index.hash(Prompt { tokens, namespace }));
         let request = RouteRequest {
@@ -375,6 +377,7 @@ impl Gateway {
             namespace,
             session,
             excluded,
+            slo_ttft,
             now: self.clock.now(),
         };
         let mut router = self.router();
@@ -433,6 +436,8 @@ struct Placing<'a> {
     namespace: Namespace<'a>,
     /// The key of `session` routing.
     session: Option<&'a str>,
+    /// The longest time to the first token that the client wants.
+    slo_ttft: Option<Duration>,
 }
 
 /// A request's place with the router; given back when dropped.
@@ -448,7 +453,8 @@ pub struct Reservation {
 impl Reservation {
     /// The prefill is done.
     pub fn first_token(&self) {
-        self.gateway.router().first_token(self.id);
+        let now = self.gateway.clock.now();
+        self.gateway.router().first_token(self.id, now);
     }
 
     /// The engine says how many prompt tokens it found cached.
@@ -474,6 +480,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.gateway.router().finish(self.id);
+        let now = self.gateway.clock.now();
+        self.gateway.router().finish(self.id, now);
     }
 }

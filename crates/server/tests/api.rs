@@ -289,11 +289,11 @@ async fn an_open_address_needs_a_key() {
     assert!(error.to_string().contains("--api-key-file"), "{error}");
 }
 
-/// The same conversation goes back to its replica under `session` and `precise`, through the
-/// index that the replicas' own events fill.
+/// The same conversation goes back to its replica under `session`, `precise` and `cost`, through
+/// the index that the replicas' own events fill.
 #[tokio::test]
 async fn conversations_stay_where_they_are_cached() {
-    for strategy in ["session", "precise"] {
+    for strategy in ["session", "precise", "cost"] {
         let mut config = embedded(3, 256);
         config.profile = strategy.parse::<Profile>().expect("known");
         let server = start(config).await;
@@ -326,4 +326,32 @@ async fn conversations_stay_where_they_are_cached() {
         support::eventually("events in the index", || entries() > 30).await;
         server.shutdown().await;
     }
+}
+
+/// An objective is honoured by `cost`, and one that is none is refused.
+#[tokio::test]
+async fn an_objective_is_milliseconds() {
+    let mut config = embedded(2, 128);
+    config.profile = "cost".parse().expect("a known strategy");
+    let server = start(config).await;
+    let body = hello(json!({})).to_string();
+    let ask = async |value: &str| {
+        let header = format!("x-slo-ttft-ms: {value}\r\n");
+        exchange(
+            &server,
+            &request("POST", "/v1/chat/completions", &header, &body),
+        )
+        .await
+    };
+    for value in ["250", "0.5", " 3600000 "] {
+        assert_eq!(ask(value).await.status, 200, "{value}");
+    }
+    for value in ["0", "-1", "soon", "nan", "3600001", ""] {
+        let answer = ask(value).await;
+        let message = answer.json()["error"]["message"].to_string();
+        assert_eq!(answer.status, 400, "{value}: {message}");
+        assert!(message.contains("x-slo-ttft-ms"), "{value}: {message}");
+    }
+    drained(&server).await;
+    server.shutdown().await;
 }

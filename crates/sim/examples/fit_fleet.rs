@@ -12,8 +12,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use headstart_core::Rng;
-use headstart_sim::CostModel;
+use headstart_core::{CostModel, Rng};
 use headstart_sim::fleet::{FleetOutcome, Preset, Run, Workload};
 
 /// What was published of a rung. The time per token is twice the published gap: the client that

@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p headstart-sim --example strategy_grid -- STRATEGY BASE [SEEDS [TRACE]]`
 //!
-//! A line per cell: TTFT of both and the ratio, each the median over the seeds. Without arguments a
+//! A line per cell: TTFT of both and the ratio, each the mean over the seeds. Without arguments a
 //! few cells of `precise` against `load`.
 
 use std::fs::File;
@@ -92,7 +92,7 @@ impl What {
     }
 }
 
-/// Mean and p99 TTFT of both, seconds: medians over the seeds.
+/// Mean and p99 TTFT of both, seconds: means over the seeds.
 struct Compared {
     name: String,
     /// Of the strategy, then of the base.
@@ -106,25 +106,23 @@ fn compare(what: &What, profiles: &[Profile; 2], seeds: u64) -> Compared {
         let runs = (1..=seeds).map(|seed| what.run(profile, seed));
         runs.collect::<Vec<_>>()
     });
-    let median = |of: fn(&RungOutcome) -> f64| {
-        outcomes.each_ref().map(|runs| {
-            let mut values: Vec<f64> = runs.iter().map(of).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
-        })
+    let mean = |of: fn(&RungOutcome) -> f64| {
+        outcomes
+            .each_ref()
+            .map(|runs| runs.iter().map(of).sum::<f64>() / runs.len() as f64)
     };
     Compared {
         name: what.name(),
-        mean_s: median(|it| it.ttft.mean),
-        p99_s: median(|it| it.ttft.p99),
-        hit_rate: median(|it| it.hits.rate()),
+        mean_s: mean(|it| it.ttft.mean),
+        p99_s: mean(|it| it.ttft.p99),
+        hit_rate: mean(|it| it.hits.rate()),
     }
 }
 
 fn row(it: &Compared) -> String {
     let ratio = |[ours, base]: [f64; 2]| ours / base;
     format!(
-        "| {} | {:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {:.1} | {:.1} |",
+        "| {} | {:.4} | {:.4} | {:.3} | {:.4} | {:.4} | {:.3} | {:.1} | {:.1} |",
         it.name,
         it.mean_s[0],
         it.mean_s[1],

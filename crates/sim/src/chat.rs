@@ -25,7 +25,7 @@ pub(crate) mod tokens;
 
 use std::time::Duration;
 
-use headstart_core::Probability;
+use headstart_core::{CostModel, Probability};
 use headstart_scheduler::{QueueOrder, SchedulerConfig};
 
 pub use closed_loop::Run;
@@ -33,7 +33,7 @@ pub(crate) use closed_loop::hasher;
 pub use outcome::{CONTEXT_BINS, ChatOutcome, ContextBin, FirstToken, Judged, TurnTally};
 pub use script::{Pacing, Script};
 
-use crate::cost::CostModel;
+use crate::cost::qwen3_32b_fp8_on_h100;
 
 /// A conversation as it will go.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -113,7 +113,7 @@ impl Replica {
     #[must_use]
     pub fn lpc() -> Self {
         Self {
-            cost: CostModel::qwen3_32b_fp8_on_h100(),
+            cost: qwen3_32b_fp8_on_h100(),
             scheduler: SchedulerConfig {
                 max_batched_tokens: MAX_BATCHED_TOKENS,
                 max_sequences: MAX_SEQUENCES,

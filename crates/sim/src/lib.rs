@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`chat`] | conversations with one replica in a closed loop: [`chat::Run`] |
-//! | [`cost`] | [`CostModel`]: how long an engine's step takes |
+//! | [`cost`] | how long a scheduler's step takes by a cost model |
 //! | [`quality`] | how good predictions are |
 //! | [`replay`] | [`Replay`]: one cache driven by a trace |
 //! | [`noise`] | the truth about what follows, made uncertain to a wanted degree |
@@ -33,7 +33,6 @@ pub mod streams;
 pub mod sweep;
 pub mod workload;
 
-pub use cost::CostModel;
 pub use outcome::{Class, Outcome, Tally};
 pub use replay::{Replay, ReplayConfig};
 pub use sweep::{Extent, Sweep, SweepConfig};

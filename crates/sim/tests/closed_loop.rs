@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use headstart_cache::policy::{self, Lru, Setting};
-use headstart_core::{Nanos, Probability};
-use headstart_sim::CostModel;
+use headstart_core::{CostModel, Nanos, Probability};
 use headstart_sim::chat::{
     ChatOutcome, Conversation, Head, Pacing, Place, Predict, Replica, Run, Script, Turn,
 };

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headstart_core::Rng;
+use headstart_core::{CostModel, Rng};
 use headstart_router::Profile;
 use headstart_scheduler::{QueueOrder, SchedulerConfig};
-use headstart_sim::CostModel;
 use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{
     Fault, FleetConfig, FleetOutcome, Ladder, Network, Next, Order, Pacing, Request, Run, Rung,

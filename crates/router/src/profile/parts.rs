@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::filter::{Filter, Unsaturated};
 use crate::index::{ApproximateConfig, ApproximateIndex, PrefixIndex, RunIndex};
 use crate::pick::{AnyBest, AtRandom, Best, Picker, PowerOfTwo, RoundRobin, SessionHash};
-use crate::score::{InFlight, KvFree, Prefix, QueueDepth, ReportedQueue, Scorer};
+use crate::score::{Cost, InFlight, KvFree, Prefix, QueueDepth, ReportedQueue, Scorer};
 
 /// Where a profile learns who holds what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub enum ScorerKind {
     KvFree,
     /// [`InFlight`].
     InFlight,
+    /// [`Cost`].
+    Cost,
 }
 
 /// Who is chosen.
@@ -82,6 +84,7 @@ impl ScorerKind {
             Self::ReportedQueue => Box::new(ReportedQueue),
             Self::KvFree => Box::new(KvFree),
             Self::InFlight => Box::new(InFlight),
+            Self::Cost => Box::new(Cost),
         }
     }
 }
@@ -162,11 +165,12 @@ impl FromStr for ScorerKind {
             ("reported-queue", _) => Ok(Self::ReportedQueue),
             ("kv-free", _) => Ok(Self::KvFree),
             ("in-flight", _) => Ok(Self::InFlight),
+            ("cost", _) => Ok(Self::Cost),
             _ => Err(UnknownPart {
                 what: "scorer",
                 text: text.to_owned(),
                 known: "prefix, prefix:TOKENS (of the first so many), queue, reported-queue, \
-                        kv-free, in-flight",
+                        kv-free, in-flight, cost",
             }),
         }
     }

@@ -44,6 +44,7 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
     let ask = Ask {
         generation: &generation,
         session,
+        slo_ttft: call.slo_ttft()?,
         prompt: &tokens,
         forecast: forecast.as_ref(),
     };

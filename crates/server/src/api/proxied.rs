@@ -49,6 +49,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         model: &model,
         salt: salt.as_deref(),
         session: call.session(user.as_deref()),
+        slo_ttft: call.slo_ttft()?,
         tokens: tokens.as_deref(),
     };
     let proxied = call.gateway.pass_on(&passing).await?;

@@ -1,6 +1,7 @@
 //! Placing a request on a replica of this process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use headstart_core::block::Namespace;
 use headstart_core::{ReplicaId, SeqId, TokenId};
@@ -25,6 +26,8 @@ pub struct Ask<'a> {
     pub generation: &'a Generation,
     /// The key of `session` routing.
     pub session: Option<&'a str>,
+    /// The longest time to the first token that the client wants.
+    pub slo_ttft: Option<Duration>,
     /// The prompt, at least one token.
     pub prompt: &'a [TokenId],
     /// Whether its conversation goes on, where somebody predicts it.
@@ -83,6 +86,7 @@ impl Gateway {
         let Ask {
             generation,
             session,
+            slo_ttft,
             prompt,
             forecast,
         } = *ask;
@@ -93,6 +97,7 @@ impl Gateway {
                 salt: generation.cache_salt.as_deref(),
             },
             session,
+            slo_ttft,
         };
         let max_tokens = max_tokens(embedded, generation, prompt.len())?;
         let mut excluded: Vec<ReplicaId> = Vec::new();

@@ -58,6 +58,8 @@ pub struct Passing<'a> {
     pub salt: Option<&'a str>,
     /// Session key.
     pub session: Option<&'a str>,
+    /// The longest time to the first token that the client wants.
+    pub slo_ttft: Option<Duration>,
     /// The prompt's tokens, where a tokenizer was given.
     pub tokens: Option<&'a [TokenId]>,
 }
@@ -87,6 +89,7 @@ impl Gateway {
                 salt: request.salt,
             },
             session: request.session,
+            slo_ttft: request.slo_ttft,
         };
         let deadline = Instant::now() + self.limits.first_token_timeout;
         let mut last = None;

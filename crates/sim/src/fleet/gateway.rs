@@ -13,6 +13,7 @@ use headstart_router::{
 };
 
 use super::prompts::Known;
+use super::replica::ReplicaSpec;
 use super::workload::Request;
 
 /// A gateway.
@@ -53,14 +54,17 @@ pub struct Asked {
 }
 
 impl Gateway {
-    /// One that knows `replicas`, of this block size, and nothing of what they hold.
+    /// One that knows `replicas`, and nothing of what they hold.
     #[must_use]
-    pub fn new(config: RouterConfig, replicas: usize, block_size: u32, now: Nanos) -> Self {
+    pub fn new(config: RouterConfig, replicas: &[ReplicaSpec], now: Nanos) -> Self {
         let is_told = config.profile.index == IndexKind::Events;
         let mut router = Router::new(config);
-        for replica in 0..replicas as u32 {
-            router.add_replica(ReplicaId(replica), Some(block_size), now);
+        for (replica, spec) in (0..).map(ReplicaId).zip(replicas) {
+            let block_size = spec.scheduler.block_size as u32;
+            router.add_replica(replica, Some(block_size), now);
+            router.set_engine(replica, spec.engine());
         }
+        let replicas = replicas.len();
         let stream = FollowerConfig {
             can_replay: true,
             rank: None,
@@ -112,16 +116,16 @@ impl Gateway {
     }
 
     /// The first token of a request is here.
-    pub fn on_first_token(&mut self, seq: SeqId) {
+    pub fn on_first_token(&mut self, seq: SeqId, now: Nanos) {
         if let Some(&reservation) = self.reservations.get(&seq) {
-            self.router.first_token(reservation);
+            self.router.first_token(reservation, now);
         }
     }
 
     /// A request is answered, or is not going to be.
-    pub fn on_end(&mut self, seq: SeqId) {
+    pub fn on_end(&mut self, seq: SeqId, now: Nanos) {
         if let Some(reservation) = self.reservations.remove(&seq) {
-            self.router.finish(reservation);
+            self.router.finish(reservation, now);
         }
     }
 

@@ -16,7 +16,7 @@ mod published;
 
 use std::time::Duration;
 
-use headstart_core::Rng;
+use headstart_core::{CostModel, Rng};
 use headstart_router::Profile;
 use headstart_router::profile::ScorerKind;
 use headstart_scheduler::{QueueOrder, SchedulerConfig};
@@ -26,7 +26,7 @@ use super::ladder::{Ladder, Order, Pacing};
 use super::outcome::Slo;
 use super::replica::ReplicaSpec;
 use super::workload::Workload;
-use crate::cost::CostModel;
+use crate::cost::qwen3_32b_fp8_on_h100;
 
 pub use published::Published;
 
@@ -181,7 +181,7 @@ impl Preset {
     /// What the engine's steps cost by the data sheets alone.
     #[must_use]
     pub fn roofline(self) -> CostModel {
-        let base = CostModel::qwen3_32b_fp8_on_h100();
+        let base = qwen3_32b_fp8_on_h100();
         match self {
             // Twice the bytes of weights on twice the GPUs, and the same keys and values.
             Self::LlmD73 => CostModel {

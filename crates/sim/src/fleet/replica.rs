@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use headstart_cache::{Policy, PrefixCache};
-use headstart_core::{Access, BlockHasher, CacheEvent, Nanos, SeqId, SessionId, TokenId};
+use headstart_core::{
+    Access, BlockHasher, CacheEvent, CostModel, EngineModel, Nanos, SeqId, SessionId, TokenId,
+};
 use headstart_router::ReportedLoad;
 use headstart_scheduler::{
     Batch, Decode, NewSequence, Output, Sampling, Scheduler, SchedulerConfig, Submit,
@@ -11,7 +13,7 @@ use headstart_scheduler::{
 
 use super::workload::Request;
 use crate::chat::{self, tokens};
-use crate::cost::CostModel;
+use crate::cost::counted_step;
 
 /// What an engine is like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,6 +24,19 @@ pub struct ReplicaSpec {
     pub scheduler: SchedulerConfig,
     /// Blocks that it has memory for.
     pub capacity_blocks: usize,
+}
+
+impl ReplicaSpec {
+    /// What a router reckons with.
+    #[must_use]
+    pub fn engine(&self) -> EngineModel {
+        EngineModel {
+            cost: self.cost,
+            max_batched_tokens: self.scheduler.max_batched_tokens,
+            kv_tokens: self.capacity_blocks * self.scheduler.block_size,
+            load_token_s: 0.0,
+        }
+    }
 }
 
 /// An engine.
@@ -86,7 +101,7 @@ impl Replica {
         if decode.sequences == 0 && batch.entries.is_empty() {
             return None;
         }
-        let time = self.cost.counted_step(decode, &batch);
+        let time = counted_step(&self.cost, decode, &batch);
         self.step = Some((now, decode, batch));
         Some(now + time)
     }

@@ -264,13 +264,12 @@ impl<'a> Run<'a> {
             profile: self.config.profile.clone(),
             seed,
         };
-        let replicas = self.config.replicas.len();
-        let block_size = self.config.replicas[0].scheduler.block_size as u32;
+        let replicas = &self.config.replicas;
         GatewaySeat {
-            gateway: Gateway::new(router, replicas, block_size, self.now),
+            gateway: Gateway::new(router, replicas, self.now),
             up_at: self.now,
             life,
-            timers: vec![None; replicas],
+            timers: vec![None; replicas.len()],
         }
     }
 

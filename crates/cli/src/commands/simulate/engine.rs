@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 use clap::Args;
-use headstart_sim::CostModel;
+use headstart_core::CostModel;
 use headstart_sim::chat::Replica;
+use headstart_sim::cost::qwen3_32b_fp8_on_h100;
 
 use crate::config::UsageError;
 
@@ -72,7 +73,7 @@ impl Engine {
 
 fn cost(text: &str) -> Result<CostModel, String> {
     if text == H100 {
-        return Ok(CostModel::qwen3_32b_fp8_on_h100());
+        return Ok(qwen3_32b_fp8_on_h100());
     }
     let mut cost = CostModel {
         overhead_s: 0.0,
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn an_engine_is_a_name_or_its_costs() {
-        assert_eq!(cost(H100), Ok(CostModel::qwen3_32b_fp8_on_h100()));
+        assert_eq!(cost(H100), Ok(qwen3_32b_fp8_on_h100()));
         let toy = cost("overhead=0.002,token=1e-4").expect("valid");
         assert_eq!(
             (toy.overhead_s, toy.token_s, toy.pair_s),

@@ -31,7 +31,7 @@ impl Run<'_> {
         let at = self.now + self.config.network.notice;
         self.timeline.add(at, What::Notice(replica));
         for (seq, flight) in self.take_flights(|it| it.replica == replica) {
-            self.gateways[flight.gateway].gateway.on_end(seq);
+            self.gateways[flight.gateway].gateway.on_end(seq, self.now);
             if flight.has_token {
                 self.collected().failed += 1;
                 self.close(flight.position);
@@ -72,7 +72,7 @@ impl Run<'_> {
     /// A gateway dies: all that went through it is lost, and its clients go on.
     fn lose_gateway(&mut self, gateway: usize) {
         for (seq, flight) in self.take_flights(|it| it.gateway == gateway) {
-            self.gateways[gateway].gateway.on_end(seq);
+            self.gateways[gateway].gateway.on_end(seq, self.now);
             self.replicas[flight.replica].unwanted.push(seq);
             self.collected().failed += 1;
             self.close(flight.position);

@@ -68,7 +68,7 @@ impl Run<'_> {
             };
             let replica = decision.replica.0 as usize;
             if !self.replicas[replica].is_alive {
-                router.on_end(request.seq);
+                router.on_end(request.seq, self.now);
                 excluded.push(decision.replica);
                 continue;
             }
@@ -76,7 +76,7 @@ impl Run<'_> {
                 .replica
                 .submit(request, &prompt.tokens, self.now);
             if submit != Submit::Queued {
-                router.on_end(request.seq);
+                router.on_end(request.seq, self.now);
                 return self.refuse(position);
             }
             let flight = Flight {
@@ -150,7 +150,9 @@ impl Run<'_> {
                 if !flight.has_token {
                     flight.has_token = true;
                     flight.served.first_token = self.now;
-                    self.gateways[flight.gateway].gateway.on_first_token(seq);
+                    self.gateways[flight.gateway]
+                        .gateway
+                        .on_first_token(seq, self.now);
                 }
                 if finish.is_some() {
                     self.end(seq);
@@ -161,7 +163,7 @@ impl Run<'_> {
 
     fn end(&mut self, seq: SeqId) {
         let mut flight = self.in_flight.remove(&seq).expect("it is on its way");
-        self.gateways[flight.gateway].gateway.on_end(seq);
+        self.gateways[flight.gateway].gateway.on_end(seq, self.now);
         flight.served.ended = self.now;
         self.collected().served.push(flight.served);
         self.close(flight.position);
