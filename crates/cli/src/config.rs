@@ -2,6 +2,7 @@
 //!
 //! 1. defaults  2. `headstart.toml` (or `--config FILE`)  3. `HEADSTART_…`  4. flags
 
+mod cost_model;
 mod profiles;
 mod upstreams;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use headstart_core::EngineModel;
 use headstart_router::Profile;
 use headstart_server::{Limits, UpstreamConfig};
 use serde::Deserialize;
@@ -56,9 +58,13 @@ pub(crate) struct ServeOptions {
     /// How weights and KV are stored: f32 or bf16 [default: f32]
     #[arg(long, env = "HEADSTART_DTYPE", value_name = "DTYPE")]
     pub(crate) dtype: Option<String>,
+    /// What computes: cpu, or cost-model=FILE, which computes nothing and takes the time that the
+    /// cost model in the file says: a fleet emulator [default: cpu]
+    #[arg(long, env = "HEADSTART_EXECUTOR", value_name = "WHAT")]
+    pub(crate) executor: Option<String>,
     /// How replicas are chosen: random, round-robin, load, power-of-two, session, approximate,
-    /// precise, llm-d-load, llm-d-approximate, llm-d-precise, or a profile of the configuration
-    /// file [default: precise]
+    /// precise, cost, llm-d-load, llm-d-approximate, llm-d-precise, or a profile of the
+    /// configuration file [default: precise]
     #[arg(long, env = "HEADSTART_STRATEGY", value_name = "NAME")]
     pub(crate) strategy: Option<String>,
     /// Where embedded replicas publish their KV events, on 127.0.0.1: replica i on PORT + 2·i, its
@@ -185,6 +191,23 @@ struct File {
 }
 
 impl ServeOptions {
+    /// The engine that is emulated, if one is.
+    ///
+    /// # Errors
+    /// When nobody knows such an executor, or the file is no cost model.
+    pub(crate) fn emulated(&self) -> Result<Option<EngineModel>> {
+        match self.executor.as_deref() {
+            None | Some("cpu") => Ok(None),
+            Some(text) => match text.strip_prefix("cost-model=") {
+                Some(file) => cost_model::read(Path::new(file)).map(Some),
+                None => {
+                    let message = format!("--executor {text}: expected cpu or cost-model=FILE");
+                    Err(UsageError(message).into())
+                }
+            },
+        }
+    }
+
     /// Fills what flags and environment left open from the file.
     pub(crate) fn with_file(self, path: Option<&Path>) -> Result<Self> {
         let File {
@@ -197,6 +220,7 @@ impl ServeOptions {
             model: self.model.or(file.model),
             served_model_name: self.served_model_name.or(file.served_model_name),
             dtype: self.dtype.or(file.dtype),
+            executor: self.executor.or(file.executor),
             strategy: self.strategy.or(file.strategy),
             cache_blocks: self.cache_blocks.or(file.cache_blocks),
             block_size: self.block_size.or(file.block_size),

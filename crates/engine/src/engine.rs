@@ -83,7 +83,7 @@ pub struct Engine {
     name: String,
     config: EngineConfig,
     scheduler: Scheduler,
-    executor: CpuExecutor,
+    executor: Box<dyn Executor + Send>,
     hasher: Arc<BlockHasher>,
 }
 
@@ -96,21 +96,40 @@ impl Engine {
         config: EngineConfig,
         policy: Box<dyn Policy>,
     ) -> Self {
-        let cache = PrefixCache::new(config.cache_blocks, policy);
-        let limits = SchedulerConfig {
-            max_batched_tokens: config.max_batched_tokens,
-            max_sequences: config.max_sequences,
-            max_waiting: config.max_waiting,
-            max_context: model.config.max_context,
-            block_size: config.block_size,
-            order: config.order,
-        };
         let executor = CpuExecutor::new(
             model.clone(),
             config.kv_dtype,
             config.cache_blocks,
             config.block_size,
         );
+        let max_context = model.config.max_context;
+        Self::with_executor(
+            model,
+            name,
+            config,
+            policy,
+            (Box::new(executor), max_context),
+        )
+    }
+
+    /// The same with another executor, which takes sequences of so many tokens.
+    #[must_use]
+    pub fn with_executor(
+        model: Arc<Model>,
+        name: &str,
+        config: EngineConfig,
+        policy: Box<dyn Policy>,
+        (executor, max_context): (Box<dyn Executor + Send>, usize),
+    ) -> Self {
+        let cache = PrefixCache::new(config.cache_blocks, policy);
+        let limits = SchedulerConfig {
+            max_batched_tokens: config.max_batched_tokens,
+            max_sequences: config.max_sequences,
+            max_waiting: config.max_waiting,
+            max_context,
+            block_size: config.block_size,
+            order: config.order,
+        };
         let hasher = Arc::new(hasher(&model, name, &config, None));
         let scheduler = Scheduler::new(limits, cache);
         Self {

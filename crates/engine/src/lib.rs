@@ -38,4 +38,6 @@ pub use executor::CpuExecutor;
 pub use kv::Dtype;
 pub use model::{GenerationDefaults, LoadError, Model};
 
-pub use headstart_scheduler::{FinishReason, Load, Output, QueueOrder, Sampling, Submit};
+pub use headstart_scheduler::{
+    Batch, Entry, Executor, FinishReason, Load, Output, QueueOrder, Sampling, Submit,
+};

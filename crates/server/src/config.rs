@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use headstart_core::EngineModel;
 use headstart_engine::{EngineConfig, Model};
 use headstart_prompt::PromptModel;
 use headstart_router::Profile;
@@ -59,6 +60,8 @@ pub struct EmbeddedFleet {
     pub replicas: usize,
     /// Limits of each.
     pub engine: EngineConfig,
+    /// The engine that is played in place of computing, where one is.
+    pub emulated: Option<Box<EngineModel>>,
     /// Eviction policy, by name.
     pub policy: String,
     /// Whether conversations go on: who says so, where somebody does.

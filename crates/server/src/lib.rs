@@ -33,6 +33,7 @@ pub mod api;
 pub mod clock;
 pub mod config;
 pub mod drift;
+mod emulator;
 pub mod events;
 pub mod gateway;
 pub mod metrics;

@@ -153,11 +153,22 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
         let message = format!("--block-size must be a multiple of 16, at most {BLOCK_SIZE_MAX}");
         return Err(UsageError(message).into());
     }
-    let default_blocks = || default_blocks(&loaded.model.config, dtype.bytes(), block_size);
+    let emulated = options.emulated()?;
+    let default_blocks = || match &emulated {
+        Some(engine) => (engine.kv_tokens / block_size).max(1),
+        None => default_blocks(&loaded.model.config, dtype.bytes(), block_size),
+    };
     let cache_blocks = options.cache_blocks.unwrap_or_else(default_blocks);
     let replicas = options.replicas.unwrap_or(2);
-    let token_bytes = loaded.model.config.kv_bytes_per_token(dtype.bytes());
-    check_memory(cache_blocks, token_bytes * block_size, replicas)?;
+    if emulated.is_none() {
+        let token_bytes = loaded.model.config.kv_bytes_per_token(dtype.bytes());
+        check_memory(cache_blocks, token_bytes * block_size, replicas)?;
+    }
+    // As vLLM has it on such an engine; the embedded one is smaller.
+    let limits = match &emulated {
+        Some(engine) => (engine.max_batched_tokens, 1_024, 16_384),
+        None => (512, 64, 256),
+    };
     Ok(EmbeddedFleet {
         name: options.served_model_name.clone().unwrap_or(loaded.name),
         replicas,
@@ -165,14 +176,15 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
             cache_blocks,
             block_size,
             kv_dtype: dtype,
-            max_batched_tokens: options.max_batched_tokens.unwrap_or(512),
-            max_sequences: options.max_sequences.unwrap_or(64),
-            max_waiting: options.max_waiting.unwrap_or(256),
+            max_batched_tokens: options.max_batched_tokens.unwrap_or(limits.0),
+            max_sequences: options.max_sequences.unwrap_or(limits.1),
+            max_waiting: options.max_waiting.unwrap_or(limits.2),
             order: queue_order,
         },
         policy: options.policy.clone().unwrap_or_else(|| "lru".to_owned()),
         model: loaded.model,
         prompt: loaded.prompt,
+        emulated: emulated.map(Box::new),
         prediction: predictor::config(options)?,
         kv_events_port: options.kv_events_port,
     })
@@ -235,6 +247,7 @@ fn refuse_engine_options(options: &ServeOptions) -> Result<()> {
         ("--replicas", options.replicas.is_some()),
         ("--kv-events-port", options.kv_events_port.is_some()),
         ("--model", options.model.is_some()),
+        ("--executor", options.executor.is_some()),
         ("--cache-blocks", options.cache_blocks.is_some()),
         ("--block-size", options.block_size.is_some()),
         ("--dtype", options.dtype.is_some()),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use headstart_cache::policy::{self, Setting};
-use headstart_core::{Probability, ReplicaId, SeqId};
+use headstart_core::{EngineModel, Probability, ReplicaId, SeqId};
 use headstart_engine::{Engine, EngineConfig};
 use headstart_prompt::PromptModel;
 use headstart_router::profile::IndexKind;
@@ -13,6 +13,7 @@ use super::follow::{self, Stream};
 use super::{ServeError, Watcher};
 use crate::clock::{Clock, unix_seconds};
 use crate::config::{Backend, EmbeddedFleet, ServeConfig, UpstreamConfig};
+use crate::emulator::Emulator;
 use crate::events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank};
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
 use crate::metrics::Metrics;
@@ -47,6 +48,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let folder = state_folder(&config)?;
     let later = Later::default();
     let metrics = Metrics::new();
+    let emulated = emulated(&config.backend);
     let (fleet, model, streams) = match config.backend {
         Backend::Embedded(fleet) => {
             let predictions = predictions(&fleet, &metrics, clock, &later)?;
@@ -78,8 +80,11 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         seed: config.seed,
     };
     let mut router = Router::with_index(router, timed);
-    for (index, stream) in streams.iter().enumerate() {
-        router.add_replica(ReplicaId(index as u32), stream.block_size, clock.now());
+    for (replica, stream) in (0..).map(ReplicaId).zip(&streams) {
+        router.add_replica(replica, stream.block_size, clock.now());
+        if let Some(engine) = emulated {
+            router.set_engine(replica, engine);
+        }
     }
     let gateway = Arc::new(Gateway::new(GatewayParts {
         fleet,
@@ -104,6 +109,14 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         event_endpoints: endpoints.collect(),
         saving,
     })
+}
+
+/// The engine that all replicas play, if they do.
+fn emulated(backend: &Backend) -> Option<EngineModel> {
+    match backend {
+        Backend::Embedded(fleet) => fleet.emulated.as_deref().copied(),
+        Backend::Upstreams(_) => None,
+    }
 }
 
 /// Refuses to share what cannot be shared.
@@ -326,11 +339,18 @@ fn hooks(
 ) -> Hooks {
     let (model, name, engine) = (config.model.clone(), config.name.clone(), config.engine);
     let policy_name = config.policy.clone();
+    let emulated = config.emulated.as_deref().copied();
+    let emulated = emulated.map(|it| (it, config.prompt.stable_words()));
     Hooks {
         build: Box::new(move || {
             let policy = policy::by_name(&policy_name, setting(&engine));
             let policy = policy.expect("the name was checked at start");
-            Engine::new(model.clone(), &name, engine, policy)
+            let Some((emulated, words)) = &emulated else {
+                return Engine::new(model.clone(), &name, engine, policy);
+            };
+            let executor = Box::new(Emulator::new(*emulated, words.clone()));
+            let context = engine.cache_blocks * engine.block_size;
+            Engine::with_executor(model.clone(), &name, engine, policy, (executor, context))
         }),
         publish: Box::new(move |events| {
             // A full queue leaves a hole that the subscriber sees and asks for.

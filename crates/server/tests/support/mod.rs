@@ -57,6 +57,7 @@ pub fn embedded(replicas: usize, cache_blocks: usize) -> ServeConfig {
             max_waiting: 8,
             order: QueueOrder::FirstCome,
         },
+        emulated: None,
         policy: "lru".to_owned(),
         prediction: None,
         kv_events_port: None,

@@ -1,0 +1,109 @@
+//! A cost model in a file: what `headstart serve --executor cost-model=FILE` plays.
+//!
+//! ```toml
+//! overhead_s = 0.017            # of every step
+//! weights_s = 0.0122            # least time for the layers of a step
+//! token_s = 72e-6               # layers of a token
+//! pair_s = 3e-9                 # attention between a query and a key
+//! kv_token_s = 24e-9            # reading keys and values of a token
+//! sequence_s = 0.0              # choosing a token
+//! max_batched_tokens = 8192
+//! kv_tokens = 338_000           # tokens that fit its memory
+//! load_token_s = 4e-6           # loading a token from a lower tier
+//! ```
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use headstart_core::{CostModel, EngineModel};
+use serde::Deserialize;
+
+use super::UsageError;
+
+/// Most tokens of memory: what its blocks take in ours.
+const KV_TOKENS_MAX: usize = 1 << 26;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    overhead_s: f64,
+    weights_s: f64,
+    token_s: f64,
+    pair_s: f64,
+    kv_token_s: f64,
+    #[serde(default)]
+    sequence_s: f64,
+    max_batched_tokens: usize,
+    kv_tokens: usize,
+    #[serde(default)]
+    load_token_s: f64,
+}
+
+/// Reads a cost model.
+///
+/// # Errors
+/// When there is none, or a number in it cannot be.
+pub(crate) fn read(path: &Path) -> Result<EngineModel> {
+    let cannot_read = || format!("cannot read the cost model {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(cannot_read)?;
+    let wrong = |error: String| UsageError(format!("cost model {}: {error}", path.display()));
+    let file: File = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    Ok(engine(&file).map_err(wrong)?)
+}
+
+fn engine(file: &File) -> Result<EngineModel, String> {
+    let cost = CostModel {
+        overhead_s: file.overhead_s,
+        weights_s: file.weights_s,
+        token_s: file.token_s,
+        pair_s: file.pair_s,
+        kv_token_s: file.kv_token_s,
+        sequence_s: file.sequence_s,
+    };
+    cost.check()?;
+    if !(file.load_token_s >= 0.0 && file.load_token_s.is_finite()) {
+        return Err(format!(
+            "load_token_s {}: expected seconds",
+            file.load_token_s
+        ));
+    }
+    if file.max_batched_tokens == 0 {
+        return Err("max_batched_tokens 0: expected at least 1".to_owned());
+    }
+    if !(1..=KV_TOKENS_MAX).contains(&file.kv_tokens) {
+        return Err(format!(
+            "kv_tokens {}: expected 1 to {KV_TOKENS_MAX}",
+            file.kv_tokens
+        ));
+    }
+    Ok(EngineModel {
+        cost,
+        max_batched_tokens: file.max_batched_tokens,
+        kv_tokens: file.kv_tokens,
+        load_token_s: file.load_token_s,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXAMPLE: &str = "overhead_s = 0.017\nweights_s = 0.0122\ntoken_s = 72e-6\npair_s = 3e-9\n\
+        kv_token_s = 24e-9\nmax_batched_tokens = 8192\nkv_tokens = 338_000\n";
+
+    fn parsed(text: &str) -> Result<EngineModel, String> {
+        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+        engine(&file)
+    }
+
+    #[test]
+    fn a_file_is_an_engine() {
+        let engine = parsed(EXAMPLE).expect("valid");
+        assert_eq!((engine.kv_tokens, engine.cost.token_s), (338_000, 72e-6));
+        let wrong = |from: &str, to: &str| parsed(&EXAMPLE.replace(from, to)).expect_err("wrong");
+        assert!(wrong("72e-6", "-1").contains("token_s"));
+        assert!(wrong("338_000", "0").contains("kv_tokens"));
+        assert!(wrong("8192", "0").contains("max_batched_tokens"));
+        assert!(wrong("pair_s", "pears").contains("pears"));
+    }
+}
