@@ -95,9 +95,12 @@ impl CostModel {
     #[must_use]
     pub fn step_s(&self, work: Work) -> f64 {
         let layers_s = self.weights_s.max(work.tokens as f64 * self.token_s);
-        let attention_s = work.pairs as f64 * self.pair_s + work.kv_tokens as f64 * self.kv_token_s;
         let sampling_s = work.sampled as f64 * self.sequence_s;
-        self.overhead_s + layers_s + attention_s + sampling_s
+        self.overhead_s + layers_s + self.attention_s(work) + sampling_s
+    }
+
+    fn attention_s(&self, work: Work) -> f64 {
+        work.pairs as f64 * self.pair_s + work.kv_tokens as f64 * self.kv_token_s
     }
 
     /// What is wrong with it, if anything.
@@ -171,10 +174,8 @@ impl EngineModel {
     pub fn prefill_s(&self, before: usize, new: usize, base_s: f64) -> f64 {
         let mut work = Work::default();
         self.cost.add_attention(&mut work, before, new);
-        let cost = &self.cost;
-        let attention_s = work.pairs as f64 * cost.pair_s + work.kv_tokens as f64 * cost.kv_token_s;
         let steps = new as f64 / self.max_batched_tokens.max(1) as f64;
-        new as f64 * cost.token_s + attention_s + steps * base_s
+        new as f64 * self.cost.token_s + self.cost.attention_s(work) + steps * base_s
     }
 }
 

@@ -16,6 +16,9 @@ use headstart_core::Nanos;
 /// Share of the work in front that is left at least, however long ago it should have been done.
 const LEFT: f64 = 0.3;
 
+/// Most seconds of work that are reckoned with: beyond any queue, and far from where times end.
+const WORK_MAX_S: f64 = 1e9;
+
 /// Weight of the newest request in the mean work.
 const NEWEST: f64 = 0.1;
 
@@ -41,7 +44,7 @@ impl Backlog {
     pub fn add(&mut self, work_s: f64, now: Nanos) {
         self.queued_s += work_s;
         let from = self.done_at.0.max(now.0);
-        self.done_at = Nanos(from) + Duration::from_secs_f64(work_s);
+        self.done_at = Nanos(from) + duration(work_s);
         let note = |mean: f64| mean + NEWEST * (work_s - mean);
         self.mean_s = Some(self.mean_s.map_or(work_s, note));
         self.placed_s = self.placed_s(now) + work_s;
@@ -52,7 +55,7 @@ impl Backlog {
     pub fn remove(&mut self, work_s: f64, now: Nanos) {
         // Rounding must not go below nothing.
         self.queued_s = (self.queued_s - work_s).max(0.0);
-        self.done_at = now + Duration::from_secs_f64(self.queued_s);
+        self.done_at = now + duration(self.queued_s);
     }
 
     /// Seconds until one more prompt is begun, as far as this router knows.
@@ -74,6 +77,10 @@ impl Backlog {
         let ago = now.since(self.placed_at).div_duration_f64(LATELY);
         self.placed_s * (-ago).exp()
     }
+}
+
+fn duration(work_s: f64) -> Duration {
+    Duration::from_secs_f64(work_s.clamp(0.0, WORK_MAX_S))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What the executor gets for one step.
 
-use headstart_core::{BlockId, SeqId, TokenId};
+use headstart_core::cost::Work;
+use headstart_core::{BlockId, CostModel, SeqId, TokenId};
 
 /// One step's work.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,6 +15,15 @@ impl Batch {
     #[must_use]
     pub fn num_tokens(&self) -> usize {
         self.entries.iter().map(|entry| entry.tokens.len()).sum()
+    }
+
+    /// Adds what its entries consist of to `work`, attention as `cost` reckons it. O(entries).
+    pub fn add_work(&self, work: &mut Work, cost: &CostModel) {
+        for entry in &self.entries {
+            work.tokens += entry.tokens.len();
+            work.sampled += usize::from(entry.sampling.is_some());
+            cost.add_attention(work, entry.start, entry.tokens.len());
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 //! with the real scheduler, cache, events and API.
 //!
 //! A step sleeps for what it would take, less what deciding it took. The tokens of an answer are
-//! letters drawn by position and prompt: the same again for the same request, and never a stop
-//! token.
+//! words that follow from the prompt's last token and the position: the same again for the same
+//! request, and never a stop token.
 
 use std::time::{Duration, Instant};
 
@@ -36,12 +36,7 @@ impl Emulator {
 
     fn step(&self, batch: &Batch) -> Duration {
         let mut work = Work::default();
-        for entry in &batch.entries {
-            work.tokens += entry.tokens.len();
-            work.sampled += usize::from(entry.sampling.is_some());
-            let cost = &self.engine.cost;
-            cost.add_attention(&mut work, entry.start, entry.tokens.len());
-        }
+        batch.add_work(&mut work, &self.engine.cost);
         Duration::from_secs_f64(self.engine.cost.step_s(work))
     }
 

@@ -66,11 +66,7 @@ pub fn step(cost: &CostModel, batch: &Batch) -> Duration {
 #[must_use]
 pub fn counted_step(cost: &CostModel, decode: Decode, batch: &Batch) -> Duration {
     let mut work = cost.decode(decode.sequences, decode.kv_tokens);
-    for entry in &batch.entries {
-        work.tokens += entry.tokens.len();
-        work.sampled += usize::from(entry.sampling.is_some());
-        cost.add_attention(&mut work, entry.start, entry.tokens.len());
-    }
+    batch.add_work(&mut work, cost);
     Duration::from_secs_f64(cost.step_s(work))
 }
 

@@ -137,6 +137,9 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
     })
 }
 
+/// What a block takes of which nothing is kept but its name: its place in the cache and the index.
+const EMULATED_BLOCK_BYTES: usize = 256;
+
 fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
     let dtype = parsed(options.dtype.as_deref().unwrap_or("f32"), "--dtype")?;
     let queue_order = match options.queue_order.as_deref().unwrap_or("first-come") {
@@ -160,10 +163,11 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
     };
     let cache_blocks = options.cache_blocks.unwrap_or_else(default_blocks);
     let replicas = options.replicas.unwrap_or(2);
-    if emulated.is_none() {
-        let token_bytes = loaded.model.config.kv_bytes_per_token(dtype.bytes());
-        check_memory(cache_blocks, token_bytes * block_size, replicas)?;
-    }
+    let block_bytes = match &emulated {
+        Some(_) => EMULATED_BLOCK_BYTES,
+        None => loaded.model.config.kv_bytes_per_token(dtype.bytes()) * block_size,
+    };
+    check_memory(cache_blocks, block_bytes, replicas)?;
     // As vLLM has it on such an engine; the embedded one is smaller.
     let limits = match &emulated {
         Some(engine) => (engine.max_batched_tokens, 1_024, 16_384),

@@ -15,10 +15,17 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use headstart_core::cost::Work;
 use headstart_core::{CostModel, EngineModel};
 use serde::Deserialize;
 
 use super::UsageError;
+
+/// Longest step, seconds: whoever stops an emulated fleet waits for it.
+const STEP_MAX_S: f64 = 60.0;
+
+/// Longest load of a token, seconds.
+const LOAD_MAX_S: f64 = 1.0;
 
 /// Most tokens of memory: what its blocks take in ours.
 const KV_TOKENS_MAX: usize = 1 << 26;
@@ -61,9 +68,9 @@ fn engine(file: &File) -> Result<EngineModel, String> {
         sequence_s: file.sequence_s,
     };
     cost.check()?;
-    if !(file.load_token_s >= 0.0 && file.load_token_s.is_finite()) {
+    if !(0.0..=LOAD_MAX_S).contains(&file.load_token_s) {
         return Err(format!(
-            "load_token_s {}: expected seconds",
+            "load_token_s {}: expected seconds, 0 to {LOAD_MAX_S}",
             file.load_token_s
         ));
     }
@@ -76,12 +83,20 @@ fn engine(file: &File) -> Result<EngineModel, String> {
             file.kv_tokens
         ));
     }
-    Ok(EngineModel {
+    let engine = EngineModel {
         cost,
         max_batched_tokens: file.max_batched_tokens,
         kv_tokens: file.kv_tokens,
         load_token_s: file.load_token_s,
-    })
+    };
+    let step_s = engine.prefill_s(0, file.max_batched_tokens, engine.base_s(Work::default()));
+    match step_s <= STEP_MAX_S {
+        true => Ok(engine),
+        false => Err(format!(
+            "a step of max_batched_tokens {} takes {step_s:.0} s, at most {STEP_MAX_S}",
+            file.max_batched_tokens
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -105,5 +120,6 @@ mod tests {
         assert!(wrong("338_000", "0").contains("kv_tokens"));
         assert!(wrong("8192", "0").contains("max_batched_tokens"));
         assert!(wrong("pair_s", "pears").contains("pears"));
+        assert!(wrong("72e-6", "1.0").contains("at most 60"));
     }
 }

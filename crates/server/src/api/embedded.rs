@@ -33,6 +33,7 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
     if generation.model != embedded.name {
         return Err(unknown_model(&generation.model, &gateway.models()));
     }
+    let slo_ttft = call.slo_ttft()?;
     let session = call.session(generation.user.as_deref());
     let scope = Scope {
         salt: generation.cache_salt.clone(),
@@ -44,7 +45,7 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
     let ask = Ask {
         generation: &generation,
         session,
-        slo_ttft: call.slo_ttft()?,
+        slo_ttft,
         prompt: &tokens,
         forecast: forecast.as_ref(),
     };
