@@ -2,7 +2,7 @@
 //!
 //! 1. defaults  2. `headstart.toml` (or `--config FILE`)  3. `HEADSTART_…`  4. flags
 
-mod cost_model;
+pub(crate) mod cost_model;
 mod profiles;
 mod upstreams;
 
@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use headstart_core::EngineModel;
 use headstart_router::Profile;
 use headstart_server::{Limits, UpstreamConfig};
 use serde::Deserialize;
 
+use self::cost_model::Emulated;
 use self::profiles::ProfileTable;
 
 /// What a time-out may be: from what a test waits to what nobody waits, in seconds.
@@ -62,6 +62,10 @@ pub(crate) struct ServeOptions {
     /// cost model in the file says: a fleet emulator [default: cpu]
     #[arg(long, env = "HEADSTART_EXECUTOR", value_name = "WHAT")]
     pub(crate) executor: Option<String>,
+    /// The engine itself, in place of a file's name.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub(crate) emulated: Option<Emulated>,
     /// How replicas are chosen: random, round-robin, load, power-of-two, session, approximate,
     /// precise, cost, llm-d-load, llm-d-approximate, llm-d-precise, or a profile of the
     /// configuration file [default: precise]
@@ -195,7 +199,10 @@ impl ServeOptions {
     ///
     /// # Errors
     /// When nobody knows such an executor, or the file is no cost model.
-    pub(crate) fn emulated(&self) -> Result<Option<EngineModel>> {
+    pub(crate) fn emulated(&self) -> Result<Option<Emulated>> {
+        if self.emulated.is_some() {
+            return Ok(self.emulated);
+        }
         match self.executor.as_deref() {
             None | Some("cpu") => Ok(None),
             Some(text) => match text.strip_prefix("cost-model=") {
@@ -221,6 +228,7 @@ impl ServeOptions {
             served_model_name: self.served_model_name.or(file.served_model_name),
             dtype: self.dtype.or(file.dtype),
             executor: self.executor.or(file.executor),
+            emulated: self.emulated,
             strategy: self.strategy.or(file.strategy),
             cache_blocks: self.cache_blocks.or(file.cache_blocks),
             block_size: self.block_size.or(file.block_size),

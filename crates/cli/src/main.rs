@@ -52,6 +52,8 @@ enum Command {
     /// Measure a server.
     #[command(subcommand)]
     Bench(commands::bench::Bench),
+    /// What an engine's steps cost, measured or derived: for simulate, bench fleet and emulators.
+    Calibrate(Box<commands::calibrate::Calibrate>),
     /// What a running server knows of its replicas' caches.
     #[command(subcommand)]
     Index(commands::index::Index),
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Trace(trace) => commands::trace::run(&trace),
         Command::Train(train) => commands::train::run(&train),
         Command::Bench(bench) => commands::bench::run(bench),
+        Command::Calibrate(calibrate) => commands::calibrate::run(&calibrate),
         Command::Index(index) => commands::index::run(&index),
         Command::Completions { shell } => completions(shell),
     };

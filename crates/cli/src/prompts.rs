@@ -171,7 +171,8 @@ impl std::fmt::Display for Altered {
     }
 }
 
-fn vocabulary(text: &str) -> Result<Range<TokenId>> {
+/// A range of token ids, as `LOW..HIGH`.
+pub(crate) fn vocabulary(text: &str) -> Result<Range<TokenId>> {
     let range = text.split_once("..").and_then(|(low, high)| {
         let range = low.parse().ok()?..high.parse().ok()?;
         (range.start < range.end).then_some(range)

@@ -20,7 +20,7 @@ use headstart_trace::TraceInfo;
 pub(crate) use csv::csv;
 pub(crate) use html::page;
 pub(crate) use json::json_lines;
-pub(crate) use table::{per_class, table};
+pub(crate) use table::{aligned, per_class, table};
 pub(crate) use words::words;
 
 /// The policy that the others are measured by.

@@ -261,7 +261,7 @@ fn what_a_fleet_cannot_be_is_named() {
         &["--strategies", "best"],
         "--strategies: unknown strategy `best`",
     );
-    preset(&["--rates", "21"], "llm-d-73 has 3, 10, 15, 20");
+    preset(&["--rates", "0"], "--rates 0");
     preset(&["--kv-tokens", "100"], "--kv-tokens 100");
     preset(&["--event-loss", "101"], "--event-loss 101");
     preset(&["--gateways", "65"], "--gateways 65");

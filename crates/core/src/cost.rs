@@ -14,6 +14,10 @@
 //! One engine at a time: no overlap of steps. Source: the roofline model (Williams, Waterman and
 //! Patterson, CACM 2009), one roof per part.
 
+pub mod roofline;
+
+use roofline::{Gpu, ModelShape};
+
 /// What one engine's steps cost, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostModel {
@@ -134,31 +138,13 @@ impl CostModel {
 }
 
 impl EngineModel {
-    /// Llama 3.1 8B in bfloat16 on one H100 with 80 GB, by the data sheets alone, at 40 % of the
-    /// FLOP/s and 80 % of the bandwidth: what is reckoned with unless something better is known.
+    /// Llama 3.1 8B in bfloat16 on one H100 with 80 GB, by the data sheets alone: what is reckoned
+    /// with unless something better is known.
     #[must_use]
     pub fn default_engine() -> Self {
-        const PARAMETERS: f64 = 8.0e9;
-        const BYTES: f64 = 3.35e12 * 0.8;
-        const FLOPS: f64 = 989e12 * 0.4;
-        // 32 layers, 32 query heads and 8 KV heads of 128 values.
-        const PAIR_FLOP: f64 = 4.0 * 32.0 * 32.0 * 128.0;
-        const KV_BYTES: f64 = 2.0 * 32.0 * 8.0 * 128.0 * 2.0;
-        // PCIe 5 with 16 lanes, half of it reached.
-        const HOST_BYTES: f64 = 32e9;
-        Self {
-            cost: CostModel {
-                overhead_s: 5e-3,
-                weights_s: 2.0 * PARAMETERS / BYTES,
-                token_s: 2.0 * PARAMETERS / FLOPS,
-                pair_s: PAIR_FLOP / FLOPS,
-                kv_token_s: KV_BYTES / BYTES,
-                sequence_s: 0.0,
-            },
-            max_batched_tokens: 8_192,
-            kv_tokens: 420_000,
-            load_token_s: KV_BYTES / HOST_BYTES,
-        }
+        let model = ModelShape::find("llama-3.1-8b").expect("a known model");
+        let gpu = Gpu::find("h100").expect("a known GPU");
+        Self::derived(&model, &gpu, 1).expect("it fits")
     }
 
     /// Seconds that the sequences that decode make each step last, without any prompt.

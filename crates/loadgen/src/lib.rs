@@ -15,6 +15,7 @@
 //! | [`think`] | how long users think, and when their conversations begin |
 //! | [`record`] | a run without its text, so that a simulator can repeat it |
 //! | [`probe`] | the same prompt with and without its cached prefix, in pairs |
+//! | [`timing`] | times that tell what an engine's steps cost |
 //! | [`trace`] | a trace's prompts in file order, one at a time or at their arrivals |
 //! | [`client`] | one streamed completion, timed |
 //! | [`fetch()`] | a document that a server offers, piece by piece |
@@ -39,6 +40,7 @@ pub mod report;
 pub mod script;
 pub mod sse;
 pub mod think;
+pub mod timing;
 pub mod trace;
 mod wire;
 
@@ -52,4 +54,5 @@ pub use record::ChatRecord;
 pub use report::{ChatReport, compare};
 pub use script::read_conversations;
 pub use think::Think;
+pub use timing::{Timed, TimingPlan};
 pub use trace::{Pace, TraceObserved, TraceReport, TraceSample};

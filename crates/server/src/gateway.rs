@@ -40,8 +40,13 @@ pub use embedded::{Accepted, Ask};
 pub use proxied::{Passing, Proxied, is_event_stream, unknown_model};
 pub use self_check::{Comparison, Due};
 
-/// Times a request is placed: once, and once more on another replica.
-const ATTEMPTS: usize = 2;
+/// Replicas that may refuse a request before its client is told: two full queues are an answer.
+const REFUSALS: usize = 2;
+
+/// Upstreams that may end with a request before its client is told: one killed here and there is
+/// chance, but a request that kills whoever takes it must not go round the whole fleet. Those that
+/// nobody could connect to do not count.
+const DEATHS: usize = 4;
 
 /// Everything that requests share.
 pub struct Gateway {
@@ -99,6 +104,8 @@ pub struct Embedded {
     pub model: Arc<Model>,
     /// The replicas; the index is the replica id.
     pub replicas: Vec<Replica>,
+    /// Tokens of a block of their KV memory.
+    pub block_size: usize,
     /// Whether conversations go on, where somebody predicts it.
     pub predictions: Option<Arc<Predictions>>,
 }
@@ -419,9 +426,9 @@ impl Gateway {
         }
     }
 
-    /// Counts a second attempt, on `replica`.
+    /// Counts another attempt, on `replica`.
     fn note_retry(&self, replica: ReplicaId) {
-        tracing::debug!(%replica, "second attempt");
+        tracing::debug!(%replica, "another attempt");
         let retries = &self.metrics.requests.retries;
         retries.with_label_values(&[replica.to_string()]).inc();
     }

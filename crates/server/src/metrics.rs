@@ -68,6 +68,8 @@ pub struct ReplicaMetrics {
     pub waiting: IntGaugeVec,
     /// Share of KV blocks in use.
     pub kv_usage: GaugeVec,
+    /// Of an embedded replica, how much fits its KV memory.
+    pub kv_capacity: IntGaugeVec,
     /// Preemptions.
     pub preemptions: IntCounterVec,
     /// Whether a replica takes requests.
@@ -179,6 +181,11 @@ impl ReplicaMetrics {
                 load::KV_USAGE,
                 "Share of KV blocks held by running requests, 0 to 1.",
                 BY_REPLICA,
+            ),
+            kv_capacity: make.gauge(
+                load::KV_CAPACITY,
+                "1, for the blocks of the KV memory and the tokens of a block.",
+                &["model_name", "replica", "block_size", "num_gpu_blocks"],
             ),
             preemptions: make.counter("vllm:num_preemptions_total", "Preemptions.", BY_REPLICA),
             up: plain(

@@ -18,7 +18,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::config::UpstreamConfig;
 
@@ -58,6 +58,7 @@ const TOKENIZE_TIMEOUT: Duration = Duration::from_secs(10);
 /// vLLM's OpenAI entry points; SGLang reads the same since its #19832.
 pub const RANK_HEADER: &str = "x-data-parallel-rank";
 
+pub(crate) use health::root_cause;
 pub use load::EngineLoad;
 
 /// One upstream engine, or one data-parallel rank of it: ranks share everything but their number.
@@ -78,6 +79,8 @@ struct Engine {
     trouble: Mutex<String>,
     /// Whether the router takes it for dead.
     is_down: watch::Sender<bool>,
+    /// Told when its health is to be looked at, before it is time.
+    look: Notify,
 }
 
 /// The replicas that are ranks of the same engine as `replica`, itself among them.
@@ -145,7 +148,7 @@ impl Upstream {
     /// When the URL is none, or not plain HTTP.
     pub fn new(
         config: &UpstreamConfig,
-        prompt: Option<PromptModel>,
+        prompt: Option<Arc<PromptModel>>,
     ) -> Result<Self, UpstreamError> {
         let base = config
             .url
@@ -186,9 +189,10 @@ impl Upstream {
                 missed_checks: AtomicU32::new(0),
                 trouble: Mutex::default(),
                 is_down: watch::Sender::new(false),
+                look: Notify::new(),
             }),
             rank: None,
-            prompt: prompt.map(Arc::new),
+            prompt,
         })
     }
 

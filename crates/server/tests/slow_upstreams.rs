@@ -31,6 +31,8 @@ enum Does {
     FreezesAfterHead,
     /// Begins a stream.
     FreezesInStream,
+    /// Sends the head of an answer and closes the connection.
+    BreaksOff,
     Refuses,
 }
 
@@ -127,6 +129,11 @@ async fn complete(State(seen): State<Arc<Seen>>) -> Response {
         Does::Freezes => std::future::pending().await,
         Does::FreezesAfterHead => begun("", "application/json"),
         Does::FreezesInStream => begun("data: {\"first\": 1}\n\n", "text/event-stream"),
+        Does::BreaksOff => {
+            let broken = stream::iter([Err::<Bytes, _>(std::io::Error::other("gone"))]);
+            let kind = [(header::CONTENT_TYPE, "text/event-stream")];
+            (kind, Body::from_stream(broken)).into_response()
+        }
         Does::Refuses => {
             let error = json!({"error": {"message": "no", "code": "refused"}});
             (StatusCode::BAD_REQUEST, Json(error)).into_response()
@@ -178,6 +185,40 @@ async fn a_request_leaves_an_engine_that_is_found_dead() {
         .await;
         gateway.shutdown().await;
     }
+}
+
+/// Sends one request to a gateway of an engine that answers, where there is one, and so many that
+/// break off; tells the status, and how many broke off.
+async fn among_breaking(num_breaking: usize, answers: bool) -> (u16, usize) {
+    let mut engines = Vec::new();
+    for _ in 0..num_breaking {
+        engines.push(Engine::start(Does::BreaksOff).await);
+    }
+    let breaking = engines.len();
+    if answers {
+        engines.push(Engine::start(Does::Answers).await);
+    }
+    let all: Vec<&Engine> = engines.iter().collect();
+    let gateway = gateway(&all, PATIENCE, PATIENCE).await;
+    let answer = ask(&gateway, 20).await;
+    gateway.shutdown().await;
+    let asked = engines[..breaking].iter().map(Engine::requests).sum();
+    (answer.status, asked)
+}
+
+#[tokio::test]
+async fn a_request_outlives_several_engines() {
+    // Whom it meets first is not said; with three it cannot end without an answer.
+    for _ in 0..4 {
+        let (status, broken) = among_breaking(3, true).await;
+        assert_eq!(status, 200, "after {broken}");
+        assert!(broken <= 3);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_ends_all_engines_does_not_go_round_the_fleet() {
+    assert_eq!(among_breaking(6, false).await, (503, 4));
 }
 
 #[tokio::test]

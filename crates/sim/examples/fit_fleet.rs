@@ -152,7 +152,7 @@ fn main() {
                 token_s * 1e6,
                 overhead_s * 1e3,
                 kv_token_s * 1e9,
-                all.kv_usage,
+                all.kv_usage.unwrap_or_default(),
             );
         }
     };

@@ -44,7 +44,7 @@ pub mod workload;
 
 pub use config::{Fault, FleetConfig, Network};
 pub use ladder::{Ladder, Order, Pacing};
-pub use outcome::{FleetOutcome, RungOutcome, Slo};
+pub use outcome::{Collected, FleetOutcome, RungOutcome, Served, Slo};
 pub use preset::{Preset, Published};
 pub use recorded::{Arrivals, Recorded};
 pub use recovery::Recovery;

@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`calibrate`] | a cost model out of measured times: [`calibrate::Fit`] |
 //! | [`chat`] | conversations with one replica in a closed loop: [`chat::Run`] |
 //! | [`cost`] | how long a scheduler's step takes by a cost model |
 //! | [`quality`] | how good predictions are |
@@ -19,6 +20,7 @@
 //! The centre's own cache and scheduler run here, driven by a trace or a script instead of an
 //! engine: this crate holds no policy, no scheduler and no scoring of its own.
 
+pub mod calibrate;
 pub mod chat;
 pub mod cost;
 pub mod experiment;

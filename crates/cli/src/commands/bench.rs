@@ -2,6 +2,7 @@
 
 mod chat;
 mod continuation;
+mod fleet;
 mod prediction;
 mod recording;
 mod runs;
@@ -23,6 +24,8 @@ pub(crate) enum Bench {
     Chat(chat::Chat),
     /// A trace, with tokens in place of its blocks, beside what a replay predicts.
     Trace(trace::Trace),
+    /// A fleet under load, strategy by strategy, beside what the simulator says.
+    Fleet(Box<fleet::Fleet>),
 }
 
 /// Runs the benchmark.
@@ -30,6 +33,7 @@ pub(crate) fn run(bench: Bench) -> Result<()> {
     match bench {
         Bench::Chat(chat) => chat::run(&chat),
         Bench::Trace(trace) => trace::run(&trace),
+        Bench::Fleet(fleet) => fleet::run(&fleet),
     }
 }
 
@@ -67,7 +71,7 @@ pub(crate) struct BenchServer {
 
 impl BenchServer {
     /// What a server of the benchmark's own is started with: a free port, no file's settings.
-    fn options(&self) -> ServeOptions {
+    pub(crate) fn options(&self) -> ServeOptions {
         ServeOptions {
             listen: Some(([127, 0, 0, 1], 0).into()),
             replicas: self.replicas,
@@ -83,7 +87,7 @@ impl BenchServer {
     }
 
     /// Starts a server and a client of it.
-    async fn start(&self, config: ServeConfig) -> Result<(RunningServer, ApiClient)> {
+    pub(crate) async fn start(&self, config: ServeConfig) -> Result<(RunningServer, ApiClient)> {
         let server = headstart_server::serve(config).await?;
         let models = server.gateway().models();
         let model = self
@@ -96,7 +100,7 @@ impl BenchServer {
     }
 
     /// A client of a server that runs already.
-    fn client(&self, url: &str) -> Result<ApiClient> {
+    pub(crate) fn client(&self, url: &str) -> Result<ApiClient> {
         let options = ServeOptions {
             api_key_file: self.api_key_file.clone(),
             ..ServeOptions::default()

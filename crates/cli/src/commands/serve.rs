@@ -158,7 +158,7 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
     }
     let emulated = options.emulated()?;
     let default_blocks = || match &emulated {
-        Some(engine) => (engine.kv_tokens / block_size).max(1),
+        Some(it) => (it.engine.kv_tokens / block_size).max(1),
         None => default_blocks(&loaded.model.config, dtype.bytes(), block_size),
     };
     let cache_blocks = options.cache_blocks.unwrap_or_else(default_blocks);
@@ -170,7 +170,7 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
     check_memory(cache_blocks, block_bytes, replicas)?;
     // As vLLM has it on such an engine; the embedded one is smaller.
     let limits = match &emulated {
-        Some(engine) => (engine.max_batched_tokens, 1_024, 16_384),
+        Some(it) => (it.engine.max_batched_tokens, it.max_sequences, 16_384),
         None => (512, 64, 256),
     };
     Ok(EmbeddedFleet {
@@ -188,7 +188,7 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
         policy: options.policy.clone().unwrap_or_else(|| "lru".to_owned()),
         model: loaded.model,
         prompt: loaded.prompt,
-        emulated: emulated.map(Box::new),
+        emulated: emulated.map(|it| Box::new(it.engine)),
         prediction: predictor::config(options)?,
         kv_events_port: options.kv_events_port,
     })

@@ -34,6 +34,7 @@ use crate::output;
 use crate::report::fleet as fleet_report;
 use crate::report::simulate::{self as report, Facts, Report};
 
+pub(crate) use self::fleet::SourceOptions;
 pub(crate) use self::grid::{Grid, Group, Shown, Sweep as Swept, kilo};
 
 /// Sizes of the study, tokens.
@@ -190,7 +191,9 @@ fn check_kind(preset: Option<Preset>, given: &[&str]) -> Result<()> {
             preset.name()
         ),
         None => {
-            format!("--{option} is for fleets: --preset llm-d-73 or llm-d-37, or --fleet-trace")
+            format!(
+                "--{option} is for fleets: --preset llm-d-73, llm-d-37, laptop, or --fleet-trace"
+            )
         }
     };
     Err(UsageError(message).into())

@@ -10,6 +10,8 @@
 //! max_batched_tokens = 8192
 //! kv_tokens = 338_000           # tokens that fit its memory
 //! load_token_s = 4e-6           # loading a token from a lower tier
+//! max_sequences = 1024          # most requests at once
+//! latency_s = 0.002             # of a request, beside the engine; not emulated
 //! ```
 
 use std::path::Path;
@@ -24,11 +26,28 @@ use super::UsageError;
 /// Longest step, seconds: whoever stops an emulated fleet waits for it.
 const STEP_MAX_S: f64 = 60.0;
 
-/// Longest load of a token, seconds.
-const LOAD_MAX_S: f64 = 1.0;
+/// Longest load of a token, and longest way to the engine, seconds.
+const SHORT_MAX_S: f64 = 10.0;
+
+/// Most tokens of a step, and most requests at once.
+const COUNT_MAX: usize = 1 << 20;
 
 /// Most tokens of memory: what its blocks take in ours.
 const KV_TOKENS_MAX: usize = 1 << 26;
+
+/// Most requests at once where nobody says: as vLLM has it on large GPUs.
+pub(crate) const MAX_SEQUENCES: usize = 1_024;
+
+/// What such a file says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Emulated {
+    /// What its steps cost, and what it has memory for.
+    pub(crate) engine: EngineModel,
+    /// Most requests at once.
+    pub(crate) max_sequences: usize,
+    /// What a request takes beside the engine: simulated, not emulated.
+    pub(crate) latency_s: f64,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,21 +63,24 @@ struct File {
     kv_tokens: usize,
     #[serde(default)]
     load_token_s: f64,
+    max_sequences: Option<usize>,
+    #[serde(default)]
+    latency_s: f64,
 }
 
 /// Reads a cost model.
 ///
 /// # Errors
 /// When there is none, or a number in it cannot be.
-pub(crate) fn read(path: &Path) -> Result<EngineModel> {
+pub(crate) fn read(path: &Path) -> Result<Emulated> {
     let cannot_read = || format!("cannot read the cost model {}", path.display());
     let text = std::fs::read_to_string(path).with_context(cannot_read)?;
     let wrong = |error: String| UsageError(format!("cost model {}: {error}", path.display()));
     let file: File = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    Ok(engine(&file).map_err(wrong)?)
+    Ok(emulated(&file).map_err(wrong)?)
 }
 
-fn engine(file: &File) -> Result<EngineModel, String> {
+fn emulated(file: &File) -> Result<Emulated, String> {
     let cost = CostModel {
         overhead_s: file.overhead_s,
         weights_s: file.weights_s,
@@ -68,14 +90,33 @@ fn engine(file: &File) -> Result<EngineModel, String> {
         sequence_s: file.sequence_s,
     };
     cost.check()?;
-    if !(0.0..=LOAD_MAX_S).contains(&file.load_token_s) {
-        return Err(format!(
-            "load_token_s {}: expected seconds, 0 to {LOAD_MAX_S}",
-            file.load_token_s
-        ));
+    let short = [
+        ("load_token_s", file.load_token_s),
+        ("latency_s", file.latency_s),
+    ];
+    for (name, seconds) in short {
+        if !(0.0..=SHORT_MAX_S).contains(&seconds) {
+            let message = format!("{name} {seconds}: expected seconds, 0 to {SHORT_MAX_S}");
+            return Err(message);
+        }
     }
-    if file.max_batched_tokens == 0 {
-        return Err("max_batched_tokens 0: expected at least 1".to_owned());
+    let default = MAX_SEQUENCES.min(file.max_batched_tokens);
+    let max_sequences = file.max_sequences.unwrap_or(default);
+    let counts = [
+        ("max_batched_tokens", file.max_batched_tokens),
+        ("max_sequences", max_sequences),
+    ];
+    for (name, count) in counts {
+        if !(1..=COUNT_MAX).contains(&count) {
+            return Err(format!("{name} {count}: expected 1 to {COUNT_MAX}"));
+        }
+    }
+    if max_sequences > file.max_batched_tokens {
+        return Err(format!(
+            "max_sequences {max_sequences}: a step computes max_batched_tokens {}, and a token of \
+             each sequence; expected as many at most",
+            file.max_batched_tokens
+        ));
     }
     if !(1..=KV_TOKENS_MAX).contains(&file.kv_tokens) {
         return Err(format!(
@@ -91,7 +132,11 @@ fn engine(file: &File) -> Result<EngineModel, String> {
     };
     let step_s = engine.prefill_s(0, file.max_batched_tokens, engine.base_s(Work::default()));
     match step_s <= STEP_MAX_S {
-        true => Ok(engine),
+        true => Ok(Emulated {
+            engine,
+            max_sequences,
+            latency_s: file.latency_s,
+        }),
         false => Err(format!(
             "a step of max_batched_tokens {} takes {step_s:.0} s, at most {STEP_MAX_S}",
             file.max_batched_tokens
@@ -106,14 +151,14 @@ mod tests {
     const EXAMPLE: &str = "overhead_s = 0.017\nweights_s = 0.0122\ntoken_s = 72e-6\npair_s = 3e-9\n\
         kv_token_s = 24e-9\nmax_batched_tokens = 8192\nkv_tokens = 338_000\n";
 
-    fn parsed(text: &str) -> Result<EngineModel, String> {
+    fn parsed(text: &str) -> Result<Emulated, String> {
         let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
-        engine(&file)
+        emulated(&file)
     }
 
     #[test]
     fn a_file_is_an_engine() {
-        let engine = parsed(EXAMPLE).expect("valid");
+        let Emulated { engine, .. } = parsed(EXAMPLE).expect("valid");
         assert_eq!((engine.kv_tokens, engine.cost.token_s), (338_000, 72e-6));
         let wrong = |from: &str, to: &str| parsed(&EXAMPLE.replace(from, to)).expect_err("wrong");
         assert!(wrong("72e-6", "-1").contains("token_s"));

@@ -1,5 +1,6 @@
 //! What became of a fleet, and the forms in which it is told.
 
+mod agreement;
 mod html;
 mod json;
 mod table;
@@ -17,6 +18,8 @@ const SOURCE: &str = "llm-d-kv-cache, benchmarking/73-capacity and 37-capacity, 
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) asked: Asked,
+    /// What the fleet is like, as far as it is known, in sentences.
+    pub(crate) engine: Vec<String>,
     pub(crate) runs: Vec<StrategyRun>,
 }
 
@@ -27,7 +30,7 @@ pub(crate) struct Asked {
     pub(crate) name: String,
     /// In a sentence.
     told: String,
-    /// Whose figures stand beside ours.
+    /// Whose figures stand beside ours, where any were published.
     published: Option<Preset>,
 }
 
@@ -48,7 +51,7 @@ impl Asked {
         Self {
             name: preset.name().to_owned(),
             told,
-            published: Some(preset),
+            published: Some(preset).filter(|it| !it.published().is_empty()),
         }
     }
 
@@ -65,13 +68,39 @@ impl Asked {
 /// One strategy.
 #[derive(Debug)]
 pub(crate) struct StrategyRun {
-    pub(crate) fleet: FleetConfig,
+    /// What tells it from the others.
+    pub(crate) name: String,
+    /// Where its figures are from.
+    pub(crate) origin: Origin,
     pub(crate) outcome: FleetOutcome,
 }
 
+/// Where figures are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Virtual time.
+    Simulated,
+    /// Requests that were sent and answered.
+    Measured,
+}
+
+impl Origin {
+    /// In a word.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Simulated => "simulated",
+            Self::Measured => "measured",
+        }
+    }
+}
+
 impl StrategyRun {
-    fn name(&self) -> &str {
-        &self.fleet.profile.name
+    /// The strategy, and where its figures are from unless they are simulated.
+    fn label(&self) -> String {
+        match self.origin {
+            Origin::Simulated => self.name.clone(),
+            Origin::Measured => format!("{}, measured", self.name),
+        }
     }
 
     /// How it got over what went wrong.
@@ -121,33 +150,37 @@ impl Report {
 
     /// What is to be known to read the figures.
     fn facts(&self) -> Vec<String> {
-        let fleet = &self.runs[0].fleet;
-        let spec = &fleet.replicas[0];
-        let cost = &spec.cost;
-        let mut facts = vec![
-            self.asked.told.clone(),
-            format!(
-                "{} replicas of {} tokens of KV memory in blocks of {}, {} gateway(s)",
-                fleet.replicas.len(),
-                super::thousands(spec.capacity_blocks as u64 * spec.scheduler.block_size as u64),
-                spec.scheduler.block_size,
-                fleet.gateways,
-            ),
-            format!(
-                "a step: {:.2} ms, at least {:.2} ms or {:.1} µs a token for layers, {:.2} ns a \
-                 pair or {:.1} ns a cached token for attention; a request takes {:.0} ms beside \
-                 the engine; calibrated on the published precise run at 20 and 60 requests/s",
-                cost.overhead_s * 1e3,
-                cost.weights_s * 1e3,
-                cost.token_s * 1e6,
-                cost.pair_s * 1e9,
-                cost.kv_token_s * 1e9,
-                fleet.network.request_latency.as_secs_f64() * 1e3,
-            ),
-        ];
+        let mut facts = vec![self.asked.told.clone()];
+        facts.extend(self.engine.clone());
         if self.asked.published.is_some() {
             facts.push(format!("published: {SOURCE}"));
         }
         facts
     }
+}
+
+/// What `fleet` is like, for those who read its figures; `origin` says where its cost is from.
+pub(crate) fn told(fleet: &FleetConfig, origin: &str) -> Vec<String> {
+    let spec = &fleet.replicas[0];
+    let cost = &spec.cost;
+    vec![
+        format!(
+            "{} replicas of {} tokens of KV memory in blocks of {}, {} gateway(s)",
+            fleet.replicas.len(),
+            super::thousands(spec.capacity_blocks as u64 * spec.scheduler.block_size as u64),
+            spec.scheduler.block_size,
+            fleet.gateways,
+        ),
+        format!(
+            "a step: {:.2} ms, at least {:.2} ms or {:.1} µs a token for layers, {:.2} ns a \
+             pair or {:.1} ns a cached token for attention; a request takes {:.0} ms beside \
+             the engine; {origin}",
+            cost.overhead_s * 1e3,
+            cost.weights_s * 1e3,
+            cost.token_s * 1e6,
+            cost.pair_s * 1e9,
+            cost.kv_token_s * 1e9,
+            fleet.network.request_latency.as_secs_f64() * 1e3,
+        ),
+    ]
 }

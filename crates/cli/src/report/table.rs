@@ -156,7 +156,7 @@ fn cells(texts: &[&str]) -> Vec<String> {
 }
 
 /// Lines with the columns of `rows`, as wide as they need: the first to the left, numbers right.
-pub(super) fn aligned(rows: &[Vec<String>]) -> String {
+pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());

@@ -9,7 +9,7 @@ use headstart_engine::engine::StopTokens;
 use headstart_engine::{FinishReason, Sampling, Submission, Submit};
 use tokio::sync::mpsc;
 
-use super::{ATTEMPTS, Embedded, Gateway, Placing, Reservation};
+use super::{Embedded, Gateway, Placing, REFUSALS, Reservation};
 use crate::openai::error::PromptLength;
 use crate::openai::{ApiError, Generation};
 use crate::prediction::Forecast;
@@ -101,14 +101,14 @@ impl Gateway {
         };
         let max_tokens = max_tokens(embedded, generation, prompt.len())?;
         let mut excluded: Vec<ReplicaId> = Vec::new();
-        let mut last = Refusal::Gone;
-        for attempt in 0..ATTEMPTS.min(embedded.replicas.len()) {
+        let (mut last, mut refusals) = (Refusal::Gone, 0);
+        while refusals < REFUSALS {
             let placed = self.place(placing, &excluded);
             // Nobody else is left: say why the first one refused.
             let Ok((decision, reservation)) = placed else {
                 break;
             };
-            if attempt > 0 {
+            if !excluded.is_empty() {
                 self.note_retry(decision.replica);
             }
             let replica = &embedded.replicas[decision.replica.0 as usize];
@@ -140,6 +140,7 @@ impl Gateway {
             if matches!(last, Refusal::TooLong(_) | Refusal::TooSlow) {
                 break;
             }
+            refusals += 1;
             excluded.push(decision.replica);
         }
         Err(last.error(prompt.len()))

@@ -65,6 +65,13 @@ impl Gateway {
                     .kv_usage
                     .with_label_values(&labels)
                     .set(kv_usage(&load));
+                let blocks = load.capacity_blocks.to_string();
+                let tokens = embedded.block_size.to_string();
+                metrics
+                    .replicas
+                    .kv_capacity
+                    .with_label_values(&[labels[0], labels[1], &tokens, &blocks])
+                    .set(1);
             }
             embedded.refresh_prediction_metrics();
         }

@@ -25,9 +25,9 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 
-use super::{ATTEMPTS, Fleet, Gateway, Placing, Reservation};
+use super::{DEATHS, Fleet, Gateway, Placing, REFUSALS, Reservation};
 use crate::openai::ApiError;
-use crate::upstream::{Upstream, UpstreamError, of_same_engine};
+use crate::upstream::{Upstream, UpstreamError, of_same_engine, root_cause};
 
 /// Largest answer that is not a stream: a context of tokens with room to spare.
 const WHOLE_BYTES: usize = 64 << 20;
@@ -73,8 +73,11 @@ impl Gateway {
         let Fleet::Upstreams(upstreams) = &self.fleet else {
             unreachable!("only a gateway of upstreams passes requests on");
         };
-        let mut excluded = not_serving(upstreams, request.model);
-        if excluded.len() == upstreams.len() {
+        let mut tries = Tries {
+            excluded: not_serving(upstreams, request.model),
+            ..Tries::default()
+        };
+        if tries.excluded.len() == upstreams.len() {
             return Err(unknown_model(request.model, &self.models()));
         }
         let is_adapter = upstreams
@@ -92,15 +95,12 @@ impl Gateway {
             slo_ttft: request.slo_ttft,
         };
         let deadline = Instant::now() + self.limits.first_token_timeout;
-        let mut last = None;
-        for attempt in 0..ATTEMPTS {
-            let placed = self.place(placing, &excluded);
-            let (decision, reservation) = match (placed, last.take()) {
-                (Ok(placed), _) => placed,
-                (Err(_), Some(first)) => return Err(first),
-                (Err(none), None) => return Err(none),
+        while !tries.are_over() {
+            let (decision, reservation) = match self.place(placing, &tries.excluded) {
+                Ok(placed) => placed,
+                Err(none) => return Err(tries.last.unwrap_or(none)),
             };
-            if attempt > 0 {
+            if tries.last.is_some() {
                 self.note_retry(decision.replica);
             }
             let upstream = &upstreams[decision.replica.0 as usize];
@@ -124,20 +124,47 @@ impl Gateway {
                 reason = failure.error.message,
                 "no answer"
             );
-            match failure.what {
-                What::OutOfTime => return Err(failure.error),
-                What::Refused => excluded.push(decision.replica),
-                What::Unreachable => {
-                    for rank in of_same_engine(upstreams, decision.replica) {
-                        self.set_health(rank, Health::Down);
-                        excluded.push(rank);
-                    }
-                }
-                What::Died => excluded.extend(of_same_engine(upstreams, decision.replica)),
+            if matches!(failure.what, What::OutOfTime) {
+                return Err(failure.error);
             }
-            last = Some(failure.error);
+            self.note_failure(&mut tries, failure, upstreams, decision.replica);
         }
-        Err(last.unwrap_or_else(|| ApiError::replica_gone("no upstream answered; try again")))
+        let none = || ApiError::replica_gone("no upstream answered; try again");
+        Err(tries.last.unwrap_or_else(none))
+    }
+
+    /// What follows from a failure on `replica` for the request and for others.
+    fn note_failure(
+        &self,
+        tries: &mut Tries,
+        failure: Failure,
+        upstreams: &[Upstream],
+        replica: ReplicaId,
+    ) {
+        let same = of_same_engine(upstreams, replica);
+        match failure.what {
+            What::OutOfTime => {}
+            What::Refused => {
+                tries.refusals += 1;
+                tries.excluded.push(replica);
+            }
+            What::BrokenOff => {
+                tries.deaths += 1;
+                upstreams[replica.0 as usize].look_again();
+                tries.excluded.push(replica);
+            }
+            What::Unreachable => {
+                for rank in same {
+                    self.set_health(rank, Health::Down);
+                    tries.excluded.push(rank);
+                }
+            }
+            What::Died => {
+                tries.deaths += 1;
+                tries.excluded.extend(same);
+            }
+        }
+        tries.last = Some(failure.error);
     }
 
     /// The answer up to its first bytes, unless its engine dies before.
@@ -189,7 +216,9 @@ impl Gateway {
             match timeout_at(until, rest.frame()).await {
                 Err(_) if first.is_empty() => return Err(late()),
                 Err(_) => return Err(Failure::silent(upstream, self.limits.silence_timeout)),
-                Ok(Some(Err(_))) => return Err(Failure::refused(upstream, "broke off")),
+                Ok(Some(Err(error))) => {
+                    return Err(Failure::broken_off(upstream, &root_cause(&error)));
+                }
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
                         first.extend_from_slice(&data);
@@ -202,6 +231,23 @@ impl Gateway {
             }
         }
         Ok((head, first.freeze(), rest))
+    }
+}
+
+/// What became of a request so far.
+#[derive(Default)]
+struct Tries {
+    /// Whom it is not to meet again.
+    excluded: Vec<ReplicaId>,
+    refusals: usize,
+    deaths: usize,
+    /// Why it was not answered, if it was tried.
+    last: Option<ApiError>,
+}
+
+impl Tries {
+    fn are_over(&self) -> bool {
+        self.refusals >= REFUSALS || self.deaths >= DEATHS
     }
 }
 
@@ -231,6 +277,8 @@ enum What {
     Died,
     /// It is alive, but did not do it.
     Refused,
+    /// The connection ended; whether the engine did is to be seen.
+    BrokenOff,
     /// The request has had all the time that it may take.
     OutOfTime,
 }
@@ -242,7 +290,7 @@ impl Failure {
         };
         if !source.is_connect() {
             // An engine that closed an idle connection at the wrong moment is not dead.
-            return Self::refused(upstream, &format!("broke off: {}", error.cause()));
+            return Self::broken_off(upstream, &error.cause());
         }
         upstream.note_trouble(error.cause());
         Self {
@@ -268,9 +316,20 @@ impl Failure {
         }
     }
 
+    fn broken_off(upstream: &Upstream, cause: &str) -> Self {
+        let message = format!(
+            "{} broke off: {cause}, and nobody else could take the request over; try again",
+            upstream.base()
+        );
+        Self {
+            what: What::BrokenOff,
+            error: ApiError::replica_gone(message),
+        }
+    }
+
     fn died(upstream: &Upstream) -> Self {
         let message = format!(
-            "{} was given the request and found dead before it answered ({}), and no other replica \
+            "{} was given the request and found dead before it answered ({}), and nobody else \
              could take the request over; try again",
             upstream.base(),
             upstream.trouble()

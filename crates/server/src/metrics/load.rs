@@ -11,3 +11,6 @@ pub(crate) const KV_USAGE: &str = "vllm:kv_cache_usage_perc";
 
 /// What vLLM called it before version 0.11.
 pub(crate) const KV_USAGE_EARLY: &str = "vllm:gpu_cache_usage_perc";
+
+/// How much fits the KV memory, in labels.
+pub(crate) const KV_CAPACITY: &str = "vllm:cache_config_info";

@@ -140,7 +140,15 @@ async fn watch_engine(gateway: Weak<Gateway>, members: Vec<Member>) {
                 *subscription = followed.map(|followed| (start, followed));
             }
         }
-        tokio::time::sleep(gateway.limits.health_interval).await;
+        let pause = tokio::time::sleep(gateway.limits.health_interval);
+        match gateway.upstream(first) {
+            // An answer that broke off may be the end of an engine that is back before its time.
+            Some(upstream) => tokio::select! {
+                () = pause => {}
+                () = upstream.is_doubted() => {}
+            },
+            None => pause.await,
+        }
     }
 }
 

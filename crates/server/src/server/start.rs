@@ -1,5 +1,8 @@
 //! Building a gateway: replicas with their event streams, or upstreams with their watchers.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 
 use headstart_cache::policy::{self, Setting};
@@ -274,6 +277,7 @@ async fn embedded(
         prompt: config.prompt,
         model: config.model,
         replicas,
+        block_size: config.engine.block_size,
         predictions,
     });
     Ok((fleet, name, streams))
@@ -369,12 +373,16 @@ fn proxied(configs: &[UpstreamConfig]) -> Result<Started, ServeError> {
         return Err(ServeError::NoReplica);
     }
     let (mut upstreams, mut streams) = (Vec::new(), Vec::new());
+    // Engines of one model share its tokenizer.
+    let mut prompts: HashMap<&Path, Arc<PromptModel>> = HashMap::new();
     for config in configs {
-        let prompt = config
-            .tokenizer
-            .as_deref()
-            .map(PromptModel::from_dir)
-            .transpose()?;
+        let prompt = match config.tokenizer.as_deref() {
+            None => None,
+            Some(folder) => Some(match prompts.entry(folder) {
+                Entry::Occupied(known) => known.get().clone(),
+                Entry::Vacant(new) => new.insert(Arc::new(PromptModel::from_dir(folder)?)).clone(),
+            }),
+        };
         let engine = Upstream::new(config, prompt)?;
         for rank in 0..config.data_parallel_size.max(1) {
             let has_ranks = config.data_parallel_size > 1;

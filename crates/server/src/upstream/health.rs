@@ -81,6 +81,16 @@ impl Upstream {
         }
     }
 
+    /// Asks whoever watches it to look at once.
+    pub fn look_again(&self) {
+        self.engine.look.notify_one();
+    }
+
+    /// Waits until somebody asks to look.
+    pub async fn is_doubted(&self) {
+        self.engine.look.notified().await;
+    }
+
     async fn ask_models(&self) {
         let request = self.request(Method::GET, "/v1/models", Bytes::new());
         let Ok(response) = self.send(request, HEALTH_TIMEOUT).await else {
@@ -120,7 +130,7 @@ impl UpstreamError {
 }
 
 /// What the outer errors only wrap: "connection refused" instead of "client error".
-pub(super) fn root_cause(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;

@@ -76,6 +76,11 @@ impl EngineLoad {
         Self { ranks }
     }
 
+    /// The load of each rank.
+    pub fn all(&self, at: Nanos) -> impl Iterator<Item = ReportedLoad> {
+        self.ranks.values().map(move |&gauges| report(gauges, at))
+    }
+
     /// The load of a rank, or of all together where `rank` is none.
     #[must_use]
     pub fn of(&self, rank: Option<u32>, at: Nanos) -> Option<ReportedLoad> {
@@ -83,15 +88,18 @@ impl EngineLoad {
             Some(_) => *self.ranks.get(&rank)?,
             None => self.ranks.values().copied().reduce(together)?,
         };
-        let count =
-            |value: Option<f64>| value.unwrap_or(0.0).clamp(0.0, f64::from(u32::MAX)) as u32;
-        Some(ReportedLoad {
-            waiting: count(gauges.waiting),
-            running: count(gauges.running),
-            // Where it is not told it is unknown, not 0.
-            kv_usage: gauges.kv_usage.unwrap_or(f64::NAN),
-            at,
-        })
+        Some(report(gauges, at))
+    }
+}
+
+fn report(gauges: Gauges, at: Nanos) -> ReportedLoad {
+    let count = |value: Option<f64>| value.unwrap_or(0.0).clamp(0.0, f64::from(u32::MAX)) as u32;
+    ReportedLoad {
+        waiting: count(gauges.waiting),
+        running: count(gauges.running),
+        // Where it is not told it is unknown, not 0.
+        kv_usage: gauges.kv_usage.unwrap_or(f64::NAN),
+        at,
     }
 }
 

@@ -4,14 +4,15 @@ use headstart_core::Nanos;
 use headstart_core::stats::{HitCount, Summary};
 
 use super::recovery::Recovery;
+use super::workload::Rung;
 
 /// What became of one request. Times are from the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Served {
     /// When it was sent.
     pub sent: Nanos,
-    /// When a replica began with it.
-    pub started: Nanos,
+    /// When a replica began with it, where that is known: no client sees it.
+    pub started: Option<Nanos>,
     /// When its first token came.
     pub first_token: Nanos,
     /// When its last one did.
@@ -81,8 +82,8 @@ pub struct RungOutcome {
     pub goodput: f64,
     /// Client's send to first token, seconds.
     pub ttft: Summary,
-    /// Scheduled to first token, seconds.
-    pub service_ttft: Summary,
+    /// Scheduled to first token, seconds; none where nobody knows.
+    pub service_ttft: Option<Summary>,
     /// Time per token after the first, seconds.
     pub tpot: Summary,
     /// Client's send to last token, seconds.
@@ -95,14 +96,15 @@ pub struct RungOutcome {
     pub hits: HitCount,
     /// Prompt tokens per second that were found cached.
     pub cached_tokens_s: f64,
-    /// Requests that waited to be scheduled, per replica, in the mean of the scrapes.
-    pub waiting: f64,
+    /// Requests that waited to be scheduled, per replica, in the mean of the scrapes; none where
+    /// no replica told.
+    pub waiting: Option<f64>,
     /// Requests that ran, likewise.
-    pub running: f64,
+    pub running: Option<f64>,
     /// Share of the KV memory that requests held, likewise.
-    pub kv_usage: f64,
-    /// Sequences that lost their place.
-    pub preemptions: u64,
+    pub kv_usage: Option<f64>,
+    /// Sequences that lost their place; none where nobody knows.
+    pub preemptions: Option<u64>,
 }
 
 /// All of them.
@@ -118,32 +120,43 @@ pub struct FleetOutcome {
     pub steps: u64,
 }
 
-/// What is collected while a rung lasts.
+/// What is collected while a rung lasts, simulated or measured.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Collected {
-    pub(super) served: Vec<Served>,
-    pub(super) refused: usize,
-    pub(super) failed: usize,
-    pub(super) retried: usize,
-    pub(super) window_tokens: u64,
-    pub(super) waiting: Mean,
-    pub(super) running: Mean,
-    pub(super) kv_usage: Mean,
-    pub(super) preemptions: u64,
-    pub(super) seconds: f64,
-    /// From the first request's rung start to the last token.
-    pub(super) lasted_s: f64,
+pub struct Collected {
+    /// Requests that were answered.
+    pub served: Vec<Served>,
+    /// Requests that nobody took.
+    pub refused: usize,
+    /// Requests that were begun and lost.
+    pub failed: usize,
+    /// Requests that were sent anew before their first token.
+    pub retried: usize,
+    /// Tokens that came while requests were sent.
+    pub window_tokens: u64,
+    /// What scrapes said of the requests that wait, per replica.
+    pub waiting: Mean,
+    /// Of those that run.
+    pub running: Mean,
+    /// Of the share of the KV memory in use.
+    pub kv_usage: Mean,
+    /// Sequences that lost their place, where that is known.
+    pub preemptions: Option<u64>,
+    /// How long requests were sent, seconds.
+    pub seconds: f64,
+    /// From the rung's start to the last token, or to its end, seconds.
+    pub lasted_s: f64,
 }
 
 /// A mean in the making.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mean {
+pub struct Mean {
     sum: f64,
     count: u64,
 }
 
 impl Mean {
-    pub(super) fn note(&mut self, value: f64) {
+    /// Takes one value.
+    pub fn note(&mut self, value: f64) {
         self.sum += value;
         self.count += 1;
     }
@@ -153,13 +166,32 @@ impl Mean {
         self.count += other.count;
     }
 
-    fn value(self) -> f64 {
-        self.sum / self.count.max(1) as f64
+    fn value(self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+}
+
+impl FleetOutcome {
+    /// What was collected in each of `rungs`, which are as many.
+    #[must_use]
+    pub fn of(collected: &[Collected], rungs: &[Rung], slo: Slo) -> Self {
+        // The first one fills the caches, if there are others.
+        let first = usize::from(collected.len() > 1);
+        let mut all = Collected::default();
+        collected[first..].iter().for_each(|rung| all.add(rung));
+        let counted = rungs[first..].iter();
+        let requests: usize = counted.map(|rung| rung.requests.len()).sum();
+        let rungs = collected.iter().zip(rungs);
+        Self {
+            all: all.outcome(requests as f64 / all.seconds, slo),
+            rungs: rungs.map(|(it, rung)| it.outcome(rung.rate, slo)).collect(),
+            ..Self::default()
+        }
     }
 }
 
 impl Collected {
-    pub(super) fn add(&mut self, other: &Self) {
+    fn add(&mut self, other: &Self) {
         self.served.extend(&other.served);
         self.refused += other.refused;
         self.failed += other.failed;
@@ -168,17 +200,18 @@ impl Collected {
         self.waiting.add(other.waiting);
         self.running.add(other.running);
         self.kv_usage.add(other.kv_usage);
-        self.preemptions += other.preemptions;
+        if let Some(preemptions) = other.preemptions {
+            *self.preemptions.get_or_insert(0) += preemptions;
+        }
         self.seconds += other.seconds;
         self.lasted_s += other.lasted_s;
     }
 
-    pub(super) fn outcome(&self, rate: f64, slo: Slo) -> RungOutcome {
+    fn outcome(&self, rate: f64, slo: Slo) -> RungOutcome {
         let summary = |of: &dyn Fn(&Served) -> f64| {
             let mut values: Vec<f64> = self.served.iter().map(of).collect();
             Summary::of(&mut values)
         };
-        let seconds = |from: Nanos, to: Nanos| to.since(from).as_secs_f64();
         let mut hits = HitCount::default();
         for served in &self.served {
             hits.record(served.prompt_tokens as usize, served.cached_tokens as usize);
@@ -198,9 +231,9 @@ impl Collected {
             retried: self.retried,
             goodput: good as f64 / self.lasted_s,
             ttft: summary(&Served::ttft_s),
-            service_ttft: summary(&|it| seconds(it.started, it.first_token)),
+            service_ttft: self.service_ttft(),
             tpot: summary(&Served::tpot_s),
-            e2e: summary(&|it| seconds(it.sent, it.ended)),
+            e2e: summary(&|it| it.ended.since(it.sent).as_secs_f64()),
             window_tokens_s: self.window_tokens as f64 / self.seconds,
             tokens_s: tokens as f64 / self.lasted_s,
             cached_tokens_s: hits.hits as f64 / self.lasted_s,
@@ -210,5 +243,11 @@ impl Collected {
             kv_usage: self.kv_usage.value(),
             preemptions: self.preemptions,
         }
+    }
+
+    fn service_ttft(&self) -> Option<Summary> {
+        let of = |it: &Served| Some(it.first_token.since(it.started?).as_secs_f64());
+        let mut values: Vec<f64> = self.served.iter().filter_map(of).collect();
+        (!values.is_empty()).then(|| Summary::of(&mut values))
     }
 }

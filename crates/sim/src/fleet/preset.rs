@@ -1,4 +1,4 @@
-//! Published runs, to stand beside ours: llm-d's two capacity runs.
+//! Published runs, to stand beside ours: llm-d's two capacity runs; and one for a laptop.
 //!
 //! | | 73 % | 37 % |
 //! |---|---|---|
@@ -11,12 +11,17 @@
 //!
 //! The engine is calibrated once, on two rungs of one strategy of the first run; the second run's
 //! engine is derived from it by the data sheets.
+//!
+//! The laptop's is the first run made small, so that an emulated fleet can serve it for real: all
+//! lengths and the memory are divided by 12.5, what a token costs is multiplied by it, so that a
+//! prompt takes as long as before. All system prompts together take three times the memory of a
+//! replica, all prompts together six times.
 
 mod published;
 
 use std::time::Duration;
 
-use headstart_core::{CostModel, Rng};
+use headstart_core::{CostModel, EngineModel, Rng};
 use headstart_router::Profile;
 use headstart_router::profile::ScorerKind;
 use headstart_scheduler::{QueueOrder, SchedulerConfig};
@@ -37,6 +42,8 @@ pub enum Preset {
     LlmD73,
     /// llm-d's "37 %" capacity run.
     LlmD37,
+    /// The 73 % run, small enough to be served by an emulated fleet on a laptop.
+    Laptop,
 }
 
 /// Tokens per block in both runs.
@@ -73,7 +80,7 @@ pub mod fitted {
 
 impl Preset {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::LlmD73, Self::LlmD37];
+    pub const ALL: [Self; 3] = [Self::LlmD73, Self::LlmD37, Self::Laptop];
 
     /// Its name.
     #[must_use]
@@ -81,6 +88,7 @@ impl Preset {
         match self {
             Self::LlmD73 => "llm-d-73",
             Self::LlmD37 => "llm-d-37",
+            Self::Laptop => "laptop",
         }
     }
 
@@ -149,10 +157,18 @@ impl Preset {
                     (20.0, 50.0),
                 ],
             },
+            Self::Laptop => Ladder {
+                system_tokens: 480,
+                question_tokens: 96,
+                answer_tokens: 80,
+                rungs: vec![(8.0, 60.0), (4.0, 60.0), (6.0, 60.0), (9.0, 60.0)],
+                ..Self::LlmD73.ladder()
+            },
         }
     }
 
-    /// The strategies that were run, as they were configured: precise, approximate, load, random.
+    /// The strategies that are run: those of the published runs, as they were configured there
+    /// (precise, approximate, load, random).
     #[must_use]
     pub fn profiles(self) -> Vec<Profile> {
         let names = ["llm-d-precise", "llm-d-approximate", "llm-d-load", "random"];
@@ -175,6 +191,7 @@ impl Preset {
         match self {
             Self::LlmD73 => &published::RUN_73,
             Self::LlmD37 => &published::RUN_37,
+            Self::Laptop => &[],
         }
     }
 
@@ -196,6 +213,7 @@ impl Preset {
                 kv_token_s: base.kv_token_s / 2.0 * LLAMA_KV,
                 ..base
             },
+            Self::Laptop => small(Self::LlmD73.roofline()),
         }
     }
 
@@ -205,6 +223,7 @@ impl Preset {
         let (layers, kv) = match self {
             Self::LlmD73 => (1.0, 1.0),
             Self::LlmD37 => (LLAMA_WEIGHTS, LLAMA_KV),
+            Self::Laptop => return small(Self::LlmD73.cost()),
         };
         CostModel {
             token_s: fitted::TOKEN_S * layers,
@@ -220,47 +239,93 @@ impl Preset {
         match self {
             Self::LlmD73 => 307_328.0,
             Self::LlmD37 => 461_376.0,
+            Self::Laptop => LAPTOP_KV_TOKENS as f64,
         }
     }
 
     /// Tokens that fit the KV memory of a replica.
     #[must_use]
     pub fn kv_tokens(self) -> usize {
+        if self == Self::Laptop {
+            return LAPTOP_KV_TOKENS;
+        }
         (self.published_kv_tokens() * fitted::MEMORY) as usize
+    }
+
+    /// What others reckon with of one of its engines.
+    #[must_use]
+    pub fn engine(self) -> EngineModel {
+        self.replica().engine()
+    }
+
+    /// One of its replicas.
+    fn replica(self) -> ReplicaSpec {
+        let is_small = self == Self::Laptop;
+        let block_size = if is_small { 16 } else { BLOCK_SIZE };
+        ReplicaSpec {
+            cost: self.cost(),
+            scheduler: SchedulerConfig {
+                max_batched_tokens: match is_small {
+                    true => (MAX_BATCHED_TOKENS as f64 / SMALLER) as usize,
+                    false => MAX_BATCHED_TOKENS,
+                },
+                max_sequences: if is_small {
+                    LAPTOP_SEQUENCES
+                } else {
+                    MAX_SEQUENCES
+                },
+                max_waiting: MAX_WAITING,
+                max_context: if is_small { LAPTOP_KV_TOKENS } else { 40_960 },
+                block_size,
+                order: QueueOrder::FirstCome,
+            },
+            capacity_blocks: self.kv_tokens() / block_size,
+        }
     }
 
     /// Who answers.
     #[must_use]
     pub fn fleet(self, profile: Profile) -> FleetConfig {
-        let replicas = match self {
-            Self::LlmD73 => 8,
-            Self::LlmD37 => 4,
-        };
-        let spec = ReplicaSpec {
-            cost: self.cost(),
-            scheduler: SchedulerConfig {
-                max_batched_tokens: MAX_BATCHED_TOKENS,
-                max_sequences: MAX_SEQUENCES,
-                max_waiting: MAX_WAITING,
-                max_context: 40_960,
-                block_size: BLOCK_SIZE,
-                order: QueueOrder::FirstCome,
-            },
-            capacity_blocks: self.kv_tokens() / BLOCK_SIZE,
+        let (replicas, latency_s) = match self {
+            Self::LlmD73 => (8, fitted::LATENCY_S),
+            Self::LlmD37 => (4, fitted::LATENCY_S),
+            Self::Laptop => (4, LAPTOP_LATENCY_S),
         };
         FleetConfig {
-            replicas: vec![spec; replicas],
+            replicas: vec![self.replica(); replicas],
             gateways: 1,
             profile,
             seed: 1,
             network: Network {
-                request_latency: Duration::from_secs_f64(fitted::LATENCY_S),
+                request_latency: Duration::from_secs_f64(latency_s),
                 ..Network::default()
             },
             pause: PAUSE,
             slo: Slo::default(),
             faults: Vec::new(),
         }
+    }
+}
+
+/// How much smaller the laptop's run is.
+const SMALLER: f64 = 12.5;
+
+/// A third of its system prompts: 150 of 480 tokens.
+const LAPTOP_KV_TOKENS: usize = 24_000;
+
+/// Fewer than the tokens of a step, so that all can decode in one.
+const LAPTOP_SEQUENCES: usize = 256;
+
+/// What a request takes beside an emulated engine on the same machine, seconds.
+const LAPTOP_LATENCY_S: f64 = 0.003;
+
+/// What tokens cost that are [`SMALLER`] times fewer.
+fn small(cost: CostModel) -> CostModel {
+    CostModel {
+        token_s: cost.token_s * SMALLER,
+        pair_s: cost.pair_s * SMALLER * SMALLER,
+        kv_token_s: cost.kv_token_s * SMALLER,
+        ..cost
     }
 }
 

@@ -192,24 +192,11 @@ impl<'a> Run<'a> {
             }
         }
         self.check();
-        let slo = self.config.slo;
-        let rungs = self.collected.iter().zip(&self.workload.rungs);
-        let rungs: Vec<_> = rungs.map(|(it, rung)| it.outcome(rung.rate, slo)).collect();
-        // The first one fills the caches, if there are others.
-        let first = usize::from(self.collected.len() > 1);
-        let counted = &self.workload.rungs[first..];
-        let mut all = Collected::default();
-        self.collected[first..]
-            .iter()
-            .for_each(|rung| all.add(rung));
-        let requests: usize = counted.iter().map(|rung| rung.requests.len()).sum();
-        let rate = requests as f64 / all.seconds;
         let faults = self.config.faults.iter();
         FleetOutcome {
-            all: all.outcome(rate, slo),
-            rungs,
             recoveries: faults.map(|&it| self.by_second.recovery(it)).collect(),
             steps: self.steps,
+            ..FleetOutcome::of(&self.collected, &self.workload.rungs, self.config.slo)
         }
     }
 
@@ -304,7 +291,7 @@ impl<'a> Run<'a> {
         let lasted_s = self.now.since(self.rung_start).as_secs_f64();
         let before = std::mem::replace(&mut self.preemptions, preemptions);
         let collected = self.collected();
-        collected.preemptions = preemptions - before;
+        collected.preemptions = Some(preemptions - before);
         collected.lasted_s = lasted_s.max(collected.seconds);
         self.rung += 1;
         if self.rung < self.workload.rungs.len() {

@@ -12,11 +12,11 @@ use headstart_router::Profile;
 use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, Preset, Run};
 
-use self::source::SourceOptions;
+pub(crate) use self::source::SourceOptions;
 use super::cells::parallel;
 use crate::commands::replay::progress;
 use crate::config::UsageError;
-use crate::report::fleet::{Asked, Report, StrategyRun};
+use crate::report::fleet::{Asked, Origin, Report, StrategyRun, told};
 
 /// Most replicas, and most event streams of gateways to them: what a run holds in memory.
 const REPLICAS_MAX: usize = 4_096;
@@ -40,7 +40,7 @@ const FAULT_MAX_S: f64 = 1e6;
 
 /// A fleet.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Fleets (--preset llm-d-73 or llm-d-37, or --fleet-trace)")]
+#[command(next_help_heading = "Fleets (--preset llm-d-73, llm-d-37 or laptop, or --fleet-trace)")]
 pub(super) struct FleetOptions {
     /// Strategies, as for serve; `published` is the four of the preset, as they were configured
     /// [default: published,precise; of a trace random,load,approximate,precise]
@@ -96,7 +96,7 @@ impl FleetOptions {
             Run::new(fleet, &workload).finish_with(|_| bar.inc(1))
         });
         bar.finish_and_clear();
-        Ok(report(asked, fleets, outcomes))
+        Ok(report(asked, &fleets, outcomes))
     }
 
     /// Whether a trace is asked for.
@@ -228,12 +228,18 @@ fn within(option: &str, value: Option<f64>, most: f64) -> Result<Option<f64>> {
     }
 }
 
-fn report(asked: Asked, fleets: Vec<FleetConfig>, outcomes: Vec<FleetOutcome>) -> Report {
-    let runs = fleets.into_iter().zip(outcomes);
+fn report(asked: Asked, fleets: &[FleetConfig], outcomes: Vec<FleetOutcome>) -> Report {
+    let origin = "calibrated on the published precise run at 20 and 60 requests/s";
+    let runs = fleets.iter().zip(outcomes);
     Report {
         asked,
+        engine: told(&fleets[0], origin),
         runs: runs
-            .map(|(fleet, outcome)| StrategyRun { fleet, outcome })
+            .map(|(fleet, outcome)| StrategyRun {
+                name: fleet.profile.name.clone(),
+                origin: Origin::Simulated,
+                outcome,
+            })
             .collect(),
     }
 }

@@ -34,7 +34,8 @@ const SHARED_MAX: u32 = 1 << 20;
 #[derive(Args, Debug)]
 pub(super) struct TrafficOptions {
     /// lpc-lmsys, lpc-sharegpt or lpc-arena: a study's data sets for one replica; llm-d-73 or
-    /// llm-d-37: published runs of fleets
+    /// llm-d-37: published runs of fleets; laptop: the first of them made small, which `bench
+    /// fleet` serves for real
     #[arg(long, value_name = "NAME", help_heading = "Traffic",
         required_unless_present_any = ["conversations", "record", "fleet_trace"])]
     preset: Option<String>,

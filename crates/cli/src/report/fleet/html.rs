@@ -20,11 +20,11 @@ fn data(report: &Report) -> Value {
     let strategies = report.runs.iter().map(|run| {
         let rungs = run.rungs().skip(report.warm_up()).map(|rung| {
             let mut point = json::figures(rung);
-            let published = report.published(run.name(), rung.rate);
+            let published = report.published(&run.name, rung.rate);
             point["published"] = json!(published.map(|it| [it.0, it.1]));
             point
         });
-        json!({"name": run.name(), "rungs": rungs.collect::<Vec<_>>()})
+        json!({"name": run.label(), "rungs": rungs.collect::<Vec<_>>()})
     });
     json!({
         "title": format!("Fleet {}", report.asked.name),

@@ -4,11 +4,12 @@ use headstart_core::stats::Summary;
 use headstart_sim::fleet::{Fault, Recovery, RungOutcome};
 use serde_json::{Value, json};
 
-use super::{Report, StrategyRun};
+use super::{Report, StrategyRun, agreement};
 
 /// All lines.
 pub(crate) fn json_lines(report: &Report) -> String {
     let lines = report.runs.iter().flat_map(|run| lines(report, run));
+    let lines = lines.chain(agreement::json_lines(report));
     let lines: Vec<String> = lines.map(|line| line.to_string()).collect();
     lines.join("\n")
 }
@@ -17,7 +18,8 @@ fn lines(report: &Report, run: &StrategyRun) -> Vec<Value> {
     let head = |rung: &RungOutcome| {
         let mut line = figures(rung);
         line["asked"] = json!(report.asked.name);
-        line["strategy"] = json!(run.name());
+        line["strategy"] = json!(&run.name);
+        line["origin"] = json!(run.origin.name());
         line
     };
     let mut lines: Vec<Value> = Vec::new();
@@ -25,7 +27,7 @@ fn lines(report: &Report, run: &StrategyRun) -> Vec<Value> {
         let mut line = head(rung);
         line["rung"] = json!(at);
         let published = report
-            .published(run.name(), rung.rate)
+            .published(&run.name, rung.rate)
             .filter(|_| at >= report.warm_up());
         line["published"] = json!(published.map(|(tokens_s, ttft_p90_s)| {
             json!({"output_tokens_per_s": tokens_s, "ttft_p90_s": ttft_p90_s})
@@ -66,7 +68,7 @@ pub(super) fn figures(rung: &RungOutcome) -> Value {
         "failed": rung.failed,
         "retried": rung.retried,
         "ttft_s": summary(&rung.ttft),
-        "service_ttft_s": summary(&rung.service_ttft),
+        "service_ttft_s": rung.service_ttft.as_ref().map(summary),
         "tpot_s": summary(&rung.tpot),
         "e2e_s": summary(&rung.e2e),
         "output_tokens_per_s": rung.tokens_s,

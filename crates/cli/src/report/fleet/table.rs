@@ -3,7 +3,7 @@
 use headstart_sim::fleet::RungOutcome;
 
 use super::super::table::aligned;
-use super::{Report, StrategyRun};
+use super::{Report, StrategyRun, agreement};
 
 /// Throughput and TTFT beside the published ones, then all figures of each strategy.
 pub(crate) fn table(report: &Report) -> String {
@@ -25,9 +25,12 @@ pub(crate) fn table(report: &Report) -> String {
         ))
     );
     for run in &report.runs {
-        text += &format!("\n{}\n{}", run.name(), aligned(&details(run)));
+        text += &format!("\n{}\n{}", run.label(), aligned(&details(run)));
         run.recoveries()
             .for_each(|line| text += &format!("{line}\n"));
+    }
+    if let Some(agreement) = agreement::table(report) {
+        text += &format!("\n{agreement}");
     }
     text.trim_end().to_owned()
 }
@@ -37,7 +40,7 @@ fn compared(
     ours: impl Fn(&RungOutcome) -> String,
     theirs: impl Fn((f64, f64)) -> String,
 ) -> Vec<Vec<String>> {
-    let names = report.runs.iter().map(|run| run.name().to_owned());
+    let names = report.runs.iter().map(|run| run.label());
     let mut rows = vec![
         std::iter::once("requests/s".to_owned())
             .chain(names)
@@ -47,7 +50,7 @@ fn compared(
         let cells = report.runs.iter().map(|run| {
             let rung = &run.outcome.rungs[at];
             let published = report
-                .published(run.name(), rung.rate)
+                .published(&run.name, rung.rate)
                 .filter(|_| at >= report.warm_up());
             match published {
                 Some(published) => format!("{} ({})", ours(rung), theirs(published)),
@@ -107,7 +110,7 @@ fn detail(name: &str, rung: &RungOutcome) -> Vec<String> {
         seconds(rung.ttft.p50),
         seconds(rung.ttft.p90),
         seconds(rung.ttft.p99),
-        seconds(rung.service_ttft.p90),
+        known(rung.service_ttft.map(|it| it.p90), seconds),
         format!("{:.4}", rung.tpot.p50),
         format!("{:.4}", rung.tpot.p90),
         format!("{:.1}", rung.e2e.p50),
@@ -117,9 +120,13 @@ fn detail(name: &str, rung: &RungOutcome) -> Vec<String> {
         format!("{:.2}", rung.goodput),
         format!("{:.1} %", rung.hits.rate() * 100.0),
         format!("{:.0}", rung.cached_tokens_s),
-        format!("{:.1}", rung.waiting),
-        format!("{:.1}", rung.running),
-        format!("{:.1} %", rung.kv_usage * 100.0),
-        rung.preemptions.to_string(),
+        known(rung.waiting, |it| format!("{it:.1}")),
+        known(rung.running, |it| format!("{it:.1}")),
+        known(rung.kv_usage, |it| format!("{:.1} %", it * 100.0)),
+        known(rung.preemptions, |it| it.to_string()),
     ]
+}
+
+fn known<T>(value: Option<T>, shown: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| "–".to_owned(), shown)
 }

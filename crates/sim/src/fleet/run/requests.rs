@@ -140,7 +140,7 @@ impl Run<'_> {
         };
         match output {
             Output::Started { cached_tokens, .. } => {
-                flight.served.started = began;
+                flight.served.started = Some(began);
                 flight.served.cached_tokens = cached_tokens as u32;
                 let prompt_tokens = flight.served.prompt_tokens;
                 self.by_second

@@ -17,13 +17,16 @@ const ANSWER_TOKENS: u32 = 200;
 /// Most requests of a run: what they and their times take in memory is about 200 bytes each.
 const REQUESTS_MAX: f64 = 5e7;
 
+/// How long a rung lasts that a ladder has not, seconds.
+const RUNG_S: f64 = 60.0;
+
 /// Where requests come from.
 #[derive(Args, Debug)]
-pub(super) struct SourceOptions {
+pub(crate) struct SourceOptions {
     /// Requests of a trace in place of the preset's; plain, gzip or zstd, any format that
     /// `headstart trace stats` reads
     #[arg(long, value_name = "FILE")]
-    pub(super) fleet_trace: Option<PathBuf>,
+    pub(crate) fleet_trace: Option<PathBuf>,
     /// Of the trace: so many requests a second, Poisson [default: the recorded times]
     #[arg(long, value_name = "RATE", requires = "fleet_trace")]
     request_rate: Option<f64>,
@@ -38,7 +41,8 @@ pub(super) struct SourceOptions {
         conflicts_with = "request_rate"
     )]
     speed: Option<f64>,
-    /// Of the ladder's rates only these, behind the first rung, which fills the caches
+    /// These rates in place of the ladder's, behind the first rung, which fills the caches; one
+    /// that the ladder has not lasts 60 seconds
     #[arg(
         long,
         value_name = "RATE[,RATE…]",
@@ -56,7 +60,7 @@ impl SourceOptions {
     ///
     /// # Errors
     /// When an option makes no sense or the trace cannot be read.
-    pub(super) fn workload(&self, preset: Preset, seed: u64) -> Result<(Workload, Asked)> {
+    pub(crate) fn workload(&self, preset: Preset, seed: u64) -> Result<(Workload, Asked)> {
         match &self.fleet_trace {
             Some(file) => self.of_trace(file, seed),
             None => Ok((self.of_preset(preset, seed)?, Asked::preset(preset))),
@@ -65,29 +69,31 @@ impl SourceOptions {
 
     fn of_preset(&self, preset: Preset, seed: u64) -> Result<Workload> {
         let mut ladder = preset.ladder();
-        if let Some(seconds) = above_0("--rung-seconds", self.rung_seconds)? {
+        let lasts_s = above_0("--rung-seconds", self.rung_seconds)?;
+        for &rate in &self.rates {
+            above_0("--rates", Some(rate))?;
+            if ladder.rungs[1..].iter().all(|rung| rung.0 != rate) {
+                // Behind the others, whose requests then stay the same.
+                ladder.rungs.push((rate, RUNG_S));
+            }
+        }
+        if let Some(seconds) = lasts_s {
             let rungs = ladder.rungs[1..].iter_mut();
             rungs.for_each(|(_, lasts_s)| *lasts_s = seconds);
         }
         let requests: f64 = ladder.rungs.iter().map(|(rate, lasts)| rate * lasts).sum();
         if requests > REQUESTS_MAX {
-            let message = format!("--rung-seconds: {requests:.0} requests, at most {REQUESTS_MAX}");
+            let message = format!(
+                "--rates and --rung-seconds: {requests:.0} requests, at most {REQUESTS_MAX}"
+            );
             return Err(UsageError(message).into());
         }
         let mut workload = ladder.draw(&mut Rng::new(seed));
-        if self.rates.is_empty() {
-            return Ok(workload);
+        if !self.rates.is_empty() {
+            let mut at = 0..;
+            let mut is_asked = |rate| at.next() == Some(0) || self.rates.contains(&rate);
+            workload.rungs.retain(|rung| is_asked(rung.rate));
         }
-        let known: Vec<f64> = workload.rungs[1..].iter().map(|it| it.rate).collect();
-        if let Some(rate) = self.rates.iter().find(|rate| !known.contains(rate)) {
-            let known: Vec<String> = known.iter().map(f64::to_string).collect();
-            let message = format!("--rates {rate}: {} has {}", preset.name(), known.join(", "));
-            return Err(UsageError(message).into());
-        }
-        let mut is_first = true;
-        workload
-            .rungs
-            .retain(|rung| std::mem::take(&mut is_first) || self.rates.contains(&rung.rate));
         Ok(workload)
     }
 

@@ -1,0 +1,299 @@
+//! `headstart bench fleet`: the simulator's requests, sent for real.
+//!
+//! ```text
+//! Workload ─┬─ measured: emulated fleet, upstreams or a server's URL ─┬─ the same tables
+//!           └─ simulated: the same engine and the same strategy ──────┘  and how far apart
+//! ```
+
+mod drive;
+mod engine;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use headstart_loadgen::ApiClient;
+use headstart_router::Profile;
+use headstart_server::{Backend, ServeConfig};
+use headstart_sim::fleet::{FleetConfig, FleetOutcome, Preset, Run, Workload};
+
+use self::drive::Driver;
+use super::BenchServer;
+use crate::commands::replay::progress;
+use crate::commands::serve;
+use crate::commands::simulate::SourceOptions;
+use crate::config::{ServeOptions, UsageError, cost_model, parsed};
+use crate::output;
+use crate::prompts::vocabulary;
+use crate::report::fleet::{self as report, Origin, Report, StrategyRun};
+
+/// What is asked where nobody says.
+const PRESET: Preset = Preset::Laptop;
+
+/// Strategies that are compared where nobody says.
+const STRATEGIES: &[&str] = &["random", "load", "approximate", "precise", "cost"];
+
+/// A fleet under load, strategy by strategy, beside what the simulator says.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart bench fleet                                     eight emulated replicas on this machine
+  headstart bench fleet --strategies precise,cost --rates 20 --html fleet.html
+  headstart bench fleet --fleet-trace requests.jsonl.zst --speed 2 --replicas 4
+  headstart bench fleet --url http://10.0.0.7:8000 --served-model-name Qwen3-0.6B \\
+    --vocab 512..151643 --cost-model engine.toml --replicas 2
+
+Open loop: requests are sent at their times, whether or not others are answered, and their times
+run from when they were due, so that a slow server cannot slow its own load down. Without --url or
+--upstream it starts a fleet of its own, emulated by --cost-model or by the preset's engine (or
+the real model, with --real). Where the engine's cost is known, the simulator serves the same
+requests, and the report says how far apart the two are; `headstart calibrate` measures the cost.")]
+pub(crate) struct Fleet {
+    /// What is asked: laptop, llm-d-73 or llm-d-37 [default: laptop]
+    #[arg(long, value_name = "NAME", conflicts_with = "fleet_trace")]
+    preset: Option<String>,
+    #[command(flatten)]
+    source: SourceOptions,
+    /// Strategies to compare [default: random,load,approximate,precise,cost]; with --url the one
+    /// that the server has, for the simulator [default: precise]
+    #[arg(long, value_name = "S[,S…]", value_delimiter = ',')]
+    strategies: Vec<String>,
+    /// Measure this server instead of starting one
+    #[arg(long, conflicts_with = "upstream")]
+    url: Option<String>,
+    /// What the engine's steps cost: to be emulated, and simulated [default: the preset's engine;
+    /// with --url, --upstream or --real nothing is simulated]
+    #[arg(long, value_name = "FILE")]
+    cost_model: Option<PathBuf>,
+    /// Serve with the real model instead of emulating one
+    #[arg(long, conflicts_with_all = ["url", "upstream"])]
+    real: bool,
+    /// Tokens per block [default: 16]
+    #[arg(long, value_name = "N")]
+    block_size: Option<usize>,
+    /// Most requests under way at once; more wait, and their times run
+    #[arg(long, value_name = "N", default_value = "4096")]
+    concurrency: NonZeroUsize,
+    /// Token ids to draw from, LOW included; without the model's special tokens
+    #[arg(long, value_name = "LOW..HIGH", default_value = "512..4093")]
+    vocab: String,
+    /// Draws other arrivals
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// Also write a page with curves, which opens without a network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    server: BenchServer,
+}
+
+/// Simulates all strategies, then measures them.
+pub(super) fn run(bench: &Fleet) -> Result<()> {
+    if let Some(page) = &bench.html {
+        let trace = bench.source.fleet_trace.as_deref();
+        output::files(&[("--html", page)], &trace.into_iter().collect::<Vec<_>>())?;
+    }
+    let (workload, asked) = bench.source.workload(bench.preset()?, bench.seed)?;
+    drive::check(&workload)?;
+    let servers = bench.servers()?;
+    // The simulator takes a second, so that what cannot be is known before minutes have passed.
+    let simulated: Vec<_> = servers
+        .iter()
+        .filter_map(|it| it.simulated(&workload))
+        .collect();
+    let bar = progress((servers.len() * workload.num_requests()) as u64);
+    let engine = servers.iter().find_map(Server::told);
+    let measured = serve::runtime()?.block_on(async {
+        let mut measured = Vec::new();
+        for server in servers {
+            measured.push(bench.measure(server, &workload, &|| bar.inc(1)).await?);
+        }
+        anyhow::Ok(measured)
+    })?;
+    bar.finish_and_clear();
+    bench.tell(&Report {
+        asked,
+        engine: engine.unwrap_or_default(),
+        runs: measured.into_iter().chain(simulated).collect(),
+    })
+}
+
+/// Who serves one strategy.
+struct Server {
+    strategy: String,
+    /// What to start; none for one that runs.
+    config: Option<ServeConfig>,
+    /// What to simulate, where the engine's cost is known.
+    fleet: Option<FleetConfig>,
+}
+
+impl Server {
+    fn simulated(&self, workload: &Workload) -> Option<StrategyRun> {
+        Some(StrategyRun {
+            name: self.strategy.clone(),
+            origin: Origin::Simulated,
+            outcome: Run::new(self.fleet.as_ref()?, workload).finish(),
+        })
+    }
+
+    fn told(&self) -> Option<Vec<String>> {
+        let fleet = self.fleet.as_ref()?;
+        Some(report::told(
+            fleet,
+            "for the simulator, and the emulator if it is one",
+        ))
+    }
+}
+
+impl Fleet {
+    fn preset(&self) -> Result<Preset> {
+        let Some(name) = &self.preset else {
+            return Ok(PRESET);
+        };
+        let wrong = || {
+            let known = Preset::ALL.map(Preset::name).join(", ");
+            UsageError(format!("--preset {name}: known are {known}"))
+        };
+        Ok(Preset::find(name).ok_or_else(wrong)?)
+    }
+
+    fn strategies(&self) -> Vec<String> {
+        let default = match self.url {
+            Some(_) => &["precise"],
+            None => STRATEGIES,
+        };
+        match self.strategies.is_empty() {
+            true => default.iter().map(|&name| name.to_owned()).collect(),
+            false => self.strategies.clone(),
+        }
+    }
+
+    /// Whether the engines are other people's, or real.
+    fn is_emulated(&self) -> bool {
+        self.url.is_none() && !self.real && self.server.upstream.is_empty()
+    }
+
+    fn servers(&self) -> Result<Vec<Server>> {
+        let server = |name: &String| {
+            let profile = parsed::<Profile>(name, "--strategies")?;
+            let config = self.config(name)?;
+            Ok(Server {
+                strategy: name.clone(),
+                fleet: self.fleet(profile, config.as_ref())?,
+                config,
+            })
+        };
+        self.strategies().iter().map(server).collect()
+    }
+
+    async fn measure(
+        &self,
+        server: Server,
+        workload: &Workload,
+        on_answer: &dyn Fn(),
+    ) -> Result<StrategyRun> {
+        let outcome = match (server.config, &self.url) {
+            (Some(config), _) => {
+                let (running, client) = self.server.start(config).await?;
+                let url = format!("http://{}", running.address());
+                let outcome = self.drive(&client, &url, workload, on_answer).await;
+                running.shutdown().await;
+                outcome?
+            }
+            (None, Some(url)) => {
+                let client = self.server.client(url)?;
+                self.drive(&client, url, workload, on_answer).await?
+            }
+            (None, None) => unreachable!("a server has a configuration or an address"),
+        };
+        Ok(StrategyRun {
+            name: server.strategy,
+            origin: Origin::Measured,
+            outcome,
+        })
+    }
+
+    async fn drive(
+        &self,
+        client: &ApiClient,
+        url: &str,
+        workload: &Workload,
+        on_answer: &dyn Fn(),
+    ) -> Result<FleetOutcome> {
+        let driver = Driver {
+            client,
+            url,
+            vocabulary: vocabulary(&self.vocab)?,
+            concurrency: self.concurrency.get(),
+            pause: engine::fleet_of(self.preset()?).pause,
+        };
+        driver.run(workload, on_answer).await
+    }
+
+    /// The server to start, if one is to be.
+    fn config(&self, strategy: &str) -> Result<Option<ServeConfig>> {
+        if self.url.is_some() {
+            return Ok(None);
+        }
+        let given = self.server.options();
+        let emulated = match self.is_emulated() {
+            true => Some(self.emulated()?),
+            false => None,
+        };
+        let replicas = self.is_emulated().then(|| self.preset_replicas());
+        serve::config(&ServeOptions {
+            replicas: given.replicas.or(replicas.transpose()?),
+            strategy: Some(strategy.to_owned()),
+            block_size: self.block_size,
+            emulated,
+            ..given
+        })
+        .map(Some)
+    }
+
+    fn emulated(&self) -> Result<cost_model::Emulated> {
+        match &self.cost_model {
+            Some(file) => cost_model::read(file),
+            None => Ok(engine::of_preset(self.preset()?)),
+        }
+    }
+
+    fn preset_replicas(&self) -> Result<usize> {
+        Ok(engine::fleet_of(self.preset()?).replicas.len())
+    }
+
+    /// What to simulate, where the engine's cost is known.
+    fn fleet(&self, profile: Profile, config: Option<&ServeConfig>) -> Result<Option<FleetConfig>> {
+        if !self.is_emulated() && self.cost_model.is_none() {
+            return Ok(None);
+        }
+        let cost = self.emulated()?;
+        let (spec, replicas) = match config.map(|it| &it.backend) {
+            Some(Backend::Embedded(fleet)) => (engine::of_server(&cost, fleet), fleet.replicas),
+            _ => {
+                let replicas = self.server.replicas.unwrap_or(1);
+                (engine::of_file(&cost, self.block_size), replicas)
+            }
+        };
+        let fleet = self.preset()?.fleet(profile);
+        Ok(Some(FleetConfig {
+            replicas: vec![spec; replicas],
+            seed: self.seed,
+            ..engine::with_latency(fleet, cost.latency_s)
+        }))
+    }
+
+    fn tell(&self, report: &Report) -> Result<()> {
+        if let Some(file) = &self.html {
+            let cannot_write = || format!("cannot write {}", file.display());
+            std::fs::write(file, report::page(report)).with_context(cannot_write)?;
+        }
+        output::line(&match self.json {
+            true => report::json_lines(report),
+            false => report::table(report),
+        })
+    }
+}

@@ -1,0 +1,227 @@
+//! Sends a workload to a server, rung by rung, and collects what the simulator collects.
+//!
+//! Times run from when a request was due. Tokens inside a rung's window are reckoned as coming
+//! evenly between an answer's first and last one. When a replica began with a request no client
+//! sees, so service times stay unknown.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use headstart_core::{Nanos, SessionId, TokenId};
+use headstart_loadgen::{ApiClient, LoadError, Pace, TraceObserved, TraceSample, fetch, trace};
+use headstart_server::upstream::EngineLoad;
+use headstart_sim::fleet::outcome::Mean;
+use headstart_sim::fleet::workload::tokens_of;
+use headstart_sim::fleet::{Collected, FleetOutcome, Request, Rung, Served, Slo, Workload};
+use headstart_trace::materialize::Prompt;
+
+use crate::config::UsageError;
+
+/// Time between two looks at the server's gauges.
+const SCRAPE: Duration = Duration::from_millis(500);
+
+/// Lateness worth a warning: requests that were sent so much after they were due.
+const LATE: Duration = Duration::from_millis(100);
+
+/// Whom to send requests to, and how.
+pub(super) struct Driver<'a> {
+    pub(super) client: &'a ApiClient,
+    /// The same server, for its gauges.
+    pub(super) url: &'a str,
+    /// Token ids that prompts are made of.
+    pub(super) vocabulary: Range<TokenId>,
+    /// Most requests under way.
+    pub(super) concurrency: usize,
+    /// Between two rungs.
+    pub(super) pause: Duration,
+}
+
+/// What the gauges said, per replica.
+#[derive(Clone, Copy, Default)]
+struct Gauges {
+    waiting: Mean,
+    running: Mean,
+    kv_usage: Mean,
+}
+
+/// Refuses what cannot be sent at given times.
+pub(super) fn check(workload: &Workload) -> Result<()> {
+    let mut requests = workload.rungs.iter().flat_map(|rung| &rung.requests);
+    match requests.all(|it| it.at.is_some()) {
+        true => Ok(()),
+        false => {
+            let message = "requests that follow others' answers: use `headstart bench chat`";
+            Err(UsageError(message.to_owned()).into())
+        }
+    }
+}
+
+impl Driver<'_> {
+    /// Runs all rungs; `on_answer` is told of each request that ended.
+    ///
+    /// # Errors
+    /// When no request of a rung was answered.
+    pub(super) async fn run(
+        &self,
+        workload: &Workload,
+        on_answer: &dyn Fn(),
+    ) -> Result<FleetOutcome> {
+        let mut collected = Vec::new();
+        for (at, rung) in workload.rungs.iter().enumerate() {
+            if at > 0 {
+                tokio::time::sleep(self.pause).await;
+            }
+            collected.push(self.rung(rung, on_answer).await?);
+        }
+        let slo = Slo::default();
+        Ok(FleetOutcome::of(&collected, &workload.rungs, slo))
+    }
+
+    async fn rung(&self, rung: &Rung, on_answer: &dyn Fn()) -> Result<Collected> {
+        let prompts = rung.requests.iter().zip(0..);
+        let prompts = prompts.map(|(request, number)| anyhow::Ok(self.prompt(request, number)));
+        let pace = Pace::Open {
+            speed: 1.0,
+            concurrency: self.concurrency,
+        };
+        let gauges = Arc::new(Mutex::new(Gauges::default()));
+        let scraper = tokio::spawn(scrape(self.url.to_owned(), gauges.clone()));
+        let told = Cell::new(0);
+        let progress = |ended: usize| (told.replace(ended)..ended).for_each(|_| on_answer());
+        let observed = trace::run(self.client, prompts, pace, progress).await;
+        scraper.abort();
+        let observed = observed?;
+        if let (true, Some((_, error))) = (observed.samples.is_empty(), observed.failures.first()) {
+            bail!("no request was answered, the first: {error}");
+        }
+        warn_of_failures(rung, &observed);
+        warn_of_lateness(rung, &observed);
+        let gauges = *gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(collected(rung, &observed, &gauges))
+    }
+
+    fn prompt(&self, request: &Request, number: u64) -> Prompt {
+        let Range { start, end } = self.vocabulary;
+        let tokens = tokens_of(&request.prompt).into_iter();
+        Prompt {
+            number,
+            arrival: Nanos(0) + request.at.unwrap_or_default(),
+            session: request.session.map(SessionId),
+            tokens: tokens.map(|token| start + token % (end - start)).collect(),
+            output_tokens: request.answer_tokens,
+            is_cut: false,
+        }
+    }
+}
+
+fn collected(rung: &Rung, observed: &TraceObserved, gauges: &Gauges) -> Collected {
+    // The run's clock starts with the first request.
+    let first = rung.requests.first().and_then(|it| it.at);
+    let first = first.unwrap_or_default();
+    let served: Vec<Served> = observed
+        .samples
+        .iter()
+        .map(|it| served(it, rung.requests[it.number as usize].at.unwrap_or_default()))
+        .collect();
+    let window = Nanos(0) + Duration::from_secs_f64(rung.seconds);
+    let refused = observed.failures.iter().filter(|(_, it)| is_refusal(it));
+    let refused = refused.count();
+    Collected {
+        window_tokens: served.iter().map(|it| tokens_before(it, window)).sum(),
+        refused,
+        failed: observed.failures.len() - refused,
+        waiting: gauges.waiting,
+        running: gauges.running,
+        kv_usage: gauges.kv_usage,
+        seconds: rung.seconds,
+        lasted_s: (first + observed.wall).as_secs_f64().max(rung.seconds),
+        served,
+        ..Collected::default()
+    }
+}
+
+/// A request that was due at `due`, from the rung's start.
+fn served(sample: &TraceSample, due: Duration) -> Served {
+    let sent = Nanos(0) + due;
+    Served {
+        sent,
+        started: None,
+        first_token: sent + sample.late + sample.ttft,
+        ended: sent + sample.late + sample.e2e,
+        prompt_tokens: sample.prompt_tokens,
+        cached_tokens: sample.cached_tokens,
+        answer_tokens: sample.output_tokens,
+    }
+}
+
+/// Tokens of an answer that came until `end`.
+fn tokens_before(served: &Served, end: Nanos) -> u64 {
+    if served.ended <= end {
+        return u64::from(served.answer_tokens);
+    }
+    if served.first_token > end {
+        return 0;
+    }
+    let whole = served.ended.since(served.first_token).as_secs_f64();
+    let inside = end.since(served.first_token).as_secs_f64();
+    let rest = f64::from(served.answer_tokens.saturating_sub(1));
+    1 + (rest * inside / whole) as u64
+}
+
+/// Whether nobody took the request.
+fn is_refusal(error: &LoadError) -> bool {
+    matches!(
+        error,
+        LoadError::Refused { .. } | LoadError::Unreachable { .. }
+    )
+}
+
+fn warn_of_failures(rung: &Rung, observed: &TraceObserved) {
+    if let Some((number, error)) = observed.failures.first() {
+        eprintln!(
+            "warning: {} requests/s: {} of {} failed, the first (number {number}): {error}",
+            rung.rate,
+            observed.failures.len(),
+            rung.requests.len()
+        );
+    }
+}
+
+fn warn_of_lateness(rung: &Rung, observed: &TraceObserved) {
+    let late = observed.samples.iter().filter(|it| it.late > LATE).count();
+    if late * 100 > observed.samples.len() {
+        eprintln!(
+            "warning: {} requests/s: {late} of {} were sent more than {} ms late; their times run \
+             from when they were due, but the load was lighter than meant",
+            rung.rate,
+            observed.samples.len(),
+            LATE.as_millis()
+        );
+    }
+}
+
+/// Looks at the gauges of the server at `url` again and again, as long as it shows any.
+async fn scrape(url: String, gauges: Arc<Mutex<Gauges>>) {
+    loop {
+        let mut page = Vec::new();
+        let write = |bytes: &[u8]| {
+            page.extend_from_slice(bytes);
+            Ok(())
+        };
+        if fetch(&url, "/metrics", None, write).await.is_err() {
+            return;
+        }
+        for load in EngineLoad::parse(&String::from_utf8_lossy(&page)).all(Nanos(0)) {
+            let mut gauges = gauges.lock().unwrap_or_else(PoisonError::into_inner);
+            gauges.waiting.note(f64::from(load.waiting));
+            gauges.running.note(f64::from(load.running));
+            if load.kv_usage.is_finite() {
+                gauges.kv_usage.note(load.kv_usage);
+            }
+        }
+        tokio::time::sleep(SCRAPE).await;
+    }
+}

@@ -1,0 +1,77 @@
+//! The engine of a fleet, as a server emulates it and as the simulator does.
+
+use std::time::Duration;
+
+use headstart_scheduler::{QueueOrder, SchedulerConfig};
+use headstart_server::EmbeddedFleet;
+use headstart_sim::fleet::replica::ReplicaSpec;
+use headstart_sim::fleet::{FleetConfig, Preset};
+
+use crate::config::cost_model::Emulated;
+
+/// Tokens per block where nobody says.
+const BLOCK_SIZE: usize = 16;
+
+/// No request is refused for the queue's length.
+const MAX_WAITING: usize = 1 << 20;
+
+/// The fleet of `preset`, with any strategy.
+pub(super) fn fleet_of(preset: Preset) -> FleetConfig {
+    preset.fleet("random".parse().expect("a known profile"))
+}
+
+/// The engine of `preset`.
+pub(super) fn of_preset(preset: Preset) -> Emulated {
+    let fleet = fleet_of(preset);
+    Emulated {
+        engine: preset.engine(),
+        max_sequences: fleet.replicas[0].scheduler.max_sequences,
+        latency_s: fleet.network.request_latency.as_secs_f64(),
+    }
+}
+
+/// What the replicas of `fleet` are like, whose steps cost what `cost` says.
+pub(super) fn of_server(cost: &Emulated, fleet: &EmbeddedFleet) -> ReplicaSpec {
+    let engine = &fleet.engine;
+    let memory = engine.cache_blocks * engine.block_size;
+    ReplicaSpec {
+        cost: cost.engine.cost,
+        scheduler: SchedulerConfig {
+            max_batched_tokens: engine.max_batched_tokens,
+            // The simulator's steps have a token for each.
+            max_sequences: engine.max_sequences.min(engine.max_batched_tokens),
+            max_waiting: engine.max_waiting,
+            max_context: match fleet.emulated {
+                Some(_) => memory,
+                None => fleet.model.config.max_context,
+            },
+            block_size: engine.block_size,
+            order: engine.order,
+        },
+        capacity_blocks: engine.cache_blocks,
+    }
+}
+
+/// What other people's replicas are like, as far as the file knows.
+pub(super) fn of_file(cost: &Emulated, block_size: Option<usize>) -> ReplicaSpec {
+    let block_size = block_size.unwrap_or(BLOCK_SIZE);
+    let capacity_blocks = (cost.engine.kv_tokens / block_size).max(1);
+    ReplicaSpec {
+        cost: cost.engine.cost,
+        scheduler: SchedulerConfig {
+            max_batched_tokens: cost.engine.max_batched_tokens,
+            max_sequences: cost.max_sequences,
+            max_waiting: MAX_WAITING,
+            max_context: capacity_blocks * block_size,
+            block_size,
+            order: QueueOrder::FirstCome,
+        },
+        capacity_blocks,
+    }
+}
+
+/// `fleet`, whose requests take so long beside the engine.
+pub(super) fn with_latency(mut fleet: FleetConfig, latency_s: f64) -> FleetConfig {
+    fleet.network.request_latency = Duration::from_secs_f64(latency_s);
+    fleet
+}

@@ -1,0 +1,273 @@
+//! `headstart calibrate`: what an engine's steps cost, measured or derived.
+
+mod file;
+mod report;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use headstart_core::EngineModel;
+use headstart_core::cost::roofline::{Gpu, ModelShape};
+use headstart_loadgen::{ApiClient, Timed, TimingPlan, timing};
+use headstart_server::{Backend, ServeConfig};
+use headstart_sim::calibrate::{Fit, Shape, Timing};
+
+use self::file::Written;
+use super::bench::BenchServer;
+use super::replay::progress;
+use super::serve;
+use crate::config::{UsageError, cost_model};
+use crate::output;
+use crate::prompts::vocabulary;
+
+/// Longest prompt that is timed unless told otherwise, tokens.
+const MAX_PROMPT_TOKENS: u32 = 4_096;
+
+/// Tokens of a step of a server that does not say: vLLM's default on GPUs below an H100.
+const MAX_BATCHED_TOKENS: usize = 2_048;
+
+/// What an engine's steps cost: measured on a server, or derived from data sheets.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart calibrate                                      the toy, on this machine
+  headstart calibrate --url http://10.0.0.7:8000 --served-model-name Qwen3-0.6B \\
+    --vocab 512..151643 --max-batched-tokens 2048 --kv-tokens 250000 -o engine.toml
+  headstart calibrate --derive qwen3-32b --gpu h100 --gpus 2 -o engine.toml
+
+It sends prompts of several lengths, new and behind cached ones, and lets answers grow together in
+several numbers; then it fits a cost model to the times and says how well that explains them. Every
+other shape is held out once, to see how well the rest foretells it. Nobody else should use the
+server meanwhile. The file is for `serve --executor cost-model=FILE` and `bench fleet --cost-model
+FILE`.
+
+Derived models are the data sheets' roofs with the same shares of them for all: good for comparing,
+not for promises.")]
+pub(crate) struct Calibrate {
+    /// Measure this server instead of starting one
+    #[arg(long, conflicts_with_all = ["upstream", "derive"])]
+    url: Option<String>,
+    /// Derive instead of measuring: a model's name; an unknown one lists those that are known
+    #[arg(long, value_name = "MODEL", requires = "gpu")]
+    derive: Option<String>,
+    /// With --derive: l4, l40s, a100, h100, h200, b200 or mi300x
+    #[arg(long, value_name = "NAME", requires = "derive")]
+    gpu: Option<String>,
+    /// With --derive: GPUs that share each layer
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1, 64))]
+    gpus: u32,
+    /// Where the cost model goes
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Longest prompt, tokens [default: 4096, and no more than fit]
+    #[arg(long, value_name = "N", value_parser = within(16, u32::MAX))]
+    max_prompt_tokens: Option<u32>,
+    /// Most answers at once
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = within(1, 1_024))]
+    max_sequences: u32,
+    /// Tokens of each answer that is timed
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = within(2, 4_096))]
+    answer_tokens: u32,
+    /// Times that each shape is timed; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = within(1, 100))]
+    rounds: u32,
+    /// Most tokens that a step of the server computes [default: as it was started with; 2048]
+    #[arg(long, value_name = "N")]
+    max_batched_tokens: Option<usize>,
+    /// Tokens that fit the server's KV memory [default: as it says, or was started with]
+    #[arg(long, value_name = "N")]
+    kv_tokens: Option<usize>,
+    /// Token ids to draw from, LOW included; without the model's special tokens
+    #[arg(long, value_name = "LOW..HIGH", default_value = "512..4093")]
+    vocab: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: BenchServer,
+}
+
+fn within(least: u32, most: u32) -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(i64::from(least)..=i64::from(most))
+}
+
+/// What is known of the server without timing it.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    max_batched_tokens: usize,
+    kv_tokens: usize,
+    max_sequences: usize,
+    max_context: usize,
+}
+
+/// Measures or derives, and tells.
+pub(crate) fn run(calibrate: &Calibrate) -> Result<()> {
+    if let Some(file) = &calibrate.output {
+        output::files(&[("--output", file)], &[])?;
+    }
+    match (&calibrate.derive, &calibrate.gpu) {
+        (Some(model), Some(gpu)) => derive(calibrate, model, gpu),
+        _ => measure(calibrate),
+    }
+}
+
+fn derive(calibrate: &Calibrate, model: &str, gpu: &str) -> Result<()> {
+    let unknown = |option: &str, name: &str, known: &[&str]| {
+        UsageError(format!("{option} {name}: known are {}", known.join(", ")))
+    };
+    let models = ModelShape::KNOWN.map(|it| it.name);
+    let shape = ModelShape::find(model).ok_or_else(|| unknown("--derive", model, &models))?;
+    let gpus = Gpu::KNOWN.map(|it| it.name);
+    let known = Gpu::find(gpu).ok_or_else(|| unknown("--gpu", gpu, &gpus))?;
+    let number = calibrate.gpus;
+    let Some(engine) = EngineModel::derived(&shape, &known, number) else {
+        let message = format!("--gpus {number}: the weights of {model} alone fill {number} {gpu}");
+        return Err(UsageError(message).into());
+    };
+    let written = Written {
+        told: vec![format!(
+            "derived, not measured: {model} on {number} {gpu}, by the data sheets' roofs"
+        )],
+        engine,
+        max_sequences: cost_model::MAX_SEQUENCES,
+        latency_s: 0.0,
+    };
+    tell(calibrate, &written, None)
+}
+
+fn measure(calibrate: &Calibrate) -> Result<()> {
+    let (timed, limits) = serve::runtime()?.block_on(async {
+        match &calibrate.url {
+            Some(url) => {
+                let client = calibrate.server.client(url)?;
+                let limits = calibrate.limits_of_url(url).await?;
+                let timed = calibrate.time(&client, limits).await?;
+                anyhow::Ok((timed, limits))
+            }
+            None => {
+                let config = serve::config(&calibrate.server.options())?;
+                let limits = calibrate.limits_of(&config)?;
+                let (server, client) = calibrate.server.start(config).await?;
+                let timed = calibrate.time(&client, limits).await;
+                server.shutdown().await;
+                Ok((timed?, limits))
+            }
+        }
+    })?;
+    let timings: Vec<Timing> = timed.iter().map(timing_of).collect();
+    let fit = Fit::of(&timings, limits.max_batched_tokens);
+    let shown = report::Report::new(fit, &timings);
+    let written = Written {
+        told: shown.in_short(),
+        engine: EngineModel {
+            cost: fit.cost,
+            max_batched_tokens: limits.max_batched_tokens,
+            kv_tokens: limits.kv_tokens,
+            load_token_s: 0.0,
+        },
+        max_sequences: limits.max_sequences.min(limits.max_batched_tokens),
+        latency_s: fit.latency_s,
+    };
+    tell(calibrate, &written, Some(&shown))
+}
+
+fn timing_of(timed: &Timed) -> Timing {
+    let shape = match *timed {
+        Timed::Prefill { cached, new, .. } => Shape::Prefill {
+            before: cached as usize,
+            new: new as usize,
+        },
+        Timed::Decode {
+            sequences, context, ..
+        } => Shape::Decode {
+            sequences: sequences as usize,
+            context: context as usize,
+        },
+    };
+    Timing {
+        shape,
+        // A clock that does not move would be a time of nothing.
+        seconds: timed.time().as_secs_f64().max(1e-9),
+    }
+}
+
+fn tell(calibrate: &Calibrate, written: &Written, shown: Option<&report::Report>) -> Result<()> {
+    let text = written.to_toml();
+    if let Some(file) = &calibrate.output {
+        write(file, &text)?;
+    }
+    match (calibrate.json, shown) {
+        (true, _) => output::line(&report::json(written, shown).to_string()),
+        (false, Some(shown)) => output::line(&format!("{}\n{text}", shown.table())),
+        (false, None) => output::line(&text),
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+impl Calibrate {
+    fn limits_of(&self, config: &ServeConfig) -> Result<Limits> {
+        let Backend::Embedded(fleet) = &config.backend else {
+            let message = "--upstream: give the engine itself with --url";
+            return Err(UsageError(message.to_owned()).into());
+        };
+        let engine = &fleet.engine;
+        let kv_tokens = engine.cache_blocks * engine.block_size;
+        Ok(Limits {
+            max_batched_tokens: self.max_batched_tokens.unwrap_or(engine.max_batched_tokens),
+            kv_tokens,
+            max_sequences: engine.max_sequences,
+            max_context: match fleet.emulated {
+                Some(_) => kv_tokens,
+                None => fleet.model.config.max_context,
+            },
+        })
+    }
+
+    async fn limits_of_url(&self, url: &str) -> Result<Limits> {
+        let kv_tokens = match self.kv_tokens {
+            Some(tokens) => Some(tokens),
+            None => file::kv_tokens_of(url).await,
+        };
+        let Some(kv_tokens) = kv_tokens else {
+            bail!("{url} does not say how many tokens fit its KV memory; give --kv-tokens");
+        };
+        Ok(Limits {
+            max_batched_tokens: self.max_batched_tokens.unwrap_or(MAX_BATCHED_TOKENS),
+            kv_tokens,
+            max_sequences: cost_model::MAX_SEQUENCES,
+            max_context: kv_tokens,
+        })
+    }
+
+    async fn time(&self, client: &ApiClient, limits: Limits) -> Result<Vec<Timed>> {
+        // A prompt and its answer fit the context, and half of the memory.
+        let answer = self.answer_tokens as usize;
+        let fit = limits
+            .max_context
+            .min(limits.kv_tokens / 2)
+            .saturating_sub(answer);
+        let default = (MAX_PROMPT_TOKENS as usize).min(fit) as u32;
+        let plan = TimingPlan {
+            max_prompt_tokens: self.max_prompt_tokens.unwrap_or(default),
+            max_sequences: self.max_sequences.min(limits.max_sequences as u32),
+            max_cached_tokens: (limits.kv_tokens / 2).min(u32::MAX as usize) as u32,
+            answer_tokens: self.answer_tokens,
+            rounds: self.rounds as usize,
+            vocabulary: vocabulary(&self.vocab)?,
+            seed: report::seed(),
+        };
+        if plan.is_empty() {
+            bail!(
+                "a KV memory of {} tokens holds no prompt to time",
+                limits.kv_tokens
+            );
+        }
+        let bar = progress(plan.len() as u64);
+        let timed = timing::run(client, &plan, |done| bar.set_position(done as u64)).await;
+        bar.finish_and_clear();
+        Ok(timed?)
+    }
+}

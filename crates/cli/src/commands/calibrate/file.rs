@@ -1,0 +1,123 @@
+//! The file of a cost model, written; and what a server's metrics say that belongs in it.
+
+use std::fmt::Write as _;
+
+use headstart_core::EngineModel;
+use headstart_loadgen::fetch;
+
+/// What is written.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// Where it is from, in sentences.
+    pub(super) told: Vec<String>,
+    pub(super) engine: EngineModel,
+    pub(super) max_sequences: usize,
+    /// What a request takes beside the engine, seconds.
+    pub(super) latency_s: f64,
+}
+
+impl Written {
+    /// The file that [`crate::config::cost_model`] reads.
+    pub(super) fn to_toml(&self) -> String {
+        let mut text = String::new();
+        for line in &self.told {
+            let _ = writeln!(text, "# {line}");
+        }
+        let cost = &self.engine.cost;
+        let seconds = [
+            ("overhead_s", cost.overhead_s),
+            ("weights_s", cost.weights_s),
+            ("token_s", cost.token_s),
+            ("pair_s", cost.pair_s),
+            ("kv_token_s", cost.kv_token_s),
+            ("sequence_s", cost.sequence_s),
+            ("load_token_s", self.engine.load_token_s),
+            ("latency_s", self.latency_s),
+        ];
+        for (name, value) in seconds {
+            let _ = writeln!(text, "{name} = {value:.4e}");
+        }
+        let counts = [
+            ("max_batched_tokens", self.engine.max_batched_tokens),
+            ("max_sequences", self.max_sequences),
+            ("kv_tokens", self.engine.kv_tokens),
+        ];
+        for (name, value) in counts {
+            let _ = writeln!(text, "{name} = {value}");
+        }
+        text
+    }
+}
+
+/// Tokens that fit the KV memory of the server at `url`, where its metrics say: vLLM tells blocks
+/// and their size, SGLang tokens.
+pub(super) async fn kv_tokens_of(url: &str) -> Option<usize> {
+    let mut page = Vec::new();
+    let write = |bytes: &[u8]| {
+        page.extend_from_slice(bytes);
+        Ok(())
+    };
+    fetch(url, "/metrics", None, write).await.ok()?;
+    kv_tokens(&String::from_utf8_lossy(&page))
+}
+
+fn kv_tokens(page: &str) -> Option<usize> {
+    page.lines().find_map(|line| {
+        if line.starts_with("vllm:cache_config_info{") {
+            let blocks = label(line, "num_gpu_blocks")?;
+            return Some(blocks * label(line, "block_size")?);
+        }
+        let rest = line.strip_prefix("sglang:max_total_num_tokens")?;
+        let value = rest.split_whitespace().next_back()?;
+        Some(value.parse::<f64>().ok()? as usize)
+    })
+}
+
+fn label(line: &str, name: &str) -> Option<usize> {
+    let (_, rest) = line.split_once(&format!("{name}=\""))?;
+    rest.split_once('"')?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use headstart_core::cost::roofline::{Gpu, ModelShape};
+
+    use super::*;
+    use crate::config::cost_model;
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let model = ModelShape::find("qwen3-8b").expect("known");
+        let gpu = Gpu::find("a100").expect("known");
+        let engine = EngineModel::derived(&model, &gpu, 1).expect("it fits");
+        let written = Written {
+            told: vec!["derived".to_owned()],
+            engine,
+            max_sequences: 256,
+            latency_s: 0.002,
+        };
+        let name = format!("headstart-calibrate-{}.toml", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, written.to_toml()).expect("written");
+        let read = cost_model::read(&path).expect("valid");
+        std::fs::remove_file(&path).expect("it is there");
+        assert_eq!((read.max_sequences, read.latency_s), (256, 0.002));
+        assert_eq!(read.engine.kv_tokens, engine.kv_tokens);
+        let ratio = read.engine.cost.token_s / engine.cost.token_s;
+        assert!((ratio - 1.0).abs() < 1e-3, "{ratio}");
+    }
+
+    #[test]
+    fn engines_say_their_memory() {
+        let vllm = "vllm:cache_config_info{block_size=\"16\",cache_dtype=\"auto\",\
+                    num_gpu_blocks=\"2000\"} 1.0";
+        assert_eq!(kv_tokens(vllm), Some(32_000));
+        let sglang = "# HELP x\nsglang:max_total_num_tokens{model_name=\"m\"} 123456.0";
+        assert_eq!(kv_tokens(sglang), Some(123_456));
+        assert_eq!(
+            kv_tokens("vllm:cache_config_info{block_size=\"16\"} 1.0"),
+            None
+        );
+        assert_eq!(kv_tokens(""), None);
+    }
+}

@@ -1,0 +1,117 @@
+//! How well a cost model explains what was timed.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use headstart_sim::calibrate::{Fit, Shape, Timing};
+use serde_json::{Value, json};
+
+use super::file::Written;
+use crate::report::aligned;
+
+/// A fit, what it was fitted to, and what it would have foretold.
+#[derive(Debug)]
+pub(super) struct Report {
+    fit: Fit,
+    timings: Vec<Timing>,
+    /// Mean and largest relative error of what was fitted.
+    errors: (f64, f64),
+    /// The same of shapes that were held out: each half foretold by the other.
+    held_out: (f64, f64),
+}
+
+impl Report {
+    pub(super) fn new(fit: Fit, timings: &[Timing]) -> Self {
+        Self {
+            fit,
+            timings: timings.to_vec(),
+            errors: fit.errors(timings),
+            held_out: held_out(timings, fit.max_batched_tokens),
+        }
+    }
+
+    /// For the head of the file.
+    pub(super) fn in_short(&self) -> Vec<String> {
+        let percent = |(mean, worst): (f64, f64)| {
+            format!(
+                "{:.1} % in the mean, {:.1} % at worst",
+                mean * 100.0,
+                worst * 100.0
+            )
+        };
+        vec![
+            format!("measured: {} shapes", self.timings.len()),
+            format!("error of the fit: {}", percent(self.errors)),
+            format!("error of shapes held out: {}", percent(self.held_out)),
+        ]
+    }
+
+    /// Every shape: measured, and as reckoned.
+    pub(super) fn table(&self) -> String {
+        let head = ["shape", "measured, ms", "reckoned, ms", "ratio"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        rows.extend(self.timings.iter().map(|it| {
+            let reckoned = self.fit.seconds(it.shape);
+            vec![
+                told(it.shape),
+                format!("{:.2}", it.seconds * 1e3),
+                format!("{:.2}", reckoned * 1e3),
+                format!("{:.2}", reckoned / it.seconds),
+            ]
+        }));
+        aligned(&rows)
+    }
+}
+
+fn told(shape: Shape) -> String {
+    match shape {
+        Shape::Prefill { before: 0, new } => format!("prompt of {new}"),
+        Shape::Prefill { before, new } => format!("prompt of {new} behind {before} cached"),
+        Shape::Decode { sequences, context } => format!("token of {sequences} × {context}"),
+    }
+}
+
+/// Mean and largest error where each half of the shapes is foretold by the other.
+fn held_out(timings: &[Timing], max_batched_tokens: usize) -> (f64, f64) {
+    let half = |odd: usize| -> Vec<Timing> {
+        let all = timings.iter().enumerate();
+        all.filter(|(at, _)| at % 2 == odd)
+            .map(|(_, it)| *it)
+            .collect()
+    };
+    let halves = [half(0), half(1)];
+    if halves.iter().any(Vec::is_empty) {
+        return (0.0, 0.0);
+    }
+    let errors =
+        |by: usize, of: usize| Fit::of(&halves[by], max_batched_tokens).errors(&halves[of]);
+    let (one, other) = (errors(0, 1), errors(1, 0));
+    ((one.0 + other.0) / 2.0, one.1.max(other.1))
+}
+
+/// The cost model, and how well it explains what was timed where anything was.
+pub(super) fn json(written: &Written, report: Option<&Report>) -> Value {
+    let (cost, engine) = (&written.engine.cost, &written.engine);
+    let errors = |(mean, worst): (f64, f64)| json!({"mean": mean, "worst": worst});
+    json!({
+        "overhead_s": cost.overhead_s,
+        "weights_s": cost.weights_s,
+        "token_s": cost.token_s,
+        "pair_s": cost.pair_s,
+        "kv_token_s": cost.kv_token_s,
+        "sequence_s": cost.sequence_s,
+        "load_token_s": engine.load_token_s,
+        "latency_s": written.latency_s,
+        "max_batched_tokens": engine.max_batched_tokens,
+        "max_sequences": written.max_sequences,
+        "kv_tokens": engine.kv_tokens,
+        "measured_shapes": report.map_or(0, |it| it.timings.len()),
+        "error": report.map(|it| errors(it.errors)),
+        "held_out_error": report.map(|it| errors(it.held_out)),
+    })
+}
+
+/// Other prompts each time, so that nothing of an earlier run is still cached.
+pub(super) fn seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_nanos() as u64)
+}

@@ -1,0 +1,119 @@
+//! How far apart what was measured and what was simulated are, strategy by strategy.
+
+use headstart_sim::fleet::RungOutcome;
+use serde_json::{Value, json};
+
+use super::super::table::aligned;
+use super::{Origin, Report, StrategyRun};
+
+/// One strategy, both ways, all rungs but the first together.
+struct Both<'a> {
+    name: &'a str,
+    measured: &'a RungOutcome,
+    simulated: &'a RungOutcome,
+}
+
+/// A table, with the order of the strategies both ways; none where nothing is there both ways.
+pub(super) fn table(report: &Report) -> Option<String> {
+    let all = both(report);
+    if all.is_empty() {
+        return None;
+    }
+    let head = [
+        "strategy",
+        "hit rate",
+        "simulated",
+        "points",
+        "TTFT p50",
+        "simulated",
+        "ratio",
+        "TTFT p90",
+        "simulated",
+        "ratio",
+        "TTFT mean",
+        "simulated",
+        "ratio",
+    ];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(all.iter().map(row));
+    let mut text = format!("measured beside simulated\n{}", aligned(&rows));
+    if all.len() > 1 {
+        let by = |of: fn(&Both<'_>) -> f64| order(&all, of).join(" < ");
+        text += &format!("by TTFT p50, measured: {}\n", by(|it| it.measured.ttft.p50));
+        text += &format!(
+            "by TTFT p50, simulated: {}\n",
+            by(|it| it.simulated.ttft.p50)
+        );
+    }
+    Some(text)
+}
+
+/// The same for scripts, a line a strategy.
+pub(super) fn json_lines(report: &Report) -> Vec<Value> {
+    let line = |it: &Both<'_>| {
+        json!({
+            "asked": report.asked.name,
+            "strategy": it.name,
+            "agreement": {
+                "hit_rate_points": points(it),
+                "ttft_p50_ratio": ratio(it, |rung| rung.ttft.p50),
+                "ttft_p90_ratio": ratio(it, |rung| rung.ttft.p90),
+                "ttft_mean_ratio": ratio(it, |rung| rung.ttft.mean),
+                "output_tokens_ratio": ratio(it, |rung| rung.tokens_s),
+            },
+        })
+    };
+    both(report).iter().map(line).collect()
+}
+
+fn both(report: &Report) -> Vec<Both<'_>> {
+    let of = |origin: Origin| report.runs.iter().filter(move |it| it.origin == origin);
+    of(Origin::Measured)
+        .filter_map(|measured| pair(measured, of(Origin::Simulated)))
+        .collect()
+}
+
+fn pair<'a>(
+    measured: &'a StrategyRun,
+    mut simulated: impl Iterator<Item = &'a StrategyRun>,
+) -> Option<Both<'a>> {
+    let simulated = simulated.find(|it| it.name == measured.name)?;
+    Some(Both {
+        name: &measured.name,
+        measured: &measured.outcome.all,
+        simulated: &simulated.outcome.all,
+    })
+}
+
+fn order<'a>(all: &[Both<'a>], of: fn(&Both<'_>) -> f64) -> Vec<&'a str> {
+    let mut sorted: Vec<&Both<'a>> = all.iter().collect();
+    sorted.sort_by(|a, b| of(a).total_cmp(&of(b)));
+    sorted.into_iter().map(|it| it.name).collect()
+}
+
+fn points(both: &Both<'_>) -> f64 {
+    (both.measured.hits.rate() - both.simulated.hits.rate()) * 100.0
+}
+
+/// Measured over simulated.
+fn ratio(both: &Both<'_>, of: fn(&RungOutcome) -> f64) -> f64 {
+    of(both.measured) / of(both.simulated)
+}
+
+fn row(both: &Both<'_>) -> Vec<String> {
+    let percent = |it: &RungOutcome| format!("{:.1} %", it.hits.rate() * 100.0);
+    let mut row = vec![
+        both.name.to_owned(),
+        percent(both.measured),
+        percent(both.simulated),
+        format!("{:+.1}", points(both)),
+    ];
+    let figures: [fn(&RungOutcome) -> f64; 3] =
+        [|it| it.ttft.p50, |it| it.ttft.p90, |it| it.ttft.mean];
+    for of in figures {
+        row.push(format!("{:.3}", of(both.measured)));
+        row.push(format!("{:.3}", of(both.simulated)));
+        row.push(format!("{:.2}", ratio(both, of)));
+    }
+    row
+}

@@ -1,0 +1,291 @@
+//! Times that tell what an engine's steps cost: prompts on an idle engine, and answers that grow
+//! together.
+//!
+//! ```text
+//! prefill   prompt of n tokens, new           → its TTFT
+//!           the same with n' more behind it   → its TTFT: n cached, n' computed
+//! decode    b prompts of c tokens, cached     → time per token while all b grow
+//! ```
+//!
+//! Each shape is timed several times, with other tokens each time, and its median is told, so that
+//! a pause of the machine is not taken for the engine's. Nobody else should use the server
+//! meanwhile. Lengths are as the server counts them, and so is what it found in its cache.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use headstart_core::{Nanos, Rng, TokenId};
+use headstart_trace::materialize::Prompt;
+
+use crate::{ApiClient, Completion, LoadError};
+
+/// What to time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimingPlan {
+    /// Longest prompt, tokens.
+    pub max_prompt_tokens: u32,
+    /// Most answers at once.
+    pub max_sequences: u32,
+    /// Most tokens of all prompts that are answered at once: what stays cached together.
+    pub max_cached_tokens: u32,
+    /// Tokens of each answer that is timed.
+    pub answer_tokens: u32,
+    /// Times that each shape is timed.
+    pub rounds: usize,
+    /// Plain tokens of the model.
+    pub vocabulary: Range<TokenId>,
+    /// Of the prompts.
+    pub seed: u64,
+}
+
+/// A shape and its median time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Timed {
+    /// A request's TTFT.
+    Prefill {
+        /// Prompt tokens found in the cache.
+        cached: u32,
+        /// Prompt tokens computed.
+        new: u32,
+        /// From the request to its first token.
+        ttft: Duration,
+    },
+    /// Time from a token to the next.
+    Decode {
+        /// Answers that grew together.
+        sequences: u32,
+        /// Tokens of each with its prompt, in the mean.
+        context: u32,
+        /// From a token of an answer to its next.
+        tpot: Duration,
+    },
+}
+
+/// A shape that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Prefill { before: u32, new: u32 },
+    Decode { sequences: u32, context: u32 },
+}
+
+/// Shortest prompt that is timed, tokens.
+const SHORTEST: u32 = 16;
+
+impl TimingPlan {
+    /// Shapes that will be timed.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.asked().len()
+    }
+
+    /// Whether nothing can be timed: no prompt is allowed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.asked().is_empty()
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        let doubled = |most: u32, from: u32| {
+            std::iter::successors(Some(from), |it| it.checked_mul(2))
+                .take_while(move |&it| it <= most)
+        };
+        let longest = self.max_prompt_tokens;
+        let alone = doubled(longest, SHORTEST).map(|new| Asked::Prefill { before: 0, new });
+        let behind = [longest / 4, longest / 2].into_iter().flat_map(|before| {
+            let left = (longest - before).min(longest / 2);
+            doubled(left, SHORTEST * 2)
+                .step_by(2)
+                .map(move |new| Asked::Prefill { before, new })
+        });
+        let decode = doubled(self.max_sequences, 1).flat_map(|sequences| {
+            // As much as stays cached with its answers.
+            let room = (self.max_cached_tokens / sequences).saturating_sub(self.answer_tokens);
+            let long = room.min(longest);
+            let contexts = [SHORTEST * 4, long / 2, long];
+            let useful = contexts
+                .into_iter()
+                .filter(move |&it| it >= SHORTEST && it <= long);
+            useful.map(move |context| Asked::Decode { sequences, context })
+        });
+        let mut all: Vec<Asked> = alone.chain(behind).chain(decode).collect();
+        all.dedup();
+        all
+    }
+}
+
+/// Times all shapes of `plan`, one after the other; `progress` is told of each.
+///
+/// # Errors
+/// When a request fails.
+pub async fn run(
+    client: &ApiClient,
+    plan: &TimingPlan,
+    progress: impl Fn(usize),
+) -> Result<Vec<Timed>, LoadError> {
+    let mut prober = Prober {
+        client,
+        plan,
+        rng: Rng::new(plan.seed),
+    };
+    // The first request pays for connections and whatever else begins.
+    prober.once(SHORTEST, 1).await?;
+    let mut all = Vec::new();
+    for asked in plan.asked() {
+        all.push(prober.median(asked).await?);
+        progress(all.len());
+    }
+    Ok(all)
+}
+
+struct Prober<'a> {
+    client: &'a ApiClient,
+    plan: &'a TimingPlan,
+    rng: Rng,
+}
+
+impl Prober<'_> {
+    async fn median(&mut self, asked: Asked) -> Result<Timed, LoadError> {
+        let mut timed = Vec::new();
+        for _ in 0..self.plan.rounds.max(1) {
+            timed.push(self.time(asked).await?);
+        }
+        timed.sort_by_key(Timed::time);
+        Ok(timed[timed.len() / 2])
+    }
+
+    async fn time(&mut self, asked: Asked) -> Result<Timed, LoadError> {
+        match asked {
+            Asked::Prefill { before, new } => self.prefill(before, new).await,
+            Asked::Decode { sequences, context } => self.decode(sequences, context).await,
+        }
+    }
+
+    async fn prefill(&mut self, before: u32, new: u32) -> Result<Timed, LoadError> {
+        let tokens = self.tokens(before + new);
+        if before > 0 {
+            let head = self.prompt(tokens[..before as usize].to_vec(), 1);
+            self.client.complete(&head).await?;
+        }
+        let completion = self.client.complete(&self.prompt(tokens, 1)).await?;
+        Ok(Timed::Prefill {
+            cached: completion.cached_tokens,
+            new: completion.prompt_tokens - completion.cached_tokens,
+            ttft: completion.ttft,
+        })
+    }
+
+    async fn decode(&mut self, sequences: u32, context: u32) -> Result<Timed, LoadError> {
+        let mut prompts = Vec::new();
+        for _ in 0..sequences {
+            let tokens = self.tokens(context);
+            self.client
+                .complete(&self.prompt(tokens.clone(), 1))
+                .await?;
+            prompts.push(self.prompt(tokens, self.plan.answer_tokens));
+        }
+        let answers = try_join_all(prompts.iter().map(|it| self.client.complete(it))).await?;
+        let mut times: Vec<Duration> = answers.iter().map(tpot).collect();
+        times.sort();
+        let answered = answers.iter().map(|it| it.output_tokens).max();
+        Ok(Timed::Decode {
+            sequences,
+            context: answers[0].prompt_tokens + answered.unwrap_or(0) / 2,
+            tpot: times[times.len() / 2],
+        })
+    }
+
+    async fn once(
+        &mut self,
+        prompt_tokens: u32,
+        answer_tokens: u32,
+    ) -> Result<Completion, LoadError> {
+        let tokens = self.tokens(prompt_tokens);
+        self.client
+            .complete(&self.prompt(tokens, answer_tokens))
+            .await
+    }
+
+    /// Tokens that nobody has asked before.
+    fn tokens(&mut self, length: u32) -> Vec<TokenId> {
+        let Range { start, end } = self.plan.vocabulary;
+        let drawn = (0..length).map(|_| start + self.rng.below((end - start) as usize) as u32);
+        drawn.collect()
+    }
+
+    /// The prompt; its number says nothing here.
+    fn prompt(&self, tokens: Vec<TokenId>, output_tokens: u32) -> Prompt {
+        Prompt {
+            number: 0,
+            arrival: Nanos(0),
+            session: None,
+            tokens,
+            output_tokens,
+            is_cut: false,
+        }
+    }
+}
+
+impl Timed {
+    /// How long it took.
+    #[must_use]
+    pub fn time(&self) -> Duration {
+        match *self {
+            Self::Prefill { ttft: time, .. } | Self::Decode { tpot: time, .. } => time,
+        }
+    }
+}
+
+fn tpot(completion: &Completion) -> Duration {
+    let rest = completion.output_tokens.saturating_sub(1).max(1);
+    completion.e2e.saturating_sub(completion.ttft) / rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(max_prompt_tokens: u32, max_cached_tokens: u32) -> TimingPlan {
+        TimingPlan {
+            max_prompt_tokens,
+            max_sequences: 8,
+            max_cached_tokens,
+            answer_tokens: 16,
+            rounds: 3,
+            vocabulary: 0..100,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn shapes_stay_within_the_server_s_limits() {
+        for (longest, cached) in [(64, 200), (1_000, 4_000), (8_192, 100_000)] {
+            let plan = plan(longest, cached);
+            assert!(!plan.is_empty());
+            for asked in plan.asked() {
+                match asked {
+                    Asked::Prefill { before, new } => assert!(before + new <= longest && new > 0),
+                    Asked::Decode { sequences, context } => {
+                        assert!(sequences <= 8 && context <= longest);
+                        assert!(sequences * (context + 16) <= cached, "{asked:?}");
+                    }
+                }
+            }
+        }
+        assert!(plan(8, 0).is_empty());
+    }
+
+    #[test]
+    fn lengths_and_batches_vary() {
+        let all = plan(2_048, 50_000).asked();
+        let prefills = all
+            .iter()
+            .filter(|it| matches!(it, Asked::Prefill { before: 0, .. }));
+        assert_eq!(prefills.count(), 8);
+        let most = Asked::Decode {
+            sequences: 8,
+            context: 2_048,
+        };
+        assert!(all.contains(&most), "{all:?}");
+    }
+}
