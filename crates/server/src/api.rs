@@ -4,6 +4,7 @@ mod body;
 mod debug;
 mod embedded;
 mod proxied;
+mod routed;
 mod tokenize;
 mod usage;
 

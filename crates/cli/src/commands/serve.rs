@@ -99,11 +99,20 @@ fn usage(error: ServeError) -> anyhow::Error {
     }
 }
 
+/// Threads for what would hold up others: long prompts, files. Each keeps what its tokenizer
+/// remembers, some 2.5 MB.
+const BLOCKING_THREADS: usize = 32;
+
+/// Most threads that pass requests on; beyond, they would wait for each other.
+const WORKERS_MAX: usize = 16;
+
 /// The runtime of servers and load generators: its threads wait, the engine's compute.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder
-        .worker_threads(2)
+        .worker_threads(cores.min(WORKERS_MAX))
+        .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()
         .build()
         .context("cannot start the runtime")

@@ -13,12 +13,11 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::body::{self, ClientGone, Writer};
-use super::embedded::plain_tokens;
+use super::routed::{self, Routed};
 use super::usage::{Usage, UsageScan};
 use super::{CACHED_HEADER, Call, REPLICA_HEADER, header_value};
 use crate::clock::unix_seconds;
 use crate::gateway::{Comparison, Due, Gateway, Passing, Proxied, Reservation, is_event_stream};
-use crate::openai::fields::Fields;
 use crate::openai::response::Kind;
 use crate::openai::{ApiError, request};
 use crate::prompt_tokens::PromptTokens;
@@ -26,12 +25,9 @@ use crate::upstream::HOPS_HEADER;
 
 /// Answers a call.
 pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError> {
-    let mut fields = Fields::parse(&body)?;
-    let model = fields.string("model")?;
-    let model = model.ok_or_else(|| request::missing("model", "GET /v1/models lists the names"))?;
-    let salt = fields.string("cache_salt")?;
-    let user = fields.string("user")?;
-    let tokens = tokens(&call, &body).await;
+    let Routed { model, salt, user } = Routed::parse(&body)?;
+    let prompt = call.gateway.prompt_tokens();
+    let tokens = routed::tokens(prompt, call.kind, salt.as_deref(), &body).await;
     let path = match call.kind {
         Kind::Chat => "/v1/chat/completions",
         Kind::Text => "/v1/completions",
@@ -125,25 +121,6 @@ fn tokenize_question(kind: Kind, body: &[u8]) -> Value {
     Value::Object(fields.collect())
 }
 
-/// The prompt's tokens, by the first upstream that has a tokenizer. Whatever cannot be tokenized
-/// here is routed without its prefix: the engine will say what is wrong with it.
-async fn tokens(call: &Call, body: &Bytes) -> Option<Vec<TokenId>> {
-    let (gateway, body, kind) = (call.gateway.clone(), body.clone(), call.kind);
-    let tokens = move || {
-        let prompt = gateway.prompt_tokens()?;
-        let fields: Value = serde_json::from_slice(&body).ok()?;
-        let salt = fields["cache_salt"].as_str();
-        match kind {
-            Kind::Chat => chat_tokens(prompt, &fields, salt),
-            Kind::Text => {
-                let input = request::prompt(Some(fields["prompt"].clone())).ok()?;
-                plain_tokens(prompt, input, salt).ok()
-            }
-        }
-    };
-    tokio::task::spawn_blocking(tokens).await.ok().flatten()
-}
-
 /// Gateways that a request may pass: more are a loop.
 const HOPS: u32 = 4;
 
@@ -171,10 +148,10 @@ fn count_hop(headers: &mut HeaderMap) -> Result<(), ApiError> {
 /// The tokens that an engine makes of a chat: with its tools and template variables.
 pub(super) fn chat_tokens(
     prompt: &PromptTokens,
-    fields: &Value,
+    mut fields: Value,
     salt: Option<&str>,
 ) -> Option<Vec<TokenId>> {
-    let mut messages = fields["messages"].clone();
+    let mut messages = fields.get_mut("messages")?.take();
     for message in messages.as_array_mut()? {
         // Whatever else a message holds (tool calls, no content) is the template's affair.
         if message["content"].is_array() {
@@ -229,7 +206,7 @@ fn respond(call: &Call, proxied: Proxied, sent: Sent) -> Response {
     let replica = header_value(reservation.replica_name());
     let whole = match is_stream {
         true => Usage::default(),
-        false => Usage::of(&serde_json::from_slice(&first).unwrap_or_default()),
+        false => Usage::of_answer(&first),
     };
     let cached = cached_tokens(&head.headers, whole);
     let mut response = if is_stream {

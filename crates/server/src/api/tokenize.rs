@@ -41,14 +41,14 @@ fn tokens(gateway: &Gateway, body: &[u8]) -> Result<(Vec<TokenId>, Option<usize>
         Fleet::Embedded(embedded) => Some(embedded.context()),
         Fleet::Upstreams(_) => None,
     };
-    let salt = fields["cache_salt"].as_str();
+    let salt = fields["cache_salt"].as_str().map(str::to_owned);
     if fields["messages"].is_array() {
-        let tokens = chat_tokens(prompt, &fields, salt).ok_or_else(|| {
+        let tokens = chat_tokens(prompt, fields, salt.as_deref()).ok_or_else(|| {
             let message = "the chat template cannot render these messages";
             ApiError::invalid("messages", message)
         })?;
         return Ok((tokens, context));
     }
     let input = request::prompt(fields.get("prompt").cloned())?;
-    Ok((plain_tokens(prompt, input, salt)?, context))
+    Ok((plain_tokens(prompt, input, salt.as_deref())?, context))
 }

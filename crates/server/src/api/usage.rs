@@ -1,5 +1,6 @@
 //! What an engine says of a prompt in its answer: how long it was, and how much was cached.
 
+use serde::Deserialize;
 use serde_json::Value;
 
 /// Longest line of a stream that is read; what is longer is an answer's text, not its usage.
@@ -17,10 +18,21 @@ pub(super) struct Usage {
     pub(super) cached_tokens: Option<usize>,
 }
 
+/// Of an answer, what is of interest.
+#[derive(Default, Deserialize)]
+struct Answer {
+    #[serde(default)]
+    usage: Value,
+}
+
 impl Usage {
-    /// Of a whole answer, or of a stream's event.
-    pub(super) fn of(answer: &Value) -> Self {
-        let usage = &answer["usage"];
+    /// Of a whole answer, or of a stream's event, as JSON; of anything else none.
+    pub(super) fn of_answer(json: &[u8]) -> Self {
+        let answer: Answer = serde_json::from_slice(json).unwrap_or_default();
+        Self::of(&answer.usage)
+    }
+
+    fn of(usage: &Value) -> Self {
         let count = |value: &Value| value.as_u64().and_then(|count| usize::try_from(count).ok());
         let prompt_tokens = count(&usage["prompt_tokens"]);
         let cached_tokens = count(&usage["prompt_tokens_details"]["cached_tokens"]);
@@ -65,9 +77,9 @@ impl UsageScan {
         if has_mark
             && !self.is_too_long
             && let Some(data) = self.line.strip_prefix(b"data:")
-            && let Ok(event) = serde_json::from_slice::<Value>(data)
+            && let Ok(event) = serde_json::from_slice::<Answer>(data)
         {
-            self.found = Usage::of(&event);
+            self.found = Usage::of(&event.usage);
         }
         self.line.clear();
         self.is_too_long = false;
@@ -116,12 +128,24 @@ mod tests {
 
     #[test]
     fn engines_may_say_less() {
-        let usage = Usage::of(&serde_json::json!({"usage": {"prompt_tokens": 3}}));
-        assert_eq!((usage.prompt_tokens, usage.cached_tokens), (Some(3), None));
-        assert_eq!(Usage::of(&serde_json::json!([])), Usage::default());
-        let details = serde_json::json!({"cached_tokens": 4});
-        let usage = serde_json::json!({"prompt_tokens": 3, "prompt_tokens_details": details});
-        let usage = Usage::of(&serde_json::json!({ "usage": usage }));
-        assert_eq!((usage.prompt_tokens, usage.cached_tokens), (Some(3), None));
+        let check = |json: &str, prompt_tokens, cached_tokens| {
+            let usage = Usage::of_answer(json.as_bytes());
+            assert_eq!(
+                (usage.prompt_tokens, usage.cached_tokens),
+                (prompt_tokens, cached_tokens)
+            );
+        };
+        check(r#"{"id": 1, "usage": {"prompt_tokens": 3}}"#, Some(3), None);
+        check(r#"{"usage": null}"#, None, None);
+        check("[]", None, None);
+        check("<html>", None, None);
+        let found = |cached: &str| {
+            format!(
+                r#"{{"usage": {{"prompt_tokens": 3,
+                "prompt_tokens_details": {{"cached_tokens": {cached}}}}}}}"#
+            )
+        };
+        check(&found("2"), Some(3), Some(2));
+        check(&found("4"), Some(3), None);
     }
 }

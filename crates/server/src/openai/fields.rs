@@ -14,17 +14,10 @@ impl Fields {
     /// # Errors
     /// When it is not a JSON object.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
-        let bad = |message| {
-            Err(ApiError {
-                code: "invalid_json",
-                ..ApiError::invalid("body", message)
-            }
-            .without_param())
-        };
         match serde_json::from_slice(body) {
             Ok(Value::Object(fields)) => Ok(Self(fields)),
-            Ok(_) => bad("the body is valid JSON but not an object".to_owned()),
-            Err(error) => bad(format!("the body is not valid JSON: {error}")),
+            Ok(_) => Err(bad("the body is valid JSON but not an object".to_owned())),
+            Err(error) => Err(no_json(&error.to_string())),
         }
     }
 
@@ -115,6 +108,19 @@ impl Fields {
         let wrong = || ApiError::invalid(name, format!("`{name}` must be {expected}"));
         convert(value).map(Some).ok_or_else(wrong)
     }
+}
+
+/// The error for a body that is not JSON at all.
+pub(crate) fn no_json(error: &str) -> ApiError {
+    bad(format!("the body is not valid JSON: {error}"))
+}
+
+fn bad(message: String) -> ApiError {
+    ApiError {
+        code: "invalid_json",
+        ..ApiError::invalid("body", message)
+    }
+    .without_param()
 }
 
 /// Equal, where 0 and 0.0 are.
