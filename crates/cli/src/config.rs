@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use headstart_core::EngineModel;
 use headstart_router::Profile;
 use headstart_server::{Limits, UpstreamConfig};
 use serde::Deserialize;
@@ -62,6 +63,10 @@ pub(crate) struct ServeOptions {
     /// cost model in the file says: a fleet emulator [default: cpu]
     #[arg(long, env = "HEADSTART_EXECUTOR", value_name = "WHAT")]
     pub(crate) executor: Option<String>,
+    /// What the upstream engines' steps cost, as `headstart calibrate` writes it: what the strategy
+    /// cost reckons with [default: Llama 3.1 8B on one H100]
+    #[arg(long, env = "HEADSTART_COST_MODEL", value_name = "FILE")]
+    pub(crate) cost_model: Option<PathBuf>,
     /// The engine itself, in place of a file's name.
     #[arg(skip)]
     #[serde(skip)]
@@ -215,6 +220,15 @@ impl ServeOptions {
         }
     }
 
+    /// What the upstream engines are like, where a file says.
+    ///
+    /// # Errors
+    /// When the file is no cost model.
+    pub(crate) fn engine_model(&self) -> Result<Option<EngineModel>> {
+        let read = |file: &PathBuf| Ok(cost_model::read(file)?.engine);
+        self.cost_model.as_ref().map(read).transpose()
+    }
+
     /// Fills what flags and environment left open from the file.
     pub(crate) fn with_file(self, path: Option<&Path>) -> Result<Self> {
         let File {
@@ -228,6 +242,7 @@ impl ServeOptions {
             served_model_name: self.served_model_name.or(file.served_model_name),
             dtype: self.dtype.or(file.dtype),
             executor: self.executor.or(file.executor),
+            cost_model: self.cost_model.or(file.cost_model),
             emulated: self.emulated,
             strategy: self.strategy.or(file.strategy),
             cache_blocks: self.cache_blocks.or(file.cache_blocks),

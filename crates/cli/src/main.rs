@@ -39,7 +39,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve an OpenAI-compatible API.
-    Serve(commands::serve::Serve),
+    Serve(Box<commands::serve::Serve>),
     /// What a policy would have hit on a recorded trace.
     Replay(commands::replay::Replay),
     /// Fleets strategy by strategy, or one replica policy by policy, in virtual time.
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match cli.command {
-        Command::Serve(serve) => commands::serve::run(serve),
+        Command::Serve(serve) => commands::serve::run(*serve),
         Command::Replay(replay) => commands::replay::run(&replay),
         Command::Simulate(simulate) => commands::simulate::run(&simulate, &given(&matches)),
         Command::Trace(trace) => commands::trace::run(&trace),

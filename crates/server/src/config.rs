@@ -32,6 +32,9 @@ pub struct ServeConfig {
     pub state_dir: Option<PathBuf>,
     /// Where several gateways in front of the same upstreams share what they know of their caches.
     pub shared_index: Option<SharedServer>,
+    /// What the engines are like, where that is known: what `cost` reckons with. An emulated fleet
+    /// is what it emulates.
+    pub engine_model: Option<EngineModel>,
     /// Who computes.
     pub backend: Backend,
     /// The limits.

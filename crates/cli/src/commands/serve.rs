@@ -141,6 +141,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
             url,
             timing: Timing::default(),
         }),
+        engine_model: options.engine_model()?,
         backend,
         limits: options.limits()?,
     })
@@ -244,6 +245,7 @@ fn refuse_upstream_options(options: &ServeOptions) -> Result<()> {
     let given = [
         ("--upstream-timeout", options.upstream_timeout.is_some()),
         ("--upstream-silence", options.upstream_silence.is_some()),
+        ("--cost-model", options.cost_model.is_some()),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => {

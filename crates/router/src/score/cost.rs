@@ -1,7 +1,7 @@
 //! The predicted time to the first token, and what a choice takes from others.
 //!
 //! ```text
-//! cost = backlog + (1 + price) · work + (spread + busy + crowding) · cold work
+//! cost = backlog + (1 + price) · work + (spread + crowding) · cold work
 //! ```
 //!
 //! | part | meaning |
@@ -9,9 +9,8 @@
 //! | backlog | seconds of prompts in front of this one ([`crate::backlog`]) |
 //! | work | seconds for the uncached tokens at their depth, and for loading from lower tiers |
 //! | price | 8, and 4 for each request that waits per replica: others wait for this work too |
-//! | spread | 6 · work placed there lately / mean, for the uncached share of the prompt |
-//! | busy | requests / mean: who decodes there makes each step longer |
-//! | crowding | 2 · (requests / mean − 3), where positive: a hot prefix gets a second home |
+//! | spread | 6 · work placed there lately / mean + 3 · KV usage, for the prompt's uncached share |
+//! | crowding | 3 · (requests / mean − 3), where positive: a hot prefix gets a second home |
 //! | cold work | seconds for the whole prompt, if nothing were cached or running |
 //!
 //! With an objective ([`RouteRequest::slo_ttft`]) one's own time counts for nothing where the
@@ -20,8 +19,7 @@
 //! Ours. Dynamo's and Preble's costs add the work of a prompt and the load of a replica with a
 //! weight; the price of work is what keeps prefixes together under pressure, where a router that
 //! minimises each request's own time scatters them and loses half of the hits. The numbers were
-//! chosen with the simulator on the hard cells of BENCHMARKS.md with seeds 1 to 28, and tried on
-//! others.
+//! chosen with the simulator on the cells of BENCHMARKS.md, seeds 1 to 28 and 101 to 116.
 
 use std::time::Duration;
 
@@ -40,14 +38,14 @@ const PRICE_PER_WAITING: f64 = 4.0;
 /// What it costs to place a prompt where the mean was placed, in cold work.
 const SPREAD: f64 = 6.0;
 
-/// What it costs to join the mean number of requests, in cold work.
-const BUSY: f64 = 1.0;
+/// What it costs to place a prompt where the KV memory is full, in cold work.
+const MEMORY: f64 = 3.0;
 
 /// Times the mean number of requests from which on a replica is crowded.
 const CROWDED: f64 = 3.0;
 
 /// What another mean's worth of requests costs there, in cold work.
-const CROWDING: f64 = 2.0;
+const CROWDING: f64 = 3.0;
 
 /// What it costs to miss an objective: more than anything else.
 const LATE_S: f64 = 1e6;
@@ -93,9 +91,10 @@ fn cost_s(view: &ReplicaView, request: &RouteRequest<'_>, fleet: &Means) -> f64 
     };
     let price = PRICE + PRICE_PER_WAITING * fleet.waiting;
     let uncached = (prompt - view.any_tier_tokens) as f64 / prompt.max(1) as f64;
-    let spread = SPREAD * over(view.placed_s, fleet.placed_s) * uncached;
-    let requests = over(view.requests as f64, fleet.requests.max(1.0));
-    let crowding = BUSY * requests + CROWDING * (requests - CROWDED).max(0.0);
+    let memory = MEMORY * view.kv_usage.unwrap_or(0.0);
+    let spread = (SPREAD * over(view.placed_s, fleet.placed_s) + memory) * uncached;
+    let crowding = over(view.requests as f64, fleet.requests.max(1.0)) - CROWDED;
+    let crowding = CROWDING * crowding.max(0.0);
     own_s + price * work_s + (spread + crowding) * cold_work_s(view, prompt)
 }
 

@@ -9,7 +9,7 @@ use headstart_cache::policy::{self, Setting};
 use headstart_core::{EngineModel, Probability, ReplicaId, SeqId};
 use headstart_engine::{Engine, EngineConfig};
 use headstart_prompt::PromptModel;
-use headstart_router::profile::IndexKind;
+use headstart_router::profile::{IndexKind, ScorerKind};
 use headstart_router::{PrefixIndex, Router, RouterConfig, RunIndex};
 
 use super::follow::{self, Stream};
@@ -51,7 +51,8 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let folder = state_folder(&config)?;
     let later = Later::default();
     let metrics = Metrics::new();
-    let emulated = emulated(&config.backend);
+    let engine_model = emulated(&config.backend).or(config.engine_model);
+    warn_of_blindness(&config);
     let (fleet, model, streams) = match config.backend {
         Backend::Embedded(fleet) => {
             let predictions = predictions(&fleet, &metrics, clock, &later)?;
@@ -85,7 +86,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let mut router = Router::with_index(router, timed);
     for (replica, stream) in (0..).map(ReplicaId).zip(&streams) {
         router.add_replica(replica, stream.block_size, clock.now());
-        if let Some(engine) = emulated {
+        if let Some(engine) = engine_model {
             router.set_engine(replica, engine);
         }
     }
@@ -115,6 +116,33 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
 }
 
 /// The engine that all replicas play, if they do.
+/// Says which upstreams' prompts a strategy that goes by prefixes will not see: without it a wrong
+/// configuration looks like one that does not help.
+fn warn_of_blindness(config: &ServeConfig) {
+    let goes_by_prefix = |(kind, _): &(ScorerKind, f64)| {
+        matches!(kind, ScorerKind::Prefix { .. } | ScorerKind::Cost)
+    };
+    let profile = &config.profile;
+    let Backend::Upstreams(upstreams) = &config.backend else {
+        return;
+    };
+    if !profile.scorers.iter().any(goes_by_prefix) {
+        return;
+    }
+    for upstream in upstreams {
+        let missing = match (&upstream.tokenizer, &upstream.kv_events, profile.index) {
+            (None, ..) => "tokenizer=FOLDER",
+            (Some(_), None, IndexKind::Events) => "kv=tcp://HOST:PORT, or choose approximate,",
+            _ => continue,
+        };
+        tracing::warn!(
+            upstream = upstream.url,
+            strategy = profile.name,
+            "its prompts are not routed by prefix: add {missing} to its --upstream"
+        );
+    }
+}
+
 fn emulated(backend: &Backend) -> Option<EngineModel> {
     match backend {
         Backend::Embedded(fleet) => fleet.emulated.as_deref().copied(),

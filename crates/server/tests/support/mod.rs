@@ -78,6 +78,7 @@ fn config(backend: Backend) -> ServeConfig {
         index_secret: None,
         state_dir: None,
         shared_index: None,
+        engine_model: None,
         backend,
         limits: Limits::default(),
     }
