@@ -247,6 +247,29 @@ fn a_trace_is_played_to_a_fleet() {
 }
 
 #[test]
+fn users_wait_for_their_answers_and_replicas_may_differ() {
+    let args = ["--preset", "laptop", "--users", "4,40", "--think-time", "5"];
+    let rest = ["--rung-seconds", "20", "--strategies", "precise", "--json"];
+    let run = |more: &[&str]| lines(&[&args[..], &rest[..], more].concat());
+    let alike = run(&[]);
+    // Four rounds of each user, and the rung that fills the caches.
+    let answered = |lines: &[Value], rung: usize| lines[rung]["answered"].as_u64();
+    assert_eq!(
+        (answered(&alike, 1), answered(&alike, 2)),
+        (Some(16), Some(160))
+    );
+    let slow = run(&["--replica-speeds", "1,0.25", "--kv-tokens", "24000,6000"]);
+    assert_eq!(answered(&slow, 2), Some(160));
+    let tpot = |lines: &[Value]| lines[2]["tpot_s"]["p90"].as_f64().expect("a number");
+    assert!(
+        tpot(&slow) > 2.0 * tpot(&alike),
+        "{} {}",
+        tpot(&slow),
+        tpot(&alike)
+    );
+}
+
+#[test]
 fn what_a_fleet_cannot_be_is_named() {
     let check = |args: &[&str], part: &str| {
         let output = simulate(args);
@@ -262,6 +285,9 @@ fn what_a_fleet_cannot_be_is_named() {
         "--strategies: unknown strategy `best`",
     );
     preset(&["--rates", "0"], "--rates 0");
+    preset(&["--users", "0"], "--users 0");
+    preset(&["--users", "5", "--think-time", "0"], "--think-time 0");
+    preset(&["--replica-speeds", "0"], "--replica-speeds 0");
     preset(&["--kv-tokens", "100"], "--kv-tokens 100");
     preset(&["--event-loss", "101"], "--event-loss 101");
     preset(&["--gateways", "65"], "--gateways 65");

@@ -43,7 +43,7 @@ mod timeline;
 pub mod workload;
 
 pub use config::{Fault, FleetConfig, Network};
-pub use ladder::{Ladder, Order, Pacing};
+pub use ladder::{Crowd, Ladder, Order, Pacing};
 pub use outcome::{Collected, FleetOutcome, RungOutcome, Served, Slo};
 pub use preset::{Preset, Published};
 pub use recorded::{Arrivals, Recorded};

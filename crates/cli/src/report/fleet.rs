@@ -5,6 +5,7 @@ mod html;
 mod json;
 mod table;
 
+use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, Preset, RungOutcome};
 
 pub(crate) use html::page;
@@ -163,18 +164,29 @@ impl Report {
 pub(crate) fn told(fleet: &FleetConfig, origin: &str) -> Vec<String> {
     let spec = &fleet.replicas[0];
     let cost = &spec.cost;
+    let memory = |it: &ReplicaSpec| it.capacity_blocks as u64 * it.scheduler.block_size as u64;
+    let all = || fleet.replicas.iter().map(memory);
+    let tokens = match (all().min(), all().max()) {
+        (Some(least), Some(most)) if least < most => {
+            format!("{} to {}", super::thousands(least), super::thousands(most))
+        }
+        _ => super::thousands(memory(spec)),
+    };
+    let of_first = match fleet.replicas.iter().any(|it| it.cost != *cost) {
+        true => " of the first replica, others being faster or slower",
+        false => "",
+    };
     vec![
         format!(
-            "{} replicas of {} tokens of KV memory in blocks of {}, {} gateway(s)",
+            "{} replicas of {tokens} tokens of KV memory in blocks of {}, {} gateway(s)",
             fleet.replicas.len(),
-            super::thousands(spec.capacity_blocks as u64 * spec.scheduler.block_size as u64),
             spec.scheduler.block_size,
             fleet.gateways,
         ),
         format!(
-            "a step: {:.2} ms, at least {:.2} ms or {:.1} µs a token for layers, {:.2} ns a \
-             pair or {:.1} ns a cached token for attention; a request takes {:.0} ms beside \
-             the engine; {origin}",
+            "a step{of_first}: {:.2} ms, at least {:.2} ms or {:.1} µs a token for layers, \
+             {:.2} ns a pair or {:.1} ns a cached token for attention; a request takes {:.0} ms \
+             beside the engine; {origin}",
             cost.overhead_s * 1e3,
             cost.weights_s * 1e3,
             cost.token_s * 1e6,

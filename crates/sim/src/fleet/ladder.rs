@@ -11,7 +11,7 @@ use std::time::Duration;
 use headstart_core::Rng;
 use headstart_trace::synth::Gap;
 
-use super::workload::{ANSWERS, Request, Rung, Segment, Workload};
+use super::workload::{ANSWERS, Next, Request, Rung, Segment, Workload};
 
 /// Texts of questions are numbered behind those of groups.
 const QUESTIONS: u64 = 1 << 32;
@@ -35,6 +35,17 @@ pub enum Order {
         /// 0 is all alike.
         exponent: f64,
     },
+}
+
+/// Users who ask, read the answer, think, and ask again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Crowd {
+    /// How many, at least one.
+    pub users: u32,
+    /// Mean time from an answer's end to the next question, above 0: exponential.
+    pub think_s: f64,
+    /// How long they would be at it if answers took no time.
+    pub seconds: f64,
 }
 
 /// What is asked, and how fast.
@@ -68,33 +79,28 @@ impl Ladder {
     /// Draws its requests.
     #[must_use]
     pub fn draw(&self, rng: &mut Rng) -> Workload {
-        let mut prompts = self.prompts(rng);
-        let mut names = (ANSWERS..).map(|text| Request::name(text, 0));
-        let rungs = self.rungs.iter().map(|&(rate, seconds)| {
-            let count = (rate * seconds).round() as usize;
-            let mut after_s = 0.0;
-            let requests = (0..count).map(|_| {
-                after_s += match self.pacing {
-                    Pacing::Poisson => Gap::Exponential { mean_s: 1.0 / rate }.draw(rng),
-                    Pacing::Even => 1.0 / rate,
-                };
-                Request {
-                    seq: names.next().expect("names without end"),
-                    at: Some(Duration::from_secs_f64(after_s)),
-                    prompt: prompts.next(rng),
-                    answer_tokens: self.answer_tokens,
-                    session: None,
-                    next: None,
-                }
-            });
-            Rung {
-                rate,
-                seconds,
-                requests: requests.collect(),
-            }
-        });
+        let mut maker = self.maker(rng);
+        let rungs = self.rungs.iter().map(|&rung| maker.open(rung, rng));
         Workload {
             rungs: rungs.collect(),
+        }
+    }
+
+    /// The first rung, and behind it one of each crowd, in a closed loop.
+    #[must_use]
+    pub fn draw_closed(&self, crowds: &[Crowd], rng: &mut Rng) -> Workload {
+        let mut maker = self.maker(rng);
+        let mut rungs: Vec<Rung> = Vec::new();
+        rungs.extend(self.rungs.first().map(|&rung| maker.open(rung, rng)));
+        rungs.extend(crowds.iter().map(|crowd| maker.closed(crowd, rng)));
+        Workload { rungs }
+    }
+
+    fn maker(&self, rng: &mut Rng) -> Maker<'_> {
+        Maker {
+            ladder: self,
+            prompts: self.prompts(rng),
+            next_answer: ANSWERS,
         }
     }
 
@@ -136,6 +142,78 @@ impl Ladder {
     }
 }
 
+/// Makes requests, no two of one name.
+struct Maker<'a> {
+    ladder: &'a Ladder,
+    prompts: Prompts,
+    next_answer: u64,
+}
+
+impl Maker<'_> {
+    fn open(&mut self, (rate, seconds): (f64, f64), rng: &mut Rng) -> Rung {
+        let count = (rate * seconds).round() as usize;
+        let mut after_s = 0.0;
+        let requests = (0..count).map(|_| {
+            after_s += match self.ladder.pacing {
+                Pacing::Poisson => Gap::Exponential { mean_s: 1.0 / rate }.draw(rng),
+                Pacing::Even => 1.0 / rate,
+            };
+            let at = Some(Duration::from_secs_f64(after_s));
+            Request {
+                at,
+                ..self.request(rng)
+            }
+        });
+        Rung {
+            rate,
+            seconds,
+            requests: requests.collect(),
+        }
+    }
+
+    /// Everybody begins within the first pause, evenly, and asks as often as there would be time
+    /// for if answers took none.
+    fn closed(&mut self, crowd: &Crowd, rng: &mut Rng) -> Rung {
+        let rounds = (crowd.seconds / crowd.think_s).round().max(1.0) as u32;
+        let think = Gap::Exponential {
+            mean_s: crowd.think_s,
+        };
+        let mut requests = Vec::new();
+        for round in 0..rounds {
+            for user in 0..crowd.users {
+                let first = crowd.think_s * f64::from(user) / f64::from(crowd.users);
+                let next = (round + 1 < rounds).then(|| Next {
+                    request: (round + 1) * crowd.users + user,
+                    think: Duration::from_secs_f64(think.draw(rng)),
+                });
+                requests.push(Request {
+                    at: (round == 0).then(|| Duration::from_secs_f64(first)),
+                    next,
+                    ..self.request(rng)
+                });
+            }
+        }
+        Rung {
+            rate: f64::from(crowd.users) / crowd.think_s,
+            seconds: crowd.seconds,
+            requests,
+        }
+    }
+
+    fn request(&mut self, rng: &mut Rng) -> Request {
+        let seq = Request::name(self.next_answer, 0);
+        self.next_answer += 1;
+        Request {
+            seq,
+            at: None,
+            prompt: self.prompts.next(rng),
+            answer_tokens: self.ladder.answer_tokens,
+            session: None,
+            next: None,
+        }
+    }
+}
+
 /// Where prompts come from.
 struct Prompts {
     all: Vec<Arc<[Segment]>>,
@@ -160,5 +238,38 @@ impl Prompts {
             }
         };
         self.all[at].clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::preset::Preset;
+    use super::*;
+
+    #[test]
+    fn a_crowd_waits_for_its_answers() {
+        let crowd = Crowd {
+            users: 7,
+            think_s: 10.0,
+            seconds: 30.0,
+        };
+        let workload = Preset::Laptop
+            .ladder()
+            .draw_closed(&[crowd], &mut Rng::new(1));
+        workload.check();
+        let rung = &workload.rungs[1];
+        assert_eq!((rung.requests.len(), rung.rate), (21, 0.7));
+        let begin = rung.requests.iter().filter_map(|it| it.at);
+        assert_eq!(begin.clone().count(), 7);
+        assert!(begin.max() < Some(Duration::from_secs(10)));
+        let mut names: Vec<_> = workload
+            .rungs
+            .iter()
+            .flat_map(|it| &it.requests)
+            .map(|it| it.seq)
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), workload.num_requests());
     }
 }

@@ -3,11 +3,13 @@
 mod source;
 
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use headstart_core::CostModel;
 use headstart_router::Profile;
 use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, Preset, Run};
@@ -31,6 +33,9 @@ const GATEWAYS_MAX: usize = 64;
 /// Longest delay of events, milliseconds.
 const DELAY_MAX_MS: f64 = 60_000.0;
 
+/// How fast a replica may be beside the preset's engine.
+const SPEEDS: RangeInclusive<f64> = 0.01..=100.0;
+
 /// How long who died is away.
 const GATEWAY_DOWN: Duration = Duration::from_secs(1);
 const REPLICA_DOWN: Duration = Duration::from_secs(30);
@@ -52,9 +57,14 @@ pub(super) struct FleetOptions {
     /// Gateways, which take requests in turn and share nothing [default: 1]
     #[arg(long, value_name = "N")]
     gateways: Option<NonZeroUsize>,
-    /// Tokens that fit the KV memory of a replica [default: the preset's]
-    #[arg(long, value_name = "N")]
-    kv_tokens: Option<NonZeroUsize>,
+    /// Tokens that fit the KV memory of a replica; of several, replicas take them in turn
+    /// [default: the preset's]
+    #[arg(long, value_name = "N[,N…]", value_delimiter = ',')]
+    kv_tokens: Vec<NonZeroUsize>,
+    /// How fast replicas compute, beside the preset's engine; of several, replicas take them in
+    /// turn [default: 1]
+    #[arg(long, value_name = "X[,X…]", value_delimiter = ',')]
+    replica_speeds: Vec<f64>,
     /// Milliseconds that KV events take to a gateway [default: 5]
     #[arg(long, value_name = "MS")]
     event_delay: Option<f64>,
@@ -153,10 +163,15 @@ impl FleetOptions {
         }
         fleet.replicas = vec![spec; replicas];
         fleet.gateways = gateways;
-        if let Some(tokens) = self.kv_tokens {
-            let blocks = self.capacity_blocks(preset, tokens.get(), &spec)?;
-            let replicas = fleet.replicas.iter_mut();
-            replicas.for_each(|it| it.capacity_blocks = blocks);
+        for (it, tokens) in fleet.replicas.iter_mut().zip(self.kv_tokens.iter().cycle()) {
+            it.capacity_blocks = self.capacity_blocks(preset, tokens.get(), &spec)?;
+        }
+        for (it, &speed) in fleet
+            .replicas
+            .iter_mut()
+            .zip(self.replica_speeds.iter().cycle())
+        {
+            it.cost = scaled(&it.cost, speed)?;
         }
         if self.is_of_trace() {
             // Long prompts are what a trace is asked for; memory is the limit.
@@ -209,6 +224,16 @@ impl FleetOptions {
         }
         Ok(tokens / block_size)
     }
+}
+
+/// An engine that is so many times as fast.
+fn scaled(cost: &CostModel, speed: f64) -> Result<CostModel> {
+    if !SPEEDS.contains(&speed) {
+        let (least, most) = (SPEEDS.start(), SPEEDS.end());
+        let message = format!("--replica-speeds {speed}: expected {least} to {most}");
+        return Err(UsageError(message).into());
+    }
+    Ok(cost.faster(speed))
 }
 
 /// The preset's own strategy of that name, if it has one, else any.

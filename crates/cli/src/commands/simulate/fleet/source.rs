@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args;
 use headstart_core::Rng;
-use headstart_sim::fleet::{Arrivals, Preset, Recorded, Workload};
+use headstart_sim::fleet::{Arrivals, Crowd, Ladder, Preset, Recorded, Workload};
 
 use crate::config::UsageError;
 use crate::input::{TraceInput, counted, remarks};
@@ -19,6 +19,9 @@ const REQUESTS_MAX: f64 = 5e7;
 
 /// How long a rung lasts that a ladder has not, seconds.
 const RUNG_S: f64 = 60.0;
+
+/// How long users think where nobody says, seconds.
+const THINK_S: f64 = 10.0;
 
 /// Where requests come from.
 #[derive(Args, Debug)]
@@ -53,6 +56,18 @@ pub(crate) struct SourceOptions {
     /// Each rung of the ladder but the first lasts so long [default: as published]
     #[arg(long, value_name = "SECONDS", conflicts_with = "fleet_trace")]
     rung_seconds: Option<f64>,
+    /// Closed loop in place of rates: so many users, who ask, wait for the answer, think and ask
+    /// again; a rung for each number
+    #[arg(
+        long,
+        value_name = "N[,N…]",
+        value_delimiter = ',',
+        conflicts_with_all = ["fleet_trace", "rates"]
+    )]
+    users: Vec<u32>,
+    /// Of --users: mean seconds from an answer to the next question [default: 10]
+    #[arg(long, value_name = "SECONDS", requires = "users")]
+    think_time: Option<f64>,
 }
 
 impl SourceOptions {
@@ -69,6 +84,9 @@ impl SourceOptions {
 
     fn of_preset(&self, preset: Preset, seed: u64) -> Result<Workload> {
         let mut ladder = preset.ladder();
+        if !self.users.is_empty() {
+            return self.closed(&ladder, seed);
+        }
         let lasts_s = above_0("--rung-seconds", self.rung_seconds)?;
         for &rate in &self.rates {
             above_0("--rates", Some(rate))?;
@@ -95,6 +113,28 @@ impl SourceOptions {
             workload.rungs.retain(|rung| is_asked(rung.rate));
         }
         Ok(workload)
+    }
+
+    fn closed(&self, ladder: &Ladder, seed: u64) -> Result<Workload> {
+        let think_s = above_0("--think-time", self.think_time)?.unwrap_or(THINK_S);
+        let seconds = above_0("--rung-seconds", self.rung_seconds)?.unwrap_or(RUNG_S);
+        let crowd = |&users: &u32| {
+            let requests = f64::from(users) * (seconds / think_s).max(1.0);
+            if users == 0 || requests > REQUESTS_MAX {
+                let message = format!(
+                    "--users {users}: expected at least 1, with up to \
+                    {REQUESTS_MAX:.0} requests"
+                );
+                return Err(UsageError(message).into());
+            }
+            Ok(Crowd {
+                users,
+                think_s,
+                seconds,
+            })
+        };
+        let crowds = self.users.iter().map(crowd).collect::<Result<Vec<_>>>()?;
+        Ok(ladder.draw_closed(&crowds, &mut Rng::new(seed)))
     }
 
     fn of_trace(&self, file: &Path, seed: u64) -> Result<(Workload, Asked)> {
