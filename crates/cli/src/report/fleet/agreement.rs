@@ -38,7 +38,7 @@ pub(super) fn table(report: &Report) -> Option<String> {
     rows.extend(all.iter().map(row));
     let mut text = format!("measured beside simulated\n{}", aligned(&rows));
     if all.len() > 1 {
-        let by = |of: fn(&Both<'_>) -> f64| order(&all, of).join(" < ");
+        let by = |of: fn(&Both<'_>) -> f64| order(&all, of);
         text += &format!("by TTFT p50, measured: {}\n", by(|it| it.measured.ttft.p50));
         text += &format!(
             "by TTFT p50, simulated: {}\n",
@@ -85,10 +85,24 @@ fn pair<'a>(
     })
 }
 
-fn order<'a>(all: &[Both<'a>], of: fn(&Both<'_>) -> f64) -> Vec<&'a str> {
-    let mut sorted: Vec<&Both<'a>> = all.iter().collect();
+/// Figures so close to each other, larger over smaller, have no order: runs differ by more.
+const ALIKE: f64 = 1.15;
+
+/// The strategies from the least figure to the greatest, `<` or `≈` between neighbours.
+fn order(all: &[Both<'_>], of: fn(&Both<'_>) -> f64) -> String {
+    let mut sorted: Vec<&Both<'_>> = all.iter().collect();
     sorted.sort_by(|a, b| of(a).total_cmp(&of(b)));
-    sorted.into_iter().map(|it| it.name).collect()
+    let mut text = String::new();
+    for (at, it) in sorted.iter().enumerate() {
+        let sign = match at.checked_sub(1).map(|before| of(it) / of(sorted[before])) {
+            None => "",
+            Some(ratio) if ratio > ALIKE => " < ",
+            Some(_) => " ≈ ",
+        };
+        text += sign;
+        text += it.name;
+    }
+    text
 }
 
 fn points(both: &Both<'_>) -> f64 {
@@ -116,4 +130,33 @@ fn row(both: &Both<'_>) -> Vec<String> {
         row.push(format!("{:.2}", ratio(both, of)));
     }
     row
+}
+
+#[cfg(test)]
+mod tests {
+    use headstart_core::stats::Summary;
+
+    use super::*;
+
+    #[test]
+    fn neighbours_that_are_alike_have_no_order() {
+        let rung = |p50| RungOutcome {
+            ttft: Summary {
+                p50,
+                ..Summary::default()
+            },
+            ..RungOutcome::default()
+        };
+        let rungs = [
+            ("slow", rung(3.0)),
+            ("fast", rung(1.0)),
+            ("also", rung(1.1)),
+        ];
+        let all = rungs.each_ref().map(|(name, rung)| Both {
+            name,
+            measured: rung,
+            simulated: rung,
+        });
+        assert_eq!(order(&all, |it| it.measured.ttft.p50), "fast ≈ also < slow");
+    }
 }
