@@ -1,6 +1,7 @@
 //! A trace's requests as prompts of token ids, for `trace materialize` and `bench trace`.
 
 use std::ops::Range;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -169,6 +170,12 @@ impl std::fmt::Display for Altered {
             "{cut} cut to --max-prompt-tokens, {empty} without a token left out"
         )
     }
+}
+
+/// Makes other prompts each time, so that nothing of an earlier run is still cached.
+pub(crate) fn unseen_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_nanos() as u64)
 }
 
 /// A range of token ids, as `LOW..HIGH`.

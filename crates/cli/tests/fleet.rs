@@ -135,6 +135,36 @@ fn an_emulated_engine_is_found_by_its_times() {
 }
 
 #[test]
+fn a_server_that_does_not_answer_fails_the_run_and_not_the_report() {
+    let scratch = Scratch::new("nobody");
+    let trace = file(&scratch, "trace.jsonl", &trace(3));
+    let nobody = "http://127.0.0.1:9";
+    let args = [
+        "bench",
+        "fleet",
+        "--url",
+        nobody,
+        "--fleet-trace",
+        &trace,
+        "--json",
+    ];
+    let out = output(args);
+    assert_eq!(out.status.code(), Some(1));
+    let complaint = text(&out.stderr);
+    assert!(complaint.contains("no request was answered"), "{complaint}");
+    let printed = text(&out.stdout);
+    let first = printed.lines().next().expect("a line");
+    let rung: Value = serde_json::from_str(first).expect("JSON");
+    assert_eq!((&rung["failed"], &rung["answered"]), (&json!(3), &json!(0)));
+    let out = output(["calibrate", "--url", nobody]);
+    assert!(
+        text(&out.stderr).contains("did not answer"),
+        "{}",
+        text(&out.stderr)
+    );
+}
+
+#[test]
 fn engines_are_derived_from_data_sheets() {
     let told = lines(&[
         "calibrate",
@@ -173,4 +203,23 @@ fn engines_are_derived_from_data_sheets() {
         "known are llm-d-73",
     );
     refused(&["bench", "fleet", "--strategies", "best"], "--strategies");
+    refused(&["calibrate", "--replicas", "2"], "measured alone");
+    refused(&["calibrate", "--replicas", "0"], "--replicas");
+    let three = [
+        "calibrate",
+        "--derive",
+        "qwen3-8b",
+        "--gpu",
+        "H100",
+        "--gpus",
+        "3",
+    ];
+    refused(&three, "32 query heads");
+    let url = ["bench", "fleet", "--url", "http://127.0.0.1:9"];
+    refused(
+        &[&url[..], &["--strategies", "precise,load"]].concat(),
+        "a server at --url has one",
+    );
+    refused(&["bench", "fleet", "--block-size", "0"], "--block-size");
+    refused(&["bench", "fleet", "--users", "5"], "bench chat");
 }

@@ -8,6 +8,7 @@ mod recording;
 mod runs;
 mod trace;
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -40,9 +41,9 @@ pub(crate) fn run(bench: Bench) -> Result<()> {
 /// The servers that the benchmark starts: options of `headstart serve`.
 #[derive(Args, Debug, Default)]
 pub(crate) struct BenchServer {
-    /// Embedded replicas [default: 2, for a trace 1]
+    /// Embedded replicas [default: 2; for a trace and for calibrate 1, for a fleet the preset's]
     #[arg(long, value_name = "N")]
-    replicas: Option<usize>,
+    replicas: Option<NonZeroUsize>,
     /// Model, as for serve [default: toy]
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
@@ -74,7 +75,7 @@ impl BenchServer {
     pub(crate) fn options(&self) -> ServeOptions {
         ServeOptions {
             listen: Some(([127, 0, 0, 1], 0).into()),
-            replicas: self.replicas,
+            replicas: self.replicas.map(usize::from),
             model: self.model.clone(),
             served_model_name: self.served_model_name.clone(),
             cache_blocks: self.cache_blocks,
@@ -94,7 +95,7 @@ impl BenchServer {
             .served_model_name
             .as_deref()
             .or(models.first().map(String::as_str));
-        let model = model.context("the upstreams name no model; give --served-model-name")?;
+        let model = model.context("the upstreams name no model; do they run and listen there?")?;
         let client = ApiClient::new(&format!("http://{}", server.address()), model, None)?;
         Ok((server, client))
     }

@@ -17,9 +17,9 @@ use self::file::Written;
 use super::bench::BenchServer;
 use super::replay::progress;
 use super::serve;
-use crate::config::{UsageError, cost_model};
+use crate::config::{ServeOptions, UsageError, cost_model};
 use crate::output;
-use crate::prompts::vocabulary;
+use crate::prompts::{unseen_seed, vocabulary};
 
 /// Longest prompt that is timed unless told otherwise, tokens.
 const MAX_PROMPT_TOKENS: u32 = 4_096;
@@ -72,8 +72,8 @@ pub(crate) struct Calibrate {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = within(1, 100))]
     rounds: u32,
     /// Most tokens that a step of the server computes [default: as it was started with; 2048]
-    #[arg(long, value_name = "N")]
-    max_batched_tokens: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = within(1, 1 << 20))]
+    max_batched_tokens: Option<u32>,
     /// Tokens that fit the server's KV memory [default: as it says, or was started with]
     #[arg(long, value_name = "N")]
     kv_tokens: Option<usize>,
@@ -116,10 +116,18 @@ fn derive(calibrate: &Calibrate, model: &str, gpu: &str) -> Result<()> {
         UsageError(format!("{option} {name}: known are {}", known.join(", ")))
     };
     let models = ModelShape::KNOWN.map(|it| it.name);
+    let (model, gpu) = (&model.to_lowercase()[..], &gpu.to_lowercase()[..]);
     let shape = ModelShape::find(model).ok_or_else(|| unknown("--derive", model, &models))?;
     let gpus = Gpu::KNOWN.map(|it| it.name);
     let known = Gpu::find(gpu).ok_or_else(|| unknown("--gpu", gpu, &gpus))?;
     let number = calibrate.gpus;
+    if !(shape.query_heads as u32).is_multiple_of(number) {
+        let message = format!(
+            "--gpus {number}: {model} has {} query heads, which so many cannot share",
+            shape.query_heads
+        );
+        return Err(UsageError(message).into());
+    }
     let Some(engine) = EngineModel::derived(&shape, &known, number) else {
         let message = format!("--gpus {number}: the weights of {model} alone fill {number} {gpu}");
         return Err(UsageError(message).into());
@@ -128,7 +136,11 @@ fn derive(calibrate: &Calibrate, model: &str, gpu: &str) -> Result<()> {
         told: vec![format!(
             "derived, not measured: {model} on {number} {gpu}, by the data sheets' roofs"
         )],
-        engine,
+        engine: EngineModel {
+            kv_tokens: calibrate.kv_tokens.unwrap_or(engine.kv_tokens),
+            max_batched_tokens: calibrate.batched().unwrap_or(engine.max_batched_tokens),
+            ..engine
+        },
         max_sequences: cost_model::MAX_SEQUENCES,
         latency_s: 0.0,
     };
@@ -145,7 +157,11 @@ fn measure(calibrate: &Calibrate) -> Result<()> {
                 anyhow::Ok((timed, limits))
             }
             None => {
-                let config = serve::config(&calibrate.server.options())?;
+                let given = calibrate.server.options();
+                let config = serve::config(&ServeOptions {
+                    replicas: Some(given.replicas.unwrap_or(1)),
+                    ..given
+                })?;
                 let limits = calibrate.limits_of(&config)?;
                 let (server, client) = calibrate.server.start(config).await?;
                 let timed = calibrate.time(&client, limits).await;
@@ -193,6 +209,8 @@ fn timing_of(timed: &Timed) -> Timing {
 
 fn tell(calibrate: &Calibrate, written: &Written, shown: Option<&report::Report>) -> Result<()> {
     let text = written.to_toml();
+    cost_model::parse(&text)
+        .map_err(|error| anyhow::anyhow!("no cost model that can be: {error}"))?;
     if let Some(file) = &calibrate.output {
         write(file, &text)?;
     }
@@ -208,16 +226,24 @@ fn write(file: &Path, text: &str) -> Result<()> {
 }
 
 impl Calibrate {
+    fn batched(&self) -> Option<usize> {
+        self.max_batched_tokens.map(|it| it as usize)
+    }
+
     fn limits_of(&self, config: &ServeConfig) -> Result<Limits> {
         let Backend::Embedded(fleet) = &config.backend else {
             let message = "--upstream: give the engine itself with --url";
             return Err(UsageError(message.to_owned()).into());
         };
+        if fleet.replicas > 1 {
+            let message = "--replicas: an engine is measured alone";
+            return Err(UsageError(message.to_owned()).into());
+        }
         let engine = &fleet.engine;
         let kv_tokens = engine.cache_blocks * engine.block_size;
         Ok(Limits {
-            max_batched_tokens: self.max_batched_tokens.unwrap_or(engine.max_batched_tokens),
-            kv_tokens,
+            max_batched_tokens: self.batched().unwrap_or(engine.max_batched_tokens),
+            kv_tokens: self.kv_tokens.unwrap_or(kv_tokens),
             max_sequences: engine.max_sequences,
             max_context: match fleet.emulated {
                 Some(_) => kv_tokens,
@@ -229,13 +255,13 @@ impl Calibrate {
     async fn limits_of_url(&self, url: &str) -> Result<Limits> {
         let kv_tokens = match self.kv_tokens {
             Some(tokens) => Some(tokens),
-            None => file::kv_tokens_of(url).await,
+            None => file::kv_tokens_of(url).await?,
         };
         let Some(kv_tokens) = kv_tokens else {
             bail!("{url} does not say how many tokens fit its KV memory; give --kv-tokens");
         };
         Ok(Limits {
-            max_batched_tokens: self.max_batched_tokens.unwrap_or(MAX_BATCHED_TOKENS),
+            max_batched_tokens: self.batched().unwrap_or(MAX_BATCHED_TOKENS),
             kv_tokens,
             max_sequences: cost_model::MAX_SEQUENCES,
             max_context: kv_tokens,
@@ -257,7 +283,7 @@ impl Calibrate {
             answer_tokens: self.answer_tokens,
             rounds: self.rounds as usize,
             vocabulary: vocabulary(&self.vocab)?,
-            seed: report::seed(),
+            seed: unseen_seed(),
         };
         if plan.is_empty() {
             bail!(

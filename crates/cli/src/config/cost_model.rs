@@ -75,9 +75,17 @@ struct File {
 pub(crate) fn read(path: &Path) -> Result<Emulated> {
     let cannot_read = || format!("cannot read the cost model {}", path.display());
     let text = std::fs::read_to_string(path).with_context(cannot_read)?;
-    let wrong = |error: String| UsageError(format!("cost model {}: {error}", path.display()));
-    let file: File = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    Ok(emulated(&file).map_err(wrong)?)
+    let wrong = |error| UsageError(format!("cost model {}: {error}", path.display()));
+    Ok(parse(&text).map_err(wrong)?)
+}
+
+/// The cost model in `text`.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn parse(text: &str) -> Result<Emulated, String> {
+    let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+    emulated(&file)
 }
 
 fn emulated(file: &File) -> Result<Emulated, String> {
@@ -151,16 +159,11 @@ mod tests {
     const EXAMPLE: &str = "overhead_s = 0.017\nweights_s = 0.0122\ntoken_s = 72e-6\npair_s = 3e-9\n\
         kv_token_s = 24e-9\nmax_batched_tokens = 8192\nkv_tokens = 338_000\n";
 
-    fn parsed(text: &str) -> Result<Emulated, String> {
-        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
-        emulated(&file)
-    }
-
     #[test]
     fn a_file_is_an_engine() {
-        let Emulated { engine, .. } = parsed(EXAMPLE).expect("valid");
+        let Emulated { engine, .. } = parse(EXAMPLE).expect("valid");
         assert_eq!((engine.kv_tokens, engine.cost.token_s), (338_000, 72e-6));
-        let wrong = |from: &str, to: &str| parsed(&EXAMPLE.replace(from, to)).expect_err("wrong");
+        let wrong = |from: &str, to: &str| parse(&EXAMPLE.replace(from, to)).expect_err("wrong");
         assert!(wrong("72e-6", "-1").contains("token_s"));
         assert!(wrong("338_000", "0").contains("kv_tokens"));
         assert!(wrong("8192", "0").contains("max_batched_tokens"));

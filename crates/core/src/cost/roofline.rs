@@ -39,6 +39,8 @@ pub struct Gpu {
     pub bandwidth: f64,
     /// Memory, bytes.
     pub memory: f64,
+    /// Whether it computes with eight-bit numbers, at twice the rate.
+    pub has_fp8: bool,
 }
 
 /// Shares of the roofs that engines reach.
@@ -54,8 +56,12 @@ const HOST_BANDWIDTH: f64 = 32e9;
 /// A step's own time: scheduling and launching. Our guess.
 const OVERHEAD_S: f64 = 5e-3;
 
-/// Most tokens that a step computes: vLLM's default on large GPUs.
+/// Most tokens that a step computes: vLLM's defaults on large GPUs and on others.
 const MAX_BATCHED_TOKENS: usize = 8_192;
+const MAX_BATCHED_TOKENS_SMALL: usize = 2_048;
+
+/// Bandwidth of a large GPU at least, bytes per second: an H100's.
+const LARGE: f64 = 3e12;
 
 /// Bytes of a key's or a value's number.
 const KV_BYTES: f64 = 2.0;
@@ -113,7 +119,10 @@ impl Gpu {
     pub const KNOWN: [Self; 7] = [
         Self::new("l4", 121e12, 0.30e12, 24e9),
         Self::new("l40s", 362e12, 0.864e12, 48e9),
-        Self::new("a100", 312e12, 2.039e12, 80e9),
+        Self {
+            has_fp8: false,
+            ..Self::new("a100", 312e12, 2.039e12, 80e9)
+        },
         Self::new("h100", 989e12, 3.35e12, 80e9),
         Self::new("h200", 989e12, 4.8e12, 141e9),
         Self::new("b200", 2_250e12, 8.0e12, 180e9),
@@ -126,6 +135,7 @@ impl Gpu {
             flops,
             bandwidth,
             memory,
+            has_fp8: true,
         }
     }
 
@@ -143,27 +153,35 @@ impl EngineModel {
     pub fn derived(model: &ModelShape, gpu: &Gpu, gpus: u32) -> Option<Self> {
         let gpus = f64::from(gpus.max(1));
         let bandwidth = gpu.bandwidth * BANDWIDTH_SHARE * gpus;
-        // Eight-bit weights are computed with at twice the rate.
-        let flops = gpu.flops * FLOPS_SHARE * gpus * (2.0 / model.parameter_bytes);
         let attention_flops = gpu.flops * FLOPS_SHARE * gpus;
+        let flops = match gpu.has_fp8 {
+            true => attention_flops * (2.0 / model.parameter_bytes),
+            false => attention_flops,
+        };
+        // Beyond one head each, GPUs keep the same keys and values.
+        let kv_bytes = model.kv_token_bytes() * (gpus / model.kv_heads).max(1.0);
         // Query times key and weight times value, a multiplication and an addition each.
         let pair_flop = 4.0 * model.layers * model.query_heads * model.head_values;
         let weights = model.parameters * model.parameter_bytes;
         let left = gpu.memory * gpus * MEMORY_SHARE - weights;
-        let kv_tokens = (left / model.kv_token_bytes()).floor();
+        let kv_tokens = (left / kv_bytes).floor();
         (kv_tokens >= 1.0).then(|| Self {
             cost: CostModel {
                 overhead_s: OVERHEAD_S,
-                // A step of one token reads the active ones; a full one all of them.
+                // Of a mixture of experts what one token reads: larger batches read more, which
+                // is not reckoned with.
                 weights_s: model.active_parameters * model.parameter_bytes / bandwidth,
                 token_s: 2.0 * model.active_parameters / flops,
                 pair_s: pair_flop / attention_flops,
-                kv_token_s: model.kv_token_bytes() / bandwidth,
+                kv_token_s: kv_bytes / bandwidth,
                 sequence_s: 0.0,
             },
-            max_batched_tokens: MAX_BATCHED_TOKENS,
+            max_batched_tokens: match gpu.bandwidth >= LARGE {
+                true => MAX_BATCHED_TOKENS,
+                false => MAX_BATCHED_TOKENS_SMALL,
+            },
             kv_tokens: kv_tokens as usize,
-            load_token_s: model.kv_token_bytes() / (HOST_BANDWIDTH * gpus),
+            load_token_s: kv_bytes / (HOST_BANDWIDTH * gpus),
         })
     }
 }

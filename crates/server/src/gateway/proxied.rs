@@ -11,7 +11,8 @@
 //! | its health says it is dead | goes elsewhere | is dead |
 //! | no first bytes within the limit | has had its time: 504 | its health will tell |
 //!
-//! A request goes elsewhere once, and its limit counts from its first place.
+//! A request goes elsewhere once where it is refused and up to four times where engines end with
+//! it; its limit counts from its first place.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -131,14 +131,16 @@ fn warn_of_blindness(config: &ServeConfig) {
     }
     for upstream in upstreams {
         let missing = match (&upstream.tokenizer, &upstream.kv_events, profile.index) {
+            (None, None, IndexKind::Events) => "tokenizer=FOLDER and kv=tcp://HOST:PORT",
             (None, ..) => "tokenizer=FOLDER",
-            (Some(_), None, IndexKind::Events) => "kv=tcp://HOST:PORT, or choose approximate,",
+            (Some(_), None, IndexKind::Events) => "kv=tcp://HOST:PORT",
             _ => continue,
         };
         tracing::warn!(
             upstream = upstream.url,
             strategy = profile.name,
-            "its prompts are not routed by prefix: add {missing} to its --upstream"
+            "its prompts are not routed by prefix: add {missing} to its --upstream; without \
+             events, --strategy approximate goes by what was sent"
         );
     }
 }

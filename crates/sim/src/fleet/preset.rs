@@ -161,7 +161,7 @@ impl Preset {
                 system_tokens: 480,
                 question_tokens: 96,
                 answer_tokens: 80,
-                rungs: vec![(8.0, 60.0), (4.0, 60.0), (6.0, 60.0), (10.0, 60.0)],
+                rungs: vec![(8.0, 60.0), (4.0, 60.0), (6.0, 60.0), (9.0, 60.0)],
                 ..Self::LlmD73.ladder()
             },
         }

@@ -11,11 +11,12 @@ mod engine;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use headstart_loadgen::ApiClient;
 use headstart_router::Profile;
 use headstart_server::{Backend, ServeConfig};
+use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{FleetConfig, FleetOutcome, Preset, Run, Workload};
 
 use self::drive::Driver;
@@ -25,7 +26,7 @@ use crate::commands::serve;
 use crate::commands::simulate::SourceOptions;
 use crate::config::{ServeOptions, UsageError, cost_model, parsed};
 use crate::output;
-use crate::prompts::vocabulary;
+use crate::prompts::{unseen_seed, vocabulary};
 use crate::report::fleet::{self as report, Origin, Report, StrategyRun};
 
 /// What is asked where nobody says.
@@ -37,7 +38,7 @@ const STRATEGIES: &[&str] = &["random", "load", "approximate", "precise", "cost"
 /// A fleet under load, strategy by strategy, beside what the simulator says.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  headstart bench fleet                                     eight emulated replicas on this machine
+  headstart bench fleet                                     four emulated replicas on this machine
   headstart bench fleet --strategies precise,cost --rates 20 --html fleet.html
   headstart bench fleet --fleet-trace requests.jsonl.zst --speed 2 --replicas 4
   headstart bench fleet --url http://10.0.0.7:8000 --served-model-name Qwen3-0.6B \\
@@ -55,7 +56,7 @@ pub(crate) struct Fleet {
     #[command(flatten)]
     source: SourceOptions,
     /// Strategies to compare [default: random,load,approximate,precise,cost]; with --url the one
-    /// that the server has, for the simulator [default: precise]
+    /// that the server has, for the simulator and the tables [default: precise]
     #[arg(long, value_name = "S[,S…]", value_delimiter = ',')]
     strategies: Vec<String>,
     /// Measure this server instead of starting one
@@ -70,7 +71,7 @@ pub(crate) struct Fleet {
     real: bool,
     /// Tokens per block [default: 16]
     #[arg(long, value_name = "N")]
-    block_size: Option<usize>,
+    block_size: Option<NonZeroUsize>,
     /// Most requests under way at once; more wait, and their times run
     #[arg(long, value_name = "N", default_value = "4096")]
     concurrency: NonZeroUsize,
@@ -106,19 +107,26 @@ pub(super) fn run(bench: &Fleet) -> Result<()> {
         .collect();
     let bar = progress((servers.len() * workload.num_requests()) as u64);
     let engine = servers.iter().find_map(Server::told);
-    let measured = serve::runtime()?.block_on(async {
-        let mut measured = Vec::new();
+    let (measured, unanswered) = serve::runtime()?.block_on(async {
+        let (mut measured, mut unanswered) = (Vec::new(), Vec::new());
         for server in servers {
-            measured.push(bench.measure(server, &workload, &|| bar.inc(1)).await?);
+            let (run, failure) = bench.measure(server, &workload, &|| bar.inc(1)).await?;
+            unanswered.extend(failure.map(|it| format!("{}: {it}", run.name)));
+            measured.push(run);
         }
-        anyhow::Ok(measured)
+        anyhow::Ok((measured, unanswered))
     })?;
     bar.finish_and_clear();
     bench.tell(&Report {
         asked,
         engine: engine.unwrap_or_default(),
         runs: measured.into_iter().chain(simulated).collect(),
-    })
+    })?;
+    // What was measured before is told all the same.
+    match unanswered.is_empty() {
+        true => Ok(()),
+        false => bail!("{}", unanswered.join("; ")),
+    }
 }
 
 /// Who serves one strategy.
@@ -186,7 +194,12 @@ impl Fleet {
                 config,
             })
         };
-        self.strategies().iter().map(server).collect()
+        let strategies = self.strategies();
+        if self.url.is_some() && strategies.len() > 1 {
+            let message = "--strategies: a server at --url has one; name that one";
+            return Err(UsageError(message.to_owned()).into());
+        }
+        strategies.iter().map(server).collect()
     }
 
     async fn measure(
@@ -194,8 +207,8 @@ impl Fleet {
         server: Server,
         workload: &Workload,
         on_answer: &dyn Fn(),
-    ) -> Result<StrategyRun> {
-        let outcome = match (server.config, &self.url) {
+    ) -> Result<(StrategyRun, Option<String>)> {
+        let (outcome, failure) = match (server.config, &self.url) {
             (Some(config), _) => {
                 let (running, client) = self.server.start(config).await?;
                 let url = format!("http://{}", running.address());
@@ -209,11 +222,12 @@ impl Fleet {
             }
             (None, None) => unreachable!("a server has a configuration or an address"),
         };
-        Ok(StrategyRun {
+        let run = StrategyRun {
             name: server.strategy,
             origin: Origin::Measured,
             outcome,
-        })
+        };
+        Ok((run, failure))
     }
 
     async fn drive(
@@ -222,15 +236,17 @@ impl Fleet {
         url: &str,
         workload: &Workload,
         on_answer: &dyn Fn(),
-    ) -> Result<FleetOutcome> {
+    ) -> Result<(FleetOutcome, Option<String>)> {
         let driver = Driver {
             client,
             url,
             vocabulary: vocabulary(&self.vocab)?,
+            // No strategy finds what another one left in somebody else's cache.
+            salt: unseen_seed() as u32,
             concurrency: self.concurrency.get(),
             pause: engine::fleet_of(self.preset()?).pause,
         };
-        driver.run(workload, on_answer).await
+        Ok(driver.run(workload, on_answer).await)
     }
 
     /// The server to start, if one is to be.
@@ -247,7 +263,7 @@ impl Fleet {
         serve::config(&ServeOptions {
             replicas: given.replicas.or(replicas.transpose()?),
             strategy: Some(strategy.to_owned()),
-            block_size: self.block_size,
+            block_size: self.block_size.map(usize::from),
             emulated,
             ..given
         })
@@ -273,9 +289,15 @@ impl Fleet {
         let cost = self.emulated()?;
         let (spec, replicas) = match config.map(|it| &it.backend) {
             Some(Backend::Embedded(fleet)) => (engine::of_server(&cost, fleet), fleet.replicas),
-            _ => {
-                let replicas = self.server.replicas.unwrap_or(1);
-                (engine::of_file(&cost, self.block_size), replicas)
+            Some(Backend::Upstreams(engines)) => {
+                let ranks = engines
+                    .iter()
+                    .map(|it| it.data_parallel_size.max(1) as usize);
+                (self.spec(&cost), ranks.sum())
+            }
+            None => {
+                let replicas = self.server.replicas.map_or(1, usize::from);
+                (self.spec(&cost), replicas)
             }
         };
         let fleet = self.preset()?.fleet(profile);
@@ -284,6 +306,11 @@ impl Fleet {
             seed: self.seed,
             ..engine::with_latency(fleet, cost.latency_s)
         }))
+    }
+
+    /// Other people's engine.
+    fn spec(&self, cost: &cost_model::Emulated) -> ReplicaSpec {
+        engine::of_file(cost, self.block_size.map(usize::from))
     }
 
     fn tell(&self, report: &Report) -> Result<()> {

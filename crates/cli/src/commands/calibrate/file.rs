@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use headstart_core::EngineModel;
-use headstart_loadgen::fetch;
+use headstart_loadgen::{LoadError, fetch};
 
 /// What is written.
 #[derive(Debug)]
@@ -51,14 +51,20 @@ impl Written {
 
 /// Tokens that fit the KV memory of the server at `url`, where its metrics say: vLLM tells blocks
 /// and their size, SGLang tokens.
-pub(super) async fn kv_tokens_of(url: &str) -> Option<usize> {
+///
+/// # Errors
+/// When nobody answers there.
+pub(super) async fn kv_tokens_of(url: &str) -> Result<Option<usize>, LoadError> {
     let mut page = Vec::new();
     let write = |bytes: &[u8]| {
         page.extend_from_slice(bytes);
         Ok(())
     };
-    fetch(url, "/metrics", None, write).await.ok()?;
-    kv_tokens(&String::from_utf8_lossy(&page))
+    match fetch(url, "/metrics", None, write).await {
+        Err(LoadError::Refused { .. }) => Ok(None),
+        Err(error) => Err(error),
+        Ok(()) => Ok(kv_tokens(&String::from_utf8_lossy(&page))),
+    }
 }
 
 fn kv_tokens(page: &str) -> Option<usize> {

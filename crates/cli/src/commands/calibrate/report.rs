@@ -1,7 +1,5 @@
 //! How well a cost model explains what was timed.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use headstart_sim::calibrate::{Fit, Shape, Timing};
 use serde_json::{Value, json};
 
@@ -108,10 +106,4 @@ pub(super) fn json(written: &Written, report: Option<&Report>) -> Value {
         "error": report.map(|it| errors(it.errors)),
         "held_out_error": report.map(|it| errors(it.held_out)),
     })
-}
-
-/// Other prompts each time, so that nothing of an earlier run is still cached.
-pub(super) fn seed() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |since| since.as_nanos() as u64)
 }

@@ -24,7 +24,11 @@ fn data(report: &Report) -> Value {
             point["published"] = json!(published.map(|it| [it.0, it.1]));
             point
         });
-        json!({"name": run.label(), "rungs": rungs.collect::<Vec<_>>()})
+        let mut rungs: Vec<Value> = rungs.collect();
+        // As the axis has them, whatever order they were asked in.
+        let rate = |rung: &Value| rung["rate"].as_f64().unwrap_or(0.0);
+        rungs.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
+        json!({"name": run.label(), "rungs": rungs})
     });
     json!({
         "title": format!("Fleet {}", report.asked.name),

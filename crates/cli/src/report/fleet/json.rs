@@ -4,7 +4,7 @@ use headstart_core::stats::Summary;
 use headstart_sim::fleet::{Fault, Recovery, RungOutcome};
 use serde_json::{Value, json};
 
-use super::{Report, StrategyRun, agreement};
+use super::{Origin, Report, StrategyRun, agreement};
 
 /// All lines.
 pub(crate) fn json_lines(report: &Report) -> String {
@@ -36,7 +36,9 @@ fn lines(report: &Report, run: &StrategyRun) -> Vec<Value> {
     }
     let mut all = head(&run.outcome.all);
     all["rung"] = json!("all");
-    all["steps"] = json!(run.outcome.steps);
+    // No client sees steps.
+    let steps = Some(run.outcome.steps).filter(|_| run.origin == Origin::Simulated);
+    all["steps"] = json!(steps);
     all["recoveries"] = run.outcome.recoveries.iter().map(recovery).collect();
     lines.push(all);
     lines

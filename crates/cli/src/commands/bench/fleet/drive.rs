@@ -33,6 +33,8 @@ pub(super) struct Driver<'a> {
     pub(super) url: &'a str,
     /// Token ids that prompts are made of.
     pub(super) vocabulary: Range<TokenId>,
+    /// Makes prompts that no other run has asked.
+    pub(super) salt: TokenId,
     /// Most requests under way.
     pub(super) concurrency: usize,
     /// Between two rungs.
@@ -60,24 +62,32 @@ pub(super) fn check(workload: &Workload) -> Result<()> {
 }
 
 impl Driver<'_> {
-    /// Runs all rungs; `on_answer` is told of each request that ended.
-    ///
-    /// # Errors
-    /// When no request of a rung was answered.
+    /// Runs the rungs, up to the first of which no request is answered, if there is one: why is
+    /// told beside the outcome. `on_answer` is told of each request that ended.
     pub(super) async fn run(
         &self,
         workload: &Workload,
         on_answer: &dyn Fn(),
-    ) -> Result<FleetOutcome> {
-        let mut collected = Vec::new();
+    ) -> (FleetOutcome, Option<String>) {
+        let (mut collected, mut failure) = (Vec::new(), None);
         for (at, rung) in workload.rungs.iter().enumerate() {
+            if failure.is_some() {
+                collected.push(given_up(rung));
+                continue;
+            }
             if at > 0 {
                 tokio::time::sleep(self.pause).await;
             }
-            collected.push(self.rung(rung, on_answer).await?);
+            match self.rung(rung, on_answer).await {
+                Ok(it) => collected.push(it),
+                Err(error) => {
+                    failure = Some(format!("{} requests/s: {error:#}", rung.rate));
+                    collected.push(given_up(rung));
+                }
+            }
         }
         let slo = Slo::default();
-        Ok(FleetOutcome::of(&collected, &workload.rungs, slo))
+        (FleetOutcome::of(&collected, &workload.rungs, slo), failure)
     }
 
     async fn rung(&self, rung: &Rung, on_answer: &dyn Fn()) -> Result<Collected> {
@@ -110,10 +120,22 @@ impl Driver<'_> {
             number,
             arrival: Nanos(0) + request.at.unwrap_or_default(),
             session: request.session.map(SessionId),
-            tokens: tokens.map(|token| start + token % (end - start)).collect(),
+            tokens: tokens
+                .map(|token| start + (token ^ self.salt) % (end - start))
+                .collect(),
             output_tokens: request.answer_tokens,
             is_cut: false,
         }
+    }
+}
+
+/// A rung of which nothing was answered.
+fn given_up(rung: &Rung) -> Collected {
+    Collected {
+        failed: rung.requests.len(),
+        seconds: rung.seconds,
+        lasted_s: rung.seconds,
+        ..Collected::default()
     }
 }
 
@@ -211,7 +233,8 @@ async fn scrape(url: String, gauges: Arc<Mutex<Gauges>>) {
             page.extend_from_slice(bytes);
             Ok(())
         };
-        if fetch(&url, "/metrics", None, write).await.is_err() {
+        // It has none, or not for us; any other error is a busy server, which is worth knowing of.
+        if let Err(LoadError::Refused { .. }) = fetch(&url, "/metrics", None, write).await {
             return;
         }
         for load in EngineLoad::parse(&String::from_utf8_lossy(&page)).all(Nanos(0)) {
