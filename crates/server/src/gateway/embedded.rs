@@ -101,8 +101,9 @@ impl Gateway {
         };
         let max_tokens = max_tokens(embedded, generation, prompt.len())?;
         let mut excluded: Vec<ReplicaId> = Vec::new();
-        let (mut last, mut refusals) = (Refusal::Gone, 0);
-        while refusals < REFUSALS {
+        let mut last = Refusal::Gone;
+        // An engine that panicked counts too: the request may be what it panicked at.
+        for _ in 0..REFUSALS {
             let placed = self.place(placing, &excluded);
             // Nobody else is left: say why the first one refused.
             let Ok((decision, reservation)) = placed else {
@@ -140,7 +141,6 @@ impl Gateway {
             if matches!(last, Refusal::TooLong(_) | Refusal::TooSlow) {
                 break;
             }
-            refusals += 1;
             excluded.push(decision.replica);
         }
         Err(last.error(prompt.len()))
