@@ -22,9 +22,6 @@ const WORK_MAX_S: f64 = 1e9;
 /// Weight of the newest request in the mean work.
 const NEWEST: f64 = 0.1;
 
-/// Work fades from what was placed lately by a factor e in this time: minutes, as prefixes last.
-const LATELY: Duration = Duration::from_secs(300);
-
 /// Seconds of work that were sent to one replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Backlog {
@@ -34,9 +31,6 @@ pub struct Backlog {
     done_at: Nanos,
     /// Mean work of a request.
     mean_s: Option<f64>,
-    /// Work that was sent lately, and as of when.
-    placed_s: f64,
-    placed_at: Nanos,
 }
 
 impl Backlog {
@@ -47,8 +41,6 @@ impl Backlog {
         self.done_at = Nanos(from) + duration(work_s);
         let note = |mean: f64| mean + NEWEST * (work_s - mean);
         self.mean_s = Some(self.mean_s.map_or(work_s, note));
-        self.placed_s = self.placed_s(now) + work_s;
-        self.placed_at = now;
     }
 
     /// The first token of one that takes `work_s` has come, or never will.
@@ -69,13 +61,6 @@ impl Backlog {
     #[must_use]
     pub fn mean_s(&self) -> f64 {
         self.mean_s.unwrap_or(0.0)
-    }
-
-    /// Work that was sent in the last minutes.
-    #[must_use]
-    pub fn placed_s(&self, now: Nanos) -> f64 {
-        let ago = now.since(self.placed_at).div_duration_f64(LATELY);
-        self.placed_s * (-ago).exp()
     }
 }
 
@@ -105,15 +90,5 @@ mod tests {
         backlog.remove(4.0, second(22.0));
         assert_eq!(backlog.wait_s(second(22.0)), 0.0);
         assert!((backlog.mean_s() - 2.2).abs() < 1e-9);
-    }
-
-    #[test]
-    fn what_was_placed_fades() {
-        let mut backlog = Backlog::default();
-        backlog.add(2.0, second(0.0));
-        let later = second(300.0);
-        assert!((backlog.placed_s(later) - 2.0 / 1.0_f64.exp()).abs() < 1e-9);
-        backlog.add(1.0, later);
-        assert!((backlog.placed_s(later) - 1.0 - 2.0 / 1.0_f64.exp()).abs() < 1e-9);
     }
 }

@@ -15,6 +15,7 @@
 //! | [`index`] | [`PrefixIndex`]: who holds which prefix; [`RunIndex`] learns it from events |
 //! | [`load`] | what a replica is busy with: own reservations and its own report |
 //! | [`backlog`] | seconds of prompts in front of one more |
+//! | [`placed`] | what was sent to a replica lately |
 //! | [`view`] | a replica as filters, scorers and pickers see it |
 //! | [`filter`], [`score`], [`pick`] | the three steps of a choice, each a one-method trait |
 //! | [`pipeline`] | the three put together |
@@ -57,6 +58,7 @@ pub mod load;
 mod lookup;
 pub mod pick;
 pub mod pipeline;
+pub mod placed;
 pub mod profile;
 pub mod request;
 mod reservations;

@@ -23,6 +23,7 @@ use headstart_core::cost::Work;
 use headstart_core::{EngineModel, Nanos};
 
 use crate::backlog::Backlog;
+use crate::placed::Placed;
 
 /// How long a report counts. Several scrapes at a slow interval (one a second); in more time
 /// than this, the requests that a queue consisted of are usually answered.
@@ -102,6 +103,8 @@ pub struct Load {
     pub in_flight: InFlight,
     /// What those have to wait for.
     pub backlog: Backlog,
+    /// What it was sent lately.
+    pub placed: Placed,
     report: Option<ReportedLoad>,
 }
 

@@ -347,7 +347,8 @@ impl Router {
                 kv_usage: load.kv_usage(now),
                 engine: *engine,
                 backlog_s: load.backlog.wait_s(now) + unknown as f64 * load.backlog.mean_s(),
-                placed_s: load.backlog.placed_s(now),
+                placed_tokens: load.placed.tokens(now),
+                placed_new_tokens: load.placed.new_tokens(now),
                 decoding: load.decoding(engine, now),
             }
         };
@@ -358,6 +359,10 @@ impl Router {
         let load = load_mut(&mut self.replicas, reservation.replica);
         load.in_flight.enter(reservation.phase);
         load.backlog.add(reservation.work_s, now);
+        if let Phase::Prefill { tokens } = reservation.phase {
+            let held = reservation.overlap_tokens;
+            load.placed.add(tokens + held, held, now);
+        }
         self.reservations.open(reservation)
     }
 }

@@ -41,8 +41,10 @@ pub struct ReplicaView {
     pub engine: EngineModel,
     /// Seconds of prompts in front of one more.
     pub backlog_s: f64,
-    /// Seconds of prompts that were sent there in the last minutes.
-    pub placed_s: f64,
+    /// Prompt tokens that were sent there in the last minutes.
+    pub placed_tokens: f64,
+    /// Those of prompts that were mostly new to it.
+    pub placed_new_tokens: f64,
     /// What its steps do beside prompts.
     pub decoding: Work,
 }
@@ -64,7 +66,8 @@ impl ReplicaView {
             kv_usage: None,
             engine: EngineModel::default_engine(),
             backlog_s: 0.0,
-            placed_s: 0.0,
+            placed_tokens: 0.0,
+            placed_new_tokens: 0.0,
             decoding: Work::default(),
         }
     }

@@ -1,17 +1,23 @@
 //! The predicted time to the first token, and what a choice takes from others.
 //!
 //! ```text
-//! cost = backlog + (1 + price) · work + (spread + crowding) · cold work
+//! cost = ttft + price · work + (homes + traffic) · uncached · cold work + crowding · cold work
 //! ```
 //!
 //! | part | meaning |
 //! |---|---|
-//! | backlog | seconds of prompts in front of this one ([`crate::backlog`]) |
+//! | ttft | predicted: the prompts in front ([`crate::backlog`]), the work, a step and a half |
 //! | work | seconds for the uncached tokens at their depth, and for loading from lower tiers |
-//! | price | 8, and 4 for each request that waits per replica: others wait for this work too |
-//! | spread | 6 · work placed there lately / mean + 3 · KV usage, for the prompt's uncached share |
+//! | price | 8, 4 for each request that waits in the mean, 0.4 for each that waits here |
+//! | homes | tokens of new prompts that were placed there lately / mean |
+//! | traffic | 6 · (prompt tokens sent there lately / mean − 1), at least − 0.6, beyond ± 0.25 |
+//! | uncached | the prompt's uncached share |
 //! | crowding | 3 · (requests / mean − 3), where positive: a hot prefix gets a second home |
 //! | cold work | seconds for the whole prompt, if nothing were cached or running |
+//!
+//! Others wait for this work too: those who wait here share its steps, those who come while a queue
+//! is there stand behind it. Homes in equal numbers fill all memories alike. Cold prompts stay away
+//! from where hits come, which would wait for them; what differs by chance is no reason to.
 //!
 //! With an objective ([`RouteRequest::slo_ttft`]) one's own time counts for nothing where the
 //! prediction meets it, and before everything else where it does not.
@@ -19,7 +25,8 @@
 //! Ours. Dynamo's and Preble's costs add the work of a prompt and the load of a replica with a
 //! weight; the price of work is what keeps prefixes together under pressure, where a router that
 //! minimises each request's own time scatters them and loses half of the hits. The numbers were
-//! chosen with the simulator on the cells of BENCHMARKS.md, seeds 1 to 28 and 101 to 116.
+//! chosen with the simulator on the first four rows of BENCHMARKS.md's table, with the seeds from
+//! 101 and from 1,001 on; the table has others.
 
 use std::time::Duration;
 
@@ -35,11 +42,20 @@ const PRICE: f64 = 8.0;
 /// What each request that waits adds to the price, in the mean over the candidates.
 const PRICE_PER_WAITING: f64 = 4.0;
 
-/// What it costs to place a prompt where the mean was placed, in cold work.
-const SPREAD: f64 = 6.0;
+/// What each request that waits on the replica itself adds to it.
+const PRICE_PER_WAITING_HERE: f64 = 0.4;
 
-/// What it costs to place a prompt where the KV memory is full, in cold work.
-const MEMORY: f64 = 3.0;
+/// What it costs to place a prompt where the mean was placed, in cold work.
+const HOMES: f64 = 1.0;
+
+/// What it costs to place a prompt where twice the mean is asked, in cold work.
+const TRAFFIC: f64 = 6.0;
+
+/// Share of the mean by which traffic differs by chance.
+const CHANCE: f64 = 0.25;
+
+/// Share of the mean beyond which less traffic does not count: whoever is new must not draw all.
+const LITTLE: f64 = 0.6;
 
 /// Times the mean number of requests from which on a replica is crowded.
 const CROWDED: f64 = 3.0;
@@ -62,11 +78,12 @@ impl Scorer for Cost {
     }
 }
 
-/// What is compared with.
+/// Means over the candidates, which theirs are compared with.
 struct Means {
     requests: f64,
     waiting: f64,
-    placed_s: f64,
+    placed_tokens: f64,
+    placed_new_tokens: f64,
 }
 
 impl Means {
@@ -77,7 +94,8 @@ impl Means {
         Self {
             requests: mean(|view| view.requests as f64),
             waiting: mean(|view| view.queue_depth as f64),
-            placed_s: mean(|view| view.placed_s),
+            placed_tokens: mean(|view| view.placed_tokens),
+            placed_new_tokens: mean(|view| view.placed_new_tokens),
         }
     }
 }
@@ -85,17 +103,31 @@ impl Means {
 fn cost_s(view: &ReplicaView, request: &RouteRequest<'_>, fleet: &Means) -> f64 {
     let prompt = request.prompt_tokens();
     let work_s = work_s(view, prompt);
-    let own_s = match request.slo_ttft {
-        None => view.backlog_s + work_s,
-        Some(slo) => late_s(predicted_s(view, work_s), slo),
-    };
-    let price = PRICE + PRICE_PER_WAITING * fleet.waiting;
+    let ttft_s = ttft_s(view, work_s);
+    let own_s = request.slo_ttft.map_or(ttft_s, |slo| late_s(ttft_s, slo));
     let uncached = (prompt - view.any_tier_tokens) as f64 / prompt.max(1) as f64;
-    let memory = MEMORY * view.kv_usage.unwrap_or(0.0);
-    let spread = (SPREAD * over(view.placed_s, fleet.placed_s) + memory) * uncached;
-    let crowding = over(view.requests as f64, fleet.requests.max(1.0)) - CROWDED;
-    let crowding = CROWDING * crowding.max(0.0);
-    own_s + price * work_s + (spread + crowding) * cold_work_s(view, prompt)
+    let place = place(view, fleet) * uncached + crowding(view, fleet);
+    own_s + price(view, fleet) * work_s + place * cold_work_s(view, prompt)
+}
+
+/// What others lose by a second of work.
+fn price(view: &ReplicaView, fleet: &Means) -> f64 {
+    let here = PRICE_PER_WAITING_HERE * view.queue_depth as f64;
+    PRICE + PRICE_PER_WAITING * fleet.waiting + here
+}
+
+/// What it costs that a new prompt has its home there, in its cold work.
+fn place(view: &ReplicaView, fleet: &Means) -> f64 {
+    let homes = over(view.placed_new_tokens, fleet.placed_new_tokens);
+    let off = over(view.placed_tokens, fleet.placed_tokens) - 1.0;
+    let traffic = off.max(-LITTLE) - off.clamp(-CHANCE, CHANCE);
+    HOMES * homes + TRAFFIC * traffic
+}
+
+/// What it costs that another request goes there, in its cold work.
+fn crowding(view: &ReplicaView, fleet: &Means) -> f64 {
+    let times = over(view.requests as f64, fleet.requests.max(1.0));
+    CROWDING * (times - CROWDED).max(0.0)
 }
 
 /// A replica's figure by the mean; 0 where there is none.
@@ -111,7 +143,7 @@ fn late_s(ttft_s: f64, slo: Duration) -> f64 {
 }
 
 /// Seconds to the first token: those in front, its own, and half of the step that is under way.
-fn predicted_s(view: &ReplicaView, work_s: f64) -> f64 {
+fn ttft_s(view: &ReplicaView, work_s: f64) -> f64 {
     let base_s = view.engine.base_s(view.decoding);
     view.backlog_s + work_s + 1.5 * base_s
 }
@@ -184,18 +216,60 @@ mod tests {
         assert_eq!((crowd(0), crowd(10)), (0, 1));
     }
 
+    /// Which of two replicas takes a prompt that neither holds, as changed.
+    fn cold(change: impl Fn(&mut ReplicaView, &mut ReplicaView)) -> usize {
+        chosen(
+            |views: &mut [ReplicaView; 2]| {
+                let [first, second] = views;
+                (second.device_tokens, second.any_tier_tokens) = (0, 0);
+                change(first, second);
+            },
+            None,
+        )
+    }
+
+    /// The one that is preferred when `change` is made to either of them.
+    fn avoids(change: impl Fn(&mut ReplicaView)) -> bool {
+        cold(|first, _| change(first)) == 1 && cold(|_, second| change(second)) == 0
+    }
+
     #[test]
-    fn cold_prompts_go_where_little_was_placed() {
-        let cold = |placed: [f64; 2]| {
-            chosen(
-                move |views: &mut [ReplicaView; 2]| {
-                    (views[1].device_tokens, views[1].any_tier_tokens) = (0, 0);
-                    (views[0].placed_s, views[1].placed_s) = (placed[0], placed[1]);
-                },
-                None,
-            )
+    fn cold_prompts_go_where_few_have_their_home() {
+        assert!(avoids(|view| view.placed_new_tokens = 1.0));
+    }
+
+    #[test]
+    fn cold_prompts_go_where_few_wait_and_few_decode() {
+        assert!(avoids(|view| view.queue_depth = 1));
+        let decoding = EngineModel::default_engine().cost.decode(100, 100_000);
+        assert!(avoids(|view| view.decoding = decoding));
+    }
+
+    /// Whether a replica that is asked for so many tokens is left for one with more homes, where
+    /// another is asked for a thousand.
+    fn is_busy(tokens: f64) -> bool {
+        cold(|first, second| {
+            (first.placed_tokens, second.placed_tokens) = (tokens, 1_000.0);
+            (first.placed_new_tokens, second.placed_new_tokens) = (490.0, 510.0);
+        }) == 1
+    }
+
+    #[test]
+    fn cold_prompts_go_where_little_is_asked_unless_by_chance() {
+        let found = [500.0, 1_100.0, 1_600.0, 1_900.0].map(is_busy);
+        assert_eq!(found, [false, false, false, true]);
+        assert!(is_busy(5_000.0));
+    }
+
+    #[test]
+    fn who_is_new_does_not_draw_all_cold_prompts() {
+        let new = |backlog: f64| {
+            cold(move |first, second| {
+                (first.placed_tokens, first.placed_new_tokens) = (1_000.0, 500.0);
+                second.backlog_s = backlog * cold_work_s(second, 1_000);
+            })
         };
-        assert_eq!((cold([2.0, 1.0]), cold([1.0, 2.0])), (1, 0));
+        assert_eq!((new(1.0), new(9.0)), (1, 0));
     }
 
     #[test]
