@@ -28,6 +28,7 @@ fn production_and_reference_agree() {
 #[test]
 fn all_indexes_conform() {
     conformance::index(|| Box::new(RunIndex::new("m")));
+    conformance::index(|| Box::new(RunIndex::alone("m")));
     conformance::index(|| Box::new(ReferenceIndex::new("m")));
     conformance::index(|| Box::new(Empty));
 }

@@ -21,6 +21,7 @@
 pub mod announce;
 pub mod batch;
 pub mod executor;
+mod names;
 pub mod queue;
 pub mod scheduler;
 pub mod sequence;

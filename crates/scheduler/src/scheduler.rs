@@ -18,6 +18,7 @@ use headstart_core::{CacheEvent, Nanos, Probability, SeqId, TokenId};
 
 use crate::announce;
 use crate::batch::{Batch, Entry};
+use crate::names::Names;
 use crate::queue::QueueOrder;
 use crate::sequence::{NewSequence, Output, Sequence};
 
@@ -86,6 +87,7 @@ pub struct Scheduler {
     admissions: u64,
     /// Where steps are counted instead of written down.
     counter: Option<Counter>,
+    names: Names,
 }
 
 impl Scheduler {
@@ -113,6 +115,7 @@ impl Scheduler {
             preemptions: 0,
             admissions: 0,
             counter: None,
+            names: Names::default(),
         }
     }
 
@@ -152,7 +155,8 @@ impl Scheduler {
         if self.waiting.len() >= self.config.max_waiting {
             return Submit::QueueFull;
         }
-        self.waiting.push_back(Sequence::new(new, now));
+        let sequence = Sequence::new(new, &mut self.names, now);
+        self.waiting.push_back(sequence);
         Submit::Queued
     }
 

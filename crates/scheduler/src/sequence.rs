@@ -6,6 +6,7 @@ use headstart_cache::Lease;
 use headstart_core::{Access, BlockHash, BlockHasher, Nanos, SeqId, TokenId};
 
 use crate::Sampling;
+use crate::names::Names;
 
 /// A request as it is submitted.
 #[derive(Clone, Debug)]
@@ -78,9 +79,9 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    pub(crate) fn new(mut new: NewSequence, arrival: Nanos) -> Self {
+    pub(crate) fn new(mut new: NewSequence, names: &mut Names, arrival: Nanos) -> Self {
         let tokens = std::mem::take(&mut new.prompt);
-        let hashes = new.hasher.chain(&tokens);
+        let hashes = names.of(&new.hasher, &tokens);
         Self {
             new,
             tokens,

@@ -97,6 +97,16 @@ impl RunIndex {
             .write(|writer, view, log| writer.restore(&mut Draft { view, log }, dump, now))
     }
 
+    /// The same without the second copy: half the work of an update, for those who never look up
+    /// while another thread updates.
+    #[must_use]
+    pub fn alone(model: impl Into<String>) -> Self {
+        let writer = Writer::new(model.into(), Limits::default());
+        Self {
+            twin: Twin::alone(View::default(), writer),
+        }
+    }
+
     /// Asserts all invariants. O(size); for tests.
     ///
     /// # Panics

@@ -23,6 +23,8 @@ use super::sync::{
 #[derive(Debug)]
 pub(super) struct Twin<V, W, O> {
     copies: [RwLock<V>; 2],
+    /// Whether the second copy is not kept.
+    is_alone: bool,
     front: AtomicUsize,
     writer: Mutex<Writer<W, O>>,
 }
@@ -44,16 +46,28 @@ impl<V: Replay<O>, W, O> Twin<V, W, O> {
         let log = Vec::new();
         Self {
             copies: copies.map(RwLock::new),
+            is_alone: false,
             front: AtomicUsize::new(0),
             writer: Mutex::new(Writer { state, log }),
         }
     }
 
-    /// Shows the value to `read`. Waits for no writer.
+    /// One copy, for those who never read while they write: no change is made twice.
+    pub(super) fn alone(copy: V, state: W) -> Self
+    where
+        V: Default,
+    {
+        Self {
+            is_alone: true,
+            ..Self::new([copy, V::default()], state)
+        }
+    }
+
+    /// Shows the value to `read`. Waits for no writer, unless there is one copy only.
     pub(super) fn read<T>(&self, read: impl FnOnce(&V) -> T) -> T {
         loop {
             let front = self.front.load(Ordering::Acquire);
-            for copy in [front, 1 - front] {
+            for copy in [front, self.behind(front)] {
                 if let Some(value) = try_read(&self.copies[copy]) {
                     return read(&value);
                 }
@@ -75,7 +89,7 @@ impl<V: Replay<O>, W, O> Twin<V, W, O> {
         let Writer { state, log } = &mut *writer;
         log.clear();
         let front = self.front.load(Ordering::Acquire);
-        let back = 1 - front;
+        let back = self.behind(front);
         let written = {
             let copy = self.copies[back].write();
             let mut value = copy.unwrap_or_else(PoisonError::into_inner);
@@ -85,15 +99,24 @@ impl<V: Replay<O>, W, O> Twin<V, W, O> {
             self.front.store(back, Ordering::Release);
             written
         };
-        let copy = self.copies[front].write();
-        let mut value = copy.unwrap_or_else(PoisonError::into_inner);
-        for change in log.iter() {
-            value.replay(change);
+        if !self.is_alone {
+            let copy = self.copies[front].write();
+            let mut value = copy.unwrap_or_else(PoisonError::into_inner);
+            for change in log.iter() {
+                value.replay(change);
+            }
         }
-        drop(value);
         log.clear();
         log.shrink_to(MAX_IDLE_LOG);
         written
+    }
+
+    /// The copy that a writer changes first.
+    fn behind(&self, front: usize) -> usize {
+        match self.is_alone {
+            true => front,
+            false => 1 - front,
+        }
     }
 }
 
