@@ -41,8 +41,19 @@ impl Replay<Add> for Value {
     }
 }
 
-fn readers_and_writers() {
-    let twin = Arc::new(Twin::new([Value::default(), Value::default()], 0u64));
+type Values = Twin<Value, u64, Add>;
+
+fn two_copies() -> Values {
+    Twin::new([Value::default(), Value::default()], 0)
+}
+
+/// Where there is one copy only readers wait, and see the same.
+fn one_copy() -> Values {
+    Twin::alone(Value::default(), 0)
+}
+
+fn readers_and_writers(twin: fn() -> Values) {
+    let twin = Arc::new(twin());
     let writers: Vec<_> = (0..2)
         .map(|_| {
             let twin = twin.clone();
@@ -88,12 +99,13 @@ fn readers_and_writers() {
 
 #[test]
 fn random_orders() {
-    shuttle::check_random(readers_and_writers, ITERATIONS);
+    shuttle::check_random(|| readers_and_writers(two_copies), ITERATIONS);
+    shuttle::check_random(|| readers_and_writers(one_copy), ITERATIONS);
 }
 
 #[test]
 fn orders_by_priority() {
-    shuttle::check_pct(readers_and_writers, ITERATIONS, DEPTH);
+    shuttle::check_pct(|| readers_and_writers(two_copies), ITERATIONS, DEPTH);
 }
 
 /// A reader that stays in one copy holds the writer up, and nobody else.
@@ -101,7 +113,7 @@ fn orders_by_priority() {
 fn readers_pass_a_writer_that_waits() {
     shuttle::check_random(
         || {
-            let twin = Arc::new(Twin::new([Value::default(), Value::default()], 0u64));
+            let twin = Arc::new(two_copies());
             let other = twin.clone();
             let entered = StdArc::new(std::sync::atomic::AtomicBool::new(false));
             let seen = entered.clone();
