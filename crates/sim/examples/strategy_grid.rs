@@ -1,12 +1,14 @@
 //! Compares two strategies on mean and p99 TTFT: llm-d's "73 %" run at 60 requests/s, a burst, a
 //! hot prefix, a trace, and a grid of fleets.
 //!
-//! `cargo run --release -p headstart-sim --example strategy_grid -- STRATEGY BASE [SEEDS [TRACE]]`
+//! `cargo run --release -p headstart-sim --example strategy_grid -- STRATEGY BASE [SEEDS [TRACE [N]]]`
 //!
-//! A line per cell: TTFT of both and the ratio, each the mean over the seeds. Without arguments a
-//! few cells of `precise` against `load`.
+//! A line per cell: TTFT of both and the ratio, each the mean over the seeds: the first so many, or
+//! `FROM..TO`. TRACE `-` leaves the trace out; of all cells the first N are compared. Without
+//! arguments a few cells of `precise` against `load`.
 
 use std::fs::File;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -101,9 +103,9 @@ struct Compared {
     hit_rate: [f64; 2],
 }
 
-fn compare(what: &What, profiles: &[Profile; 2], seeds: u64) -> Compared {
+fn compare(what: &What, profiles: &[Profile; 2], seeds: &Range<u64>) -> Compared {
     let outcomes = profiles.each_ref().map(|profile| {
-        let runs = (1..=seeds).map(|seed| what.run(profile, seed));
+        let runs = seeds.clone().map(|seed| what.run(profile, seed));
         runs.collect::<Vec<_>>()
     });
     let mean = |of: fn(&RungOutcome) -> f64| {
@@ -150,6 +152,17 @@ fn trace(file: &str) -> What {
     }))
 }
 
+/// `8` or `101..117`.
+fn seeds(text: &str) -> Range<u64> {
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    let (from, to) = match text.split_once("..") {
+        Some((from, to)) => (number(from), number(to)),
+        None => (1, number(text) + 1),
+    };
+    assert!(from < to, "at least one seed");
+    from..to
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let profile = |at: usize, default: &str| -> Profile {
@@ -157,13 +170,13 @@ fn main() {
         name.parse().expect("a strategy")
     };
     let profiles = [profile(0, "precise"), profile(1, "load")];
-    let seeds = args.get(2).map_or(1, |it| it.parse().expect("a number"));
+    let seeds = seeds(args.get(2).map_or("1", String::as_str));
     let mut all = vec![What::Published60, What::Burst, What::HotPrefix];
-    all.extend(args.get(3).map(|file| trace(file)));
+    let file = args.get(3).filter(|file| *file != "-");
+    all.extend(file.map(|file| trace(file)));
     all.extend(grid::cells().into_iter().map(What::Grid));
-    if args.is_empty() {
-        all.truncate(FEW);
-    }
+    let first = args.get(4).map(|it| it.parse().expect("a number"));
+    all.truncate(first.unwrap_or(if args.is_empty() { FEW } else { usize::MAX }));
     let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -171,7 +184,7 @@ fn main() {
                 while let number = next.fetch_add(1, Relaxed)
                     && let Some(what) = all.get(number)
                 {
-                    let compared = compare(what, &profiles, seeds);
+                    let compared = compare(what, &profiles, &seeds);
                     rows.lock()
                         .expect("nobody panics")
                         .push((number, row(&compared)));
