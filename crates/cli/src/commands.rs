@@ -1,7 +1,8 @@
-//! One file per command.
+//! One file per command, and what several need.
 
 pub(crate) mod bench;
 pub(crate) mod calibrate;
+pub(crate) mod fleet_engine;
 pub(crate) mod index;
 pub(crate) mod replay;
 pub(crate) mod serve;

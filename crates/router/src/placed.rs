@@ -28,6 +28,15 @@ impl Placed {
         }
     }
 
+    /// A prompt that was sent is not going to be computed.
+    pub fn take_back(&mut self, tokens: usize, held: usize, now: Nanos) {
+        *self = self.as_of(now);
+        self.tokens = (self.tokens - tokens as f64).max(0.0);
+        if 2 * held < tokens {
+            self.new_tokens = (self.new_tokens - tokens as f64).max(0.0);
+        }
+    }
+
     /// Tokens of all prompts.
     #[must_use]
     pub fn tokens(&self, now: Nanos) -> f64 {
@@ -69,6 +78,8 @@ mod tests {
             placed.new_tokens(at(later)),
             1_000.0 * (-1.0_f64).exp() + 10.0,
         );
+        placed.take_back(10, 0, at(later));
+        close(placed.new_tokens(at(later)), 1_000.0 * (-1.0_f64).exp());
         // A clock that goes back makes nothing more.
         close(placed.tokens(at(0.0)), placed.tokens(at(later)));
     }

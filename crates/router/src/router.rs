@@ -25,6 +25,7 @@ use crate::index::{IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys, Update
 use crate::load::{InFlight, Load, Phase, ReportedLoad};
 use crate::pick::Scored;
 use crate::pipeline::{Choice, Pipeline};
+use crate::placed::Placed;
 use crate::profile::Profile;
 use crate::request::{Candidate, Decision, NoReplica, ReservationId, RouteRequest};
 use crate::reservations::{Reservation, Reservations};
@@ -168,6 +169,7 @@ impl Router {
         }
         if member.health != health {
             member.health = health;
+            member.load.placed = Placed::default();
             self.index
                 .update(replica, Update::Events(&[CacheEvent::Cleared]), now);
         }
@@ -237,7 +239,7 @@ impl Router {
             overlap_tokens,
             prompt_tokens,
             candidates: scored.iter().map(candidate).collect(),
-            reservation: self.reserve(reservation, request.now),
+            reservation: self.reserve(reservation, prompt_tokens, request.now),
         })
     }
 
@@ -266,8 +268,10 @@ impl Router {
         if let Some(ended) = self.reservations.close(reservation) {
             let load = load_mut(&mut self.replicas, ended.replica);
             load.in_flight.leave(ended.phase);
-            if matches!(ended.phase, Phase::Prefill { .. }) {
+            if let Phase::Prefill { tokens } = ended.phase {
+                let held = ended.overlap_tokens;
                 load.backlog.remove(ended.work_s, now);
+                load.placed.take_back(tokens + held, held, now);
             }
         }
     }
@@ -355,14 +359,17 @@ impl Router {
         self.replicas.iter().map(view).collect()
     }
 
-    fn reserve(&mut self, reservation: Reservation, now: Nanos) -> ReservationId {
+    fn reserve(
+        &mut self,
+        reservation: Reservation,
+        prompt_tokens: usize,
+        now: Nanos,
+    ) -> ReservationId {
         let load = load_mut(&mut self.replicas, reservation.replica);
         load.in_flight.enter(reservation.phase);
         load.backlog.add(reservation.work_s, now);
-        if let Phase::Prefill { tokens } = reservation.phase {
-            let held = reservation.overlap_tokens;
-            load.placed.add(tokens + held, held, now);
-        }
+        load.placed
+            .add(prompt_tokens, reservation.overlap_tokens, now);
         self.reservations.open(reservation)
     }
 }

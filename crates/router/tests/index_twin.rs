@@ -47,7 +47,7 @@ fn two_copies() -> Values {
     Twin::new([Value::default(), Value::default()], 0)
 }
 
-/// Where there is one copy only readers wait, and see the same.
+/// Where there is only one copy, readers wait for writers, and see the same.
 fn one_copy() -> Values {
     Twin::alone(Value::default(), 0)
 }
@@ -106,6 +106,7 @@ fn random_orders() {
 #[test]
 fn orders_by_priority() {
     shuttle::check_pct(|| readers_and_writers(two_copies), ITERATIONS, DEPTH);
+    shuttle::check_pct(|| readers_and_writers(one_copy), ITERATIONS, DEPTH);
 }
 
 /// A reader that stays in one copy holds the writer up, and nobody else.

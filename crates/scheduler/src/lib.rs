@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`scheduler`] | [`Scheduler`]: `submit`, `cancel`, `schedule`, `complete` |
 //! | [`sequence`] | one request while it is here |
+//! | `names` | its blocks' names, hashed once where prompts begin alike |
 //! | [`queue`] | in which order waiting sequences are admitted |
 //! | [`batch`] | what the executor gets and returns |
 //! | [`executor`] | the [`Executor`] trait and its null implementation |

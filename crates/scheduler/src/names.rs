@@ -1,4 +1,5 @@
-//! Names of the prompts that came lately, so that what prompts begin with alike is hashed once.
+//! Names of the prompts that came lately, so that what the next ones begin with alike is not hashed
+//! again.
 //!
 //! Nothing is taken on trust: names are used again only where the tokens are equal, and the first
 //! block's name, which is always computed, covers model, adapter and tenant.
@@ -7,36 +8,38 @@ use std::collections::HashMap;
 
 use headstart_core::{BlockHash, BlockHasher, TokenId};
 
-/// Tokens of the prompts that are remembered: 2 MiB.
-const KNOWN_TOKENS: usize = 1 << 19;
+/// Most memory for the prompts that are remembered, in bytes.
+const KNOWN_BYTES: usize = 4 << 20;
+
+/// What a prompt takes beside its tokens and names.
+const ENTRY_BYTES: usize = 100;
 
 /// The last prompt with each first block.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     known: HashMap<BlockHash, Known>,
-    /// Tokens of those.
-    tokens: usize,
+    /// Memory for those.
+    bytes: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Known {
-    tokens: Vec<TokenId>,
-    names: Vec<BlockHash>,
+    tokens: Box<[TokenId]>,
+    names: Box<[BlockHash]>,
 }
 
 impl Names {
     /// The names of all full blocks of `tokens`, as [`BlockHasher::chain`] computes them.
     pub(crate) fn of(&mut self, hasher: &BlockHasher, tokens: &[TokenId]) -> Vec<BlockHash> {
         let size = hasher.block_size();
-        if tokens.len() < 2 * size || tokens.len() > KNOWN_TOKENS {
+        if tokens.len() < 2 * size {
             return hasher.chain(tokens);
         }
         let first = hasher.next(None, &tokens[..size]);
         let mut names = Vec::with_capacity(tokens.len() / size);
         names.push(first);
         if let Some(known) = self.known.get(&first) {
-            let shared = known.shared(size, tokens).max(1);
-            names.extend_from_slice(&known.names[1..shared]);
+            names.extend_from_slice(&known.names[1..known.shared(size, tokens)]);
         }
         for block in tokens.chunks_exact(size).skip(names.len()) {
             names.push(hasher.next(names.last().copied(), block));
@@ -46,17 +49,18 @@ impl Names {
     }
 
     fn note(&mut self, first: BlockHash, tokens: &[TokenId], names: &[BlockHash]) {
-        self.tokens += tokens.len();
-        if self.tokens > KNOWN_TOKENS {
-            self.known.clear();
-            self.tokens = tokens.len();
+        let bytes = ENTRY_BYTES + size_of_val(tokens) + size_of_val(names);
+        if let Some(before) = self.known.remove(&first) {
+            self.bytes -= before.bytes();
         }
-        let known = self.known.entry(first).or_default();
-        self.tokens -= known.tokens.len();
-        known.tokens.clear();
-        known.tokens.extend_from_slice(tokens);
-        known.names.clear();
-        known.names.extend_from_slice(names);
+        if self.bytes + bytes > KNOWN_BYTES {
+            *self = Self::default();
+        }
+        if bytes <= KNOWN_BYTES {
+            self.bytes += bytes;
+            let (tokens, names) = (tokens.into(), names.into());
+            self.known.insert(first, Known { tokens, names });
+        }
     }
 }
 
@@ -65,7 +69,12 @@ impl Known {
     fn shared(&self, size: usize, tokens: &[TokenId]) -> usize {
         let ours = self.tokens.chunks_exact(size);
         let pairs = ours.zip(tokens.chunks_exact(size));
-        pairs.take_while(|(one, other)| one == other).count()
+        let same = pairs.take_while(|(one, other)| one == other).count();
+        same.max(1)
+    }
+
+    fn bytes(&self) -> usize {
+        ENTRY_BYTES + size_of_val(&*self.tokens) + size_of_val(&*self.names)
     }
 }
 
@@ -99,22 +108,55 @@ mod tests {
             let hasher = &hashers[rng.below(2)];
             assert_eq!(names.of(hasher, &tokens), hasher.chain(&tokens));
         }
-        let known: usize = names.known.values().map(|known| known.tokens.len()).sum();
-        assert_eq!(names.tokens, known);
+        names.check();
+    }
+
+    impl Names {
+        fn check(&self) {
+            let bytes: usize = self.known.values().map(Known::bytes).sum();
+            assert_eq!(self.bytes, bytes);
+            assert!(bytes <= KNOWN_BYTES);
+        }
+    }
+
+    #[test]
+    fn what_prompts_share_is_found() {
+        let hasher = hasher(None);
+        let mut names = Names::default();
+        let first: Vec<TokenId> = (0..20).collect();
+        let known = |names: &Names, tokens: &[TokenId]| {
+            let known = names.known.values().next().expect("one is known");
+            known.shared(4, tokens)
+        };
+        names.of(&hasher, &first);
+        assert_eq!(known(&names, &first), 5);
+        assert_eq!(known(&names, &first[..11]), 2);
+        let mut other = first.clone();
+        other[9] = 0;
+        assert_eq!(known(&names, &other), 2);
+        // What is known is used: a name put there is found again.
+        let known = names.known.values_mut().next().expect("one is known");
+        known.names[1] = BlockHash([7; 16]);
+        assert_eq!(names.of(&hasher, &other)[1], BlockHash([7; 16]));
     }
 
     #[test]
     fn what_is_remembered_is_limited() {
         let hasher = hasher(None);
         let mut names = Names::default();
+        let most = KNOWN_BYTES / size_of::<TokenId>();
+        let mut largest = 0;
         for number in 0..60 {
-            let tokens = vec![number; KNOWN_TOKENS / 50];
-            assert_eq!(names.of(&hasher, &tokens), hasher.chain(&tokens));
-            assert!(names.tokens <= KNOWN_TOKENS);
+            for length in [most / 30, 9, most / 30] {
+                let tokens = vec![number; length];
+                assert_eq!(names.of(&hasher, &tokens), hasher.chain(&tokens));
+                names.check();
+                largest = largest.max(names.bytes);
+            }
         }
-        assert!(names.known.len() < 20);
-        let long = vec![7; KNOWN_TOKENS + 1];
+        assert!(largest > KNOWN_BYTES / 10);
+        let long = vec![7; most];
         assert_eq!(names.of(&hasher, &long), hasher.chain(&long));
-        assert!(names.known.len() < 20);
+        names.check();
     }
 }

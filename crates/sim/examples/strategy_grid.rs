@@ -1,7 +1,8 @@
 //! Compares two strategies on mean and p99 TTFT: llm-d's "73 %" run at 60 requests/s, a burst, a
 //! hot prefix, a trace, and a grid of fleets.
 //!
-//! `cargo run --release -p headstart-sim --example strategy_grid -- STRATEGY BASE [SEEDS [TRACE [N]]]`
+//! `cargo run --release -p headstart-sim --example strategy_grid -- STRATEGY BASE [SEEDS [TRACE
+//! [N]]]`
 //!
 //! A line per cell: TTFT of both and the ratio, each the mean over the seeds: the first so many, or
 //! `FROM..TO`. TRACE `-` leaves the trace out; of all cells the first N are compared. Without

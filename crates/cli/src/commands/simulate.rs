@@ -145,7 +145,7 @@ pub(crate) struct Simulate {
     /// Print one JSON object a line
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print CSV: a line per sweep, point, policy and seed
+    /// Print CSV (not of fleets): a line per sweep, point, policy and seed
     #[arg(long)]
     csv: bool,
     /// Also write a page with curves, which opens without a network
@@ -161,7 +161,7 @@ const COMMON: [&str; 4] = ["preset", "threads", "json", "html"];
 pub(crate) fn run(simulate: &Simulate, given: &[&str]) -> Result<()> {
     if let Some(page) = &simulate.html {
         let mut files = simulate.traffic.files();
-        files.extend(simulate.fleet.file());
+        files.extend(simulate.fleet.files());
         output::files(&[("--html", page)], &files)?;
     }
     let named = simulate.traffic.preset();

@@ -56,6 +56,13 @@ impl Asked {
         }
     }
 
+    /// The same, with another sentence.
+    pub(crate) fn also(mut self, told: &str) -> Self {
+        self.told += "; ";
+        self.told += told;
+        self
+    }
+
     /// A trace.
     pub(crate) fn trace(name: String, told: String) -> Self {
         Self {

@@ -61,6 +61,17 @@ impl RunIndex {
         Self::with_limits(model, Limits::default())
     }
 
+    /// The same without the second copy: less work for updates, for those who never look up while
+    /// another thread updates. It counts its memory as if there were two, and so forgets when the
+    /// others would.
+    #[must_use]
+    pub fn alone(model: impl Into<String>) -> Self {
+        let writer = Writer::new(model.into(), Limits::default());
+        Self {
+            twin: Twin::alone(View::default(), writer),
+        }
+    }
+
     /// An index without replicas. When it takes more than about so many bytes, it forgets what was
     /// not used for the longest time.
     #[must_use]
@@ -95,16 +106,6 @@ impl RunIndex {
     pub fn restore(&self, dump: &IndexDump, now: Nanos) -> Result<usize, DumpError> {
         self.twin
             .write(|writer, view, log| writer.restore(&mut Draft { view, log }, dump, now))
-    }
-
-    /// The same without the second copy: half the work of an update, for those who never look up
-    /// while another thread updates.
-    #[must_use]
-    pub fn alone(model: impl Into<String>) -> Self {
-        let writer = Writer::new(model.into(), Limits::default());
-        Self {
-            twin: Twin::alone(View::default(), writer),
-        }
     }
 
     /// Asserts all invariants. O(size); for tests.

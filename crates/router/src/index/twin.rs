@@ -12,6 +12,9 @@
 //!
 //! Invariant: between updates both copies are equal.
 //!
+//! With one copy only ([`Twin::alone`]) readers and the writer wait for each other, and what a
+//! writer that panics leaves half done is what readers see.
+//!
 //! Source: the left-right technique (Ramalhete and Correia). Differences: read locks instead of
 //! counted epochs, so no `unsafe`, and changes are logged instead of made twice by the caller.
 
@@ -23,7 +26,7 @@ use super::sync::{
 #[derive(Debug)]
 pub(super) struct Twin<V, W, O> {
     copies: [RwLock<V>; 2],
-    /// Whether the second copy is not kept.
+    /// Whether the second copy stays as it was made.
     is_alone: bool,
     front: AtomicUsize,
     writer: Mutex<Writer<W, O>>,

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cost = ttft + price · work + (homes + traffic) · uncached · cold work + crowding · cold work
+//! traffic = 6 · (t − t clamped to ± 0.25),  t from − 0.6 to 2
 //! ```
 //!
 //! | part | meaning |
@@ -9,15 +10,17 @@
 //! | ttft | predicted: the prompts in front ([`crate::backlog`]), the work, a step and a half |
 //! | work | seconds for the uncached tokens at their depth, and for loading from lower tiers |
 //! | price | 8, 4 for each request that waits in the mean, 0.4 for each that waits here |
-//! | homes | tokens of new prompts that were placed there lately / mean |
-//! | traffic | 6 · (prompt tokens sent there lately / mean − 1), at least − 0.6, beyond ± 0.25 |
+//! | homes | tokens of new prompts that were placed there lately / mean, 3 at most |
+//! | t | prompt tokens sent there lately / mean − 1 |
 //! | uncached | the prompt's uncached share |
 //! | crowding | 3 · (requests / mean − 3), where positive: a hot prefix gets a second home |
 //! | cold work | seconds for the whole prompt, if nothing were cached or running |
 //!
 //! Others wait for this work too: those who wait here share its steps, those who come while a queue
 //! is there stand behind it. Homes in equal numbers fill all memories alike. Cold prompts stay away
-//! from where hits come, which would wait for them; what differs by chance is no reason to.
+//! from where hits come, which would wait for them; what differs by chance is no reason to. Means
+//! are reckoned with as four prompts at least, and replicas that differ most count no more than
+//! said, so that a conversation stays where it is while little else is asked.
 //!
 //! With an objective ([`RouteRequest::slo_ttft`]) one's own time counts for nothing where the
 //! prediction meets it, and before everything else where it does not.
@@ -48,14 +51,21 @@ const PRICE_PER_WAITING_HERE: f64 = 0.4;
 /// What it costs to place a prompt where the mean was placed, in cold work.
 const HOMES: f64 = 1.0;
 
-/// What it costs to place a prompt where twice the mean is asked, in cold work.
+/// Most of it, in means.
+const HOMES_MAX: f64 = 3.0;
+
+/// What it costs to place a prompt where another mean is asked, in cold work.
 const TRAFFIC: f64 = 6.0;
 
 /// Share of the mean by which traffic differs by chance.
 const CHANCE: f64 = 0.25;
 
-/// Share of the mean beyond which less traffic does not count: whoever is new must not draw all.
+/// Means by which traffic counts below and above: whoever is new must not draw all new prompts.
 const LITTLE: f64 = 0.6;
+const MUCH: f64 = 2.0;
+
+/// Prompts of the size in question that means are reckoned with as at least.
+const FEW: f64 = 4.0;
 
 /// Times the mean number of requests from which on a replica is crowded.
 const CROWDED: f64 = 3.0;
@@ -106,7 +116,7 @@ fn cost_s(view: &ReplicaView, request: &RouteRequest<'_>, fleet: &Means) -> f64 
     let ttft_s = ttft_s(view, work_s);
     let own_s = request.slo_ttft.map_or(ttft_s, |slo| late_s(ttft_s, slo));
     let uncached = (prompt - view.any_tier_tokens) as f64 / prompt.max(1) as f64;
-    let place = place(view, fleet) * uncached + crowding(view, fleet);
+    let place = home(view, fleet, prompt) * uncached + crowding(view, fleet);
     own_s + price(view, fleet) * work_s + place * cold_work_s(view, prompt)
 }
 
@@ -117,22 +127,19 @@ fn price(view: &ReplicaView, fleet: &Means) -> f64 {
 }
 
 /// What it costs that a new prompt has its home there, in its cold work.
-fn place(view: &ReplicaView, fleet: &Means) -> f64 {
-    let homes = over(view.placed_new_tokens, fleet.placed_new_tokens);
-    let off = over(view.placed_tokens, fleet.placed_tokens) - 1.0;
-    let traffic = off.max(-LITTLE) - off.clamp(-CHANCE, CHANCE);
-    HOMES * homes + TRAFFIC * traffic
+fn home(view: &ReplicaView, fleet: &Means, prompt: usize) -> f64 {
+    let least = FEW * prompt.max(1) as f64;
+    let above = |tokens: f64, mean: f64| (tokens - mean) / mean.max(least);
+    let homes = 1.0 + above(view.placed_new_tokens, fleet.placed_new_tokens);
+    let traffic = above(view.placed_tokens, fleet.placed_tokens).clamp(-LITTLE, MUCH);
+    let by_chance = traffic.clamp(-CHANCE, CHANCE);
+    HOMES * homes.min(HOMES_MAX) + TRAFFIC * (traffic - by_chance)
 }
 
 /// What it costs that another request goes there, in its cold work.
 fn crowding(view: &ReplicaView, fleet: &Means) -> f64 {
-    let times = over(view.requests as f64, fleet.requests.max(1.0));
+    let times = view.requests as f64 / fleet.requests.max(1.0);
     CROWDING * (times - CROWDED).max(0.0)
-}
-
-/// A replica's figure by the mean; 0 where there is none.
-fn over(value: f64, mean: f64) -> f64 {
-    if mean > 0.0 { value / mean } else { 0.0 }
 }
 
 fn late_s(ttft_s: f64, slo: Duration) -> f64 {
@@ -142,7 +149,8 @@ fn late_s(ttft_s: f64, slo: Duration) -> f64 {
     }
 }
 
-/// Seconds to the first token: those in front, its own, and half of the step that is under way.
+/// Seconds to the first token: those in front, its own, half of the step that is under way, and its
+/// own step.
 fn ttft_s(view: &ReplicaView, work_s: f64) -> f64 {
     let base_s = view.engine.base_s(view.decoding);
     view.backlog_s + work_s + 1.5 * base_s
@@ -228,7 +236,7 @@ mod tests {
         )
     }
 
-    /// The one that is preferred when `change` is made to either of them.
+    /// Whether whoever is changed so is left for the other.
     fn avoids(change: impl Fn(&mut ReplicaView)) -> bool {
         cold(|first, _| change(first)) == 1 && cold(|_, second| change(second)) == 0
     }
@@ -245,31 +253,54 @@ mod tests {
         assert!(avoids(|view| view.decoding = decoding));
     }
 
-    /// Whether a replica that is asked for so many tokens is left for one with more homes, where
-    /// another is asked for a thousand.
+    /// Whether a replica that is asked for so many tokens is left for one with more homes, which
+    /// is asked for 100,000.
     fn is_busy(tokens: f64) -> bool {
         cold(|first, second| {
-            (first.placed_tokens, second.placed_tokens) = (tokens, 1_000.0);
-            (first.placed_new_tokens, second.placed_new_tokens) = (490.0, 510.0);
+            (first.placed_tokens, second.placed_tokens) = (tokens, 100_000.0);
+            (first.placed_new_tokens, second.placed_new_tokens) = (49_000.0, 51_000.0);
         }) == 1
     }
 
     #[test]
     fn cold_prompts_go_where_little_is_asked_unless_by_chance() {
-        let found = [500.0, 1_100.0, 1_600.0, 1_900.0].map(is_busy);
+        let found = [50_000.0, 110_000.0, 160_000.0, 190_000.0].map(is_busy);
         assert_eq!(found, [false, false, false, true]);
-        assert!(is_busy(5_000.0));
+        assert!(is_busy(500_000.0));
     }
 
     #[test]
     fn who_is_new_does_not_draw_all_cold_prompts() {
         let new = |backlog: f64| {
             cold(move |first, second| {
-                (first.placed_tokens, first.placed_new_tokens) = (1_000.0, 500.0);
+                (first.placed_tokens, first.placed_new_tokens) = (100_000.0, 50_000.0);
                 second.backlog_s = backlog * cold_work_s(second, 1_000);
             })
         };
         assert_eq!((new(1.0), new(9.0)), (1, 0));
+    }
+
+    #[test]
+    fn a_conversation_stays_while_little_else_is_asked() {
+        let mut views = [(); 32].map(|()| ReplicaView::idle(ReplicaId(0)));
+        // Its turns so far, and the next one, of which a fifth is new.
+        (views[0].placed_tokens, views[0].placed_new_tokens) = (4_000.0, 1_000.0);
+        (views[0].device_tokens, views[0].any_tier_tokens) = (800, 800);
+        let request = RouteRequest {
+            tokens: Some(&[0; 1_000]),
+            ..RouteRequest::default()
+        };
+        let scores = Cost.score(&views, &request);
+        assert!(scores[0] > scores[1], "{scores:?}");
+    }
+
+    #[test]
+    fn the_first_token_comes_after_a_step_and_a_half() {
+        let mut view = ReplicaView::idle(ReplicaId(0));
+        view.backlog_s = 2.0;
+        view.decoding = view.engine.cost.decode(100, 100_000);
+        let base_s = view.engine.base_s(view.decoding);
+        assert!((ttft_s(&view, 0.5) - 2.5 - 1.5 * base_s).abs() < 1e-12);
     }
 
     #[test]
@@ -280,7 +311,7 @@ mod tests {
                 Some(Duration::from_millis(ms)),
             )
         };
-        // Both meet it: the one with less to compute, however long its queue.
+        // Both meet it: the one with less to compute, however long those in front take.
         assert_eq!(slo(5_000, 4.0), 1);
         // One does; none does.
         assert_eq!(slo(500, 4.0), 0);

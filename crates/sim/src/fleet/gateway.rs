@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use headstart_core::{CacheEvent, Nanos, ReplicaId, SeqId};
-use headstart_router::index::{RunIndex, Update};
+use headstart_router::index::Update;
 use headstart_router::profile::IndexKind;
 use headstart_router::stream::{Effect, Follower, FollowerConfig, ReplayId, StreamBatch};
 use headstart_router::{
@@ -59,10 +59,7 @@ impl Gateway {
     pub fn new(config: RouterConfig, replicas: &[ReplicaSpec], now: Nanos) -> Self {
         let is_told = config.profile.index == IndexKind::Events;
         // One thread simulates, so that nobody looks up during an update.
-        let index: Arc<dyn PrefixIndex> = match is_told {
-            true => Arc::new(RunIndex::alone(&config.model)),
-            false => config.profile.index(&config.model),
-        };
+        let index = config.profile.index.make_alone(&config.model);
         let mut router = Router::with_index(config, index);
         for (replica, spec) in (0..).map(ReplicaId).zip(replicas) {
             let block_size = spec.scheduler.block_size as u32;

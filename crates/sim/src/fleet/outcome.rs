@@ -114,7 +114,7 @@ pub struct FleetOutcome {
     pub rungs: Vec<RungOutcome>,
     /// All rungs together, without the first one, which fills the caches, if there are others.
     pub all: RungOutcome,
-    /// How each fault was overcome, in their order.
+    /// How each fault that happened was overcome, in their order.
     pub recoveries: Vec<Recovery>,
     /// Steps of all replicas.
     pub steps: u64,

@@ -192,12 +192,18 @@ impl<'a> Run<'a> {
             }
         }
         self.check();
-        let faults = self.config.faults.iter();
+        let faults = self.config.faults.iter().filter(|it| self.has_been(it));
         FleetOutcome {
             recoveries: faults.map(|&it| self.by_second.recovery(it)).collect(),
             steps: self.steps,
             ..FleetOutcome::of(&self.collected, &self.workload.rungs, self.config.slo)
         }
+    }
+
+    /// Whether the run lasted until then.
+    fn has_been(&self, fault: &Fault) -> bool {
+        let (Fault::Crash { at, .. } | Fault::GatewayRestart { at, .. }) = *fault;
+        Nanos(0) + at <= self.now
     }
 
     fn happen(&mut self, what: What) {

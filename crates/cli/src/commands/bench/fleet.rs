@@ -6,7 +6,6 @@
 //! ```
 
 mod drive;
-mod engine;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -22,8 +21,8 @@ use headstart_sim::fleet::{FleetConfig, FleetOutcome, Preset, Run, Workload};
 use self::drive::Driver;
 use super::BenchServer;
 use crate::commands::replay::progress;
-use crate::commands::serve;
 use crate::commands::simulate::SourceOptions;
+use crate::commands::{fleet_engine, serve};
 use crate::config::{ServeOptions, UsageError, cost_model, parsed};
 use crate::output;
 use crate::prompts::{unseen_seed, vocabulary};
@@ -244,7 +243,7 @@ impl Fleet {
             // No strategy finds what another one left in somebody else's cache.
             salt: unseen_seed() as u32,
             concurrency: self.concurrency.get(),
-            pause: engine::fleet_of(self.preset()?).pause,
+            pause: fleet_engine::fleet_of(self.preset()?).pause,
         };
         Ok(driver.run(workload, on_answer).await)
     }
@@ -273,12 +272,12 @@ impl Fleet {
     fn emulated(&self) -> Result<cost_model::Emulated> {
         match &self.cost_model {
             Some(file) => cost_model::read(file),
-            None => Ok(engine::of_preset(self.preset()?)),
+            None => Ok(fleet_engine::of_preset(self.preset()?)),
         }
     }
 
     fn preset_replicas(&self) -> Result<usize> {
-        Ok(engine::fleet_of(self.preset()?).replicas.len())
+        Ok(fleet_engine::fleet_of(self.preset()?).replicas.len())
     }
 
     /// What to simulate, where the engine's cost is known.
@@ -288,7 +287,9 @@ impl Fleet {
         }
         let cost = self.emulated()?;
         let (spec, replicas) = match config.map(|it| &it.backend) {
-            Some(Backend::Embedded(fleet)) => (engine::of_server(&cost, fleet), fleet.replicas),
+            Some(Backend::Embedded(fleet)) => {
+                (fleet_engine::of_server(&cost, fleet), fleet.replicas)
+            }
             Some(Backend::Upstreams(engines)) => {
                 let ranks = engines
                     .iter()
@@ -304,13 +305,13 @@ impl Fleet {
         Ok(Some(FleetConfig {
             replicas: vec![spec; replicas],
             seed: self.seed,
-            ..engine::with_latency(fleet, cost.latency_s)
+            ..fleet_engine::with_latency(fleet, cost.latency_s)
         }))
     }
 
     /// Other people's engine.
     fn spec(&self, cost: &cost_model::Emulated) -> ReplicaSpec {
-        engine::of_file(cost, self.block_size.map(usize::from))
+        fleet_engine::of_file(cost, self.block_size.map(usize::from))
     }
 
     fn tell(&self, report: &Report) -> Result<()> {

@@ -4,7 +4,7 @@ mod source;
 
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -16,8 +16,9 @@ use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, Preset, Run};
 
 pub(crate) use self::source::SourceOptions;
 use super::cells::parallel;
+use crate::commands::fleet_engine;
 use crate::commands::replay::progress;
-use crate::config::UsageError;
+use crate::config::{UsageError, cost_model};
 use crate::report::fleet::{Asked, Origin, Report, StrategyRun, told};
 
 /// Most replicas, and most event streams of gateways to them: what a run holds in memory.
@@ -57,6 +58,10 @@ pub(super) struct FleetOptions {
     /// Gateways, which take requests in turn and share nothing [default: 1]
     #[arg(long, value_name = "N")]
     gateways: Option<NonZeroUsize>,
+    /// What the engine's steps cost, and its limits and memory: a file of `headstart calibrate`
+    /// [default: the preset's engine; of a trace that of llm-d-73]
+    #[arg(long, value_name = "FILE")]
+    cost_model: Option<PathBuf>,
     /// Tokens that fit the KV memory of a replica; of several, replicas take them in turn
     /// [default: the preset's]
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',')]
@@ -106,7 +111,23 @@ impl FleetOptions {
             Run::new(fleet, &workload).finish_with(|_| bar.inc(1))
         });
         bar.finish_and_clear();
-        Ok(report(asked, &fleets, outcomes))
+        self.warn_of_faults(&outcomes);
+        let origin = match &self.cost_model {
+            Some(file) => format!("all this by {}", file.display()),
+            None => "calibrated on the published precise run at 20 and 60 requests/s".to_owned(),
+        };
+        Ok(report(asked, &origin, &fleets, outcomes))
+    }
+
+    /// Says so if something was to go wrong when all was over.
+    fn warn_of_faults(&self, outcomes: &[FleetOutcome]) {
+        let asked = [self.gateway_restart, self.replica_crash];
+        let asked = asked.iter().flatten().count();
+        if outcomes.iter().any(|it| it.recoveries.len() < asked) {
+            eprintln!(
+                "warning: --gateway-restart or --replica-crash: a run was over before that time"
+            );
+        }
     }
 
     /// Whether a trace is asked for.
@@ -115,8 +136,9 @@ impl FleetOptions {
     }
 
     /// What is read of files.
-    pub(super) fn file(&self) -> Option<&Path> {
-        self.source.fleet_trace.as_deref()
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        let files = [&self.source.fleet_trace, &self.cost_model];
+        files.into_iter().filter_map(|file| file.as_deref())
     }
 
     fn profiles(&self, preset: Preset) -> Result<Vec<Profile>> {
@@ -144,7 +166,7 @@ impl FleetOptions {
     }
 
     fn fleet(&self, preset: Preset, profile: Profile) -> Result<FleetConfig> {
-        let mut fleet = preset.fleet(profile);
+        let mut fleet = self.of_engine(preset, preset.fleet(profile))?;
         let spec = fleet.replicas[0];
         let replicas = self
             .fleet_replicas
@@ -173,7 +195,7 @@ impl FleetOptions {
         {
             it.cost = scaled(&it.cost, speed)?;
         }
-        if self.is_of_trace() {
+        if self.is_of_trace() || self.cost_model.is_some() {
             // Long prompts are what a trace is asked for; memory is the limit.
             for it in &mut fleet.replicas {
                 it.scheduler.max_context = it.capacity_blocks * it.scheduler.block_size;
@@ -187,6 +209,37 @@ impl FleetOptions {
         }
         fleet.faults = self.faults()?;
         Ok(fleet)
+    }
+
+    /// `fleet`, of the engine that was named.
+    fn of_engine(&self, preset: Preset, mut fleet: FleetConfig) -> Result<FleetConfig> {
+        let Some(file) = &self.cost_model else {
+            return Ok(fleet);
+        };
+        let cost = cost_model::read(file)?;
+        let spec = fleet_engine::of_file(&cost, None);
+        if self.kv_tokens.is_empty() && self.least_blocks(preset, &spec) > spec.capacity_blocks {
+            let message = format!(
+                "cost model {}: kv_tokens {}: expected at least {}, which one request needs",
+                file.display(),
+                cost.engine.kv_tokens,
+                self.least_blocks(preset, &spec) * spec.scheduler.block_size
+            );
+            return Err(UsageError(message).into());
+        }
+        fleet.replicas = vec![spec; fleet.replicas.len()];
+        Ok(fleet_engine::with_latency(fleet, cost.latency_s))
+    }
+
+    /// Blocks that the longest request needs.
+    fn least_blocks(&self, preset: Preset, spec: &ReplicaSpec) -> usize {
+        match self.is_of_trace() {
+            true => 1,
+            false => preset
+                .ladder()
+                .longest()
+                .div_ceil(spec.scheduler.block_size),
+        }
     }
 
     fn faults(&self) -> Result<Vec<Fault>> {
@@ -211,10 +264,7 @@ impl FleetOptions {
 
     fn capacity_blocks(&self, preset: Preset, tokens: usize, spec: &ReplicaSpec) -> Result<usize> {
         let block_size = spec.scheduler.block_size;
-        let needed = match self.is_of_trace() {
-            true => 1,
-            false => preset.ladder().longest().div_ceil(block_size),
-        };
+        let needed = self.least_blocks(preset, spec);
         if tokens > KV_TOKENS_MAX || tokens / block_size < needed {
             let message = format!(
                 "--kv-tokens {tokens}: expected {}, which one request needs, to {KV_TOKENS_MAX}",
@@ -253,8 +303,12 @@ fn within(option: &str, value: Option<f64>, most: f64) -> Result<Option<f64>> {
     }
 }
 
-fn report(asked: Asked, fleets: &[FleetConfig], outcomes: Vec<FleetOutcome>) -> Report {
-    let origin = "calibrated on the published precise run at 20 and 60 requests/s";
+fn report(
+    asked: Asked,
+    origin: &str,
+    fleets: &[FleetConfig],
+    outcomes: Vec<FleetOutcome>,
+) -> Report {
     let runs = fleets.iter().zip(outcomes);
     Report {
         asked,

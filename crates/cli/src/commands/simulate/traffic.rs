@@ -10,6 +10,7 @@ use headstart_predict::TurnPrior;
 use headstart_sim::chat::Pacing;
 use headstart_sim::chat::script::CONVERSATIONS_MAX;
 use headstart_sim::experiment::{Recorded, SECONDS, SLOTS, Traffic};
+use headstart_sim::fleet::Preset;
 use headstart_sim::workload::{Seeds, WORKLOADS, Workload};
 use headstart_trace::format::conversation;
 use headstart_trace::synth::Gap;
@@ -142,7 +143,9 @@ impl TrafficOptions {
         let preset = self.preset.as_deref().unwrap_or_default();
         let workload = preset.strip_prefix(PRESET).and_then(Workload::named);
         let Some(workload) = workload else {
-            let names = WORKLOADS.map(|workload| format!("{PRESET}{}", workload.name));
+            let fleets = Preset::ALL.map(|preset| preset.name().to_owned());
+            let studies = WORKLOADS.map(|workload| format!("{PRESET}{}", workload.name));
+            let names = [&fleets[..], &studies[..]].concat();
             let message = format!("--preset {preset}: known are {}", names.join(", "));
             return Err(UsageError(message).into());
         };

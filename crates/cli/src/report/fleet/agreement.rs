@@ -78,7 +78,9 @@ fn pair<'a>(
     mut simulated: impl Iterator<Item = &'a StrategyRun>,
 ) -> Option<Both<'a>> {
     let simulated = simulated.find(|it| it.name == measured.name)?;
-    Some(Both {
+    // Of requests that nobody answered there are no times to compare.
+    let is_answered = |run: &StrategyRun| run.outcome.all.answered > 0;
+    (is_answered(measured) && is_answered(simulated)).then_some(Both {
         name: &measured.name,
         measured: &measured.outcome.all,
         simulated: &simulated.outcome.all,

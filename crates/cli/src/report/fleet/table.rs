@@ -8,8 +8,12 @@ use super::{Report, StrategyRun, agreement};
 /// Throughput and TTFT beside the published ones, then all figures of each strategy.
 pub(crate) fn table(report: &Report) -> String {
     let mut text = report.facts().join("\n");
+    let published = match report.asked.published {
+        Some(_) => " (published)",
+        None => "",
+    };
     text += &format!(
-        "\n\noutput tokens/s, until the last answer of the rung (published)\n{}",
+        "\n\noutput tokens/s, until the last answer of the rung{published}\n{}",
         aligned(&compared(
             report,
             |rung| format!("{:.0}", rung.tokens_s),
@@ -17,10 +21,10 @@ pub(crate) fn table(report: &Report) -> String {
         ))
     );
     text += &format!(
-        "\nTTFT p90, seconds (published)\n{}",
+        "\nTTFT p90, seconds{published}\n{}",
         aligned(&compared(
             report,
-            |rung| format!("{:.3}", rung.ttft.p90),
+            |rung| seconds(rung, rung.ttft.p90, 3),
             |it| { format!("{:.3}", it.1) }
         ))
     );
@@ -57,11 +61,7 @@ fn compared(
                 None => ours(rung),
             }
         });
-        rows.push(
-            std::iter::once(first.rate.to_string())
-                .chain(cells)
-                .collect(),
-        );
+        rows.push(std::iter::once(rate(first)).chain(cells).collect());
     }
     let all = report.runs.iter().map(|run| ours(&run.outcome.all));
     rows.push(std::iter::once("all".to_owned()).chain(all).collect());
@@ -94,27 +94,27 @@ fn details(run: &StrategyRun) -> Vec<Vec<String>> {
         "preempted",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    rows.extend(run.rungs().map(|rung| detail(&rung.rate.to_string(), rung)));
+    rows.extend(run.rungs().map(|rung| detail(&rate(rung), rung)));
     rows.push(detail("all", &run.outcome.all));
     rows
 }
 
 fn detail(name: &str, rung: &RungOutcome) -> Vec<String> {
-    let seconds = |value: f64| format!("{value:.3}");
+    let answered = |value: f64, digits| seconds(rung, value, digits);
     vec![
         name.to_owned(),
         rung.answered.to_string(),
         rung.refused.to_string(),
         rung.failed.to_string(),
-        seconds(rung.ttft.mean),
-        seconds(rung.ttft.p50),
-        seconds(rung.ttft.p90),
-        seconds(rung.ttft.p99),
-        known(rung.service_ttft.map(|it| it.p90), seconds),
-        format!("{:.4}", rung.tpot.p50),
-        format!("{:.4}", rung.tpot.p90),
-        format!("{:.1}", rung.e2e.p50),
-        format!("{:.1}", rung.e2e.p90),
+        answered(rung.ttft.mean, 3),
+        answered(rung.ttft.p50, 3),
+        answered(rung.ttft.p90, 3),
+        answered(rung.ttft.p99, 3),
+        known(rung.service_ttft.map(|it| it.p90), |it| answered(it, 3)),
+        answered(rung.tpot.p50, 4),
+        answered(rung.tpot.p90, 4),
+        answered(rung.e2e.p50, 1),
+        answered(rung.e2e.p90, 1),
         format!("{:.0}", rung.tokens_s),
         format!("{:.0}", rung.window_tokens_s),
         format!("{:.2}", rung.goodput),
@@ -125,6 +125,20 @@ fn detail(name: &str, rung: &RungOutcome) -> Vec<String> {
         known(rung.kv_usage, |it| format!("{:.1} %", it * 100.0)),
         known(rung.preemptions, |it| it.to_string()),
     ]
+}
+
+/// Requests per second, as far as one wants to read them.
+fn rate(rung: &RungOutcome) -> String {
+    let text = format!("{:.3}", rung.rate);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A time of the rung's requests; none of them was answered, nobody knows.
+fn seconds(rung: &RungOutcome, value: f64, digits: usize) -> String {
+    match rung.answered {
+        0 => known(None::<f64>, |it| it.to_string()),
+        _ => format!("{value:.digits$}"),
+    }
 }
 
 fn known<T>(value: Option<T>, shown: impl Fn(T) -> String) -> String {

@@ -31,7 +31,12 @@ pub(crate) struct SourceOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) fleet_trace: Option<PathBuf>,
     /// Of the trace: so many requests a second, Poisson [default: the recorded times]
-    #[arg(long, value_name = "RATE", requires = "fleet_trace")]
+    #[arg(
+        long,
+        value_name = "RATE",
+        requires = "fleet_trace",
+        conflicts_with_all = ["rates", "users", "rung_seconds"]
+    )]
     request_rate: Option<f64>,
     /// Of --request-rate: for so long, the trace again and again with new texts [default: once]
     #[arg(long, value_name = "HOURS", requires = "request_rate")]
@@ -41,7 +46,7 @@ pub(crate) struct SourceOptions {
         long,
         value_name = "X",
         requires = "fleet_trace",
-        conflicts_with = "request_rate"
+        conflicts_with_all = ["request_rate", "rates", "users", "rung_seconds"]
     )]
     speed: Option<f64>,
     /// These rates in place of the ladder's, behind the first rung, which fills the caches; one
@@ -66,7 +71,12 @@ pub(crate) struct SourceOptions {
     )]
     users: Vec<u32>,
     /// Of --users: mean seconds from an answer to the next question [default: 10]
-    #[arg(long, value_name = "SECONDS", requires = "users")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        requires = "users",
+        conflicts_with_all = ["fleet_trace", "rates"]
+    )]
     think_time: Option<f64>,
 }
 
@@ -78,8 +88,23 @@ impl SourceOptions {
     pub(crate) fn workload(&self, preset: Preset, seed: u64) -> Result<(Workload, Asked)> {
         match &self.fleet_trace {
             Some(file) => self.of_trace(file, seed),
-            None => Ok((self.of_preset(preset, seed)?, Asked::preset(preset))),
+            None => Ok((self.of_preset(preset, seed)?, self.asked(preset))),
         }
+    }
+
+    fn asked(&self, preset: Preset) -> Asked {
+        let asked = Asked::preset(preset);
+        if self.users.is_empty() {
+            return asked;
+        }
+        let think_s = self.think_time.unwrap_or(THINK_S);
+        let users: Vec<String> = self.users.iter().map(u32::to_string).collect();
+        asked.also(&format!(
+            "behind the first rung a closed loop of {} users, who think {think_s} s: requests/s of \
+             a rung are users by seconds to think, as if answers took no time; each user asks as \
+             often as that gives",
+            users.join(", ")
+        ))
     }
 
     fn of_preset(&self, preset: Preset, seed: u64) -> Result<Workload> {
@@ -191,7 +216,7 @@ fn above_0(option: &str, value: Option<f64>) -> Result<Option<f64>> {
     const MOST: f64 = 1e6;
     match value {
         Some(value) if !(value > 1.0 / MOST && value <= MOST) => {
-            let message = format!("{option} {value}: expected a number above 0, up to {MOST}");
+            let message = format!("{option} {value}: expected a number above 1e-6, up to {MOST}");
             Err(UsageError(message).into())
         }
         value => Ok(value),

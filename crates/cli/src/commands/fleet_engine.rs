@@ -16,12 +16,12 @@ const BLOCK_SIZE: usize = 16;
 const MAX_WAITING: usize = 1 << 20;
 
 /// The fleet of `preset`, with any strategy.
-pub(super) fn fleet_of(preset: Preset) -> FleetConfig {
+pub(crate) fn fleet_of(preset: Preset) -> FleetConfig {
     preset.fleet("random".parse().expect("a known profile"))
 }
 
 /// The engine of `preset`.
-pub(super) fn of_preset(preset: Preset) -> Emulated {
+pub(crate) fn of_preset(preset: Preset) -> Emulated {
     let fleet = fleet_of(preset);
     Emulated {
         engine: preset.engine(),
@@ -31,7 +31,7 @@ pub(super) fn of_preset(preset: Preset) -> Emulated {
 }
 
 /// What the replicas of `fleet` are like, whose steps cost what `cost` says.
-pub(super) fn of_server(cost: &Emulated, fleet: &EmbeddedFleet) -> ReplicaSpec {
+pub(crate) fn of_server(cost: &Emulated, fleet: &EmbeddedFleet) -> ReplicaSpec {
     let engine = &fleet.engine;
     let memory = engine.cache_blocks * engine.block_size;
     ReplicaSpec {
@@ -53,7 +53,7 @@ pub(super) fn of_server(cost: &Emulated, fleet: &EmbeddedFleet) -> ReplicaSpec {
 }
 
 /// What other people's replicas are like, as far as the file knows.
-pub(super) fn of_file(cost: &Emulated, block_size: Option<usize>) -> ReplicaSpec {
+pub(crate) fn of_file(cost: &Emulated, block_size: Option<usize>) -> ReplicaSpec {
     let block_size = block_size.unwrap_or(BLOCK_SIZE);
     let capacity_blocks = (cost.engine.kv_tokens / block_size).max(1);
     ReplicaSpec {
@@ -71,7 +71,7 @@ pub(super) fn of_file(cost: &Emulated, block_size: Option<usize>) -> ReplicaSpec
 }
 
 /// `fleet`, whose requests take so long beside the engine.
-pub(super) fn with_latency(mut fleet: FleetConfig, latency_s: f64) -> FleetConfig {
+pub(crate) fn with_latency(mut fleet: FleetConfig, latency_s: f64) -> FleetConfig {
     fleet.network.request_latency = Duration::from_secs_f64(latency_s);
     fleet
 }
