@@ -270,6 +270,64 @@ fn users_wait_for_their_answers_and_replicas_may_differ() {
 }
 
 #[test]
+fn a_fleet_is_of_the_engine_that_was_calibrated() {
+    let engine = |token_s: f64| {
+        format!(
+            "overhead_s = 0.01\nweights_s = 0.01\ntoken_s = {token_s}\npair_s = 1e-9\n\
+             kv_token_s = 1e-9\nmax_batched_tokens = 2048\nkv_tokens = 24000\nlatency_s = 0.2\n"
+        )
+    };
+    let args = ["--preset", "laptop", "--rates", "4", "--rung-seconds", "20"];
+    let run = |file: &str, rest: &[&str]| {
+        let model = ["--cost-model", file, "--strategies", "precise"];
+        printed(&[&args[..], &model, rest].concat())
+    };
+    let mean = |file: &str| {
+        let last = run(file, &["--json"]);
+        let line: Value = serde_json::from_str(last.lines().last().expect("a line")).expect("JSON");
+        line["ttft_s"]["mean"].as_f64().expect("a number")
+    };
+    let files = [1e-4, 1e-3].map(|token_s| {
+        let path = scratch(&format!("engine-{token_s}.toml"), &engine(token_s));
+        (path.to_str().expect("UTF-8").to_owned(), path)
+    });
+    let [fast, slow] = [&files[0].0, &files[1].0];
+    // Most questions, of 96 tokens, are new.
+    assert!(
+        mean(slow) > mean(fast) + 0.05,
+        "{} {}",
+        mean(slow),
+        mean(fast)
+    );
+    let told = run(fast, &[]);
+    assert!(told.contains(&format!("all this by {fast}")), "{told}");
+    assert!(told.contains("200 ms beside the engine"), "{told}");
+    files.map(|(_, path)| std::fs::remove_file(path).expect("it is there"));
+}
+
+#[test]
+fn what_did_not_happen_is_not_told_as_if_it_had() {
+    let line = r#"{"timestamp":0,"input_length":2000,"output_length":2,"hash_ids":[0]}"#;
+    let long = scratch("long.jsonl", line);
+    let file = long.to_str().expect("UTF-8");
+    let args = ["--fleet-trace", file, "--strategies", "precise"];
+    let nobody = printed(&[&args[..], &["--kv-tokens", "640"]].concat());
+    assert!(
+        !nobody.contains("0.000") && nobody.contains('–'),
+        "{nobody}"
+    );
+    assert!(!nobody.contains("(published)"), "{nobody}");
+    let late = simulate(&[&args[..], &["--replica-crash", "1000"]].concat());
+    let warning = String::from_utf8_lossy(&late.stderr);
+    assert!(
+        late.status.success() && warning.contains("--replica-crash"),
+        "{warning}"
+    );
+    assert!(!String::from_utf8_lossy(&late.stdout).contains("died"));
+    std::fs::remove_file(&long).expect("it is there");
+}
+
+#[test]
 fn what_a_fleet_cannot_be_is_named() {
     let check = |args: &[&str], part: &str| {
         let output = simulate(args);
@@ -296,6 +354,18 @@ fn what_a_fleet_cannot_be_is_named() {
         "--sizes is for experiments with one replica",
     );
     preset(&["--speed", "2"], "--fleet-trace");
+    for option in ["--speed", "--request-rate", "--think-time"] {
+        preset(&["--rates", "20", option, "2"], "cannot be used with");
+    }
+    let small = scratch(
+        "small.toml",
+        "overhead_s = 0.01\nweights_s = 0.01\ntoken_s = 1e-4\npair_s = 1e-9\nkv_token_s = 1e-9\n\
+         max_batched_tokens = 2048\nkv_tokens = 500\n",
+    );
+    let model = ["--cost-model", small.to_str().expect("UTF-8")];
+    preset(&model, "kv_tokens 500: expected at least");
+    std::fs::remove_file(&small).expect("it is there");
+    check(&["--preset", "best"], "known are llm-d-73");
     check(
         &["--preset", "lpc-lmsys", "--gateways", "2"],
         "--gateways is for fleets",
