@@ -55,6 +55,7 @@ const TOKENS_MAX: u32 = 1 << 30;
   headstart simulate --preset llm-d-73 --html fleet.html    eight replicas, the published run
   headstart simulate --preset llm-d-73 --strategies precise,session --gateways 2 --rates 20,60
   headstart simulate --fleet-trace requests.jsonl.zst --fleet-replicas 4 --speed 2
+  headstart simulate --fleet-trace requests.jsonl.zst --cost-model engine.toml --kv-tokens 500000
   headstart simulate --preset lpc-lmsys                     hit rate against cache size
   headstart simulate --preset lpc-sharegpt --sweep size,lambda,charge --html curves.html
   headstart simulate --preset lpc-arena --sweep mcc --policies lpc --at 100K --json
