@@ -302,6 +302,7 @@ fn a_fleet_is_of_the_engine_that_was_calibrated() {
     let told = run(fast, &[]);
     assert!(told.contains(&format!("all this by {fast}")), "{told}");
     assert!(told.contains("200 ms beside the engine"), "{told}");
+    assert!(!told.contains("published"), "{told}");
     for (_, path) in files {
         std::fs::remove_file(path).expect("it is there");
     }

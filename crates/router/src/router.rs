@@ -399,3 +399,57 @@ fn load_mut(replicas: &mut BTreeMap<ReplicaId, Member>, replica: ReplicaId) -> &
     let member = replicas.get_mut(&replica);
     &mut member.expect("a live reservation's replica is known").load
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: Nanos = Nanos(0);
+
+    fn router() -> Router {
+        let mut router = Router::new(RouterConfig {
+            model: "m".to_owned(),
+            profile: Profile::precise(),
+            seed: 1,
+        });
+        router.add_replica(ReplicaId(0), Some(16), AT);
+        router
+    }
+
+    fn asked(router: &mut Router) -> ReservationId {
+        let request = RouteRequest {
+            tokens: Some(&[7; 64]),
+            ..RouteRequest::default()
+        };
+        router.route(&request).expect("a replica").reservation
+    }
+
+    fn placed(router: &Router) -> (f64, f64) {
+        let placed = &router.replicas[&ReplicaId(0)].load.placed;
+        (placed.tokens(AT), placed.new_tokens(AT))
+    }
+
+    #[test]
+    fn a_prompt_is_placed_unless_it_is_never_computed() {
+        let mut router = router();
+        let refused = asked(&mut router);
+        assert_eq!(placed(&router), (64.0, 64.0));
+        router.finish(refused, AT);
+        assert_eq!(placed(&router), (0.0, 0.0));
+        let answered = asked(&mut router);
+        router.first_token(answered, AT);
+        router.finish(answered, AT);
+        // The first one was assumed to be held, so that this one is not new.
+        assert_eq!(placed(&router), (64.0, 0.0));
+    }
+
+    #[test]
+    fn whoever_went_down_holds_nothing() {
+        let mut router = router();
+        let answered = asked(&mut router);
+        router.first_token(answered, AT);
+        router.set_health(ReplicaId(0), Health::Down, AT);
+        router.set_health(ReplicaId(0), Health::Healthy, AT);
+        assert_eq!(placed(&router), (0.0, 0.0));
+    }
+}

@@ -56,6 +56,14 @@ impl Asked {
         }
     }
 
+    /// The same of another engine, beside which nothing was published.
+    pub(crate) fn of_another_engine(self) -> Self {
+        Self {
+            published: None,
+            ..self
+        }
+    }
+
     /// The same, with another sentence.
     pub(crate) fn also(mut self, told: &str) -> Self {
         self.told += "; ";

@@ -105,7 +105,10 @@ impl FleetOptions {
             Ok(FleetConfig { seed, ..fleet })
         });
         let fleets = fleets.collect::<Result<Vec<_>>>()?;
-        let (workload, asked) = self.source.workload(preset, seed)?;
+        let (workload, mut asked) = self.source.workload(preset, seed)?;
+        if self.cost_model.is_some() {
+            asked = asked.of_another_engine();
+        }
         let bar = progress((fleets.len() * workload.rungs.len()) as u64);
         let outcomes = parallel(&fleets, threads, |fleet| {
             Run::new(fleet, &workload).finish_with(|_| bar.inc(1))
