@@ -61,6 +61,28 @@ pub struct BlockIdentity<'a> {
     pub block_size: u32,
 }
 
+/// A [`BlockIdentity`] in 128 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct IdentityDigest(pub [u8; 16]);
+
+/// A tenant in 64 bits: what its blocks are found by when all of them must go. Not its salt, and
+/// not a secret: it sets blocks apart for keeping house, [`BlockHash`] does so for reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TenantTag(pub u64);
+
+impl TenantTag {
+    /// The tag of the tenant of `salt`; 0 without one.
+    #[must_use]
+    pub fn of(salt: Option<&str>) -> Self {
+        let Some(salt) = salt else {
+            return Self::default();
+        };
+        let digest = blake3::derive_key("headstart 2026 TenantTag v1", salt.as_bytes());
+        let (first, _) = digest.split_first_chunk().expect("a digest has 32 bytes");
+        Self(u64::from_le_bytes(*first).max(1))
+    }
+}
+
 /// Names the blocks of one identity.
 #[derive(Clone, Debug)]
 pub struct BlockHasher {
@@ -91,6 +113,14 @@ impl BlockHasher {
     #[must_use]
     pub fn block_size(&self) -> usize {
         self.chain.block_size
+    }
+
+    /// A digest of the whole identity, for whoever keeps bytes: what differs in it was computed
+    /// otherwise.
+    #[must_use]
+    pub fn identity(&self) -> IdentityDigest {
+        let digest = blake3::keyed_hash(&self.chain.key, b"identity");
+        IdentityDigest(first_16(&digest))
     }
 
     /// The name of the block `tokens` behind `parent` (`None`: at the start of the prompt).

@@ -32,7 +32,10 @@ pub mod tier;
 pub mod time;
 
 pub use access::Access;
-pub use block::{BlockHash, BlockHasher, BlockIdentity, RouteHasher, RouteIdentity, RouteKey};
+pub use block::{
+    BlockHash, BlockHasher, BlockIdentity, IdentityDigest, RouteHasher, RouteIdentity, RouteKey,
+    TenantTag,
+};
 pub use cost::{CostModel, EngineModel};
 pub use event::CacheEvent;
 pub use ids::{BlockId, ReplicaId, SeqId, SessionId, TokenId};

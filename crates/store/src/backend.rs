@@ -1,0 +1,208 @@
+//! What every place for records does: take them, give them back, forget them.
+//!
+//! Commands go in and reports come out, in any order; nobody waits. The buffer of a transfer
+//! travels with it, so that nothing else can touch it meanwhile. What a backend holds is a hint:
+//! it may lose a record at any time and says so ([`Report::Lost`]), and what it gives back was
+//! verified, so that a fault of a backend is a miss and nothing worse.
+
+use std::sync::Arc;
+
+use headstart_core::{BlockHash, TenantTag};
+
+use crate::arena::Slot;
+use crate::record::{Meta, Record};
+
+/// Names a command; chosen by whoever gives it, and repeated in its report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// A place for records.
+pub trait Backend: Send {
+    /// Hands over a command. Each is answered by one [`Report::Done`], also where it fails.
+    ///
+    /// # Errors
+    /// Gives it back when as many wait as may: nothing happened, try again later.
+    fn submit(&mut self, command: Command) -> Result<(), Command>;
+
+    /// Adds what has happened since the last call to `reports`. Does not wait.
+    fn poll(&mut self, reports: &mut Vec<Report>);
+}
+
+/// Something to do.
+#[derive(Debug)]
+pub enum Command {
+    /// Keep `record`. Another one of its name is the same by definition: one of both is kept.
+    Put {
+        /// Its ticket.
+        ticket: Ticket,
+        /// What to keep.
+        record: Record,
+    },
+    /// Read the record called `name`.
+    Get {
+        /// Its ticket.
+        ticket: Ticket,
+        /// Its name.
+        name: BlockHash,
+        /// Where to.
+        slot: Slot,
+    },
+    /// Forget these. They may be found again after a restart.
+    Remove {
+        /// Its ticket.
+        ticket: Ticket,
+        /// Their names; unknown ones are ignored.
+        names: Vec<BlockHash>,
+    },
+    /// Destroy all that belongs to a tenant, for good.
+    Purge {
+        /// Its ticket.
+        ticket: Ticket,
+        /// Whose records.
+        tenant: TenantTag,
+    },
+}
+
+impl Command {
+    /// Its ticket.
+    #[must_use]
+    pub fn ticket(&self) -> Ticket {
+        match self {
+            Self::Put { ticket, .. }
+            | Self::Get { ticket, .. }
+            | Self::Remove { ticket, .. }
+            | Self::Purge { ticket, .. } => *ticket,
+        }
+    }
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Report {
+    /// A command was carried out, or cannot be.
+    Done {
+        /// Its ticket.
+        ticket: Ticket,
+        /// What became of it.
+        outcome: Outcome,
+    },
+    /// These cannot be read any more, though nobody removed them.
+    Lost {
+        /// Their names.
+        names: Vec<BlockHash>,
+        /// Why.
+        loss: Loss,
+    },
+    /// These can be read, though nobody put them: they were found at start, or when the place came
+    /// back. Oldest first.
+    Found(Vec<Resident>),
+    /// The place works worse than before, or better again.
+    Condition(Condition),
+}
+
+/// What became of a command.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Put: the record can be read, also after a crash.
+    Stored,
+    /// Get: here it is, verified.
+    Loaded(Record),
+    /// Get: there is none.
+    Missing,
+    /// Remove, purge: they cannot be read any more; so many there were.
+    Removed(usize),
+    /// It did not work. What a get asked for is gone, or may be tried again where `Busy`.
+    Failed(Failure),
+}
+
+/// Why a command failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
+pub enum Failure {
+    /// No room, and none can be made.
+    #[error("there is no room")]
+    Full,
+    /// It may only be read.
+    #[error("it is read-only")]
+    ReadOnly,
+    /// It cannot be reached.
+    #[error("it cannot be reached")]
+    Offline,
+    /// What was read is not what was written. It is set aside and not read again.
+    #[error("what was read is damaged")]
+    Corrupt,
+    /// The record is larger than the slot, or than what may be stored.
+    #[error("the record is too large")]
+    TooLarge,
+    /// Reading or writing failed in another way.
+    #[error("reading or writing failed")]
+    Io,
+    /// It was not done in time, or the place was closed before.
+    #[error("it was given up")]
+    Aborted,
+}
+
+/// Why records are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Loss {
+    /// Their time was over.
+    Expired,
+    /// They were damaged, and set aside.
+    Corrupt,
+    /// Their room was needed.
+    Evicted,
+    /// The place cannot be reached.
+    Offline,
+}
+
+/// A record that can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resident {
+    /// Its name.
+    pub name: BlockHash,
+    /// The one before it, where known.
+    pub parent: Option<BlockHash>,
+    /// Whose it is.
+    pub tenant: TenantTag,
+    /// Bytes that it takes.
+    pub bytes: u64,
+    /// Its tokens.
+    pub tokens: u32,
+    /// From when on it cannot be read, seconds since 1970.
+    pub expires_s: Option<u64>,
+}
+
+impl Resident {
+    /// A record of `bytes` bytes.
+    #[must_use]
+    pub fn of(meta: &Meta, bytes: u64) -> Self {
+        Self {
+            name: meta.name,
+            parent: meta.parent,
+            tenant: meta.tenant,
+            bytes,
+            tokens: meta.tokens,
+            expires_s: meta.expires_s,
+        }
+    }
+}
+
+/// How well a place works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// As it should.
+    Well,
+    /// Writing fails for this reason; what is there can be read. It is tried again.
+    WritesFail(Failure),
+    /// Nothing works; it is tried again.
+    Gone(Failure),
+}
+
+/// What a backend calls after it has something to report. Called from its own threads: it must be
+/// quick and must not call the backend.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// Wakes nobody.
+#[must_use]
+pub fn no_waker() -> Waker {
+    Arc::new(|| {})
+}

@@ -1,0 +1,296 @@
+//! What every backend must obey, on seeded random commands. Run it on yours.
+//!
+//! One rule above all: what is loaded is what was put under that name, to the byte. Beside it: each
+//! command is answered once; what was stored and neither removed, purged nor reported as lost is
+//! there; what was removed is not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use headstart_core::{BlockHash, IdentityDigest, Rng, TenantTag};
+
+use crate::arena::{Arena, Slot};
+use crate::backend::{Backend, Command, Outcome, Report, Ticket};
+use crate::record::{Draft, Exactness, Meta, Record};
+
+/// How long a backend may take to answer before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A trial of one backend.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial {
+    /// Fixes all that is drawn.
+    pub seed: u64,
+    /// Commands to give.
+    pub commands: usize,
+    /// Names in use: fewer means that more of them meet again.
+    pub names: u64,
+    /// Largest part, bytes; records have up to four.
+    pub part_bytes: usize,
+}
+
+/// The record called `name`: all of it follows from the name, so that anybody can say whether what
+/// was loaded is right.
+///
+/// # Panics
+/// When the slot is too small.
+#[must_use]
+pub fn record_of(name: u64, part_bytes: usize, slot: Slot) -> Record {
+    let mut rng = Rng::new(name ^ 0x5eed);
+    let parts: Vec<usize> = (0..=rng.below(4))
+        .map(|_| rng.below(part_bytes + 1))
+        .collect();
+    let meta = Meta {
+        name: BlockHash::from_u64(name),
+        parent: (name > 0).then(|| BlockHash::from_u64(name - 1)),
+        identity: IdentityDigest([1; 16]),
+        tenant: TenantTag(name % 5),
+        tokens: 16,
+        exactness: Exactness::Exact,
+        created_s: 1,
+        expires_s: None,
+    };
+    let mut draft = Draft::new(slot, meta, &parts).expect("the slot has room");
+    for part in 0..parts.len() {
+        for piece in draft.part_mut(part).chunks_mut(8) {
+            let bytes = rng.next_u64().to_le_bytes();
+            piece.copy_from_slice(&bytes[..piece.len()]);
+        }
+    }
+    draft.seal()
+}
+
+/// Bytes that a slot needs for any record of a trial.
+#[must_use]
+pub fn slot_bytes(part_bytes: usize) -> usize {
+    crate::record::record_bytes(&[part_bytes; 4])
+}
+
+/// Gives random commands to `backend` and compares its answers with what it was given.
+///
+/// # Panics
+/// When it breaks a rule, with the seed and the command's number.
+pub fn check(backend: &mut dyn Backend, trial: Trial) {
+    let arena = Arena::new(slot_bytes(trial.part_bytes), 48).expect("memory");
+    let mut run = Run {
+        backend,
+        trial,
+        arena,
+        waiting: BTreeMap::new(),
+        stored: BTreeSet::new(),
+        unsure: BTreeSet::new(),
+        reports: Vec::new(),
+    };
+    let mut rng = Rng::new(trial.seed);
+    for number in 0..trial.commands as u64 {
+        let name = rng.below(trial.names as usize) as u64;
+        match rng.below(100) {
+            0..45 => run.put(number, name),
+            45..90 => run.get(number, name),
+            90..99 => run.remove(number, name),
+            _ => run.purge(number, TenantTag(name % 5)),
+        }
+        if rng.below(4) == 0 {
+            run.poll(number);
+        }
+    }
+    run.finish();
+    assert_eq!(
+        run.arena.free(),
+        run.arena.num_slots(),
+        "every slot came back"
+    );
+}
+
+/// A command that was not answered yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Put(u64),
+    Get(u64),
+    Remove,
+    Purge,
+}
+
+struct Run<'a> {
+    backend: &'a mut dyn Backend,
+    trial: Trial,
+    arena: Arc<Arena>,
+    waiting: BTreeMap<Ticket, Asked>,
+    /// Must be there.
+    stored: BTreeSet<u64>,
+    /// May be there or not: a command on it was under way while another was given.
+    unsure: BTreeSet<u64>,
+    reports: Vec<Report>,
+}
+
+impl Run<'_> {
+    fn put(&mut self, number: u64, name: u64) {
+        let slot = self.slot(number);
+        let record = record_of(name, self.trial.part_bytes, slot);
+        self.busy(name);
+        let ticket = Ticket(number);
+        self.give(number, Command::Put { ticket, record }, Asked::Put(name));
+    }
+
+    fn get(&mut self, number: u64, name: u64) {
+        let slot = self.slot(number);
+        let (ticket, hash) = (Ticket(number), BlockHash::from_u64(name));
+        let command = Command::Get {
+            ticket,
+            name: hash,
+            slot,
+        };
+        self.give(number, command, Asked::Get(name));
+    }
+
+    fn remove(&mut self, number: u64, name: u64) {
+        self.quiet(number);
+        let names = vec![BlockHash::from_u64(name)];
+        let ticket = Ticket(number);
+        self.give(number, Command::Remove { ticket, names }, Asked::Remove);
+        self.quiet(number);
+        self.stored.remove(&name);
+        self.unsure.remove(&name);
+    }
+
+    fn purge(&mut self, number: u64, tenant: TenantTag) {
+        self.quiet(number);
+        let ticket = Ticket(number);
+        self.give(number, Command::Purge { ticket, tenant }, Asked::Purge);
+        self.quiet(number);
+        let is_theirs = |name: &u64| TenantTag(name % 5) == tenant;
+        self.stored.retain(|name| !is_theirs(name));
+        self.unsure.retain(|name| !is_theirs(name));
+    }
+
+    /// A put of `name` is under way.
+    fn busy(&mut self, name: u64) {
+        if !self.stored.contains(&name) {
+            self.unsure.insert(name);
+        }
+    }
+
+    fn give(&mut self, number: u64, mut command: Command, asked: Asked) {
+        let started = Instant::now();
+        self.waiting.insert(command.ticket(), asked);
+        while let Err(back) = self.backend.submit(command) {
+            command = back;
+            self.pause(number, started);
+        }
+    }
+
+    /// A free slot; answers are taken until there is one.
+    fn slot(&mut self, number: u64) -> Slot {
+        let started = Instant::now();
+        loop {
+            if let Some(slot) = self.arena.take() {
+                return slot;
+            }
+            self.pause(number, started);
+        }
+    }
+
+    /// Takes answers until nothing is under way.
+    fn quiet(&mut self, number: u64) {
+        let started = Instant::now();
+        while !self.waiting.is_empty() {
+            self.pause(number, started);
+        }
+    }
+
+    fn pause(&mut self, number: u64, started: Instant) {
+        let late = started.elapsed() > PATIENCE;
+        let Self { trial, waiting, .. } = self;
+        assert!(
+            !late,
+            "{trial:?}, command {number}: no answer for {waiting:?}"
+        );
+        self.poll(number);
+        std::thread::sleep(Duration::from_micros(50));
+    }
+
+    fn poll(&mut self, number: u64) {
+        let mut reports = std::mem::take(&mut self.reports);
+        self.backend.poll(&mut reports);
+        for report in reports.drain(..) {
+            match report {
+                Report::Done { ticket, outcome } => self.done(number, ticket, outcome),
+                Report::Lost { names, .. } => {
+                    for name in names {
+                        self.stored
+                            .retain(|&stored| BlockHash::from_u64(stored) != name);
+                    }
+                }
+                Report::Found(_) | Report::Condition(_) => {}
+            }
+        }
+        self.reports = reports;
+    }
+
+    fn done(&mut self, number: u64, ticket: Ticket, outcome: Outcome) {
+        let trial = self.trial;
+        let asked = self.waiting.remove(&ticket);
+        let asked = asked.unwrap_or_else(|| panic!("{trial:?}: {ticket:?} is answered twice"));
+        match (asked, outcome) {
+            (Asked::Put(name), Outcome::Stored) => {
+                self.unsure.remove(&name);
+                self.stored.insert(name);
+            }
+            (Asked::Get(name), Outcome::Loaded(record)) => {
+                let known = self.stored.contains(&name) || self.unsure.contains(&name);
+                assert!(known, "{trial:?}, command {number}: {name} was removed");
+                let parts: Vec<&[u8]> = (0..record.num_parts()).map(|n| record.part(n)).collect();
+                let room = Arena::new(slot_bytes(trial.part_bytes), 1).expect("memory");
+                let right = record_of(name, trial.part_bytes, room.take().expect("a slot"));
+                let wanted: Vec<&[u8]> = (0..right.num_parts()).map(|n| right.part(n)).collect();
+                assert!(
+                    parts == wanted,
+                    "{trial:?}, command {number}: {name} is wrong"
+                );
+            }
+            (Asked::Get(name), Outcome::Missing) => {
+                let is_stored = self.stored.contains(&name);
+                // It may have been asked for before it was stored.
+                let was_asked_before = !self.unsure.is_empty() || !self.waiting.is_empty();
+                assert!(
+                    !is_stored || was_asked_before,
+                    "{trial:?}, command {number}: {name} is missing"
+                );
+            }
+            (Asked::Remove | Asked::Purge, Outcome::Removed(_)) => {}
+            (asked, outcome) => panic!("{trial:?}: {asked:?} was answered by {outcome:?}"),
+        }
+    }
+
+    /// Everything that must be there is asked for, one by one.
+    fn finish(&mut self) {
+        let number = self.trial.commands as u64;
+        self.quiet(number);
+        let names: Vec<u64> = self.stored.iter().copied().collect();
+        for (index, name) in names.into_iter().enumerate() {
+            self.unsure.clear();
+            self.get(number + index as u64, name);
+            self.quiet(number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::Map;
+
+    #[test]
+    fn the_map_conforms() {
+        for seed in 0..4 {
+            let trial = Trial {
+                seed,
+                commands: 2_000,
+                names: 60,
+                part_bytes: 300,
+            };
+            check(&mut Map::default(), trial);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Where the bytes of KV blocks live, and how they move and come back unharmed.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`arena`] | host memory in equal slots, for everything that is read or written |
+//! | [`record`] | a chunk as it is stored: who it is, its parts, their checksums |
+//! | [`backend`] | [`Backend`]: what every place for records does |
+//! | [`conformance`] | what any backend must obey; run it on yours |
+//! | [`mod@reference`] | the obvious backend, for the tests |
+//!
+//! It does not know prompts, tokens or policies: which records it is given and which it must
+//! forget is decided in `headstart-cache`. Its invariant: a [`Record`] was verified, every byte
+//! of it, against its full name; what cannot be verified is not there.
+
+pub mod arena;
+pub mod backend;
+mod checksum;
+pub mod conformance;
+pub mod record;
+pub mod reference;
+mod wire;
+
+pub use arena::{Arena, Slot};
+pub use backend::{Backend, Command, Outcome, Report, Ticket};
+pub use record::{Draft, Meta, Record};
