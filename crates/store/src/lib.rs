@@ -5,6 +5,7 @@
 //! | [`arena`] | host memory in equal slots, for everything that is read or written |
 //! | [`record`] | a chunk as it is stored: who it is, its parts, their checksums |
 //! | [`backend`] | [`Backend`]: what every place for records does |
+//! | [`disk`] | [`Disk`]: log-structured segments, direct I/O, group commit |
 //! | [`conformance`] | what any backend must obey; run it on yours |
 //! | [`mod@reference`] | the obvious backend, for the tests |
 //!
@@ -16,10 +17,12 @@ pub mod arena;
 pub mod backend;
 mod checksum;
 pub mod conformance;
+pub mod disk;
 pub mod record;
 pub mod reference;
 mod wire;
 
 pub use arena::{Arena, Slot};
 pub use backend::{Backend, Command, Outcome, Report, Ticket};
+pub use disk::{Disk, DiskOptions};
 pub use record::{Draft, Meta, Record};

@@ -147,18 +147,13 @@ impl Record {
     /// # Errors
     /// What is wrong with it; the slot is free again.
     pub fn verify(slot: Slot, name: BlockHash) -> Result<Self, Wrong> {
-        let header = Header::read(&slot, slot.len())?;
-        if header.meta.name != name {
-            return Err(Wrong::Misplaced);
-        }
+        let header = verify_bytes(&slot, name)?;
         let len = header.record_bytes();
-        let record = Self {
+        Ok(Self {
             slot: Arc::new(slot),
             header: Arc::new(header),
             len,
-        };
-        (0..record.header.parts.len()).try_for_each(|part| record.verify_part(part))?;
-        Ok(record)
+        })
     }
 
     /// What it is.
@@ -200,6 +195,23 @@ impl Record {
     pub fn bytes(&self) -> &[u8] {
         &self.slot[..self.len]
     }
+}
+
+/// The header of the record called `name` at the front of `bytes`, all of it unharmed.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn verify_bytes(bytes: &[u8], name: BlockHash) -> Result<Header, Wrong> {
+    let header = Header::read(bytes, bytes.len())?;
+    if header.meta.name != name {
+        return Err(Wrong::Misplaced);
+    }
+    for (index, part) in header.parts.iter().enumerate() {
+        if checksum::of_part(name, index, &bytes[part.range()]) != part.checksum {
+            return Err(Wrong::Part(index));
+        }
+    }
+    Ok(header)
 }
 
 #[cfg(test)]

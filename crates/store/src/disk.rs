@@ -1,0 +1,230 @@
+//! The disk tier: records in log-structured segments, past the page cache.
+//!
+//! Records are added to the end of an open segment in *groups*; a group is durable, and its records
+//! are there, when its commit is. Segments are never changed, only written anew from the start once
+//! nothing in them is wanted, so that wear is even and room never fragments. One thread does it all:
+//! it starts operations with the kernel, verifies what was read, and waits.
+//!
+//! Limits: the files' lengths together never exceed the budget, and are allocated whole. A crash
+//! loses what was not committed, and nothing else ([`recover`]). Whatever fails is a miss
+//! ([`Condition`](crate::backend::Condition)), and is tried again.
+//!
+//! Does not decide what is worth keeping: it forgets what it is told to. If its caller lets it fill
+//! up, it gives up its oldest segment and says so.
+//!
+//! Source: LFS (Rosenblum and Ousterhout, SOSP'91) for segments and their cleaning; group commit
+//! after Gawlick and Kinkade (1985). Unlike LFS no checkpoint is kept: footers say all that it would.
+
+mod condition;
+mod folder;
+mod index;
+mod io;
+mod layout;
+mod recover;
+mod space;
+mod stats;
+mod worker;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+use crate::backend::{Backend, Command, Report, Resident, Waker};
+
+pub use folder::DiskError;
+pub use io::IoKind;
+pub use io::faulty::Faults;
+pub use stats::{Count, DiskStats};
+
+use folder::Folder;
+use io::Bell;
+use worker::Worker;
+
+/// Commands that wait for the thread; each holds a slot, so that an arena is exhausted sooner.
+const QUEUE: usize = 4096;
+
+/// Fewest segments: one open, one about to be, one to move records to, one to read from.
+const FEWEST_SEGMENTS: u64 = 4;
+
+/// Largest segment, bytes: some thirty milliseconds of a fast disk, so that opening one costs little.
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// Smallest segment, bytes.
+const LEAST_SEGMENT_BYTES: u64 = 1 << 20;
+
+/// Kept of the budget for the lists beside the segments, bytes.
+const LISTS_BYTES: u64 = 1 << 20;
+
+/// How a disk tier is set up.
+#[derive(Clone, Debug)]
+pub struct DiskOptions {
+    /// Its folder; made if need be.
+    pub folder: PathBuf,
+    /// Most that its files take together, bytes.
+    pub budget_bytes: u64,
+    /// Length of a segment, bytes; `None`: a sixteenth of the budget, 64 MiB at most. A folder that
+    /// has segments keeps their length.
+    pub segment_bytes: Option<u64>,
+    /// Operations with the disk at once.
+    pub depth: usize,
+    /// How to reach the disk.
+    pub io: IoKind,
+    /// What goes wrong on purpose, in tests.
+    pub faults: Option<Faults>,
+    /// Seconds since 1970, for times to live.
+    pub now_s: fn() -> u64,
+}
+
+impl DiskOptions {
+    /// The defaults for a folder and a budget.
+    #[must_use]
+    pub fn new(folder: impl Into<PathBuf>, budget_bytes: u64) -> Self {
+        Self {
+            folder: folder.into(),
+            budget_bytes,
+            segment_bytes: None,
+            depth: 32,
+            io: IoKind::Auto,
+            faults: None,
+            now_s: unix_seconds,
+        }
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        let page = crate::record::PAGE as u64;
+        let usual = self.budget_bytes / 16;
+        let usual = usual.clamp(LEAST_SEGMENT_BYTES, SEGMENT_BYTES);
+        self.segment_bytes.unwrap_or(usual) / page * page
+    }
+}
+
+/// Seconds since 1970 by the system's clock.
+#[must_use]
+pub fn unix_seconds() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// An open disk tier. Dropped, it finishes what was begun and lets go of the folder.
+pub struct Disk {
+    commands: SyncSender<Command>,
+    reports: Receiver<Report>,
+    bell: Bell,
+    stop: Arc<AtomicBool>,
+    stats: Arc<DiskStats>,
+    io_name: &'static str,
+    capacity_bytes: u64,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Disk {
+    /// Opens the tier in a folder and returns what is there already, oldest first. Reads the footers
+    /// of all segments, and all of those that a crash left open.
+    ///
+    /// # Errors
+    /// When the folder cannot be used, is in use, or the budget is too small.
+    pub fn open(options: DiskOptions, waker: Waker) -> Result<(Self, Vec<Resident>), DiskError> {
+        let budget_bytes = options.budget_bytes.saturating_sub(LISTS_BYTES);
+        let segment_bytes = options.segment_bytes();
+        let least = segment_bytes.max(LEAST_SEGMENT_BYTES) * FEWEST_SEGMENTS + LISTS_BYTES;
+        if options.budget_bytes < least {
+            return Err(DiskError::TooSmall {
+                budget: options.budget_bytes,
+                least,
+            });
+        }
+        let folder = Folder::open(&options.folder)?;
+        let io = |source| DiskError::Io {
+            path: options.folder.clone(),
+            source,
+        };
+        let now_s = (options.now_s)();
+        let mut recovered =
+            recover::recover(&folder, budget_bytes, segment_bytes, now_s).map_err(io)?;
+        let (mut way, io_name) = io::open(options.io, options.depth).map_err(io)?;
+        if let Some(faults) = &options.faults {
+            way = Box::new(io::faulty::Faulty::new(way, faults.clone()));
+        }
+        let bell = way.bell();
+        let stats = Arc::new(DiskStats::default());
+        let (commands, inbox) = sync_channel(QUEUE);
+        let (sender, reports) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let residents = std::mem::take(&mut recovered.residents);
+        // One is open, one is opened ahead, one is left to move records to.
+        let usable = recovered.space.count() as u64 - (FEWEST_SEGMENTS - 1);
+        let capacity_bytes = (usable * recovered.segment_bytes) as f64 * space::FILL;
+        let capacity_bytes = capacity_bytes as u64;
+        let edges = worker::Edges {
+            io: way,
+            inbox,
+            reports: sender,
+            waker,
+            stop: stop.clone(),
+            stats: stats.clone(),
+        };
+        let worker = Worker::new(options.clone(), budget_bytes, folder, recovered, edges);
+        let thread = std::thread::Builder::new()
+            .name("headstart-disk".to_owned())
+            .spawn(move || worker.run())
+            .map_err(io)?;
+        let disk = Self {
+            commands,
+            reports,
+            bell,
+            stop,
+            stats,
+            io_name,
+            capacity_bytes,
+            thread: Some(thread),
+        };
+        Ok((disk, residents))
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn stats(&self) -> &Arc<DiskStats> {
+        &self.stats
+    }
+
+    /// How many bytes of records a caller may keep in it so that nothing is given up unasked.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes
+    }
+
+    /// How it reaches the disk: `io_uring` or `threads`.
+    #[must_use]
+    pub fn io_name(&self) -> &'static str {
+        self.io_name
+    }
+}
+
+impl Backend for Disk {
+    fn submit(&mut self, command: Command) -> Result<(), Command> {
+        match self.commands.try_send(command) {
+            Ok(()) => {
+                (self.bell)();
+                Ok(())
+            }
+            Err(TrySendError::Full(command) | TrySendError::Disconnected(command)) => Err(command),
+        }
+    }
+
+    fn poll(&mut self, reports: &mut Vec<Report>) {
+        reports.extend(self.reports.try_iter());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        (self.bell)();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! How well a disk works, and when to try again. Pure: times in, decisions out.
+
+use std::io;
+use std::time::Duration;
+
+use crate::backend::{Condition, Failure};
+
+/// Pause before something that failed is tried again; doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Seldom enough not to matter, often enough that nobody needs to restart anything.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Reads that fail in a row, without one that works, before the disk counts as gone: one alone is
+/// a bad spot.
+const FAILED_READS: u32 = 3;
+
+/// The state of one disk. Times are since any fixed moment.
+#[derive(Debug)]
+pub(super) struct Health {
+    condition: Condition,
+    failed_reads: u32,
+    pause: Duration,
+    retry_at: Duration,
+}
+
+impl Health {
+    pub(super) fn new() -> Self {
+        Self {
+            condition: Condition::Well,
+            failed_reads: 0,
+            pause: FIRST_PAUSE,
+            retry_at: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn condition(&self) -> Condition {
+        self.condition
+    }
+
+    /// Why nothing can be written now, if so. Once the pause is over, one attempt is free.
+    pub(super) fn refuses_writes(&self, now: Duration) -> Option<Failure> {
+        match self.condition {
+            Condition::Gone(failure) => Some(failure),
+            Condition::WritesFail(failure) if now < self.retry_at => Some(failure),
+            Condition::WritesFail(_) | Condition::Well => None,
+        }
+    }
+
+    /// Why nothing can be read now, if so.
+    pub(super) fn refuses_reads(&self) -> Option<Failure> {
+        match self.condition {
+            Condition::Gone(failure) => Some(failure),
+            Condition::WritesFail(_) | Condition::Well => None,
+        }
+    }
+
+    /// Whether to look if a disk that was gone is back.
+    pub(super) fn is_time_to_look(&self, now: Duration) -> bool {
+        matches!(self.condition, Condition::Gone(_)) && now >= self.retry_at
+    }
+
+    /// A write failed. Returns whether the condition has changed.
+    pub(super) fn write_failed(&mut self, failure: Failure, now: Duration) -> bool {
+        self.wait(now);
+        let condition = match self.condition {
+            Condition::Gone(_) => self.condition,
+            Condition::Well | Condition::WritesFail(_) => Condition::WritesFail(failure),
+        };
+        self.change(condition)
+    }
+
+    /// A write worked.
+    pub(super) fn write_worked(&mut self) -> bool {
+        match self.condition {
+            Condition::WritesFail(_) => {
+                self.pause = FIRST_PAUSE;
+                self.change(Condition::Well)
+            }
+            Condition::Gone(_) | Condition::Well => false,
+        }
+    }
+
+    /// A read failed. Returns whether the disk now counts as gone.
+    pub(super) fn read_failed(&mut self, now: Duration) -> bool {
+        self.failed_reads += 1;
+        self.failed_reads >= FAILED_READS && self.gone(now)
+    }
+
+    /// A read worked.
+    pub(super) fn read_worked(&mut self) {
+        self.failed_reads = 0;
+    }
+
+    /// It cannot be reached. Returns whether that is new.
+    pub(super) fn gone(&mut self, now: Duration) -> bool {
+        self.wait(now);
+        self.failed_reads = 0;
+        self.change(Condition::Gone(Failure::Offline))
+    }
+
+    /// It can be reached again.
+    pub(super) fn is_back(&mut self) {
+        *self = Self::new();
+    }
+
+    fn wait(&mut self, now: Duration) {
+        self.retry_at = now + self.pause;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+
+    fn change(&mut self, condition: Condition) -> bool {
+        std::mem::replace(&mut self.condition, condition) != condition
+    }
+}
+
+/// What an error of a write means.
+pub(super) fn failure_of(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure::Full,
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Failure::ReadOnly,
+        io::ErrorKind::NotFound | io::ErrorKind::StaleNetworkFileHandle => Failure::Offline,
+        _ => Failure::Io,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn writes_are_tried_again_ever_less_often() {
+        let mut health = Health::new();
+        assert_eq!(health.refuses_writes(at(0)), None);
+        assert!(health.write_failed(Failure::Full, at(0)), "this is news");
+        assert_eq!(health.refuses_writes(at(0)), Some(Failure::Full));
+        assert_eq!(health.refuses_reads(), None);
+        assert_eq!(health.refuses_writes(at(1)), None, "one attempt");
+        assert!(!health.write_failed(Failure::Full, at(1)), "no news");
+        assert_eq!(health.refuses_writes(at(2)), Some(Failure::Full));
+        let mut now = at(3);
+        for _ in 0..10 {
+            health.write_failed(Failure::Full, now);
+            now += at(30);
+            assert_eq!(health.refuses_writes(now), None, "never longer than 30 s");
+        }
+        assert!(health.write_worked());
+        assert_eq!(health.condition(), Condition::Well);
+        assert!(health.write_failed(Failure::ReadOnly, now));
+        assert_eq!(
+            health.refuses_writes(now + at(1)),
+            None,
+            "from the start again"
+        );
+    }
+
+    #[test]
+    fn a_bad_spot_is_not_a_lost_disk() {
+        let mut health = Health::new();
+        for _ in 0..10 {
+            assert!(!health.read_failed(at(0)) && !health.read_failed(at(0)));
+            health.read_worked();
+        }
+        assert!(!health.read_failed(at(0)) && !health.read_failed(at(0)));
+        assert!(health.read_failed(at(0)));
+        assert_eq!(health.refuses_reads(), Some(Failure::Offline));
+        assert!(!health.write_failed(Failure::Io, at(0)), "it stays gone");
+        assert!(!health.is_time_to_look(at(0)) && health.is_time_to_look(at(9)));
+        health.is_back();
+        assert_eq!(health.refuses_writes(at(9)), None);
+    }
+}

@@ -1,0 +1,87 @@
+//! Which record is where, in memory.
+
+use std::collections::HashMap;
+
+use headstart_core::{BlockHash, TenantTag};
+
+use super::layout::Entry;
+use super::space::SegmentId;
+
+/// Where a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) segment: SegmentId,
+    pub(super) page: u32,
+    pub(super) pages: u32,
+    pub(super) tenant: TenantTag,
+    pub(super) expires_s: Option<u64>,
+}
+
+impl Place {
+    pub(super) fn of(segment: SegmentId, entry: &Entry) -> Self {
+        Self {
+            segment,
+            page: entry.page,
+            pages: entry.pages,
+            tenant: entry.tenant,
+            expires_s: entry.expires_s,
+        }
+    }
+}
+
+/// All records that can be read, and per segment the names of all that were ever added to it.
+#[derive(Debug)]
+pub(super) struct Index {
+    places: HashMap<BlockHash, Place>,
+    added: Vec<Vec<BlockHash>>,
+}
+
+impl Index {
+    pub(super) fn new(segments: usize) -> Self {
+        Self {
+            places: HashMap::new(),
+            added: vec![Vec::new(); segments],
+        }
+    }
+
+    pub(super) fn get(&self, name: BlockHash) -> Option<Place> {
+        self.places.get(&name).copied()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The record can be read there; where it was before is returned.
+    pub(super) fn insert(&mut self, name: BlockHash, place: Place) -> Option<Place> {
+        self.places.insert(name, place)
+    }
+
+    pub(super) fn remove(&mut self, name: BlockHash) -> Option<Place> {
+        self.places.remove(&name)
+    }
+
+    /// A record of this name was added to a segment.
+    pub(super) fn note(&mut self, segment: SegmentId, name: BlockHash) {
+        self.added[segment.index()].push(name);
+    }
+
+    /// A segment begins a new life.
+    pub(super) fn forget(&mut self, segment: SegmentId) {
+        self.added[segment.index()] = Vec::new();
+    }
+
+    /// The records of a segment that can be read, in the order in which they were added.
+    pub(super) fn of_segment(&self, segment: SegmentId) -> Vec<BlockHash> {
+        let added = self.added[segment.index()].iter();
+        let is_there = |name: &&BlockHash| {
+            let place = self.places.get(name);
+            place.is_some_and(|place| place.segment == segment)
+        };
+        added.filter(is_there).copied().collect()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (BlockHash, Place)> + '_ {
+        self.places.iter().map(|(&name, &place)| (name, place))
+    }
+}

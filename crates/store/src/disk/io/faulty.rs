@@ -1,0 +1,186 @@
+//! A disk that does what disks do when they fail, on purpose and from a seed.
+//!
+//! *Power can fail at any time*: what was written but not yet made durable is kept in this
+//! process's memory, so that killing the process loses it, and some of it reaches the file early,
+//! whole or torn, as a disk's own cache would have it. Beside that: bits that flip on their way to
+//! the file, reads and writes that fail, and a disk that is full.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use headstart_core::Rng;
+
+use super::{Bell, Finished, Io, Op};
+use crate::record::PAGE;
+
+/// The smallest piece that a disk writes whole, bytes.
+const SECTOR: usize = 512;
+
+/// What goes wrong, as shares of operations.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// Fixes all that is drawn.
+    pub seed: u64,
+    /// Writes stay in memory until they are made durable; a killed process loses them.
+    pub loses_power: bool,
+    /// Of such writes, those of which a part reaches the file before.
+    pub torn: f64,
+    /// Writes in which one bit flips, unseen.
+    pub flipped: f64,
+    /// Reads that fail.
+    pub failing_reads: f64,
+    /// Switched from outside: what all writes fail with (an `errno`), 0 for none.
+    pub writes_fail: Arc<AtomicU64>,
+    /// Likewise for reads.
+    pub reads_fail: Arc<AtomicU64>,
+    /// How often a bit was flipped: counted here.
+    pub flips: Arc<AtomicU64>,
+    /// How often a write was torn.
+    pub tears: Arc<AtomicU64>,
+}
+
+/// Another way to the disk, with faults.
+pub(crate) struct Faulty {
+    inner: Box<dyn Io>,
+    faults: Faults,
+    rng: Rng,
+    /// Written, not durable: per file (by inode) and page.
+    pending: Arc<Mutex<HashMap<u64, HashMap<u64, Vec<u8>>>>>,
+    finished: Vec<Finished>,
+}
+
+impl Faulty {
+    pub(crate) fn new(inner: Box<dyn Io>, faults: Faults) -> Self {
+        let rng = Rng::new(faults.seed);
+        Self {
+            inner,
+            faults,
+            rng,
+            pending: Arc::default(),
+            finished: Vec::new(),
+        }
+    }
+
+    fn is_drawn(&mut self, share: f64) -> bool {
+        share > 0.0 && self.rng.next_f64() < share
+    }
+
+    fn carry_out(&mut self, op: &mut Op) -> std::io::Result<()> {
+        match op {
+            Op::Read {
+                file,
+                offset,
+                buffer,
+                len,
+            } => {
+                self.fail(&self.faults.reads_fail.clone())?;
+                if self.is_drawn(self.faults.failing_reads) {
+                    return Err(std::io::Error::from_raw_os_error(libc::EIO));
+                }
+                let room = buffer.room();
+                file.read_exact_at(&mut room[..*len], *offset)?;
+                self.read_pending(file, *offset, &mut room[..*len])
+            }
+            Op::Write {
+                file,
+                offset,
+                pieces,
+            } => {
+                self.fail(&self.faults.writes_fail.clone())?;
+                let bytes = pieces.iter().flat_map(|piece| piece.bytes());
+                let mut bytes: Vec<u8> = bytes.copied().collect();
+                if self.is_drawn(self.faults.flipped) {
+                    let at = self.rng.below(bytes.len());
+                    bytes[at] ^= 1 << self.rng.below(8);
+                    self.faults.flips.fetch_add(1, Relaxed);
+                }
+                self.write(file, *offset, &bytes)
+            }
+            Op::Sync { file } => {
+                self.fail(&self.faults.writes_fail.clone())?;
+                self.sync(file)
+            }
+        }
+    }
+
+    fn fail(&self, with: &AtomicU64) -> std::io::Result<()> {
+        match with.load(Relaxed) {
+            0 => Ok(()),
+            errno => Err(std::io::Error::from_raw_os_error(errno as i32)),
+        }
+    }
+
+    fn write(&mut self, file: &File, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+        if !self.faults.loses_power {
+            return write_aligned(file, offset, bytes);
+        }
+        if self.is_drawn(self.faults.torn) {
+            // Some sectors, in no order, are on the disk already.
+            self.faults.tears.fetch_add(1, Relaxed);
+            let first = self.rng.below(bytes.len() / SECTOR);
+            let count = 1 + self.rng.below(bytes.len() / SECTOR - first);
+            let torn = &bytes[first * SECTOR..(first + count) * SECTOR];
+            write_aligned(file, offset + (first * SECTOR) as u64, torn)?;
+        }
+        let inode = file.metadata()?.ino();
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let pages = pending.entry(inode).or_default();
+        for (index, page) in bytes.chunks(PAGE).enumerate() {
+            pages.insert(offset / PAGE as u64 + index as u64, page.to_vec());
+        }
+        Ok(())
+    }
+
+    fn read_pending(&self, file: &File, offset: u64, room: &mut [u8]) -> std::io::Result<()> {
+        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pages) = pending.get(&file.metadata()?.ino()) {
+            for (index, page) in room.chunks_mut(PAGE).enumerate() {
+                if let Some(written) = pages.get(&(offset / PAGE as u64 + index as u64)) {
+                    page.copy_from_slice(written);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self, file: &File) -> std::io::Result<()> {
+        let inode = file.metadata()?.ino();
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        for (page, bytes) in pending.remove(&inode).unwrap_or_default() {
+            write_aligned(file, page * PAGE as u64, &bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes through a page-aligned copy, as a file opened for direct I/O wants it.
+fn write_aligned(file: &File, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+    let mut pages = super::Buffer::pages(bytes.len().div_ceil(PAGE))?;
+    pages[..bytes.len()].copy_from_slice(bytes);
+    file.write_all_at(&pages[..bytes.len()], offset)
+}
+
+impl Io for Faulty {
+    fn start(&mut self, id: u64, mut op: Op) {
+        let result = self.carry_out(&mut op);
+        self.finished.push(Finished { id, op, result });
+        self.inner.bell()();
+    }
+
+    fn wait(&mut self, limit: Duration, finished: &mut Vec<Finished>) {
+        if self.finished.is_empty() {
+            self.inner.wait(limit, finished);
+        }
+        // In any order, as a disk would.
+        self.rng.shuffle(&mut self.finished);
+        finished.append(&mut self.finished);
+    }
+
+    fn bell(&self) -> Bell {
+        self.inner.bell()
+    }
+}

@@ -1,0 +1,132 @@
+//! Threads that wait for the disk, where there is no io_uring.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::{Bell, Buffer, Finished, Io, Op};
+
+/// More threads than this gain nothing: each has one operation with the disk.
+const MOST_THREADS: usize = 16;
+
+/// Operations on a few threads.
+pub(crate) struct Threads {
+    jobs: Option<Sender<(u64, Op)>>,
+    signals: Receiver<Signal>,
+    sender: Sender<Signal>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+enum Signal {
+    Finished(Box<Finished>),
+    Bell,
+}
+
+impl Threads {
+    /// Threads for `depth` operations at once, within reason.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn new(depth: usize) -> std::io::Result<Self> {
+        let (jobs, inbox) = channel::<(u64, Op)>();
+        let (sender, signals) = channel();
+        let inbox = Arc::new(Mutex::new(inbox));
+        let work = |_| {
+            let (inbox, sender) = (inbox.clone(), sender.clone());
+            let name = "headstart-disk-io".to_owned();
+            let thread = std::thread::Builder::new().name(name);
+            thread.spawn(move || work(&inbox, &sender))
+        };
+        let threads = (0..depth.clamp(1, MOST_THREADS)).map(work);
+        let threads = threads.collect::<std::io::Result<_>>()?;
+        Ok(Self {
+            jobs: Some(jobs),
+            signals,
+            sender,
+            threads,
+        })
+    }
+}
+
+impl Io for Threads {
+    fn start(&mut self, id: u64, op: Op) {
+        let jobs = self.jobs.as_ref().expect("there until dropped");
+        jobs.send((id, op)).expect("the threads live as long");
+    }
+
+    fn wait(&mut self, limit: Duration, finished: &mut Vec<Finished>) {
+        let mut signal = match self.signals.recv_timeout(limit) {
+            Ok(signal) => Some(signal),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+        };
+        while let Some(Signal::Finished(_) | Signal::Bell) = signal {
+            if let Some(Signal::Finished(done)) = signal {
+                finished.push(*done);
+            }
+            signal = self.signals.try_recv().ok();
+        }
+    }
+
+    fn bell(&self) -> Bell {
+        let sender = Mutex::new(self.sender.clone());
+        Arc::new(move || {
+            let sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
+            // Nobody waits any more: nothing to wake.
+            let _ = sender.send(Signal::Bell);
+        })
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(inbox: &Mutex<Receiver<(u64, Op)>>, sender: &Sender<Signal>) {
+    loop {
+        let job = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((id, mut op)) = job else { return };
+        let result = carry_out(&mut op);
+        let done = Box::new(Finished { id, op, result });
+        if sender.send(Signal::Finished(done)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Does it, waiting.
+pub(super) fn carry_out(op: &mut Op) -> std::io::Result<()> {
+    match op {
+        Op::Read {
+            file,
+            offset,
+            buffer,
+            len,
+        } => {
+            let room = buffer.room().get_mut(..*len);
+            file.read_exact_at(room.ok_or(ErrorKind::InvalidInput)?, *offset)
+        }
+        Op::Write {
+            file,
+            offset,
+            pieces,
+        } => write(file, *offset, pieces),
+        Op::Sync { file } => file.sync_data(),
+    }
+}
+
+fn write(file: &File, mut offset: u64, pieces: &[Buffer]) -> std::io::Result<()> {
+    for piece in pieces {
+        file.write_all_at(piece.bytes(), offset)?;
+        offset += piece.bytes().len() as u64;
+    }
+    Ok::<(), Error>(())
+}

@@ -1,0 +1,282 @@
+//! What the pages of a segment hold besides records.
+//!
+//! ```text
+//! page 0     1                                                              last
+//! ├ header ┼ table │ records … ┼ table │ records … ┼ … ┼ footer (all tables) ┼ trailer ┤
+//!          └───── group 0 ─────┴───── group 1 ─────┘
+//! ```
+//!
+//! A *group* is what one commit makes durable; its table says where its records are, so that
+//! groups are found one behind the other. A sealed segment is read by its footer alone. Every
+//! table carries the segment's sequence number, which no two lives of a file share: what an earlier
+//! life left behind is not taken for this one's.
+
+use headstart_core::{BlockHash, TenantTag};
+
+use crate::backend::Resident;
+use crate::checksum;
+use crate::record::PAGE;
+use crate::wire::{Reader, Writer};
+
+/// An entry of a table, bytes.
+const ENTRY_BYTES: usize = 64;
+
+/// What stands before the entries, bytes.
+const TABLE_START: usize = 32;
+
+/// Most entries of a table: bounds what a damaged one can make us allocate.
+const MAX_ENTRIES: usize = 1 << 22;
+
+const HEADER: u64 = u64::from_le_bytes(*b"HDST-SEG");
+const TRAILER: u64 = u64::from_le_bytes(*b"HDST-END");
+
+/// The two kinds of tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Kind {
+    /// Of one group, before its records.
+    Group = u64::from_le_bytes(*b"HDST-GRP"),
+    /// Of a whole segment, at its end.
+    Footer = u64::from_le_bytes(*b"HDST-FTR"),
+}
+
+/// Where a record is, and what of it must be known without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: BlockHash,
+    pub(crate) parent: Option<BlockHash>,
+    pub(crate) tenant: TenantTag,
+    /// Its first page within the segment.
+    pub(crate) page: u32,
+    pub(crate) pages: u32,
+    pub(crate) tokens: u32,
+    pub(crate) expires_s: Option<u64>,
+}
+
+impl Entry {
+    /// It, as others see it.
+    pub(crate) fn resident(&self) -> Resident {
+        Resident {
+            name: self.name,
+            parent: self.parent,
+            tenant: self.tenant,
+            bytes: u64::from(self.pages) * PAGE as u64,
+            tokens: self.tokens,
+            expires_s: self.expires_s,
+        }
+    }
+}
+
+/// A table, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    /// Number of the group within its segment; of a footer, the number of groups.
+    pub(crate) number: u64,
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// Pages that a table of so many entries takes.
+pub(crate) fn table_pages(entries: usize) -> usize {
+    (TABLE_START + entries * ENTRY_BYTES + 8).div_ceil(PAGE)
+}
+
+/// Writes a table to the front of `pages`.
+pub(crate) fn write_table(
+    kind: Kind,
+    sequence: u64,
+    number: u64,
+    entries: &[Entry],
+    pages: &mut [u8],
+) {
+    let mut out = Writer::new(pages);
+    out.u64(kind as u64);
+    out.u64(sequence);
+    out.u64(number);
+    out.u64(entries.len() as u64);
+    for entry in entries {
+        out.bytes(&entry.name.0);
+        out.bytes(&entry.parent.map_or([0; 16], |parent| parent.0));
+        out.u64(entry.tenant.0);
+        out.u32(entry.page);
+        out.u32(entry.pages);
+        out.u32(entry.tokens);
+        out.u32(u32::from(entry.parent.is_some()));
+        out.u64(entry.expires_s.unwrap_or(0));
+    }
+    let sum = checksum::of_fields(kind as u64, out.written());
+    out.u64(sum);
+}
+
+/// How many entries the table that begins with `page` claims to have, if it is one of this kind
+/// and segment.
+pub(crate) fn claimed_entries(kind: Kind, sequence: u64, page: &[u8]) -> Option<usize> {
+    let mut from = Reader::new(page);
+    let is_it = from.u64()? == kind as u64 && from.u64()? == sequence;
+    let _number = from.u64()?;
+    let entries = usize::try_from(from.u64()?).ok()?;
+    (is_it && entries <= MAX_ENTRIES).then_some(entries)
+}
+
+/// The table at the front of `pages`, if it is whole and of this kind and segment.
+pub(crate) fn read_table(kind: Kind, sequence: u64, pages: &[u8]) -> Option<Table> {
+    let entries = claimed_entries(kind, sequence, pages)?;
+    let end = TABLE_START + entries * ENTRY_BYTES;
+    let sum = pages.get(end..end + 8)?;
+    if checksum::of_fields(kind as u64, &pages[..end]).to_le_bytes() != *sum {
+        return None;
+    }
+    let mut from = Reader::new(&pages[16..]);
+    let number = from.u64()?;
+    let entries = pages[TABLE_START..end].chunks_exact(ENTRY_BYTES);
+    let entries = entries.map(entry).collect::<Option<_>>()?;
+    Some(Table { number, entries })
+}
+
+fn entry(bytes: &[u8]) -> Option<Entry> {
+    let mut from = Reader::new(bytes);
+    let name = BlockHash(from.array()?);
+    let parent = BlockHash(from.array()?);
+    let tenant = TenantTag(from.u64()?);
+    let (page, pages, tokens) = (from.u32()?, from.u32()?, from.u32()?);
+    let has_parent = from.u32()? != 0;
+    let expires_s = from.u64()?;
+    Some(Entry {
+        name,
+        parent: has_parent.then_some(parent),
+        tenant,
+        page,
+        pages,
+        tokens,
+        expires_s: (expires_s != 0).then_some(expires_s),
+    })
+}
+
+/// Page 0 of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    /// Which life of which segment: one more than any before it in this folder.
+    pub(crate) sequence: u64,
+    /// Length of the file, bytes.
+    pub(crate) segment_bytes: u64,
+}
+
+impl SegmentHeader {
+    pub(crate) fn write(self, page: &mut [u8]) {
+        write_fields(HEADER, &[self.sequence, self.segment_bytes], page);
+    }
+
+    pub(crate) fn read(page: &[u8]) -> Option<Self> {
+        let [sequence, segment_bytes] = read_fields(HEADER, page)?;
+        Some(Self {
+            sequence,
+            segment_bytes,
+        })
+    }
+}
+
+/// The last page of a sealed segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trailer {
+    pub(crate) sequence: u64,
+    /// Where the footer begins.
+    pub(crate) footer_page: u64,
+    pub(crate) footer_pages: u64,
+}
+
+impl Trailer {
+    pub(crate) fn write(self, page: &mut [u8]) {
+        let fields = [self.sequence, self.footer_page, self.footer_pages];
+        write_fields(TRAILER, &fields, page);
+    }
+
+    pub(crate) fn read(page: &[u8]) -> Option<Self> {
+        let [sequence, footer_page, footer_pages] = read_fields(TRAILER, page)?;
+        Some(Self {
+            sequence,
+            footer_page,
+            footer_pages,
+        })
+    }
+}
+
+fn write_fields(magic: u64, fields: &[u64], page: &mut [u8]) {
+    let mut out = Writer::new(page);
+    out.u64(magic);
+    fields.iter().for_each(|&field| out.u64(field));
+    let sum = checksum::of_fields(magic, out.written());
+    out.u64(sum);
+}
+
+fn read_fields<const N: usize>(magic: u64, page: &[u8]) -> Option<[u64; N]> {
+    let mut from = Reader::new(page);
+    if from.u64()? != magic {
+        return None;
+    }
+    let mut fields = [0; N];
+    for field in &mut fields {
+        *field = from.u64()?;
+    }
+    let checked = page.get(..8 * (N + 1))?;
+    (from.u64()? == checksum::of_fields(magic, checked)).then_some(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::Rng;
+
+    fn entries(count: u64) -> Vec<Entry> {
+        let entry = |number| Entry {
+            name: BlockHash::from_u64(number),
+            parent: (number % 3 > 0).then(|| BlockHash::from_u64(number - 1)),
+            tenant: TenantTag(number % 2),
+            page: number as u32 * 3,
+            pages: 3,
+            tokens: 16,
+            expires_s: (number % 5 > 0).then_some(number),
+        };
+        (0..count).map(entry).collect()
+    }
+
+    #[test]
+    fn tables_are_read_back_and_belong_to_one_life() {
+        for count in [0, 1, 63, 64, 1000] {
+            let entries = entries(count);
+            let mut pages = vec![0xee; table_pages(entries.len()) * PAGE];
+            write_table(Kind::Group, 7, 3, &entries, &mut pages);
+            let table = Table { number: 3, entries };
+            assert_eq!(read_table(Kind::Group, 7, &pages), Some(table));
+            assert_eq!(read_table(Kind::Group, 8, &pages), None);
+            assert_eq!(read_table(Kind::Footer, 7, &pages), None);
+        }
+    }
+
+    #[test]
+    fn damaged_and_cut_pages_are_none() {
+        let entries = entries(100);
+        let mut pages = vec![0; table_pages(entries.len()) * PAGE];
+        write_table(Kind::Footer, 7, 3, &entries, &mut pages);
+        let end = TABLE_START + entries.len() * ENTRY_BYTES + 8;
+        let mut rng = Rng::new(3);
+        for _ in 0..2_000 {
+            let mut wrong = pages.clone();
+            wrong[rng.below(end)] ^= 1 << rng.below(8);
+            assert_eq!(read_table(Kind::Footer, 7, &wrong), None);
+            assert_eq!(read_table(Kind::Footer, 7, &pages[..rng.below(end)]), None);
+        }
+        let header = SegmentHeader {
+            sequence: 1,
+            segment_bytes: 2,
+        };
+        let mut page = vec![0; PAGE];
+        header.write(&mut page);
+        assert_eq!(SegmentHeader::read(&page), Some(header));
+        assert_eq!(Trailer::read(&page), None);
+        for at in 0..32 {
+            let mut wrong = page.clone();
+            wrong[at] ^= 1;
+            assert_eq!(SegmentHeader::read(&wrong), None);
+            assert_eq!(SegmentHeader::read(&page[..at]), None);
+        }
+    }
+}

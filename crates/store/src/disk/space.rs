@@ -1,0 +1,281 @@
+//! Which segments are free, open or sealed, how much of each is still wanted, and which one makes
+//! room next. Pure: pages and numbers, no files.
+//!
+//! A sealed segment of which nothing is wanted is free at once. Otherwise the one is *cleaned*
+//! whose wanted records cost least to move for what that gives: `(1 - u) · age / (1 + u)`, `u`
+//! its wanted share and its age in segments. Where all are nearly full of wanted records, moving
+//! gives nothing, and the oldest is *dropped*.
+//!
+//! Source: Rosenblum and Ousterhout, "The design and implementation of a log-structured file
+//! system", SOSP'91, section 3.5. Unlike there, what is moved goes to where new records go.
+
+/// Above this wanted share a segment is not worth moving: that would write three times what it
+/// frees, and with tables and footers more.
+const MOST_WANTED: f64 = 0.75;
+
+/// Share of all segments' pages that can be wanted without anything being given up, as long as
+/// what is removed is spread evenly at worst. Of Rosenblum and Ousterhout's figure 4: cleaning
+/// finds segments emptier than the average.
+pub(crate) const FILL: f64 = 0.8;
+
+/// A segment's number within its folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct SegmentId(pub(crate) u32);
+
+impl SegmentId {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a segment is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Nothing: its file does not exist, or what it holds is not wanted.
+    Free,
+    /// Records are being added, or soon will be.
+    Open,
+    /// It is complete.
+    Sealed,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    usage: Use,
+    /// Number of its present life; higher is younger.
+    sequence: u64,
+    /// Pages of records that are wanted.
+    live: u32,
+    /// Reads and moves under way: its pages must not be written meanwhile.
+    readers: u32,
+}
+
+/// How room is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Make {
+    /// By moving what is wanted of this one.
+    Clean(SegmentId),
+    /// By giving up what this one holds.
+    Drop(SegmentId),
+}
+
+/// All segments of a folder.
+#[derive(Debug)]
+pub(crate) struct Space {
+    segments: Vec<Segment>,
+    /// Pages of a segment that records can use, headers aside.
+    pages: u32,
+    next_sequence: u64,
+}
+
+impl Space {
+    /// `count` free segments of `pages` pages.
+    pub(crate) fn new(count: usize, pages: u32) -> Self {
+        let free = Segment {
+            usage: Use::Free,
+            sequence: 0,
+            live: 0,
+            readers: 0,
+        };
+        Self {
+            segments: vec![free; count],
+            pages,
+            next_sequence: 1,
+        }
+    }
+
+    /// A segment was found with this sequence number and `live` wanted pages.
+    pub(crate) fn found(&mut self, id: SegmentId, sequence: u64, live: u32) {
+        self.next_sequence = self.next_sequence.max(sequence + 1);
+        let segment = &mut self.segments[id.index()];
+        segment.usage = if live > 0 { Use::Sealed } else { Use::Free };
+        segment.sequence = sequence;
+        segment.live = live;
+    }
+
+    /// Segments that nothing is written to or wanted of.
+    pub(crate) fn num_free(&self) -> usize {
+        let is_free = |segment: &&Segment| segment.usage == Use::Free && segment.readers == 0;
+        self.segments.iter().filter(is_free).count()
+    }
+
+    /// Opens a free segment; its new sequence number beside it. Used ones first, because their
+    /// files exist.
+    pub(crate) fn open(&mut self) -> Option<(SegmentId, u64)> {
+        let free = (0..self.segments.len()).filter(|&index| {
+            let segment = &self.segments[index];
+            segment.usage == Use::Free && segment.readers == 0
+        });
+        let index =
+            free.max_by_key(|&index| (self.segments[index].sequence > 0, usize::MAX - index))?;
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let segment = &mut self.segments[index];
+        segment.usage = Use::Open;
+        segment.sequence = sequence;
+        Some((SegmentId(index as u32), sequence))
+    }
+
+    /// Nothing more is added to it.
+    pub(crate) fn seal(&mut self, id: SegmentId) {
+        let segment = &mut self.segments[id.index()];
+        assert_eq!(segment.usage, Use::Open, "only an open segment is sealed");
+        segment.usage = if segment.live > 0 {
+            Use::Sealed
+        } else {
+            Use::Free
+        };
+    }
+
+    /// So many more pages of it are wanted.
+    pub(crate) fn add_live(&mut self, id: SegmentId, pages: u32) {
+        self.segments[id.index()].live += pages;
+    }
+
+    /// So many pages of it are wanted no more.
+    pub(crate) fn remove_live(&mut self, id: SegmentId, pages: u32) {
+        let segment = &mut self.segments[id.index()];
+        segment.live -= pages;
+        if segment.live == 0 && segment.usage == Use::Sealed {
+            segment.usage = Use::Free;
+        }
+    }
+
+    /// A read or move of its pages began.
+    pub(crate) fn add_reader(&mut self, id: SegmentId) {
+        self.segments[id.index()].readers += 1;
+    }
+
+    /// It ended.
+    pub(crate) fn remove_reader(&mut self, id: SegmentId) {
+        let readers = &mut self.segments[id.index()].readers;
+        *readers = readers.checked_sub(1).expect("each reader leaves once");
+    }
+
+    /// Whether anything is read or written now.
+    pub(crate) fn has_readers(&self) -> bool {
+        self.segments.iter().any(|segment| segment.readers > 0)
+    }
+
+    /// What to do for another free segment; nothing where none is sealed.
+    pub(crate) fn make_room(&self) -> Option<Make> {
+        let sealed = (0..self.segments.len() as u32)
+            .map(SegmentId)
+            .filter(|id| self.segments[id.index()].usage == Use::Sealed);
+        let best = sealed
+            .clone()
+            .max_by(|&one, &other| self.worth(one).total_cmp(&self.worth(other)))?;
+        if self.wanted(best) <= MOST_WANTED {
+            return Some(Make::Clean(best));
+        }
+        let oldest = sealed.min_by_key(|id| self.segments[id.index()].sequence)?;
+        Some(Make::Drop(oldest))
+    }
+
+    /// Wanted pages of it.
+    pub(crate) fn live(&self, id: SegmentId) -> u32 {
+        self.segments[id.index()].live
+    }
+
+    /// Wanted pages of all.
+    pub(crate) fn all_live(&self) -> u64 {
+        let live = self.segments.iter().map(|segment| u64::from(segment.live));
+        live.sum()
+    }
+
+    /// How many segments there are.
+    pub(crate) fn count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// The last sequence number given, and the lowest one of a segment that holds something.
+    pub(crate) fn sequences(&self) -> (u64, u64) {
+        let used = self
+            .segments
+            .iter()
+            .filter(|segment| segment.usage != Use::Free);
+        let oldest = used.map(|segment| segment.sequence).min();
+        (self.next_sequence - 1, oldest.unwrap_or(self.next_sequence))
+    }
+
+    /// What a segment is used for.
+    #[cfg(test)]
+    pub(crate) fn usage(&self, id: SegmentId) -> Use {
+        self.segments[id.index()].usage
+    }
+
+    /// Number of the present life of a segment.
+    pub(crate) fn sequence(&self, id: SegmentId) -> u64 {
+        self.segments[id.index()].sequence
+    }
+
+    fn wanted(&self, id: SegmentId) -> f64 {
+        f64::from(self.live(id)) / f64::from(self.pages)
+    }
+
+    fn worth(&self, id: SegmentId) -> f64 {
+        let age = self.next_sequence - self.segments[id.index()].sequence;
+        let wanted = self.wanted(id);
+        (1.0 - wanted) * age as f64 / (1.0 + wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three segments of 100 pages, sealed with so many wanted ones.
+    fn sealed(live: [u32; 3]) -> Space {
+        let mut space = Space::new(3, 100);
+        for pages in live {
+            let (id, _) = space.open().expect("a free one");
+            space.add_live(id, pages);
+            space.seal(id);
+        }
+        space
+    }
+
+    #[test]
+    fn what_nobody_wants_is_free_but_not_while_it_is_read() {
+        let mut space = sealed([50, 50, 50]);
+        assert_eq!((space.num_free(), space.open()), (0, None));
+        let id = SegmentId(1);
+        space.add_reader(id);
+        space.remove_live(id, 50);
+        assert_eq!((space.usage(id), space.num_free()), (Use::Free, 0));
+        space.remove_reader(id);
+        assert_eq!(space.open(), Some((id, 4)), "a life of its own");
+    }
+
+    #[test]
+    fn the_emptier_and_the_older_are_cleaned_first() {
+        assert_eq!(
+            sealed([70, 20, 70]).make_room(),
+            Some(Make::Clean(SegmentId(1)))
+        );
+        assert_eq!(
+            sealed([50, 50, 50]).make_room(),
+            Some(Make::Clean(SegmentId(0)))
+        );
+        assert_eq!(
+            sealed([99, 99, 74]).make_room(),
+            Some(Make::Clean(SegmentId(2))),
+            "only what gives something"
+        );
+        assert_eq!(
+            sealed([99, 80, 99]).make_room(),
+            Some(Make::Drop(SegmentId(0)))
+        );
+        assert_eq!(Space::new(3, 100).make_room(), None);
+    }
+
+    #[test]
+    fn found_segments_are_older_than_new_ones() {
+        let mut space = Space::new(3, 100);
+        space.found(SegmentId(2), 9, 10);
+        space.found(SegmentId(0), 4, 0);
+        assert_eq!(space.open(), Some((SegmentId(0), 10)), "its file exists");
+        assert_eq!(space.open(), Some((SegmentId(1), 11)));
+        assert_eq!(space.all_live(), 10);
+    }
+}

@@ -1,0 +1,314 @@
+//! The thread of a disk tier: takes commands, keeps the disk busy, reports.
+//!
+//! One thread, so that the index, the segments and what is under way need no locks. It never waits
+//! for the disk but in one place ([`Io::wait`]); only files are made and folders read on the side,
+//! which takes milliseconds, seldom.
+
+mod clean;
+mod read;
+mod segments;
+mod trouble;
+mod write;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use headstart_core::{BlockHash, TenantTag};
+
+use super::condition::Health;
+use super::folder::{Folder, destroy};
+use super::index::{Index, Place};
+use super::io::{Finished, Io, Op};
+use super::layout::{Entry, table_pages};
+use super::recover::Recovered;
+use super::space::{SegmentId, Space};
+use super::stats::DiskStats;
+use super::{DiskOptions, FEWEST_SEGMENTS};
+use crate::backend::{Command, Failure, Loss, Outcome, Report, Ticket, Waker};
+use crate::record::{PAGE, Record};
+
+use clean::Cleaning;
+use read::Reads;
+use segments::Segments;
+use write::Writes;
+
+/// Longest wait for the disk or a command: how late things are noticed that nobody announces.
+const LOOK_ROUND: Duration = Duration::from_secs(1);
+
+/// Pause between sweeps for records whose time is over; reads look for themselves.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// Longest that closing waits for what is under way.
+const CLOSE: Duration = Duration::from_secs(10);
+
+/// Ways in and out.
+pub(super) struct Edges {
+    pub(super) io: Box<dyn Io>,
+    pub(super) inbox: Receiver<Command>,
+    pub(super) reports: Sender<Report>,
+    pub(super) waker: Waker,
+    pub(super) stop: Arc<AtomicBool>,
+    pub(super) stats: Arc<DiskStats>,
+}
+
+/// The thread's state.
+pub(super) struct Worker {
+    options: DiskOptions,
+    budget_bytes: u64,
+    folder: Option<Folder>,
+    /// The file system that the folder was on at first.
+    device: Option<u64>,
+    edges: Edges,
+    index: Index,
+    space: Space,
+    segments: Segments,
+    reads: Reads,
+    writes: Writes,
+    cleaning: Option<Cleaning>,
+    health: Health,
+    ops: HashMap<u64, Purpose>,
+    last_op: u64,
+    started: Instant,
+    next_look: Duration,
+    next_sweep: Duration,
+    has_news: bool,
+}
+
+/// What an operation with the disk is for.
+enum Purpose {
+    Get(read::Getting),
+    Move(clean::Moving),
+    Write { group: u64 },
+    Commit { upto: u64 },
+    Header { segment: SegmentId },
+    HeaderCommit { segment: SegmentId },
+    Footer { segment: SegmentId },
+}
+
+/// What there is of one life of a folder, beside the worker's other state.
+fn fresh(recovered: Recovered) -> (Index, Space, Segments) {
+    let pages = (recovered.segment_bytes / PAGE as u64) as u32;
+    let segments = Segments::new(recovered.space.count(), pages);
+    (recovered.index, recovered.space, segments)
+}
+
+impl Worker {
+    pub(super) fn new(
+        options: DiskOptions,
+        budget_bytes: u64,
+        folder: Folder,
+        recovered: Recovered,
+        edges: Edges,
+    ) -> Self {
+        let (index, space, segments) = fresh(recovered);
+        let device = folder.device();
+        Self {
+            options,
+            budget_bytes,
+            folder: Some(folder),
+            device,
+            edges,
+            index,
+            space,
+            segments,
+            reads: Reads::default(),
+            writes: Writes::default(),
+            cleaning: None,
+            health: Health::new(),
+            ops: HashMap::new(),
+            last_op: 0,
+            started: Instant::now(),
+            next_look: LOOK_ROUND,
+            next_sweep: SWEEP,
+            has_news: false,
+        }
+    }
+
+    /// Until it is told to stop.
+    pub(super) fn run(mut self) {
+        let mut finished = Vec::new();
+        let mut closing = None;
+        self.show();
+        loop {
+            self.take_commands();
+            self.look_round();
+            self.pump();
+            self.show();
+            if std::mem::take(&mut self.has_news) {
+                (self.edges.waker)();
+            }
+            if self.edges.stop.load(Ordering::Acquire) {
+                let since = *closing.get_or_insert_with(Instant::now);
+                if self.is_quiet() && self.segments.is_closed() || since.elapsed() > CLOSE {
+                    return;
+                }
+                self.close_active();
+            }
+            self.edges.io.wait(LOOK_ROUND, &mut finished);
+            for done in finished.drain(..) {
+                self.finish(done);
+            }
+        }
+    }
+
+    fn take_commands(&mut self) {
+        while let Ok(command) = self.edges.inbox.try_recv() {
+            match command {
+                Command::Put { ticket, record } => self.put(ticket, record),
+                Command::Get { ticket, name, slot } => self.get(ticket, name, slot),
+                Command::Remove { ticket, names } => {
+                    let removed = names.iter().filter(|&&name| self.forget(name));
+                    let outcome = Outcome::Removed(removed.count());
+                    self.done(ticket, outcome);
+                }
+                Command::Purge { ticket, tenant } => self.purge(ticket, tenant),
+            }
+        }
+    }
+
+    /// Starts whatever can be started.
+    fn pump(&mut self) {
+        self.pump_reads();
+        self.pump_writes();
+        self.pump_cleaning();
+    }
+
+    fn finish(&mut self, done: Finished) {
+        let Finished { id, op, result } = done;
+        let Some(purpose) = self.ops.remove(&id) else {
+            return;
+        };
+        match purpose {
+            Purpose::Get(getting) => self.got(getting, op, result),
+            Purpose::Move(moving) => self.read_to_move(moving, op, result),
+            Purpose::Write { group } => self.wrote(group, result),
+            Purpose::Commit { upto } => self.committed(upto, result),
+            Purpose::Header { segment } => self.wrote_header(segment, op, result),
+            Purpose::HeaderCommit { segment } => self.opened(segment, result),
+            Purpose::Footer { segment } => self.space.remove_reader(segment),
+        }
+    }
+
+    /// Whether nothing is under way.
+    fn is_quiet(&self) -> bool {
+        self.ops.is_empty() && self.reads.is_empty() && self.writes.is_empty()
+    }
+
+    fn start(&mut self, purpose: Purpose, op: Op) {
+        if let Op::Write { pieces, .. } = &op {
+            let bytes: usize = pieces.iter().map(|piece| piece.bytes().len()).sum();
+            self.edges.stats.written_bytes.add(bytes as u64);
+        }
+        self.last_op += 1;
+        self.ops.insert(self.last_op, purpose);
+        self.edges.io.start(self.last_op, op);
+    }
+
+    /// Since the thread began.
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn now_s(&self) -> u64 {
+        (self.options.now_s)()
+    }
+
+    fn report(&mut self, report: Report) {
+        self.has_news = true;
+        // Nobody listens any more: nobody needs to know.
+        let _ = self.edges.reports.send(report);
+    }
+
+    fn done(&mut self, ticket: Ticket, outcome: Outcome) {
+        if matches!(outcome, Outcome::Failed(_)) {
+            self.edges.stats.failed.add(1);
+        }
+        self.report(Report::Done { ticket, outcome });
+    }
+
+    fn lost(&mut self, names: Vec<BlockHash>, loss: Loss) {
+        if !names.is_empty() {
+            let stats = &self.edges.stats;
+            match loss {
+                Loss::Expired => stats.expired.add(names.len() as u64),
+                Loss::Corrupt => stats.corrupt.add(names.len() as u64),
+                Loss::Evicted => stats.dropped.add(names.len() as u64),
+                Loss::Offline => {}
+            }
+            self.report(Report::Lost { names, loss });
+        }
+    }
+
+    /// Takes a record out of the index. Whether it was there.
+    fn forget(&mut self, name: BlockHash) -> bool {
+        let was_waiting = self.writes.cancel(name);
+        let place = self.index.remove(name);
+        if let Some(place) = place {
+            self.space.remove_live(place.segment, place.pages);
+        }
+        place.is_some() || was_waiting
+    }
+
+    /// Destroys what belongs to a tenant: forgotten for good first, then overwritten.
+    fn purge(&mut self, ticket: Ticket, tenant: TenantTag) {
+        let cancelled = self.writes.cancel_tenant(tenant);
+        // Beyond what is noted below.
+        self.begin_anew();
+        let theirs = self
+            .index
+            .iter()
+            .filter(|(_, place)| place.tenant == tenant);
+        let theirs: Vec<(BlockHash, Place)> = theirs.collect();
+        let (last, oldest) = self.space.sequences();
+        let noted = match &self.folder {
+            Some(folder) => folder.note_purge(tenant, last, oldest).is_ok(),
+            None => false,
+        };
+        let mut is_done = noted;
+        for &(name, place) in &theirs {
+            self.forget(name);
+            let file = self.segments.file(place.segment);
+            is_done &= file.is_some_and(|file| destroy(&file, place.page, place.pages).is_ok());
+        }
+        for file in self.segments.files() {
+            is_done &= file.sync_data().is_ok();
+        }
+        let outcome = match is_done {
+            true => Outcome::Removed(theirs.len() + cancelled),
+            // They cannot be read; whether their bytes are gone is not certain.
+            false => Outcome::Failed(Failure::Io),
+        };
+        self.done(ticket, outcome);
+    }
+
+    /// Brings the gauges up to date.
+    fn show(&self) {
+        let stats = &self.edges.stats;
+        stats.records.set(self.index.len() as u64);
+        stats.live_bytes.set(self.space.all_live() * PAGE as u64);
+        let file_bytes = self.segments.num_files() as u64 * self.segments.bytes();
+        stats.file_bytes.set(file_bytes);
+    }
+
+    /// Largest record that a segment takes, pages.
+    fn most_pages(&self) -> usize {
+        self.segments.pages() as usize - 2 - 2 * table_pages(1)
+    }
+}
+
+/// A record that is to be added to a segment.
+fn entry_of(record: &Record) -> Entry {
+    let meta = record.meta();
+    Entry {
+        name: meta.name,
+        parent: meta.parent,
+        tenant: meta.tenant,
+        page: 0,
+        pages: (record.bytes().len() / PAGE) as u32,
+        tokens: meta.tokens,
+        expires_s: meta.expires_s,
+    }
+}

@@ -1,0 +1,269 @@
+//! Opening and sealing segments.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use super::{Op, PAGE, Purpose, SegmentId, Worker};
+use crate::disk::condition::failure_of;
+use crate::disk::io::Buffer;
+use crate::disk::layout::{Entry, Kind, SegmentHeader, Trailer, table_pages, write_table};
+
+/// The files, the segment that is written, the one after it, and those that end.
+pub(super) struct Segments {
+    files: Vec<Option<Arc<File>>>,
+    pages: u32,
+    pub(super) active: Option<Active>,
+    pub(super) next: Option<Next>,
+    ending: Vec<Active>,
+}
+
+/// A segment that records are added to.
+pub(super) struct Active {
+    pub(super) segment: SegmentId,
+    pub(super) sequence: u64,
+    /// The first page that nothing was given yet.
+    pub(super) page: u32,
+    pub(super) entries: Vec<Entry>,
+    pub(super) num_groups: u64,
+    /// Groups that are not committed yet.
+    pub(super) groups_under_way: usize,
+}
+
+/// The segment after the active one.
+pub(super) struct Next {
+    segment: SegmentId,
+    sequence: u64,
+    is_ready: bool,
+}
+
+impl Segments {
+    pub(super) fn new(count: usize, pages: u32) -> Self {
+        Self {
+            files: vec![None; count],
+            pages,
+            active: None,
+            next: None,
+            ending: Vec::new(),
+        }
+    }
+
+    /// Pages of a segment.
+    pub(super) fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Bytes of a segment.
+    pub(super) fn bytes(&self) -> u64 {
+        u64::from(self.pages) * PAGE as u64
+    }
+
+    pub(super) fn num_files(&self) -> usize {
+        self.files().count()
+    }
+
+    pub(super) fn files(&self) -> impl Iterator<Item = Arc<File>> + '_ {
+        self.files.iter().flatten().cloned()
+    }
+
+    pub(super) fn file(&self, segment: SegmentId) -> Option<Arc<File>> {
+        self.files[segment.index()].clone()
+    }
+
+    /// Whether no segment is open any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.active.is_none() && self.ending.is_empty()
+    }
+
+    /// The open segment, active or ending, of this number.
+    pub(super) fn open_mut(&mut self, segment: SegmentId) -> Option<&mut Active> {
+        let open = self.active.iter_mut().chain(&mut self.ending);
+        open.into_iter().find(|active| active.segment == segment)
+    }
+}
+
+impl Active {
+    /// Whether a group of so many records with so many pages together fits, its table and the
+    /// footer included.
+    pub(super) fn has_room(&self, records: usize, pages: usize, of: u32) -> bool {
+        let footer = table_pages(self.entries.len() + records);
+        let end = self.page as usize + table_pages(records) + pages + footer;
+        end < of as usize
+    }
+}
+
+impl Worker {
+    /// The file of a segment, opened once.
+    pub(super) fn open_file(&mut self, segment: SegmentId) -> io::Result<Arc<File>> {
+        if let Some(file) = self.segments.file(segment) {
+            return Ok(file);
+        }
+        let folder = self.folder.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let file = folder.open_segment(segment, self.segments.bytes())?;
+        let file = Arc::new(file);
+        self.segments.files[segment.index()] = Some(file.clone());
+        Ok(file)
+    }
+
+    /// Begins to open another segment unless one is being opened, or `keep` free ones would not be
+    /// left behind.
+    pub(super) fn open_next(&mut self, keep: usize) {
+        let is_refused = self.health.refuses_writes(self.now()).is_some();
+        if is_refused || self.segments.next.is_some() || self.space.num_free() <= keep {
+            return;
+        }
+        let Some((segment, sequence)) = self.space.open() else {
+            return;
+        };
+        self.index.forget(segment);
+        let header = SegmentHeader {
+            sequence,
+            segment_bytes: self.segments.bytes(),
+        };
+        let op = self.open_file(segment).and_then(|file| {
+            let mut page = Buffer::pages(1)?;
+            header.write(&mut page);
+            Ok(Op::Write {
+                file,
+                offset: 0,
+                pieces: vec![Buffer::Pages(page)],
+            })
+        });
+        match op {
+            Ok(op) => {
+                self.segments.next = Some(Next {
+                    segment,
+                    sequence,
+                    is_ready: false,
+                });
+                self.space.add_reader(segment);
+                self.start(Purpose::Header { segment }, op);
+            }
+            Err(error) => {
+                self.space.seal(segment);
+                self.write_failed(failure_of(&error));
+            }
+        }
+    }
+
+    pub(super) fn wrote_header(&mut self, segment: SegmentId, op: Op, result: io::Result<()>) {
+        match (result, op) {
+            // Durable before anything that belongs to the new life is written.
+            (Ok(()), Op::Write { file, .. }) => {
+                self.start(Purpose::HeaderCommit { segment }, Op::Sync { file });
+            }
+            (result, _) => self.opened(segment, result),
+        }
+    }
+
+    pub(super) fn opened(&mut self, segment: SegmentId, result: io::Result<()>) {
+        self.space.remove_reader(segment);
+        let next = self.segments.next.as_mut();
+        let Some(next) = next.filter(|next| next.segment == segment) else {
+            return;
+        };
+        match result {
+            Ok(()) => next.is_ready = true,
+            Err(error) => {
+                self.segments.next = None;
+                self.space.seal(segment);
+                self.write_failed(failure_of(&error));
+            }
+        }
+    }
+
+    /// Makes the next segment the active one, if it is ready.
+    pub(super) fn activate_next(&mut self) -> bool {
+        let Some(next) = self.segments.next.take_if(|next| next.is_ready) else {
+            return false;
+        };
+        self.segments.active = Some(Active {
+            segment: next.segment,
+            sequence: next.sequence,
+            page: 1,
+            entries: Vec::new(),
+            num_groups: 0,
+            groups_under_way: 0,
+        });
+        true
+    }
+
+    /// No more groups go to the active segment. Once its last one is committed it gets its footer.
+    pub(super) fn end_active(&mut self) {
+        if let Some(active) = self.segments.active.take() {
+            self.segments.ending.push(active);
+            self.seal_ended();
+        }
+    }
+
+    /// The same without a footer, because something went wrong in it: at the next start it is read
+    /// group by group.
+    pub(super) fn abandon_active(&mut self) {
+        if let Some(active) = self.segments.active.take() {
+            self.space.seal(active.segment);
+        }
+    }
+
+    /// What is added from now on goes to a segment whose life has not begun yet.
+    pub(super) fn begin_anew(&mut self) {
+        self.end_active();
+        if let Some(next) = self.segments.next.take() {
+            self.space.seal(next.segment);
+        }
+    }
+
+    /// Ends the active segment when nothing waits to be added.
+    pub(super) fn close_active(&mut self) {
+        if self.writes.is_empty() && self.cleaning.is_none() {
+            self.end_active();
+        }
+    }
+
+    /// Seals those whose groups are all committed.
+    pub(super) fn seal_ended(&mut self) {
+        let ending = std::mem::take(&mut self.segments.ending);
+        let (ended, ending): (Vec<_>, Vec<_>) = ending
+            .into_iter()
+            .partition(|active| active.groups_under_way == 0);
+        self.segments.ending = ending;
+        for active in ended {
+            // Without a footer the next start takes longer; nothing else is lost.
+            let _ = self.write_footer(&active);
+            self.space.seal(active.segment);
+        }
+    }
+
+    /// Writes a segment's footer and trailer. Their order does not matter, and nobody waits for
+    /// them: a footer that is not whole does not verify.
+    fn write_footer(&mut self, active: &Active) -> io::Result<()> {
+        let file = self.open_file(active.segment)?;
+        let footer_pages = table_pages(active.entries.len());
+        let mut footer = Buffer::pages(footer_pages)?;
+        write_table(
+            Kind::Footer,
+            active.sequence,
+            active.num_groups,
+            &active.entries,
+            &mut footer,
+        );
+        let mut last = Buffer::pages(1)?;
+        let trailer = Trailer {
+            sequence: active.sequence,
+            footer_page: u64::from(active.page),
+            footer_pages: footer_pages as u64,
+        };
+        trailer.write(&mut last);
+        let last_page = self.segments.pages - 1;
+        for (page, pages) in [(active.page, footer), (last_page, last)] {
+            let op = Op::Write {
+                file: file.clone(),
+                offset: u64::from(page) * PAGE as u64,
+                pieces: vec![Buffer::Pages(pages)],
+            };
+            let segment = active.segment;
+            self.space.add_reader(segment);
+            self.start(Purpose::Footer { segment }, op);
+        }
+        Ok(())
+    }
+}

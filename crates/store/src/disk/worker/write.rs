@@ -1,0 +1,466 @@
+//! Adding records: groups are formed, written, committed and only then there.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+
+use headstart_core::{BlockHash, TenantTag};
+
+use super::{Op, PAGE, Place, Purpose, SegmentId, Worker, entry_of};
+use crate::backend::{Failure, Outcome, Ticket};
+use crate::disk::condition::failure_of;
+use crate::disk::io::Buffer;
+use crate::disk::layout::{Entry, Kind, table_pages, write_table};
+use crate::record::Record;
+
+/// A group is complete with so many bytes: enough that a commit costs little beside them.
+const GROUP_BYTES: usize = 8 << 20;
+
+/// Groups under way at once: while one is committed the next ones are written.
+const GROUPS: usize = 4;
+
+/// Bytes of one write, unless a single record is longer: as large as disks take at once.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Pieces of one write, below what the system takes (1024).
+const WRITE_PIECES: usize = 256;
+
+/// Records that are to be added, and groups under way.
+#[derive(Default)]
+pub(super) struct Writes {
+    puts: VecDeque<Addition>,
+    moves: VecDeque<Addition>,
+    put_bytes: usize,
+    /// Who waits for the records in `puts` and `groups`, by name.
+    waiting: HashMap<BlockHash, Waiting>,
+    /// In the order in which they were written; the first has number `first_group`.
+    groups: VecDeque<Group>,
+    first_group: u64,
+}
+
+/// A record that is to be added.
+pub(super) struct Addition {
+    pub(super) entry: Entry,
+    pub(super) buffer: Buffer,
+    /// Where it is now, if it is only moved.
+    pub(super) from: Option<Place>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    tenant: TenantTag,
+    tickets: Vec<Ticket>,
+    is_cancelled: bool,
+}
+
+struct Group {
+    segment: SegmentId,
+    entries: Vec<(Entry, Option<Place>)>,
+    writes_left: usize,
+    is_committing: bool,
+    failure: Option<Failure>,
+}
+
+impl Writes {
+    /// Whether nothing is to be added.
+    pub(super) fn is_empty(&self) -> bool {
+        self.puts.is_empty() && self.moves.is_empty() && self.groups.is_empty()
+    }
+
+    /// Groups written or committed now.
+    pub(super) fn groups_under_way(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Whether something wants room.
+    pub(super) fn wants_room(&self) -> bool {
+        !self.puts.is_empty()
+    }
+
+    pub(super) fn push_move(&mut self, addition: Addition) {
+        self.moves.push_back(addition);
+    }
+
+    /// Gives up the moves that were not begun; returns how many.
+    pub(super) fn drop_moves(&mut self) -> usize {
+        std::mem::take(&mut self.moves).len()
+    }
+
+    /// A record on its way shall not arrive. Whether there was one.
+    pub(super) fn cancel(&mut self, name: BlockHash) -> bool {
+        let waiting = self.waiting.get_mut(&name);
+        waiting.is_some_and(|waiting| !std::mem::replace(&mut waiting.is_cancelled, true))
+    }
+
+    /// The same for all of a tenant's. How many there were.
+    pub(super) fn cancel_tenant(&mut self, tenant: TenantTag) -> usize {
+        let theirs = self.waiting.values_mut();
+        let theirs = theirs.filter(|waiting| waiting.tenant == tenant && !waiting.is_cancelled);
+        theirs.map(|waiting| waiting.is_cancelled = true).count()
+    }
+}
+
+impl Worker {
+    pub(super) fn put(&mut self, ticket: Ticket, record: Record) {
+        let name = record.meta().name;
+        let entry = entry_of(&record);
+        if entry.pages as usize > self.most_pages() {
+            return self.done(ticket, Outcome::Failed(Failure::TooLarge));
+        }
+        if let Some(failure) = self.health.refuses_writes(self.now()) {
+            return self.done(ticket, Outcome::Failed(failure));
+        }
+        if self.index.get(name).is_some() {
+            return self.done(ticket, Outcome::Stored);
+        }
+        let waiting = self.writes.waiting.entry(name).or_default();
+        waiting.tickets.push(ticket);
+        if waiting.tickets.len() > 1 {
+            // It is on its way already; who asks anew wants it.
+            waiting.is_cancelled = false;
+            return;
+        }
+        waiting.tenant = entry.tenant;
+        self.writes.put_bytes += record.bytes().len();
+        self.writes.puts.push_back(Addition {
+            entry,
+            buffer: Buffer::Record(record),
+            from: None,
+        });
+    }
+
+    pub(super) fn pump_writes(&mut self) {
+        while self.writes.groups.len() < GROUPS {
+            let is_busy = !self.writes.groups.is_empty();
+            let is_little = self.writes.put_bytes < GROUP_BYTES && self.writes.moves.is_empty();
+            let nothing = self.writes.puts.is_empty() && self.writes.moves.is_empty();
+            // While a group is under way more may come to share the next commit.
+            if nothing || is_busy && is_little {
+                return;
+            }
+            if self.segments.active.is_none() && !self.activate_next() {
+                // The last free segment is for what is moved.
+                let keep = usize::from(self.writes.moves.is_empty());
+                self.open_next(keep);
+                return;
+            }
+            let group = self.take_group();
+            if group.is_empty() {
+                if !self.is_full() {
+                    return;
+                }
+                self.end_active();
+                continue;
+            }
+            self.write_group(group);
+            self.open_ahead();
+        }
+    }
+
+    /// Opens the next segment while the active one still has room.
+    fn open_ahead(&mut self) {
+        let half = self.segments.pages() / 2;
+        if self
+            .segments
+            .active
+            .as_ref()
+            .is_some_and(|active| active.page > half)
+        {
+            self.open_next(1);
+        }
+    }
+
+    /// Whether the record that is next does not fit the active segment.
+    fn is_full(&self) -> bool {
+        let next = self.writes.moves.front().or(self.writes.puts.front());
+        let (Some(next), Some(active)) = (next, &self.segments.active) else {
+            return false;
+        };
+        !active.has_room(1, next.entry.pages as usize, self.segments.pages())
+    }
+
+    /// Whether new records may be added: a segment is left for what is moved to make room.
+    fn may_put(&self) -> bool {
+        self.segments.next.is_some() || self.space.num_free() > 0
+    }
+
+    /// The records of the next group, as far as the active segment has room for them.
+    fn take_group(&mut self) -> Vec<Addition> {
+        let may_put = self.may_put();
+        let pages_of_segment = self.segments.pages();
+        let Some(active) = &self.segments.active else {
+            return Vec::new();
+        };
+        let mut group = Vec::new();
+        let mut pages = 0;
+        while pages * PAGE < GROUP_BYTES {
+            let queue = match self.writes.moves.is_empty() {
+                false => &mut self.writes.moves,
+                true if may_put => &mut self.writes.puts,
+                true => break,
+            };
+            let Some(next) = queue.front() else { break };
+            let more = pages + next.entry.pages as usize;
+            if !active.has_room(group.len() + 1, more, pages_of_segment) {
+                break;
+            }
+            pages = more;
+            let addition = queue.pop_front().expect("it is at the front");
+            if addition.from.is_none() {
+                self.writes.put_bytes -= addition.buffer.bytes().len();
+            }
+            group.push(addition);
+        }
+        group
+    }
+
+    fn write_group(&mut self, additions: Vec<Addition>) {
+        let active = self
+            .segments
+            .active
+            .as_mut()
+            .expect("groups have a segment");
+        let (segment, number) = (active.segment, active.num_groups);
+        let first_page = active.page;
+        let own_pages = table_pages(additions.len());
+        let mut page = first_page + own_pages as u32;
+        let mut entries = Vec::with_capacity(additions.len());
+        let mut buffers = VecDeque::with_capacity(additions.len() + 1);
+        for addition in additions {
+            let entry = Entry {
+                page,
+                ..addition.entry
+            };
+            page += entry.pages;
+            entries.push((entry, addition.from));
+            buffers.push_back(addition.buffer);
+        }
+        active.page = page;
+        active.num_groups += 1;
+        active.groups_under_way += 1;
+        active
+            .entries
+            .extend(entries.iter().map(|(entry, _)| *entry));
+        let sequence = active.sequence;
+        for (entry, _) in &entries {
+            self.index.note(segment, entry.name);
+            // Counted from now on, so that the segment is not taken for an empty one.
+            self.space.add_live(segment, entry.pages);
+        }
+        self.space.add_reader(segment);
+        let group = self.writes.first_group + self.writes.groups.len() as u64;
+        self.writes.groups.push_back(Group {
+            segment,
+            entries,
+            writes_left: 0,
+            is_committing: false,
+            failure: None,
+        });
+        let started = self.start_writes((group, segment), (sequence, number), first_page, buffers);
+        if let Err(error) = started {
+            // Nothing of it may count; what was started is waited for.
+            self.group_mut(group).failure = Some(failure_of(&error));
+            self.settle_groups();
+        }
+    }
+
+    /// Starts the writes of a group: its table, then its records, a megabyte at a time.
+    fn start_writes(
+        &mut self,
+        (group, segment): (u64, SegmentId),
+        (sequence, number): (u64, u64),
+        first_page: u32,
+        mut buffers: VecDeque<Buffer>,
+    ) -> io::Result<()> {
+        let file = self.open_file(segment)?;
+        let entries = self.group_mut(group).entries.iter();
+        let entries: Vec<Entry> = entries.map(|(entry, _)| *entry).collect();
+        let mut table = Buffer::pages(table_pages(entries.len()))?;
+        write_table(Kind::Group, sequence, number, &entries, &mut table);
+        buffers.push_front(Buffer::Pages(table));
+        let mut offset = u64::from(first_page) * PAGE as u64;
+        while !buffers.is_empty() {
+            let mut pieces = Vec::new();
+            let mut bytes = 0;
+            while let Some(next) = buffers.front() {
+                let more = bytes + next.bytes().len();
+                let is_full = more > WRITE_BYTES || pieces.len() == WRITE_PIECES;
+                if is_full && !pieces.is_empty() {
+                    break;
+                }
+                bytes = more;
+                pieces.extend(buffers.pop_front());
+            }
+            let op = Op::Write {
+                file: file.clone(),
+                offset,
+                pieces,
+            };
+            offset += bytes as u64;
+            self.group_mut(group).writes_left += 1;
+            self.start(Purpose::Write { group }, op);
+        }
+        Ok(())
+    }
+
+    fn group_mut(&mut self, group: u64) -> &mut Group {
+        let index = (group - self.writes.first_group) as usize;
+        &mut self.writes.groups[index]
+    }
+
+    pub(super) fn wrote(&mut self, group: u64, result: io::Result<()>) {
+        let group = self.group_mut(group);
+        group.writes_left -= 1;
+        if let Err(error) = result {
+            group.failure = Some(failure_of(&error));
+        }
+        self.settle_groups();
+    }
+
+    pub(super) fn committed(&mut self, upto: u64, result: io::Result<()>) {
+        if let Err(error) = result {
+            for group in self.writes.first_group..=upto {
+                let group = self.group_mut(group);
+                group.failure = Some(failure_of(&error));
+                group.is_committing = false;
+            }
+        } else {
+            while self.writes.first_group <= upto {
+                let group = self.writes.groups.pop_front().expect("it is under way");
+                self.writes.first_group += 1;
+                self.publish(group);
+            }
+            if self.health.write_worked() {
+                self.report_condition();
+            }
+        }
+        self.settle_groups();
+        self.seal_ended();
+    }
+
+    /// Fails what failed, and begins to commit what is written, from the front on.
+    fn settle_groups(&mut self) {
+        while let Some(group) = self.writes.groups.front() {
+            if group.writes_left > 0 || group.is_committing {
+                return;
+            }
+            let Some(failure) = group.failure else { break };
+            let group = self.writes.groups.pop_front().expect("it is at the front");
+            self.writes.first_group += 1;
+            // Later groups of this segment would not be found after a crash.
+            let later = self.writes.groups.iter_mut();
+            for later in later.filter(|later| later.segment == group.segment) {
+                later.failure.get_or_insert(failure);
+            }
+            self.give_up(group, failure);
+        }
+        let Some(first) = self.writes.groups.front() else {
+            return;
+        };
+        let segment = first.segment;
+        let is_ready = |group: &&mut Group| {
+            group.segment == segment && group.writes_left == 0 && group.failure.is_none()
+        };
+        let ready = self.writes.groups.iter_mut().take_while(is_ready);
+        let count = ready.map(|group| group.is_committing = true).count() as u64;
+        if count == 0 {
+            return;
+        }
+        let upto = self.writes.first_group + count - 1;
+        match self.open_file(segment) {
+            Ok(file) => self.start(Purpose::Commit { upto }, Op::Sync { file }),
+            Err(error) => self.committed(upto, Err(error)),
+        }
+    }
+
+    /// The records of a committed group are there.
+    fn publish(&mut self, group: Group) {
+        self.edges.stats.commits.add(1);
+        let Group {
+            segment, entries, ..
+        } = group;
+        self.group_ended(segment);
+        for (entry, from) in entries {
+            let bytes = u64::from(entry.pages) * PAGE as u64;
+            let is_wanted = match from {
+                Some(from) => {
+                    self.edges.stats.moved_bytes.add(bytes);
+                    self.moved();
+                    self.index.get(entry.name) == Some(from)
+                }
+                None => {
+                    self.edges.stats.put_bytes.add(bytes);
+                    self.is_wanted(entry.name)
+                }
+            };
+            if !is_wanted {
+                self.space.remove_live(segment, entry.pages);
+                continue;
+            }
+            if let Some(before) = self.index.insert(entry.name, Place::of(segment, &entry)) {
+                self.space.remove_live(before.segment, before.pages);
+            }
+        }
+    }
+
+    /// Answers those who wait for a record that is now durable; whether anybody still wants it.
+    fn is_wanted(&mut self, name: BlockHash) -> bool {
+        let waiting = self.writes.waiting.remove(&name).unwrap_or_default();
+        for ticket in waiting.tickets {
+            let outcome = match waiting.is_cancelled {
+                true => Outcome::Failed(Failure::Aborted),
+                false => {
+                    self.edges.stats.stored.add(1);
+                    Outcome::Stored
+                }
+            };
+            self.done(ticket, outcome);
+        }
+        !waiting.is_cancelled
+    }
+
+    /// A group that could not be written.
+    fn give_up(&mut self, group: Group, failure: Failure) {
+        let Group {
+            segment, entries, ..
+        } = group;
+        if self
+            .segments
+            .active
+            .as_ref()
+            .is_some_and(|active| active.segment == segment)
+        {
+            self.abandon_active();
+        }
+        self.group_ended(segment);
+        for (entry, from) in entries {
+            self.space.remove_live(segment, entry.pages);
+            match from {
+                Some(_) => self.moved(),
+                None => self.refuse(entry.name, failure),
+            }
+        }
+        self.write_failed(failure);
+    }
+
+    fn group_ended(&mut self, segment: SegmentId) {
+        self.space.remove_reader(segment);
+        if let Some(open) = self.segments.open_mut(segment) {
+            open.groups_under_way -= 1;
+        }
+    }
+
+    fn refuse(&mut self, name: BlockHash, failure: Failure) {
+        let waiting = self.writes.waiting.remove(&name).unwrap_or_default();
+        for ticket in waiting.tickets {
+            self.done(ticket, Outcome::Failed(failure));
+        }
+    }
+
+    /// Answers what waits to be written.
+    pub(super) fn fail_puts(&mut self, failure: Failure) {
+        self.writes.put_bytes = 0;
+        for addition in std::mem::take(&mut self.writes.puts) {
+            self.refuse(addition.entry.name, failure);
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The disk tier from outside: what is stored is there after a restart, what is damaged is a miss,
+//! and the budget holds.
+
+mod support;
+
+use std::fs;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use headstart_core::{BlockHash, Rng, TenantTag};
+use headstart_store::backend::{Condition, Failure, Loss, Report};
+use headstart_store::conformance::{Trial, check, record_of, slot_bytes};
+use headstart_store::disk::{Disk, DiskError, DiskOptions, Faults, IoKind};
+use headstart_store::{Arena, Outcome};
+
+use support::{Driver, PART_BYTES, options};
+
+#[test]
+fn it_conforms_both_ways() {
+    for (seed, io) in [(1, IoKind::Auto), (2, IoKind::Threads), (3, IoKind::Auto)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut options = options(folder.path(), 6 << 20);
+        options.io = io;
+        let (mut disk, found) = Disk::open(options, support::no_waker()).expect("it opens");
+        assert!(found.is_empty());
+        let trial = Trial {
+            seed,
+            commands: 3_000,
+            names: 400,
+            part_bytes: PART_BYTES,
+        };
+        check(&mut disk, trial);
+    }
+}
+
+#[test]
+fn what_was_stored_is_there_after_a_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut names = Vec::new();
+    for life in 0..4u64 {
+        let mut driver = Driver::open(options(folder.path(), 32 << 20));
+        let mut found: Vec<BlockHash> = driver.found.iter().map(|found| found.name).collect();
+        found.sort_unstable();
+        let mut expected: Vec<BlockHash> = names.iter().copied().map(BlockHash::from_u64).collect();
+        expected.sort_unstable();
+        assert_eq!(found, expected, "life {life}");
+        for &name in &names {
+            driver.must_load(name);
+        }
+        for name in life * 100..life * 100 + 100 {
+            driver.must_store(name);
+            names.push(name);
+        }
+    }
+}
+
+#[test]
+fn found_records_say_who_they_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut driver = Driver::open(options(folder.path(), 8 << 20));
+    driver.must_store(7);
+    drop(driver);
+    let driver = Driver::open(options(folder.path(), 8 << 20));
+    let arena = Arena::new(slot_bytes(PART_BYTES), 1).expect("memory");
+    let record = record_of(7, PART_BYTES, arena.take().expect("a slot"));
+    let found = driver.found[0];
+    assert_eq!(driver.found.len(), 1);
+    assert_eq!(found.name, record.meta().name);
+    assert_eq!(found.parent, record.meta().parent);
+    assert_eq!((found.tenant, found.tokens), (TenantTag(2), 16));
+    assert_eq!(found.bytes, record.bytes().len() as u64);
+}
+
+#[test]
+fn the_budget_holds_under_churn_and_what_went_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let budget = 6 << 20;
+    let mut driver = Driver::open(options(folder.path(), budget));
+    let mut rng = Rng::new(5);
+    for round in 0..4_000u64 {
+        driver.put(round);
+        if round % 3 > 0 {
+            // The caller forgets at random, so that segments must be cleaned.
+            let name = rng.below(round as usize + 1) as u64;
+            driver.remove(name);
+        }
+        if round % 100 == 0 {
+            driver.quiet();
+            assert!(
+                support::folder_bytes(folder.path()) <= budget,
+                "round {round}"
+            );
+        }
+    }
+    driver.quiet();
+    let there: Vec<u64> = driver.stored.iter().copied().collect();
+    assert!(there.len() > 100, "{} are left", there.len());
+    for name in there {
+        driver.must_load(name);
+    }
+    let stats = driver.disk.stats();
+    assert!(stats.moved_bytes.get() > 0, "segments were cleaned");
+    assert_eq!(stats.corrupt.get(), 0);
+    assert!(driver.lost.iter().all(|(_, loss)| *loss == Loss::Evicted));
+}
+
+#[test]
+fn damage_is_a_miss_and_stays_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut driver = Driver::open(options(folder.path(), 8 << 20));
+    (0..200).for_each(|name| driver.must_store(name));
+    drop(driver);
+    let flipped = support::flip_bits(folder.path(), 30, 11);
+    assert_eq!(flipped, 30);
+    let mut lost = Vec::new();
+    for life in 0..2 {
+        let mut driver = Driver::open(options(folder.path(), 8 << 20));
+        let found: Vec<u64> = (0..200).filter(|&name| driver.has_found(name)).collect();
+        let unharmed: Vec<u64> = found
+            .into_iter()
+            .filter(|&name| driver.loads(name))
+            .collect();
+        if life == 0 {
+            lost = (0..200).filter(|name| !unharmed.contains(name)).collect();
+            assert!((1..=30).contains(&lost.len()), "{lost:?}");
+            assert_eq!(driver.disk.stats().corrupt.get(), driver.lost.len() as u64);
+        } else {
+            assert_eq!(driver.disk.stats().corrupt.get(), 0, "it was set aside");
+            let still: Vec<u64> = (0..200).filter(|name| !unharmed.contains(name)).collect();
+            assert_eq!(still, lost);
+        }
+    }
+}
+
+#[test]
+fn a_purge_is_for_good() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut driver = Driver::open(options(folder.path(), 8 << 20));
+    (0..100).for_each(|name| driver.must_store(name));
+    assert_eq!(driver.purge(TenantTag(3)), 20);
+    assert!(!driver.loads(3) && !driver.loads(98));
+    assert!(driver.loads(4));
+    driver.must_store(3);
+    let bytes = record_bytes_of(8);
+    drop(driver);
+    assert!(
+        !support::contains(folder.path(), &bytes),
+        "the bytes are gone"
+    );
+    let mut driver = Driver::open(options(folder.path(), 8 << 20));
+    assert!(driver.loads(3), "stored again later");
+    assert!(!driver.has_found(8) && !driver.loads(8));
+    assert!(driver.loads(9));
+}
+
+fn record_bytes_of(name: u64) -> Vec<u8> {
+    let arena = Arena::new(slot_bytes(PART_BYTES), 1).expect("memory");
+    let record = record_of(name, PART_BYTES, arena.take().expect("a slot"));
+    let parts = (0..record.num_parts()).map(|part| record.part(part));
+    let longest = parts.max_by_key(|part| part.len()).expect("it has parts");
+    longest[..64.min(longest.len())].to_vec()
+}
+
+#[test]
+fn times_to_live_end() {
+    static NOW_S: AtomicU64 = AtomicU64::new(1_000);
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = || {
+        let mut options = options(folder.path(), 8 << 20);
+        options.now_s = || NOW_S.load(Relaxed);
+        Driver::open(options)
+    };
+    let mut driver = open();
+    driver.expires_s = Some(1_010);
+    (0..10).for_each(|name| driver.must_store(name));
+    driver.expires_s = None;
+    driver.must_store(10);
+    NOW_S.store(1_009, Relaxed);
+    assert!(driver.loads(0));
+    NOW_S.store(1_010, Relaxed);
+    assert!(!driver.loads(0));
+    assert_eq!(driver.lost, [(BlockHash::from_u64(0), Loss::Expired)]);
+    drop(driver);
+    let mut driver = open();
+    assert_eq!(driver.found.len(), 1);
+    driver.must_load(10);
+}
+
+#[test]
+fn one_process_at_a_time_and_room_for_some_segments() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let _driver = Driver::open(options(folder.path(), 8 << 20));
+    let second = Disk::open(options(folder.path(), 8 << 20), support::no_waker());
+    assert!(matches!(second.err(), Some(DiskError::InUse { .. })));
+    let small = Disk::open(
+        DiskOptions::new(folder.path(), 1 << 20),
+        support::no_waker(),
+    );
+    let error = small.err().expect("too small").to_string();
+    assert!(error.contains("at least 5242880 bytes"), "{error}");
+}
+
+#[test]
+fn a_full_disk_is_told_once_and_recovers() {
+    fails_and_recovers(libc::ENOSPC, Failure::Full);
+}
+
+#[test]
+fn a_read_only_disk_is_told_once_and_recovers() {
+    fails_and_recovers(libc::EROFS, Failure::ReadOnly);
+}
+
+fn fails_and_recovers(errno: i32, failure: Failure) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let faults = Faults::default();
+    let switch = faults.writes_fail.clone();
+    let mut options = options(folder.path(), 8 << 20);
+    options.faults = Some(faults);
+    let mut driver = Driver::open(options);
+    driver.must_store(1);
+    switch.store(errno as u64, Relaxed);
+    for name in 2..40 {
+        let outcome = driver.store(name);
+        assert!(
+            matches!(outcome, Outcome::Failed(told) if told == failure),
+            "{outcome:?}"
+        );
+        driver.must_load(1);
+    }
+    assert_eq!(driver.conditions, [Condition::WritesFail(failure)]);
+    switch.store(0, Relaxed);
+    driver.until(|driver| matches!(driver.store(99), Outcome::Stored));
+    driver.quiet();
+    let well = [Condition::WritesFail(failure), Condition::Well];
+    assert_eq!(driver.conditions, well);
+    driver.must_load(99);
+}
+
+#[test]
+fn a_folder_that_vanishes_is_a_miss_and_comes_back() {
+    let place = tempfile::tempdir().expect("a folder");
+    let (folder, away) = (place.path().join("cache"), place.path().join("away"));
+    let mut driver = Driver::open(options(&folder, 8 << 20));
+    (0..50).for_each(|name| driver.must_store(name));
+    fs::rename(&folder, &away).expect("moved");
+    let gone = Condition::Gone(Failure::Offline);
+    driver.until(|driver| driver.conditions.first() == Some(&gone));
+    assert!(!driver.loads(1));
+    assert!(matches!(
+        driver.store(60),
+        Outcome::Failed(Failure::Offline)
+    ));
+    assert_eq!(driver.lost.len(), 50);
+    fs::rename(&away, &folder).expect("moved back");
+    driver.until(|driver| driver.conditions.last() == Some(&Condition::Well));
+    driver.must_load(1);
+    driver.must_store(60);
+    assert_eq!(driver.conditions.len(), 2);
+}
+
+#[test]
+fn what_it_has_at_hand_is_finished_before_it_closes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut driver = Driver::open(options(folder.path(), 16 << 20));
+    for name in 0..40 {
+        driver.put(name);
+    }
+    drop(driver);
+    let driver = Driver::open(options(folder.path(), 16 << 20));
+    assert_eq!(driver.found.len(), 40);
+}
+
+#[test]
+fn the_waker_is_called() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (sender, woken) = std::sync::mpsc::channel();
+    let sender = std::sync::Mutex::new(sender);
+    let waker = std::sync::Arc::new(move || {
+        let _ = sender.lock().expect("nobody panics").send(());
+    });
+    let (disk, _) = Disk::open(options(folder.path(), 8 << 20), waker).expect("it opens");
+    let mut driver = Driver::of(disk);
+    driver.put(1);
+    woken.recv_timeout(Duration::from_secs(30)).expect("woken");
+    let mut reports = Vec::new();
+    headstart_store::Backend::poll(&mut driver.disk, &mut reports);
+    assert!(matches!(reports[..], [Report::Done { .. }]));
+}
