@@ -1,9 +1,9 @@
 //! The disk tier: records in log-structured segments, past the page cache.
 //!
 //! Records are added to the end of an open segment in *groups*; a group is durable, and its records
-//! are there, when its commit is. Segments are never changed, only written anew from the start once
-//! nothing in them is wanted, so that wear is even and room never fragments. One thread does it all:
-//! it starts operations with the kernel, verifies what was read, and waits.
+//! are there, when its commit is. Segments are never changed, only written anew from the start
+//! once nothing in them is wanted, so that wear is even and room never fragments. One thread does
+//! it all: it starts operations with the kernel, verifies what was read, and waits.
 //!
 //! Limits: the files' lengths together never exceed the budget, and are allocated whole. A crash
 //! loses what was not committed, and nothing else ([`recover`]). Whatever fails is a miss
@@ -13,7 +13,8 @@
 //! up, it gives up its oldest segment and says so.
 //!
 //! Source: LFS (Rosenblum and Ousterhout, SOSP'91) for segments and their cleaning; group commit
-//! after Gawlick and Kinkade (1985). Unlike LFS no checkpoint is kept: footers say all that it would.
+//! after Gawlick and Kinkade (1985). Unlike LFS no checkpoint is kept: footers say all that it
+//! would.
 
 mod condition;
 mod folder;
@@ -49,7 +50,7 @@ const QUEUE: usize = 4096;
 /// Fewest segments: one open, one about to be, one to move records to, one to read from.
 const FEWEST_SEGMENTS: u64 = 4;
 
-/// Largest segment, bytes: some thirty milliseconds of a fast disk, so that opening one costs little.
+/// Largest segment, bytes: tens of milliseconds of a fast disk, so that opening one costs little.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// Smallest segment, bytes.
@@ -121,8 +122,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Opens the tier in a folder and returns what is there already, oldest first. Reads the footers
-    /// of all segments, and all of those that a crash left open.
+    /// Opens the tier in a folder and returns what is there already, oldest first. Reads the
+    /// footers of all segments, and all of those that a crash left open.
     ///
     /// # Errors
     /// When the folder cannot be used, is in use, or the budget is too small.

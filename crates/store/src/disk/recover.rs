@@ -1,4 +1,5 @@
-//! What a folder holds, found out at start: sealed segments by their footers, others group by group.
+//! What a folder holds, found out at start: sealed segments by their footers, others group by
+//! group.
 //!
 //! A group that was being written when the process died is taken as far as its records verify: it
 //! was never reported as stored, but what is whole is whole. Nothing is believed that a checksum
@@ -192,25 +193,26 @@ fn footer(file: &File, sequence: u64, pages: u32) -> Option<Table> {
     read_table(Kind::Footer, sequence, &bytes)
 }
 
-/// What can be read of an unsealed segment, and the page behind its last group.
+/// What can be read of an unsealed segment, and the page behind its last group. Where a table is
+/// damaged the next one is looked for, page by page.
 fn groups(file: &File, sequence: u64, pages: u32) -> (Vec<Entry>, u32) {
     let mut entries = Vec::new();
+    let mut end = 1;
     let mut at = 1;
-    let mut number = 0;
-    while let Some((table, end)) = group(file, sequence, at, pages) {
-        if table.number != number {
-            break;
-        }
-        entries.extend(
-            table
-                .entries
-                .into_iter()
-                .filter(|entry| is_whole(file, entry)),
-        );
-        number += 1;
-        at = end;
+    let mut least = 0;
+    while at + 1 < pages {
+        let found = group(file, sequence, at, pages);
+        let Some((table, behind)) = found.filter(|(table, _)| table.number >= least) else {
+            at += 1;
+            continue;
+        };
+        let whole = table.entries.into_iter();
+        entries.extend(whole.filter(|entry| is_whole(file, entry)));
+        least = table.number + 1;
+        end = behind;
+        at = behind;
     }
-    (entries, at)
+    (entries, end)
 }
 
 /// The table of the group at page `at`, and the page behind the group.

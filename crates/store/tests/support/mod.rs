@@ -89,6 +89,8 @@ pub(crate) struct Driver {
     pub(crate) disk: Disk,
     pub(crate) found: Vec<Resident>,
     pub(crate) stored: BTreeSet<u64>,
+    /// The same, until somebody takes it.
+    pub(crate) newly_stored: Vec<u64>,
     pub(crate) lost: Vec<(BlockHash, Loss)>,
     pub(crate) conditions: Vec<Condition>,
     /// When what is stored from now on ends.
@@ -113,6 +115,7 @@ impl Driver {
             disk,
             found: Vec::new(),
             stored: BTreeSet::new(),
+            newly_stored: Vec::new(),
             lost: Vec::new(),
             conditions: Vec::new(),
             expires_s: None,
@@ -288,6 +291,7 @@ impl Driver {
             let (_, name) = self.puts.swap_remove(at);
             if matches!(outcome, Outcome::Stored) {
                 self.stored.insert(name);
+                self.newly_stored.push(name);
             }
         }
         self.answers.push((ticket, outcome));

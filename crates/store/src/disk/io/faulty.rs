@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use headstart_core::Rng;
@@ -43,13 +43,16 @@ pub struct Faults {
     pub tears: Arc<AtomicU64>,
 }
 
+/// The pages of one file that are not durable, by number.
+type Pages = HashMap<u64, Vec<u8>>;
+
 /// Another way to the disk, with faults.
 pub(crate) struct Faulty {
     inner: Box<dyn Io>,
     faults: Faults,
     rng: Rng,
-    /// Written, not durable: per file (by inode) and page.
-    pending: Arc<Mutex<HashMap<u64, HashMap<u64, Vec<u8>>>>>,
+    /// Written, not durable, by inode.
+    pending: HashMap<u64, Pages>,
     finished: Vec<Finished>,
 }
 
@@ -60,7 +63,7 @@ impl Faulty {
             inner,
             faults,
             rng,
-            pending: Arc::default(),
+            pending: HashMap::new(),
             finished: Vec::new(),
         }
     }
@@ -127,8 +130,7 @@ impl Faulty {
             write_aligned(file, offset + (first * SECTOR) as u64, torn)?;
         }
         let inode = file.metadata()?.ino();
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        let pages = pending.entry(inode).or_default();
+        let pages = self.pending.entry(inode).or_default();
         for (index, page) in bytes.chunks(PAGE).enumerate() {
             pages.insert(offset / PAGE as u64 + index as u64, page.to_vec());
         }
@@ -136,8 +138,7 @@ impl Faulty {
     }
 
     fn read_pending(&self, file: &File, offset: u64, room: &mut [u8]) -> std::io::Result<()> {
-        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pages) = pending.get(&file.metadata()?.ino()) {
+        if let Some(pages) = self.pending.get(&file.metadata()?.ino()) {
             for (index, page) in room.chunks_mut(PAGE).enumerate() {
                 if let Some(written) = pages.get(&(offset / PAGE as u64 + index as u64)) {
                     page.copy_from_slice(written);
@@ -147,10 +148,9 @@ impl Faulty {
         Ok(())
     }
 
-    fn sync(&self, file: &File) -> std::io::Result<()> {
+    fn sync(&mut self, file: &File) -> std::io::Result<()> {
         let inode = file.metadata()?.ino();
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        for (page, bytes) in pending.remove(&inode).unwrap_or_default() {
+        for (page, bytes) in self.pending.remove(&inode).unwrap_or_default() {
             write_aligned(file, page * PAGE as u64, &bytes)?;
         }
         Ok(())

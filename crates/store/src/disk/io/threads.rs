@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileExt;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -59,15 +59,11 @@ impl Io for Threads {
     }
 
     fn wait(&mut self, limit: Duration, finished: &mut Vec<Finished>) {
-        let mut signal = match self.signals.recv_timeout(limit) {
-            Ok(signal) => Some(signal),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        };
-        while let Some(Signal::Finished(_) | Signal::Bell) = signal {
-            if let Some(Signal::Finished(done)) = signal {
+        let first = self.signals.recv_timeout(limit).into_iter();
+        for signal in first.chain(self.signals.try_iter()) {
+            if let Signal::Finished(done) = signal {
                 finished.push(*done);
             }
-            signal = self.signals.try_recv().ok();
         }
     }
 
