@@ -1,0 +1,341 @@
+//! What one lower tier holds: units by name, each in a slot, and who goes next.
+//!
+//! Unlike the device's cache a lower tier may hold a unit whose parent it does not hold (the parent
+//! is on the device only, or was lost), so that parents are known by name: a unit with a child here
+//! is not a candidate, whenever the parent came.
+//!
+//! ```text
+//! free ──begin──► writing ──commit──► resident ──evict──► free
+//!   ▲                │                   │ lose               ▲
+//!   └────abort───────┘                   └──► lost ──evict────┘
+//! ```
+//!
+//! A unit that was lost (its bytes are gone) is not found any more; its slot waits until the policy
+//! names it, because a policy only forgets what it chose.
+
+use std::collections::HashMap;
+
+use headstart_core::{Access, BlockHash, BlockId, Nanos};
+
+use crate::Policy;
+use crate::policy::Newcomer;
+
+/// What a slot holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Free,
+    /// Its bytes are on their way.
+    Writing(Unit),
+    /// It can be read.
+    Resident {
+        unit: Unit,
+        pins: u32,
+    },
+    /// It could be read.
+    Lost {
+        unit: Unit,
+        pins: u32,
+    },
+}
+
+/// Consecutive blocks of one chain: what lower tiers store. Named by its last block, whose name
+/// covers all before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Its name.
+    pub name: BlockHash,
+    /// The unit before it; `None` at the start of a prompt.
+    pub parent: Option<BlockHash>,
+}
+
+/// Answer of [`Level::begin`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// It has a slot: its bytes may be written.
+    Started,
+    /// It is there, or on its way.
+    Present,
+    /// Nothing may go for it, or the policy would rather keep what it has.
+    Declined,
+}
+
+/// How a tier's capacity is divided, in units. The parts always sum to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Holding nothing.
+    pub free: usize,
+    /// Readable, and nobody reads it.
+    pub cached: usize,
+    /// Readable, and somebody does.
+    pub pinned: usize,
+    /// Being written.
+    pub in_flight: usize,
+    /// Gone, but not forgotten by the policy.
+    pub lost: usize,
+}
+
+/// One lower tier.
+pub(super) struct Level {
+    slots: Vec<Slot>,
+    free: Vec<BlockId>,
+    /// Resident units and those being written.
+    names: HashMap<BlockHash, BlockId>,
+    /// How many slots name a unit as their parent.
+    children: HashMap<BlockHash, u32>,
+    policy: Box<dyn Policy>,
+}
+
+impl Level {
+    pub(super) fn new(capacity: usize, policy: Box<dyn Policy>) -> Self {
+        let last = u32::try_from(capacity).expect("a tier holds fewer than 2^32 units");
+        Self {
+            slots: vec![Slot::Free; capacity],
+            free: (0..last).rev().map(BlockId).collect(),
+            names: HashMap::new(),
+            children: HashMap::new(),
+            policy,
+        }
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether the unit can be read here.
+    pub(super) fn holds(&self, name: BlockHash) -> bool {
+        let slot = self.names.get(&name).map(|slot| self.slots[slot.index()]);
+        matches!(slot, Some(Slot::Resident { .. }))
+    }
+
+    /// Gives `unit` a slot. What had to go for it is added to `evicted`.
+    pub(super) fn begin(
+        &mut self,
+        unit: Unit,
+        access: &Access,
+        evicted: &mut Vec<Unit>,
+    ) -> Begin {
+        if self.names.contains_key(&unit.name) {
+            return Begin::Present;
+        }
+        let newcomer = Newcomer {
+            hash: unit.name,
+            access: *access,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => match self.evict(access.now, Some(&newcomer), evicted) {
+                Some(slot) => slot,
+                None => return Begin::Declined,
+            },
+        };
+        self.slots[slot.index()] = Slot::Writing(unit);
+        self.names.insert(unit.name, slot);
+        // Counted from now on: a head must not go while its tail is on its way.
+        self.add_child(unit.parent);
+        Begin::Started
+    }
+
+    /// The bytes of a unit that was begun are there.
+    pub(super) fn commit(&mut self, name: BlockHash, access: &Access) {
+        let Some((slot, unit)) = self.writing(name) else {
+            return;
+        };
+        self.slots[slot.index()] = Slot::Resident { unit, pins: 0 };
+        self.policy.insert(slot, name, access);
+        if self.is_leaf(name) {
+            self.policy.offer(slot);
+        }
+    }
+
+    /// The bytes of a unit that was begun will not come.
+    pub(super) fn abort(&mut self, name: BlockHash) {
+        let Some((slot, unit)) = self.writing(name) else {
+            return;
+        };
+        self.names.remove(&name);
+        self.slots[slot.index()] = Slot::Free;
+        self.free.push(slot);
+        self.remove_child(unit.parent);
+    }
+
+    /// One use of a prompt's units, in order, by a request; those that are not here are skipped.
+    pub(super) fn touch(&mut self, names: &[BlockHash], access: &Access) {
+        let slots: Vec<BlockId> = names
+            .iter()
+            .filter(|name| self.holds(**name))
+            .map(|name| self.names[name])
+            .collect();
+        let candidates: Vec<BlockId> = slots
+            .iter()
+            .copied()
+            .filter(|&slot| self.is_candidate(slot))
+            .collect();
+        // A policy is told of uses of what is not offered.
+        candidates.iter().for_each(|&slot| self.policy.withdraw(slot));
+        self.policy.release(&slots, access);
+        candidates.iter().rev().for_each(|&slot| self.policy.offer(slot));
+    }
+
+    /// Somebody reads it: it stays.
+    pub(super) fn pin(&mut self, name: BlockHash) {
+        let Some(&slot) = self.names.get(&name) else {
+            return;
+        };
+        let was_candidate = self.is_candidate(slot);
+        if let Slot::Resident { pins, .. } = &mut self.slots[slot.index()] {
+            *pins += 1;
+            if was_candidate {
+                self.policy.withdraw(slot);
+            }
+        }
+    }
+
+    /// Somebody has read it. Unknown names (lost meanwhile) are ignored.
+    pub(super) fn unpin(&mut self, name: BlockHash) {
+        let known = self.names.get(&name).copied();
+        let Some(slot) = known.or_else(|| self.lost_and_pinned(name)) else {
+            return;
+        };
+        if let Slot::Resident { pins, .. } | Slot::Lost { pins, .. } =
+            &mut self.slots[slot.index()]
+        {
+            *pins = pins.saturating_sub(1);
+        }
+        if self.is_candidate(slot) {
+            self.policy.offer(slot);
+        }
+    }
+
+    /// Its bytes are gone. Whether it was there.
+    pub(super) fn lose(&mut self, name: BlockHash) -> bool {
+        let Some(&slot) = self.names.get(&name) else {
+            return false;
+        };
+        let Slot::Resident { unit, pins } = self.slots[slot.index()] else {
+            return false;
+        };
+        // Whether it is a candidate does not change by this.
+        self.names.remove(&name);
+        self.slots[slot.index()] = Slot::Lost { unit, pins };
+        true
+    }
+
+    /// Units that can be read.
+    pub(super) fn residents(&self) -> impl Iterator<Item = Unit> + '_ {
+        self.slots.iter().filter_map(|slot| match slot {
+            Slot::Resident { unit, .. } => Some(*unit),
+            Slot::Free | Slot::Writing(_) | Slot::Lost { .. } => None,
+        })
+    }
+
+    pub(super) fn held(&self) -> Held {
+        let mut held = Held::default();
+        for slot in &self.slots {
+            match slot {
+                Slot::Free => held.free += 1,
+                Slot::Writing(_) => held.in_flight += 1,
+                Slot::Resident { pins: 0, .. } => held.cached += 1,
+                Slot::Resident { .. } => held.pinned += 1,
+                Slot::Lost { .. } => held.lost += 1,
+            }
+        }
+        held
+    }
+
+    /// Asserts every invariant. O(capacity).
+    pub(super) fn check(&self) {
+        assert_eq!(self.held().free, self.free.len(), "free slots are counted");
+        let mut children: HashMap<BlockHash, u32> = HashMap::new();
+        for (index, slot) in self.slots.iter().enumerate() {
+            let (unit, is_named) = match slot {
+                Slot::Free => continue,
+                Slot::Writing(unit) | Slot::Resident { unit, .. } => (unit, true),
+                Slot::Lost { unit, .. } => (unit, false),
+            };
+            let named = self.names.get(&unit.name) == Some(&BlockId(index as u32));
+            assert_eq!(named, is_named, "a name leads to its slot");
+            if let Some(parent) = unit.parent {
+                *children.entry(parent).or_default() += 1;
+            }
+        }
+        assert_eq!(children, self.children, "children are counted");
+    }
+
+    fn evict(
+        &mut self,
+        now: Nanos,
+        newcomer: Option<&Newcomer>,
+        evicted: &mut Vec<Unit>,
+    ) -> Option<BlockId> {
+        let slot = self.policy.victim(now, newcomer)?;
+        let unit = match self.slots[slot.index()] {
+            Slot::Resident { unit, pins: 0 } => {
+                self.names.remove(&unit.name);
+                evicted.push(unit);
+                unit
+            }
+            Slot::Lost { unit, pins: 0 } => unit,
+            other => panic!("{other:?} is no candidate"),
+        };
+        self.policy.remove(slot, unit.name);
+        self.slots[slot.index()] = Slot::Free;
+        self.remove_child(unit.parent);
+        Some(slot)
+    }
+
+    fn writing(&self, name: BlockHash) -> Option<(BlockId, Unit)> {
+        let slot = *self.names.get(&name)?;
+        match self.slots[slot.index()] {
+            Slot::Writing(unit) => Some((slot, unit)),
+            Slot::Free | Slot::Resident { .. } | Slot::Lost { .. } => None,
+        }
+    }
+
+    /// A lost unit that somebody still reads; there are few of these.
+    fn lost_and_pinned(&self, name: BlockHash) -> Option<BlockId> {
+        let is_it = |slot: &Slot| {
+            matches!(slot, Slot::Lost { unit, pins } if unit.name == name && *pins > 0)
+        };
+        let index = self.slots.iter().position(is_it)?;
+        Some(BlockId(index as u32))
+    }
+
+    fn is_leaf(&self, name: BlockHash) -> bool {
+        !self.children.contains_key(&name)
+    }
+
+    /// Whether the policy may choose it.
+    fn is_candidate(&self, slot: BlockId) -> bool {
+        match self.slots[slot.index()] {
+            Slot::Resident { unit, pins: 0 } => self.is_leaf(unit.name),
+            // Nothing is kept for the children of what is gone.
+            Slot::Lost { pins: 0, .. } => true,
+            Slot::Free | Slot::Writing(_) | Slot::Resident { .. } | Slot::Lost { .. } => false,
+        }
+    }
+
+    fn add_child(&mut self, parent: Option<BlockHash>) {
+        let Some(parent) = parent else { return };
+        let slot = self.names.get(&parent).copied();
+        let was_candidate = slot.is_some_and(|slot| self.is_candidate(slot));
+        *self.children.entry(parent).or_default() += 1;
+        if let Some(slot) = slot.filter(|_| was_candidate) {
+            self.policy.withdraw(slot);
+        }
+    }
+
+    fn remove_child(&mut self, parent: Option<BlockHash>) {
+        let Some(parent) = parent else { return };
+        let count = self.children.get_mut(&parent).expect("it was counted");
+        *count -= 1;
+        if *count > 0 {
+            return;
+        }
+        self.children.remove(&parent);
+        if let Some(&slot) = self.names.get(&parent)
+            && self.is_candidate(slot)
+        {
+            self.policy.offer(slot);
+        }
+    }
+}
