@@ -20,6 +20,8 @@ pub(crate) enum What {
     ReadRandom,
     /// Copied from buffer to buffer.
     Copy,
+    /// The same in pieces as long as a record's parts, to another offset of a page.
+    CopyParts,
     /// A draft's parts filled from buffers.
     Fill,
     /// A draft's checksums computed.
@@ -40,6 +42,7 @@ impl What {
             Self::ReadSequential => "read sequentially",
             Self::ReadRandom => "read randomly",
             Self::Copy => "memcpy",
+            Self::CopyParts => "memcpy, part by part",
             Self::Fill => "fill parts",
             Self::Seal => "seal",
             Self::ReadOut => "read parts out",
@@ -49,8 +52,8 @@ impl What {
 
     /// Whether it needs no disk.
     pub(crate) fn is_in_memory(self) -> bool {
-        use What::{Copy, Fill, ReadOut, Seal, Verify};
-        matches!(self, Copy | Fill | Seal | ReadOut | Verify)
+        use What::{Copy, CopyParts, Fill, ReadOut, Seal, Verify};
+        matches!(self, Copy | CopyParts | Fill | Seal | ReadOut | Verify)
     }
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::clock::Clock;
 use crate::figures::{Figures, Key, Point, What};
-use crate::options::{MIB, Options};
+use crate::options::{FioBuffers, MIB, Options};
 use crate::subject::sync_file_system;
 
 /// Name in tables.
@@ -72,16 +72,40 @@ struct Task {
     arguments: Vec<String>,
 }
 
-/// All jobs, once, in a folder of their own.
-pub(crate) fn measure(
-    options: &Options,
-    dir: &Path,
-    round: usize,
-    figures: &mut Figures,
-) -> Result<()> {
+/// Where and how jobs run.
+pub(crate) struct Run<'a> {
+    /// What was asked for.
+    pub(crate) options: &'a Options,
+    /// A folder of their own.
+    pub(crate) dir: &'a Path,
+    /// Their buffers.
+    pub(crate) buffers: FioBuffers,
+    /// Number of the round.
+    pub(crate) round: usize,
+}
+
+impl FioBuffers {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => NAME,
+            Self::Fixed => "fio, fixed buffers",
+        }
+    }
+
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Plain => &[],
+            Self::Fixed => &["--fixedbufs", "--registerfiles"],
+        }
+    }
+}
+
+/// All jobs, once.
+pub(crate) fn measure(at: &Run<'_>, figures: &mut Figures) -> Result<()> {
+    let (options, dir) = (at.options, at.dir);
     fs::create_dir_all(dir)?;
     let size = options.size_mib * MIB;
-    let run = |task: Task, figures: &mut Figures| run(options, dir, round, &task, figures);
+    let run = |task: Task, figures: &mut Figures| run(at, &task, figures);
     // Nothing is left of the file that was written in groups: a job that ran out of time leaves
     // holes, and reading those is reading nothing.
     run(groups(options), figures)?;
@@ -135,13 +159,8 @@ fn plain(options: &Options, what: What, kib: usize, bytes: usize) -> Task {
 }
 
 /// Runs one job; the bytes that it moved.
-fn run(
-    options: &Options,
-    dir: &Path,
-    round: usize,
-    task: &Task,
-    figures: &mut Figures,
-) -> Result<usize> {
+fn run(run: &Run<'_>, task: &Task, figures: &mut Figures) -> Result<usize> {
+    let (options, dir) = (run.options, run.dir);
     sync_file_system(dir)?;
     let clock = Clock::of_children()?;
     let output = Command::new("fio")
@@ -152,11 +171,11 @@ fn run(
         .arg(format!("--bs={}k", task.kib))
         .arg(format!("--size={}", task.bytes))
         .arg(format!("--runtime={}", options.runtime_s))
-        .arg(format!("--randseed={}", options.seed as usize + round))
+        .arg(format!("--randseed={}", options.seed as usize + run.round))
         .args(["--ioengine=io_uring", "--direct=1", "--group_reporting"])
         .arg("--output-format=json")
         .args(&task.arguments)
-        .args(&options.fio_args)
+        .args(run.buffers.arguments())
         .output()
         .context("fio cannot be started")?;
     let spent = clock.spent()?;
@@ -184,7 +203,7 @@ fn run(
         ..Point::default()
     };
     let key = Key {
-        subject: NAME.to_owned(),
+        subject: run.buffers.name().to_owned(),
         what: task.what,
         kib: task.kib,
     };

@@ -23,14 +23,14 @@ use anyhow::{Context, Result};
 use figures::Figures;
 use foyer_cache::Foyer;
 use machine::Machine;
-use options::{Entrant, FoyerIo, Options};
+use options::{Entrant, FioBuffers, FoyerIo, Options};
 use ours::Ours;
 use subject::Load;
 
 /// What a round does, one after the other.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Fio,
+    Fio { buffers: FioBuffers },
     Ours { kib: usize },
     Foyer { io: FoyerIo, kib: usize },
     Memory,
@@ -80,7 +80,10 @@ fn steps(options: &Options) -> Vec<Step> {
     let mut steps = Vec::new();
     for entrant in &options.only {
         match entrant {
-            Entrant::Fio => steps.push(Step::Fio),
+            Entrant::Fio => {
+                let all = options.fio_buffers.iter();
+                steps.extend(all.map(|&buffers| Step::Fio { buffers }));
+            }
             Entrant::Memory => steps.push(Step::Memory),
             Entrant::Ours => {
                 steps.extend(options.record_kib.iter().map(|&kib| Step::Ours { kib }));
@@ -107,7 +110,16 @@ fn measure(
     (dir, figures): (&Path, &mut Figures),
 ) -> Result<()> {
     match step {
-        Step::Fio => fio::measure(options, &dir.join("fio"), round, figures),
+        Step::Fio { buffers } => {
+            let dir = &dir.join("fio");
+            let run = fio::Run {
+                options,
+                dir,
+                buffers,
+                round,
+            };
+            fio::measure(&run, figures)
+        }
         Step::Memory => memory::measure(options, figures),
         Step::Ours { kib } => {
             let load = Arc::new(Load::new(options, kib, round));

@@ -53,9 +53,9 @@ pub(crate) struct Options {
     /// Longest time of one job of fio's, seconds.
     #[arg(long, default_value_t = 20)]
     pub(crate) runtime_s: usize,
-    /// Further arguments of each of fio's jobs, such as `--fio-args=--fixedbufs,--registerfiles`.
-    #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
-    pub(crate) fio_args: Vec<String>,
+    /// fio's buffers; the faster ones are compared with.
+    #[arg(long, value_delimiter = ',', default_value = "plain,fixed")]
+    pub(crate) fio_buffers: Vec<FioBuffers>,
     /// Seed of contents and orders.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -78,6 +78,15 @@ pub(crate) enum Entrant {
     Foyer,
     /// Copies in host memory.
     Memory,
+}
+
+/// What fio's requests read into and write from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FioBuffers {
+    /// Memory that the kernel looks up for each request.
+    Plain,
+    /// Memory, and files, that the ring was told of before.
+    Fixed,
 }
 
 /// How foyer reads and writes.

@@ -24,10 +24,7 @@ pub(crate) fn markdown(options: &Options, machine: &Machine, figures: &Figures) 
 }
 
 fn write_machine(text: &mut String, options: &Options, machine: &Machine) -> fmt::Result {
-    let mut fio = machine.fio.clone().unwrap_or("no fio".to_owned());
-    for argument in &options.fio_args {
-        write!(fio, " {argument}")?;
-    }
+    let fio = machine.fio.as_deref().unwrap_or("no fio");
     let Machine {
         cpu, cpus, kernel, ..
     } = machine;
@@ -144,8 +141,8 @@ fn write_ratios(text: &mut String, options: &Options, figures: &Figures) -> fmt:
     }
     write!(
         text,
-        "\nRatios of each round, with the faster of foyer's engines; more MB/s is better, less \
-         CPU is better:\n\n\
+        "\nRatios of each round, with the faster of fio's buffers and foyer's engines; more MB/s is \
+         better, less CPU is better:\n\n\
          | what | KiB | who | over | MB/s | CPU s per GB |\n|---|--:|---|---|--:|--:|\n{rows}"
     )
 }
@@ -174,11 +171,17 @@ fn write_memory(text: &mut String, figures: &Figures) -> fmt::Result {
     }
     writeln!(
         text,
-        "\n| in host memory | KiB | threads | MB/s | over memcpy |\n|---|--:|---|--:|--:|"
+        "\n| in host memory | KiB | threads | MB/s | over the faster memcpy |\n\
+         |---|--:|---|--:|--:|"
     )?;
     for series in series {
         let key = &series.key;
-        let floor = figures.fastest(&key.subject, What::Copy, Some(key.kib));
+        let copies = [What::Copy, What::CopyParts];
+        let copies = copies.map(|what| figures.fastest(&key.subject, what, Some(key.kib)));
+        let floor = copies.into_iter().flatten().max_by(|one, other| {
+            let speed = |series: &Series| series.range(|point| point.mb_per_s).median;
+            speed(one).total_cmp(&speed(other))
+        });
         let ratio = floor.map(|floor| spread(series.over(floor, |point| point.mb_per_s), 2));
         writeln!(
             text,
