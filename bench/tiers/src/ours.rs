@@ -296,7 +296,93 @@ pub(crate) fn meta(number: u32) -> Meta {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+    use clap::Parser;
+    use headstart_store::reference::Map;
+
     use super::*;
+
+    /// A map in a thread of its own, which takes few commands at once and answers late.
+    struct Late {
+        commands: SyncSender<Command>,
+        reports: Receiver<Report>,
+    }
+
+    impl Late {
+        fn start(waker: Waker) -> Self {
+            let (commands, taken) = sync_channel(3);
+            let (made, reports) = sync_channel(1024);
+            thread::spawn(move || {
+                let mut map = Map::default();
+                for command in taken {
+                    map.submit(command).expect("a map takes all");
+                    let mut reports = Vec::new();
+                    map.poll(&mut reports);
+                    thread::sleep(Duration::from_micros(50));
+                    for report in reports {
+                        made.send(report).expect("somebody polls");
+                    }
+                    waker();
+                }
+            });
+            Self { commands, reports }
+        }
+    }
+
+    impl Backend for Late {
+        fn submit(&mut self, command: Command) -> Result<(), Command> {
+            let sent = self.commands.try_send(command);
+            sent.map_err(|refused| match refused {
+                TrySendError::Full(command) | TrySendError::Disconnected(command) => command,
+            })
+        }
+
+        fn poll(&mut self, reports: &mut Vec<Report>) {
+            reports.extend(self.reports.try_iter());
+        }
+    }
+
+    #[test]
+    fn a_backend_that_is_slow_and_refuses_gets_everything() {
+        let arguments = [
+            "tiers",
+            "--dir",
+            ".",
+            "--size-mib",
+            "4",
+            "--window-mib",
+            "1",
+        ];
+        let options = Options::parse_from(arguments);
+        let load = Arc::new(Load::new(&options, 64, 0));
+        let parts = split(load.record_bytes, 4);
+        let arena = Arena::new(record_bytes(&parts), 10).expect("memory");
+        let poller = thread::current();
+        let mut ours = Ours {
+            name: "late",
+            backend: Box::new(Late::start(Arc::new(move || poller.unpark()))),
+            arena,
+            load: load.clone(),
+            parts,
+            window: 16,
+            depth: 8,
+            under_way: 0,
+            lost: 0,
+            reports: Vec::new(),
+        };
+        ours.fill(0..load.num_records).expect("it stores all");
+        let reads = ours.read(&load.order, Check::Bytes).expect("it reads all");
+        assert_eq!((reads.found, reads.wrong), (64, 0));
+        let missing = ours
+            .read(&[load.num_records], Check::Bytes)
+            .expect("it answers");
+        assert_eq!(missing.found, 0);
+        // What the next round would put is something else.
+        ours.load = Arc::new(Load::new(&options, 64, 1));
+        let reads = ours.read(&load.order, Check::Begin).expect("it reads all");
+        assert_eq!((reads.found, reads.wrong), (64, 64));
+    }
 
     #[test]
     fn parts_are_whole_pages_and_all_of_them() {

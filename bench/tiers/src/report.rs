@@ -141,8 +141,8 @@ fn write_ratios(text: &mut String, options: &Options, figures: &Figures) -> fmt:
     }
     write!(
         text,
-        "\nRatios of each round, with the faster of fio's buffers and foyer's engines; more MB/s is \
-         better, less CPU is better:\n\n\
+        "\nRatios of each round, with the faster of fio's buffers and foyer's engines; more MB/s \
+         is better, less CPU is better:\n\n\
          | what | KiB | who | over | MB/s | CPU s per GB |\n|---|--:|---|---|--:|--:|\n{rows}"
     )
 }
