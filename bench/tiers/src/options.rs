@@ -27,7 +27,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 16)]
     pub(crate) parts: usize,
     /// Bytes that are made durable together, MiB: what fio writes between two syncs.
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 8)]
     pub(crate) group_mib: usize,
     /// Groups of fio's under way at once.
     #[arg(long, default_value_t = 2)]
