@@ -34,6 +34,7 @@ mod queues;
 mod recency;
 pub mod reference;
 mod slots;
+pub mod tiers;
 
 pub use effect::Effect;
 pub use future::Future;

@@ -9,6 +9,7 @@
 //! | [`time`] | [`Nanos`], a point in (real or virtual) time |
 //! | [`block`] | [`BlockHash`] and [`RouteKey`], the two names of a block |
 //! | [`tier`] | where a block's bytes live |
+//! | [`transfer`] | what is moved between tiers, and the [`BlockMover`] that does it |
 //! | [`access`] | what a cache policy is told about a use of a block |
 //! | [`event`] | [`CacheEvent`], how residency becomes known outside the cache |
 //! | [`request`] | one request of a trace |
@@ -30,6 +31,7 @@ pub mod runs;
 pub mod stats;
 pub mod tier;
 pub mod time;
+pub mod transfer;
 
 pub use access::Access;
 pub use block::{
@@ -45,3 +47,4 @@ pub use rng::Rng;
 pub use runs::{BlockRuns, Run};
 pub use tier::Tier;
 pub use time::Nanos;
+pub use transfer::BlockMover;

@@ -25,27 +25,24 @@ use crate::policy::Newcomer;
 enum Slot {
     Free,
     /// Its bytes are on their way.
-    Writing(Unit),
+    Writing(Link),
     /// It can be read.
     Resident {
-        unit: Unit,
+        unit: Link,
         pins: u32,
     },
     /// It could be read.
     Lost {
-        unit: Unit,
+        unit: Link,
         pins: u32,
     },
 }
 
-/// Consecutive blocks of one chain: what lower tiers store. Named by its last block, whose name
-/// covers all before.
+/// A unit's name and that of the unit before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unit {
-    /// Its name.
-    pub name: BlockHash,
-    /// The unit before it; `None` at the start of a prompt.
-    pub parent: Option<BlockHash>,
+pub(super) struct Link {
+    pub(super) name: BlockHash,
+    pub(super) parent: Option<BlockHash>,
 }
 
 /// Answer of [`Level::begin`].
@@ -107,13 +104,13 @@ impl Level {
         matches!(slot, Some(Slot::Resident { .. }))
     }
 
+    /// Whether it can be read here, or soon.
+    pub(super) fn knows(&self, name: BlockHash) -> bool {
+        self.names.contains_key(&name)
+    }
+
     /// Gives `unit` a slot. What had to go for it is added to `evicted`.
-    pub(super) fn begin(
-        &mut self,
-        unit: Unit,
-        access: &Access,
-        evicted: &mut Vec<Unit>,
-    ) -> Begin {
+    pub(super) fn begin(&mut self, unit: Link, access: &Access, evicted: &mut Vec<Link>) -> Begin {
         if self.names.contains_key(&unit.name) {
             return Begin::Present;
         }
@@ -135,13 +132,14 @@ impl Level {
         Begin::Started
     }
 
-    /// The bytes of a unit that was begun are there.
+    /// The bytes of a unit that was begun are there: its first use.
     pub(super) fn commit(&mut self, name: BlockHash, access: &Access) {
         let Some((slot, unit)) = self.writing(name) else {
             return;
         };
         self.slots[slot.index()] = Slot::Resident { unit, pins: 0 };
         self.policy.insert(slot, name, access);
+        self.policy.release(&[slot], access);
         if self.is_leaf(name) {
             self.policy.offer(slot);
         }
@@ -171,9 +169,14 @@ impl Level {
             .filter(|&slot| self.is_candidate(slot))
             .collect();
         // A policy is told of uses of what is not offered.
-        candidates.iter().for_each(|&slot| self.policy.withdraw(slot));
+        candidates
+            .iter()
+            .for_each(|&slot| self.policy.withdraw(slot));
         self.policy.release(&slots, access);
-        candidates.iter().rev().for_each(|&slot| self.policy.offer(slot));
+        candidates
+            .iter()
+            .rev()
+            .for_each(|&slot| self.policy.offer(slot));
     }
 
     /// Somebody reads it: it stays.
@@ -196,8 +199,7 @@ impl Level {
         let Some(slot) = known.or_else(|| self.lost_and_pinned(name)) else {
             return;
         };
-        if let Slot::Resident { pins, .. } | Slot::Lost { pins, .. } =
-            &mut self.slots[slot.index()]
+        if let Slot::Resident { pins, .. } | Slot::Lost { pins, .. } = &mut self.slots[slot.index()]
         {
             *pins = pins.saturating_sub(1);
         }
@@ -221,7 +223,7 @@ impl Level {
     }
 
     /// Units that can be read.
-    pub(super) fn residents(&self) -> impl Iterator<Item = Unit> + '_ {
+    pub(super) fn residents(&self) -> impl Iterator<Item = Link> + '_ {
         self.slots.iter().filter_map(|slot| match slot {
             Slot::Resident { unit, .. } => Some(*unit),
             Slot::Free | Slot::Writing(_) | Slot::Lost { .. } => None,
@@ -265,7 +267,7 @@ impl Level {
         &mut self,
         now: Nanos,
         newcomer: Option<&Newcomer>,
-        evicted: &mut Vec<Unit>,
+        evicted: &mut Vec<Link>,
     ) -> Option<BlockId> {
         let slot = self.policy.victim(now, newcomer)?;
         let unit = match self.slots[slot.index()] {
@@ -283,7 +285,7 @@ impl Level {
         Some(slot)
     }
 
-    fn writing(&self, name: BlockHash) -> Option<(BlockId, Unit)> {
+    fn writing(&self, name: BlockHash) -> Option<(BlockId, Link)> {
         let slot = *self.names.get(&name)?;
         match self.slots[slot.index()] {
             Slot::Writing(unit) => Some((slot, unit)),
@@ -293,9 +295,7 @@ impl Level {
 
     /// A lost unit that somebody still reads; there are few of these.
     fn lost_and_pinned(&self, name: BlockHash) -> Option<BlockId> {
-        let is_it = |slot: &Slot| {
-            matches!(slot, Slot::Lost { unit, pins } if unit.name == name && *pins > 0)
-        };
+        let is_it = |slot: &Slot| matches!(slot, Slot::Lost { unit, pins } if unit.name == name && *pins > 0);
         let index = self.slots.iter().position(is_it)?;
         Some(BlockId(index as u32))
     }
@@ -336,6 +336,137 @@ impl Level {
             && self.is_candidate(slot)
         {
             self.policy.offer(slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Lru;
+    use headstart_core::Rng;
+
+    fn name(id: u64) -> BlockHash {
+        BlockHash::from_u64(id)
+    }
+
+    fn unit(id: u64, parent: Option<u64>) -> Link {
+        Link {
+            name: name(id),
+            parent: parent.map(name),
+        }
+    }
+
+    fn level(capacity: usize) -> Level {
+        Level::new(capacity, Box::new(Lru::new(capacity)))
+    }
+
+    /// Puts a unit; what went for it is returned.
+    fn put(level: &mut Level, id: u64, parent: Option<u64>) -> Vec<BlockHash> {
+        let mut evicted = Vec::new();
+        let access = Access::default();
+        let begin = level.begin(unit(id, parent), &access, &mut evicted);
+        assert_eq!(begin, Begin::Started);
+        level.commit(name(id), &access);
+        level.check();
+        evicted.into_iter().map(|unit| unit.name).collect()
+    }
+
+    #[test]
+    fn a_head_stays_as_long_as_its_tail_whichever_came_first() {
+        let mut level = level(3);
+        put(&mut level, 2, Some(1));
+        put(&mut level, 1, None);
+        put(&mut level, 9, None);
+        level.touch(&[name(2)], &Access::default());
+        level.touch(&[name(9)], &Access::default());
+        // 1 was used least, but 2 needs it.
+        assert_eq!(put(&mut level, 10, None), [name(2)]);
+        assert_eq!(put(&mut level, 11, None), [name(1)]);
+    }
+
+    #[test]
+    fn what_is_read_stays() {
+        let mut level = level(1);
+        put(&mut level, 1, None);
+        level.pin(name(1));
+        let mut evicted = Vec::new();
+        let access = Access::default();
+        let begin = level.begin(unit(2, None), &access, &mut evicted);
+        assert_eq!((begin, evicted.len()), (Begin::Declined, 0));
+        level.unpin(name(1));
+        assert_eq!(put(&mut level, 2, None), [name(1)]);
+    }
+
+    #[test]
+    fn what_is_lost_is_not_found_and_its_slot_comes_back() {
+        let mut level = level(2);
+        put(&mut level, 1, None);
+        put(&mut level, 2, Some(1));
+        level.pin(name(1));
+        assert!(level.lose(name(1)) && !level.lose(name(1)));
+        assert!(!level.holds(name(1)) && level.holds(name(2)));
+        level.check();
+        level.unpin(name(1));
+        put(&mut level, 1, None);
+        assert_eq!(level.held().lost, 0, "its slot was the one to use");
+        assert_eq!(level.held().cached, 2);
+    }
+
+    /// Against sets: what is there, and that nothing that may not go went.
+    #[test]
+    fn random_operations_keep_the_invariants() {
+        for seed in 0..20 {
+            let mut rng = Rng::new(seed);
+            let mut level = level(12);
+            let mut pinned: Vec<u64> = Vec::new();
+            let mut writing: Vec<u64> = Vec::new();
+            let mut resident = std::collections::BTreeSet::new();
+            for step in 0..2_000 {
+                let id = 1 + rng.below(30) as u64;
+                let parent = (id > 1).then(|| id / 2).filter(|&parent| parent > 0);
+                let access = Access::at(Nanos(step));
+                match rng.below(8) {
+                    0..3 => {
+                        let mut evicted = Vec::new();
+                        if level.begin(unit(id, parent), &access, &mut evicted) == Begin::Started {
+                            writing.push(id);
+                        }
+                        for went in evicted {
+                            let went = u128::from_be_bytes(went.name.0) as u64;
+                            assert!(resident.remove(&went) && !pinned.contains(&went));
+                            let tails = resident.iter().chain(&writing);
+                            let mut tails = tails.filter(|&&tail| tail > 1 && tail != id);
+                            assert!(tails.all(|&tail| tail / 2 != went), "seed {seed}: {went}");
+                        }
+                    }
+                    3..5 if !writing.is_empty() => {
+                        let id = writing.swap_remove(rng.below(writing.len()));
+                        if rng.below(4) == 0 {
+                            level.abort(name(id));
+                        } else {
+                            level.commit(name(id), &access);
+                            resident.insert(id);
+                        }
+                    }
+                    5 if resident.contains(&id) => {
+                        level.pin(name(id));
+                        pinned.push(id);
+                    }
+                    6 if !pinned.is_empty() => {
+                        let id = pinned.swap_remove(rng.below(pinned.len()));
+                        level.unpin(name(id));
+                    }
+                    7 if rng.below(4) == 0 && !pinned.contains(&id) => {
+                        assert_eq!(level.lose(name(id)), resident.remove(&id));
+                    }
+                    _ => level.touch(&[name(id)], &access),
+                }
+                level.check();
+                for id in 1..=30 {
+                    assert_eq!(level.holds(name(id)), resident.contains(&id), "seed {seed}");
+                }
+            }
         }
     }
 }

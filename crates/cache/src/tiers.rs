@@ -1,0 +1,452 @@
+//! What lower tiers hold, what goes to them and comes back, and when that is worth it.
+//!
+//! ```text
+//!   device       committed ─┬─ write-through ──► host, disk, remote   (admission)
+//!                           └─ evicted, write-back ──► host
+//!   host         evicted, write-back ──► disk ──► remote              (cascade)
+//!   any tier     reach ─ plan (load or recompute) ─ fetch ─ at hand ─ release
+//! ```
+//!
+//! A pure state machine: it says what shall be moved ([`Transfer`]) and is told what was
+//! ([`Moved`]). The device itself is [`crate::PrefixCache`]; what is here are units of several
+//! blocks, in tiers of which each has its own capacity, policy and admission. A unit may be in
+//! several tiers at once.
+//!
+//! Loads are shared: who asks for a unit that is on its way waits for the same load. What is loaded
+//! is *at hand* until everybody who asked has released it, and may stay in host memory.
+//!
+//! Invariants: each tier's parts sum to its capacity; what is read from a tier is pinned there; a
+//! unit at hand has a user. Transfers under way, and units at hand, have limits.
+//!
+//! Source of the policies of writing: SGLang's HiCache (through, back, selective), vLLM's
+//! `store_threshold`. The model of when to load is ours after Cake, see [`plan`](mod@plan).
+
+mod admission;
+mod level;
+mod loads;
+pub mod plan;
+mod speed;
+
+use std::collections::HashMap;
+
+use headstart_core::transfer::{Moved, Transfer, TransferId, TransferResult, Unit};
+use headstart_core::{Access, BlockHash, BlockId, EngineModel, Nanos, Tier};
+
+use crate::Policy;
+use admission::{Candidate, Offers};
+use level::{Begin, Level, Link};
+use loads::Loads;
+use speed::Speed;
+
+pub use admission::Admission;
+pub use level::Held;
+pub use loads::Fetched;
+pub use plan::{Plan, Question, Run, plan};
+pub use speed::Assumed;
+
+/// Stores and demotions under way at once: each holds a unit's bytes in host memory.
+const MOST_WRITES: usize = 256;
+
+/// What all tiers have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct TiersConfig {
+    /// Blocks of a unit.
+    pub unit_blocks: usize,
+    /// Tokens of a block.
+    pub block_tokens: usize,
+    /// Bytes of a unit.
+    pub unit_bytes: u64,
+    /// Units that may be at hand, or on their way there, at once: at least the longest prompt's.
+    pub most_at_hand: usize,
+    /// What computing costs, to compare with loading.
+    pub engine: EngineModel,
+}
+
+/// One lower tier.
+pub struct TierConfig {
+    /// Which.
+    pub tier: Tier,
+    /// Units that it holds.
+    pub capacity_units: usize,
+    /// Who goes first.
+    pub policy: Box<dyn Policy>,
+    /// What is admitted.
+    pub admission: Admission,
+    /// When it is written.
+    pub write: WriteWhen,
+    /// How fast it is, until that was measured.
+    pub assumed: Assumed,
+}
+
+/// When a unit is written to a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteWhen {
+    /// As soon as it is computed: an eviction above writes nothing, and a crash loses little.
+    Through,
+    /// When the tier above evicts it: writes least.
+    Back,
+}
+
+/// What happened to a unit in a lower tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It can be read there.
+    Stored {
+        /// Where.
+        tier: Tier,
+        /// What.
+        name: BlockHash,
+    },
+    /// It cannot any more.
+    Removed {
+        /// Where.
+        tier: Tier,
+        /// What.
+        name: BlockHash,
+    },
+}
+
+/// What one tier has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TierCounts {
+    /// Units that were written.
+    pub stored: u64,
+    /// Units that were offered and not admitted.
+    pub declined: u64,
+    /// Units that went to make room.
+    pub evicted: u64,
+    /// Units that cannot be read though nobody evicted them.
+    pub lost: u64,
+    /// Units that were brought to hand.
+    pub loaded: u64,
+    /// Loads that failed.
+    pub failed: u64,
+}
+
+/// All lower tiers.
+pub struct Tiers {
+    config: TiersConfig,
+    /// The nearest first.
+    shelves: Vec<Shelf>,
+    /// Units whose blocks are all on the device, where a tier wants what the device evicts.
+    on_device: HashMap<BlockHash, OnDevice>,
+    writes: HashMap<(TransferId, Tier), Writing>,
+    loads: Loads,
+    offers: Offers,
+    next_id: u64,
+    transfers: Vec<Transfer>,
+    changes: Vec<Change>,
+}
+
+/// A tier and what is known of it.
+struct Shelf {
+    tier: Tier,
+    level: Level,
+    admission: Admission,
+    write: WriteWhen,
+    speed: Speed,
+    counts: TierCounts,
+}
+
+/// A unit on the device.
+struct OnDevice {
+    unit: Unit,
+    blocks: Vec<BlockId>,
+    access: Access,
+}
+
+/// A unit on its way to a tier.
+struct Writing {
+    name: BlockHash,
+    access: Access,
+}
+
+impl Tiers {
+    /// Empty tiers, the nearest first.
+    ///
+    /// # Panics
+    /// When they are not in order, or the device is among them.
+    #[must_use]
+    pub fn new(config: TiersConfig, tiers: Vec<TierConfig>) -> Self {
+        let is_in_order = tiers.windows(2).all(|pair| pair[0].tier < pair[1].tier);
+        let has_device = tiers.iter().any(|tier| tier.tier == Tier::Device);
+        assert!(is_in_order && !has_device, "lower tiers, nearest first");
+        let shelf = |tier: TierConfig| Shelf {
+            tier: tier.tier,
+            level: Level::new(tier.capacity_units, tier.policy),
+            admission: tier.admission,
+            write: tier.write,
+            speed: Speed::new(tier.assumed),
+            counts: TierCounts::default(),
+        };
+        Self {
+            config,
+            shelves: tiers.into_iter().map(shelf).collect(),
+            on_device: HashMap::new(),
+            writes: HashMap::new(),
+            loads: Loads::default(),
+            offers: Offers::default(),
+            next_id: 0,
+            transfers: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// What they have in common.
+    #[must_use]
+    pub fn config(&self) -> &TiersConfig {
+        &self.config
+    }
+
+    /// Tokens of a unit.
+    #[must_use]
+    pub fn unit_tokens(&self) -> usize {
+        self.config.unit_blocks * self.config.block_tokens
+    }
+
+    /// All blocks of a unit are on the device, the last one since now: it is offered to the tiers
+    /// that are written at once. `access.offset` is its first block's.
+    pub fn committed(&mut self, unit: Unit, blocks: &[BlockId], access: &Access) {
+        let first_is_back = self.shelves.first().map(|shelf| shelf.write) == Some(WriteWhen::Back);
+        if first_is_back {
+            let on_device = OnDevice {
+                unit,
+                blocks: blocks.to_vec(),
+                access: *access,
+            };
+            self.on_device.insert(unit.name, on_device);
+        }
+        let through = |shelf: &Shelf| shelf.write == WriteWhen::Through;
+        self.store(unit, blocks, access, through);
+    }
+
+    /// A request that found a unit on the device offers it again, where that is counted.
+    pub fn offered(&mut self, unit: Unit, blocks: &[BlockId], access: &Access) {
+        let counts = |shelf: &Shelf| {
+            let is_counted = matches!(shelf.admission, Admission::Offered { .. });
+            is_counted && shelf.write == WriteWhen::Through
+        };
+        self.store(unit, blocks, access, counts);
+    }
+
+    /// The device has evicted the block called `name`. Its bytes are there until the next step.
+    pub fn evicted(&mut self, name: BlockHash, now: Nanos) {
+        let Some(OnDevice {
+            unit,
+            blocks,
+            access,
+        }) = self.on_device.remove(&name)
+        else {
+            return;
+        };
+        let access = Access { now, ..access };
+        let first = self.shelves.first().map(|shelf| shelf.tier);
+        self.store(unit, &blocks, &access, |shelf| Some(shelf.tier) == first);
+    }
+
+    /// A request has used these units of its prompt, in order, wherever they were.
+    pub fn used(&mut self, names: &[BlockHash], access: &Access) {
+        for shelf in &mut self.shelves {
+            shelf.level.touch(names, access);
+        }
+    }
+
+    /// Copies a unit from the device to those tiers that `wants` and that admit it.
+    fn store(
+        &mut self,
+        unit: Unit,
+        blocks: &[BlockId],
+        access: &Access,
+        wants: impl Fn(&Shelf) -> bool,
+    ) {
+        if self.writes.len() >= MOST_WRITES {
+            return;
+        }
+        let id = self.new_id();
+        let link = Link {
+            name: unit.name,
+            parent: unit.parent,
+        };
+        let mut to = Vec::new();
+        for index in 0..self.shelves.len() {
+            if wants(&self.shelves[index]) && self.begin(index, link, access) {
+                to.push(self.shelves[index].tier);
+            }
+        }
+        for &tier in &to {
+            let writing = Writing {
+                name: unit.name,
+                access: *access,
+            };
+            self.writes.insert((id, tier), writing);
+        }
+        if !to.is_empty() {
+            self.transfers.push(Transfer::Store {
+                id,
+                unit,
+                blocks: blocks.to_vec(),
+                to,
+            });
+        }
+    }
+
+    /// Gives a unit a place in a tier, if it is admitted; what must go for it goes down.
+    fn begin(&mut self, index: usize, link: Link, access: &Access) -> bool {
+        if self.shelves[index].level.knows(link.name) {
+            return false;
+        }
+        let tokens = self.unit_tokens();
+        let before = access.offset as usize * self.config.block_tokens;
+        let shelf = &mut self.shelves[index];
+        let candidate = Candidate {
+            name: link.name,
+            access,
+            compute_s: self.config.engine.prefill_s(before, tokens, 0.0),
+            load_s: self.config.unit_bytes as f64 / shelf.speed.bytes_per_s(),
+            bytes: self.config.unit_bytes,
+        };
+        if !shelf.admission.admits(&candidate, &mut self.offers) {
+            shelf.counts.declined += 1;
+            return false;
+        }
+        let mut evicted = Vec::new();
+        let begun = shelf.level.begin(link, access, &mut evicted);
+        self.demote(index, evicted, access.now);
+        begun == Begin::Started
+    }
+
+    /// What a tier evicted goes to the one below, if that wants it.
+    fn demote(&mut self, index: usize, evicted: Vec<Link>, now: Nanos) {
+        if evicted.is_empty() {
+            return;
+        }
+        let tier = self.shelves[index].tier;
+        self.shelves[index].counts.evicted += evicted.len() as u64;
+        for link in &evicted {
+            let name = link.name;
+            self.changes.push(Change::Removed { tier, name });
+            let below = self.shelves.get(index + 1);
+            let wants = below.is_some_and(|below| below.write == WriteWhen::Back);
+            let access = Access::at(now);
+            if !wants || self.writes.len() >= MOST_WRITES || !self.begin(index + 1, *link, &access)
+            {
+                continue;
+            }
+            let (id, to) = (self.new_id(), self.shelves[index + 1].tier);
+            self.writes.insert((id, to), Writing { name, access });
+            self.transfers.push(Transfer::Demote {
+                id,
+                name,
+                from: tier,
+                to,
+            });
+        }
+        let names = evicted.into_iter().map(|link| link.name).collect();
+        self.transfers.push(Transfer::Forget { tier, names });
+    }
+
+    /// Takes note of what was moved, or of what happened otherwise.
+    pub fn moved(&mut self, moved: Moved, now: Nanos) {
+        match moved {
+            Moved::Stored { id, tier, result } => self.stored(id, tier, result),
+            Moved::Loaded { id, result } => self.loaded(id, result, now),
+            Moved::Lost { tier, names } => {
+                let names = names.into_iter();
+                names.for_each(|name| self.lose(tier, name));
+            }
+            Moved::Found { tier, units } => self.found(tier, &units, now),
+        }
+    }
+
+    /// What shall be moved since the last call, in order.
+    pub fn take_transfers(&mut self) -> Vec<Transfer> {
+        std::mem::take(&mut self.transfers)
+    }
+
+    /// How lower tiers changed since the last call, in order.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// What each tier holds and has done, the nearest first.
+    #[must_use]
+    pub fn counts(&self) -> Vec<(Tier, Held, TierCounts)> {
+        let counts = |shelf: &Shelf| (shelf.tier, shelf.level.held(), shelf.counts);
+        self.shelves.iter().map(counts).collect()
+    }
+
+    /// Asserts every invariant. O(capacity); for tests and idle engines.
+    ///
+    /// # Panics
+    /// When one is broken.
+    pub fn check(&self) {
+        for shelf in &self.shelves {
+            shelf.level.check();
+            let writing = self.writes.keys().filter(|(_, tier)| *tier == shelf.tier);
+            let Held { in_flight, .. } = shelf.level.held();
+            assert_eq!(in_flight, writing.count(), "writes have places");
+        }
+        self.loads.check(self.config.most_at_hand);
+    }
+
+    fn stored(&mut self, id: TransferId, tier: Tier, result: TransferResult) {
+        let Some(writing) = self.writes.remove(&(id, tier)) else {
+            return;
+        };
+        let Some(shelf) = self.shelf(tier) else {
+            return;
+        };
+        let name = writing.name;
+        match result {
+            TransferResult::Done => {
+                shelf.level.commit(name, &writing.access);
+                shelf.counts.stored += 1;
+                self.changes.push(Change::Stored { tier, name });
+            }
+            TransferResult::Failed => shelf.level.abort(name),
+        }
+    }
+
+    fn lose(&mut self, tier: Tier, name: BlockHash) {
+        if let Some(shelf) = self.shelf(tier)
+            && shelf.level.lose(name)
+        {
+            shelf.counts.lost += 1;
+            self.changes.push(Change::Removed { tier, name });
+        }
+    }
+
+    /// Takes in what a tier turned out to hold; what has no place there is forgotten.
+    fn found(&mut self, tier: Tier, units: &[(BlockHash, Option<BlockHash>)], now: Nanos) {
+        let Some(shelf) = self.shelves.iter_mut().find(|shelf| shelf.tier == tier) else {
+            return;
+        };
+        let access = Access::at(now);
+        let mut gone = Vec::new();
+        for &(name, parent) in units {
+            match shelf.level.begin(Link { name, parent }, &access, &mut gone) {
+                Begin::Started => {
+                    shelf.level.commit(name, &access);
+                    self.changes.push(Change::Stored { tier, name });
+                }
+                Begin::Present => {}
+                Begin::Declined => gone.push(Link { name, parent }),
+            }
+        }
+        let names: Vec<BlockHash> = gone.into_iter().map(|link| link.name).collect();
+        let removed = names.iter().map(|&name| Change::Removed { tier, name });
+        self.changes.extend(removed);
+        if !names.is_empty() {
+            self.transfers.push(Transfer::Forget { tier, names });
+        }
+    }
+
+    fn shelf(&mut self, tier: Tier) -> Option<&mut Shelf> {
+        self.shelves.iter_mut().find(|shelf| shelf.tier == tier)
+    }
+
+    fn new_id(&mut self) -> TransferId {
+        self.next_id += 1;
+        TransferId(self.next_id)
+    }
+}

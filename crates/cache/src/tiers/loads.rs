@@ -1,0 +1,252 @@
+//! Bringing units to hand: who asked, what is on its way, and how long that takes.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use headstart_core::transfer::{Transfer, TransferId, TransferResult};
+use headstart_core::{Access, BlockHash, Nanos, Tier};
+
+use super::level::{Begin, Link};
+use super::plan::{Plan, Question, Run, plan};
+use super::{Change, Tiers};
+
+/// How much longer than predicted a load may take before it is computed instead.
+const PATIENCE: f64 = 1.25;
+
+/// Added to that, seconds: what a step and a wake-up take anyway.
+const GRACE_S: f64 = 0.005;
+
+/// Where a unit that was asked for is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// At hand.
+    Here,
+    /// On its way.
+    Loading,
+    /// It will not come.
+    Gone,
+}
+
+/// Units at hand, and those on their way.
+#[derive(Debug, Default)]
+pub(super) struct Loads {
+    units: HashMap<BlockHash, Load>,
+    under_way: HashMap<TransferId, BlockHash>,
+}
+
+#[derive(Debug)]
+struct Load {
+    from: Tier,
+    parent: Option<BlockHash>,
+    users: u32,
+    asked_at: Nanos,
+    is_here: bool,
+}
+
+impl Loads {
+    /// Asserts its invariants.
+    pub(super) fn check(&self, most: usize) {
+        let waiting = self.units.values().filter(|load| !load.is_here).count();
+        assert_eq!(
+            waiting,
+            self.under_way.len(),
+            "what is awaited is on its way"
+        );
+        assert!(self.units.len() <= most, "what is at hand has a limit");
+    }
+}
+
+impl Tiers {
+    /// In which tiers the units of `names`, in order, are from the first on, until one is nowhere.
+    fn runs(&self, names: &[BlockHash]) -> Vec<Run> {
+        let mut runs: Vec<(Option<Tier>, Run)> = Vec::new();
+        let room = self.config.most_at_hand - self.loads.units.len();
+        let mut new = 0;
+        for &name in names {
+            let at_hand = self.loads.units.get(&name);
+            let tier = match at_hand {
+                Some(load) if load.is_here => None,
+                Some(load) => Some(load.from),
+                None => match self.nearest(name) {
+                    Some(tier) if new < room => Some(tier),
+                    _ => break,
+                },
+            };
+            new += usize::from(at_hand.is_none());
+            match runs.last_mut() {
+                Some((last, run)) if *last == tier => run.units += 1,
+                _ => runs.push((tier, self.run_of(tier))),
+            }
+        }
+        runs.into_iter().map(|(_, run)| run).collect()
+    }
+
+    /// One unit of a tier, or at hand.
+    fn run_of(&self, tier: Option<Tier>) -> Run {
+        let shelf = self.shelves.iter().find(|shelf| Some(shelf.tier) == tier);
+        match shelf {
+            None => Run {
+                units: 1,
+                start_s: 0.0,
+                unit_s: 0.0,
+            },
+            Some(shelf) => Run {
+                units: 1,
+                start_s: shelf.speed.seconds(0),
+                unit_s: self.config.unit_bytes as f64 / shelf.speed.bytes_per_s(),
+            },
+        }
+    }
+
+    fn nearest(&self, name: BlockHash) -> Option<Tier> {
+        let shelf = self.shelves.iter().find(|shelf| shelf.level.holds(name))?;
+        Some(shelf.tier)
+    }
+
+    /// What to load for a prompt of `prompt_tokens` tokens of which the device holds
+    /// `device_tokens`; `names` are all its units, in order. Changes nothing.
+    #[must_use]
+    pub fn plan(
+        &self,
+        names: &[BlockHash],
+        device_tokens: usize,
+        prompt_tokens: usize,
+        base_s: f64,
+    ) -> Plan {
+        let first_unit = device_tokens / self.unit_tokens();
+        let runs = self.runs(names.get(first_unit..).unwrap_or_default());
+        plan(&Question {
+            device_tokens,
+            runs: &runs,
+            unit_tokens: self.unit_tokens(),
+            first_unit,
+            prompt_tokens,
+            engine: &self.config.engine,
+            base_s,
+        })
+    }
+
+    /// Until when a prompt waits for what its plan loads.
+    #[must_use]
+    pub fn deadline(plan: &Plan, now: Nanos) -> Nanos {
+        now + Duration::from_secs_f64((plan.load_s * PATIENCE + GRACE_S).min(3_600.0))
+    }
+
+    /// Asks for a unit, whose parent beside it; whoever asks must release it. False: it is nowhere,
+    /// or as many as may be are at hand.
+    pub fn fetch(&mut self, name: BlockHash, parent: Option<BlockHash>, now: Nanos) -> bool {
+        if let Some(load) = self.loads.units.get_mut(&name) {
+            load.users += 1;
+            return true;
+        }
+        let Some(from) = self.nearest(name) else {
+            return false;
+        };
+        if self.loads.units.len() >= self.config.most_at_hand {
+            return false;
+        }
+        let id = self.new_id();
+        let bytes = self.config.unit_bytes;
+        if let Some(shelf) = self.shelf(from) {
+            shelf.level.pin(name);
+            shelf.speed.asked(bytes, now);
+        }
+        let load = Load {
+            from,
+            parent,
+            users: 1,
+            asked_at: now,
+            is_here: false,
+        };
+        self.loads.units.insert(name, load);
+        self.loads.under_way.insert(id, name);
+        self.transfers.push(Transfer::Load { id, name, from });
+        true
+    }
+
+    /// Where a unit that was asked for is. O(1).
+    #[must_use]
+    pub fn fetched(&self, name: BlockHash) -> Fetched {
+        match self.loads.units.get(&name) {
+            Some(load) if load.is_here => Fetched::Here,
+            Some(_) => Fetched::Loading,
+            None => Fetched::Gone,
+        }
+    }
+
+    /// From which tier a unit that was asked for comes.
+    #[must_use]
+    pub fn source(&self, name: BlockHash) -> Option<Tier> {
+        self.loads.units.get(&name).map(|load| load.from)
+    }
+
+    /// Whoever asked for a unit needs it no more. Those that are gone are ignored.
+    pub fn release(&mut self, name: BlockHash) {
+        let Some(load) = self.loads.units.get_mut(&name) else {
+            return;
+        };
+        load.users -= 1;
+        // What is on its way arrives first: it cannot be called back.
+        if load.users == 0 && load.is_here {
+            self.loads.units.remove(&name);
+            self.transfers.push(Transfer::Release { name });
+        }
+    }
+
+    pub(super) fn loaded(&mut self, id: TransferId, result: TransferResult, now: Nanos) {
+        let Some(name) = self.loads.under_way.remove(&id) else {
+            return;
+        };
+        let Some(load) = self.loads.units.get_mut(&name) else {
+            return;
+        };
+        load.is_here = true;
+        let (from, parent, asked_at) = (load.from, load.parent, load.asked_at);
+        let (users, bytes) = (load.users, self.config.unit_bytes);
+        if let Some(shelf) = self.shelf(from) {
+            shelf.level.unpin(name);
+            match result {
+                TransferResult::Done => {
+                    shelf.speed.arrived(bytes, asked_at, now);
+                    shelf.counts.loaded += 1;
+                }
+                TransferResult::Failed => {
+                    shelf.speed.left(bytes);
+                    shelf.counts.failed += 1;
+                }
+            }
+        }
+        match result {
+            TransferResult::Done => {
+                self.promote(Link { name, parent }, from, now);
+                if users == 0 {
+                    self.loads.units.remove(&name);
+                    self.transfers.push(Transfer::Release { name });
+                }
+            }
+            TransferResult::Failed => {
+                self.lose(from, name);
+                self.loads.units.remove(&name);
+            }
+        }
+    }
+
+    /// What came from below host memory stays there, if it is admitted.
+    fn promote(&mut self, link: Link, from: Tier, now: Nanos) {
+        let tier = Tier::Host;
+        let has_host = self.shelves.first().map(|shelf| shelf.tier) == Some(tier);
+        if from <= tier || !has_host || self.shelves[0].level.knows(link.name) {
+            return;
+        }
+        let access = Access::at(now);
+        let mut evicted = Vec::new();
+        let begun = self.shelves[0].level.begin(link, &access, &mut evicted);
+        self.demote(0, evicted, now);
+        if begun == Begin::Started {
+            let name = link.name;
+            self.shelves[0].level.commit(name, &access);
+            self.transfers.push(Transfer::Keep { name, tier });
+            self.changes.push(Change::Stored { tier, name });
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Load or recompute: which part of a stored prefix is worth fetching.
+//!
+//! ```text
+//! 0 ──── device ──── d ───── compute ───── x ───── load ───── m ───── compute ───── n
+//! ```
+//!
+//! Of the tokens that lower tiers hold behind what the device holds, those from `x` to `m` are
+//! loaded while those before `x` are computed; the rest of the prompt follows when both are done:
+//! `max(C(d, x), L(x, m)) + C(m, n)`. `x = d` is a plain load, `x = m` a plain computation, and the
+//! best of all `x` and `m` is taken, so that neither is ever beaten by less than this model's error.
+//! The front is computed and the tail loaded, because a token costs more the deeper it stands.
+//!
+//! Source: Jin et al., "Compute or load KV cache? Why not both?" (Cake), 2024: computing from the
+//! front while loading from the end. Unlike there the meeting point is decided beforehand, from
+//! measured speeds, and `m` as well, because a far tier may hold the end.
+
+use headstart_core::EngineModel;
+
+/// What a plan is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Tokens that the device holds.
+    pub device_tokens: usize,
+    /// Where the units behind these are, the nearest to the prompt's start first.
+    pub runs: &'a [Run],
+    /// Tokens of a unit.
+    pub unit_tokens: usize,
+    /// The first unit that is not wholly on the device.
+    pub first_unit: usize,
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// What the engine costs.
+    pub engine: &'a EngineModel,
+    /// Seconds that a step takes without this prompt.
+    pub base_s: f64,
+}
+
+/// Consecutive units in one tier.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Run {
+    /// How many.
+    pub units: usize,
+    /// Seconds before the first of them can be there.
+    pub start_s: f64,
+    /// Seconds for each.
+    pub unit_s: f64,
+}
+
+/// What to do with a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// The first unit to load.
+    pub from: usize,
+    /// The unit behind the last one to load; equal to `from` where nothing is loaded.
+    pub to: usize,
+    /// Seconds until what is loaded is there.
+    pub load_s: f64,
+    /// Seconds until the prompt is computed.
+    pub total_s: f64,
+}
+
+impl Plan {
+    /// Whether the prompt is computed without loading anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.from == self.to
+    }
+}
+
+/// The best plan. O(runs · log(units)).
+#[must_use]
+pub fn plan(question: &Question<'_>) -> Plan {
+    let nothing = Plan {
+        from: question.first_unit,
+        to: question.first_unit,
+        load_s: 0.0,
+        total_s: question.compute_s(question.device_tokens, question.prompt_tokens),
+    };
+    let ends = question.runs.iter().scan(question.first_unit, |end, run| {
+        *end += run.units;
+        Some(*end)
+    });
+    ends.map(|to| question.best_start(to))
+        .fold(nothing, |best, plan| match plan.total_s < best.total_s {
+            true => plan,
+            false => best,
+        })
+}
+
+impl Question<'_> {
+    /// The best plan that loads up to unit `to`: computing more of the front takes longer, loading
+    /// less of the tail shorter, and the best is where they meet.
+    fn best_start(&self, to: usize) -> Plan {
+        let (mut low, mut high) = (self.first_unit, to);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.front_s(middle) < self.load_s(middle, to) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let before = low.saturating_sub(1).max(self.first_unit);
+        let (one, other) = (self.with(before, to), self.with(low, to));
+        match one.total_s <= other.total_s {
+            true => one,
+            false => other,
+        }
+    }
+
+    fn with(&self, from: usize, to: usize) -> Plan {
+        let load_s = self.load_s(from, to);
+        let end = (to * self.unit_tokens).max(self.device_tokens);
+        let rest_s = self.compute_s(end, self.prompt_tokens);
+        Plan {
+            from,
+            to,
+            load_s,
+            total_s: self.front_s(from).max(load_s) + rest_s,
+        }
+    }
+
+    /// Computing what stands before unit `from`.
+    fn front_s(&self, from: usize) -> f64 {
+        let end = (from * self.unit_tokens).max(self.device_tokens);
+        self.compute_s(self.device_tokens, end)
+    }
+
+    fn compute_s(&self, before: usize, end: usize) -> f64 {
+        match end > before {
+            true => self.engine.prefill_s(before, end - before, self.base_s),
+            false => 0.0,
+        }
+    }
+
+    /// Loading units `from` to `to`: tiers work side by side, each through its own.
+    fn load_s(&self, from: usize, to: usize) -> f64 {
+        let mut first = self.first_unit;
+        let mut longest: f64 = 0.0;
+        for run in self.runs {
+            let end = first + run.units;
+            let units = end.min(to).saturating_sub(first.max(from));
+            if units > 0 {
+                longest = longest.max(run.start_s + units as f64 * run.unit_s);
+            }
+            first = end;
+        }
+        longest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::{CostModel, Rng};
+
+    /// A token costs 1 ms, and a pair of a query and a key 1 µs.
+    fn engine(pair_s: f64) -> EngineModel {
+        EngineModel {
+            cost: CostModel {
+                overhead_s: 1e-3,
+                weights_s: 0.0,
+                token_s: 1e-3,
+                pair_s,
+                kv_token_s: 0.0,
+                sequence_s: 0.0,
+            },
+            max_batched_tokens: 1 << 20,
+            kv_tokens: 1 << 30,
+            load_token_s: 0.0,
+        }
+    }
+
+    fn question<'a>(runs: &'a [Run], engine: &'a EngineModel) -> Question<'a> {
+        Question {
+            device_tokens: 0,
+            runs,
+            unit_tokens: 64,
+            first_unit: 0,
+            prompt_tokens: 6_500,
+            engine,
+            base_s: 0.0,
+        }
+    }
+
+    const fn run(units: usize, unit_s: f64) -> Run {
+        Run {
+            units,
+            start_s: 0.0,
+            unit_s,
+        }
+    }
+
+    #[test]
+    fn a_fast_tier_is_loaded_and_a_slow_one_is_not() {
+        let engine = engine(0.0);
+        let fast = plan(&question(&[run(100, 1e-6)], &engine));
+        assert_eq!((fast.from, fast.to), (0, 100));
+        assert!((fast.total_s - 0.1001).abs() < 1e-3);
+        let slow = plan(&question(&[run(100, 100.0)], &engine));
+        assert!(slow.is_empty(), "{slow:?}");
+        assert!((slow.total_s - 6.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_tier_as_fast_as_computing_is_loaded_by_half() {
+        let engine = engine(0.0);
+        let plan = plan(&question(&[run(100, 0.064)], &engine));
+        assert_eq!((plan.from, plan.to), (50, 100));
+        assert!((plan.total_s - 3.3).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_far_end_is_left_where_it_is() {
+        let engine = engine(0.0);
+        let plan = plan(&question(&[run(50, 1e-3), run(50, 10.0)], &engine));
+        assert_eq!((plan.from, plan.to), (0, 50));
+    }
+
+    #[test]
+    fn depth_moves_the_meeting_point() {
+        let flat = engine(0.0);
+        let deep = engine(1e-6);
+        let one = plan(&question(&[run(100, 0.08)], &flat));
+        let other = plan(&question(&[run(100, 0.08)], &deep));
+        assert!(other.from < one.from, "{one:?} {other:?}");
+    }
+
+    /// Against every pair of ends.
+    #[test]
+    fn it_is_the_best_there_is() {
+        let mut rng = Rng::new(8);
+        for _ in 0..400 {
+            let engine = engine(rng.next_f64() * 2e-6);
+            let runs: Vec<Run> = (0..1 + rng.below(3))
+                .map(|_| Run {
+                    units: 1 + rng.below(30),
+                    start_s: rng.next_f64() * 0.2,
+                    unit_s: rng.next_f64() * 0.2,
+                })
+                .collect();
+            let units: usize = runs.iter().map(|run| run.units).sum();
+            let device_tokens = rng.below(500);
+            let first_unit = device_tokens / 64;
+            let question = Question {
+                device_tokens,
+                runs: &runs,
+                unit_tokens: 64,
+                first_unit,
+                prompt_tokens: (first_unit + units) * 64 + 1 + rng.below(1_000),
+                engine: &engine,
+                base_s: rng.next_f64() * 1e-3,
+            };
+            let found = plan(&question);
+            let mut best = question.compute_s(device_tokens, question.prompt_tokens);
+            let mut end = first_unit;
+            for run in &runs {
+                end += run.units;
+                for from in first_unit..=end {
+                    best = best.min(question.with(from, end).total_s);
+                }
+            }
+            assert!(
+                found.total_s <= best + 1e-9,
+                "{found:?} {best} {question:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! How fast a tier is, learned from its transfers.
+//!
+//! A transfer takes the tier's latency plus its bytes over the tier's rate, after what was asked
+//! for before it. Both are learned: the rate while several transfers are under way, the latency
+//! from those that found nothing before them. Half of what is known is forgotten every so many
+//! transfers, because disks and networks are shared.
+
+use headstart_core::Nanos;
+
+/// Transfers after which what was measured counts half.
+const MEMORY: f64 = 64.0;
+
+/// What is believed of a tier before anything was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Assumed {
+    /// Seconds until the first byte.
+    pub latency_s: f64,
+    /// Bytes a second after that.
+    pub bytes_per_s: f64,
+}
+
+/// What is known of one tier's speed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Speed {
+    /// Decayed sums of what was measured; the assumption counts as one transfer.
+    bytes: f64,
+    seconds: f64,
+    latency_s: f64,
+    /// Bytes asked for and not there yet.
+    outstanding: u64,
+    transfers: u64,
+    last: Nanos,
+}
+
+impl Speed {
+    pub(super) fn new(assumed: Assumed) -> Self {
+        // As much evidence as a tenth of a second of transfers.
+        Self {
+            bytes: assumed.bytes_per_s * 0.1,
+            seconds: 0.1,
+            latency_s: assumed.latency_s,
+            outstanding: 0,
+            transfers: 0,
+            last: Nanos(0),
+        }
+    }
+
+    /// Seconds until `bytes` more are there if they are asked for now.
+    pub(super) fn seconds(&self, bytes: u64) -> f64 {
+        let ahead = (self.outstanding + bytes) as f64;
+        self.latency_s + ahead / self.bytes_per_s()
+    }
+
+    /// Bytes a second.
+    pub(super) fn bytes_per_s(&self) -> f64 {
+        (self.bytes / self.seconds).max(1.0)
+    }
+
+    pub(super) fn latency_s(&self) -> f64 {
+        self.latency_s
+    }
+
+    /// Bytes were asked for.
+    pub(super) fn asked(&mut self, bytes: u64, now: Nanos) {
+        if self.transfers == 0 {
+            self.last = now;
+        }
+        self.transfers += 1;
+        self.outstanding += bytes;
+    }
+
+    /// They are there; `asked_at` is when they were asked for.
+    pub(super) fn arrived(&mut self, bytes: u64, asked_at: Nanos, now: Nanos) {
+        let had_nothing_before = self.last <= asked_at;
+        let since = now.since(self.last.max(asked_at)).as_secs_f64();
+        self.last = self.last.max(now);
+        self.left(bytes);
+        let keep = 1.0 - std::f64::consts::LN_2 / MEMORY;
+        if had_nothing_before {
+            let latency_s = (since - bytes as f64 / self.bytes_per_s()).max(0.0);
+            self.latency_s += (1.0 - keep) * 8.0 * (latency_s - self.latency_s);
+        } else {
+            self.bytes = self.bytes * keep + bytes as f64;
+            self.seconds = self.seconds * keep + since;
+        }
+    }
+
+    /// They will not come.
+    pub(super) fn left(&mut self, bytes: u64) {
+        self.transfers = self.transfers.saturating_sub(1);
+        self.outstanding = self.outstanding.saturating_sub(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: u64 = 1_000_000;
+
+    /// Asks for eight megabytes at once, again and again, of a tier that takes 5 ms and 1 ms each.
+    fn learn(speed: &mut Speed, rounds: usize) {
+        let mut now = 0;
+        for _ in 0..rounds {
+            let asked_at = Nanos(now);
+            (0..8).for_each(|_| speed.asked(MB, asked_at));
+            now += 5_000_000;
+            for _ in 0..8 {
+                now += 1_000_000;
+                speed.arrived(MB, asked_at, Nanos(now));
+            }
+            now += 50_000_000;
+        }
+    }
+
+    #[test]
+    fn rate_and_latency_are_learned() {
+        let mut speed = Speed::new(Assumed {
+            latency_s: 0.0,
+            bytes_per_s: 1e6,
+        });
+        assert!((speed.seconds(MB) - 1.0).abs() < 1e-9);
+        learn(&mut speed, 200);
+        assert!((speed.bytes_per_s() / 1e9 - 1.0).abs() < 0.01, "{speed:?}");
+        assert!((speed.latency_s() - 0.005).abs() < 2e-4, "{speed:?}");
+        assert!((speed.seconds(8 * MB) - 0.013).abs() < 5e-4);
+    }
+
+    #[test]
+    fn what_is_asked_for_waits_behind_what_was() {
+        let mut speed = Speed::new(Assumed {
+            latency_s: 0.0,
+            bytes_per_s: 1e6,
+        });
+        speed.asked(3 * MB, Nanos(0));
+        assert!((speed.seconds(MB) - 4.0).abs() < 1e-9);
+        speed.left(3 * MB);
+        assert!((speed.seconds(MB) - 1.0).abs() < 1e-9);
+    }
+}
