@@ -13,6 +13,7 @@
 //! | [`lease`] | [`Lease`]: the blocks that one sequence holds; dropped, it gives them back |
 //! | [`effect`] | [`Effect`]: what changed, in order, for others to execute or announce |
 //! | [`policy`] | [`Policy`]: who goes first; one file per published policy |
+//! | [`tiers`] | [`Tiers`]: what lower tiers hold, and whether to load or to compute |
 //! | [`future`] | [`Future`]: what offline bounds know of a trace |
 //! | [`conformance`] | what any policy must obey; run it on yours |
 //! | [`mod@reference`] | the radix tree and the policies' slow twins, for the tests |
@@ -41,3 +42,4 @@ pub use future::Future;
 pub use lease::Lease;
 pub use policy::Policy;
 pub use prefix::{Admit, Commit, Grow, Occupancy, PrefixCache};
+pub use tiers::Tiers;

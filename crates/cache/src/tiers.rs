@@ -40,7 +40,7 @@ use speed::Speed;
 
 pub use admission::Admission;
 pub use level::Held;
-pub use loads::Fetched;
+pub use loads::{Claim, Fetched};
 pub use plan::{Plan, Question, Run, plan};
 pub use speed::Assumed;
 
@@ -450,3 +450,6 @@ impl Tiers {
         TransferId(self.next_id)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -166,6 +166,24 @@ impl EngineModel {
         self.cost.step_s(decoding)
     }
 
+    /// Seconds until `new` tokens behind `before` held ones are computed, if no other prompt is: the
+    /// steps last as long as they take with what is computed `beside` in each. O(steps).
+    #[must_use]
+    pub fn prefill_steps_s(&self, before: usize, new: usize, beside: Work) -> f64 {
+        let most = self.max_batched_tokens.saturating_sub(beside.tokens).max(1);
+        let (mut at, end) = (before, before + new);
+        let mut total_s = 0.0;
+        while at < end {
+            let chunk = most.min(end - at);
+            let mut work = beside;
+            work.tokens += chunk;
+            self.cost.add_attention(&mut work, at, chunk);
+            total_s += self.cost.step_s(work);
+            at += chunk;
+        }
+        total_s
+    }
+
     /// Seconds that `new` tokens behind `before` held ones add to the steps in which they are
     /// computed. Prompts that wait together share steps, so that of what a step costs anyway,
     /// `base_s`, only their share of a full one counts.

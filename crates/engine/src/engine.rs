@@ -191,7 +191,7 @@ impl Engine {
     /// Schedules, computes and completes one step.
     pub fn step(&mut self, now: Nanos) -> Step {
         let batch = self.scheduler.schedule(now);
-        if !batch.entries.is_empty() {
+        if !batch.is_empty() {
             let tokens = self.executor.execute(&batch);
             self.scheduler.complete(&batch, &tokens, now);
         }

@@ -87,6 +87,7 @@ fn chunked_is_whole_is_naive() {
                 let end = tokens.len().min(start + chunk);
                 let batch = Batch {
                     entries: vec![entry(&tokens[start..end], start, &blocks)],
+                    ..Batch::default()
                 };
                 let at = (end - 1) * model.config.vocab;
                 let expected = &plain[at..at + model.config.vocab];
@@ -122,6 +123,7 @@ fn batched_is_single() {
         if done > 0 {
             executor.logits(&Batch {
                 entries: vec![entry(&tokens[..done], 0, blocks)],
+                ..Batch::default()
             });
         }
     }
@@ -134,6 +136,7 @@ fn batched_is_single() {
         });
     let logits = executor.logits(&Batch {
         entries: entries.collect(),
+        ..Batch::default()
     });
     for ((tokens, _), got) in sequences.iter().zip(logits.chunks_exact(vocab)) {
         let plain = reference::logits(&model, tokens);
@@ -161,12 +164,14 @@ fn cached_is_uncached() {
     ];
     executor.logits(&Batch {
         entries: first.to_vec(),
+        ..Batch::default()
     });
     let mut prompt = shared;
     prompt.extend(random_tokens(&mut rng, 21));
     let table: Vec<_> = blocks[..6].iter().chain(&blocks[30..40]).copied().collect();
     let got = executor.logits(&Batch {
         entries: vec![entry(&prompt[96..], 96, &table)],
+        ..Batch::default()
     });
     let plain = reference::logits(&model, &prompt);
     assert_same(&got, &plain[plain.len() - vocab..], "behind cached blocks");
@@ -194,6 +199,7 @@ fn answers(engine: &mut Engine, prompts: &[Vec<TokenId>]) -> Vec<(Vec<TokenId>, 
         for output in engine.step(Nanos(now)).outputs {
             match output {
                 Output::Started { seq, cached_tokens } => answers[seq.0 as usize].1 = cached_tokens,
+                Output::Loaded { seq, tokens, .. } => answers[seq.0 as usize].1 += tokens,
                 Output::Token { seq, token, .. } => answers[seq.0 as usize].0.push(token),
             }
         }

@@ -64,6 +64,7 @@ fn step(executor: &mut CpuExecutor, tokens: &[TokenId], start: usize) -> Vec<f32
     };
     executor.logits(&Batch {
         entries: vec![entry],
+        ..Batch::default()
     })
 }
 

@@ -1,5 +1,6 @@
 //! What the executor gets for one step.
 
+use headstart_cache::tiers::Claim;
 use headstart_core::cost::Work;
 use headstart_core::{BlockId, CostModel, SeqId, TokenId};
 
@@ -8,9 +9,17 @@ use headstart_core::{BlockId, CostModel, SeqId, TokenId};
 pub struct Batch {
     /// Decodes and prefill chunks, at most one entry per sequence.
     pub entries: Vec<Entry>,
+    /// Units at hand that are copied into blocks before anything is computed.
+    pub arrivals: Vec<Arrival>,
 }
 
 impl Batch {
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.arrivals.is_empty()
+    }
+
     /// Tokens to compute.
     #[must_use]
     pub fn num_tokens(&self) -> usize {
@@ -25,6 +34,18 @@ impl Batch {
             cost.add_attention(work, entry.start, entry.tokens.len());
         }
     }
+}
+
+/// A unit from a lower tier, and where its blocks go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Whose it is.
+    pub seq: SeqId,
+    /// The unit.
+    pub claim: Claim,
+    /// The block of the unit, counted from 0, and the device's block that it goes to. Blocks of the
+    /// unit that the device has already are not among them.
+    pub blocks: Vec<(usize, BlockId)>,
 }
 
 /// A run of consecutive tokens of one sequence.

@@ -27,7 +27,7 @@ pub mod queue;
 pub mod scheduler;
 pub mod sequence;
 
-pub use batch::{Batch, Entry, Sampling};
+pub use batch::{Arrival, Batch, Entry, Sampling};
 pub use executor::Executor;
 pub use queue::QueueOrder;
 pub use scheduler::{Decode, Load, MadeUp, Scheduler, SchedulerConfig, Submit};

@@ -26,20 +26,22 @@ pub enum QueueOrder {
 }
 
 impl QueueOrder {
-    /// Index of the next to admit; `None` when nobody waits. Preempted sequences stand at the
-    /// front and are never overtaken.
+    /// Index of the next to admit of those that are `ready`; `None` when there is none. Preempted
+    /// sequences stand at the front and are never overtaken.
     pub(crate) fn next(
         self,
         waiting: &VecDeque<Sequence>,
         cache: &PrefixCache,
+        ready: impl Fn(&Sequence) -> bool,
         now: Nanos,
     ) -> Option<usize> {
-        let first = waiting.front()?;
+        let earliest = waiting.iter().position(&ready)?;
+        let first = &waiting[earliest];
         let Self::LongestPrefix { max_age } = self else {
-            return Some(0);
+            return Some(earliest);
         };
         if first.was_started() || now.since(first.arrival) >= max_age {
-            return Some(0);
+            return Some(earliest);
         }
         let overlap = |(index, sequence): (usize, &Sequence)| {
             // Of equal overlaps the earliest.
@@ -50,8 +52,9 @@ impl QueueOrder {
         };
         let best = waiting
             .iter()
-            .take(LOOK_AHEAD)
+            .take(LOOK_AHEAD.max(earliest + 1))
             .enumerate()
+            .filter(|(_, sequence)| ready(sequence))
             .map(overlap)
             .max()?;
         Some(best.1.0)

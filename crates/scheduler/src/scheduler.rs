@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use headstart_cache::{Grow, Lease, Occupancy, PrefixCache};
+use headstart_cache::{Effect, Grow, Lease, Occupancy, PrefixCache, Tiers};
 use headstart_core::{CacheEvent, Nanos, Probability, SeqId, TokenId};
 
 use crate::announce;
@@ -23,8 +23,10 @@ use crate::queue::QueueOrder;
 use crate::sequence::{NewSequence, Output, Sequence};
 
 use counted::Counter;
+use fetch::Turn;
 
 mod counted;
+mod fetch;
 
 pub use counted::{Decode, MadeUp};
 
@@ -78,6 +80,7 @@ pub struct Load {
 pub struct Scheduler {
     config: SchedulerConfig,
     cache: PrefixCache,
+    tiers: Option<Tiers>,
     waiting: VecDeque<Sequence>,
     /// Oldest first.
     running: Vec<Sequence>,
@@ -108,6 +111,7 @@ impl Scheduler {
         Self {
             config,
             cache,
+            tiers: None,
             waiting: VecDeque::new(),
             running: Vec::new(),
             outputs: Vec::new(),
@@ -172,6 +176,9 @@ impl Scheduler {
     /// Forgets a sequence and frees its blocks; what it committed stays cached. Unknown ids
     /// (already finished) are ignored. Not between `schedule` and `complete`.
     pub fn cancel(&mut self, seq: SeqId, now: Nanos) {
+        for sequence in self.waiting.iter_mut().filter(|it| it.new.id == seq) {
+            Self::release_loads(self.tiers.as_mut(), sequence);
+        }
         self.waiting.retain(|sequence| sequence.new.id != seq);
         if let Some(index) = self
             .running
@@ -183,21 +190,23 @@ impl Scheduler {
         }
     }
 
-    /// Decides the next step. Empty only when nothing runs and nothing can be admitted. After a
-    /// batch that is not empty, [`Self::complete`] must follow.
+    /// Decides the next step. Empty only when nothing runs and nothing can be admitted, or when all
+    /// wait for loads ([`Self::waits_until`]). After a batch that is not empty, [`Self::complete`]
+    /// must follow.
     ///
     /// # Panics
     /// Where steps are counted.
     pub fn schedule(&mut self, now: Nanos) -> Batch {
         assert!(self.counter.is_none(), "steps are counted here");
         let mut batch = Batch::default();
+        self.plan_loads(now);
         let before = self.preemptions;
         let budget = self.config.max_batched_tokens;
         let taken = self.schedule_running(0, &mut batch, budget, now);
         if self.preemptions == before {
             self.admit_waiting(&mut batch, budget - taken, now);
         }
-        announce::evictions(self.cache.drain_effects(), &mut self.events);
+        self.announce_evictions(now);
         batch
     }
 
@@ -207,6 +216,7 @@ impl Scheduler {
     /// # Panics
     /// When `sampled` does not fit the batch.
     pub fn complete(&mut self, batch: &Batch, sampled: &[TokenId], now: Nanos) {
+        self.complete_arrivals(batch, now);
         let mut sampled = sampled.iter();
         // Entries are in the order of the running sequences.
         let mut index = 0;
@@ -266,6 +276,9 @@ impl Scheduler {
     /// When one is broken.
     pub fn check(&self) {
         self.cache.check();
+        if let Some(tiers) = &self.tiers {
+            tiers.check();
+        }
         if let Some(counter) = &self.counter {
             counter.check(&self.running);
         }
@@ -287,8 +300,18 @@ impl Scheduler {
     ) -> usize {
         let mut left = budget;
         while index < self.running.len() && left > 0 {
-            let chunk = self.running[index].remaining().min(left);
+            let first_arrival = batch.arrivals.len();
+            let most = match self.take_arrivals(index, batch, now) {
+                Turn::Compute(most) => most,
+                Turn::Wait => {
+                    index += 1;
+                    continue;
+                }
+                Turn::Preempted => break,
+            };
+            let chunk = self.running[index].remaining().min(left).min(most);
             if !self.make_room(index, chunk, now) {
+                self.drop_arrivals(batch, first_arrival);
                 break;
             }
             left -= chunk;
@@ -318,6 +341,7 @@ impl Scheduler {
 
     fn preempt_youngest(&mut self, now: Nanos) {
         let mut sequence = self.remove(self.running.len() - 1);
+        Self::release_loads(self.tiers.as_mut(), &mut sequence);
         self.preemptions += 1;
         sequence.computed = 0;
         let lease = sequence
@@ -341,7 +365,9 @@ impl Scheduler {
 
     fn admit_waiting(&mut self, batch: &mut Batch, mut budget: usize, now: Nanos) {
         while budget > 0 && self.running.len() < self.config.max_sequences {
-            let next = self.config.order.next(&self.waiting, &self.cache, now);
+            let (order, tiers, cache) = (self.config.order, self.tiers.as_ref(), &self.cache);
+            let is_ready = |sequence: &Sequence| Self::is_ready(tiers, cache, sequence, now);
+            let next = order.next(&self.waiting, cache, is_ready, now);
             let Some(index) = next else { return };
             let Some(lease) = self.lease_for(index, budget, now) else {
                 return;
@@ -358,10 +384,10 @@ impl Scheduler {
                 let (seq, cached_tokens) = (sequence.new.id, sequence.computed);
                 self.outputs.push(Output::Started { seq, cached_tokens });
             }
-            let chunk = sequence.remaining().min(budget);
-            budget -= chunk;
-            batch.entries.push(entry(&sequence, chunk));
+            self.offer_matched(&sequence, now);
             self.running.push(sequence);
+            let taken = self.schedule_running(self.running.len() - 1, batch, budget, now);
+            budget -= taken;
         }
     }
 
@@ -391,6 +417,9 @@ impl Scheduler {
             .as_mut()
             .expect("a running sequence holds a lease");
         let first = lease.committed();
+        if first >= full {
+            return;
+        }
         for position in first..full {
             let access = headstart_core::Access {
                 offset: position as u32,
@@ -404,6 +433,17 @@ impl Scheduler {
             self.cache.drain_effects(),
             &mut self.events,
         );
+        self.offer_units(index, first, full, &access);
+    }
+
+    fn announce_evictions(&mut self, now: Nanos) {
+        let Self { cache, tiers, .. } = self;
+        let tell = |effect: &Effect| {
+            if let (Some(tiers), Effect::Evicted { hash, .. }) = (tiers.as_mut(), effect) {
+                tiers.evicted(*hash, now);
+            }
+        };
+        announce::evictions(cache.drain_effects().inspect(tell), &mut self.events);
     }
 
     /// Returns whether the sequence ended with it.
@@ -424,7 +464,9 @@ impl Scheduler {
     }
 
     fn give_back(&mut self, mut sequence: Sequence, now: Nanos) {
+        Self::release_loads(self.tiers.as_mut(), &mut sequence);
         if let Some(lease) = sequence.lease.take() {
+            self.use_units(&sequence, now);
             self.cache.release(lease, &sequence.access(now));
         }
     }

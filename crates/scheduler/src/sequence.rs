@@ -1,9 +1,12 @@
 //! One request while it is in the scheduler.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use headstart_cache::Lease;
-use headstart_core::{Access, BlockHash, BlockHasher, Nanos, SeqId, TokenId};
+use headstart_cache::tiers::Claim;
+use headstart_core::transfer::Unit;
+use headstart_core::{Access, BlockHash, BlockHasher, Nanos, SeqId, TenantTag, Tier, TokenId};
 
 use crate::Sampling;
 use crate::names::Names;
@@ -48,6 +51,15 @@ pub enum Output {
         /// Prompt tokens whose keys and values were found.
         cached_tokens: usize,
     },
+    /// So many of its prompt tokens came from a lower tier.
+    Loaded {
+        /// The sequence.
+        seq: SeqId,
+        /// Prompt tokens.
+        tokens: usize,
+        /// The tier.
+        from: Tier,
+    },
     /// It has a new token.
     Token {
         /// The sequence.
@@ -75,7 +87,28 @@ pub(crate) struct Sequence {
     pub(crate) place: u64,
     /// The counted step from which on its tokens are not written down.
     pub(crate) decoding_since: Option<u64>,
+    /// What is loaded for it.
+    pub(crate) fetch: Fetch,
     started: bool,
+}
+
+/// What is loaded for a sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fetch {
+    /// Nobody has looked yet.
+    Open,
+    /// Nothing, or nothing any more.
+    Nothing,
+    /// These units, in order; what stands before them is computed.
+    Units {
+        /// The first of them.
+        next: usize,
+        /// The claims on them, of those neither used nor given up; `None` where one could not be
+        /// had.
+        claims: VecDeque<Option<Claim>>,
+        /// When they are computed instead.
+        deadline: Nanos,
+    },
 }
 
 impl Sequence {
@@ -91,6 +124,7 @@ impl Sequence {
             arrival,
             place: 0,
             decoding_since: None,
+            fetch: Fetch::Open,
             started: false,
         }
     }
@@ -103,6 +137,23 @@ impl Sequence {
     /// logits choose the next.
     pub(crate) fn matchable(&self) -> &[BlockHash] {
         &self.hashes[..(self.tokens.len() - 1) / self.block_size()]
+    }
+
+    /// Names of the units worth looking up, each of so many blocks.
+    pub(crate) fn units(&self, unit_blocks: usize) -> Vec<BlockHash> {
+        let ends = self.matchable().iter().skip(unit_blocks - 1);
+        ends.step_by(unit_blocks).copied().collect()
+    }
+
+    /// Unit number `number`, of so many blocks.
+    pub(crate) fn unit(&self, number: usize, unit_blocks: usize) -> Unit {
+        let end = |number: usize| self.hashes[number * unit_blocks - 1];
+        Unit {
+            name: end(number + 1),
+            parent: (number > 0).then(|| end(number)),
+            identity: self.new.hasher.identity(),
+            tenant: TenantTag::of(self.new.salt.as_deref()),
+        }
     }
 
     /// Blocks that hold the first `tokens` tokens.

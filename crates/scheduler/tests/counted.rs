@@ -63,7 +63,7 @@ fn written(scheduler: &mut Scheduler, prompts: &Batch, now: Nanos, end: Nanos) -
         Output::Token { seq, finish, .. } => {
             finish.is_some() || !decodes.iter().any(|decode| decode.seq == *seq)
         }
-        Output::Started { .. } => true,
+        Output::Started { .. } | Output::Loaded { .. } => true,
     };
     outputs.retain(is_told);
     Step {
@@ -71,7 +71,10 @@ fn written(scheduler: &mut Scheduler, prompts: &Batch, now: Nanos, end: Nanos) -
             sequences: decodes.len(),
             kv_tokens: decodes.iter().map(|it| it.start + 1).sum(),
         },
-        prompts: Batch { entries: prompts },
+        prompts: Batch {
+            entries: prompts,
+            ..Batch::default()
+        },
         outputs,
         events: scheduler.take_events(),
     }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use headstart_core::{CacheEvent, Probability, SeqId, TokenId};
+use headstart_core::{CacheEvent, Probability, SeqId, Tier, TokenId};
 use headstart_engine::{Engine, FinishReason, Load, Output, Submission, Submit};
 use headstart_router::Health;
 use tokio::sync::mpsc;
@@ -43,6 +43,13 @@ pub enum ReplicaEvent {
     Started {
         /// Prompt tokens.
         cached_tokens: usize,
+    },
+    /// So many of its prompt tokens came from a lower tier.
+    Loaded {
+        /// Prompt tokens.
+        tokens: usize,
+        /// The tier.
+        from: Tier,
     },
     /// A token.
     Token {
@@ -375,6 +382,7 @@ fn tell(output: Output, clients: &mut HashMap<SeqId, mpsc::Sender<ReplicaEvent>>
         Output::Started { seq, cached_tokens } => {
             (seq, ReplicaEvent::Started { cached_tokens }, false)
         }
+        Output::Loaded { seq, tokens, from } => (seq, ReplicaEvent::Loaded { tokens, from }, false),
         Output::Token { seq, token, finish } => {
             (seq, ReplicaEvent::Token { token, finish }, finish.is_some())
         }

@@ -131,7 +131,13 @@ mod tests {
 
     fn check(entries: &[(usize, usize, bool)], expected_s: f64) {
         let entries = entries.iter().copied().map(entry_of).collect();
-        let step = super::step(&PLAIN, &Batch { entries });
+        let step = super::step(
+            &PLAIN,
+            &Batch {
+                entries,
+                ..Batch::default()
+            },
+        );
         assert_eq!(step, Duration::from_secs_f64(expected_s));
     }
 
@@ -159,9 +165,11 @@ mod tests {
             };
             let prompts = Batch {
                 entries: written[2..].to_vec(),
+                ..Batch::default()
             };
             let all = Batch {
                 entries: written.to_vec(),
+                ..Batch::default()
             };
             assert_eq!(counted_step(&cost, decode, &prompts), step(&cost, &all));
         }

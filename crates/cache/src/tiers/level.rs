@@ -94,10 +94,6 @@ impl Level {
         }
     }
 
-    pub(super) fn capacity(&self) -> usize {
-        self.slots.len()
-    }
-
     /// Whether the unit can be read here.
     pub(super) fn holds(&self, name: BlockHash) -> bool {
         let slot = self.names.get(&name).map(|slot| self.slots[slot.index()]);
@@ -220,14 +216,6 @@ impl Level {
         self.names.remove(&name);
         self.slots[slot.index()] = Slot::Lost { unit, pins };
         true
-    }
-
-    /// Units that can be read.
-    pub(super) fn residents(&self) -> impl Iterator<Item = Link> + '_ {
-        self.slots.iter().filter_map(|slot| match slot {
-            Slot::Resident { unit, .. } => Some(*unit),
-            Slot::Free | Slot::Writing(_) | Slot::Lost { .. } => None,
-        })
     }
 
     pub(super) fn held(&self) -> Held {
@@ -424,7 +412,7 @@ mod tests {
             let mut resident = std::collections::BTreeSet::new();
             for step in 0..2_000 {
                 let id = 1 + rng.below(30) as u64;
-                let parent = (id > 1).then(|| id / 2).filter(|&parent| parent > 0);
+                let parent = Some(id / 2).filter(|&parent| parent > 0);
                 let access = Access::at(Nanos(step));
                 match rng.below(8) {
                     0..3 => {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use headstart_core::cost::Work;
 use headstart_core::transfer::{Transfer, TransferId, TransferResult};
 use headstart_core::{Access, BlockHash, Nanos, Tier};
 
@@ -15,6 +16,15 @@ const PATIENCE: f64 = 1.25;
 
 /// Added to that, seconds: what a step and a wake-up take anyway.
 const GRACE_S: f64 = 0.005;
+
+/// A unit that was asked for, as long as it is not released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The unit.
+    pub name: BlockHash,
+    /// Its load: one that failed may be followed by another, which is not this one.
+    load: TransferId,
+}
 
 /// Where a unit that was asked for is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +46,7 @@ pub(super) struct Loads {
 
 #[derive(Debug)]
 struct Load {
+    id: TransferId,
     from: Tier,
     parent: Option<BlockHash>,
     users: u32,
@@ -104,14 +115,15 @@ impl Tiers {
     }
 
     /// What to load for a prompt of `prompt_tokens` tokens of which the device holds
-    /// `device_tokens`; `names` are all its units, in order. Changes nothing.
+    /// `device_tokens`; `names` are all its units, in order, and `beside` what else each step
+    /// computes. Changes nothing.
     #[must_use]
     pub fn plan(
         &self,
         names: &[BlockHash],
         device_tokens: usize,
         prompt_tokens: usize,
-        base_s: f64,
+        beside: Work,
     ) -> Plan {
         let first_unit = device_tokens / self.unit_tokens();
         let runs = self.runs(names.get(first_unit..).unwrap_or_default());
@@ -122,7 +134,7 @@ impl Tiers {
             first_unit,
             prompt_tokens,
             engine: &self.config.engine,
-            base_s,
+            beside,
         })
     }
 
@@ -132,18 +144,22 @@ impl Tiers {
         now + Duration::from_secs_f64((plan.load_s * PATIENCE + GRACE_S).min(3_600.0))
     }
 
-    /// Asks for a unit, whose parent beside it; whoever asks must release it. False: it is nowhere,
+    /// Asks for a unit, whose parent beside it; the claim must be released. `None`: it is nowhere,
     /// or as many as may be are at hand.
-    pub fn fetch(&mut self, name: BlockHash, parent: Option<BlockHash>, now: Nanos) -> bool {
+    pub fn fetch(
+        &mut self,
+        name: BlockHash,
+        parent: Option<BlockHash>,
+        now: Nanos,
+    ) -> Option<Claim> {
         if let Some(load) = self.loads.units.get_mut(&name) {
             load.users += 1;
-            return true;
+            let load = load.id;
+            return Some(Claim { name, load });
         }
-        let Some(from) = self.nearest(name) else {
-            return false;
-        };
+        let from = self.nearest(name)?;
         if self.loads.units.len() >= self.config.most_at_hand {
-            return false;
+            return None;
         }
         let id = self.new_id();
         let bytes = self.config.unit_bytes;
@@ -152,6 +168,7 @@ impl Tiers {
             shelf.speed.asked(bytes, now);
         }
         let load = Load {
+            id,
             from,
             parent,
             users: 1,
@@ -161,13 +178,13 @@ impl Tiers {
         self.loads.units.insert(name, load);
         self.loads.under_way.insert(id, name);
         self.transfers.push(Transfer::Load { id, name, from });
-        true
+        Some(Claim { name, load: id })
     }
 
     /// Where a unit that was asked for is. O(1).
     #[must_use]
-    pub fn fetched(&self, name: BlockHash) -> Fetched {
-        match self.loads.units.get(&name) {
+    pub fn fetched(&self, claim: Claim) -> Fetched {
+        match self.claimed(claim) {
             Some(load) if load.is_here => Fetched::Here,
             Some(_) => Fetched::Loading,
             None => Fetched::Gone,
@@ -176,13 +193,19 @@ impl Tiers {
 
     /// From which tier a unit that was asked for comes.
     #[must_use]
-    pub fn source(&self, name: BlockHash) -> Option<Tier> {
-        self.loads.units.get(&name).map(|load| load.from)
+    pub fn source(&self, claim: Claim) -> Option<Tier> {
+        self.claimed(claim).map(|load| load.from)
+    }
+
+    fn claimed(&self, claim: Claim) -> Option<&Load> {
+        let load = self.loads.units.get(&claim.name);
+        load.filter(|load| load.id == claim.load)
     }
 
     /// Whoever asked for a unit needs it no more. Those that are gone are ignored.
-    pub fn release(&mut self, name: BlockHash) {
-        let Some(load) = self.loads.units.get_mut(&name) else {
+    pub fn release(&mut self, claim: Claim) {
+        let Claim { name, load } = claim;
+        let Some(load) = self.loads.units.get_mut(&name).filter(|it| it.id == load) else {
             return;
         };
         load.users -= 1;

@@ -15,6 +15,7 @@
 //! measured speeds, and `m` as well, because a far tier may hold the end.
 
 use headstart_core::EngineModel;
+use headstart_core::cost::Work;
 
 /// What a plan is made of.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +32,8 @@ pub struct Question<'a> {
     pub prompt_tokens: usize,
     /// What the engine costs.
     pub engine: &'a EngineModel,
-    /// Seconds that a step takes without this prompt.
-    pub base_s: f64,
+    /// What each step computes beside this prompt.
+    pub beside: Work,
 }
 
 /// Consecutive units in one tier.
@@ -67,7 +68,7 @@ impl Plan {
     }
 }
 
-/// The best plan. O(runs · log(units)).
+/// The best plan. O(runs · log(units) · steps).
 #[must_use]
 pub fn plan(question: &Question<'_>) -> Plan {
     let nothing = Plan {
@@ -128,7 +129,9 @@ impl Question<'_> {
 
     fn compute_s(&self, before: usize, end: usize) -> f64 {
         match end > before {
-            true => self.engine.prefill_s(before, end - before, self.base_s),
+            true => self
+                .engine
+                .prefill_steps_s(before, end - before, self.beside),
             false => 0.0,
         }
     }
@@ -158,7 +161,7 @@ mod tests {
     fn engine(pair_s: f64) -> EngineModel {
         EngineModel {
             cost: CostModel {
-                overhead_s: 1e-3,
+                overhead_s: 1e-6,
                 weights_s: 0.0,
                 token_s: 1e-3,
                 pair_s,
@@ -179,7 +182,7 @@ mod tests {
             first_unit: 0,
             prompt_tokens: 6_500,
             engine,
-            base_s: 0.0,
+            beside: Work::default(),
         }
     }
 
@@ -199,7 +202,7 @@ mod tests {
         assert!((fast.total_s - 0.1001).abs() < 1e-3);
         let slow = plan(&question(&[run(100, 100.0)], &engine));
         assert!(slow.is_empty(), "{slow:?}");
-        assert!((slow.total_s - 6.5).abs() < 1e-9);
+        assert!((slow.total_s - 6.5).abs() < 1e-5);
     }
 
     #[test]
@@ -249,7 +252,7 @@ mod tests {
                 first_unit,
                 prompt_tokens: (first_unit + units) * 64 + 1 + rng.below(1_000),
                 engine: &engine,
-                base_s: rng.next_f64() * 1e-3,
+                beside: Work::default(),
             };
             let found = plan(&question);
             let mut best = question.compute_s(device_tokens, question.prompt_tokens);

@@ -56,7 +56,8 @@ impl Speed {
         (self.bytes / self.seconds).max(1.0)
     }
 
-    pub(super) fn latency_s(&self) -> f64 {
+    #[cfg(test)]
+    fn latency_s(&self) -> f64 {
         self.latency_s
     }
 

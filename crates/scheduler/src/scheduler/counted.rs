@@ -20,7 +20,6 @@ use headstart_cache::PrefixCache;
 use headstart_core::{Nanos, SeqId, TokenId};
 
 use super::{Scheduler, SchedulerConfig};
-use crate::announce;
 use crate::batch::Batch;
 use crate::sequence::Sequence;
 
@@ -141,6 +140,7 @@ impl Scheduler {
     /// # Panics
     /// When this scheduler does not count.
     pub fn schedule_counted(&mut self, now: Nanos) -> (Decode, Batch) {
+        self.plan_loads(now);
         let before = self.preemptions;
         let mut growing = std::mem::take(&mut self.counter().growing);
         growing.sort_unstable();
@@ -163,7 +163,7 @@ impl Scheduler {
         if self.preemptions == before {
             self.admit_waiting(&mut batch, budget - taken, now);
         }
-        announce::evictions(self.cache.drain_effects(), &mut self.events);
+        self.announce_evictions(now);
         (decode, batch)
     }
 
@@ -172,6 +172,7 @@ impl Scheduler {
     /// # Panics
     /// When this scheduler does not count.
     pub fn complete_counted(&mut self, batch: &Batch, now: Nanos) {
+        self.complete_arrivals(batch, now);
         let counter = self.counter();
         let step = counter.step;
         counter.computed += counter.decoding;

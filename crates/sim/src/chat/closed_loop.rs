@@ -247,6 +247,7 @@ impl<'a> Run<'a> {
     fn take_note(&mut self, output: Output) {
         match output {
             Output::Started { seq, cached_tokens } => self.started(place(seq), cached_tokens),
+            Output::Loaded { .. } => unreachable!("there are no lower tiers"),
             Output::Token { seq, finish, .. } => self.answered(place(seq), finish),
         }
     }

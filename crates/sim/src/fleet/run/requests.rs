@@ -133,7 +133,8 @@ impl Run<'_> {
     }
 
     fn note(&mut self, output: Output, began: Nanos) {
-        let (Output::Started { seq, .. } | Output::Token { seq, .. }) = output;
+        let (Output::Started { seq, .. } | Output::Loaded { seq, .. } | Output::Token { seq, .. }) =
+            output;
         // Whoever is not there any more was given up during the step.
         let Some(flight) = self.in_flight.get_mut(&seq) else {
             return;
@@ -146,6 +147,7 @@ impl Run<'_> {
                 self.by_second
                     .record(began, prompt_tokens, cached_tokens as u32);
             }
+            Output::Loaded { tokens, .. } => flight.served.cached_tokens += tokens as u32,
             Output::Token { finish, .. } => {
                 if !flight.has_token {
                     flight.has_token = true;

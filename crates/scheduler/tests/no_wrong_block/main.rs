@@ -4,6 +4,9 @@
 //! The executor here keeps, in each block's slots, a digest of *all* tokens up to that position
 //! and derives the next token from the digest in the block before it. A wrong, stale or
 //! unfinished block changes the answer, which is compared with the same chain without a cache.
+//! So does a unit of a lower tier that is loaded into the wrong place, or too early.
+
+mod mover;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -76,6 +79,8 @@ fn expected(prompt: &[TokenId], max_tokens: usize) -> Vec<TokenId> {
 struct Engine {
     scheduler: Scheduler,
     executor: Digests,
+    mover: Option<mover::Mover>,
+    loaded_tokens: usize,
     prompts: HashMap<SeqId, (Vec<TokenId>, usize)>,
     answers: HashMap<SeqId, Vec<TokenId>>,
     cached_tokens: usize,
@@ -107,12 +112,22 @@ impl Engine {
         Self {
             scheduler: Scheduler::new(config, cache),
             executor: Digests(vec![[0; BLOCK_SIZE]; capacity]),
+            mover: None,
+            loaded_tokens: 0,
             prompts: HashMap::new(),
             answers: HashMap::new(),
             cached_tokens: 0,
             events: Vec::new(),
             now: Nanos(0),
             hasher: Arc::new(BlockHasher::new(&identity)),
+        }
+    }
+
+    fn with_tiers(self, seed: u64) -> Self {
+        Self {
+            scheduler: self.scheduler.with_tiers(mover::tiers(seed)),
+            mover: Some(mover::Mover::new(seed)),
+            ..self
         }
     }
 
@@ -137,11 +152,25 @@ impl Engine {
 
     fn step(&mut self) {
         self.now = self.now + Duration::from_millis(1);
+        if let Some(mover) = &mut self.mover {
+            let moved = mover.poll().into_iter();
+            moved.for_each(|moved| self.scheduler.moved(moved, self.now));
+        }
         let batch = self.scheduler.schedule(self.now);
         assert!(batch.num_tokens() <= 10);
-        if !batch.entries.is_empty() {
+        self.move_units();
+        if !batch.is_empty() {
+            if let Some(mover) = &self.mover {
+                mover.copy(&batch.arrivals, &mut self.executor);
+            }
             let sampled = self.executor.execute(&batch);
             self.scheduler.complete(&batch, &sampled, self.now);
+            self.move_units();
+        } else if !self.scheduler.is_idle() {
+            assert!(
+                self.scheduler.waits_until().is_some(),
+                "who waits has a deadline"
+            );
         }
         self.scheduler.check();
         self.events.extend(self.scheduler.take_events());
@@ -154,6 +183,10 @@ impl Engine {
                         "started twice"
                     );
                 }
+                Output::Loaded { seq, tokens, .. } => {
+                    assert!(self.answers.contains_key(&seq), "started before");
+                    self.loaded_tokens += tokens;
+                }
                 Output::Token { seq, token, finish } => {
                     self.answers.get_mut(&seq).expect("started").push(token);
                     if finish.is_some() {
@@ -161,6 +194,13 @@ impl Engine {
                     }
                 }
             }
+        }
+    }
+
+    fn move_units(&mut self) {
+        for transfer in self.scheduler.take_transfers() {
+            let mover = self.mover.as_mut().expect("only tiers move anything");
+            mover.submit(transfer, &self.executor);
         }
     }
 
@@ -189,7 +229,11 @@ fn random_prompt(rng: &mut Rng) -> Vec<TokenId> {
 
 fn run(seed: u64, order: QueueOrder) -> Engine {
     let mut rng = Rng::new(seed);
-    let mut engine = Engine::new(9 + rng.below(20), order);
+    let engine = Engine::new(9 + rng.below(20), order);
+    run_on(engine, seed, rng)
+}
+
+fn run_on(mut engine: Engine, seed: u64, mut rng: Rng) -> Engine {
     for id in 0..120 {
         let prompt = random_prompt(&mut rng);
         engine.submit(id, prompt, 1 + rng.below(12));
@@ -230,6 +274,34 @@ fn answers_are_those_of_an_engine_without_cache() {
     assert!(
         cached > 1_000 && preempted > 100,
         "the run met {cached} hits, {preempted} preemptions"
+    );
+}
+
+#[test]
+fn answers_with_lower_tiers_are_those_without_a_cache() {
+    let (mut loaded, mut failed, mut preempted) = (0, 0, 0);
+    for seed in 0..120 {
+        let order = match seed % 4 {
+            0 => QueueOrder::LongestPrefix {
+                max_age: Duration::from_millis(20),
+            },
+            _ => QueueOrder::FirstCome,
+        };
+        let mut rng = Rng::new(seed);
+        let engine = Engine::new(9 + rng.below(20), order).with_tiers(seed);
+        let mut engine = run_on(engine, seed, rng);
+        // What was on its way arrives; then nothing is at hand.
+        (0..100).for_each(|_| engine.step());
+        let mover = engine.mover.expect("it has tiers");
+        assert!(mover.is_empty(), "seed {seed}");
+        loaded += engine.loaded_tokens;
+        failed += mover.failed;
+        preempted += engine.scheduler.load().preemptions;
+        assert!(engine.loaded_tokens <= mover.loads * 2 * BLOCK_SIZE * 4);
+    }
+    assert!(
+        loaded > 3_000 && failed > 50 && preempted > 100,
+        "the run met {loaded} loaded tokens, {failed} failed loads, {preempted} preemptions"
     );
 }
 

@@ -1,0 +1,324 @@
+//! Prompts whose keys and values are in lower tiers: when they wait, what they load, what they
+//! compute meanwhile.
+//!
+//! ```text
+//! waiting ── plan ─┬─ nothing to load ───────────────────────────────► admitted
+//!                  ├─ the front is computed, the tail loaded ────────► admitted, computes
+//!                  └─ all of it is loaded ── first unit at hand ─────► admitted, copies
+//!                                         └─ deadline ───────────────► admitted, computes
+//! ```
+//!
+//! Loads begin while a prompt waits in the queue, so that what is at hand when its turn comes was
+//! promoted ahead of need. Whatever does not come in time, or not at all, is computed.
+
+use headstart_cache::Tiers;
+use headstart_cache::tiers::{Claim, Fetched};
+use headstart_core::cost::Work;
+use headstart_core::transfer::{Moved, Transfer};
+use headstart_core::{Access, Nanos};
+
+use super::Scheduler;
+use crate::batch::{Arrival, Batch};
+use crate::sequence::{Fetch, Output, Sequence};
+
+/// Waiting prompts for which loads are begun: more would load what waits longest to be used.
+const LOADS_AHEAD: usize = 16;
+
+/// What a running sequence does in the step at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It computes at most so many tokens.
+    Compute(usize),
+    /// It waits for a load.
+    Wait,
+    /// It had to make room for others.
+    Preempted,
+}
+
+impl Scheduler {
+    /// The same with lower tiers.
+    ///
+    /// # Panics
+    /// When block sizes differ.
+    #[must_use]
+    pub fn with_tiers(mut self, tiers: Tiers) -> Self {
+        let block_tokens = tiers.config().block_tokens;
+        assert_eq!(block_tokens, self.config.block_size, "one block size");
+        self.tiers = Some(tiers);
+        self
+    }
+
+    /// The lower tiers, if there are any.
+    #[must_use]
+    pub fn tiers(&self) -> Option<&Tiers> {
+        self.tiers.as_ref()
+    }
+
+    /// Takes note of what was moved.
+    pub fn moved(&mut self, moved: Moved, now: Nanos) {
+        if let Some(tiers) = &mut self.tiers {
+            tiers.moved(moved, now);
+        }
+    }
+
+    /// What shall be moved. To be asked after each call that changes something, and carried out
+    /// before the next step is computed: blocks that are to be stored are overwritten then.
+    pub fn take_transfers(&mut self) -> Vec<Transfer> {
+        let tiers = self.tiers.as_mut();
+        tiers.map_or_else(Vec::new, Tiers::take_transfers)
+    }
+
+    /// When somebody stops waiting for a load, if anybody waits: an empty batch before that means
+    /// that there is nothing to do until then, or until something was moved.
+    #[must_use]
+    pub fn waits_until(&self) -> Option<Nanos> {
+        let sequences = self.waiting.iter().chain(&self.running);
+        let deadlines = sequences.filter_map(|sequence| match sequence.fetch {
+            Fetch::Units { deadline, .. } => Some(deadline),
+            Fetch::Open | Fetch::Nothing => None,
+        });
+        deadlines.min()
+    }
+
+    /// Decides what is loaded for those that wait near the front of the queue.
+    pub(super) fn plan_loads(&mut self, now: Nanos) {
+        if self.tiers.is_none() {
+            return;
+        }
+        let beside = self.beside();
+        for index in 0..self.waiting.len().min(LOADS_AHEAD) {
+            if self.waiting[index].fetch == Fetch::Open {
+                let fetch = self.begin_loads(index, beside, now);
+                self.waiting[index].fetch = fetch;
+            }
+        }
+    }
+
+    /// What each step computes for those that decode.
+    fn beside(&self) -> Work {
+        let Some(tiers) = &self.tiers else {
+            return Work::default();
+        };
+        let decoding = self.running.iter().filter(|it| it.remaining() == 1);
+        let (count, kv_tokens) = decoding.fold((0, 0), |(count, kv_tokens), it| {
+            (count + 1, kv_tokens + it.tokens.len())
+        });
+        tiers.config().engine.cost.decode(count, kv_tokens)
+    }
+
+    fn begin_loads(&mut self, index: usize, beside: Work, now: Nanos) -> Fetch {
+        let (Some(tiers), sequence) = (&mut self.tiers, &self.waiting[index]) else {
+            return Fetch::Nothing;
+        };
+        let unit_blocks = tiers.config().unit_blocks;
+        let names = sequence.units(unit_blocks);
+        let device_blocks = self.cache.overlap(sequence.matchable());
+        let device_tokens = device_blocks * self.config.block_size;
+        let plan = tiers.plan(&names, device_tokens, sequence.tokens.len(), beside);
+        if plan.is_empty() {
+            return Fetch::Nothing;
+        }
+        let is_plain = plan.from * tiers.unit_tokens() <= device_tokens;
+        let mut fetch = |number| {
+            let unit = sequence.unit(number, unit_blocks);
+            tiers.fetch(unit.name, unit.parent, now)
+        };
+        let units = plan.from..plan.to;
+        let claims = match is_plain {
+            true => units.map(&mut fetch).collect(),
+            // The front is computed meanwhile: the end is asked for first.
+            false => {
+                let claims: Vec<Option<Claim>> = units.rev().map(&mut fetch).collect();
+                claims.into_iter().rev().collect()
+            }
+        };
+        Fetch::Units {
+            next: plan.from,
+            claims,
+            deadline: Tiers::deadline(&plan, now),
+        }
+    }
+
+    /// Whether a waiting sequence would have something to do if it were admitted.
+    pub(super) fn is_ready(
+        tiers: Option<&Tiers>,
+        cache: &headstart_cache::PrefixCache,
+        sequence: &Sequence,
+        now: Nanos,
+    ) -> bool {
+        let Fetch::Units {
+            next,
+            claims,
+            deadline,
+        } = &sequence.fetch
+        else {
+            return true;
+        };
+        let (Some(tiers), Some(Some(claim))) = (tiers, claims.front()) else {
+            return true;
+        };
+        if now >= *deadline || tiers.fetched(*claim) != Fetched::Loading {
+            return true;
+        }
+        let before = next * tiers.config().unit_blocks;
+        cache.overlap(&sequence.hashes[..before]) < before
+    }
+
+    /// Copies what has arrived for `running[index]`, and says what it may compute.
+    pub(super) fn take_arrivals(&mut self, index: usize, batch: &mut Batch, now: Nanos) -> Turn {
+        let first = batch.arrivals.len();
+        loop {
+            let sequence = &self.running[index];
+            let Fetch::Units {
+                next,
+                claims,
+                deadline,
+            } = &sequence.fetch
+            else {
+                return Turn::Compute(usize::MAX);
+            };
+            let (Some(tiers), Some(&claim)) = (&self.tiers, claims.front()) else {
+                self.running[index].fetch = Fetch::Nothing;
+                continue;
+            };
+            let unit_tokens = tiers.unit_tokens();
+            let (start, end) = (next * unit_tokens, (next + 1) * unit_tokens);
+            if sequence.computed < start {
+                return Turn::Compute(start - sequence.computed);
+            }
+            let state = claim.map_or(Fetched::Gone, |claim| tiers.fetched(claim));
+            match claim.filter(|_| state == Fetched::Here && sequence.computed < end) {
+                Some(claim) => {
+                    if !self.make_room(index, end - sequence.computed, now) {
+                        self.drop_arrivals(batch, first);
+                        return Turn::Preempted;
+                    }
+                    let arrival = self.arrive(index, claim, end);
+                    batch.arrivals.push(arrival);
+                }
+                None if state == Fetched::Loading && now < *deadline && sequence.computed < end => {
+                    return Turn::Wait;
+                }
+                // It is computed, or was.
+                None => self.give_up_unit(index),
+            }
+        }
+    }
+
+    /// The unit that is next is not needed, or computed.
+    fn give_up_unit(&mut self, index: usize) {
+        let claim = next_claim(&mut self.running[index]);
+        if let (Some(tiers), Some(claim)) = (&mut self.tiers, claim) {
+            tiers.release(claim);
+        }
+    }
+
+    /// The unit that is next will be in its blocks, up to token `end`, when the step is computed.
+    fn arrive(&mut self, index: usize, claim: Claim, end: usize) -> Arrival {
+        let block_size = self.config.block_size;
+        let unit_blocks = self
+            .tiers
+            .as_ref()
+            .map_or(1, |tiers| tiers.config().unit_blocks);
+        let sequence = &mut self.running[index];
+        let seq = sequence.new.id;
+        let first = end / block_size - unit_blocks;
+        // Blocks before this one are shared with others, and right.
+        let own = sequence.lease_mut().committed().max(first);
+        let blocks = &sequence.lease_mut().blocks()[own..end / block_size];
+        let numbered = (own - first..).zip(blocks.iter().copied());
+        let arrival = Arrival {
+            seq,
+            claim,
+            blocks: numbered.collect(),
+        };
+        sequence.computed = end;
+        let _ = next_claim(sequence);
+        arrival
+    }
+
+    /// What has arrived for a sequence that had to go is not copied.
+    pub(super) fn drop_arrivals(&mut self, batch: &mut Batch, first: usize) {
+        for arrival in batch.arrivals.drain(first..) {
+            if let Some(tiers) = &mut self.tiers {
+                tiers.release(arrival.claim);
+            }
+        }
+    }
+
+    /// What has arrived is in its blocks: it can be matched, and need not be at hand any more.
+    pub(super) fn complete_arrivals(&mut self, batch: &Batch, now: Nanos) {
+        for arrival in &batch.arrivals {
+            let is_it = |sequence: &Sequence| sequence.new.id == arrival.seq;
+            let index = self.running.iter().position(is_it);
+            self.commit_full_blocks(index.expect("whoever loads runs"), now);
+            let Some(tiers) = &mut self.tiers else { return };
+            if let Some(from) = tiers.source(arrival.claim) {
+                let (seq, tokens) = (arrival.seq, arrival.blocks.len() * self.config.block_size);
+                self.outputs.push(Output::Loaded { seq, tokens, from });
+            }
+            tiers.release(arrival.claim);
+        }
+    }
+
+    /// Nothing more is loaded for a sequence that leaves.
+    pub(super) fn release_loads(tiers: Option<&mut Tiers>, sequence: &mut Sequence) {
+        let fetch = std::mem::replace(&mut sequence.fetch, Fetch::Nothing);
+        if let (Some(tiers), Fetch::Units { claims, .. }) = (tiers, fetch) {
+            let claims = claims.into_iter().flatten();
+            claims.for_each(|claim| tiers.release(claim));
+        }
+    }
+
+    /// Offers the units among the blocks at `positions`, which are now all committed, to the tiers.
+    pub(super) fn offer_units(&mut self, index: usize, first: usize, full: usize, access: &Access) {
+        let (Some(tiers), sequence) = (&mut self.tiers, &self.running[index]) else {
+            return;
+        };
+        let unit_blocks = tiers.config().unit_blocks;
+        let Some(lease) = &sequence.lease else { return };
+        for number in first / unit_blocks..full / unit_blocks {
+            let start = number * unit_blocks;
+            let blocks = &lease.blocks()[start..start + unit_blocks];
+            let access = Access {
+                offset: start as u32,
+                ..*access
+            };
+            tiers.committed(sequence.unit(number, unit_blocks), blocks, &access);
+        }
+    }
+
+    /// A sequence found its first blocks on the device: another use of their units.
+    pub(super) fn offer_matched(&mut self, sequence: &Sequence, now: Nanos) {
+        let (Some(tiers), Some(lease)) = (&mut self.tiers, &sequence.lease) else {
+            return;
+        };
+        let unit_blocks = tiers.config().unit_blocks;
+        for number in 0..lease.matched() / unit_blocks {
+            let start = number * unit_blocks;
+            let blocks = &lease.blocks()[start..start + unit_blocks];
+            let access = Access {
+                offset: start as u32,
+                ..sequence.access(now)
+            };
+            tiers.offered(sequence.unit(number, unit_blocks), blocks, &access);
+        }
+    }
+
+    /// A sequence ends: its prompt and answer were used once.
+    pub(super) fn use_units(&mut self, sequence: &Sequence, now: Nanos) {
+        if let Some(tiers) = &mut self.tiers {
+            let names = sequence.units(tiers.config().unit_blocks);
+            tiers.used(&names, &sequence.access(now));
+        }
+    }
+}
+
+/// Takes the claim on the unit that is next off a sequence; the one behind it is next then.
+fn next_claim(sequence: &mut Sequence) -> Option<Claim> {
+    let Fetch::Units { next, claims, .. } = &mut sequence.fetch else {
+        return None;
+    };
+    *next += 1;
+    claims.pop_front().flatten()
+}

@@ -1,0 +1,204 @@
+//! Lower tiers that keep digests, and a mover that is slow, fails, and loses what it keeps.
+
+use std::collections::{HashMap, VecDeque};
+
+use headstart_cache::policy::Lru;
+use headstart_cache::tiers::{Admission, Assumed, TierConfig, Tiers, TiersConfig, WriteWhen};
+use headstart_core::transfer::{Moved, Transfer, TransferId, TransferResult};
+use headstart_core::{BlockHash, CostModel, EngineModel, Rng, Tier};
+use headstart_scheduler::Arrival;
+
+use crate::{BLOCK_SIZE, Digests};
+
+const UNIT_BLOCKS: usize = 2;
+
+type Unit = Vec<[u64; BLOCK_SIZE]>;
+
+pub(crate) struct Mover {
+    rng: Rng,
+    tiers: HashMap<(Tier, BlockHash), Unit>,
+    at_hand: HashMap<BlockHash, Unit>,
+    waiting: VecDeque<Waiting>,
+    pub(crate) loads: usize,
+    pub(crate) failed: usize,
+}
+
+enum Waiting {
+    Write(TransferId, BlockHash, Tier, Unit),
+    Load(TransferId, BlockHash, Tier),
+}
+
+impl Mover {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            rng: Rng::new(seed ^ 0xabc),
+            tiers: HashMap::new(),
+            at_hand: HashMap::new(),
+            waiting: VecDeque::new(),
+            loads: 0,
+            failed: 0,
+        }
+    }
+
+    /// Whatever is asked of it before the next step; blocks are read now.
+    pub(crate) fn submit(&mut self, transfer: Transfer, device: &Digests) {
+        match transfer {
+            Transfer::Store {
+                id,
+                unit,
+                blocks,
+                to,
+            } => {
+                let bytes: Unit = blocks.iter().map(|block| device.0[block.index()]).collect();
+                assert_eq!(bytes.len(), UNIT_BLOCKS);
+                for tier in to {
+                    let write = Waiting::Write(id, unit.name, tier, bytes.clone());
+                    self.waiting.push_back(write);
+                }
+            }
+            Transfer::Demote { id, name, from, to } => {
+                let bytes = self.tiers[&(from, name)].clone();
+                self.waiting.push_back(Waiting::Write(id, name, to, bytes));
+            }
+            Transfer::Load { id, name, from } => {
+                self.waiting.push_back(Waiting::Load(id, name, from));
+            }
+            Transfer::Keep { name, tier } => {
+                let bytes = self.at_hand[&name].clone();
+                self.tiers.insert((tier, name), bytes);
+            }
+            Transfer::Release { name } => {
+                self.at_hand.remove(&name).expect("it was at hand");
+            }
+            Transfer::Forget { tier, names } => {
+                for name in names {
+                    self.tiers.remove(&(tier, name));
+                }
+            }
+        }
+    }
+
+    /// What has happened by now: some of what waits, in any order.
+    pub(crate) fn poll(&mut self) -> Vec<Moved> {
+        let mut moved = Vec::new();
+        while !self.waiting.is_empty() && self.rng.below(3) > 0 {
+            let at = self.rng.below(self.waiting.len());
+            let waiting = self.waiting.remove(at).expect("it is there");
+            moved.push(self.carry_out(waiting));
+        }
+        if self.rng.below(40) == 0 {
+            moved.extend(self.lose());
+        }
+        moved
+    }
+
+    fn carry_out(&mut self, waiting: Waiting) -> Moved {
+        let fails = self.rng.below(10) == 0;
+        let result = match fails {
+            true => TransferResult::Failed,
+            false => TransferResult::Done,
+        };
+        match waiting {
+            Waiting::Write(id, name, tier, bytes) => {
+                if !fails {
+                    self.tiers.insert((tier, name), bytes);
+                }
+                Moved::Stored { id, tier, result }
+            }
+            Waiting::Load(id, name, from) => {
+                let bytes = self.tiers.get(&(from, name)).cloned();
+                match bytes.filter(|_| !fails) {
+                    Some(bytes) => {
+                        self.loads += 1;
+                        self.at_hand.insert(name, bytes);
+                        Moved::Loaded { id, result }
+                    }
+                    None => {
+                        self.failed += 1;
+                        self.tiers.remove(&(from, name));
+                        let result = TransferResult::Failed;
+                        Moved::Loaded { id, result }
+                    }
+                }
+            }
+        }
+    }
+
+    fn lose(&mut self) -> Option<Moved> {
+        let mut held: Vec<_> = self.tiers.keys().copied().collect();
+        held.sort_unstable();
+        let at = (!held.is_empty()).then(|| self.rng.below(held.len()))?;
+        let (tier, name) = held[at];
+        self.tiers.remove(&(tier, name));
+        Some(Moved::Lost {
+            tier,
+            names: vec![name],
+        })
+    }
+
+    pub(crate) fn copy(&self, arrivals: &[Arrival], device: &mut Digests) {
+        for arrival in arrivals {
+            let unit = &self.at_hand[&arrival.claim.name];
+            for &(part, block) in &arrival.blocks {
+                device.0[block.index()] = unit[part];
+            }
+        }
+    }
+
+    /// Nothing is at hand that nobody needs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.at_hand.is_empty() && self.waiting.is_empty()
+    }
+}
+
+/// Tiers of every kind, by seed; computing and loading cost about the same, so that all plans occur.
+pub(crate) fn tiers(seed: u64) -> Tiers {
+    let mut rng = Rng::new(seed);
+    let cost = CostModel {
+        overhead_s: 1e-4,
+        weights_s: 0.0,
+        token_s: 1e-4,
+        pair_s: 0.0,
+        kv_token_s: 0.0,
+        sequence_s: 0.0,
+    };
+    let config = TiersConfig {
+        unit_blocks: UNIT_BLOCKS,
+        block_tokens: BLOCK_SIZE,
+        unit_bytes: 1_000,
+        most_at_hand: 3 + rng.below(20),
+        engine: EngineModel {
+            cost,
+            max_batched_tokens: 10,
+            kv_tokens: 100,
+            load_token_s: 0.0,
+        },
+    };
+    let mut tier = |tier, capacity_units| TierConfig {
+        tier,
+        capacity_units,
+        policy: Box::new(Lru::new(capacity_units)),
+        admission: match rng.below(3) {
+            0 => Admission::Offered { times: 2 },
+            _ => Admission::Always,
+        },
+        write: match rng.below(2) {
+            0 => WriteWhen::Through,
+            _ => WriteWhen::Back,
+        },
+        assumed: Assumed {
+            latency_s: 0.0,
+            bytes_per_s: [5e5, 1e6, 1e9][rng.below(3)],
+        },
+    };
+    let tiers = match seed % 3 {
+        0 => vec![tier(Tier::Disk, 30)],
+        1 => vec![tier(Tier::Host, 8), tier(Tier::Disk, 30)],
+        _ => vec![
+            tier(Tier::Host, 4),
+            tier(Tier::Disk, 10),
+            tier(Tier::Remote, 40),
+        ],
+    };
+    Tiers::new(config, tiers)
+}
