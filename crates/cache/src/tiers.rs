@@ -41,7 +41,7 @@ use speed::Speed;
 pub use admission::Admission;
 pub use level::Held;
 pub use loads::{Claim, Fetched};
-pub use plan::{Plan, Question, Run, plan};
+pub use plan::{LoadWhen, Plan, Question, Run, plan};
 pub use speed::Assumed;
 
 /// Stores and demotions under way at once: each holds a unit's bytes in host memory.
@@ -60,6 +60,8 @@ pub struct TiersConfig {
     pub most_at_hand: usize,
     /// What computing costs, to compare with loading.
     pub engine: EngineModel,
+    /// Whether to compare.
+    pub load: LoadWhen,
 }
 
 /// One lower tier.

@@ -236,6 +236,12 @@ impl Scheduler {
         assert!(sampled.next().is_none(), "one token per entry that asked");
     }
 
+    /// Drops all blocks that nobody holds from the device; lower tiers keep what they have.
+    pub fn clear_device(&mut self, now: Nanos) {
+        self.cache.clear(now);
+        self.announce_evictions(now);
+    }
+
     /// What happened since the last call.
     pub fn take_outputs(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.outputs)

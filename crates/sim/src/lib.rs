@@ -7,6 +7,8 @@
 //! | [`cost`] | how long a scheduler's step takes by a cost model |
 //! | [`quality`] | how good predictions are |
 //! | [`replay`] | [`Replay`]: one cache driven by a trace |
+//! | [`mover`] | [`SimMover`]: units on their way between tiers, in virtual time |
+//! | [`tiered`] | [`TieredReplica`]: one replica with lower tiers |
 //! | [`noise`] | the truth about what follows, made uncertain to a wanted degree |
 //! | [`outcome`] | [`Outcome`]: what a replay counts, cold and steady apart, per class |
 //! | [`saturation`] | how many prefills per second an engine does at a hit rate |
@@ -26,6 +28,7 @@ pub mod cost;
 pub mod experiment;
 pub mod fleet;
 pub mod knee;
+pub mod mover;
 pub mod noise;
 pub mod outcome;
 pub mod quality;
@@ -33,8 +36,11 @@ pub mod replay;
 pub mod saturation;
 pub mod streams;
 pub mod sweep;
+pub mod tiered;
 pub mod workload;
 
+pub use mover::{Channel, SimMover};
 pub use outcome::{Class, Outcome, Tally};
 pub use replay::{Replay, ReplayConfig};
 pub use sweep::{Extent, Sweep, SweepConfig};
+pub use tiered::{TieredOutcome, TieredReplica, TieredRequest};

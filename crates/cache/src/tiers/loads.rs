@@ -8,7 +8,7 @@ use headstart_core::transfer::{Transfer, TransferId, TransferResult};
 use headstart_core::{Access, BlockHash, Nanos, Tier};
 
 use super::level::{Begin, Link};
-use super::plan::{Plan, Question, Run, plan};
+use super::plan::{LoadWhen, Plan, Question, Run, load_all, plan};
 use super::{Change, Tiers};
 
 /// How much longer than predicted a load may take before it is computed instead.
@@ -25,6 +25,9 @@ pub struct Claim {
     /// Its load: one that failed may be followed by another, which is not this one.
     load: TransferId,
 }
+
+/// Nobody waits longer for a load, seconds.
+const LONGEST_WAIT_S: f64 = 600.0;
 
 /// Where a unit that was asked for is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +130,7 @@ impl Tiers {
     ) -> Plan {
         let first_unit = device_tokens / self.unit_tokens();
         let runs = self.runs(names.get(first_unit..).unwrap_or_default());
-        plan(&Question {
+        let question = Question {
             device_tokens,
             runs: &runs,
             unit_tokens: self.unit_tokens(),
@@ -135,13 +138,22 @@ impl Tiers {
             prompt_tokens,
             engine: &self.config.engine,
             beside,
-        })
+        };
+        match self.config.load {
+            LoadWhen::Faster => plan(&question),
+            LoadWhen::Always => load_all(&question),
+            LoadWhen::Never => Plan::default(),
+        }
     }
 
     /// Until when a prompt waits for what its plan loads.
     #[must_use]
-    pub fn deadline(plan: &Plan, now: Nanos) -> Nanos {
-        now + Duration::from_secs_f64((plan.load_s * PATIENCE + GRACE_S).min(3_600.0))
+    pub fn deadline(&self, plan: &Plan, now: Nanos) -> Nanos {
+        let wait_s = match self.config.load {
+            LoadWhen::Faster => (plan.load_s * PATIENCE + GRACE_S).min(LONGEST_WAIT_S),
+            LoadWhen::Always | LoadWhen::Never => LONGEST_WAIT_S,
+        };
+        now + Duration::from_secs_f64(wait_s)
     }
 
     /// Asks for a unit, whose parent beside it; the claim must be released. `None`: it is nowhere,

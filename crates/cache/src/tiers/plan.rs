@@ -36,6 +36,18 @@ pub struct Question<'a> {
     pub beside: Work,
 }
 
+/// When what a lower tier holds is loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoadWhen {
+    /// As far as that is faster than computing it.
+    #[default]
+    Faster,
+    /// Always, and waited for: what systems without such a model do.
+    Always,
+    /// Never.
+    Never,
+}
+
 /// Consecutive units in one tier.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Run {
@@ -66,6 +78,13 @@ impl Plan {
     pub fn is_empty(&self) -> bool {
         self.from == self.to
     }
+}
+
+/// A plan that loads whatever is there.
+#[must_use]
+pub(super) fn load_all(question: &Question<'_>) -> Plan {
+    let units: usize = question.runs.iter().map(|run| run.units).sum();
+    question.with(question.first_unit, question.first_unit + units)
 }
 
 /// The best plan. O(runs · log(units) · steps).

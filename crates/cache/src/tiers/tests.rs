@@ -9,7 +9,8 @@ use headstart_core::{
 };
 
 use super::{
-    Admission, Assumed, Change, Claim, Fetched, Held, TierConfig, Tiers, TiersConfig, WriteWhen,
+    Admission, Assumed, Change, Claim, Fetched, Held, LoadWhen, TierConfig, Tiers, TiersConfig,
+    WriteWhen,
 };
 use crate::policy::Lru;
 
@@ -20,6 +21,7 @@ fn config() -> TiersConfig {
         unit_bytes: 1 << 20,
         most_at_hand: 8,
         engine: EngineModel::default_engine(),
+        load: LoadWhen::Faster,
     }
 }
 

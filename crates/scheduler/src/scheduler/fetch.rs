@@ -135,7 +135,7 @@ impl Scheduler {
         Fetch::Units {
             next: plan.from,
             claims,
-            deadline: Tiers::deadline(&plan, now),
+            deadline: tiers.deadline(&plan, now),
         }
     }
 
@@ -183,10 +183,11 @@ impl Scheduler {
             };
             let unit_tokens = tiers.unit_tokens();
             let (start, end) = (next * unit_tokens, (next + 1) * unit_tokens);
-            if sequence.computed < start {
+            let state = claim.map_or(Fetched::Gone, |claim| tiers.fetched(claim));
+            let is_awaited = state == Fetched::Loading && now < *deadline;
+            if sequence.computed < start && (is_awaited || state == Fetched::Here) {
                 return Turn::Compute(start - sequence.computed);
             }
-            let state = claim.map_or(Fetched::Gone, |claim| tiers.fetched(claim));
             match claim.filter(|_| state == Fetched::Here && sequence.computed < end) {
                 Some(claim) => {
                     if !self.make_room(index, end - sequence.computed, now) {
@@ -196,9 +197,7 @@ impl Scheduler {
                     let arrival = self.arrive(index, claim, end);
                     batch.arrivals.push(arrival);
                 }
-                None if state == Fetched::Loading && now < *deadline && sequence.computed < end => {
-                    return Turn::Wait;
-                }
+                None if is_awaited && sequence.computed < end => return Turn::Wait,
                 // It is computed, or was.
                 None => self.give_up_unit(index),
             }

@@ -3,7 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use headstart_cache::policy::Lru;
-use headstart_cache::tiers::{Admission, Assumed, TierConfig, Tiers, TiersConfig, WriteWhen};
+use headstart_cache::tiers::{
+    Admission, Assumed, LoadWhen, TierConfig, Tiers, TiersConfig, WriteWhen,
+};
 use headstart_core::transfer::{Moved, Transfer, TransferId, TransferResult};
 use headstart_core::{BlockHash, CostModel, EngineModel, Rng, Tier};
 use headstart_scheduler::Arrival;
@@ -24,7 +26,7 @@ pub(crate) struct Mover {
 }
 
 enum Waiting {
-    Write(TransferId, BlockHash, Tier, Unit),
+    Write(TransferId, BlockHash, Tier, Option<Unit>),
     Load(TransferId, BlockHash, Tier),
 }
 
@@ -52,12 +54,13 @@ impl Mover {
                 let bytes: Unit = blocks.iter().map(|block| device.0[block.index()]).collect();
                 assert_eq!(bytes.len(), UNIT_BLOCKS);
                 for tier in to {
-                    let write = Waiting::Write(id, unit.name, tier, bytes.clone());
+                    let write = Waiting::Write(id, unit.name, tier, Some(bytes.clone()));
                     self.waiting.push_back(write);
                 }
             }
             Transfer::Demote { id, name, from, to } => {
-                let bytes = self.tiers[&(from, name)].clone();
+                // It may have been lost, which is told later.
+                let bytes = self.tiers.get(&(from, name)).cloned();
                 self.waiting.push_back(Waiting::Write(id, name, to, bytes));
             }
             Transfer::Load { id, name, from } => {
@@ -94,15 +97,15 @@ impl Mover {
 
     fn carry_out(&mut self, waiting: Waiting) -> Moved {
         let fails = self.rng.below(10) == 0;
-        let result = match fails {
-            true => TransferResult::Failed,
-            false => TransferResult::Done,
-        };
         match waiting {
             Waiting::Write(id, name, tier, bytes) => {
-                if !fails {
-                    self.tiers.insert((tier, name), bytes);
-                }
+                let result = match bytes.filter(|_| !fails) {
+                    Some(bytes) => {
+                        self.tiers.insert((tier, name), bytes);
+                        TransferResult::Done
+                    }
+                    None => TransferResult::Failed,
+                };
                 Moved::Stored { id, tier, result }
             }
             Waiting::Load(id, name, from) => {
@@ -111,6 +114,7 @@ impl Mover {
                     Some(bytes) => {
                         self.loads += 1;
                         self.at_hand.insert(name, bytes);
+                        let result = TransferResult::Done;
                         Moved::Loaded { id, result }
                     }
                     None => {
@@ -172,6 +176,10 @@ pub(crate) fn tiers(seed: u64) -> Tiers {
             max_batched_tokens: 10,
             kv_tokens: 100,
             load_token_s: 0.0,
+        },
+        load: match seed % 7 {
+            0 => LoadWhen::Always,
+            _ => LoadWhen::Faster,
         },
     };
     let mut tier = |tier, capacity_units| TierConfig {

@@ -1,0 +1,161 @@
+//! Moving units in virtual time: each tier is a channel of so many bytes a second behind a latency.
+//!
+//! Transfers of one tier follow one another, those of different tiers go side by side. What a unit
+//! holds is not kept, only where it is: a load of what is not there fails.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::Duration;
+
+use headstart_core::transfer::{
+    BlockMover, DeviceBlocks, Moved, Transfer, TransferId, TransferResult,
+};
+use headstart_core::{BlockHash, Nanos, Tier};
+
+/// How fast a tier is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Channel {
+    /// Until the first byte.
+    pub latency: Duration,
+    /// Bytes a second after that.
+    pub bytes_per_s: f64,
+}
+
+/// A mover in virtual time.
+pub struct SimMover {
+    now: Nanos,
+    unit_bytes: u64,
+    tiers: BTreeMap<Tier, Place>,
+    at_hand: HashSet<BlockHash>,
+    /// What happens when, in order; of equal times in the order asked.
+    due: BTreeMap<(Nanos, u64), Due>,
+    asked: u64,
+    moved_bytes: BTreeMap<Tier, u64>,
+}
+
+struct Place {
+    channel: Channel,
+    busy_until: Nanos,
+    held: BTreeSet<BlockHash>,
+}
+
+enum Due {
+    Write(TransferId, BlockHash, Tier),
+    Load(TransferId, BlockHash, Tier),
+}
+
+impl SimMover {
+    /// Empty tiers for units of so many bytes.
+    #[must_use]
+    pub fn new(unit_bytes: u64, tiers: &[(Tier, Channel)]) -> Self {
+        let place = |&(tier, channel): &(Tier, Channel)| {
+            let place = Place {
+                channel,
+                busy_until: Nanos::default(),
+                held: BTreeSet::new(),
+            };
+            (tier, place)
+        };
+        Self {
+            now: Nanos::default(),
+            unit_bytes,
+            tiers: tiers.iter().map(place).collect(),
+            at_hand: HashSet::new(),
+            due: BTreeMap::new(),
+            asked: 0,
+            moved_bytes: BTreeMap::new(),
+        }
+    }
+
+    /// It is `now`: what is handed over begins then, and what is due by then has happened.
+    pub fn set_now(&mut self, now: Nanos) {
+        self.now = now;
+    }
+
+    /// When something happens next, if anything does.
+    #[must_use]
+    pub fn next(&self) -> Option<Nanos> {
+        self.due.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Bytes written to and read from a tier.
+    #[must_use]
+    pub fn moved_bytes(&self, tier: Tier) -> u64 {
+        self.moved_bytes.get(&tier).copied().unwrap_or(0)
+    }
+
+    fn plan(&mut self, tier: Tier, due: Due) {
+        let place = self.tiers.get_mut(&tier).expect("a tier that there is");
+        let took = self.unit_bytes as f64 / place.channel.bytes_per_s;
+        let start = place.busy_until.max(self.now);
+        place.busy_until = start + Duration::from_secs_f64(took);
+        let at = place.busy_until + place.channel.latency;
+        self.asked += 1;
+        self.due.insert((at, self.asked), due);
+        *self.moved_bytes.entry(tier).or_default() += self.unit_bytes;
+    }
+
+    fn held(&mut self, tier: Tier) -> &mut BTreeSet<BlockHash> {
+        let place = self.tiers.get_mut(&tier).expect("a tier that there is");
+        &mut place.held
+    }
+
+    fn carry_out(&mut self, due: Due) -> Moved {
+        match due {
+            Due::Write(id, name, tier) => {
+                self.held(tier).insert(name);
+                let result = TransferResult::Done;
+                Moved::Stored { id, tier, result }
+            }
+            Due::Load(id, name, from) => {
+                let result = match self.held(from).contains(&name) {
+                    true => {
+                        self.at_hand.insert(name);
+                        TransferResult::Done
+                    }
+                    false => TransferResult::Failed,
+                };
+                Moved::Loaded { id, result }
+            }
+        }
+    }
+}
+
+impl BlockMover for SimMover {
+    fn submit(&mut self, transfer: Transfer, _: &dyn DeviceBlocks) {
+        match transfer {
+            Transfer::Store { id, unit, to, .. } => {
+                for tier in to {
+                    self.plan(tier, Due::Write(id, unit.name, tier));
+                }
+            }
+            Transfer::Demote { id, name, to, .. } => self.plan(to, Due::Write(id, name, to)),
+            Transfer::Load { id, name, from } => self.plan(from, Due::Load(id, name, from)),
+            Transfer::Keep { name, tier } => {
+                self.held(tier).insert(name);
+            }
+            Transfer::Release { name } => {
+                self.at_hand.remove(&name);
+            }
+            Transfer::Forget { tier, names } => {
+                let held = self.held(tier);
+                names.iter().for_each(|name| {
+                    held.remove(name);
+                });
+            }
+        }
+    }
+
+    fn poll(&mut self, moved: &mut Vec<Moved>) {
+        while let Some(entry) = self.due.first_entry() {
+            if entry.key().0 > self.now {
+                return;
+            }
+            let due = entry.remove();
+            moved.push(self.carry_out(due));
+        }
+    }
+
+    fn part(&self, _: BlockHash, _: usize) -> Option<&[u8]> {
+        None
+    }
+}

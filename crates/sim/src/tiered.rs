@@ -1,0 +1,222 @@
+//! One replica with lower tiers in virtual time: the real scheduler, cache and tiers, a cost model
+//! for the engine and a [`SimMover`] for the bytes.
+//!
+//! Requests arrive when they say. Steps follow one another; where everybody waits for a load, time
+//! goes on to the next thing that happens.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use headstart_cache::{PrefixCache, Tiers};
+use headstart_core::transfer::NoDevice;
+use headstart_core::{
+    Access, BlockHasher, BlockMover, CostModel, Nanos, SeqId, SessionId, Tier, TokenId,
+};
+use headstart_scheduler::{NewSequence, Output, Sampling, Scheduler, SchedulerConfig, Submit};
+
+use crate::chat::hasher;
+use crate::cost;
+use crate::mover::SimMover;
+
+/// A request of a [`TieredReplica`].
+#[derive(Clone, Debug)]
+pub struct TieredRequest {
+    /// When it arrives.
+    pub arrival: Nanos,
+    /// Its prompt.
+    pub prompt: Vec<TokenId>,
+    /// Tokens of its answer, at least one.
+    pub answer_tokens: usize,
+    /// Its conversation, when known.
+    pub session: Option<SessionId>,
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TieredOutcome {
+    /// From its arrival to its first token.
+    pub ttft: Duration,
+    /// Prompt tokens.
+    pub prompt_tokens: usize,
+    /// Of these, found on the device.
+    pub device_tokens: usize,
+    /// Of these, loaded, by tier.
+    pub loaded_tokens: BTreeMap<Tier, usize>,
+    /// Whether it was answered; otherwise it was refused.
+    pub is_answered: bool,
+}
+
+/// A replica with lower tiers.
+pub struct TieredReplica {
+    scheduler: Scheduler,
+    cost: CostModel,
+    mover: SimMover,
+    hasher: Arc<BlockHasher>,
+    now: Nanos,
+    next_id: u64,
+    flights: HashMap<SeqId, (usize, Nanos)>,
+    outcomes: Vec<TieredOutcome>,
+}
+
+impl TieredReplica {
+    /// An idle replica. `now` begins at 0.
+    #[must_use]
+    pub fn new(
+        config: SchedulerConfig,
+        cache: PrefixCache,
+        cost: CostModel,
+        tiers: Tiers,
+        mover: SimMover,
+    ) -> Self {
+        Self {
+            hasher: Arc::new(hasher(config.block_size)),
+            scheduler: Scheduler::new(config, cache).with_tiers(tiers),
+            cost,
+            mover,
+            now: Nanos::default(),
+            next_id: 0,
+            flights: HashMap::new(),
+            outcomes: Vec::new(),
+        }
+    }
+
+    /// What time it is.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// The lower tiers.
+    ///
+    /// # Panics
+    /// Never: it was made with some.
+    #[must_use]
+    pub fn tiers(&self) -> &Tiers {
+        self.scheduler.tiers().expect("made with tiers")
+    }
+
+    /// The mover.
+    #[must_use]
+    pub fn mover(&self) -> &SimMover {
+        &self.mover
+    }
+
+    /// Drops what the device holds, as if others had needed the room.
+    pub fn clear_device(&mut self) {
+        self.scheduler.clear_device(self.now);
+        self.move_units();
+        self.settle();
+    }
+
+    /// Serves requests, which come in order of arrival, until all are answered and nothing moves.
+    pub fn serve(&mut self, requests: &[TieredRequest]) -> Vec<TieredOutcome> {
+        self.outcomes = vec![TieredOutcome::default(); requests.len()];
+        let mut waiting: VecDeque<(usize, &TieredRequest)> = requests.iter().enumerate().collect();
+        loop {
+            while let Some((index, request)) = waiting.front().copied()
+                && request.arrival <= self.now
+            {
+                waiting.pop_front();
+                self.submit(index, request);
+            }
+            if self.step() {
+                continue;
+            }
+            let arrival = waiting.front().map(|(_, request)| request.arrival);
+            let deadline = self.scheduler.waits_until();
+            let next = [arrival, self.mover.next(), deadline];
+            let Some(next) = next.into_iter().flatten().min() else {
+                break;
+            };
+            self.now = next.max(self.now);
+        }
+        self.scheduler.check();
+        std::mem::take(&mut self.outcomes)
+    }
+
+    fn submit(&mut self, index: usize, request: &TieredRequest) {
+        self.next_id += 1;
+        let id = SeqId(self.next_id);
+        let outcome = &mut self.outcomes[index];
+        outcome.prompt_tokens = request.prompt.len();
+        let new = NewSequence {
+            id,
+            prompt: request.prompt.clone(),
+            max_tokens: request.answer_tokens,
+            stop_tokens: Arc::default(),
+            sampling: Sampling::default(),
+            hasher: self.hasher.clone(),
+            salt: None,
+            access: Access {
+                session: request.session,
+                ..Access::default()
+            },
+        };
+        if self.scheduler.submit(new, self.now) == Submit::Queued {
+            self.flights.insert(id, (index, request.arrival));
+        }
+    }
+
+    /// One step. False: there was nothing to compute.
+    fn step(&mut self) -> bool {
+        self.settle();
+        let batch = self.scheduler.schedule(self.now);
+        self.move_units();
+        if batch.is_empty() {
+            return false;
+        }
+        if !batch.entries.is_empty() {
+            self.now = self.now + cost::step(&self.cost, &batch);
+        }
+        let sampled = batch
+            .entries
+            .iter()
+            .filter(|entry| entry.sampling.is_some());
+        let sampled = vec![1; sampled.count()];
+        self.scheduler.complete(&batch, &sampled, self.now);
+        self.move_units();
+        self.take_notes();
+        true
+    }
+
+    /// Tells the scheduler what was moved by now.
+    fn settle(&mut self) {
+        let mut moved = Vec::new();
+        self.mover.set_now(self.now);
+        self.mover.poll(&mut moved);
+        for moved in moved {
+            self.scheduler.moved(moved, self.now);
+        }
+        self.move_units();
+    }
+
+    fn move_units(&mut self) {
+        self.mover.set_now(self.now);
+        for transfer in self.scheduler.take_transfers() {
+            self.mover.submit(transfer, &NoDevice);
+        }
+    }
+
+    fn take_notes(&mut self) {
+        self.scheduler.take_events().clear();
+        for output in self.scheduler.take_outputs() {
+            let (Output::Started { seq, .. }
+            | Output::Loaded { seq, .. }
+            | Output::Token { seq, .. }) = output;
+            let (index, arrival) = self.flights[&seq];
+            let outcome = &mut self.outcomes[index];
+            match output {
+                Output::Started { cached_tokens, .. } => outcome.device_tokens = cached_tokens,
+                Output::Loaded { tokens, from, .. } => {
+                    *outcome.loaded_tokens.entry(from).or_default() += tokens;
+                }
+                Output::Token { .. } if !outcome.is_answered => {
+                    outcome.is_answered = true;
+                    outcome.ttft = self.now.since(arrival);
+                }
+                Output::Token { .. } => {}
+            }
+        }
+    }
+}
