@@ -6,6 +6,7 @@
 //! | [`record`] | a chunk as it is stored: who it is, its parts, their checksums |
 //! | [`backend`] | [`Backend`]: what every place for records does |
 //! | [`disk`] | [`Disk`]: log-structured segments, direct I/O, group commit |
+//! | [`tiered`] | [`TieredStore`]: moves units between device, host memory and backends |
 //! | [`conformance`] | what any backend must obey; run it on yours |
 //! | [`mod@reference`] | the obvious backend, for the tests |
 //!
@@ -20,9 +21,11 @@ pub mod conformance;
 pub mod disk;
 pub mod record;
 pub mod reference;
+pub mod tiered;
 mod wire;
 
 pub use arena::{Arena, Slot};
 pub use backend::{Backend, Command, Outcome, Report, Ticket};
 pub use disk::{Disk, DiskOptions};
 pub use record::{Draft, Meta, Record};
+pub use tiered::TieredStore;

@@ -1,0 +1,413 @@
+//! Moves units between the device, host memory and the backends below: the [`BlockMover`] of an
+//! engine.
+//!
+//! ```text
+//! device ─read─► draft ─seal─► record ─┬─► host memory (a map of records)
+//!                (this thread) (another)└─► backend: disk, remote
+//! host ─verify─┐
+//! backend ─────┴─► at hand ─► device
+//! ```
+//!
+//! Host memory, what is at hand and what is on its way are slots of one arena: a record that is in
+//! several of these places is there once. Checksums are computed and verified on a thread of their
+//! own, not on the one that computes.
+//!
+//! Does not decide anything: what is stored, loaded and forgotten is said in `headstart-cache`. Where
+//! no slot is free a store fails, and a load waits for one.
+
+mod sealer;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use headstart_core::transfer::{
+    BlockMover, DeviceBlocks, Moved, Transfer, TransferId, TransferResult, Unit,
+};
+use headstart_core::{BlockHash, BlockId, Tier};
+
+use crate::arena::Arena;
+use crate::backend::{Backend, Command, Outcome, Report, Resident, Ticket, Waker};
+use crate::record::{Draft, Exactness, Meta, Record, record_bytes};
+
+use sealer::{Job, Sealed, Sealer};
+
+/// Commands that a backend did not take yet; beyond that stores fail.
+const BACKLOG: usize = 1024;
+
+/// How a store is set up.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// Bytes of each part of a block, as the device has it.
+    pub part_bytes: Vec<usize>,
+    /// Blocks of a unit.
+    pub unit_blocks: usize,
+    /// Tokens of a unit.
+    pub unit_tokens: u32,
+    /// Units that host memory holds; 0 where it is no tier.
+    pub host_units: usize,
+    /// Units at hand or on their way, beside those.
+    pub staging_units: usize,
+    /// How long what is stored may be used, seconds.
+    pub ttl_s: Option<u64>,
+    /// Seconds since 1970.
+    pub now_s: fn() -> u64,
+}
+
+impl StoreConfig {
+    fn parts(&self) -> Vec<usize> {
+        let bytes = self.part_bytes.iter();
+        bytes.map(|bytes| bytes * self.unit_blocks).collect()
+    }
+
+    /// Bytes that a unit takes in a tier.
+    #[must_use]
+    pub fn unit_bytes(&self) -> u64 {
+        record_bytes(&self.parts()) as u64
+    }
+}
+
+/// A tier below host memory.
+pub struct Below {
+    /// Which.
+    pub tier: Tier,
+    /// Where its records are.
+    pub backend: Box<dyn Backend>,
+    /// What it holds already.
+    pub found: Vec<Resident>,
+}
+
+/// Host memory and what is below.
+pub struct TieredStore {
+    config: StoreConfig,
+    parts: Vec<usize>,
+    arena: Arc<Arena>,
+    host: HashMap<BlockHash, Record>,
+    at_hand: HashMap<BlockHash, Record>,
+    below: Vec<(Tier, Box<dyn Backend>)>,
+    sealer: Sealer,
+    pending: HashMap<Ticket, Pending>,
+    last_ticket: u64,
+    /// Commands that wait to be taken, by index of the backend.
+    backlog: VecDeque<(usize, Command)>,
+    /// Reads that wait for a slot.
+    reads: VecDeque<(usize, BlockHash, Pending)>,
+    moved: Vec<Moved>,
+}
+
+/// What a command to a backend is for.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    Store {
+        id: TransferId,
+        tier: Tier,
+    },
+    Load {
+        id: TransferId,
+    },
+    /// Read to be stored further down.
+    Demote {
+        id: TransferId,
+        to: Tier,
+    },
+    Forget,
+}
+
+impl TieredStore {
+    /// A store over what is below, nearest first. `waker` is called when there is something to poll.
+    ///
+    /// # Errors
+    /// When the system gives no memory or thread.
+    pub fn new(config: StoreConfig, below: Vec<Below>, waker: Waker) -> std::io::Result<Self> {
+        let parts = config.parts();
+        let slots = config.host_units + config.staging_units;
+        let arena = Arena::new(record_bytes(&parts), slots)?;
+        let mut moved = Vec::new();
+        let mut backends = Vec::new();
+        for Below {
+            tier,
+            backend,
+            found,
+        } in below
+        {
+            moved.push(found_in(tier, &found));
+            backends.push((tier, backend));
+        }
+        Ok(Self {
+            parts,
+            arena,
+            host: HashMap::new(),
+            at_hand: HashMap::new(),
+            below: backends,
+            sealer: Sealer::start(waker)?,
+            pending: HashMap::new(),
+            last_ticket: 0,
+            backlog: VecDeque::new(),
+            reads: VecDeque::new(),
+            moved,
+            config,
+        })
+    }
+
+    /// Slots of host memory that are in use, and all of them.
+    #[must_use]
+    pub fn slots(&self) -> (usize, usize) {
+        let all = self.arena.num_slots();
+        (all - self.arena.free(), all)
+    }
+
+    fn store(
+        &mut self,
+        (id, unit): (TransferId, Unit),
+        blocks: &[BlockId],
+        to: Vec<Tier>,
+        device: &dyn DeviceBlocks,
+    ) {
+        let is_busy = self.backlog.len() >= BACKLOG;
+        let draft = self.arena.take().filter(|_| !is_busy).and_then(|slot| {
+            let now_s = (self.config.now_s)();
+            let meta = Meta {
+                name: unit.name,
+                parent: unit.parent,
+                identity: unit.identity,
+                tenant: unit.tenant,
+                tokens: self.config.unit_tokens,
+                exactness: Exactness::Exact,
+                created_s: now_s,
+                expires_s: self.config.ttl_s.map(|ttl_s| now_s.saturating_add(ttl_s)),
+            };
+            Draft::new(slot, meta, &self.parts)
+        });
+        let Some(mut draft) = draft else {
+            for tier in to {
+                self.stored(id, tier, TransferResult::Failed);
+            }
+            return;
+        };
+        for (part, &bytes) in self.config.part_bytes.iter().enumerate() {
+            let pieces = draft.part_mut(part).chunks_exact_mut(bytes.max(1));
+            for (piece, &block) in pieces.zip(blocks) {
+                device.read(block, part, piece);
+            }
+        }
+        self.sealer.submit(Job::Seal { id, draft, to });
+    }
+
+    /// A record is complete: it goes where it shall.
+    fn place(&mut self, id: TransferId, record: &Record, to: Vec<Tier>) {
+        for tier in to {
+            if tier == Tier::Host {
+                self.host.insert(record.meta().name, record.clone());
+                self.stored(id, tier, TransferResult::Done);
+            } else {
+                self.put(id, record.clone(), tier);
+            }
+        }
+    }
+
+    fn put(&mut self, id: TransferId, record: Record, tier: Tier) {
+        let Some(index) = self.index_of(tier) else {
+            return self.stored(id, tier, TransferResult::Failed);
+        };
+        let ticket = self.expect(Pending::Store { id, tier });
+        self.give(index, Command::Put { ticket, record });
+    }
+
+    fn load(&mut self, id: TransferId, name: BlockHash, from: Tier) {
+        if from == Tier::Host {
+            match self.host.get(&name) {
+                Some(record) => self.sealer.submit(Job::Verify {
+                    id,
+                    record: record.clone(),
+                }),
+                None => self.loaded(id, TransferResult::Failed),
+            }
+            return;
+        }
+        match self.index_of(from) {
+            Some(index) => self.read(index, name, Pending::Load { id }),
+            None => self.loaded(id, TransferResult::Failed),
+        }
+    }
+
+    fn demote(&mut self, id: TransferId, name: BlockHash, from: Tier, to: Tier) {
+        if from == Tier::Host {
+            match self.host.get(&name).cloned() {
+                Some(record) => self.put(id, record, to),
+                None => self.stored(id, to, TransferResult::Failed),
+            }
+            return;
+        }
+        match self.index_of(from) {
+            Some(index) => self.read(index, name, Pending::Demote { id, to }),
+            None => self.stored(id, to, TransferResult::Failed),
+        }
+    }
+
+    /// Reads a record, as soon as a slot is free.
+    fn read(&mut self, index: usize, name: BlockHash, pending: Pending) {
+        let Some(slot) = self.arena.take() else {
+            return self.reads.push_back((index, name, pending));
+        };
+        let ticket = self.expect(pending);
+        self.give(index, Command::Get { ticket, name, slot });
+    }
+
+    fn forget(&mut self, tier: Tier, names: Vec<BlockHash>) {
+        if tier == Tier::Host {
+            names.iter().for_each(|name| {
+                self.host.remove(name);
+            });
+        } else if let Some(index) = self.index_of(tier) {
+            let ticket = self.expect(Pending::Forget);
+            self.give(index, Command::Remove { ticket, names });
+        }
+    }
+
+    fn index_of(&self, tier: Tier) -> Option<usize> {
+        self.below.iter().position(|(below, _)| *below == tier)
+    }
+
+    fn expect(&mut self, pending: Pending) -> Ticket {
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        self.pending.insert(ticket, pending);
+        ticket
+    }
+
+    /// Hands a command over, behind those that wait.
+    fn give(&mut self, index: usize, command: Command) {
+        if !self.backlog.is_empty() {
+            return self.backlog.push_back((index, command));
+        }
+        if let Err(command) = self.below[index].1.submit(command) {
+            self.backlog.push_back((index, command));
+        }
+    }
+
+    fn give_backlog(&mut self) {
+        while let Some((index, command)) = self.backlog.pop_front() {
+            if let Err(command) = self.below[index].1.submit(command) {
+                return self.backlog.push_front((index, command));
+            }
+        }
+    }
+
+    fn take_reports(&mut self) {
+        let mut reports = Vec::new();
+        for index in 0..self.below.len() {
+            let tier = self.below[index].0;
+            self.below[index].1.poll(&mut reports);
+            for report in reports.drain(..) {
+                match report {
+                    Report::Done { ticket, outcome } => self.done(ticket, outcome),
+                    Report::Lost { names, .. } => self.moved.push(Moved::Lost { tier, names }),
+                    Report::Found(found) => self.moved.push(found_in(tier, &found)),
+                    Report::Condition(_) => {}
+                }
+            }
+        }
+    }
+
+    fn done(&mut self, ticket: Ticket, outcome: Outcome) {
+        let Some(pending) = self.pending.remove(&ticket) else {
+            return;
+        };
+        match (pending, outcome) {
+            (Pending::Store { id, tier }, Outcome::Stored) => {
+                self.stored(id, tier, TransferResult::Done);
+            }
+            (Pending::Store { id, tier }, _) => self.stored(id, tier, TransferResult::Failed),
+            (Pending::Load { id }, Outcome::Loaded(record)) if self.fits(&record) => {
+                self.at_hand.insert(record.meta().name, record);
+                self.loaded(id, TransferResult::Done);
+            }
+            (Pending::Load { id }, _) => self.loaded(id, TransferResult::Failed),
+            (Pending::Demote { id, to }, Outcome::Loaded(record)) => self.put(id, record, to),
+            (Pending::Demote { id, to }, _) => self.stored(id, to, TransferResult::Failed),
+            (Pending::Forget, _) => {}
+        }
+    }
+
+    /// Whether a record has the parts that the device expects.
+    fn fits(&self, record: &Record) -> bool {
+        let parts = (0..record.num_parts()).map(|part| record.part(part).len());
+        parts.eq(self.parts.iter().copied())
+    }
+
+    fn take_sealed(&mut self) {
+        while let Some(sealed) = self.sealer.poll() {
+            match sealed {
+                Sealed::Record { id, record, to } => self.place(id, &record, to),
+                Sealed::Unharmed { id, record } => {
+                    self.at_hand.insert(record.meta().name, record);
+                    self.loaded(id, TransferResult::Done);
+                }
+                Sealed::Damaged { id, name } => {
+                    self.host.remove(&name);
+                    self.loaded(id, TransferResult::Failed);
+                }
+            }
+        }
+    }
+
+    fn stored(&mut self, id: TransferId, tier: Tier, result: TransferResult) {
+        self.moved.push(Moved::Stored { id, tier, result });
+    }
+
+    fn loaded(&mut self, id: TransferId, result: TransferResult) {
+        self.moved.push(Moved::Loaded { id, result });
+    }
+}
+
+impl BlockMover for TieredStore {
+    fn submit(&mut self, transfer: Transfer, device: &dyn DeviceBlocks) {
+        match transfer {
+            Transfer::Store {
+                id,
+                unit,
+                blocks,
+                to,
+            } => self.store((id, unit), &blocks, to, device),
+            Transfer::Demote { id, name, from, to } => self.demote(id, name, from, to),
+            Transfer::Load { id, name, from } => self.load(id, name, from),
+            Transfer::Keep { name, tier } => {
+                if let Some(record) = self.at_hand.get(&name).filter(|_| tier == Tier::Host) {
+                    self.host.insert(name, record.clone());
+                }
+            }
+            Transfer::Release { name } => {
+                self.at_hand.remove(&name);
+            }
+            Transfer::Forget { tier, names } => self.forget(tier, names),
+        }
+    }
+
+    fn poll(&mut self, moved: &mut Vec<Moved>) {
+        self.take_sealed();
+        self.give_backlog();
+        self.take_reports();
+        while !self.reads.is_empty() && self.arena.free() > 0 {
+            if let Some((index, name, pending)) = self.reads.pop_front() {
+                self.read(index, name, pending);
+            }
+        }
+        moved.append(&mut self.moved);
+    }
+
+    fn part(&self, name: BlockHash, part: usize) -> Option<&[u8]> {
+        self.at_hand.get(&name).map(|record| record.part(part))
+    }
+}
+
+fn found_in(tier: Tier, found: &[Resident]) -> Moved {
+    let units = found
+        .iter()
+        .map(|resident| (resident.name, resident.parent));
+    Moved::Found {
+        tier,
+        units: units.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

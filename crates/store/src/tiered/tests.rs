@@ -1,0 +1,185 @@
+use std::time::{Duration, Instant};
+
+use headstart_core::{IdentityDigest, TenantTag};
+
+use super::*;
+use crate::backend::no_waker;
+use crate::disk::{Disk, DiskOptions, unix_seconds};
+
+const BLOCK_BYTES: usize = 500;
+
+/// Blocks whose bytes follow from their number and part.
+struct Device(Vec<u8>);
+
+impl DeviceBlocks for Device {
+    fn num_parts(&self) -> usize {
+        2
+    }
+
+    fn part_bytes(&self, _: usize) -> usize {
+        BLOCK_BYTES
+    }
+
+    fn read(&self, block: BlockId, part: usize, bytes: &mut [u8]) {
+        bytes.fill(self.0[block.index()].wrapping_add(part as u8 * 100));
+    }
+}
+
+fn config(host_units: usize) -> StoreConfig {
+    StoreConfig {
+        part_bytes: vec![BLOCK_BYTES; 2],
+        unit_blocks: 2,
+        unit_tokens: 32,
+        host_units,
+        staging_units: 4,
+        ttl_s: None,
+        now_s: unix_seconds,
+    }
+}
+
+fn disk(folder: &std::path::Path) -> Below {
+    let options = DiskOptions::new(folder, 8 << 20);
+    let (disk, found) = Disk::open(options, no_waker()).expect("it opens");
+    Below {
+        tier: Tier::Disk,
+        backend: Box::new(disk),
+        found,
+    }
+}
+
+fn unit(id: u64) -> Unit {
+    Unit {
+        name: BlockHash::from_u64(id),
+        parent: None,
+        identity: IdentityDigest::default(),
+        tenant: TenantTag::default(),
+    }
+}
+
+fn wait(store: &mut TieredStore, count: usize) -> Vec<Moved> {
+    let started = Instant::now();
+    let mut moved = Vec::new();
+    while moved.len() < count {
+        assert!(started.elapsed() < Duration::from_secs(30), "{moved:?}");
+        store.poll(&mut moved);
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    moved
+}
+
+fn put(store: &mut TieredStore, id: u64, to: &[Tier], device: &Device) {
+    let transfer = Transfer::Store {
+        id: TransferId(id),
+        unit: unit(id),
+        blocks: vec![BlockId(0), BlockId(1)],
+        to: to.to_vec(),
+    };
+    store.submit(transfer, device);
+}
+
+fn load(store: &mut TieredStore, id: u64, from: Tier) -> TransferResult {
+    let transfer = Transfer::Load {
+        id: TransferId(100 + id),
+        name: BlockHash::from_u64(id),
+        from,
+    };
+    store.submit(transfer, &Device(Vec::new()));
+    match wait(store, 1)[..] {
+        [Moved::Loaded { id: told, result }] if told == TransferId(100 + id) => result,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_unit_goes_down_and_comes_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store =
+        TieredStore::new(config(2), vec![disk(folder.path())], no_waker()).expect("a store");
+    wait(&mut store, 1);
+    // What the device holds when it is told counts, not what it holds later.
+    put(
+        &mut store,
+        1,
+        &[Tier::Host, Tier::Disk],
+        &Device(vec![7, 9]),
+    );
+    let stored = wait(&mut store, 2);
+    for tier in [Tier::Host, Tier::Disk] {
+        let (id, result) = (TransferId(1), TransferResult::Done);
+        assert!(
+            stored.contains(&Moved::Stored { id, tier, result }),
+            "{stored:?}"
+        );
+        assert_eq!(load(&mut store, 1, tier), TransferResult::Done);
+        for part in 0..2 {
+            let bytes = store.part(BlockHash::from_u64(1), part).expect("at hand");
+            let (one, other) = bytes.split_at(BLOCK_BYTES);
+            assert!(one.iter().all(|&byte| byte == 7 + part as u8 * 100));
+            assert!(other.iter().all(|&byte| byte == 9 + part as u8 * 100));
+        }
+        let name = BlockHash::from_u64(1);
+        store.submit(Transfer::Release { name }, &Device(Vec::new()));
+        assert_eq!(store.part(name, 0), None);
+    }
+    assert_eq!(load(&mut store, 2, Tier::Disk), TransferResult::Failed);
+    drop(store);
+    let mut store =
+        TieredStore::new(config(2), vec![disk(folder.path())], no_waker()).expect("a store");
+    let units = vec![(BlockHash::from_u64(1), None)];
+    let tier = Tier::Disk;
+    assert_eq!(wait(&mut store, 1), [Moved::Found { tier, units }]);
+    assert_eq!(load(&mut store, 1, Tier::Disk), TransferResult::Done);
+}
+
+#[test]
+fn demotion_outlives_being_forgotten_above() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store =
+        TieredStore::new(config(2), vec![disk(folder.path())], no_waker()).expect("a store");
+    wait(&mut store, 1);
+    put(&mut store, 1, &[Tier::Host], &Device(vec![1, 2]));
+    wait(&mut store, 1);
+    let name = BlockHash::from_u64(1);
+    let (from, to) = (Tier::Host, Tier::Disk);
+    let id = TransferId(5);
+    store.submit(Transfer::Demote { id, name, from, to }, &Device(Vec::new()));
+    let names = vec![name];
+    store.submit(Transfer::Forget { tier: from, names }, &Device(Vec::new()));
+    let result = TransferResult::Done;
+    let tier = to;
+    assert_eq!(wait(&mut store, 1), [Moved::Stored { id, tier, result }]);
+    assert_eq!(load(&mut store, 1, Tier::Host), TransferResult::Failed);
+    assert_eq!(load(&mut store, 1, Tier::Disk), TransferResult::Done);
+}
+
+#[test]
+fn without_a_free_slot_stores_fail_and_loads_wait() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut small = config(0);
+    small.staging_units = 1;
+    let mut store =
+        TieredStore::new(small, vec![disk(folder.path())], no_waker()).expect("a store");
+    wait(&mut store, 1);
+    for id in [1, 2] {
+        put(&mut store, id, &[Tier::Disk], &Device(vec![1, 2]));
+        wait(&mut store, 1);
+    }
+    assert_eq!(load(&mut store, 1, Tier::Disk), TransferResult::Done);
+    put(&mut store, 3, &[Tier::Disk], &Device(vec![1, 2]));
+    let result = TransferResult::Failed;
+    let (id, tier) = (TransferId(3), Tier::Disk);
+    assert_eq!(wait(&mut store, 1), [Moved::Stored { id, tier, result }]);
+    let second = Transfer::Load {
+        id: TransferId(9),
+        name: BlockHash::from_u64(2),
+        from: Tier::Disk,
+    };
+    store.submit(second, &Device(Vec::new()));
+    let mut moved = Vec::new();
+    store.poll(&mut moved);
+    assert!(moved.is_empty());
+    let name = BlockHash::from_u64(1);
+    store.submit(Transfer::Release { name }, &Device(Vec::new()));
+    let (id, result) = (TransferId(9), TransferResult::Done);
+    assert_eq!(wait(&mut store, 1), [Moved::Loaded { id, result }]);
+}
