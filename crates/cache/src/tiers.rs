@@ -200,6 +200,11 @@ impl Tiers {
         &self.config
     }
 
+    /// From now on computing costs this.
+    pub fn set_engine(&mut self, engine: EngineModel) {
+        self.config.engine = engine;
+    }
+
     /// Tokens of a unit.
     #[must_use]
     pub fn unit_tokens(&self) -> usize {

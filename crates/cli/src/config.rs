@@ -83,6 +83,19 @@ pub(crate) struct ServeOptions {
     /// KV blocks per replica [default: as many as 512 MiB or 8,192 tokens need]
     #[arg(long, env = "HEADSTART_CACHE_BLOCKS", value_name = "N")]
     pub(crate) cache_blocks: Option<usize>,
+    /// Keys and values are kept in this folder as well, and found there again after a restart:
+    /// never text, and nothing that is not verified when it is read; made where there is none
+    #[arg(long, env = "HEADSTART_CONTEXT_CACHE", value_name = "DIR")]
+    pub(crate) context_cache: Option<PathBuf>,
+    /// Most that the context cache takes on disk, all replicas together, GiB [default: 10]
+    #[arg(long, env = "HEADSTART_CONTEXT_CACHE_GIB", value_name = "GIB")]
+    pub(crate) context_cache_gib: Option<f64>,
+    /// How long what is in the context cache may be used, hours [default: 24]
+    #[arg(long, env = "HEADSTART_CONTEXT_CACHE_HOURS", value_name = "HOURS")]
+    pub(crate) context_cache_hours: Option<f64>,
+    /// Host memory between the engine's own and the context cache, per replica, GiB [default: 0]
+    #[arg(long, env = "HEADSTART_HOST_CACHE_GIB", value_name = "GIB")]
+    pub(crate) host_cache_gib: Option<f64>,
     /// Tokens per block, a multiple of 16 [default: 16]
     #[arg(long, env = "HEADSTART_BLOCK_SIZE", value_name = "N")]
     pub(crate) block_size: Option<usize>,
@@ -246,6 +259,10 @@ impl ServeOptions {
             emulated: self.emulated,
             strategy: self.strategy.or(file.strategy),
             cache_blocks: self.cache_blocks.or(file.cache_blocks),
+            context_cache: self.context_cache.or(file.context_cache),
+            context_cache_gib: self.context_cache_gib.or(file.context_cache_gib),
+            context_cache_hours: self.context_cache_hours.or(file.context_cache_hours),
+            host_cache_gib: self.host_cache_gib.or(file.host_cache_gib),
             block_size: self.block_size.or(file.block_size),
             policy: self.policy.or(file.policy),
             predictor: self.predictor.or(file.predictor),

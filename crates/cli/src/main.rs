@@ -14,6 +14,7 @@ mod predictor;
 mod prompts;
 mod report;
 mod situations;
+mod tiers;
 
 use std::process::ExitCode;
 

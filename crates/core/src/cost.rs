@@ -14,6 +14,7 @@
 //! One engine at a time: no overlap of steps. Source: the roofline model (Williams, Waterman and
 //! Patterson, CACM 2009), one roof per part.
 
+pub mod learned;
 pub mod roofline;
 
 use roofline::{Gpu, ModelShape};

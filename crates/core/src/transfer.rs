@@ -151,20 +151,30 @@ pub trait DeviceBlocks {
 
     /// Copies a part of a block to `bytes`, which is as long.
     fn read(&self, block: BlockId, part: usize, bytes: &mut [u8]);
+
+    /// Copies `bytes` to a part of a block, which is as long.
+    fn write(&mut self, block: BlockId, part: usize, bytes: &[u8]);
 }
 
-/// No device: where nothing is computed.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoDevice;
+/// A device that keeps nothing: zeros of the right length, where nothing is computed.
+#[derive(Clone, Debug, Default)]
+pub struct BlankDevice {
+    /// Bytes of each part of a block.
+    pub part_bytes: Vec<usize>,
+}
 
-impl DeviceBlocks for NoDevice {
+impl DeviceBlocks for BlankDevice {
     fn num_parts(&self) -> usize {
-        0
+        self.part_bytes.len()
     }
 
-    fn part_bytes(&self, _: usize) -> usize {
-        0
+    fn part_bytes(&self, part: usize) -> usize {
+        self.part_bytes[part]
     }
 
-    fn read(&self, _: BlockId, _: usize, _: &mut [u8]) {}
+    fn read(&self, _: BlockId, _: usize, bytes: &mut [u8]) {
+        bytes.fill(0);
+    }
+
+    fn write(&mut self, _: BlockId, _: usize, _: &[u8]) {}
 }

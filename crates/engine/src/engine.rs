@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use headstart_cache::{Policy, PrefixCache};
+use headstart_cache::{Policy, PrefixCache, Tiers};
+use headstart_core::cost::Work;
+use headstart_core::cost::learned::LearnedCost;
+use headstart_core::transfer::{BlankDevice, BlockMover, DeviceBlocks};
 use headstart_core::{
     Access, BlockHasher, BlockIdentity, CacheEvent, Nanos, Probability, SeqId, SessionId, TokenId,
 };
 use headstart_scheduler::{
-    Executor, Load, NewSequence, Output, QueueOrder, Sampling, Scheduler, SchedulerConfig, Submit,
+    Batch, Executor, Load, NewSequence, Output, QueueOrder, Sampling, Scheduler, SchedulerConfig,
+    Submit,
 };
 
 use crate::kv::{self, Dtype};
@@ -69,8 +73,12 @@ pub enum StopTokens {
 /// What a step did.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// Tokens computed; 0 when there was nothing to do.
+    /// Whether there was nothing to do, or all wait for loads.
+    pub is_empty: bool,
+    /// Tokens computed.
     pub num_tokens: usize,
+    /// Pairs of a query and a key.
+    pub pairs: u128,
     /// What happened to sequences.
     pub outputs: Vec<Output>,
     /// How residency changed.
@@ -84,6 +92,8 @@ pub struct Engine {
     config: EngineConfig,
     scheduler: Scheduler,
     executor: Box<dyn Executor + Send>,
+    mover: Option<Box<dyn BlockMover>>,
+    learned: LearnedCost,
     hasher: Arc<BlockHasher>,
 }
 
@@ -138,8 +148,26 @@ impl Engine {
             config,
             scheduler,
             executor,
+            mover: None,
+            learned: LearnedCost::default(),
             hasher,
         }
+    }
+
+    /// The same with lower tiers, whose units `mover` moves.
+    #[must_use]
+    pub fn with_tiers(self, tiers: Tiers, mover: Box<dyn BlockMover>) -> Self {
+        Self {
+            scheduler: self.scheduler.with_tiers(tiers),
+            mover: Some(mover),
+            ..self
+        }
+    }
+
+    /// The lower tiers, if there are any.
+    #[must_use]
+    pub fn tiers(&self) -> Option<&Tiers> {
+        self.scheduler.tiers()
     }
 
     /// The longest sequence (prompt and answer) that it can hold, in tokens.
@@ -190,15 +218,94 @@ impl Engine {
 
     /// Schedules, computes and completes one step.
     pub fn step(&mut self, now: Nanos) -> Step {
+        self.take_moved(now);
         let batch = self.scheduler.schedule(now);
+        // Before anything is overwritten.
+        self.move_units();
         if !batch.is_empty() {
-            let tokens = self.executor.execute(&batch);
+            self.copy_arrivals(&batch);
+            let tokens = match batch.entries.is_empty() {
+                true => Vec::new(),
+                false => self.executor.execute(&batch),
+            };
             self.scheduler.complete(&batch, &tokens, now);
+            self.move_units();
         }
+        let pairs = batch.entries.iter().map(|entry| {
+            let (before, new) = (entry.start as u128, entry.tokens.len() as u128);
+            new * before + new * (new + 1) / 2
+        });
         Step {
+            is_empty: batch.is_empty(),
+            pairs: pairs.sum(),
             num_tokens: batch.num_tokens(),
             outputs: self.scheduler.take_outputs(),
             events: self.scheduler.take_events(),
+        }
+    }
+
+    /// A step took so long: what loading is compared with.
+    pub fn took(&mut self, step: &Step, seconds: f64) {
+        if self.mover.is_none() || step.num_tokens == 0 {
+            return;
+        }
+        let work = Work {
+            tokens: step.num_tokens,
+            ..Work::default()
+        };
+        self.learned.observe(work, step.pairs, seconds);
+        let config = &self.config;
+        let kv_tokens = config.cache_blocks * config.block_size;
+        if let Some(engine) = self.learned.engine(config.max_batched_tokens, kv_tokens) {
+            self.scheduler.set_engine(engine);
+        }
+    }
+
+    /// What was moved while nobody asked; to be called from time to time while idle.
+    pub fn look_round(&mut self, now: Nanos) {
+        self.take_moved(now);
+        self.move_units();
+    }
+
+    /// When somebody stops waiting for a load, if all that there is to do is to wait for one.
+    #[must_use]
+    pub fn waits_until(&self) -> Option<Nanos> {
+        self.scheduler.waits_until()
+    }
+
+    fn take_moved(&mut self, now: Nanos) {
+        let Some(mover) = &mut self.mover else { return };
+        let mut moved = Vec::new();
+        mover.poll(&mut moved);
+        for moved in moved {
+            self.scheduler.moved(moved, now);
+        }
+    }
+
+    fn move_units(&mut self) {
+        let Some(mover) = &mut self.mover else { return };
+        let nothing = BlankDevice::default();
+        let device = self.executor.device();
+        let device: &dyn DeviceBlocks = device.map_or(&nothing, |device| &*device);
+        for transfer in self.scheduler.take_transfers() {
+            mover.submit(transfer, device);
+        }
+    }
+
+    /// Copies units at hand into the blocks that they are for.
+    fn copy_arrivals(&mut self, batch: &Batch) {
+        let (Some(mover), Some(device)) = (&self.mover, self.executor.device()) else {
+            return;
+        };
+        for arrival in &batch.arrivals {
+            for part in 0..device.num_parts() {
+                let bytes = mover.part(arrival.claim.name, part);
+                let bytes = bytes.expect("what has arrived is at hand until it is released");
+                let len = device.part_bytes(part);
+                for &(number, block) in &arrival.blocks {
+                    device.write(block, part, &bytes[number * len..(number + 1) * len]);
+                }
+            }
         }
     }
 

@@ -8,6 +8,7 @@ mod rotation;
 use std::sync::Arc;
 
 use headstart_core::TokenId;
+use headstart_core::transfer::DeviceBlocks;
 use headstart_scheduler::{Batch, Executor};
 
 use crate::cpu::attention::{Attention, Heads, Queries};
@@ -92,6 +93,10 @@ impl Executor for CpuExecutor {
             sample(logits, suppressed, &sampling, position)
         };
         asked.zip(rows).map(choose).collect()
+    }
+
+    fn device(&mut self) -> Option<&mut dyn DeviceBlocks> {
+        Some(&mut self.kv)
     }
 }
 

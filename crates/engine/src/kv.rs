@@ -9,6 +9,7 @@
 
 use half::bf16;
 use headstart_core::BlockId;
+use headstart_core::transfer::DeviceBlocks;
 
 use crate::ModelConfig;
 
@@ -126,6 +127,22 @@ impl Numbers {
         }
     }
 
+    /// The elements of `range` as they are in memory.
+    fn bytes(&self, range: std::ops::Range<usize>) -> &[u8] {
+        match self {
+            Self::F32(values) => bytemuck::cast_slice(&values[range]),
+            Self::Bf16(values) => bytemuck::cast_slice(&values[range]),
+        }
+    }
+
+    /// The same, to be overwritten: any bytes are numbers.
+    fn bytes_mut(&mut self, range: std::ops::Range<usize>) -> &mut [u8] {
+        match self {
+            Self::F32(values) => bytemuck::cast_slice_mut(&mut values[range]),
+            Self::Bf16(values) => bytemuck::cast_slice_mut(&mut values[range]),
+        }
+    }
+
     #[inline]
     fn set(&mut self, index: usize, value: f32) {
         match self {
@@ -205,7 +222,44 @@ impl KvPool {
     }
 }
 
+/// A part is a layer of a block: its keys, then its values.
+impl DeviceBlocks for KvPool {
+    fn num_parts(&self) -> usize {
+        self.layers.len()
+    }
+
+    fn part_bytes(&self, part: usize) -> usize {
+        let layer = &self.layers[part];
+        2 * layer.block_len() * layer.keys.dtype().bytes()
+    }
+
+    fn read(&self, block: BlockId, part: usize, bytes: &mut [u8]) {
+        let layer = &self.layers[part];
+        let (keys, values) = bytes.split_at_mut(bytes.len() / 2);
+        keys.copy_from_slice(layer.keys.bytes(layer.block_range(block)));
+        values.copy_from_slice(layer.values.bytes(layer.block_range(block)));
+    }
+
+    fn write(&mut self, block: BlockId, part: usize, bytes: &[u8]) {
+        let layer = &mut self.layers[part];
+        let (keys, values) = bytes.split_at(bytes.len() / 2);
+        let range = layer.block_range(block);
+        layer.keys.bytes_mut(range.clone()).copy_from_slice(keys);
+        layer.values.bytes_mut(range).copy_from_slice(values);
+    }
+}
+
 impl LayerKv {
+    /// Elements of a block's keys, and of its values.
+    fn block_len(&self) -> usize {
+        self.num_kv_heads * self.head_dim * self.block_size
+    }
+
+    fn block_range(&self, block: BlockId) -> std::ops::Range<usize> {
+        let start = block.index() * self.block_len();
+        start..start + self.block_len()
+    }
+
     /// Tokens per block.
     #[must_use]
     pub fn block_size(&self) -> usize {

@@ -1,6 +1,7 @@
 //! Who computes a batch.
 
 use headstart_core::TokenId;
+use headstart_core::transfer::DeviceBlocks;
 
 use crate::Batch;
 
@@ -8,6 +9,9 @@ use crate::Batch;
 pub trait Executor {
     /// Computes `batch`. Returns one token per entry that asked for one, in order.
     fn execute(&mut self, batch: &Batch) -> Vec<TokenId>;
+
+    /// The blocks that it computes into, as bytes; `None` where it keeps none.
+    fn device(&mut self) -> Option<&mut dyn DeviceBlocks>;
 }
 
 /// Computes nothing: every sampled token repeats the entry's last. For tests and dry runs.
@@ -23,5 +27,9 @@ impl Executor for Echo {
         sampled
             .map(|entry| *entry.tokens.last().expect("entries have tokens"))
             .collect()
+    }
+
+    fn device(&mut self) -> Option<&mut dyn DeviceBlocks> {
+        None
     }
 }

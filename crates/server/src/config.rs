@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headstart_core::EngineModel;
+use headstart_cache::Tiers;
+use headstart_core::{BlockMover, EngineModel, ReplicaId};
 use headstart_engine::{EngineConfig, Model};
 use headstart_prompt::PromptModel;
 use headstart_router::Profile;
 
 use crate::prediction::PredictionConfig;
+use crate::replica::Waker;
 use crate::shared_index::SharedServer;
 
 /// Everything a server needs; validated by whoever builds it.
@@ -72,6 +74,23 @@ pub struct EmbeddedFleet {
     /// Where replicas publish their KV events on loopback: replica `i` on this port + 2 · `i`, with
     /// its replays on the port after that. Free ports where none is given.
     pub kv_events_port: Option<u16>,
+    /// Its lower tiers, if it has any.
+    pub tiers: Option<TiersOf>,
+}
+
+/// Makes the lower tiers of a replica, which may call the waker when something was moved. The error
+/// says why there are none.
+#[derive(Clone)]
+pub struct TiersOf(pub Arc<MakeTiers>);
+
+/// See [`TiersOf`].
+pub type MakeTiers =
+    dyn Fn(ReplicaId, Waker) -> Result<(Tiers, Box<dyn BlockMover>), String> + Send + Sync;
+
+impl std::fmt::Debug for TiersOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TiersOf")
+    }
 }
 
 /// One engine behind HTTP.

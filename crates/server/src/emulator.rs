@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use headstart_core::cost::Work;
+use headstart_core::transfer::{BlankDevice, DeviceBlocks};
 use headstart_core::{EngineModel, TokenId};
 use headstart_engine::{Batch, Entry, Executor};
 
@@ -19,6 +20,7 @@ pub(crate) struct Emulator {
     alphabet: Vec<TokenId>,
     /// When the step before ended.
     ended: Instant,
+    device: BlankDevice,
 }
 
 impl Emulator {
@@ -31,6 +33,7 @@ impl Emulator {
             engine,
             alphabet,
             ended: Instant::now(),
+            device: BlankDevice::default(),
         }
     }
 
@@ -62,6 +65,10 @@ impl Executor for Emulator {
         self.ended = Instant::now();
         let sampled = batch.entries.iter().filter(|it| it.sampling.is_some());
         sampled.map(|entry| self.token(entry)).collect()
+    }
+
+    fn device(&mut self) -> Option<&mut dyn DeviceBlocks> {
+        Some(&mut self.device)
     }
 }
 

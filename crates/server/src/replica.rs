@@ -62,8 +62,8 @@ pub enum ReplicaEvent {
 
 /// What the thread calls when something concerns others.
 pub struct Hooks {
-    /// Builds the engine; again after a panic.
-    pub build: Box<dyn Fn() -> Engine + Send>,
+    /// Builds the engine; again after a panic. It may wake its thread when something was moved.
+    pub build: Box<dyn Fn(Waker) -> Engine + Send>,
     /// Residency changed.
     pub publish: Box<dyn Fn(Vec<CacheEvent>) + Send>,
     /// The replica went down or came back.
@@ -101,7 +101,12 @@ pub struct Annotations {
     pub late: u64,
 }
 
+/// Wakes a replica's thread. Cheap; may be called from any thread at any time.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
 enum Command {
+    /// Something was moved.
+    Wake,
     Submit(Submission, mpsc::Sender<ReplicaEvent>),
     Annotate(SeqId, Probability),
     Panic,
@@ -116,12 +121,16 @@ impl Replica {
     pub fn start(name: String, hooks: Hooks, clock: Clock) -> std::io::Result<Self> {
         let (commands, inbox) = sync_channel(COMMANDS);
         let status = Arc::new(Status::default());
-        let engine = (hooks.build)();
+        let is_awake = Arc::new(AtomicBool::new(false));
+        let waker = waker(commands.clone(), is_awake.clone());
+        let engine = (hooks.build)(waker.clone());
         let context = engine.context();
         let worker = Worker {
             hooks,
             clock,
             inbox,
+            waker,
+            is_awake,
             status: status.clone(),
         };
         let thread = std::thread::Builder::new()
@@ -229,6 +238,9 @@ struct Worker {
     hooks: Hooks,
     clock: Clock,
     inbox: Receiver<Command>,
+    waker: Waker,
+    /// Whether a wake-up waits in the inbox: one is enough.
+    is_awake: Arc<AtomicBool>,
     status: Arc<Status>,
 }
 
@@ -243,7 +255,9 @@ impl Worker {
         let mut engine = Some(engine);
         let mut in_a_row = 0;
         loop {
-            let mut current = engine.take().unwrap_or_else(|| (self.hooks.build)());
+            let mut current = engine
+                .take()
+                .unwrap_or_else(|| (self.hooks.build)(self.waker.clone()));
             self.set_health(Health::Healthy);
             let mut steps = 0u64;
             let turn = AssertUnwindSafe(|| self.serve(&mut current, &mut steps));
@@ -269,6 +283,7 @@ impl Worker {
             let left = until.since(self.clock.now());
             match self.inbox.recv_timeout(left) {
                 Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return true,
+                Ok(Command::Wake) => self.is_awake.store(false, Relaxed),
                 Ok(Command::Submit(..) | Command::Annotate(..) | Command::Panic) => {}
                 Err(RecvTimeoutError::Timeout) => return false,
             }
@@ -286,7 +301,10 @@ impl Worker {
                         return Ended::Stopped;
                     }
                     Ok(command) => self.obey(command, engine, &mut clients),
-                    Err(RecvTimeoutError::Timeout) => continue,
+                    Err(RecvTimeoutError::Timeout) => {
+                        engine.look_round(self.clock.now());
+                        continue;
+                    }
                 }
             }
             while let Ok(command) = self.inbox.try_recv() {
@@ -296,8 +314,13 @@ impl Worker {
                 self.obey(command, engine, &mut clients);
             }
             self.cancel_abandoned(engine, &mut clients);
-            let step = engine.step(self.clock.now());
+            let began = self.clock.now();
+            let step = engine.step(began);
+            engine.took(&step, self.clock.now().since(began).as_secs_f64());
             *steps += 1;
+            if step.is_empty && self.rest(engine, &mut clients) {
+                return Ended::Stopped;
+            }
             if !step.events.is_empty() {
                 (self.hooks.publish)(step.events);
             }
@@ -308,6 +331,25 @@ impl Worker {
         }
     }
 
+    /// All wait for loads: nothing is done until one is there or too late, or somebody comes. True
+    /// when told to stop.
+    fn rest(
+        &self,
+        engine: &mut Engine,
+        clients: &mut HashMap<SeqId, mpsc::Sender<ReplicaEvent>>,
+    ) -> bool {
+        let Some(until) = engine.waits_until() else {
+            return false;
+        };
+        let pause = until.since(self.clock.now()).min(IDLE_PAUSE);
+        match self.inbox.recv_timeout(pause) {
+            Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return true,
+            Ok(command) => self.obey(command, engine, clients),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        false
+    }
+
     fn obey(
         &self,
         command: Command,
@@ -315,6 +357,10 @@ impl Worker {
         clients: &mut HashMap<SeqId, mpsc::Sender<ReplicaEvent>>,
     ) {
         match command {
+            Command::Wake => {
+                self.is_awake.store(false, Relaxed);
+                engine.look_round(self.clock.now());
+            }
             Command::Submit(submission, client) => {
                 let id = submission.id;
                 match engine.submit(submission, self.clock.now()) {
@@ -375,6 +421,15 @@ impl Worker {
         self.status.down.store(health == Health::Down, Relaxed);
         (self.hooks.health)(health);
     }
+}
+
+fn waker(commands: SyncSender<Command>, is_awake: Arc<AtomicBool>) -> Waker {
+    Arc::new(move || {
+        if !is_awake.swap(true, Relaxed) && commands.try_send(Command::Wake).is_err() {
+            // The thread has enough to do to look by itself.
+            is_awake.store(false, Relaxed);
+        }
+    })
 }
 
 fn tell(output: Output, clients: &mut HashMap<SeqId, mpsc::Sender<ReplicaEvent>>) {

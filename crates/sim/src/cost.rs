@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use headstart_core::transfer::DeviceBlocks;
 use headstart_core::{CostModel, TokenId};
 use headstart_scheduler::{Batch, Decode, Executor};
 
@@ -101,6 +102,10 @@ impl Executor for VirtualExecutor {
         sampled
             .map(|entry| tokens::of_sequence(entry.seq, entry.start + entry.tokens.len()))
             .collect()
+    }
+
+    fn device(&mut self) -> Option<&mut dyn DeviceBlocks> {
+        None
     }
 }
 

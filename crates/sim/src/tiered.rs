@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headstart_cache::{PrefixCache, Tiers};
-use headstart_core::transfer::NoDevice;
+use headstart_core::transfer::BlankDevice;
 use headstart_core::{
     Access, BlockHasher, BlockMover, CostModel, Nanos, SeqId, SessionId, Tier, TokenId,
 };
@@ -194,7 +194,7 @@ impl TieredReplica {
     fn move_units(&mut self) {
         self.mover.set_now(self.now);
         for transfer in self.scheduler.take_transfers() {
-            self.mover.submit(transfer, &NoDevice);
+            self.mover.submit(transfer, &BlankDevice::default());
         }
     }
 

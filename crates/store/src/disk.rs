@@ -94,6 +94,18 @@ impl DiskOptions {
         }
     }
 
+    /// Whether the budget has room for enough segments.
+    fn check(&self) -> Result<(), DiskError> {
+        let least = self.segment_bytes().max(LEAST_SEGMENT_BYTES) * FEWEST_SEGMENTS + LISTS_BYTES;
+        match self.budget_bytes >= least {
+            true => Ok(()),
+            false => Err(DiskError::TooSmall {
+                budget: self.budget_bytes,
+                least,
+            }),
+        }
+    }
+
     fn segment_bytes(&self) -> u64 {
         let page = crate::record::PAGE as u64;
         let usual = self.budget_bytes / 16;
@@ -128,15 +140,9 @@ impl Disk {
     /// # Errors
     /// When the folder cannot be used, is in use, or the budget is too small.
     pub fn open(options: DiskOptions, waker: Waker) -> Result<(Self, Vec<Resident>), DiskError> {
-        let budget_bytes = options.budget_bytes.saturating_sub(LISTS_BYTES);
+        options.check()?;
+        let budget_bytes = options.budget_bytes - LISTS_BYTES;
         let segment_bytes = options.segment_bytes();
-        let least = segment_bytes.max(LEAST_SEGMENT_BYTES) * FEWEST_SEGMENTS + LISTS_BYTES;
-        if options.budget_bytes < least {
-            return Err(DiskError::TooSmall {
-                budget: options.budget_bytes,
-                least,
-            });
-        }
         let folder = Folder::open(&options.folder)?;
         let io = |source| DiskError::Io {
             path: options.folder.clone(),
@@ -183,6 +189,16 @@ impl Disk {
             thread: Some(thread),
         };
         Ok((disk, residents))
+    }
+
+    /// Whether a tier could be opened so: the folder can be used and nobody else does, and the
+    /// budget is enough.
+    ///
+    /// # Errors
+    /// As for [`Disk::open`].
+    pub fn check(options: &DiskOptions) -> Result<(), DiskError> {
+        options.check()?;
+        Folder::open(&options.folder).map(drop)
     }
 
     /// What it has done.

@@ -15,6 +15,7 @@ use crate::banner;
 use crate::config::{ServeOptions, UsageError, parsed};
 use crate::model::{self, TOY};
 use crate::predictor;
+use crate::tiers;
 
 /// KV memory per replica where the user does not say; pages that are never used cost nothing.
 const DEFAULT_CACHE_BYTES: usize = 512 << 20;
@@ -183,7 +184,18 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
         Some(it) => (it.engine.max_batched_tokens, it.max_sequences, 16_384),
         None => (512, 64, 256),
     };
+    let tiers = tiers::of(
+        options,
+        &tiers::Shape {
+            model: &loaded.model.config,
+            element_bytes: dtype.bytes(),
+            block_size,
+            replicas,
+            is_emulated: emulated.is_some(),
+        },
+    )?;
     Ok(EmbeddedFleet {
+        tiers,
         name: options.served_model_name.clone().unwrap_or(loaded.name),
         replicas,
         engine: EngineConfig {
@@ -263,6 +275,7 @@ fn refuse_engine_options(options: &ServeOptions) -> Result<()> {
         ("--kv-events-port", options.kv_events_port.is_some()),
         ("--model", options.model.is_some()),
         ("--executor", options.executor.is_some()),
+        ("--context-cache", options.context_cache.is_some()),
         ("--cache-blocks", options.cache_blocks.is_some()),
         ("--block-size", options.block_size.is_some()),
         ("--dtype", options.dtype.is_some()),

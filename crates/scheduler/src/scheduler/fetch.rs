@@ -15,7 +15,7 @@ use headstart_cache::Tiers;
 use headstart_cache::tiers::{Claim, Fetched};
 use headstart_core::cost::Work;
 use headstart_core::transfer::{Moved, Transfer};
-use headstart_core::{Access, Nanos};
+use headstart_core::{Access, EngineModel, Nanos};
 
 use super::Scheduler;
 use crate::batch::{Arrival, Batch};
@@ -52,6 +52,13 @@ impl Scheduler {
     #[must_use]
     pub fn tiers(&self) -> Option<&Tiers> {
         self.tiers.as_ref()
+    }
+
+    /// From now on computing costs this, compared with loading.
+    pub fn set_engine(&mut self, engine: EngineModel) {
+        if let Some(tiers) = &mut self.tiers {
+            tiers.set_engine(engine);
+        }
     }
 
     /// Takes note of what was moved.

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use headstart_cache::PrefixCache;
 use headstart_cache::policy::Lru;
+use headstart_core::transfer::DeviceBlocks;
 use headstart_core::{
     Access, BlockHash, BlockHasher, BlockIdentity, CacheEvent, Nanos, Rng, SeqId, TokenId,
 };
@@ -59,6 +60,10 @@ impl Executor for Digests {
             sampled.extend(entry.sampling.map(|_| next_token(digest)));
         }
         sampled
+    }
+
+    fn device(&mut self) -> Option<&mut dyn DeviceBlocks> {
+        None
     }
 }
 

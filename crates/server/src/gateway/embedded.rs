@@ -225,6 +225,7 @@ async fn first_token(events: Option<mpsc::Receiver<ReplicaEvent>>) -> Result<Fir
             }
             Some(ReplicaEvent::Refused(_)) => return Err(Refusal::Full),
             Some(ReplicaEvent::Started { cached_tokens }) => cached = cached_tokens,
+            Some(ReplicaEvent::Loaded { tokens, .. }) => cached += tokens,
             Some(ReplicaEvent::Token { token, finish }) => {
                 return Ok((cached, (token, finish), events));
             }

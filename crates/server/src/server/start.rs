@@ -15,13 +15,13 @@ use headstart_router::{PrefixIndex, Router, RouterConfig, RunIndex};
 use super::follow::{self, Stream};
 use super::{ServeError, Watcher};
 use crate::clock::{Clock, unix_seconds};
-use crate::config::{Backend, EmbeddedFleet, ServeConfig, UpstreamConfig};
+use crate::config::{Backend, EmbeddedFleet, ServeConfig, TiersOf, UpstreamConfig};
 use crate::emulator::Emulator;
 use crate::events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank};
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
 use crate::metrics::Metrics;
 use crate::prediction::Predictions;
-use crate::replica::{Hooks, Replica};
+use crate::replica::{Hooks, Replica, Waker};
 use crate::saved_index::{Folder, FolderError, Keeper, Saving, drawn_secret};
 use crate::shared_index::{
     SharedIndex, SharedIndexConfig, SharedIndexError, SharedServer, Timeline,
@@ -373,18 +373,26 @@ fn hooks(
 ) -> Hooks {
     let (model, name, engine) = (config.model.clone(), config.name.clone(), config.engine);
     let policy_name = config.policy.clone();
+    let tiers = config.tiers.clone();
     let emulated = config.emulated.as_deref().copied();
     let emulated = emulated.map(|it| (it, config.prompt.stable_words()));
     Hooks {
-        build: Box::new(move || {
+        build: Box::new(move |waker| {
             let policy = policy::by_name(&policy_name, setting(&engine));
             let policy = policy.expect("the name was checked at start");
-            let Some((emulated, words)) = &emulated else {
-                return Engine::new(model.clone(), &name, engine, policy);
+            let built = match &emulated {
+                None => Engine::new(model.clone(), &name, engine, policy),
+                Some((emulated, words)) => {
+                    let executor = Box::new(Emulator::new(*emulated, words.clone()));
+                    let context = engine.cache_blocks * engine.block_size;
+                    let executor = (executor as Box<_>, context);
+                    Engine::with_executor(model.clone(), &name, engine, policy, executor)
+                }
             };
-            let executor = Box::new(Emulator::new(*emulated, words.clone()));
-            let context = engine.cache_blocks * engine.block_size;
-            Engine::with_executor(model.clone(), &name, engine, policy, (executor, context))
+            match &tiers {
+                None => built,
+                Some(tiers) => with_tiers(built, tiers, replica, waker),
+            }
         }),
         publish: Box::new(move |events| {
             // A full queue leaves a hole that the subscriber sees and asks for.
@@ -395,6 +403,17 @@ fn hooks(
                 gateway.set_health(replica, health);
             }
         }),
+    }
+}
+
+/// An engine that cannot have its lower tiers works without them.
+fn with_tiers(engine: Engine, tiers: &TiersOf, replica: ReplicaId, waker: Waker) -> Engine {
+    match (tiers.0)(replica, waker) {
+        Ok((tiers, mover)) => engine.with_tiers(tiers, mover),
+        Err(problem) => {
+            tracing::warn!(replica = replica.0, problem, "no lower tiers");
+            engine
+        }
     }
 }
 

@@ -44,6 +44,7 @@ pub fn model() -> (Arc<Model>, Arc<PromptModel>) {
 pub fn embedded(replicas: usize, cache_blocks: usize) -> ServeConfig {
     let (model, prompt) = model();
     config(Backend::Embedded(EmbeddedFleet {
+        tiers: None,
         model,
         prompt,
         name: "toy".to_owned(),

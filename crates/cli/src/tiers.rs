@@ -1,0 +1,202 @@
+//! The lower tiers of `serve`: options made into decisions, memory and files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use headstart_cache::Tiers;
+use headstart_cache::policy::Lru;
+use headstart_cache::tiers::{Admission, Assumed, LoadWhen, TierConfig, TiersConfig, WriteWhen};
+use headstart_core::{BlockMover, CostModel, EngineModel, ReplicaId, Tier};
+use headstart_engine::ModelConfig;
+use headstart_server::config::TiersOf;
+use headstart_server::replica::Waker;
+use headstart_store::disk::unix_seconds;
+use headstart_store::tiered::{Below, StoreConfig};
+use headstart_store::{Disk, DiskOptions, TieredStore};
+
+use crate::config::{ServeOptions, UsageError};
+
+/// Tokens of a unit: what a hosted context cache stores at once.
+const UNIT_TOKENS: usize = 64;
+
+const GIB: f64 = (1u64 << 30) as f64;
+
+/// Budget of the context cache where none is given, GiB.
+const CONTEXT_CACHE_GIB: f64 = 10.0;
+
+/// Time to live where none is given, hours.
+const CONTEXT_CACHE_HOURS: f64 = 24.0;
+
+/// Most host memory for what is on its way, bytes; at least the longest prompt fits all the same.
+const STAGING_BYTES: usize = 256 << 20;
+
+/// What is believed of host memory and of a disk until they were measured.
+const HOST: Assumed = Assumed {
+    latency_s: 1e-5,
+    bytes_per_s: 5e9,
+};
+const DISK: Assumed = Assumed {
+    latency_s: 1e-3,
+    bytes_per_s: 1e9,
+};
+
+/// Seconds of a token until the first prompts were computed: a small model on a few cores.
+const TOKEN_S: f64 = 1e-3;
+
+/// What the tiers need to know of the fleet.
+pub(crate) struct Shape<'a> {
+    pub(crate) model: &'a ModelConfig,
+    /// Bytes of a number of keys and values.
+    pub(crate) element_bytes: usize,
+    pub(crate) block_size: usize,
+    pub(crate) replicas: usize,
+    /// Whether nothing is computed: then names are stored, and no bytes.
+    pub(crate) is_emulated: bool,
+}
+
+/// All that makes the tiers of any replica.
+struct Recipe {
+    folder: PathBuf,
+    budget_bytes: u64,
+    store: StoreConfig,
+    most_at_hand: usize,
+    block_size: usize,
+}
+
+/// The tiers that the options ask for, if they ask for any.
+pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<TiersOf>> {
+    let Some(folder) = &options.context_cache else {
+        return match options.host_cache_gib {
+            None => Ok(None),
+            Some(_) => Err(usage("--host-cache-gib needs --context-cache DIR")),
+        };
+    };
+    let recipe = Recipe::new(options, folder, shape)?;
+    for replica in 0..shape.replicas {
+        Disk::check(&recipe.disk(replica))
+            .with_context(|| "the context cache cannot be used (--context-cache)")?;
+    }
+    Ok(Some(TiersOf(Arc::new(move |replica, waker| {
+        recipe
+            .make(replica, waker)
+            .map_err(|error| format!("{error:#}"))
+    }))))
+}
+
+fn usage(message: &str) -> anyhow::Error {
+    UsageError(message.to_owned()).into()
+}
+
+fn positive(value: Option<f64>, default: f64, name: &str) -> Result<f64> {
+    let value = value.unwrap_or(default);
+    match value.is_finite() && value > 0.0 && value < 1e9 {
+        true => Ok(value),
+        false => Err(usage(&format!("{name} {value}: expected a number above 0"))),
+    }
+}
+
+impl Recipe {
+    fn new(options: &ServeOptions, folder: &Path, shape: &Shape<'_>) -> Result<Self> {
+        let gib = positive(
+            options.context_cache_gib,
+            CONTEXT_CACHE_GIB,
+            "--context-cache-gib",
+        )?;
+        let hours = positive(
+            options.context_cache_hours,
+            CONTEXT_CACHE_HOURS,
+            "--context-cache-hours",
+        )?;
+        let unit_blocks = (UNIT_TOKENS / shape.block_size).max(1);
+        let layers = shape.model.num_layers;
+        let token_bytes = shape.model.kv_bytes_per_token(shape.element_bytes);
+        let block_bytes = token_bytes * shape.block_size;
+        let mut store = StoreConfig {
+            part_bytes: match shape.is_emulated {
+                true => Vec::new(),
+                false => vec![block_bytes / layers; layers],
+            },
+            unit_blocks,
+            unit_tokens: (unit_blocks * shape.block_size) as u32,
+            host_units: 0,
+            staging_units: 0,
+            ttl_s: Some((hours * 3_600.0) as u64),
+            now_s: unix_seconds,
+        };
+        let unit_bytes = store.unit_bytes() as usize;
+        if let Some(gib) = options.host_cache_gib {
+            let gib = positive(Some(gib), 0.0, "--host-cache-gib")?;
+            store.host_units = (gib * GIB) as usize / unit_bytes;
+        }
+        let longest = shape.model.max_context / (unit_blocks * shape.block_size) + 1;
+        let most_at_hand = (STAGING_BYTES / unit_bytes).max(longest);
+        // As much again for what is on its way down.
+        store.staging_units = most_at_hand + most_at_hand.min(64);
+        Ok(Self {
+            folder: folder.to_owned(),
+            budget_bytes: (gib * GIB) as u64 / shape.replicas.max(1) as u64,
+            store,
+            most_at_hand,
+            block_size: shape.block_size,
+        })
+    }
+
+    fn disk(&self, replica: usize) -> DiskOptions {
+        let folder = self.folder.join(format!("replica-{replica}"));
+        DiskOptions::new(folder, self.budget_bytes)
+    }
+
+    fn make(&self, replica: ReplicaId, waker: Waker) -> Result<(Tiers, Box<dyn BlockMover>)> {
+        let (disk, found) = Disk::open(self.disk(replica.0 as usize), waker.clone())?;
+        let disk_units = (disk.capacity_bytes() / self.store.unit_bytes()) as usize;
+        let mut tiers = Vec::new();
+        if self.store.host_units > 0 {
+            tiers.push(tier(Tier::Host, self.store.host_units, HOST));
+        }
+        tiers.push(tier(Tier::Disk, disk_units, DISK));
+        let config = TiersConfig {
+            unit_blocks: self.store.unit_blocks,
+            block_tokens: self.block_size,
+            unit_bytes: self.store.unit_bytes(),
+            most_at_hand: self.most_at_hand,
+            engine: unknown_engine(),
+            load: LoadWhen::Faster,
+        };
+        let below = Below {
+            tier: Tier::Disk,
+            backend: Box::new(disk),
+            found,
+        };
+        let store = TieredStore::new(self.store.clone(), vec![below], waker)?;
+        Ok((Tiers::new(config, tiers), Box::new(store)))
+    }
+}
+
+fn tier(tier: Tier, capacity_units: usize, assumed: Assumed) -> TierConfig {
+    TierConfig {
+        tier,
+        capacity_units,
+        policy: Box::new(Lru::new(capacity_units)),
+        admission: Admission::Always,
+        write: WriteWhen::Through,
+        assumed,
+    }
+}
+
+/// An engine of which nothing was measured yet.
+fn unknown_engine() -> EngineModel {
+    EngineModel {
+        cost: CostModel {
+            overhead_s: 1e-3,
+            weights_s: 0.0,
+            token_s: TOKEN_S,
+            pair_s: 0.0,
+            kv_token_s: 0.0,
+            sequence_s: 0.0,
+        },
+        max_batched_tokens: 512,
+        kv_tokens: 0,
+        load_token_s: 0.0,
+    }
+}
