@@ -8,6 +8,7 @@
 //! | [`disk`] | [`Disk`]: log-structured segments, direct I/O, group commit |
 //! | [`tiered`] | [`TieredStore`]: moves units between device, host memory and backends |
 //! | [`conformance`] | what any backend must obey; run it on yours |
+//! | [`remote`] | records in object storage, shared by all replicas |
 //! | [`mod@reference`] | the obvious backend, for the tests |
 //!
 //! It does not know prompts, tokens or policies: which records it is given and which it must
@@ -22,6 +23,7 @@ pub mod disk;
 pub mod record;
 pub mod reference;
 pub mod tiered;
+pub mod remote;
 mod wire;
 
 pub use arena::{Arena, Slot};

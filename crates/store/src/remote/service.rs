@@ -1,0 +1,496 @@
+//! The thread of the remote tier: takes commands, starts what they ask for, and reports.
+//!
+//! One loop owns all state; requests run beside it and come back to it. Order is kept where it
+//! matters: a put waits for deletions of its name, and a deletion for puts of its names, and then
+//! whatever comes behind waits as well.
+//!
+//! ```text
+//!   submit ──▶ commands ──▶ loop ──▶ requests (as many as may be)
+//!   poll  ◀──  reports  ◀── loop ◀── what became of them
+//! ```
+
+mod finish;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use headstart_core::{BlockHash, Nanos, TenantTag};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{self, JoinSet};
+use tokio::time::Instant;
+
+use super::health::Health;
+use super::index::{Changes, Index, Listed, Listing};
+use super::key::Key;
+use super::store::Store;
+use super::transfer::Found;
+use super::trouble::Trouble;
+use crate::backend::{Command, Condition, Failure, Loss, Outcome, Report, Ticket, Waker};
+use crate::record::Record;
+
+/// Longest wait, at the end, for what is under way.
+const CLOSE: Duration = Duration::from_secs(5);
+
+/// Deletions of ours that wait. Further ones are found again by the next listing.
+const MAX_SWEEPS: usize = 10_000;
+
+/// Objects that one of our own deletions deletes, so that it does not last long: puts wait for it.
+const SWEPT_AT_ONCE: usize = 1_000;
+
+/// What the loop needs.
+pub(super) struct Setup {
+    pub(super) store: Arc<Store>,
+    pub(super) index: Index,
+    pub(super) health: Health,
+    /// Commands that are carried out at once.
+    pub(super) max_concurrent: usize,
+    /// Between two listings.
+    pub(super) refresh: Duration,
+    pub(super) commands: mpsc::Receiver<Command>,
+    pub(super) closing: oneshot::Receiver<()>,
+    pub(super) reports: std::sync::mpsc::Sender<Report>,
+    pub(super) waker: Waker,
+}
+
+/// What a request was for.
+#[derive(Debug)]
+enum Asked {
+    Put(BlockHash),
+    Get {
+        ticket: Ticket,
+        object: Listed,
+    },
+    Remove {
+        ticket: Ticket,
+        names: Vec<BlockHash>,
+    },
+    Purge {
+        ticket: Ticket,
+        tenant: TenantTag,
+    },
+    /// Ours: damaged, old, second or superfluous objects go.
+    Sweep(Vec<BlockHash>),
+    List,
+    Probe,
+}
+
+/// What became of it.
+enum Done {
+    Put(Result<(), Trouble>),
+    Got(Result<Found, Trouble>),
+    Removed(Result<usize, Trouble>),
+    Swept,
+    Listed(Result<Listing, Trouble>),
+    Probed(bool),
+}
+
+/// A put that is under way, and who waits for it.
+struct Put {
+    key: Key,
+    bytes: u64,
+    tickets: Vec<Ticket>,
+}
+
+/// A deletion of ours.
+enum Sweep {
+    Delete(Key),
+    SetAside(Key),
+}
+
+/// The loop.
+pub(super) struct Service {
+    setup: Setup,
+    requests: JoinSet<Done>,
+    asked: HashMap<task::Id, Asked>,
+    /// Requests that commands asked for, of `requests`.
+    num_commands: usize,
+    /// Cannot be started yet.
+    held: Option<Command>,
+    puts: HashMap<BlockHash, Put>,
+    /// Names whose objects are being deleted, and how often.
+    deleting: HashMap<BlockHash, usize>,
+    purging: Vec<TenantTag>,
+    sweeps: VecDeque<Sweep>,
+    is_sweeping: bool,
+    /// Changed since the listing under way was asked for, if there is one.
+    newer: Option<Newer>,
+    is_probing: bool,
+    started: Instant,
+    next_listing: Instant,
+}
+
+/// What a listing under way may be wrong about.
+#[derive(Default)]
+struct Newer {
+    names: HashSet<BlockHash>,
+    tenants: HashSet<TenantTag>,
+}
+
+impl Newer {
+    fn has(&self, key: &Key) -> bool {
+        self.names.contains(&key.name) || self.tenants.contains(&key.tenant)
+    }
+}
+
+impl Service {
+    pub(super) fn new(setup: Setup) -> Self {
+        let now = Instant::now();
+        Self {
+            setup,
+            requests: JoinSet::new(),
+            asked: HashMap::new(),
+            num_commands: 0,
+            held: None,
+            puts: HashMap::new(),
+            deleting: HashMap::new(),
+            purging: Vec::new(),
+            sweeps: VecDeque::new(),
+            is_sweeping: false,
+            newer: None,
+            is_probing: false,
+            started: now,
+            next_listing: now,
+        }
+    }
+
+    /// The first listing.
+    ///
+    /// # Errors
+    /// When the store says no. One that is silent is gone, and may come back.
+    pub(super) async fn begin(&mut self) -> Result<Changes, Trouble> {
+        let store = self.setup.store.clone();
+        match store.list().await {
+            Ok(listing) => {
+                store.count_quarantined().await;
+                self.plan_listing();
+                Ok(self.take_listing(listing))
+            }
+            Err(trouble) if trouble.kind.is_passing() => {
+                let condition = self.setup.health.give_up(self.now(), store.jitter());
+                self.condition(condition);
+                Ok(Changes::default())
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Runs until it is closed.
+    pub(super) async fn run(mut self) {
+        loop {
+            self.start_ours();
+            let has_room = self.held.is_none() && self.num_commands < self.setup.max_concurrent;
+            let wake_at = self.wake_at();
+            tokio::select! {
+                biased;
+                _ = &mut self.setup.closing => break,
+                Some(done) = self.requests.join_next_with_id() => {
+                    self.finish(done);
+                    if let Some(command) = self.held.take() {
+                        self.start(command);
+                    }
+                }
+                command = self.setup.commands.recv(), if has_room => match command {
+                    Some(command) => self.start(command),
+                    None => break,
+                },
+                () = tokio::time::sleep_until(wake_at) => {}
+            }
+        }
+        self.close().await;
+    }
+
+    /// When something must be started though nothing happens.
+    fn wake_at(&self) -> Instant {
+        match self.setup.health.probe_at() {
+            Some(Nanos(at)) if !self.is_probing => self.started + Duration::from_nanos(at),
+            None if self.newer.is_none() => self.next_listing,
+            // What is under way wakes the loop, within its own limit.
+            _ => Instant::now() + self.setup.refresh,
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(0) + self.started.elapsed()
+    }
+
+    /// Carries a command out, or holds it back.
+    fn start(&mut self, command: Command) {
+        if self.setup.health.is_gone() {
+            return self.answer(command.ticket(), Outcome::Failed(Failure::Offline));
+        }
+        if !self.may_start(&command) {
+            self.held = Some(command);
+            return;
+        }
+        match command {
+            Command::Put { ticket, record } => self.start_put(ticket, record),
+            Command::Get { ticket, name, slot } => {
+                let Some(object) = self.readable(name) else {
+                    return self.answer(ticket, Outcome::Missing);
+                };
+                if object.bytes > slot.len() as u64 {
+                    return self.answer(ticket, Outcome::Failed(Failure::TooLarge));
+                }
+                let store = self.setup.store.clone();
+                let get = async move { store.get(object.key, object.bytes, slot).await };
+                let asked = Asked::Get { ticket, object };
+                self.ask(asked, async move { Done::Got(get.await) });
+            }
+            Command::Remove { ticket, names } => self.start_remove(ticket, names),
+            Command::Purge { ticket, tenant } => {
+                self.setup.index.remove_tenant(tenant);
+                self.purging.push(tenant);
+                if let Some(newer) = &mut self.newer {
+                    newer.tenants.insert(tenant);
+                }
+                let store = self.setup.store.clone();
+                let purge = async move { Done::Removed(store.purge(tenant).await) };
+                self.ask(Asked::Purge { ticket, tenant }, purge);
+            }
+        }
+    }
+
+    /// Whether nothing under way must end first.
+    fn may_start(&self, command: &Command) -> bool {
+        match command {
+            Command::Get { .. } => true,
+            Command::Put { record, .. } => {
+                let meta = record.meta();
+                let is_deleted = self.deleting.contains_key(&meta.name);
+                !is_deleted && !self.purging.contains(&meta.tenant)
+            }
+            Command::Remove { names, .. } => !names.iter().any(|name| self.puts.contains_key(name)),
+            Command::Purge { tenant, .. } => {
+                let is_theirs = |put: &Put| put.key.tenant == *tenant;
+                !self.puts.values().any(is_theirs)
+            }
+        }
+    }
+
+    fn start_put(&mut self, ticket: Ticket, record: Record) {
+        let (now, now_s) = (self.now(), now_s());
+        let key = Key::of(record.meta());
+        let bytes = record.bytes().len() as u64;
+        if key.expires_s().is_some_and(|expires| expires <= now_s) {
+            return self.answer(ticket, Outcome::Failed(Failure::Aborted));
+        }
+        if let Some(put) = self.puts.get_mut(&key.name) {
+            super::stats::add(&self.setup.store.stats.puts_saved, 1);
+            return put.tickets.push(ticket);
+        }
+        if let Err(why) = self.setup.health.may_write(now) {
+            return self.answer(ticket, Outcome::Failed(why));
+        }
+        let known = self.readable(key.name);
+        // The one that is there may be another that lasts longer.
+        let known = known.filter(|known| known.key >= key);
+        let (is_known, key) = (known.is_some(), known.map_or(key, |known| known.key));
+        let tickets = vec![ticket];
+        let put = Put {
+            key,
+            bytes,
+            tickets,
+        };
+        self.puts.insert(key.name, put);
+        let store = self.setup.store.clone();
+        let put = async move { Done::Put(store.put(&key, record, is_known).await) };
+        self.ask(Asked::Put(key.name), put);
+    }
+
+    fn start_remove(&mut self, ticket: Ticket, names: Vec<BlockHash>) {
+        let known: Vec<Key> = names
+            .iter()
+            .filter_map(|&name| self.setup.index.remove(name))
+            .map(|object| object.key)
+            .collect();
+        if known.is_empty() {
+            return self.answer(ticket, Outcome::Removed(0));
+        }
+        let names: Vec<BlockHash> = known.iter().map(|key| key.name).collect();
+        self.block(&names);
+        let store = self.setup.store.clone();
+        let remove = async move { Done::Removed(store.delete(&known).await) };
+        self.ask(Asked::Remove { ticket, names }, remove);
+    }
+
+    /// The object of that name, unless its time is over.
+    fn readable(&mut self, name: BlockHash) -> Option<Listed> {
+        let object = self.setup.index.get(name)?;
+        if !self.setup.index.is_expired(&object, now_s()) {
+            return Some(object);
+        }
+        self.setup.index.remove(name);
+        self.lost(vec![name], Loss::Expired);
+        self.sweep(Sweep::Delete(object.key));
+        None
+    }
+
+    /// Starts what nobody asked for: a probe, a listing, deletions.
+    fn start_ours(&mut self) {
+        if let Some(at) = self.setup.health.probe_at() {
+            if self.now() >= at && !self.is_probing {
+                self.is_probing = true;
+                let store = self.setup.store.clone();
+                self.ask(
+                    Asked::Probe,
+                    async move { Done::Probed(store.probe().await) },
+                );
+            }
+            return;
+        }
+        if self.newer.is_none() && Instant::now() >= self.next_listing {
+            self.newer = Some(Newer {
+                names: self
+                    .puts
+                    .keys()
+                    .chain(self.deleting.keys())
+                    .copied()
+                    .collect(),
+                tenants: self.purging.iter().copied().collect(),
+            });
+            let store = self.setup.store.clone();
+            self.ask(Asked::List, async move { Done::Listed(store.list().await) });
+        }
+        if !self.is_sweeping {
+            self.start_sweep();
+        }
+    }
+
+    fn start_sweep(&mut self) {
+        let Some(first) = self.sweeps.pop_front() else {
+            return;
+        };
+        let mut keys = Vec::new();
+        let store = self.setup.store.clone();
+        let aside = match first {
+            Sweep::SetAside(key) => Some(key),
+            Sweep::Delete(key) => {
+                keys.push(key);
+                while let Some(Sweep::Delete(key)) = self
+                    .sweeps
+                    .pop_front_if(|next| matches!(next, Sweep::Delete(_)))
+                {
+                    keys.push(key);
+                    if keys.len() == SWEPT_AT_ONCE {
+                        break;
+                    }
+                }
+                None
+            }
+        };
+        // One that is written again right now is new: the next listing decides about it.
+        keys.retain(|key| !self.puts.contains_key(&key.name));
+        let names: Vec<BlockHash> = keys.iter().chain(&aside).map(|key| key.name).collect();
+        self.block(&names);
+        self.is_sweeping = true;
+        self.ask(Asked::Sweep(names), async move {
+            // What is still there will be listed again.
+            let _ = match aside {
+                Some(key) => store.set_aside(&key).await,
+                None => store.delete(&keys).await.map(drop),
+            };
+            Done::Swept
+        });
+    }
+
+    fn sweep(&mut self, sweep: Sweep) {
+        if self.sweeps.len() < MAX_SWEEPS {
+            self.sweeps.push_back(sweep);
+        }
+    }
+
+    /// Puts of these wait until as many [`Self::unblock`] were called.
+    fn block(&mut self, names: &[BlockHash]) {
+        for &name in names {
+            *self.deleting.entry(name).or_insert(0) += 1;
+        }
+        self.outdate(names);
+    }
+
+    /// A listing under way says nothing about these any more.
+    fn outdate(&mut self, names: &[BlockHash]) {
+        if let Some(newer) = &mut self.newer {
+            newer.names.extend(names);
+        }
+    }
+
+    fn unblock(&mut self, names: &[BlockHash]) {
+        for name in names {
+            let count = self.deleting.remove(name).unwrap_or(0);
+            if count > 1 {
+                self.deleting.insert(*name, count - 1);
+            }
+        }
+    }
+
+    fn ask(&mut self, asked: Asked, request: impl Future<Output = Done> + Send + 'static) {
+        self.num_commands += usize::from(asked.is_command());
+        let id = self.requests.spawn(request).id();
+        self.asked.insert(id, asked);
+    }
+
+    fn answer(&self, ticket: Ticket, outcome: Outcome) {
+        if let Outcome::Failed(failure) = outcome {
+            self.setup.store.stats.failed(failure);
+        }
+        self.report(Report::Done { ticket, outcome });
+    }
+
+    fn lost(&self, names: Vec<BlockHash>, loss: Loss) {
+        if !names.is_empty() {
+            self.report(Report::Lost { names, loss });
+        }
+    }
+
+    fn condition(&self, condition: Option<Condition>) {
+        if let Some(condition) = condition {
+            self.report(Report::Condition(condition));
+        }
+    }
+
+    fn report(&self, report: Report) {
+        // Nobody listens any more when the tier is being closed.
+        if self.setup.reports.send(report).is_ok() {
+            (self.setup.waker)();
+        }
+    }
+
+    /// Answers all that waits, and lets what is under way end.
+    async fn close(mut self) {
+        self.setup.commands.close();
+        let held = self.held.take();
+        for command in held
+            .into_iter()
+            .chain(std::iter::from_fn(|| self.setup.commands.try_recv().ok()))
+        {
+            let failure = Outcome::Failed(Failure::Aborted);
+            let ticket = command.ticket();
+            let outcome = failure;
+            let _ = self.setup.reports.send(Report::Done { ticket, outcome });
+        }
+        let until = Instant::now() + CLOSE;
+        while let Ok(Some(done)) =
+            tokio::time::timeout_at(until, self.requests.join_next_with_id()).await
+        {
+            self.finish(done);
+        }
+        self.requests.shutdown().await;
+        let asked: Vec<Asked> = self.asked.drain().map(|(_, asked)| asked).collect();
+        for asked in asked {
+            self.end(asked, None);
+        }
+    }
+}
+
+impl Asked {
+    fn is_command(&self) -> bool {
+        !matches!(self, Self::Sweep(_) | Self::List | Self::Probe)
+    }
+}
+
+/// Seconds since 1970.
+fn now_s() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
+}

@@ -1,0 +1,211 @@
+//! What the loop does when a request came back.
+
+use headstart_core::BlockHash;
+use tokio::task::{self, JoinError};
+use tokio::time::Instant;
+
+use super::{Asked, Done, Service, Sweep, now_s};
+use crate::backend::{Failure, Loss, Outcome, Report, Ticket};
+use crate::remote::index::{Changes, Listed, Listing};
+use crate::remote::transfer::Found;
+use crate::remote::trouble::{Kind, Trouble};
+
+impl Service {
+    pub(super) fn finish(&mut self, done: Result<(task::Id, Done), JoinError>) {
+        let (id, done) = match done {
+            Ok((id, done)) => (id, Some(done)),
+            Err(error) => (error.id(), None),
+        };
+        if let Some(asked) = self.asked.remove(&id) {
+            self.num_commands -= usize::from(asked.is_command());
+            self.end(asked, done);
+        }
+    }
+
+    /// What a request leads to; `None` where it was given up, or failed by a fault of ours.
+    pub(super) fn end(&mut self, asked: Asked, done: Option<Done>) {
+        match (asked, done) {
+            (Asked::Put(name), done) => {
+                let result = match done {
+                    Some(Done::Put(result)) => result,
+                    _ => Err(given_up()),
+                };
+                self.end_put(name, result);
+            }
+            (Asked::Get { ticket, object }, done) => {
+                let result = match done {
+                    Some(Done::Got(result)) => result,
+                    _ => Err(given_up()),
+                };
+                self.end_get(ticket, object, result);
+            }
+            (Asked::Remove { ticket, names }, done) => {
+                self.unblock(&names);
+                self.end_removal(ticket, done);
+            }
+            (Asked::Purge { ticket, tenant }, done) => {
+                self.purging.retain(|&purged| purged != tenant);
+                self.end_removal(ticket, done);
+            }
+            (Asked::Sweep(names), _) => {
+                self.is_sweeping = false;
+                self.unblock(&names);
+            }
+            (Asked::List, done) => {
+                self.plan_listing();
+                match done {
+                    Some(Done::Listed(Ok(listing))) => {
+                        self.setup.health.answered();
+                        let changes = self.take_listing(listing);
+                        if !changes.found.is_empty() {
+                            self.report(Report::Found(changes.found));
+                        }
+                    }
+                    Some(Done::Listed(Err(trouble))) => self.note(&trouble),
+                    _ => {}
+                }
+                self.newer = None;
+            }
+            (Asked::Probe, done) => {
+                self.is_probing = false;
+                let is_back = matches!(done, Some(Done::Probed(true)));
+                let (now, jitter) = (self.now(), self.setup.store.jitter());
+                if is_back {
+                    let condition = self.setup.health.back();
+                    self.condition(condition);
+                    self.next_listing = Instant::now();
+                } else {
+                    self.setup.health.still_gone(now, jitter);
+                }
+            }
+        }
+    }
+
+    fn end_put(&mut self, name: BlockHash, result: Result<(), Trouble>) {
+        let Some(put) = self.puts.remove(&name) else {
+            return;
+        };
+        self.outdate(&[name]);
+        let failure = match result {
+            Ok(()) => {
+                let condition = self.setup.health.wrote();
+                self.condition(condition);
+                let before = self.setup.index.get(name);
+                self.setup.index.insert(Listed {
+                    key: put.key,
+                    bytes: put.bytes,
+                    modified_s: now_s(),
+                });
+                if let Some(before) = before.filter(|before| before.key < put.key) {
+                    self.sweep(Sweep::Delete(before.key));
+                }
+                None
+            }
+            Err(trouble) => {
+                let failure = trouble.kind.failure(true);
+                if matches!(failure, Failure::ReadOnly | Failure::Full) {
+                    let condition = self.setup.health.refused(self.now(), failure);
+                    self.condition(condition);
+                } else {
+                    self.note(&trouble);
+                }
+                Some(failure)
+            }
+        };
+        for ticket in put.tickets {
+            self.answer(ticket, failure.map_or(Outcome::Stored, Outcome::Failed));
+        }
+    }
+
+    fn end_get(&mut self, ticket: Ticket, object: Listed, result: Result<Found, Trouble>) {
+        let outcome = match result {
+            Ok(Found::Whole(record)) => {
+                self.setup.health.answered();
+                Outcome::Loaded(record)
+            }
+            Ok(Found::Damaged) => {
+                self.setup.health.answered();
+                if self.forget(object, Loss::Corrupt) {
+                    self.sweep(Sweep::SetAside(object.key));
+                }
+                Outcome::Failed(Failure::Corrupt)
+            }
+            Err(trouble) if trouble.kind == Kind::Missing => {
+                self.setup.health.answered();
+                self.forget(object, Loss::Evicted);
+                Outcome::Missing
+            }
+            Err(trouble) => {
+                self.note(&trouble);
+                Outcome::Failed(trouble.kind.failure(false))
+            }
+        };
+        self.answer(ticket, outcome);
+    }
+
+    /// Forgets an object that is not what it was; not the one that came in its place.
+    fn forget(&mut self, object: Listed, loss: Loss) -> bool {
+        let name = object.key.name;
+        let is_known = self.setup.index.get(name) == Some(object);
+        if is_known {
+            self.setup.index.remove(name);
+            self.outdate(&[name]);
+            self.lost(vec![name], loss);
+        }
+        is_known
+    }
+
+    fn end_removal(&mut self, ticket: Ticket, done: Option<Done>) {
+        let result = match done {
+            Some(Done::Removed(result)) => result,
+            _ => Err(given_up()),
+        };
+        let outcome = match result {
+            Ok(num_gone) => {
+                self.setup.health.answered();
+                Outcome::Removed(num_gone)
+            }
+            Err(trouble) => {
+                self.note(&trouble);
+                Outcome::Failed(trouble.kind.failure(true))
+            }
+        };
+        self.answer(ticket, outcome);
+    }
+
+    /// What a failure says about the store.
+    fn note(&mut self, trouble: &Trouble) {
+        if trouble.kind.is_passing() {
+            let (now, jitter) = (self.now(), self.setup.store.jitter());
+            let condition = self.setup.health.unreachable(now, jitter);
+            self.condition(condition);
+        } else if trouble.kind != Kind::Refused {
+            self.setup.health.answered();
+        }
+    }
+
+    /// Some time between three quarters and five quarters of the interval from now, so that
+    /// replicas that started together do not list together.
+    pub(super) fn plan_listing(&mut self) {
+        let interval = self.setup.refresh;
+        let wait = interval.mul_f64(0.75 + self.setup.store.jitter() / 2.0);
+        self.next_listing = Instant::now() + wait;
+    }
+
+    /// Takes over a listing and reports what is lost; what is found is for the caller to tell.
+    pub(super) fn take_listing(&mut self, listing: Listing) -> Changes {
+        let newer = self.newer.take().unwrap_or_default();
+        let is_newer = |key: &_| newer.has(key);
+        let mut changes = self.setup.index.take(listing, now_s(), is_newer);
+        self.lost(std::mem::take(&mut changes.expired), Loss::Expired);
+        self.lost(std::mem::take(&mut changes.evicted), Loss::Evicted);
+        for key in std::mem::take(&mut changes.delete) {
+            self.sweep(Sweep::Delete(key));
+        }
+        changes
+    }
+}
+
+fn given_up() -> Trouble {
+    Trouble::new(Kind::Late, "it was given up")
+}

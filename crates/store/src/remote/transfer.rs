@@ -1,0 +1,243 @@
+//! One record, there and back: put, in parts where it is large, and get, verified.
+//!
+//! Bytes are sent from the record's own slot and read into one: there is no other buffer of ours.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::retry::{RetryContext, RetryFailure, RetryPolicy};
+use object_store::{
+    GetOptions, GetResultPayload, MultipartUpload, ObjectStoreExt, PutMode, PutMultipartOptions,
+};
+
+use super::key::Key;
+use super::stats::add;
+use super::store::{Attempts, Store};
+use super::trouble::{Kind, Trouble};
+use crate::arena::Slot;
+use crate::record::Record;
+
+/// Parts of one record that are sent at once.
+const PARTS_AT_ONCE: usize = 4;
+
+/// Longest wait for the end of an upload that failed. What stays behind is for the bucket's own
+/// rules to remove.
+const ABORT: Duration = Duration::from_secs(5);
+
+/// What a get found.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// The record.
+    Whole(Record),
+    /// Something else.
+    Damaged,
+}
+
+/// A record's bytes, while somebody sends them.
+struct Sent(Record);
+
+impl AsRef<[u8]> for Sent {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl Store {
+    /// Writes a record, unless it is there. `is_known` says that it should be.
+    pub(super) async fn put(
+        self: &Arc<Self>,
+        key: &Key,
+        record: Record,
+        is_known: bool,
+    ) -> Result<(), Trouble> {
+        let object = self.layout.object(key);
+        if is_known && self.has(&object).await? {
+            add(&self.stats.puts_saved, 1);
+            return Ok(());
+        }
+        let bytes = Bytes::from_owner(Sent(record));
+        let mut attempts = Attempts::new(self, bytes.len());
+        let mut mode = PutMode::Create;
+        loop {
+            let put = match bytes.len() < self.rules.multipart {
+                true => {
+                    let options = mode.clone().into();
+                    let put = self
+                        .objects
+                        .put_opts(&object, bytes.clone().into(), options);
+                    attempts.within(put).await.map(drop)
+                }
+                false => self.put_parts(&attempts, &object, &bytes).await,
+            };
+            let trouble = match put {
+                Ok(()) => {
+                    add(&self.stats.puts, 1);
+                    add(&self.stats.bytes_out, bytes.len());
+                    return Ok(());
+                }
+                Err(trouble) if trouble.kind == Kind::There => {
+                    // Some say so while another one writes, who may yet fail.
+                    if self.has(&object).await? {
+                        add(&self.stats.puts_saved, 1);
+                        return Ok(());
+                    }
+                    Trouble::new(Kind::Unreachable, trouble.text)
+                }
+                // Not every store has conditions. All that is lost without is a transfer.
+                Err(trouble) if trouble.kind == Kind::Refused && mode == PutMode::Create => {
+                    mode = PutMode::Overwrite;
+                    continue;
+                }
+                Err(trouble) => trouble,
+            };
+            attempts.again(trouble).await?;
+        }
+    }
+
+    /// Whether an object is there.
+    async fn has(&self, object: &Path) -> Result<bool, Trouble> {
+        let found = self.retried(|| self.objects.head(object)).await;
+        match found {
+            Ok(_) => Ok(true),
+            Err(trouble) if trouble.kind == Kind::Missing => Ok(false),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Uploads in parts know no condition: it is asked before.
+    async fn put_parts(
+        self: &Arc<Self>,
+        attempts: &Attempts<'_>,
+        object: &Path,
+        bytes: &Bytes,
+    ) -> Result<(), Trouble> {
+        if self.has(object).await? {
+            return Err(Trouble::new(Kind::There, "it is there"));
+        }
+        let options = PutMultipartOptions::default().with_retry_policy(self.clone());
+        let begin = self.objects.put_multipart_opts(object, options);
+        let mut upload = attempts.within(begin).await?;
+        let sent = attempts.within(self.send(upload.as_mut(), bytes)).await;
+        if sent.is_err() {
+            // Whether this works or not, what went wrong before is what is told.
+            let _ = tokio::time::timeout(ABORT, upload.abort()).await;
+        }
+        sent
+    }
+
+    async fn send(&self, upload: &mut dyn MultipartUpload, bytes: &Bytes) -> Result<(), Trouble> {
+        let part = self.rules.part;
+        let starts = (0..bytes.len()).step_by(part);
+        let parts = starts.map(|start| bytes.slice(start..bytes.len().min(start + part)));
+        let sends: Vec<_> = parts.map(|part| upload.put_part(part.into())).collect();
+        futures::stream::iter(sends)
+            .buffer_unordered(PARTS_AT_ONCE)
+            .try_collect::<()>()
+            .await?;
+        upload.complete().await?;
+        Ok(())
+    }
+
+    /// Reads a record into `slot`.
+    pub(super) async fn get(&self, key: Key, bytes: u64, slot: Slot) -> Result<Found, Trouble> {
+        let object = self.layout.object(&key);
+        let mut attempts = Attempts::new(self, usize::try_from(bytes).unwrap_or(usize::MAX));
+        let mut slot = Some(slot);
+        let len = loop {
+            let read = self.read(&object, &mut slot);
+            match attempts.within(read).await {
+                Ok(len) => break len,
+                Err(trouble) => attempts.again(trouble).await?,
+            }
+        };
+        let slot = slot.ok_or_else(lost_slot)?;
+        let checked = tokio::task::spawn_blocking(move || check(key, slot, len)).await;
+        let found = checked.map_err(|error| Trouble::new(Kind::Refused, error.to_string()))?;
+        if matches!(found, Found::Whole(_)) {
+            add(&self.stats.gets, 1);
+            add(&self.stats.bytes_in, len);
+        }
+        Ok(found)
+    }
+
+    /// Reads an object to the front of the slot. The slot is gone where a folder does not answer:
+    /// its thread holds on to it.
+    async fn read(&self, object: &Path, slot: &mut Option<Slot>) -> Result<usize, Trouble> {
+        let answer = self.objects.get_opts(object, GetOptions::default()).await?;
+        let len = usize::try_from(answer.meta.size).unwrap_or(usize::MAX);
+        let room = slot.as_mut().ok_or_else(lost_slot)?;
+        let Some(room) = room.get_mut(..len) else {
+            let text = format!("{object} has {len} bytes, the slot {}", room.len());
+            return Err(Trouble::new(Kind::TooLarge, text));
+        };
+        match answer.payload {
+            GetResultPayload::Stream(mut stream) => {
+                let mut filled = 0;
+                while let Some(piece) = stream.try_next().await? {
+                    let rest = room.get_mut(filled..filled + piece.len());
+                    rest.ok_or_else(|| cut_off(object))?.copy_from_slice(&piece);
+                    filled += piece.len();
+                }
+                (filled == len)
+                    .then_some(len)
+                    .ok_or_else(|| cut_off(object))
+            }
+            GetResultPayload::File(mut file, _) => {
+                let mut held = slot.take().ok_or_else(lost_slot)?;
+                let read = tokio::task::spawn_blocking(move || {
+                    let read = file.read_exact(&mut held[..len]);
+                    (held, read)
+                });
+                let (held, read) = read
+                    .await
+                    .map_err(|error| Trouble::new(Kind::Refused, error.to_string()))?;
+                *slot = Some(held);
+                read?;
+                Ok(len)
+            }
+        }
+    }
+}
+
+fn cut_off(object: &Path) -> Trouble {
+    let text = format!("the answer for {object} is not as long as it says");
+    Trouble::new(Kind::Unreachable, text)
+}
+
+fn lost_slot() -> Trouble {
+    Trouble::new(Kind::Refused, "an attempt before did not come back")
+}
+
+/// Whether this is the record, the whole record, and the one that its object's name promises.
+fn check(key: Key, slot: Slot, len: usize) -> Found {
+    match Record::verify(slot, key.name) {
+        Ok(record) if record.bytes().len() == len && Key::of(record.meta()) == key => {
+            Found::Whole(record)
+        }
+        _ => Found::Damaged,
+    }
+}
+
+/// When a part is sent again: the crate knows the status, so that its own loop is the better one.
+#[async_trait]
+impl RetryPolicy for Store {
+    async fn retry(&self, context: RetryContext) -> bool {
+        let is_passing = match context.failure {
+            RetryFailure::Status(status) => {
+                status.is_server_error() || matches!(status.as_u16(), 408 | 429)
+            }
+            _ => true,
+        };
+        let failed = u32::try_from(context.attempt).unwrap_or(u32::MAX);
+        let goes_on = is_passing && failed < self.rules.attempts;
+        if goes_on {
+            self.pause(failed).await;
+        }
+        goes_on
+    }
+}
