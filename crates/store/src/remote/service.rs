@@ -10,6 +10,7 @@
 //! ```
 
 mod finish;
+mod ours;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -28,15 +29,10 @@ use super::transfer::Found;
 use super::trouble::Trouble;
 use crate::backend::{Command, Condition, Failure, Loss, Outcome, Report, Ticket, Waker};
 use crate::record::Record;
+use ours::Sweep;
 
 /// Longest wait, at the end, for what is under way.
 const CLOSE: Duration = Duration::from_secs(5);
-
-/// Deletions of ours that wait. Further ones are found again by the next listing.
-const MAX_SWEEPS: usize = 10_000;
-
-/// Objects that one of our own deletions deletes, so that it does not last long: puts wait for it.
-const SWEPT_AT_ONCE: usize = 1_000;
 
 /// What the loop needs.
 pub(super) struct Setup {
@@ -90,12 +86,6 @@ struct Put {
     key: Key,
     bytes: u64,
     tickets: Vec<Ticket>,
-}
-
-/// A deletion of ours.
-enum Sweep {
-    Delete(Key),
-    SetAside(Key),
 }
 
 /// The loop.
@@ -324,104 +314,6 @@ impl Service {
         self.lost(vec![name], Loss::Expired);
         self.sweep(Sweep::Delete(object.key));
         None
-    }
-
-    /// Starts what nobody asked for: a probe, a listing, deletions.
-    fn start_ours(&mut self) {
-        if let Some(at) = self.setup.health.probe_at() {
-            if self.now() >= at && !self.is_probing {
-                self.is_probing = true;
-                let store = self.setup.store.clone();
-                self.ask(
-                    Asked::Probe,
-                    async move { Done::Probed(store.probe().await) },
-                );
-            }
-            return;
-        }
-        if self.newer.is_none() && Instant::now() >= self.next_listing {
-            self.newer = Some(Newer {
-                names: self
-                    .puts
-                    .keys()
-                    .chain(self.deleting.keys())
-                    .copied()
-                    .collect(),
-                tenants: self.purging.iter().copied().collect(),
-            });
-            let store = self.setup.store.clone();
-            self.ask(Asked::List, async move { Done::Listed(store.list().await) });
-        }
-        if !self.is_sweeping {
-            self.start_sweep();
-        }
-    }
-
-    fn start_sweep(&mut self) {
-        let Some(first) = self.sweeps.pop_front() else {
-            return;
-        };
-        let mut keys = Vec::new();
-        let store = self.setup.store.clone();
-        let aside = match first {
-            Sweep::SetAside(key) => Some(key),
-            Sweep::Delete(key) => {
-                keys.push(key);
-                while let Some(Sweep::Delete(key)) = self
-                    .sweeps
-                    .pop_front_if(|next| matches!(next, Sweep::Delete(_)))
-                {
-                    keys.push(key);
-                    if keys.len() == SWEPT_AT_ONCE {
-                        break;
-                    }
-                }
-                None
-            }
-        };
-        // One that is written again right now is new: the next listing decides about it.
-        keys.retain(|key| !self.puts.contains_key(&key.name));
-        let names: Vec<BlockHash> = keys.iter().chain(&aside).map(|key| key.name).collect();
-        self.block(&names);
-        self.is_sweeping = true;
-        self.ask(Asked::Sweep(names), async move {
-            // What is still there will be listed again.
-            let _ = match aside {
-                Some(key) => store.set_aside(&key).await,
-                None => store.delete(&keys).await.map(drop),
-            };
-            Done::Swept
-        });
-    }
-
-    fn sweep(&mut self, sweep: Sweep) {
-        if self.sweeps.len() < MAX_SWEEPS {
-            self.sweeps.push_back(sweep);
-        }
-    }
-
-    /// Puts of these wait until as many [`Self::unblock`] were called.
-    fn block(&mut self, names: &[BlockHash]) {
-        for &name in names {
-            *self.deleting.entry(name).or_insert(0) += 1;
-        }
-        self.outdate(names);
-    }
-
-    /// A listing under way says nothing about these any more.
-    fn outdate(&mut self, names: &[BlockHash]) {
-        if let Some(newer) = &mut self.newer {
-            newer.names.extend(names);
-        }
-    }
-
-    fn unblock(&mut self, names: &[BlockHash]) {
-        for name in names {
-            let count = self.deleting.remove(name).unwrap_or(0);
-            if count > 1 {
-                self.deleting.insert(*name, count - 1);
-            }
-        }
     }
 
     fn ask(&mut self, asked: Asked, request: impl Future<Output = Done> + Send + 'static) {

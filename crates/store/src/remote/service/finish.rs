@@ -4,7 +4,8 @@ use headstart_core::BlockHash;
 use tokio::task::{self, JoinError};
 use tokio::time::Instant;
 
-use super::{Asked, Done, Service, Sweep, now_s};
+use super::ours::Sweep;
+use super::{Asked, Done, Service, now_s};
 use crate::backend::{Failure, Loss, Outcome, Report, Ticket};
 use crate::remote::index::{Changes, Listed, Listing};
 use crate::remote::transfer::Found;

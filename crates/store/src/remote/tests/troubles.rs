@@ -1,0 +1,151 @@
+//! A store that fails: what is seen of it, and what is not.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use headstart_core::{BlockHash, TenantTag};
+use object_store::path::Path;
+
+use super::bench::{Bench, assert_failed, assert_loaded, objects, options};
+use super::faulty::Faulty;
+use crate::backend::{Command, Condition, Failure, Loss, Outcome, Report};
+use crate::remote::RemoteOptions;
+
+#[test]
+fn a_body_that_is_cut_off_is_read_again() {
+    let store = Faulty::new();
+    let mut bench = Bench::over(&store, &options());
+    bench.put(1);
+    store.with(|faults| faults.cut = 2);
+    assert_loaded(&bench.get(1));
+    store.with(|faults| faults.cut = usize::MAX);
+    assert_failed(&bench.get(1), Failure::Offline);
+    store.with(|faults| faults.cut = 0);
+    assert_loaded(&bench.get(1));
+}
+
+#[test]
+fn a_damaged_record_is_set_aside_and_a_purge_takes_it_too() {
+    let store = Faulty::new();
+    let mut bench = Bench::over(&store, &options());
+    bench.put(1);
+    store.with(|faults| faults.flip = 1);
+    assert_failed(&bench.get(1), Failure::Corrupt);
+    bench.lost(1, Loss::Corrupt);
+    assert!(matches!(bench.get(1), Outcome::Missing));
+    let is_aside = |name: &String| name.starts_with("kv/quarantine/0000000000000001/");
+    bench.eventually("quarantine", |_| objects(&store).iter().all(is_aside));
+    assert!(
+        matches!(bench.put(1), Outcome::Stored),
+        "it can be written again"
+    );
+    assert_loaded(&bench.get(1));
+    assert_eq!(objects(&store).len(), 2);
+    let tenant = TenantTag(1);
+    let purged = bench.ask(|ticket| Command::Purge { ticket, tenant });
+    assert!(matches!(purged, Outcome::Removed(2)), "{purged:?}");
+    assert!(objects(&store).is_empty());
+}
+
+#[test]
+fn what_is_not_the_record_of_its_name_is_damaged() {
+    let store = Faulty::new();
+    let mut bench = Bench::over(&store, &options());
+    bench.put(1);
+    let name = objects(&store).remove(0);
+    // Another parent than the record's own.
+    let other = Path::from(name.replace("_00000000000000000000000000000000_", "_-_"));
+    assert_ne!(other.as_ref(), name);
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let moved = runtime.expect("a runtime").block_on(async {
+        use object_store::ObjectStoreExt;
+        store.inner.rename(&Path::from(name), &other).await
+    });
+    moved.expect("memory renames");
+    let mut bench = Bench::over(&store, &options());
+    assert_failed(&bench.get(1), Failure::Corrupt);
+}
+
+#[test]
+fn an_outage_is_told_once_answered_at_once_and_ends() {
+    let store = Faulty::new();
+    let mut bench = Bench::over(&store, &options());
+    bench.put(1);
+    store.with(|faults| faults.is_down = true);
+    for _ in 0..3 {
+        assert_failed(&bench.get(1), Failure::Offline);
+    }
+    bench.condition(Condition::Gone(Failure::Offline));
+    let lists = store.with(|faults| faults.lists);
+    let before = store.with(|faults| faults.puts);
+    assert_failed(&bench.put(2), Failure::Offline);
+    assert_eq!(store.with(|faults| faults.puts), before, "it was not asked");
+    // Meanwhile somebody else writes.
+    let other = Faulty {
+        inner: store.inner.clone(),
+        faults: Arc::default(),
+    };
+    Bench::over(&other, &options()).put(3);
+    store.with(|faults| faults.is_down = false);
+    bench.condition(Condition::Well);
+    bench.found(3);
+    assert_eq!(store.with(|faults| faults.lists), lists + 1);
+    assert_loaded(&bench.get(1));
+    assert!(matches!(bench.put(2), Outcome::Stored));
+    let is_condition = |report: &Report| matches!(report, Report::Condition(_));
+    assert!(!bench.others.iter().any(is_condition), "{:?}", bench.others);
+}
+
+#[test]
+fn a_store_that_is_silent_at_start_is_watched() {
+    let store = Faulty::new();
+    Bench::over(&store, &options()).put(1);
+    store.with(|faults| faults.is_down = true);
+    let mut bench = Bench::over(&store, &options());
+    assert!(bench.residents.is_empty());
+    bench.condition(Condition::Gone(Failure::Offline));
+    store.with(|faults| faults.is_down = false);
+    bench.condition(Condition::Well);
+    bench.found(1);
+    assert_loaded(&bench.get(1));
+}
+
+#[test]
+fn nothing_hangs() {
+    let store = Faulty::new();
+    let options = RemoteOptions {
+        request_timeout: Duration::from_millis(20),
+        deadline: Duration::from_millis(200),
+        ..options()
+    };
+    let mut bench = Bench::over(&store, &options);
+    bench.put(1);
+    store.with(|faults| faults.hang = 1);
+    assert_loaded(&bench.get(1));
+    store.with(|faults| faults.hang = usize::MAX);
+    assert_failed(&bench.get(1), Failure::Aborted);
+    let names = vec![BlockHash::from_u64(1)];
+    let removed = bench.ask(|ticket| Command::Remove { ticket, names });
+    assert_failed(&removed, Failure::Aborted);
+    assert_eq!(bench.remote.stats().failures(Failure::Aborted), 2);
+}
+
+#[test]
+fn refused_writes_are_told_and_reading_goes_on() {
+    let store = Faulty::new();
+    let mut bench = Bench::over(&store, &options());
+    bench.put(1);
+    store.with(|faults| faults.is_read_only = true);
+    assert_failed(&bench.put(2), Failure::ReadOnly);
+    bench.condition(Condition::WritesFail(Failure::ReadOnly));
+    let puts = store.with(|faults| faults.puts);
+    assert_failed(&bench.put(3), Failure::ReadOnly);
+    assert_eq!(store.with(|faults| faults.puts), puts, "it was not asked");
+    assert_loaded(&bench.get(1));
+    assert_eq!(
+        bench.remote.stats().retries.load(Relaxed),
+        0,
+        "no is an answer"
+    );
+}
