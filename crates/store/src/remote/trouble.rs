@@ -1,8 +1,9 @@
 //! What went wrong with a request, by what can be done about it.
 //!
-//! `object_store` tells what is not there, what is there already and what is not allowed; all else
-//! is one kind of error, whose HTTP status it keeps to itself. Such a request is tried again, and
-//! the few that no repetition helps fail a little later than they could.
+//! `object_store` tells what is not there, what is there already and what is not allowed, if one
+//! object was asked for; all else is one kind of error, whose HTTP status stands in its text only.
+//! So the text is read. Should it be worded differently one day, such a request is tried again: it
+//! fails a little later than it could, and the test against a real server fails as well.
 
 use std::error::Error as _;
 use std::io::ErrorKind;
@@ -10,6 +11,9 @@ use std::io::ErrorKind;
 use object_store::Error;
 
 use crate::backend::Failure;
+
+/// How `object_store` begins the error that has a status.
+const STATUS: &str = "Server returned non-2xx status code: ";
 
 /// A request that did not do what it should.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,7 +79,7 @@ impl From<Error> for Trouble {
             Error::NotFound { .. } => Kind::Missing,
             Error::AlreadyExists { .. } => Kind::There,
             Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Kind::Denied,
-            Error::Generic { .. } => of_system(&error).unwrap_or(Kind::Unreachable),
+            Error::Generic { .. } => of_cause(&error).unwrap_or(Kind::Unreachable),
             _ => Kind::Refused,
         };
         Self::new(kind, error.to_string())
@@ -89,16 +93,35 @@ impl From<std::io::Error> for Trouble {
     }
 }
 
-/// What the operating system said, where that is what failed: folders.
-fn of_system(error: &Error) -> Option<Kind> {
+/// What a server said, or the operating system, where that is what failed.
+fn of_cause(error: &Error) -> Option<Kind> {
     let mut source = error.source();
     while let Some(error) = source {
         if let Some(error) = error.downcast_ref::<std::io::Error>() {
             return of_kind(error.kind());
         }
+        if let Some(status) = status(&error.to_string()) {
+            return of_status(status);
+        }
         source = error.source();
     }
     None
+}
+
+/// The HTTP status in an error's text.
+fn status(text: &str) -> Option<u16> {
+    text.strip_prefix(STATUS)?.get(..3)?.parse().ok()
+}
+
+fn of_status(status: u16) -> Option<Kind> {
+    match status {
+        401 | 403 => Some(Kind::Denied),
+        404 => Some(Kind::Missing),
+        // Too slow, two at once, too many: another attempt may go better.
+        408 | 409 | 429 => None,
+        400..500 => Some(Kind::Refused),
+        _ => None,
+    }
 }
 
 fn of_kind(kind: ErrorKind) -> Option<Kind> {
@@ -128,7 +151,16 @@ mod tests {
         let path = || "x".to_owned();
         let source = || "why".into();
         for (error, kind) in [
-            (generic("status 503"), Kind::Unreachable),
+            (generic("what is this?"), Kind::Unreachable),
+            (
+                generic(format!("{STATUS}503 Slow Down: ")),
+                Kind::Unreachable,
+            ),
+            (generic(format!("{STATUS}429 Wait: ")), Kind::Unreachable),
+            (generic(format!("{STATUS}403 Forbidden: ")), Kind::Denied),
+            (generic(format!("{STATUS}404 Not Found: x")), Kind::Missing),
+            (generic(format!("{STATUS}400 No")), Kind::Refused),
+            (generic(format!("{STATUS}4\u{e9}")), Kind::Unreachable),
             (system(ErrorKind::ConnectionReset), Kind::Unreachable),
             (system(ErrorKind::StorageFull), Kind::Full),
             (system(ErrorKind::ReadOnlyFilesystem), Kind::Denied),
