@@ -17,16 +17,16 @@ Commands:
 
 Options:
   --keep-going     run the remaining steps after one has failed
-  --services       install what tests need beside cargo (redis-server, by apt-get) where it is
-                   not there, and fail where that cannot be; without this option such tests
-                   are skipped then, and the report says so
+  --services       install what tests need beside cargo (redis-server, by apt-get; moto, by pip
+                   below target) where it is not there, and fail where that cannot be; without
+                   this option such tests are skipped then, and the report says so
 
 Exit status: 0 all passed, 1 a check failed, 2 the command line is wrong.
 
 Examples:
   cargo x check                 # before every push
   cargo x check --keep-going    # list everything that is wrong, in one run
-  cargo x check --services      # the tests against a real Redis must run
+  cargo x check --services      # the tests against real servers must run
   cargo x tidy                  # under a second, while writing";
 
 /// One thing to do.

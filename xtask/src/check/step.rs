@@ -110,7 +110,7 @@ impl Step {
         match self.work {
             Work::Tidy => run_tidy(root),
             Work::Cargo(call) => call.run(cargo),
-            Work::Services => Ok(services::run(services)),
+            Work::Services => Ok(services::run(root, services)),
             Work::Test => match services {
                 Services::IfThere => TEST.run(cargo),
                 Services::Required => TEST_WITH_SERVICES.run(cargo),
