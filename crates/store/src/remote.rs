@@ -1,9 +1,10 @@
 //! Records in object storage, one object each: S3 and its kin, Google's, Azure's, a folder.
 //!
 //! Many replicas share one store. What is there is known from a listing at start and from others
-//! now and then ([`mod@key`] says how): so a replica starts warm with what others wrote, and a
-//! record that another one deletes is lost here a little later. [`Remote`] is the handle, a thread
-//! of its own does the work, and requests that fail are tried again, with a limit to everything.
+//! now and then (the names of objects say enough): so a replica starts warm with what others wrote,
+//! and a record that another one deletes is lost here a little later. [`Remote`] is the handle, a
+//! thread of its own does the work, and requests that fail are tried again, with a limit to
+//! everything.
 //!
 //! | file | knows |
 //! |---|---|

@@ -216,6 +216,20 @@ mod tests {
     }
 
     #[test]
+    fn clients_are_made_without_reaching_anything() {
+        for url in ["s3://bucket/a", "gs://bucket/a"] {
+            let (store, prefix) = Place::parse(url).expect("a URL").open().expect("a client");
+            assert!(store.to_string().contains("bucket"), "{store}");
+            assert_eq!(prefix, Path::from("a"));
+        }
+        if std::env::var_os("AZURE_STORAGE_ACCOUNT_NAME").is_none() {
+            let error = Place::parse("az://a").expect("a URL").open();
+            let error = error.expect_err("no account is named").to_string();
+            assert!(error.contains("AZURE_*"), "{error}");
+        }
+    }
+
+    #[test]
     fn a_folder_that_cannot_be_made_is_named() {
         let file = std::env::temp_dir().join(format!("headstart-file-{}", std::process::id()));
         std::fs::write(&file, b"x").expect("a file");

@@ -25,7 +25,7 @@ use super::health::Health;
 use super::index::{Changes, Index, Listed, Listing};
 use super::key::Key;
 use super::store::Store;
-use super::transfer::Found;
+use super::transfer::{Found, Presence};
 use super::trouble::Trouble;
 use crate::backend::{Command, Condition, Failure, Loss, Outcome, Report, Ticket, Waker};
 use crate::record::Record;
@@ -272,10 +272,16 @@ impl Service {
         if let Err(why) = self.setup.health.may_write(now) {
             return self.answer(ticket, Outcome::Failed(why));
         }
+        let before = self.setup.index.get(key.name);
         let known = self.readable(key.name);
         // The one that is there may be another that lasts longer.
-        let known = known.filter(|known| known.key >= key);
-        let (is_known, key) = (known.is_some(), known.map_or(key, |known| known.key));
+        let (presence, key) = match known.filter(|known| known.key >= key) {
+            Some(known) => (Presence::There, known.key),
+            None if known.is_none() && before.is_some_and(|old| old.key == key) => {
+                (Presence::Old, key)
+            }
+            None => (Presence::Unknown, key),
+        };
         let tickets = vec![ticket];
         let put = Put {
             key,
@@ -284,7 +290,7 @@ impl Service {
         };
         self.puts.insert(key.name, put);
         let store = self.setup.store.clone();
-        let put = async move { Done::Put(store.put(&key, record, is_known).await) };
+        let put = async move { Done::Put(store.put(&key, record, presence).await) };
         self.ask(Asked::Put(key.name), put);
     }
 

@@ -191,6 +191,35 @@ fn what_expired_is_missing_and_deleted() {
 }
 
 #[test]
+fn what_is_too_old_is_missing_and_written_anew() {
+    let store = Faulty::new();
+    let options = RemoteOptions {
+        ttl: Some(Duration::from_secs(2)),
+        multipart_bytes: 20_000,
+        part_bytes: 10_000,
+        ..options()
+    };
+    let mut bench = Bench::over(&store, &options);
+    for (name, bytes) in [(1, 100), (2, 50_000)] {
+        let next = record(bench.slot(), meta(name, None), bytes);
+        assert!(matches!(bench.put_record(next), Outcome::Stored));
+    }
+    bench.eventually("end", |bench| matches!(bench.get(1), Outcome::Missing));
+    bench.lost(1, Loss::Expired);
+    bench.eventually("deletion", |_| objects(&store).len() < 2);
+    // Nobody asked for the other one since: it is still there.
+    for (name, bytes) in [(1, 100), (2, 50_000)] {
+        let next = record(bench.slot(), meta(name, None), bytes);
+        assert!(matches!(bench.put_record(next), Outcome::Stored));
+        assert_loaded(&bench.get(name));
+    }
+    let stats = bench.remote.stats();
+    let counts = (stats.puts.load(Relaxed), stats.puts_saved.load(Relaxed));
+    assert_eq!(counts, (4, 0));
+    assert_eq!(objects(&store).len(), 2);
+}
+
+#[test]
 fn a_record_that_lasts_longer_takes_the_place_of_the_other() {
     let store = Faulty::new();
     let mut bench = Bench::over(&store, &options());

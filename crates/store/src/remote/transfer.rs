@@ -38,6 +38,17 @@ pub(super) enum Found {
     Damaged,
 }
 
+/// What is known of an object before it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// Nothing: most likely it is not there.
+    Unknown,
+    /// It should be there.
+    There,
+    /// It is there and too old: it is written anew, so that its age begins anew.
+    Old,
+}
+
 /// A record's bytes, while somebody sends them.
 struct Sent(Record);
 
@@ -48,21 +59,24 @@ impl AsRef<[u8]> for Sent {
 }
 
 impl Store {
-    /// Writes a record, unless it is there. `is_known` says that it should be.
+    /// Writes a record, unless it is there.
     pub(super) async fn put(
         self: &Arc<Self>,
         key: &Key,
         record: Record,
-        is_known: bool,
+        presence: Presence,
     ) -> Result<(), Trouble> {
         let object = self.layout.object(key);
-        if is_known && self.has(&object).await? {
+        if presence == Presence::There && self.has(&object).await? {
             add(&self.stats.puts_saved, 1);
             return Ok(());
         }
         let bytes = Bytes::from_owner(Sent(record));
         let mut attempts = Attempts::new(self, bytes.len());
-        let mut mode = PutMode::Create;
+        let mut mode = match presence {
+            Presence::Unknown | Presence::There => PutMode::Create,
+            Presence::Old => PutMode::Overwrite,
+        };
         loop {
             let put = match bytes.len() < self.rules.multipart {
                 true => {
@@ -71,6 +85,10 @@ impl Store {
                         .objects
                         .put_opts(&object, bytes.clone().into(), options);
                     attempts.within(put).await.map(drop)
+                }
+                // Uploads in parts know no condition: it is asked before.
+                false if mode == PutMode::Create && self.has(&object).await? => {
+                    Err(Trouble::new(Kind::There, "it is there"))
                 }
                 false => self.put_parts(&attempts, &object, &bytes).await,
             };
@@ -109,16 +127,13 @@ impl Store {
         }
     }
 
-    /// Uploads in parts know no condition: it is asked before.
+    /// Sends it in parts, all or nothing.
     async fn put_parts(
         self: &Arc<Self>,
         attempts: &Attempts<'_>,
         object: &Path,
         bytes: &Bytes,
     ) -> Result<(), Trouble> {
-        if self.has(object).await? {
-            return Err(Trouble::new(Kind::There, "it is there"));
-        }
         let options = PutMultipartOptions::default().with_retry_policy(self.clone());
         let begin = self.objects.put_multipart_opts(object, options);
         let mut upload = attempts.within(begin).await?;

@@ -17,8 +17,9 @@ const VARIABLE: &str = "HEADSTART_MOTO";
 /// Where it is installed, below the repository's root.
 const FOLDER: &str = "target/services/moto";
 
-/// The major version whose conditional writes the tests were written with.
-const PACKAGE: &str = "moto[s3,server]>=5.1,<6";
+/// The major version whose conditional writes the tests were written with, and what its server
+/// needs: half of `moto[server]`, which brings all of Amazon's other services.
+const PACKAGES: [&str; 3] = ["moto[s3]>=5.1,<6", "flask", "flask-cors"];
 
 /// Such a server.
 pub(super) struct Moto {
@@ -51,11 +52,12 @@ impl Service for Moto {
     }
 
     fn install(&self) -> Result<(), String> {
-        let by_hand = format!("install {PACKAGE} with pip by hand, or name it in {VARIABLE}");
+        let by_hand = format!("install moto[server] with pip by hand, or name it in {VARIABLE}");
         let mut make = Command::new("python3");
         make.args(["-m", "venv"]).arg(&self.folder);
         let mut fill = Command::new(self.folder.join("bin").join("python"));
-        fill.args(["-m", "pip", "install", "--quiet", PACKAGE]);
+        fill.args(["-m", "pip", "install", "--quiet"])
+            .args(PACKAGES);
         for (line, command) in [("python3 -m venv", &mut make), ("pip install", &mut fill)] {
             match command.stdin(Stdio::null()).status() {
                 Ok(status) if status.success() => {}

@@ -91,14 +91,15 @@ impl Service {
             Ok(()) => {
                 let condition = self.setup.health.wrote();
                 self.condition(condition);
-                let before = self.setup.index.get(name);
+                let known = self.setup.index.get(name);
+                let before = known.filter(|before| before.key == put.key);
                 self.setup.index.insert(Listed {
                     key: put.key,
                     bytes: put.bytes,
-                    modified_s: now_s(),
+                    modified_s: before.map_or(now_s(), |before| before.modified_s),
                 });
-                if let Some(before) = before.filter(|before| before.key < put.key) {
-                    self.sweep(Sweep::Delete(before.key));
+                if let Some(second) = known.filter(|known| known.key < put.key) {
+                    self.sweep(Sweep::Delete(second.key));
                 }
                 None
             }

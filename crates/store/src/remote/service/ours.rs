@@ -73,10 +73,15 @@ impl Service {
                 None
             }
         };
-        // One that is written again right now is new: the next listing decides about it.
-        keys.retain(|key| !self.puts.contains_key(&key.name));
-        let names: Vec<BlockHash> = keys.iter().chain(&aside).map(|key| key.name).collect();
+        // One that was written again is new: the next listing decides about it.
+        let index = &self.setup.index;
+        keys.retain(|key| {
+            let is_written = index.get(key.name).is_some_and(|known| known.key == *key);
+            !is_written && !self.puts.contains_key(&key.name)
+        });
+        let mut names: Vec<BlockHash> = keys.iter().map(|key| key.name).collect();
         self.block(&names);
+        names.extend(aside.iter().map(|key| key.name));
         self.is_sweeping = true;
         self.ask(Asked::Sweep(names), async move {
             // What is still there will be listed again.
@@ -88,9 +93,18 @@ impl Service {
         });
     }
 
+    /// Plans a deletion. What is damaged goes first, and puts of its name wait from now on: they
+    /// would find it there.
     pub(super) fn sweep(&mut self, sweep: Sweep) {
-        if self.sweeps.len() < MAX_SWEEPS {
-            self.sweeps.push_back(sweep);
+        if self.sweeps.len() >= MAX_SWEEPS {
+            return;
+        }
+        match sweep {
+            Sweep::SetAside(key) => {
+                self.block(&[key.name]);
+                self.sweeps.push_front(sweep);
+            }
+            Sweep::Delete(_) => self.sweeps.push_back(sweep),
         }
     }
 
