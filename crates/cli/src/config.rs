@@ -83,11 +83,13 @@ pub(crate) struct ServeOptions {
     /// KV blocks per replica [default: as many as 512 MiB or 8,192 tokens need]
     #[arg(long, env = "HEADSTART_CACHE_BLOCKS", value_name = "N")]
     pub(crate) cache_blocks: Option<usize>,
-    /// Keys and values are kept in this folder as well, and found there again after a restart:
-    /// never text, and nothing that is not verified when it is read; made where there is none
-    #[arg(long, env = "HEADSTART_CONTEXT_CACHE", value_name = "DIR")]
-    pub(crate) context_cache: Option<PathBuf>,
-    /// Most that the context cache takes on disk, all replicas together, GiB [default: 10]
+    /// Keys and values are kept there as well, and found again after a restart: never text, and
+    /// nothing that is not verified when it is read. A folder, made where there is none, of which
+    /// each replica has its part; or s3://BUCKET/PREFIX, gs://…, az://…, file:///FOLDER, which all
+    /// replicas and servers share, with credentials from the environment as AWS_* and the like
+    #[arg(long, env = "HEADSTART_CONTEXT_CACHE", value_name = "DIR|URL")]
+    pub(crate) context_cache: Option<String>,
+    /// Most that the context cache takes, all replicas together, GiB [default: 10]
     #[arg(long, env = "HEADSTART_CONTEXT_CACHE_GIB", value_name = "GIB")]
     pub(crate) context_cache_gib: Option<f64>,
     /// How long what is in the context cache may be used, hours [default: 24]

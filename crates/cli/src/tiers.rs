@@ -11,7 +11,9 @@ use headstart_core::{BlockMover, CostModel, EngineModel, ReplicaId, Tier};
 use headstart_engine::ModelConfig;
 use headstart_server::config::TiersOf;
 use headstart_server::replica::Waker;
+use headstart_store::backend::no_waker;
 use headstart_store::disk::unix_seconds;
+use headstart_store::remote::{Remote, RemoteOptions};
 use headstart_store::tiered::{Below, StoreConfig};
 use headstart_store::{Disk, DiskOptions, TieredStore};
 
@@ -31,7 +33,7 @@ const CONTEXT_CACHE_HOURS: f64 = 24.0;
 /// Most host memory for what is on its way, bytes; at least the longest prompt fits all the same.
 const STAGING_BYTES: usize = 256 << 20;
 
-/// What is believed of host memory and of a disk until they were measured.
+/// What is believed of host memory, a disk and an object store until they were measured.
 const HOST: Assumed = Assumed {
     latency_s: 1e-5,
     bytes_per_s: 5e9,
@@ -39,6 +41,10 @@ const HOST: Assumed = Assumed {
 const DISK: Assumed = Assumed {
     latency_s: 1e-3,
     bytes_per_s: 1e9,
+};
+const REMOTE: Assumed = Assumed {
+    latency_s: 3e-2,
+    bytes_per_s: 2e8,
 };
 
 /// Seconds of a token until the first prompts were computed: a small model on a few cores.
@@ -55,9 +61,17 @@ pub(crate) struct Shape<'a> {
     pub(crate) is_emulated: bool,
 }
 
+/// Where the context cache is.
+enum Place {
+    /// A folder, of which each replica has its part.
+    Folder(PathBuf),
+    /// An object store, which all share.
+    Store(String),
+}
+
 /// All that makes the tiers of any replica.
 struct Recipe {
-    folder: PathBuf,
+    place: Place,
     budget_bytes: u64,
     store: StoreConfig,
     most_at_hand: usize,
@@ -66,17 +80,16 @@ struct Recipe {
 
 /// The tiers that the options ask for, if they ask for any.
 pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<TiersOf>> {
-    let Some(folder) = &options.context_cache else {
+    let Some(place) = &options.context_cache else {
         return match options.host_cache_gib {
             None => Ok(None),
-            Some(_) => Err(usage("--host-cache-gib needs --context-cache DIR")),
+            Some(_) => Err(usage("--host-cache-gib needs --context-cache DIR|URL")),
         };
     };
-    let recipe = Recipe::new(options, folder, shape)?;
-    for replica in 0..shape.replicas {
-        Disk::check(&recipe.disk(replica))
-            .with_context(|| "the context cache cannot be used (--context-cache)")?;
-    }
+    let recipe = Recipe::new(options, place, shape)?;
+    recipe
+        .check(shape.replicas)
+        .context("the context cache cannot be used (--context-cache)")?;
     Ok(Some(TiersOf(Arc::new(move |replica, waker| {
         recipe
             .make(replica, waker)
@@ -97,7 +110,7 @@ fn positive(value: Option<f64>, default: f64, name: &str) -> Result<f64> {
 }
 
 impl Recipe {
-    fn new(options: &ServeOptions, folder: &Path, shape: &Shape<'_>) -> Result<Self> {
+    fn new(options: &ServeOptions, place: &str, shape: &Shape<'_>) -> Result<Self> {
         let gib = positive(
             options.context_cache_gib,
             CONTEXT_CACHE_GIB,
@@ -133,28 +146,76 @@ impl Recipe {
         let most_at_hand = (STAGING_BYTES / unit_bytes).max(longest);
         // As much again for what is on its way down.
         store.staging_units = most_at_hand + most_at_hand.min(64);
+        let budget_bytes = (gib * GIB) as u64;
+        let (place, budget_bytes) = match place.contains("://") {
+            true => (Place::Store(place.to_owned()), budget_bytes),
+            false => {
+                let share = budget_bytes / shape.replicas.max(1) as u64;
+                (Place::Folder(PathBuf::from(place)), share)
+            }
+        };
         Ok(Self {
-            folder: folder.to_owned(),
-            budget_bytes: (gib * GIB) as u64 / shape.replicas.max(1) as u64,
+            place,
+            budget_bytes,
             store,
             most_at_hand,
             block_size: shape.block_size,
         })
     }
 
-    fn disk(&self, replica: usize) -> DiskOptions {
-        let folder = self.folder.join(format!("replica-{replica}"));
+    /// Whether it can be used by so many replicas, before any of them is started.
+    fn check(&self, replicas: usize) -> Result<()> {
+        match &self.place {
+            Place::Folder(folder) => {
+                for replica in 0..replicas {
+                    Disk::check(&self.disk(folder, replica))?;
+                }
+            }
+            Place::Store(url) => drop(Remote::open(&RemoteOptions::new(url), no_waker())?),
+        }
+        Ok(())
+    }
+
+    fn disk(&self, folder: &Path, replica: usize) -> DiskOptions {
+        let folder = folder.join(format!("replica-{replica}"));
         DiskOptions::new(folder, self.budget_bytes)
     }
 
+    /// The tier below host memory, how many units it holds, and what is believed of it.
+    fn below(&self, replica: ReplicaId, waker: Waker) -> Result<(Below, usize, Assumed)> {
+        let unit_bytes = self.store.unit_bytes();
+        Ok(match &self.place {
+            Place::Folder(folder) => {
+                let (disk, found) = Disk::open(self.disk(folder, replica.0 as usize), waker)?;
+                let units = disk.capacity_bytes() / unit_bytes;
+                let below = Below {
+                    tier: Tier::Disk,
+                    backend: Box::new(disk),
+                    found,
+                };
+                (below, units as usize, DISK)
+            }
+            Place::Store(url) => {
+                let mut options = RemoteOptions::new(url);
+                options.budget_bytes = Some(self.budget_bytes);
+                let (remote, found) = Remote::open(&options, waker)?;
+                let below = Below {
+                    tier: Tier::Remote,
+                    backend: Box::new(remote),
+                    found,
+                };
+                (below, (self.budget_bytes / unit_bytes) as usize, REMOTE)
+            }
+        })
+    }
+
     fn make(&self, replica: ReplicaId, waker: Waker) -> Result<(Tiers, Box<dyn BlockMover>)> {
-        let (disk, found) = Disk::open(self.disk(replica.0 as usize), waker.clone())?;
-        let disk_units = (disk.capacity_bytes() / self.store.unit_bytes()) as usize;
+        let (below, units, assumed) = self.below(replica, waker.clone())?;
         let mut tiers = Vec::new();
         if self.store.host_units > 0 {
             tiers.push(tier(Tier::Host, self.store.host_units, HOST));
         }
-        tiers.push(tier(Tier::Disk, disk_units, DISK));
+        tiers.push(tier(below.tier, units, assumed));
         let config = TiersConfig {
             unit_blocks: self.store.unit_blocks,
             block_tokens: self.block_size,
@@ -162,11 +223,6 @@ impl Recipe {
             most_at_hand: self.most_at_hand,
             engine: unknown_engine(),
             load: LoadWhen::Faster,
-        };
-        let below = Below {
-            tier: Tier::Disk,
-            backend: Box::new(disk),
-            found,
         };
         let store = TieredStore::new(self.store.clone(), vec![below], waker)?;
         Ok((Tiers::new(config, tiers), Box::new(store)))

@@ -167,8 +167,8 @@ impl EngineModel {
         self.cost.step_s(decoding)
     }
 
-    /// Seconds until `new` tokens behind `before` held ones are computed, if no other prompt is: the
-    /// steps last as long as they take with what is computed `beside` in each. O(steps).
+    /// Seconds until `new` tokens behind `before` held ones are computed, if no other prompt is:
+    /// the steps last as long as they take with what is computed `beside` in each. O(steps).
     #[must_use]
     pub fn prefill_steps_s(&self, before: usize, new: usize, beside: Work) -> f64 {
         let most = self.max_batched_tokens.saturating_sub(beside.tokens).max(1);

@@ -1,8 +1,8 @@
 //! Bytes on the move: what is asked of whoever moves them, and what they say.
 //!
 //! A *unit* is what lower tiers store: consecutive blocks of one chain, named by the last of them.
-//! Who decides (`headstart-cache`) and who moves (`headstart-store`, or a simulated mover) do not see
-//! each other; both speak in these types.
+//! Who decides (`headstart-cache`) and who moves (`headstart-store`, or a simulated mover) do not
+//! see each other; both speak in these types.
 //!
 //! ```text
 //!   device ──Store──► lower tiers        Load ──► at hand ──► device blocks ──► Release
@@ -137,7 +137,7 @@ pub trait BlockMover: Send {
     /// Adds what has happened since the last call.
     fn poll(&mut self, moved: &mut Vec<Moved>);
 
-    /// The bytes of one part of a unit at hand: what [`DeviceBlocks::read`] gave, block after block.
+    /// The bytes of a part of a unit at hand: what [`DeviceBlocks::read`] gave, block by block.
     fn part(&self, name: BlockHash, part: usize) -> Option<&[u8]>;
 }
 

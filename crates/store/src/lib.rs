@@ -22,8 +22,8 @@ pub mod conformance;
 pub mod disk;
 pub mod record;
 pub mod reference;
-pub mod tiered;
 pub mod remote;
+pub mod tiered;
 mod wire;
 
 pub use arena::{Arena, Slot};

@@ -12,8 +12,8 @@
 //! several of these places is there once. Checksums are computed and verified on a thread of their
 //! own, not on the one that computes.
 //!
-//! Does not decide anything: what is stored, loaded and forgotten is said in `headstart-cache`. Where
-//! no slot is free a store fails, and a load waits for one.
+//! Does not decide anything: what is stored, loaded and forgotten is said in `headstart-cache`.
+//! Where no slot is free a store fails, and a load waits for one.
 
 mod sealer;
 
@@ -113,7 +113,8 @@ enum Pending {
 }
 
 impl TieredStore {
-    /// A store over what is below, nearest first. `waker` is called when there is something to poll.
+    /// A store over what is below, nearest first. `waker` is called when there is something to
+    /// poll.
     ///
     /// # Errors
     /// When the system gives no memory or thread.

@@ -21,8 +21,8 @@ pub enum Admission {
         /// At least 1.
         times: u32,
     },
-    /// What is expected to save so many seconds of computation for each gigabyte written: the chance
-    /// of another use × (computing - loading) ÷ bytes.
+    /// What is expected to save so many seconds of computation for each gigabyte written: the
+    /// chance of another use × (computing - loading) ÷ bytes.
     Worth {
         /// At least; what a gigabyte of wear is worth.
         seconds_per_gb: f64,

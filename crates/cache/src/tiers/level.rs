@@ -283,7 +283,10 @@ impl Level {
 
     /// A lost unit that somebody still reads; there are few of these.
     fn lost_and_pinned(&self, name: BlockHash) -> Option<BlockId> {
-        let is_it = |slot: &Slot| matches!(slot, Slot::Lost { unit, pins } if unit.name == name && *pins > 0);
+        let is_it = |slot: &Slot| match slot {
+            Slot::Lost { unit, pins } => unit.name == name && *pins > 0,
+            Slot::Free | Slot::Writing(_) | Slot::Resident { .. } => false,
+        };
         let index = self.slots.iter().position(is_it)?;
         Some(BlockId(index as u32))
     }

@@ -7,7 +7,7 @@
 //! Of the tokens that lower tiers hold behind what the device holds, those from `x` to `m` are
 //! loaded while those before `x` are computed; the rest of the prompt follows when both are done:
 //! `max(C(d, x), L(x, m)) + C(m, n)`. `x = d` is a plain load, `x = m` a plain computation, and the
-//! best of all `x` and `m` is taken, so that neither is ever beaten by less than this model's error.
+//! best of all `x` and `m` is taken: the plan is worse than neither, but for this model's error.
 //! The front is computed and the tail loaded, because a token costs more the deeper it stands.
 //!
 //! Source: Jin et al., "Compute or load KV cache? Why not both?" (Cake), 2024: computing from the

@@ -155,7 +155,8 @@ impl Mover {
     }
 }
 
-/// Tiers of every kind, by seed; computing and loading cost about the same, so that all plans occur.
+/// Tiers of every kind, by seed; computing and loading cost about the same, so that all plans
+/// occur.
 pub(crate) fn tiers(seed: u64) -> Tiers {
     let mut rng = Rng::new(seed);
     let cost = CostModel {
