@@ -51,7 +51,7 @@ fn tiered(
     dtype: Dtype,
     folder: &Path,
     host_units: usize,
-    write: WriteWhen,
+    (write, load): (WriteWhen, LoadWhen),
 ) -> Engine {
     let layers = model.config.num_layers;
     let block_bytes = model.config.kv_bytes_per_token(dtype.bytes()) * BLOCK_SIZE;
@@ -72,7 +72,7 @@ fn tiered(
         unit_bytes: store.unit_bytes(),
         most_at_hand: 24,
         engine: EngineModel::default_engine(),
-        load: LoadWhen::Always,
+        load,
     };
     let tier = |tier, capacity_units| TierConfig {
         tier,
@@ -98,6 +98,15 @@ fn tiered(
 
 /// Answers of twelve tokens, several prompts at once, and how many tokens were loaded for them.
 fn answers(engine: &mut Engine, prompts: &[Vec<TokenId>]) -> (Vec<Vec<TokenId>>, usize) {
+    answers_at(engine, prompts, 1)
+}
+
+/// The same where time passes so many times as fast, and loads are late.
+fn answers_at(
+    engine: &mut Engine,
+    prompts: &[Vec<TokenId>],
+    times: u64,
+) -> (Vec<Vec<TokenId>>, usize) {
     for (index, prompt) in prompts.iter().enumerate() {
         let submission = Submission {
             id: SeqId(index as u64),
@@ -118,7 +127,7 @@ fn answers(engine: &mut Engine, prompts: &[Vec<TokenId>]) -> (Vec<Vec<TokenId>>,
     let started = Instant::now();
     while !engine.is_idle() {
         assert!(started.elapsed() < Duration::from_secs(60), "it ends");
-        let now = Nanos(started.elapsed().as_nanos() as u64);
+        let now = Nanos(started.elapsed().as_nanos() as u64 * times);
         let step = engine.step(now);
         for output in &step.outputs {
             match *output {
@@ -174,7 +183,13 @@ fn play(dtype: Dtype, host_units: usize, write: WriteWhen, harm: impl Fn(&Path, 
                     .remove(0)
             })
             .collect();
-        let mut engine = tiered(&model, dtype, &folder, host_units, write);
+        let mut engine = tiered(
+            &model,
+            dtype,
+            &folder,
+            host_units,
+            (write, LoadWhen::Always),
+        );
         for round in 0..2 {
             let (got, loaded) = answers(&mut engine, &prompts);
             assert_eq!(got, expected, "turn {number}, round {round}");
@@ -224,4 +239,32 @@ fn damaged_files_cost_time_and_nothing_else() {
     };
     let loaded = play(Dtype::F32, 0, WriteWhen::Through, harm);
     assert!(loaded > 500, "{loaded} tokens were loaded");
+}
+
+/// Loads that come too late, in the middle of computing what they bring.
+#[test]
+fn what_comes_late_is_computed_and_the_rest_is_loaded() {
+    let model = model(Dtype::F32);
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = place.path().join("cache");
+    let (mut loaded, mut prompt_tokens) = (0, 0);
+    for (number, prompts) in turns(5).into_iter().enumerate() {
+        for prompt in &prompts {
+            let mut plain = engine(&model, Dtype::F32, 400);
+            let (expected, _) = answers(&mut plain, std::slice::from_ref(prompt));
+            for times in [1, 20, 100, 1_000] {
+                let when = (WriteWhen::Through, LoadWhen::Faster);
+                let mut engine = tiered(&model, Dtype::F32, &folder, 0, when);
+                engine.look_round(Nanos(0));
+                let (got, some) = answers_at(&mut engine, std::slice::from_ref(prompt), times);
+                assert_eq!(got, expected, "turn {number}, time {times} times as fast");
+                loaded += some;
+                prompt_tokens += prompt.len();
+            }
+        }
+    }
+    assert!(
+        loaded > prompt_tokens / 10 && loaded < prompt_tokens,
+        "{loaded} of {prompt_tokens}"
+    );
 }

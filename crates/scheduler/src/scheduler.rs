@@ -455,6 +455,7 @@ impl Scheduler {
     /// Returns whether the sequence ended with it.
     fn append(&mut self, index: usize, token: TokenId, now: Nanos) -> bool {
         let context = self.context();
+        self.tell_loads(index);
         let sequence = &mut self.running[index];
         let finish = sequence.push(token, context);
         self.outputs.push(Output::Token {

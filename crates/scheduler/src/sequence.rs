@@ -1,6 +1,6 @@
 //! One request while it is in the scheduler.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use headstart_cache::Lease;
@@ -51,7 +51,7 @@ pub enum Output {
         /// Prompt tokens whose keys and values were found.
         cached_tokens: usize,
     },
-    /// So many of its prompt tokens came from a lower tier.
+    /// So many of its prompt tokens came from a lower tier: once a tier, before its first token.
     Loaded {
         /// The sequence.
         seq: SeqId,
@@ -89,6 +89,8 @@ pub(crate) struct Sequence {
     pub(crate) decoding_since: Option<u64>,
     /// What is loaded for it.
     pub(crate) fetch: Fetch,
+    /// Tokens that were loaded for it, by tier, until that is told.
+    pub(crate) loaded: BTreeMap<Tier, usize>,
     started: bool,
 }
 
@@ -125,6 +127,7 @@ impl Sequence {
             place: 0,
             decoding_since: None,
             fetch: Fetch::Open,
+            loaded: BTreeMap::new(),
             started: false,
         }
     }

@@ -25,6 +25,9 @@ use crate::clock::Clock;
 /// Commands waiting for the thread; a step takes some at every turn.
 const COMMANDS: usize = 1024;
 
+/// Tiers below the device.
+const LOWER_TIERS: usize = 3;
+
 /// How long an idle thread sleeps before it looks around.
 const IDLE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -154,8 +157,8 @@ impl Replica {
     /// closes before the last token means that the replica is gone. `None`: its inbox is full.
     #[must_use]
     pub fn submit(&self, submission: Submission) -> Option<mpsc::Receiver<ReplicaEvent>> {
-        // Started, every token, and one to spare: sending never waits.
-        let (sender, receiver) = mpsc::channel(submission.max_tokens + 2);
+        // Started, loaded from each lower tier, every token, and one to spare: sending never waits.
+        let (sender, receiver) = mpsc::channel(submission.max_tokens + 2 + LOWER_TIERS);
         match self.commands.try_send(Command::Submit(submission, sender)) {
             // A thread that is gone drops the command, which closes the receiver.
             Ok(()) | Err(TrySendError::Disconnected(_)) => Some(receiver),

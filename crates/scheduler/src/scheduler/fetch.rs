@@ -257,13 +257,23 @@ impl Scheduler {
         for arrival in &batch.arrivals {
             let is_it = |sequence: &Sequence| sequence.new.id == arrival.seq;
             let index = self.running.iter().position(is_it);
-            self.commit_full_blocks(index.expect("whoever loads runs"), now);
+            let index = index.expect("whoever loads runs");
+            self.commit_full_blocks(index, now);
             let Some(tiers) = &mut self.tiers else { return };
             if let Some(from) = tiers.source(arrival.claim) {
-                let (seq, tokens) = (arrival.seq, arrival.blocks.len() * self.config.block_size);
-                self.outputs.push(Output::Loaded { seq, tokens, from });
+                let tokens = arrival.blocks.len() * self.config.block_size;
+                *self.running[index].loaded.entry(from).or_default() += tokens;
             }
             tiers.release(arrival.claim);
+        }
+    }
+
+    /// Says once what was loaded for a sequence that has its first token now.
+    pub(super) fn tell_loads(&mut self, index: usize) {
+        let sequence = &mut self.running[index];
+        let seq = sequence.new.id;
+        for (from, tokens) in std::mem::take(&mut sequence.loaded) {
+            self.outputs.push(Output::Loaded { seq, tokens, from });
         }
     }
 

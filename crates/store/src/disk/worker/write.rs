@@ -464,3 +464,6 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod review;
