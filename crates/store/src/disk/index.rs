@@ -33,7 +33,16 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Index {
     places: HashMap<BlockHash, Place>,
-    added: Vec<Vec<BlockHash>>,
+    added: Vec<Vec<Added>>,
+}
+
+/// A record that was added to a segment in its present life.
+#[derive(Clone, Copy, Debug)]
+struct Added {
+    name: BlockHash,
+    tenant: TenantTag,
+    page: u32,
+    pages: u32,
 }
 
 impl Index {
@@ -61,9 +70,27 @@ impl Index {
         self.places.remove(&name)
     }
 
-    /// A record of this name was added to a segment.
-    pub(super) fn note(&mut self, segment: SegmentId, name: BlockHash) {
-        self.added[segment.index()].push(name);
+    /// A record was added to a segment.
+    pub(super) fn note(&mut self, segment: SegmentId, entry: &Entry) {
+        self.added[segment.index()].push(Added {
+            name: entry.name,
+            tenant: entry.tenant,
+            page: entry.page,
+            pages: entry.pages,
+        });
+    }
+
+    /// Where anything lies that was ever added for a tenant, as runs of pages: first page and count.
+    pub(super) fn of_tenant(&self, segment: SegmentId, tenant: TenantTag) -> Vec<(u32, u32)> {
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        let theirs = self.added[segment.index()].iter();
+        for added in theirs.filter(|added| added.tenant == tenant) {
+            match runs.last_mut() {
+                Some((page, pages)) if *page + *pages == added.page => *pages += added.pages,
+                _ => runs.push((added.page, added.pages)),
+            }
+        }
+        runs
     }
 
     /// A segment begins a new life.
@@ -74,11 +101,11 @@ impl Index {
     /// The records of a segment that can be read, in the order in which they were added.
     pub(super) fn of_segment(&self, segment: SegmentId) -> Vec<BlockHash> {
         let added = self.added[segment.index()].iter();
-        let is_there = |name: &&BlockHash| {
-            let place = self.places.get(name);
-            place.is_some_and(|place| place.segment == segment)
+        let is_there = |added: &&Added| {
+            let place = self.places.get(&added.name);
+            place.is_some_and(|place| place.segment == segment && place.page == added.page)
         };
-        added.filter(is_there).copied().collect()
+        added.filter(is_there).map(|added| added.name).collect()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (BlockHash, Place)> + '_ {

@@ -122,7 +122,7 @@ impl Recovered {
         } = found;
         self.space.found(id, sequence, 0);
         for entry in entries {
-            self.index.note(id, entry.name);
+            self.index.note(id, &entry);
             if !filter.passes(sequence, &entry) {
                 continue;
             }

@@ -48,6 +48,14 @@ struct Segment {
     live: u32,
     /// Reads and moves under way: its pages must not be written meanwhile.
     readers: u32,
+    /// Its file cannot be made for now.
+    is_barred: bool,
+}
+
+impl Segment {
+    fn is_free(&self) -> bool {
+        self.usage == Use::Free && self.readers == 0 && !self.is_barred
+    }
 }
 
 /// How room is made.
@@ -76,6 +84,7 @@ impl Space {
             sequence: 0,
             live: 0,
             readers: 0,
+            is_barred: false,
         };
         Self {
             segments: vec![free; count],
@@ -95,17 +104,37 @@ impl Space {
 
     /// Segments that nothing is written to or wanted of.
     pub(crate) fn num_free(&self) -> usize {
-        let is_free = |segment: &&Segment| segment.usage == Use::Free && segment.readers == 0;
+        let is_free = |segment: &&Segment| segment.is_free();
         self.segments.iter().filter(is_free).count()
+    }
+
+    /// Segments that will be free as soon as what is read of them was read.
+    pub(crate) fn num_leaving(&self) -> usize {
+        let is_leaving = |segment: &&Segment| segment.usage == Use::Free && segment.readers > 0;
+        self.segments.iter().filter(is_leaving).count()
+    }
+
+    /// The file of a free segment cannot be made for now: the disk is smaller than the budget.
+    pub(crate) fn bar(&mut self, id: SegmentId) {
+        self.segments[id.index()].is_barred = true;
+    }
+
+    /// It may be tried again.
+    pub(crate) fn unbar(&mut self) {
+        let segments = self.segments.iter_mut();
+        segments.for_each(|segment| segment.is_barred = false);
+    }
+
+    /// Whether there is a segment with which one can go on.
+    pub(crate) fn can_go_on(&self) -> bool {
+        let is_useful = |segment: &Segment| segment.usage == Use::Sealed || segment.is_free();
+        self.segments.iter().any(is_useful) || self.num_leaving() > 0
     }
 
     /// Opens a free segment; its new sequence number beside it. Used ones first, because their
     /// files exist.
     pub(crate) fn open(&mut self) -> Option<(SegmentId, u64)> {
-        let free = (0..self.segments.len()).filter(|&index| {
-            let segment = &self.segments[index];
-            segment.usage == Use::Free && segment.readers == 0
-        });
+        let free = (0..self.segments.len()).filter(|&index| self.segments[index].is_free());
         let index =
             free.max_by_key(|&index| (self.segments[index].sequence > 0, usize::MAX - index))?;
         let sequence = self.next_sequence;
@@ -153,6 +182,7 @@ impl Space {
     }
 
     /// Whether anything is read or written now.
+    #[cfg(test)]
     pub(crate) fn has_readers(&self) -> bool {
         self.segments.iter().any(|segment| segment.readers > 0)
     }
@@ -188,14 +218,12 @@ impl Space {
         self.segments.len()
     }
 
-    /// The last sequence number given, and the lowest one of a segment that holds something.
+    /// The last sequence number given, and the lowest one of a segment whose file may be there.
     pub(crate) fn sequences(&self) -> (u64, u64) {
-        let used = self
-            .segments
-            .iter()
-            .filter(|segment| segment.usage != Use::Free);
-        let oldest = used.map(|segment| segment.sequence).min();
-        (self.next_sequence - 1, oldest.unwrap_or(self.next_sequence))
+        let sequences = self.segments.iter().map(|segment| segment.sequence);
+        let oldest = sequences.filter(|&sequence| sequence > 0).min();
+        let last = self.next_sequence - 1;
+        (last, oldest.unwrap_or(self.next_sequence))
     }
 
     /// What a segment is used for.

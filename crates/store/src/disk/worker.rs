@@ -73,6 +73,10 @@ pub(super) struct Worker {
     last_op: u64,
     started: Instant,
     next_look: Duration,
+    /// When another segment may be opened.
+    next_opening: Duration,
+    /// When files that could not be made are tried again.
+    next_unbar: Duration,
     next_sweep: Duration,
     has_news: bool,
 }
@@ -89,9 +93,10 @@ enum Purpose {
 }
 
 /// What there is of one life of a folder, beside the worker's other state.
-fn fresh(recovered: Recovered) -> (Index, Space, Segments) {
+fn fresh(recovered: Recovered, folder: &Folder) -> (Index, Space, Segments) {
     let pages = (recovered.segment_bytes / PAGE as u64) as u32;
-    let segments = Segments::new(recovered.space.count(), pages);
+    let made = folder.segments().unwrap_or_default();
+    let segments = Segments::new(recovered.space.count(), pages, made.len());
     (recovered.index, recovered.space, segments)
 }
 
@@ -103,7 +108,7 @@ impl Worker {
         recovered: Recovered,
         edges: Edges,
     ) -> Self {
-        let (index, space, segments) = fresh(recovered);
+        let (index, space, segments) = fresh(recovered, &folder);
         let device = folder.device();
         Self {
             options,
@@ -122,6 +127,8 @@ impl Worker {
             last_op: 0,
             started: Instant::now(),
             next_look: LOOK_ROUND,
+            next_opening: Duration::ZERO,
+            next_unbar: Duration::ZERO,
             next_sweep: SWEEP,
             has_news: false,
         }
@@ -244,7 +251,7 @@ impl Worker {
 
     /// Takes a record out of the index. Whether it was there.
     fn forget(&mut self, name: BlockHash) -> bool {
-        let was_waiting = self.writes.cancel(name);
+        let was_waiting = self.cancel(name);
         let place = self.index.remove(name);
         if let Some(place) = place {
             self.space.remove_live(place.segment, place.pages);
@@ -254,34 +261,54 @@ impl Worker {
 
     /// Destroys what belongs to a tenant: forgotten for good first, then overwritten.
     fn purge(&mut self, ticket: Ticket, tenant: TenantTag) {
-        let cancelled = self.writes.cancel_tenant(tenant);
-        // Beyond what is noted below.
-        self.begin_anew();
+        let on_their_way = self.writes.of_tenant(tenant);
         let theirs = self
             .index
             .iter()
             .filter(|(_, place)| place.tenant == tenant);
-        let theirs: Vec<(BlockHash, Place)> = theirs.collect();
+        let theirs: Vec<BlockHash> = theirs.map(|(name, _)| name).collect();
+        let names = on_their_way.into_iter().chain(theirs);
+        let count = names.filter(|&name| self.forget(name)).count();
+        // Beyond what is noted below.
+        self.begin_anew();
         let (last, oldest) = self.space.sequences();
         let noted = match &self.folder {
             Some(folder) => folder.note_purge(tenant, last, oldest).is_ok(),
             None => false,
         };
-        let mut is_done = noted;
-        for &(name, place) in &theirs {
-            self.forget(name);
-            let file = self.segments.file(place.segment);
-            is_done &= file.is_some_and(|file| destroy(&file, place.page, place.pages).is_ok());
-        }
-        for file in self.segments.files() {
-            is_done &= file.sync_data().is_ok();
-        }
+        let is_done = noted && self.destroy_all(tenant).is_ok();
         let outcome = match is_done {
-            true => Outcome::Removed(theirs.len() + cancelled),
+            true => Outcome::Removed(count),
             // They cannot be read; whether their bytes are gone is not certain.
             false => Outcome::Failed(Failure::Io),
         };
         self.done(ticket, outcome);
+    }
+
+    /// Overwrites whatever was added for a tenant, also what was removed since.
+    fn destroy_all(&mut self, tenant: TenantTag) -> std::io::Result<()> {
+        for segment in (0..self.space.count() as u32).map(SegmentId) {
+            let runs = self.index.of_tenant(segment, tenant);
+            if runs.is_empty() {
+                continue;
+            }
+            let file = self.open_file(segment)?;
+            for (page, pages) in runs {
+                destroy(&file, page, pages)?;
+            }
+            file.sync_data()?;
+        }
+        Ok(())
+    }
+
+    /// Forgets a record whose time is over.
+    fn expire(&mut self, name: BlockHash) {
+        let now_s = self.now_s();
+        let expires_s = self.index.get(name).and_then(|place| place.expires_s);
+        if expires_s.is_some_and(|at| at <= now_s) {
+            self.forget(name);
+            self.lost(vec![name], Loss::Expired);
+        }
     }
 
     /// Brings the gauges up to date.

@@ -5,7 +5,7 @@ use std::io;
 
 use headstart_core::BlockHash;
 
-use super::write::Addition;
+use super::write::{Addition, Origin};
 use super::{Op, PAGE, Place, Purpose, SegmentId, Worker};
 use crate::backend::Loss;
 use crate::disk::io::Buffer;
@@ -61,7 +61,9 @@ impl Worker {
     fn needs_room(&self) -> bool {
         let is_refused = self.health.refuses_writes(self.now()).is_some();
         let free = self.space.num_free() + usize::from(self.segments.next.is_some());
-        !is_refused && free < FREE_SEGMENTS && self.writes.wants_room()
+        // What is only read of will be free soon: no reason to give up more.
+        let soon = free + self.space.num_leaving();
+        !is_refused && soon < FREE_SEGMENTS && self.writes.wants_room()
     }
 
     /// Reads more of what is to be moved.
@@ -113,6 +115,8 @@ impl Worker {
             return;
         }
         match verify_bytes(&pages, name) {
+            // Removed or purged meanwhile: it stays where it is.
+            Ok(_) if self.index.get(name) != Some(place) => self.moved(),
             Ok(header) => {
                 let entry = Entry {
                     name,
@@ -126,7 +130,7 @@ impl Worker {
                 self.writes.push_move(Addition {
                     entry,
                     buffer: Buffer::Pages(pages),
-                    from: Some(place),
+                    origin: Origin::Moved(place),
                 });
             }
             Err(wrong) => {
@@ -160,7 +164,7 @@ impl Worker {
     fn has_no_room_at_all(&self) -> bool {
         let is_idle = self.writes.groups_under_way() == 0;
         let no_segment = self.segments.active.is_none() && self.segments.next.is_none();
-        is_idle && no_segment && self.space.num_free() == 0 && !self.space.has_readers()
+        is_idle && no_segment && self.space.num_free() == 0 && self.space.num_leaving() == 0
     }
 
     pub(super) fn give_up_cleaning(&mut self) {

@@ -51,16 +51,11 @@ impl Worker {
         if let Some(failure) = self.health.refuses_reads() {
             return Err(Outcome::Failed(failure));
         }
+        self.expire(name);
         let Some(place) = self.index.get(name) else {
             self.edges.stats.missing.add(1);
             return Err(Outcome::Missing);
         };
-        if place.expires_s.is_some_and(|at| at <= self.now_s()) {
-            self.forget(name);
-            self.lost(vec![name], Loss::Expired);
-            self.edges.stats.missing.add(1);
-            return Err(Outcome::Missing);
-        }
         let len = place.pages as usize * PAGE;
         if slot.len() < len {
             return Err(Outcome::Failed(Failure::TooLarge));

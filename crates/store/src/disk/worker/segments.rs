@@ -1,17 +1,30 @@
 //! Opening and sealing segments.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Op, PAGE, Purpose, SegmentId, Worker};
+use crate::backend::Failure;
 use crate::disk::condition::failure_of;
 use crate::disk::io::Buffer;
 use crate::disk::layout::{Entry, Kind, SegmentHeader, Trailer, table_pages, write_table};
 
+/// Most files open at once, well below what a process may have (1024).
+const OPEN_FILES: usize = 128;
+
+/// Pause before another segment is opened after that failed.
+const OPENING_PAUSE: Duration = Duration::from_secs(1);
+
 /// The files, the segment that is written, the one after it, and those that end.
 pub(super) struct Segments {
     files: Vec<Option<Arc<File>>>,
+    /// Open files, the one opened first at the front.
+    opened: VecDeque<SegmentId>,
+    /// Files that exist.
+    num_files: usize,
     pages: u32,
     pub(super) active: Option<Active>,
     pub(super) next: Option<Next>,
@@ -28,6 +41,8 @@ pub(super) struct Active {
     pub(super) num_groups: u64,
     /// Groups that are not committed yet.
     pub(super) groups_under_way: usize,
+    /// A group could not be written.
+    pub(super) has_failed: bool,
 }
 
 /// The segment after the active one.
@@ -38,9 +53,11 @@ pub(super) struct Next {
 }
 
 impl Segments {
-    pub(super) fn new(count: usize, pages: u32) -> Self {
+    pub(super) fn new(count: usize, pages: u32, num_files: usize) -> Self {
         Self {
             files: vec![None; count],
+            opened: VecDeque::new(),
+            num_files,
             pages,
             active: None,
             next: None,
@@ -59,15 +76,19 @@ impl Segments {
     }
 
     pub(super) fn num_files(&self) -> usize {
-        self.files().count()
+        self.num_files
     }
 
-    pub(super) fn files(&self) -> impl Iterator<Item = Arc<File>> + '_ {
-        self.files.iter().flatten().cloned()
-    }
-
-    pub(super) fn file(&self, segment: SegmentId) -> Option<Arc<File>> {
-        self.files[segment.index()].clone()
+    /// Keeps a file open, and closes the one that was opened first where there are too many; what
+    /// is under way keeps its own.
+    fn keep_open(&mut self, segment: SegmentId, file: Arc<File>) {
+        self.files[segment.index()] = Some(file);
+        self.opened.push_back(segment);
+        if self.opened.len() > OPEN_FILES
+            && let Some(first) = self.opened.pop_front()
+        {
+            self.files[first.index()] = None;
+        }
     }
 
     /// Whether no segment is open any more.
@@ -93,22 +114,24 @@ impl Active {
 }
 
 impl Worker {
-    /// The file of a segment, opened once.
+    /// The file of a segment.
     pub(super) fn open_file(&mut self, segment: SegmentId) -> io::Result<Arc<File>> {
-        if let Some(file) = self.segments.file(segment) {
-            return Ok(file);
+        if let Some(file) = &self.segments.files[segment.index()] {
+            return Ok(file.clone());
         }
         let folder = self.folder.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        let file = folder.open_segment(segment, self.segments.bytes())?;
-        let file = Arc::new(file);
-        self.segments.files[segment.index()] = Some(file.clone());
+        let is_new = !folder.segment_path(segment).exists();
+        let file = Arc::new(folder.open_segment(segment, self.segments.bytes())?);
+        self.segments.num_files += usize::from(is_new);
+        self.segments.keep_open(segment, file.clone());
         Ok(file)
     }
 
     /// Begins to open another segment unless one is being opened, or `keep` free ones would not be
     /// left behind.
     pub(super) fn open_next(&mut self, keep: usize) {
-        let is_refused = self.health.refuses_writes(self.now()).is_some();
+        let now = self.now();
+        let is_refused = self.health.refuses_writes(now).is_some() || now < self.next_opening;
         if is_refused || self.segments.next.is_some() || self.space.num_free() <= keep {
             return;
         }
@@ -141,8 +164,24 @@ impl Worker {
             }
             Err(error) => {
                 self.space.seal(segment);
-                self.write_failed(failure_of(&error));
+                let failure = failure_of(&error);
+                if failure == Failure::Full {
+                    self.space.bar(segment);
+                }
+                self.opening_failed(failure);
             }
+        }
+    }
+
+    /// Another segment cannot be opened. As long as there are others, that only costs time.
+    fn opening_failed(&mut self, failure: Failure) {
+        self.next_opening = self.now() + OPENING_PAUSE;
+        let has_room = self.segments.active.is_some();
+        let can_wait = failure == Failure::Full && self.space.can_go_on();
+        if can_wait {
+            self.next_opening = Duration::ZERO;
+        } else if !has_room {
+            self.write_failed(failure);
         }
     }
 
@@ -163,11 +202,14 @@ impl Worker {
             return;
         };
         match result {
-            Ok(()) => next.is_ready = true,
+            Ok(()) => {
+                next.is_ready = true;
+                self.write_worked();
+            }
             Err(error) => {
                 self.segments.next = None;
                 self.space.seal(segment);
-                self.write_failed(failure_of(&error));
+                self.opening_failed(failure_of(&error));
             }
         }
     }
@@ -184,6 +226,7 @@ impl Worker {
             entries: Vec::new(),
             num_groups: 0,
             groups_under_way: 0,
+            has_failed: false,
         });
         true
     }
@@ -216,6 +259,7 @@ impl Worker {
     pub(super) fn close_active(&mut self) {
         if self.writes.is_empty() && self.cleaning.is_none() {
             self.end_active();
+            self.seal_ended();
         }
     }
 
@@ -228,7 +272,9 @@ impl Worker {
         self.segments.ending = ending;
         for active in ended {
             // Without a footer the next start takes longer; nothing else is lost.
-            let _ = self.write_footer(&active);
+            if !active.has_failed {
+                let _ = self.write_footer(&active);
+            }
             self.space.seal(active.segment);
         }
     }

@@ -1,11 +1,20 @@
 //! What happens when the disk fails, and when it comes back.
 
 use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::{FEWEST_SEGMENTS, LOOK_ROUND, SWEEP, Worker, fresh};
+use super::{FEWEST_SEGMENTS, LOOK_ROUND, Op, PAGE, SWEEP, Worker, fresh};
 use crate::backend::{Condition, Failure, Loss, Report};
 use crate::disk::folder::{Folder, is_back};
+use crate::disk::io::Buffer;
 use crate::disk::recover::{Recovered, recover};
+
+/// Pause before files that could not be made are tried again: the disk is shared.
+const UNBAR: Duration = Duration::from_secs(30);
+
+/// Longest wait for a disk that may be back.
+const PROBE: Duration = Duration::from_secs(2);
 
 impl Worker {
     /// What is done from time to time.
@@ -22,9 +31,35 @@ impl Worker {
                 self.went_away();
             }
         }
+        if now >= self.next_unbar {
+            self.next_unbar = now + UNBAR;
+            self.space.unbar();
+        }
+        self.try_to_write(now);
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP;
             self.sweep();
+        }
+    }
+
+    /// Writing failed, and the pause is over: something is written, so that it is known.
+    fn try_to_write(&mut self, now: Duration) {
+        let fails = matches!(self.health.condition(), Condition::WritesFail(_));
+        let is_quiet = self.writes.is_empty() && self.segments.next.is_none();
+        if !fails || !is_quiet || self.health.refuses_writes(now).is_some() {
+            return;
+        }
+        match &self.segments.active {
+            Some(active) if active.has_room(0, 0, self.segments.pages()) => {
+                self.write_group(Vec::new());
+            }
+            Some(_) | None => self.open_next(0),
+        }
+    }
+
+    pub(super) fn write_worked(&mut self) {
+        if self.health.write_worked() {
+            self.report_condition();
         }
     }
 
@@ -90,16 +125,49 @@ impl Worker {
         let segment_bytes = self.segments.bytes();
         let recovered = recover(&folder, self.budget_bytes, segment_bytes, self.now_s())?;
         let is_enough = recovered.space.count() as u64 >= FEWEST_SEGMENTS;
-        is_enough
-            .then_some((folder, recovered))
-            .ok_or_else(|| io::ErrorKind::InvalidData.into())
+        if !is_enough {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        self.probe(&folder, &recovered)?;
+        Ok((folder, recovered))
+    }
+
+    /// Reads a page the way records are read, if there is any: what can be listed may still fail.
+    fn probe(&mut self, folder: &Folder, recovered: &Recovered) -> io::Result<()> {
+        let Some((_, place)) = recovered.index.iter().next() else {
+            return Ok(());
+        };
+        let file = folder.open_segment(place.segment, recovered.segment_bytes)?;
+        let op = Op::Read {
+            file: Arc::new(file),
+            offset: 0,
+            buffer: Buffer::Pages(Buffer::pages(1)?),
+            len: PAGE,
+        };
+        self.last_op += 1;
+        self.edges.io.start(self.last_op, op);
+        let started = self.now();
+        let mut finished = Vec::new();
+        while self.now() < started + PROBE {
+            self.edges.io.wait(PROBE, &mut finished);
+            let ours = finished.iter().position(|done| done.id == self.last_op);
+            if let Some(at) = ours {
+                return finished.swap_remove(at).result;
+            }
+        }
+        Err(io::ErrorKind::TimedOut.into())
     }
 
     fn resume(&mut self, folder: Folder, mut recovered: Recovered) {
         let residents = std::mem::take(&mut recovered.residents);
         self.device = folder.device();
+        let (index, space, segments) = fresh(recovered, &folder);
+        // Stored while it went, and not found again.
+        let missing = self.index.iter().map(|(name, _)| name);
+        let missing: Vec<_> = missing.filter(|name| index.get(*name).is_none()).collect();
+        self.lost(missing, Loss::Offline);
+        (self.index, self.space, self.segments) = (index, space, segments);
         self.folder = Some(folder);
-        (self.index, self.space, self.segments) = fresh(recovered);
         self.health.is_back();
         if !residents.is_empty() {
             self.report(Report::Found(residents));

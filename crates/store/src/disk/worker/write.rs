@@ -32,6 +32,7 @@ pub(super) struct Writes {
     put_bytes: usize,
     /// Who waits for the records in `puts` and `groups`, by name.
     waiting: HashMap<BlockHash, Waiting>,
+    last_put: u64,
     /// In the order in which they were written; the first has number `first_group`.
     groups: VecDeque<Group>,
     first_group: u64,
@@ -41,20 +42,29 @@ pub(super) struct Writes {
 pub(super) struct Addition {
     pub(super) entry: Entry,
     pub(super) buffer: Buffer,
-    /// Where it is now, if it is only moved.
-    pub(super) from: Option<Place>,
+    pub(super) origin: Origin,
 }
 
-#[derive(Default)]
+/// Why a record is added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Somebody put it: the number of the put, as [`Waiting`] has it unless it was cancelled.
+    Put(u64),
+    /// It is only moved, from there.
+    Moved(Place),
+}
+
+/// Who waits for a record on its way. Cancelled, this goes, and another put of the same name makes
+/// another one, so that nobody is told of what is not his.
 struct Waiting {
+    put: u64,
     tenant: TenantTag,
     tickets: Vec<Ticket>,
-    is_cancelled: bool,
 }
 
 struct Group {
     segment: SegmentId,
-    entries: Vec<(Entry, Option<Place>)>,
+    entries: Vec<(Entry, Origin)>,
     writes_left: usize,
     is_committing: bool,
     failure: Option<Failure>,
@@ -85,17 +95,23 @@ impl Writes {
         std::mem::take(&mut self.moves).len()
     }
 
-    /// A record on its way shall not arrive. Whether there was one.
-    pub(super) fn cancel(&mut self, name: BlockHash) -> bool {
-        let waiting = self.waiting.get_mut(&name);
-        waiting.is_some_and(|waiting| !std::mem::replace(&mut waiting.is_cancelled, true))
+    /// Names of a tenant's records on their way.
+    pub(super) fn of_tenant(&self, tenant: TenantTag) -> Vec<BlockHash> {
+        let theirs = self.waiting.iter();
+        let theirs = theirs.filter(|(_, waiting)| waiting.tenant == tenant);
+        theirs.map(|(&name, _)| name).collect()
     }
 
-    /// The same for all of a tenant's. How many there were.
-    pub(super) fn cancel_tenant(&mut self, tenant: TenantTag) -> usize {
-        let theirs = self.waiting.values_mut();
-        let theirs = theirs.filter(|waiting| waiting.tenant == tenant && !waiting.is_cancelled);
-        theirs.map(|waiting| waiting.is_cancelled = true).count()
+    /// An addition was taken off its queue.
+    fn leave_queue(&mut self, addition: &Addition) {
+        if let Origin::Put(_) = addition.origin {
+            self.put_bytes -= addition.buffer.bytes().len();
+        }
+    }
+
+    fn is_awaited(&self, name: BlockHash, put: u64) -> bool {
+        let waiting = self.waiting.get(&name);
+        waiting.is_some_and(|waiting| waiting.put == put)
     }
 }
 
@@ -109,23 +125,45 @@ impl Worker {
         if let Some(failure) = self.health.refuses_writes(self.now()) {
             return self.done(ticket, Outcome::Failed(failure));
         }
+        self.expire(name);
         if self.index.get(name).is_some() {
             return self.done(ticket, Outcome::Stored);
         }
-        let waiting = self.writes.waiting.entry(name).or_default();
-        waiting.tickets.push(ticket);
-        if waiting.tickets.len() > 1 {
-            // It is on its way already; who asks anew wants it.
-            waiting.is_cancelled = false;
-            return;
+        if let Some(waiting) = self.writes.waiting.get_mut(&name) {
+            return waiting.tickets.push(ticket);
         }
-        waiting.tenant = entry.tenant;
+        self.writes.last_put += 1;
+        let put = self.writes.last_put;
+        let waiting = Waiting {
+            put,
+            tenant: entry.tenant,
+            tickets: vec![ticket],
+        };
+        self.writes.waiting.insert(name, waiting);
         self.writes.put_bytes += record.bytes().len();
         self.writes.puts.push_back(Addition {
             entry,
             buffer: Buffer::Record(record),
-            from: None,
+            origin: Origin::Put(put),
         });
+    }
+
+    /// A record on its way shall not arrive. Whether there was one.
+    pub(super) fn cancel(&mut self, name: BlockHash) -> bool {
+        let waiting = self.writes.waiting.remove(&name);
+        let was_waiting = waiting.is_some();
+        for ticket in waiting.map_or_else(Vec::new, |waiting| waiting.tickets) {
+            self.done(ticket, Outcome::Failed(Failure::Aborted));
+        }
+        was_waiting
+    }
+
+    /// Whether a record that is to be added is still wanted.
+    fn is_wanted(&self, name: BlockHash, origin: Origin) -> bool {
+        match origin {
+            Origin::Put(put) => self.writes.is_awaited(name, put),
+            Origin::Moved(from) => self.index.get(name) == Some(from),
+        }
     }
 
     pub(super) fn pump_writes(&mut self) {
@@ -186,13 +224,14 @@ impl Worker {
     /// The records of the next group, as far as the active segment has room for them.
     fn take_group(&mut self) -> Vec<Addition> {
         let may_put = self.may_put();
-        let pages_of_segment = self.segments.pages();
-        let Some(active) = &self.segments.active else {
-            return Vec::new();
-        };
         let mut group = Vec::new();
         let mut pages = 0;
         while pages * PAGE < GROUP_BYTES {
+            self.drop_unwanted();
+            let of = self.segments.pages();
+            let Some(active) = &self.segments.active else {
+                return Vec::new();
+            };
             let queue = match self.writes.moves.is_empty() {
                 false => &mut self.writes.moves,
                 true if may_put => &mut self.writes.puts,
@@ -200,20 +239,34 @@ impl Worker {
             };
             let Some(next) = queue.front() else { break };
             let more = pages + next.entry.pages as usize;
-            if !active.has_room(group.len() + 1, more, pages_of_segment) {
+            if !active.has_room(group.len() + 1, more, of) {
                 break;
             }
             pages = more;
             let addition = queue.pop_front().expect("it is at the front");
-            if addition.from.is_none() {
-                self.writes.put_bytes -= addition.buffer.bytes().len();
-            }
+            self.writes.leave_queue(&addition);
             group.push(addition);
         }
         group
     }
 
-    fn write_group(&mut self, additions: Vec<Addition>) {
+    /// Takes what nobody wants any more off the fronts of the queues.
+    fn drop_unwanted(&mut self) {
+        while let Some(next) = self.writes.moves.front()
+            && !self.is_wanted(next.entry.name, next.origin)
+        {
+            self.writes.moves.pop_front();
+            self.moved();
+        }
+        while let Some(next) = self.writes.puts.front()
+            && !self.is_wanted(next.entry.name, next.origin)
+            && let Some(dropped) = self.writes.puts.pop_front()
+        {
+            self.writes.leave_queue(&dropped);
+        }
+    }
+
+    pub(super) fn write_group(&mut self, additions: Vec<Addition>) {
         let active = self
             .segments
             .active
@@ -231,7 +284,7 @@ impl Worker {
                 ..addition.entry
             };
             page += entry.pages;
-            entries.push((entry, addition.from));
+            entries.push((entry, addition.origin));
             buffers.push_back(addition.buffer);
         }
         active.page = page;
@@ -242,7 +295,7 @@ impl Worker {
             .extend(entries.iter().map(|(entry, _)| *entry));
         let sequence = active.sequence;
         for (entry, _) in &entries {
-            self.index.note(segment, entry.name);
+            self.index.note(segment, entry);
             // Counted from now on, so that the segment is not taken for an empty one.
             self.space.add_live(segment, entry.pages);
         }
@@ -329,16 +382,19 @@ impl Worker {
                 self.writes.first_group += 1;
                 self.publish(group);
             }
-            if self.health.write_worked() {
-                self.report_condition();
-            }
+            self.write_worked();
         }
         self.settle_groups();
+    }
+
+    /// Fails what failed, begins to commit what is written, from the front on, and seals segments
+    /// that are complete.
+    fn settle_groups(&mut self) {
+        self.commit_groups();
         self.seal_ended();
     }
 
-    /// Fails what failed, and begins to commit what is written, from the front on.
-    fn settle_groups(&mut self) {
+    fn commit_groups(&mut self) {
         while let Some(group) = self.writes.groups.front() {
             if group.writes_left > 0 || group.is_committing {
                 return;
@@ -379,19 +435,19 @@ impl Worker {
             segment, entries, ..
         } = group;
         self.group_ended(segment);
-        for (entry, from) in entries {
+        for (entry, origin) in entries {
             let bytes = u64::from(entry.pages) * PAGE as u64;
-            let is_wanted = match from {
-                Some(from) => {
+            let is_wanted = self.is_wanted(entry.name, origin);
+            match origin {
+                Origin::Moved(_) => {
                     self.edges.stats.moved_bytes.add(bytes);
                     self.moved();
-                    self.index.get(entry.name) == Some(from)
                 }
-                None => {
+                Origin::Put(put) => {
                     self.edges.stats.put_bytes.add(bytes);
-                    self.is_wanted(entry.name)
+                    self.answer(entry.name, put);
                 }
-            };
+            }
             if !is_wanted {
                 self.space.remove_live(segment, entry.pages);
                 continue;
@@ -402,20 +458,16 @@ impl Worker {
         }
     }
 
-    /// Answers those who wait for a record that is now durable; whether anybody still wants it.
-    fn is_wanted(&mut self, name: BlockHash) -> bool {
-        let waiting = self.writes.waiting.remove(&name).unwrap_or_default();
-        for ticket in waiting.tickets {
-            let outcome = match waiting.is_cancelled {
-                true => Outcome::Failed(Failure::Aborted),
-                false => {
-                    self.edges.stats.stored.add(1);
-                    Outcome::Stored
-                }
-            };
-            self.done(ticket, outcome);
+    /// Answers those who wait for a put that is now durable.
+    fn answer(&mut self, name: BlockHash, put: u64) {
+        if !self.writes.is_awaited(name, put) {
+            return;
         }
-        !waiting.is_cancelled
+        let waiting = self.writes.waiting.remove(&name);
+        for ticket in waiting.map_or_else(Vec::new, |waiting| waiting.tickets) {
+            self.edges.stats.stored.add(1);
+            self.done(ticket, Outcome::Stored);
+        }
     }
 
     /// A group that could not be written.
@@ -430,13 +482,16 @@ impl Worker {
             .is_some_and(|active| active.segment == segment)
         {
             self.abandon_active();
+        } else if let Some(ending) = self.segments.open_mut(segment) {
+            // Its footer would list what is not there.
+            ending.has_failed = true;
         }
         self.group_ended(segment);
-        for (entry, from) in entries {
+        for (entry, origin) in entries {
             self.space.remove_live(segment, entry.pages);
-            match from {
-                Some(_) => self.moved(),
-                None => self.refuse(entry.name, failure),
+            match origin {
+                Origin::Moved(_) => self.moved(),
+                Origin::Put(put) => self.refuse(entry.name, put, failure),
             }
         }
         self.write_failed(failure);
@@ -449,9 +504,12 @@ impl Worker {
         }
     }
 
-    fn refuse(&mut self, name: BlockHash, failure: Failure) {
-        let waiting = self.writes.waiting.remove(&name).unwrap_or_default();
-        for ticket in waiting.tickets {
+    fn refuse(&mut self, name: BlockHash, put: u64, failure: Failure) {
+        if !self.writes.is_awaited(name, put) {
+            return;
+        }
+        let waiting = self.writes.waiting.remove(&name);
+        for ticket in waiting.map_or_else(Vec::new, |waiting| waiting.tickets) {
             self.done(ticket, Outcome::Failed(failure));
         }
     }
@@ -460,7 +518,9 @@ impl Worker {
     pub(super) fn fail_puts(&mut self, failure: Failure) {
         self.writes.put_bytes = 0;
         for addition in std::mem::take(&mut self.writes.puts) {
-            self.refuse(addition.entry.name, failure);
+            if let Origin::Put(put) = addition.origin {
+                self.refuse(addition.entry.name, put, failure);
+            }
         }
     }
 }

@@ -618,7 +618,11 @@ fn a_move_that_failed_is_not_in_the_footer() {
             let worker = &mut sim.worker;
             let groups = worker.writes.groups.iter().enumerate();
             let moves = groups.filter(|(_, group)| {
-                group.entries.iter().all(|(_, from)| from.is_some()) && group.writes_left > 0
+                group
+                    .entries
+                    .iter()
+                    .all(|(_, from)| matches!(from, super::Origin::Moved(_)))
+                    && group.writes_left > 0
             });
             let moves: Vec<(u64, SegmentId)> = moves
                 .map(|(index, group)| (worker.writes.first_group + index as u64, group.segment))
