@@ -187,13 +187,13 @@ impl Recipe {
         Ok(match &self.place {
             Place::Folder(folder) => {
                 let (disk, found) = Disk::open(self.disk(folder, replica.0 as usize), waker)?;
-                let units = disk.capacity_bytes() / unit_bytes;
+                let units = disk.capacity_records(unit_bytes);
                 let below = Below {
                     tier: Tier::Disk,
                     backend: Box::new(disk),
                     found,
                 };
-                (below, units as usize, DISK)
+                (below, units, DISK)
             }
             Place::Store(url) => {
                 let mut options = RemoteOptions::new(url);

@@ -34,6 +34,7 @@ use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use crate::backend::{Backend, Command, Report, Resident, Waker};
+use crate::record::PAGE;
 
 pub use folder::DiskError;
 pub use io::IoKind;
@@ -129,7 +130,8 @@ pub struct Disk {
     stop: Arc<AtomicBool>,
     stats: Arc<DiskStats>,
     io_name: &'static str,
-    capacity_bytes: u64,
+    usable_segments: usize,
+    segment_pages: usize,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -162,9 +164,8 @@ impl Disk {
         let stop = Arc::new(AtomicBool::new(false));
         let residents = std::mem::take(&mut recovered.residents);
         // One is open, one is opened ahead, one is left to move records to.
-        let usable = recovered.space.count() as u64 - (FEWEST_SEGMENTS - 1);
-        let capacity_bytes = (usable * recovered.segment_bytes) as f64 * space::FILL;
-        let capacity_bytes = capacity_bytes as u64;
+        let usable_segments = recovered.space.count() - (FEWEST_SEGMENTS as usize - 1);
+        let segment_pages = (recovered.segment_bytes / PAGE as u64) as usize;
         let edges = worker::Edges {
             io: way,
             inbox,
@@ -185,7 +186,8 @@ impl Disk {
             stop,
             stats,
             io_name,
-            capacity_bytes,
+            usable_segments,
+            segment_pages,
             thread: Some(thread),
         };
         Ok((disk, residents))
@@ -207,10 +209,15 @@ impl Disk {
         &self.stats
     }
 
-    /// How many bytes of records a caller may keep in it so that nothing is given up unasked.
+    /// How many records of so many bytes a caller may keep in it so that nothing is given up
+    /// unasked, even where each comes alone and needs a table of its own.
     #[must_use]
-    pub fn capacity_bytes(&self) -> u64 {
-        self.capacity_bytes
+    pub fn capacity_records(&self, bytes: u64) -> usize {
+        let pages = bytes.div_ceil(PAGE as u64).max(1) as usize;
+        let room = self.segment_pages - 2;
+        let mut counts = (1..=room / (pages + 1)).rev();
+        let fits = counts.find(|&count| count * (pages + 1) + layout::table_pages(count) <= room);
+        self.usable_segments * fits.unwrap_or(0) * space::FILL_PERCENT / 100
     }
 
     /// How it reaches the disk: `io_uring` or `threads`.

@@ -542,7 +542,7 @@ fn keep(bytes: usize, one_by_one: bool, seed: u64) -> (usize, usize) {
     let mut raw = Raw::open(options(folder.path(), 12 << 20));
     let mut rng = Rng::new(seed);
     let size = record_bytes(&[bytes]);
-    let most = raw.disk.capacity_bytes() as usize / size;
+    let most = raw.disk.capacity_records(size as u64);
     for name in 0..8_000u64 {
         while raw.stored.len() + raw.waiting.len() >= most {
             raw.poll();
@@ -1276,7 +1276,7 @@ fn found_14_room_for_three_of_its_segments() {
     let mut second = options(folder.path(), 14 << 20);
     second.segment_bytes = Some(1 << 20);
     let mut raw = Raw::open(second);
-    let bytes = raw.disk.capacity_bytes();
+    let bytes = raw.disk.capacity_records(4096);
     for name in 2..3_000 {
         raw.must_store(name, 1);
     }

@@ -13,10 +13,10 @@
 /// frees, and with tables and footers more.
 const MOST_WANTED: f64 = 0.75;
 
-/// Share of all segments' pages that can be wanted without anything being given up, as long as
-/// what is removed is spread evenly at worst. Of Rosenblum and Ousterhout's figure 4: cleaning
-/// finds segments emptier than the average.
-pub(crate) const FILL: f64 = 0.8;
+/// Hundredths of all segments that can be wanted without anything being given up, as long as what
+/// is removed is spread evenly at worst: cleaning finds segments emptier than the average
+/// (Rosenblum and Ousterhout's figure 4).
+pub(crate) const FILL_PERCENT: usize = 75;
 
 /// A segment's number within its folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -187,15 +187,16 @@ impl Space {
         self.segments.iter().any(|segment| segment.readers > 0)
     }
 
-    /// What to do for another free segment; nothing where none is sealed.
-    pub(crate) fn make_room(&self) -> Option<Make> {
+    /// What to do for another free segment; nothing where none is sealed. `is_futile`: cleaning has
+    /// made no room, because large records leave the ends of segments empty.
+    pub(crate) fn make_room(&self, is_futile: bool) -> Option<Make> {
         let sealed = (0..self.segments.len() as u32)
             .map(SegmentId)
             .filter(|id| self.segments[id.index()].usage == Use::Sealed);
         let best = sealed
             .clone()
             .max_by(|&one, &other| self.worth(one).total_cmp(&self.worth(other)))?;
-        if self.wanted(best) <= MOST_WANTED {
+        if self.wanted(best) <= MOST_WANTED && !is_futile {
             return Some(Make::Clean(best));
         }
         let oldest = sealed.min_by_key(|id| self.segments[id.index()].sequence)?;
@@ -278,23 +279,25 @@ mod tests {
     #[test]
     fn the_emptier_and_the_older_are_cleaned_first() {
         assert_eq!(
-            sealed([70, 20, 70]).make_room(),
+            sealed([70, 20, 70]).make_room(false),
             Some(Make::Clean(SegmentId(1)))
         );
         assert_eq!(
-            sealed([50, 50, 50]).make_room(),
+            sealed([50, 50, 50]).make_room(false),
             Some(Make::Clean(SegmentId(0)))
         );
         assert_eq!(
-            sealed([99, 99, 74]).make_room(),
+            sealed([99, 99, 74]).make_room(false),
             Some(Make::Clean(SegmentId(2))),
             "only what gives something"
         );
         assert_eq!(
-            sealed([99, 80, 99]).make_room(),
+            sealed([99, 80, 99]).make_room(false),
             Some(Make::Drop(SegmentId(0)))
         );
-        assert_eq!(Space::new(3, 100).make_room(), None);
+        assert_eq!(Space::new(3, 100).make_room(false), None);
+        let drop = Some(Make::Drop(SegmentId(0)));
+        assert_eq!(sealed([50, 20, 50]).make_room(true), drop, "in vain");
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub(super) struct Worker {
     reads: Reads,
     writes: Writes,
     cleaning: Option<Cleaning>,
+    /// Segments cleaned since a new record was added.
+    cleaned_in_vain: usize,
     health: Health,
     ops: HashMap<u64, Purpose>,
     last_op: u64,
@@ -122,6 +124,7 @@ impl Worker {
             reads: Reads::default(),
             writes: Writes::default(),
             cleaning: None,
+            cleaned_in_vain: 0,
             health: Health::new(),
             ops: HashMap::new(),
             last_op: 0,

@@ -16,6 +16,9 @@ use crate::record::verify_bytes;
 /// Records read or waiting to be written at once while a segment is cleaned.
 const MOVES: usize = 16;
 
+/// Segments cleaned one after the other without room for a single new record: then one is given up.
+const IN_VAIN: usize = 8;
+
 /// Segments that shall be free or nearly so: one to write to next, one to move records to.
 const FREE_SEGMENTS: usize = 2;
 
@@ -37,8 +40,9 @@ pub(super) struct Moving {
 impl Worker {
     pub(super) fn pump_cleaning(&mut self) {
         if self.cleaning.is_none() && self.needs_room() {
-            match self.space.make_room() {
+            match self.space.make_room(self.cleaned_in_vain >= IN_VAIN) {
                 Some(Make::Clean(segment)) => {
+                    self.cleaned_in_vain += 1;
                     let left = self.index.of_segment(segment).into();
                     self.cleaning = Some(Cleaning {
                         segment,

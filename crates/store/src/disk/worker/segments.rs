@@ -91,6 +91,12 @@ impl Segments {
         }
     }
 
+    /// Closes all files; what is under way keeps its own.
+    fn close_all(&mut self) {
+        self.opened.clear();
+        self.files.fill(None);
+    }
+
     /// Whether no segment is open any more.
     pub(super) fn is_closed(&self) -> bool {
         self.active.is_none() && self.ending.is_empty()
@@ -113,6 +119,11 @@ impl Active {
     }
 }
 
+/// Whether the process, or the system, has as many open files as it may.
+fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 impl Worker {
     /// The file of a segment.
     pub(super) fn open_file(&mut self, segment: SegmentId) -> io::Result<Arc<File>> {
@@ -121,7 +132,14 @@ impl Worker {
         }
         let folder = self.folder.as_ref().ok_or(io::ErrorKind::NotFound)?;
         let is_new = !folder.segment_path(segment).exists();
-        let file = Arc::new(folder.open_segment(segment, self.segments.bytes())?);
+        let opened = match folder.open_segment(segment, self.segments.bytes()) {
+            Err(error) if is_out_of_files(&error) => {
+                self.segments.close_all();
+                folder.open_segment(segment, self.segments.bytes())
+            }
+            opened => opened,
+        };
+        let file = Arc::new(opened?);
         self.segments.num_files += usize::from(is_new);
         self.segments.keep_open(segment, file.clone());
         Ok(file)

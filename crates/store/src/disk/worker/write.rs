@@ -245,6 +245,9 @@ impl Worker {
             pages = more;
             let addition = queue.pop_front().expect("it is at the front");
             self.writes.leave_queue(&addition);
+            if let Origin::Put(_) = addition.origin {
+                self.cleaned_in_vain = 0;
+            }
             group.push(addition);
         }
         group

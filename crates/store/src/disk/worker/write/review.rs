@@ -806,7 +806,7 @@ fn reads_do_not_keep_puts_waiting() {
             worker.segments.next.is_some(),
             worker.space.num_free(),
         );
-        if longest > 300 || fewest < full / 2 {
+        if longest > 400 || fewest < full / 2 {
             failures.push((seed, full, fewest, longest));
         }
         sim.quiet();
