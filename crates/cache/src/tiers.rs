@@ -436,7 +436,8 @@ impl Tiers {
                     shelf.level.commit(name, &access);
                     self.changes.push(Change::Stored { tier, name });
                 }
-                Begin::Present => {}
+                // Told again: somebody else has used it.
+                Begin::Present => shelf.level.touch(&[name], &access),
                 Begin::Declined => gone.push(Link { name, parent }),
             }
         }

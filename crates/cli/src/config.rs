@@ -84,9 +84,9 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "HEADSTART_CACHE_BLOCKS", value_name = "N")]
     pub(crate) cache_blocks: Option<usize>,
     /// Keys and values are kept there as well, and found again after a restart: never text, and
-    /// nothing that is not verified when it is read. A folder, made where there is none, of which
-    /// each replica has its part; or s3://BUCKET/PREFIX, gs://…, az://…, file:///FOLDER, which all
-    /// replicas and servers share, with credentials from the environment as AWS_* and the like
+    /// nothing that is not verified when it is read. A folder for this server alone, made where
+    /// there is none; or s3://BUCKET/PREFIX, gs://…, az://…, file:///FOLDER, which servers can
+    /// share, with credentials from the environment as AWS_* and the like
     #[arg(long, env = "HEADSTART_CONTEXT_CACHE", value_name = "DIR|URL")]
     pub(crate) context_cache: Option<String>,
     /// Most that the context cache takes, all replicas together, GiB [default: 10]

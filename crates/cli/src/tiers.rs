@@ -1,21 +1,22 @@
 //! The lower tiers of `serve`: options made into decisions, memory and files.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use headstart_cache::Tiers;
 use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{Admission, Assumed, LoadWhen, TierConfig, TiersConfig, WriteWhen};
-use headstart_core::{BlockMover, CostModel, EngineModel, ReplicaId, Tier};
+use headstart_core::{BlockMover, CostModel, EngineModel, Tier};
 use headstart_engine::ModelConfig;
 use headstart_server::config::TiersOf;
 use headstart_server::replica::Waker;
 use headstart_store::backend::no_waker;
 use headstart_store::disk::unix_seconds;
 use headstart_store::remote::{Remote, RemoteOptions};
+use headstart_store::shared::Wakers;
 use headstart_store::tiered::{Below, StoreConfig};
-use headstart_store::{Disk, DiskOptions, TieredStore};
+use headstart_store::{Disk, DiskOptions, Shared, TieredStore};
 
 use crate::config::{ServeOptions, UsageError};
 
@@ -56,21 +57,29 @@ pub(crate) struct Shape<'a> {
     /// Bytes of a number of keys and values.
     pub(crate) element_bytes: usize,
     pub(crate) block_size: usize,
-    pub(crate) replicas: usize,
     /// Whether nothing is computed: then names are stored, and no bytes.
     pub(crate) is_emulated: bool,
 }
 
 /// Where the context cache is.
 enum Place {
-    /// A folder, of which each replica has its part.
+    /// A folder, which this process has for itself.
     Folder(PathBuf),
-    /// An object store, which all share.
+    /// An object store, which others may use as well.
     Store(String),
+}
+
+/// What all replicas share, once it is open.
+struct Opened {
+    tier: Tier,
+    shared: Arc<Shared>,
+    units: usize,
+    assumed: Assumed,
 }
 
 /// All that makes the tiers of any replica.
 struct Recipe {
+    opened: Mutex<Option<Opened>>,
     place: Place,
     budget_bytes: u64,
     store: StoreConfig,
@@ -88,12 +97,10 @@ pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<Tie
     };
     let recipe = Recipe::new(options, place, shape)?;
     recipe
-        .check(shape.replicas)
+        .check()
         .context("the context cache cannot be used (--context-cache)")?;
-    Ok(Some(TiersOf(Arc::new(move |replica, waker| {
-        recipe
-            .make(replica, waker)
-            .map_err(|error| format!("{error:#}"))
+    Ok(Some(TiersOf(Arc::new(move |waker| {
+        recipe.make(waker).map_err(|error| format!("{error:#}"))
     }))))
 }
 
@@ -146,76 +153,79 @@ impl Recipe {
         let most_at_hand = (STAGING_BYTES / unit_bytes).max(longest);
         // As much again for what is on its way down.
         store.staging_units = most_at_hand + most_at_hand.min(64);
-        let budget_bytes = (gib * GIB) as u64;
-        let (place, budget_bytes) = match place.contains("://") {
-            true => (Place::Store(place.to_owned()), budget_bytes),
-            false => {
-                let share = budget_bytes / shape.replicas.max(1) as u64;
-                (Place::Folder(PathBuf::from(place)), share)
-            }
+        let place = match place.contains("://") {
+            true => Place::Store(place.to_owned()),
+            false => Place::Folder(PathBuf::from(place)),
         };
         Ok(Self {
+            opened: Mutex::new(None),
             place,
-            budget_bytes,
+            budget_bytes: (gib * GIB) as u64,
             store,
             most_at_hand,
             block_size: shape.block_size,
         })
     }
 
-    /// Whether it can be used by so many replicas, before any of them is started.
-    fn check(&self, replicas: usize) -> Result<()> {
+    /// Whether it can be used, before any replica is started.
+    fn check(&self) -> Result<()> {
         match &self.place {
-            Place::Folder(folder) => {
-                for replica in 0..replicas {
-                    Disk::check(&self.disk(folder, replica))?;
-                }
-            }
+            Place::Folder(folder) => Disk::check(&self.disk(folder))?,
             Place::Store(url) => drop(Remote::open(&RemoteOptions::new(url), no_waker())?),
         }
         Ok(())
     }
 
-    fn disk(&self, folder: &Path, replica: usize) -> DiskOptions {
-        let folder = folder.join(format!("replica-{replica}"));
+    fn disk(&self, folder: &Path) -> DiskOptions {
         DiskOptions::new(folder, self.budget_bytes)
     }
 
-    /// The tier below host memory, how many units it holds, and what is believed of it.
-    fn below(&self, replica: ReplicaId, waker: Waker) -> Result<(Below, usize, Assumed)> {
+    /// Opens what all replicas share: the tier below host memory.
+    fn open(&self) -> Result<Opened> {
         let unit_bytes = self.store.unit_bytes();
-        Ok(match &self.place {
+        let wakers = Wakers::default();
+        let waker = wakers.waker();
+        let (tier, shared, units, assumed) = match &self.place {
             Place::Folder(folder) => {
-                let (disk, found) = Disk::open(self.disk(folder, replica.0 as usize), waker)?;
+                let (disk, found) = Disk::open(self.disk(folder), waker)?;
                 let units = disk.capacity_records(unit_bytes);
-                let below = Below {
-                    tier: Tier::Disk,
-                    backend: Box::new(disk),
-                    found,
-                };
-                (below, units, DISK)
+                let shared = Shared::new(Box::new(disk), found, wakers);
+                (Tier::Disk, shared, units, DISK)
             }
             Place::Store(url) => {
                 let mut options = RemoteOptions::new(url);
                 options.budget_bytes = Some(self.budget_bytes);
                 let (remote, found) = Remote::open(&options, waker)?;
-                let below = Below {
-                    tier: Tier::Remote,
-                    backend: Box::new(remote),
-                    found,
-                };
-                (below, (self.budget_bytes / unit_bytes) as usize, REMOTE)
+                let shared = Shared::new(Box::new(remote), found, wakers);
+                let units = (self.budget_bytes / unit_bytes) as usize;
+                (Tier::Remote, shared, units, REMOTE)
             }
+        };
+        Ok(Opened {
+            tier,
+            shared,
+            units,
+            assumed,
         })
     }
 
-    fn make(&self, replica: ReplicaId, waker: Waker) -> Result<(Tiers, Box<dyn BlockMover>)> {
-        let (below, units, assumed) = self.below(replica, waker.clone())?;
+    fn make(&self, waker: Waker) -> Result<(Tiers, Box<dyn BlockMover>)> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = match &mut *opened {
+            Some(opened) => opened,
+            none => none.insert(self.open()?),
+        };
+        let (member, found) = opened.shared.join(waker.clone());
+        let below = Below {
+            tier: opened.tier,
+            backend: Box::new(member),
+            found,
+        };
         let mut tiers = Vec::new();
         if self.store.host_units > 0 {
             tiers.push(tier(Tier::Host, self.store.host_units, HOST));
         }
-        tiers.push(tier(below.tier, units, assumed));
+        tiers.push(tier(opened.tier, opened.units, opened.assumed));
         let config = TiersConfig {
             unit_blocks: self.store.unit_blocks,
             block_tokens: self.block_size,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headstart_cache::Tiers;
-use headstart_core::{BlockMover, EngineModel, ReplicaId};
+use headstart_core::{BlockMover, EngineModel};
 use headstart_engine::{EngineConfig, Model};
 use headstart_prompt::PromptModel;
 use headstart_router::Profile;
@@ -84,8 +84,7 @@ pub struct EmbeddedFleet {
 pub struct TiersOf(pub Arc<MakeTiers>);
 
 /// See [`TiersOf`].
-pub type MakeTiers =
-    dyn Fn(ReplicaId, Waker) -> Result<(Tiers, Box<dyn BlockMover>), String> + Send + Sync;
+pub type MakeTiers = dyn Fn(Waker) -> Result<(Tiers, Box<dyn BlockMover>), String> + Send + Sync;
 
 impl std::fmt::Debug for TiersOf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -7,6 +7,7 @@
 //! | [`backend`] | [`Backend`]: what every place for records does |
 //! | [`disk`] | [`Disk`]: log-structured segments, direct I/O, group commit |
 //! | [`tiered`] | [`TieredStore`]: moves units between device, host memory and backends |
+//! | [`shared`] | [`Shared`]: one backend for several users |
 //! | [`conformance`] | what any backend must obey; run it on yours |
 //! | [`remote`] | records in object storage, shared by all replicas |
 //! | [`mod@reference`] | the obvious backend, for the tests |
@@ -23,6 +24,7 @@ pub mod disk;
 pub mod record;
 pub mod reference;
 pub mod remote;
+pub mod shared;
 pub mod tiered;
 mod wire;
 
@@ -30,4 +32,5 @@ pub use arena::{Arena, Slot};
 pub use backend::{Backend, Command, Outcome, Report, Ticket};
 pub use disk::{Disk, DiskOptions};
 pub use record::{Draft, Meta, Record};
+pub use shared::Shared;
 pub use tiered::TieredStore;

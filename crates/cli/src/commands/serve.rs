@@ -190,7 +190,6 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
             model: &loaded.model.config,
             element_bytes: dtype.bytes(),
             block_size,
-            replicas,
             is_emulated: emulated.is_some(),
         },
     )?;

@@ -408,7 +408,7 @@ fn hooks(
 
 /// An engine that cannot have its lower tiers works without them.
 fn with_tiers(engine: Engine, tiers: &TiersOf, replica: ReplicaId, waker: Waker) -> Engine {
-    match (tiers.0)(replica, waker) {
+    match (tiers.0)(waker) {
         Ok((tiers, mover)) => engine.with_tiers(tiers, mover),
         Err(problem) => {
             tracing::warn!(replica = replica.0, problem, "no lower tiers");

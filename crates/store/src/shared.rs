@@ -1,0 +1,334 @@
+//! One backend for several users: the replicas of one process.
+//!
+//! What one of them stores can be read by all, and each hears of what the others store, read and
+//! drop, so that their ideas of what is there, and of what was used last, stay alike. What one of
+//! them drops is gone for all.
+//!
+//! Does not decide anything, and starts no thread: whoever polls takes the reports and hands on what
+//! concerns others.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headstart_core::BlockHash;
+
+use crate::backend::{Backend, Command, Loss, Outcome, Report, Resident, Ticket, Waker};
+
+/// A backend and its users.
+pub struct Shared {
+    hub: Mutex<Hub>,
+    wakers: Wakers,
+}
+
+/// One user's way to it.
+pub struct Member {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+struct Hub {
+    backend: Box<dyn Backend>,
+    /// What is there, as far as was told.
+    known: HashMap<BlockHash, Resident>,
+    members: HashMap<u64, Place>,
+    last_member: u64,
+    asked: HashMap<Ticket, Asked>,
+    last_ticket: u64,
+}
+
+/// What waits for a user.
+struct Place {
+    reports: Vec<Report>,
+    waker: Waker,
+}
+
+/// Whose command it was, and what it was about.
+struct Asked {
+    member: u64,
+    ticket: Ticket,
+    about: About,
+}
+
+enum About {
+    Put(Resident),
+    Get(BlockHash),
+    Remove(Vec<BlockHash>),
+    Purge(headstart_core::TenantTag),
+}
+
+/// Wakes whoever is there; for the backend, which exists before its users.
+#[derive(Clone, Default)]
+pub struct Wakers(Arc<Mutex<HashMap<u64, Waker>>>);
+
+impl Wakers {
+    /// Wakes all.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        let wakers = self.clone();
+        Arc::new(move || wakers.lock().values().for_each(|waker| waker()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waker>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    /// A backend that holds what was `found` in it and calls the waker of `wakers`.
+    #[must_use]
+    pub fn new(backend: Box<dyn Backend>, found: Vec<Resident>, wakers: Wakers) -> Arc<Self> {
+        let known = found.into_iter().map(|resident| (resident.name, resident));
+        Arc::new(Self {
+            hub: Mutex::new(Hub {
+                backend,
+                known: known.collect(),
+                members: HashMap::new(),
+                last_member: 0,
+                asked: HashMap::new(),
+                last_ticket: 0,
+            }),
+            wakers,
+        })
+    }
+
+    /// Another user, and what is there.
+    #[must_use]
+    pub fn join(self: &Arc<Self>, waker: Waker) -> (Member, Vec<Resident>) {
+        let mut hub = self.lock();
+        hub.last_member += 1;
+        let number = hub.last_member;
+        let place = Place {
+            reports: Vec::new(),
+            waker: waker.clone(),
+        };
+        hub.members.insert(number, place);
+        self.wakers.lock().insert(number, waker);
+        // Heads before tails is not known here; tiers take them in any order.
+        let found = hub.known.values().copied().collect();
+        let shared = self.clone();
+        (Member { shared, number }, found)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Hub> {
+        self.hub.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Hub {
+    fn submit(&mut self, member: u64, command: Command) -> Result<(), Command> {
+        let theirs = command.ticket();
+        let ours = Ticket(self.last_ticket + 1);
+        let (about, command) = renamed(command, ours);
+        match self.backend.submit(command) {
+            Ok(()) => {
+                self.last_ticket += 1;
+                let asked = Asked {
+                    member,
+                    ticket: theirs,
+                    about,
+                };
+                self.asked.insert(ours, asked);
+                Ok(())
+            }
+            Err(command) => Err(renamed(command, theirs).1),
+        }
+    }
+
+    fn take_reports(&mut self) {
+        let mut reports = Vec::new();
+        self.backend.poll(&mut reports);
+        for report in reports {
+            match report {
+                Report::Done { ticket, outcome } => self.done(ticket, outcome),
+                Report::Lost { names, loss } => {
+                    self.forget(&names);
+                    self.tell_all(None, || Report::Lost {
+                        names: names.clone(),
+                        loss,
+                    });
+                }
+                Report::Found(found) => {
+                    let known = found.iter().map(|resident| (resident.name, *resident));
+                    self.known.extend(known);
+                    self.tell_all(None, || Report::Found(found.clone()));
+                }
+                Report::Condition(condition) => {
+                    self.tell_all(None, || Report::Condition(condition));
+                }
+            }
+        }
+    }
+
+    fn done(&mut self, ticket: Ticket, outcome: Outcome) {
+        let Some(asked) = self.asked.remove(&ticket) else {
+            return;
+        };
+        let Asked {
+            member,
+            ticket,
+            about,
+        } = asked;
+        match (about, &outcome) {
+            (About::Put(resident), Outcome::Stored) => {
+                self.known.insert(resident.name, resident);
+                self.tell_all(Some(member), || Report::Found(vec![resident]));
+            }
+            (About::Get(name), Outcome::Loaded(_)) => {
+                if let Some(&resident) = self.known.get(&name) {
+                    // Told again: it was used.
+                    self.tell_all(Some(member), || Report::Found(vec![resident]));
+                }
+            }
+            (About::Remove(names), _) => self.gone(member, names),
+            (About::Purge(tenant), _) => {
+                let theirs = self.known.values().filter(|it| it.tenant == tenant);
+                let names = theirs.map(|resident| resident.name).collect();
+                self.gone(member, names);
+            }
+            (About::Put(_) | About::Get(_), _) => {}
+        }
+        if let Some(place) = self.members.get_mut(&member) {
+            place.reports.push(Report::Done { ticket, outcome });
+            (place.waker)();
+        }
+    }
+
+    /// One user dropped these.
+    fn gone(&mut self, member: u64, names: Vec<BlockHash>) {
+        self.forget(&names);
+        let loss = Loss::Evicted;
+        self.tell_all(Some(member), || Report::Lost {
+            names: names.clone(),
+            loss,
+        });
+    }
+
+    fn forget(&mut self, names: &[BlockHash]) {
+        names.iter().for_each(|name| {
+            self.known.remove(name);
+        });
+    }
+
+    fn tell_all(&mut self, except: Option<u64>, report: impl Fn() -> Report) {
+        let others = self.members.iter_mut();
+        for (_, place) in others.filter(|(number, _)| Some(**number) != except) {
+            place.reports.push(report());
+            (place.waker)();
+        }
+    }
+}
+
+/// The same command with another ticket, and what it is about.
+fn renamed(command: Command, ticket: Ticket) -> (About, Command) {
+    match command {
+        Command::Put { record, .. } => {
+            let resident = Resident::of(record.meta(), record.bytes().len() as u64);
+            (About::Put(resident), Command::Put { ticket, record })
+        }
+        Command::Get { name, slot, .. } => (About::Get(name), Command::Get { ticket, name, slot }),
+        Command::Remove { names, .. } => {
+            let about = About::Remove(names.clone());
+            (about, Command::Remove { ticket, names })
+        }
+        Command::Purge { tenant, .. } => (About::Purge(tenant), Command::Purge { ticket, tenant }),
+    }
+}
+
+impl Backend for Member {
+    fn submit(&mut self, command: Command) -> Result<(), Command> {
+        self.shared.lock().submit(self.number, command)
+    }
+
+    fn poll(&mut self, reports: &mut Vec<Report>) {
+        let mut hub = self.shared.lock();
+        hub.take_reports();
+        if let Some(place) = hub.members.get_mut(&self.number) {
+            reports.append(&mut place.reports);
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.shared.lock().members.remove(&self.number);
+        self.shared.wakers.lock().remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::Arena;
+    use crate::backend::no_waker;
+    use crate::conformance::{Trial, check, record_of, slot_bytes};
+    use crate::reference::Map;
+
+    fn polled(member: &mut Member) -> Vec<Report> {
+        let mut reports = Vec::new();
+        member.poll(&mut reports);
+        reports
+    }
+
+    #[test]
+    fn each_member_conforms() {
+        let shared = Shared::new(Box::new(Map::default()), Vec::new(), Wakers::default());
+        let (mut one, _) = shared.join(no_waker());
+        let trial = Trial {
+            seed: 1,
+            commands: 1_000,
+            names: 40,
+            part_bytes: 300,
+        };
+        check(&mut one, trial);
+    }
+
+    #[test]
+    fn what_one_stores_the_others_hear_of_and_read() {
+        let shared = Shared::new(Box::new(Map::default()), Vec::new(), Wakers::default());
+        let (mut one, _) = shared.join(no_waker());
+        let (mut other, found) = shared.join(no_waker());
+        assert!(found.is_empty());
+        let arena = Arena::new(slot_bytes(300), 4).expect("memory");
+        let slot = || arena.take().expect("a slot");
+        let record = record_of(7, 300, slot());
+        let name = record.meta().name;
+        // Both use the same numbers for their commands.
+        let ticket = Ticket(5);
+        one.submit(Command::Put { ticket, record }).expect("taken");
+        let stored = polled(&mut one);
+        assert!(matches!(
+            stored[..],
+            [Report::Done {
+                ticket: Ticket(5),
+                outcome: Outcome::Stored
+            }]
+        ));
+        let heard = polled(&mut other);
+        assert!(matches!(&heard[..], [Report::Found(found)] if found[0].name == name));
+        let slot = slot();
+        other
+            .submit(Command::Get { ticket, name, slot })
+            .expect("taken");
+        let loaded = polled(&mut other);
+        assert!(matches!(
+            &loaded[..],
+            [Report::Done {
+                ticket: Ticket(5),
+                outcome: Outcome::Loaded(_)
+            }]
+        ));
+        assert!(
+            matches!(&polled(&mut one)[..], [Report::Found(_)]),
+            "it was used"
+        );
+        let (third, found) = shared.join(no_waker());
+        assert_eq!(found.len(), 1, "whoever comes later knows as well");
+        drop(third);
+        let names = vec![name];
+        one.submit(Command::Remove { ticket, names })
+            .expect("taken");
+        polled(&mut one);
+        let gone = polled(&mut other);
+        assert!(matches!(&gone[..], [Report::Lost { names, .. }] if names[..] == [name]));
+    }
+}
