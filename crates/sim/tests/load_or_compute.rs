@@ -220,6 +220,7 @@ fn a_load_that_does_not_come_is_computed() {
     let (late, _) = ask(&mut replica, cell.prefix_tokens, 2);
     cell.channel.bytes_per_s = 3e10;
     let (predicted, _) = cell.ttft(LoadWhen::Always);
-    let most = computed + predicted * 2 + Duration::from_millis(20);
+    // A twentieth of computing, and what the model said.
+    let most = computed * 21 / 20 + predicted * 2 + Duration::from_millis(20);
     assert!(late <= most, "{late:?}, at most {most:?}");
 }

@@ -17,6 +17,10 @@ const PATIENCE: f64 = 1.25;
 /// Added to that, seconds: what a step and a wake-up take anyway.
 const GRACE_S: f64 = 0.005;
 
+/// Or this share of what computing would take, where that is more: what a hit that does not come
+/// may cost.
+const GRACE: f64 = 0.05;
+
 /// A unit that was asked for, as long as it is not released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
@@ -150,7 +154,10 @@ impl Tiers {
     #[must_use]
     pub fn deadline(&self, plan: &Plan, now: Nanos) -> Nanos {
         let wait_s = match self.config.load {
-            LoadWhen::Faster => (plan.load_s * PATIENCE + GRACE_S).min(LONGEST_WAIT_S),
+            LoadWhen::Faster => {
+                let grace_s = GRACE_S.max(plan.computed_s * GRACE);
+                (plan.load_s * PATIENCE + grace_s).min(LONGEST_WAIT_S)
+            }
             LoadWhen::Always | LoadWhen::Never => LONGEST_WAIT_S,
         };
         now + Duration::from_secs_f64(wait_s)

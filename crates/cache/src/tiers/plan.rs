@@ -70,6 +70,8 @@ pub struct Plan {
     pub load_s: f64,
     /// Seconds until the prompt is computed.
     pub total_s: f64,
+    /// The same if nothing were loaded.
+    pub computed_s: f64,
 }
 
 impl Plan {
@@ -90,11 +92,13 @@ pub(super) fn load_all(question: &Question<'_>) -> Plan {
 /// The best plan. O(runs · log(units) · steps).
 #[must_use]
 pub fn plan(question: &Question<'_>) -> Plan {
+    let computed_s = question.compute_s(question.device_tokens, question.prompt_tokens);
     let nothing = Plan {
         from: question.first_unit,
         to: question.first_unit,
         load_s: 0.0,
-        total_s: question.compute_s(question.device_tokens, question.prompt_tokens),
+        total_s: computed_s,
+        computed_s,
     };
     let ends = question.runs.iter().scan(question.first_unit, |end, run| {
         *end += run.units;
@@ -137,6 +141,7 @@ impl Question<'_> {
             to,
             load_s,
             total_s: self.front_s(from).max(load_s) + rest_s,
+            computed_s: self.compute_s(self.device_tokens, self.prompt_tokens),
         }
     }
 
