@@ -43,6 +43,7 @@ pub use stats::{Count, DiskStats};
 
 use folder::Folder;
 use io::Bell;
+use layout::{LONGEST_SEGMENT_BYTES, SHORTEST_SEGMENT_BYTES, is_segment_bytes};
 use worker::Worker;
 
 /// Commands that wait for the thread; each holds a slot, so that an arena is exhausted sooner.
@@ -68,7 +69,8 @@ pub struct DiskOptions {
     /// Most that its files take together, bytes.
     pub budget_bytes: u64,
     /// Length of a segment, bytes; `None`: a sixteenth of the budget, 64 MiB at most. A folder that
-    /// has segments keeps their length.
+    /// has segments keeps their length, and needs a budget for four of them. From 64 KiB to
+    /// 1 GiB.
     pub segment_bytes: Option<u64>,
     /// Operations with the disk at once.
     pub depth: usize,
@@ -95,8 +97,16 @@ impl DiskOptions {
         }
     }
 
-    /// Whether the budget has room for enough segments.
+    /// Whether segments can be so long, and the budget has room for enough.
     fn check(&self) -> Result<(), DiskError> {
+        let given = self.segment_bytes();
+        if !is_segment_bytes(given) {
+            return Err(DiskError::SegmentBytes {
+                given: self.segment_bytes.unwrap_or(given),
+                least: SHORTEST_SEGMENT_BYTES,
+                most: LONGEST_SEGMENT_BYTES,
+            });
+        }
         let least = self.segment_bytes().max(LEAST_SEGMENT_BYTES) * FEWEST_SEGMENTS + LISTS_BYTES;
         match self.budget_bytes >= least {
             true => Ok(()),
@@ -151,8 +161,7 @@ impl Disk {
             source,
         };
         let now_s = (options.now_s)();
-        let mut recovered =
-            recover::recover(&folder, budget_bytes, segment_bytes, now_s).map_err(io)?;
+        let mut recovered = recover::recover(&folder, budget_bytes, segment_bytes, now_s)?;
         let (mut way, io_name) = io::open(options.io, options.depth).map_err(io)?;
         if let Some(faults) = &options.faults {
             way = Box::new(io::faulty::Faulty::new(way, faults.clone()));
@@ -164,7 +173,7 @@ impl Disk {
         let stop = Arc::new(AtomicBool::new(false));
         let residents = std::mem::take(&mut recovered.residents);
         // One is open, one is opened ahead, one is left to move records to.
-        let usable_segments = recovered.space.count() - (FEWEST_SEGMENTS as usize - 1);
+        let usable_segments = (recovered.num_usable - (FEWEST_SEGMENTS - 1)) as usize;
         let segment_pages = (recovered.segment_bytes / PAGE as u64) as usize;
         let edges = worker::Edges {
             io: way,

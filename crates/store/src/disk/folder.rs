@@ -3,11 +3,12 @@
 //! ```text
 //! lock          held while the tier is open
 //! segment-00007 a segment
-//! purged        tenants whose records must not be read any more, and up to which segment
+//! purged        tenants whose records must not be read any more, and up to which segment; a
+//!               checksum at its end, because a line that is lost would bring them back
 //! quarantine    where damaged records lie, one a line
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -17,7 +18,9 @@ use std::str::FromStr;
 use headstart_core::{BlockHash, TenantTag};
 use rustix::fs::{FallocateFlags, OFlags};
 
+use super::layout::SEQUENCES;
 use super::space::SegmentId;
+use crate::checksum;
 use crate::record::{PAGE, Wrong};
 
 /// Read and written by its owner only.
@@ -28,6 +31,12 @@ const LOCK: &str = "lock";
 const PURGED: &str = "purged";
 const QUARANTINE: &str = "quarantine";
 const SEGMENT: &str = "segment-";
+
+/// Kind of the checksum of the list of purged tenants.
+const PURGED_SUM: u64 = u64::from_le_bytes(*b"HDST-PRG");
+
+/// What stands before that checksum.
+const SUM: &str = "sum ";
 
 /// Longest list of damaged records that is kept, bytes; a disk that fails fills it quickly.
 const QUARANTINE_BYTES: u64 = 256 << 10;
@@ -49,14 +58,35 @@ pub enum DiskError {
         /// The folder.
         path: PathBuf,
     },
-    /// The budget does not hold the fewest segments that work.
-    #[error("a disk tier needs at least {least} bytes, and {budget} were given: raise its budget")]
+    /// The budget does not hold the fewest segments that work, or the fewest as long as those that
+    /// the folder has.
+    #[error(
+        "a disk tier needs at least {least} bytes with segments as long as these, and {budget} \
+         were given: raise its budget; where its folder has longer segments from before, deleting \
+         them or naming another folder helps as well"
+    )]
     TooSmall {
         /// What was given, bytes.
         budget: u64,
         /// What is needed, bytes.
         least: u64,
     },
+    /// Segments cannot be so long.
+    #[error("segments of {given} bytes are not possible: ask for {least} to {most} bytes")]
+    SegmentBytes {
+        /// What was given, bytes.
+        given: u64,
+        /// The shortest, bytes.
+        least: u64,
+        /// The longest, bytes.
+        most: u64,
+    },
+}
+
+/// For what cannot be done with a file.
+pub(super) fn io_at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> DiskError {
+    let path = path.into();
+    move |source| DiskError::Io { path, source }
 }
 
 fn remedy(error: &io::Error) -> &'static str {
@@ -67,6 +97,7 @@ fn remedy(error: &io::Error) -> &'static str {
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "something that is no folder is in its place: name another"
         }
+        io::ErrorKind::InvalidData => "delete the folder's segments and then this file",
         _ => "name another folder, or look after that disk",
     }
 }
@@ -81,13 +112,7 @@ pub(super) struct Folder {
 impl Folder {
     /// Makes the folder where there is none, and locks it.
     pub(super) fn open(path: &Path) -> Result<Self, DiskError> {
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |source| DiskError::Io { path, source }
-        };
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(PRIVATE_FOLDER);
-        builder.create(path).map_err(io(path))?;
+        create(path).map_err(io_at(path))?;
         let lock_path = path.join(LOCK);
         let mut options = OpenOptions::new();
         options
@@ -95,7 +120,7 @@ impl Folder {
             .write(true)
             .create(true)
             .mode(PRIVATE_FILE);
-        let lock = options.open(&lock_path).map_err(io(&lock_path))?;
+        let lock = options.open(&lock_path).map_err(io_at(&lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -103,12 +128,16 @@ impl Folder {
                     path: path.to_owned(),
                 });
             }
-            Err(TryLockError::Error(source)) => return Err(io(&lock_path)(source)),
+            Err(TryLockError::Error(source)) => return Err(io_at(&lock_path)(source)),
         }
         Ok(Self {
             path: path.to_owned(),
             lock,
         })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The file system that it is on.
@@ -127,21 +156,30 @@ impl Folder {
     }
 
     pub(super) fn segment_path(&self, id: SegmentId) -> PathBuf {
-        self.path.join(format!("{SEGMENT}{:05}", id.0))
+        self.path.join(segment_name(id))
     }
 
-    /// The segments whose files exist, with their lengths.
-    pub(super) fn segments(&self) -> io::Result<BTreeMap<u32, u64>> {
-        let mut segments = BTreeMap::new();
+    /// What there is under the names of segments. Nothing else is looked at, and nothing is opened.
+    pub(super) fn segments(&self) -> io::Result<Files> {
+        let mut files = Files::default();
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             let name = entry.file_name();
             let number = name.to_str().and_then(|name| name.strip_prefix(SEGMENT));
-            if let Some(number) = number.and_then(|number| u32::from_str(number).ok()) {
-                segments.insert(number, entry.metadata()?.len());
+            let number = number.and_then(|number| u32::from_str(number).ok());
+            let Some(id) = number
+                .map(SegmentId)
+                .filter(|&id| name == *segment_name(id))
+            else {
+                continue;
+            };
+            if entry.file_type()?.is_file() {
+                files.segments.insert(id, entry.metadata()?.len());
+            } else {
+                files.others.insert(id);
             }
         }
-        Ok(segments)
+        Ok(files)
     }
 
     /// The file of a segment, of exactly `bytes` bytes of which the disk has all.
@@ -167,8 +205,8 @@ impl Folder {
         Ok(file)
     }
 
-    pub(super) fn remove_segment(&self, number: u32) -> io::Result<()> {
-        fs::remove_file(self.segment_path(SegmentId(number)))
+    pub(super) fn remove_segment(&self, id: SegmentId) -> io::Result<()> {
+        fs::remove_file(self.segment_path(id))
     }
 
     /// Takes note of a damaged record. Best effort: it is not in the index any more either way.
@@ -187,31 +225,35 @@ impl Folder {
             .and_then(|mut file| file.write_all(note.as_bytes()));
     }
 
-    /// Sequence number and page of every record known to be damaged.
-    pub(super) fn quarantined(&self) -> Vec<(u64, u32)> {
-        let list = fs::read_to_string(self.path.join(QUARANTINE)).unwrap_or_default();
+    /// Sequence number and page of every record known to be damaged. Lines that are damaged
+    /// themselves do not count: what they named is verified when it is read.
+    pub(super) fn quarantined(&self) -> Result<Vec<(u64, u32)>, DiskError> {
+        let path = self.path.join(QUARANTINE);
+        let list = read_list(&path).map_err(io_at(&path))?.unwrap_or_default();
+        let list = String::from_utf8_lossy(&list);
         let place = |line: &str| {
             let (sequence, rest) = line.split_once(' ')?;
             let (page, _) = rest.split_once(' ')?;
             Some((sequence.parse().ok()?, page.parse().ok()?))
         };
-        list.lines().filter_map(place).collect()
+        let places = list.lines().filter_map(place);
+        Ok(places.filter(|&(number, _)| number < SEQUENCES).collect())
     }
 
     /// From now on no record of `tenant` in a segment up to `sequence` is read, also after a crash.
-    /// What was noted for segments before `oldest`, which are gone, is dropped.
+    /// What was noted for segments before `oldest`, which are gone, is dropped. Where the list
+    /// cannot be read nothing is changed: writing it anew would bring others back.
     pub(super) fn note_purge(
         &self,
         tenant: TenantTag,
         sequence: u64,
         oldest: u64,
     ) -> io::Result<()> {
-        let mut purged = self.purged();
+        let mut purged = self.purged().map_err(io::Error::other)?;
         purged.retain(|_, upto| *upto >= oldest);
-        purged.insert(tenant, sequence);
-        let lines = purged
-            .iter()
-            .map(|(TenantTag(tenant), sequence)| format!("{tenant:016x} {sequence}\n"));
+        let upto = purged.entry(tenant).or_default();
+        *upto = sequence.max(*upto);
+        let list = purged_list(&purged);
         let path = self.path.join(PURGED);
         let beside = path.with_extension("new");
         let mut options = OpenOptions::new();
@@ -221,22 +263,91 @@ impl Folder {
             .truncate(true)
             .mode(PRIVATE_FILE);
         let mut file = options.open(&beside)?;
-        file.write_all(lines.collect::<String>().as_bytes())?;
+        file.write_all(list.as_bytes())?;
         file.sync_all()?;
         fs::rename(beside, path)?;
         File::open(&self.path)?.sync_all()
     }
 
     /// Up to which sequence number the records of which tenants are gone.
-    pub(super) fn purged(&self) -> BTreeMap<TenantTag, u64> {
-        let list = fs::read_to_string(self.path.join(PURGED)).unwrap_or_default();
-        let purge = |line: &str| {
-            let (tenant, sequence) = line.split_once(' ')?;
-            let tenant = u64::from_str_radix(tenant, 16).ok()?;
-            Some((TenantTag(tenant), sequence.parse().ok()?))
+    pub(super) fn purged(&self) -> Result<BTreeMap<TenantTag, u64>, DiskError> {
+        let path = self.path.join(PURGED);
+        let Some(list) = read_list(&path).map_err(io_at(&path))? else {
+            return Ok(BTreeMap::new());
         };
-        list.lines().filter_map(purge).collect()
+        let damaged = || {
+            let text = "the list of tenants whose records must not be read is damaged";
+            io_at(&path)(io::Error::new(io::ErrorKind::InvalidData, text))
+        };
+        purged_of(&list).ok_or_else(damaged)
     }
+}
+
+/// What there is under the names of segments.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Files {
+    /// Regular files, with their lengths.
+    pub(super) segments: BTreeMap<SegmentId, u64>,
+    /// Anything else, which is none of ours and stays.
+    pub(super) others: BTreeSet<SegmentId>,
+}
+
+fn segment_name(id: SegmentId) -> String {
+    format!("{SEGMENT}{:05}", id.0)
+}
+
+/// Makes a folder where there is none, so that it is still there after a loss of power.
+fn create(path: &Path) -> io::Result<()> {
+    let missing = path.ancestors().take_while(|above| !above.exists());
+    let missing = missing.filter(|above| !above.as_os_str().is_empty());
+    let missing: Vec<&Path> = missing.collect();
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(PRIVATE_FOLDER);
+    builder.create(path)?;
+    for made in missing {
+        let above = made.parent().filter(|above| !above.as_os_str().is_empty());
+        File::open(above.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// All of a list; `None` where there is none.
+fn read_list(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::metadata(path) {
+        // Reading from a pipe would wait.
+        Ok(file) if !file.is_file() => {
+            let text = "it is not a regular file";
+            Err(io::Error::new(io::ErrorKind::InvalidData, text))
+        }
+        Ok(_) => fs::read(path).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The text of a list of purged tenants: one a line, and a checksum of all of them.
+fn purged_list(purged: &BTreeMap<TenantTag, u64>) -> String {
+    let lines = purged
+        .iter()
+        .map(|(TenantTag(tenant), sequence)| format!("{tenant:016x} {sequence}\n"));
+    let lines: String = lines.collect();
+    let sum = checksum::of_fields(PURGED_SUM, lines.as_bytes());
+    format!("{lines}{SUM}{sum:016x}\n")
+}
+
+/// What a list says, if it is whole.
+fn purged_of(list: &[u8]) -> Option<BTreeMap<TenantTag, u64>> {
+    let list = str::from_utf8(list).ok()?;
+    let (lines, _) = list.rsplit_once(SUM)?;
+    let purge = |line: &str| {
+        let (tenant, sequence) = line.split_once(' ')?;
+        let tenant = u64::from_str_radix(tenant, 16).ok()?;
+        let sequence = sequence.parse().ok().filter(|&number| number < SEQUENCES)?;
+        Some((TenantTag(tenant), sequence))
+    };
+    let purged = lines.lines().map(purge).collect::<Option<_>>()?;
+    // Also the checksum, and that nothing is written in another way.
+    (purged_list(&purged) == list).then_some(purged)
 }
 
 /// Whether `path` may be opened again as what it was: it exists with a lock of ours, or would be
@@ -310,18 +421,62 @@ mod tests {
         let folder = Folder::open(place.path()).expect("it is free");
         folder.open_segment(SegmentId(3), 1 << 20).expect("room");
         fs::write(place.path().join("segment-x"), "no").expect("a file");
-        let segments = folder.segments().expect("a list");
-        assert_eq!(segments, BTreeMap::from([(3, 1 << 20)]));
+        fs::write(place.path().join("segment-+7"), "no").expect("a file");
+        fs::write(place.path().join("segment-7"), "no").expect("a file");
+        fs::create_dir(place.path().join("segment-00009")).expect("a folder");
+        let files = folder.segments().expect("a list");
+        let ours = BTreeMap::from([(SegmentId(3), 1 << 20)]);
+        let others = BTreeSet::from([SegmentId(9)]);
+        assert_eq!((files.segments, files.others), (ours, others));
         let name = BlockHash::from_u64(1);
         folder.quarantine(7, 5, name, Wrong::Header);
         folder.quarantine(8, 6, name, Wrong::Part(1));
-        assert_eq!(folder.quarantined(), [(7, 5), (8, 6)]);
+        let quarantined = folder.quarantined().expect("a list");
+        assert_eq!(quarantined, [(7, 5), (8, 6)]);
         folder.note_purge(TenantTag(9), 4, 0).expect("noted");
         folder.note_purge(TenantTag(1), 5, 0).expect("noted");
         let purged = BTreeMap::from([(TenantTag(1), 5), (TenantTag(9), 4)]);
-        assert_eq!(folder.purged(), purged);
+        assert_eq!(folder.purged().expect("a list"), purged);
         folder.note_purge(TenantTag(2), 9, 5).expect("noted");
         let purged = BTreeMap::from([(TenantTag(1), 5), (TenantTag(2), 9)]);
-        assert_eq!(folder.purged(), purged, "what is gone need not be noted");
+        assert_eq!(
+            folder.purged().expect("a list"),
+            purged,
+            "what is gone need not be noted"
+        );
+    }
+
+    #[test]
+    fn a_list_of_purges_that_is_not_whole_is_no_list() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = Folder::open(place.path()).expect("it is free");
+        assert_eq!(folder.purged().expect("none yet"), BTreeMap::new());
+        folder.note_purge(TenantTag(9), 4, 0).expect("noted");
+        folder.note_purge(TenantTag(1), 5, 0).expect("noted");
+        let path = place.path().join(PURGED);
+        let whole = fs::read(&path).expect("it is there");
+        for at in 0..whole.len() {
+            let mut wrong = whole.clone();
+            wrong[at] ^= 1 << (at % 8);
+            for list in [&wrong[..], &whole[..at]] {
+                fs::write(&path, list).expect("written");
+                let error = folder.purged().expect_err("it is damaged");
+                assert!(error.to_string().contains("delete"), "{error}");
+                let noted = folder.note_purge(TenantTag(2), 9, 0);
+                noted.expect_err("it would bring others back");
+                assert_eq!(fs::read(&path).expect("it is there"), list);
+            }
+        }
+        fs::remove_file(&path).expect("removed");
+        fs::create_dir(&path).expect("made");
+        folder.purged().expect_err("it is no file");
+    }
+
+    #[test]
+    fn folders_are_made_with_those_above_them() {
+        let place = tempfile::tempdir().expect("a folder");
+        let path = place.path().join("one/two");
+        drop(Folder::open(&path).expect("it is made"));
+        Folder::open(&path).expect("it is there");
     }
 }

@@ -25,7 +25,16 @@ const ENTRY_BYTES: usize = 64;
 const TABLE_START: usize = 32;
 
 /// Most entries of a table: bounds what a damaged one can make us allocate.
-const MAX_ENTRIES: usize = 1 << 22;
+pub(crate) const MAX_ENTRIES: usize = 1 << 22;
+
+/// Sequence numbers are below this: none is reached by counting, and the next one always exists.
+pub(crate) const SEQUENCES: u64 = 1 << 63;
+
+/// Shortest segment, bytes: a header, a trailer, a table, a footer and some records.
+pub(crate) const SHORTEST_SEGMENT_BYTES: u64 = 16 * PAGE as u64;
+
+/// Longest segment, bytes: bounds what a damaged one can make us read, and its pages have 32 bits.
+pub(crate) const LONGEST_SEGMENT_BYTES: u64 = 1 << 30;
 
 const HEADER: u64 = u64::from_le_bytes(*b"HDST-SEG");
 const TRAILER: u64 = u64::from_le_bytes(*b"HDST-END");
@@ -73,6 +82,12 @@ pub(crate) struct Table {
     /// Number of the group within its segment; of a footer, the number of groups.
     pub(crate) number: u64,
     pub(crate) entries: Vec<Entry>,
+}
+
+/// Whether a segment can be so long.
+pub(crate) fn is_segment_bytes(bytes: u64) -> bool {
+    (SHORTEST_SEGMENT_BYTES..=LONGEST_SEGMENT_BYTES).contains(&bytes)
+        && bytes.is_multiple_of(PAGE as u64)
 }
 
 /// Pages that a table of so many entries takes.

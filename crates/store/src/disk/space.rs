@@ -247,6 +247,19 @@ impl Space {
         let wanted = self.wanted(id);
         (1.0 - wanted) * age as f64 / (1.0 + wanted)
     }
+
+    /// Numbers up to this one were used before: no segment gets them again.
+    pub(crate) fn skip_to(&mut self, sequence: u64) {
+        self.next_sequence = self.next_sequence.max(sequence + 1);
+    }
+
+    /// Something that is no segment is in its place: it is never free, and never sealed.
+    pub(crate) fn block(&mut self, id: SegmentId) {
+        let segment = &mut self.segments[id.index()];
+        segment.usage = Use::Open;
+        // Holds nothing, and is not the oldest that does.
+        segment.sequence = u64::MAX;
+    }
 }
 
 #[cfg(test)]

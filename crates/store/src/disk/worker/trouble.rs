@@ -123,7 +123,8 @@ impl Worker {
         self.folder = None;
         let folder = Folder::open(&self.options.folder).map_err(io::Error::other)?;
         let segment_bytes = self.segments.bytes();
-        let recovered = recover(&folder, self.budget_bytes, segment_bytes, self.now_s())?;
+        let recovered = recover(&folder, self.budget_bytes, segment_bytes, self.now_s())
+            .map_err(io::Error::other)?;
         let is_enough = recovered.space.count() as u64 >= FEWEST_SEGMENTS;
         if !is_enough {
             return Err(io::ErrorKind::InvalidData.into());
@@ -160,6 +161,7 @@ impl Worker {
 
     fn resume(&mut self, folder: Folder, mut recovered: Recovered) {
         let residents = std::mem::take(&mut recovered.residents);
+        recovered.space.skip_to(self.space.sequences().0);
         self.device = folder.device();
         let (index, space, segments) = fresh(recovered, &folder);
         // Stored while it went, and not found again.
