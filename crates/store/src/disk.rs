@@ -33,7 +33,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel}
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use crate::backend::{Backend, Command, Report, Resident, Waker};
+use crate::backend::{Backend, Command, Failure, Outcome, Report, Resident, Waker};
 use crate::record::PAGE;
 
 pub use folder::DiskError;
@@ -72,7 +72,7 @@ pub struct DiskOptions {
     /// has segments keeps their length, and needs a budget for four of them. From 64 KiB to
     /// 1 GiB.
     pub segment_bytes: Option<u64>,
-    /// Operations with the disk at once.
+    /// Operations with the disk at once; at least one.
     pub depth: usize,
     /// How to reach the disk.
     pub io: IoKind,
@@ -136,6 +136,9 @@ pub fn unix_seconds() -> u64 {
 pub struct Disk {
     commands: SyncSender<Command>,
     reports: Receiver<Report>,
+    /// Answers to what the thread cannot take any more; not more than were given.
+    refused: Vec<Report>,
+    waker: Waker,
     bell: Bell,
     stop: Arc<AtomicBool>,
     stats: Arc<DiskStats>,
@@ -151,8 +154,12 @@ impl Disk {
     ///
     /// # Errors
     /// When the folder cannot be used, is in use, or the budget is too small.
-    pub fn open(options: DiskOptions, waker: Waker) -> Result<(Self, Vec<Resident>), DiskError> {
+    pub fn open(
+        mut options: DiskOptions,
+        waker: Waker,
+    ) -> Result<(Self, Vec<Resident>), DiskError> {
         options.check()?;
+        options.depth = options.depth.max(1);
         let budget_bytes = options.budget_bytes - LISTS_BYTES;
         let segment_bytes = options.segment_bytes();
         let folder = Folder::open(&options.folder)?;
@@ -179,7 +186,7 @@ impl Disk {
             io: way,
             inbox,
             reports: sender,
-            waker,
+            waker: waker.clone(),
             stop: stop.clone(),
             stats: stats.clone(),
         };
@@ -191,6 +198,8 @@ impl Disk {
         let disk = Self {
             commands,
             reports,
+            refused: Vec::new(),
+            waker,
             bell,
             stop,
             stats,
@@ -243,12 +252,22 @@ impl Backend for Disk {
                 (self.bell)();
                 Ok(())
             }
-            Err(TrySendError::Full(command) | TrySendError::Disconnected(command)) => Err(command),
+            Err(TrySendError::Full(command)) => Err(command),
+            // Its thread has come to an end: to try again later would be for ever.
+            Err(TrySendError::Disconnected(command)) => {
+                self.refused.push(Report::Done {
+                    ticket: command.ticket(),
+                    outcome: Outcome::Failed(Failure::Aborted),
+                });
+                (self.waker)();
+                Ok(())
+            }
         }
     }
 
     fn poll(&mut self, reports: &mut Vec<Report>) {
         reports.extend(self.reports.try_iter());
+        reports.append(&mut self.refused);
     }
 }
 
@@ -258,6 +277,44 @@ impl Drop for Disk {
         (self.bell)();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{Ticket, no_waker};
+
+    #[test]
+    fn a_tier_whose_thread_is_gone_answers() {
+        let place = tempfile::tempdir().expect("a folder");
+        let options = DiskOptions::new(place.path(), 8 << 20);
+        let (mut disk, _) = Disk::open(options, no_waker()).expect("it opens");
+        disk.stop.store(true, Ordering::Release);
+        (disk.bell)();
+        let thread = disk.thread.take().expect("it runs");
+        thread.join().expect("it does not panic");
+        let names = Vec::new();
+        let ticket = Ticket(7);
+        let given = disk.submit(Command::Remove { ticket, names });
+        given.expect("it is taken");
+        let mut reports = Vec::new();
+        disk.poll(&mut reports);
+        let outcome = Outcome::Failed(Failure::Aborted);
+        let right = Report::Done { ticket, outcome };
+        assert_eq!(format!("{reports:?}"), format!("{:?}", [right]));
+    }
+
+    #[test]
+    fn segments_of_impossible_lengths_are_refused() {
+        let place = tempfile::tempdir().expect("a folder");
+        for segment_bytes in [0, 4096, 15 * 4096, (1 << 30) + 4096, u64::MAX] {
+            let mut options = DiskOptions::new(place.path(), u64::MAX);
+            options.segment_bytes = Some(segment_bytes);
+            let error = Disk::open(options, no_waker()).map(drop);
+            let error = error.expect_err("it cannot be so long");
+            assert!(matches!(error, DiskError::SegmentBytes { .. }), "{error}");
         }
     }
 }
