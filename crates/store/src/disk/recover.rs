@@ -50,6 +50,8 @@ struct Found {
 struct Sorted {
     /// By sequence number.
     segments: BTreeMap<u64, SegmentId>,
+    /// The highest number of any, also of those that go.
+    last_sequence: u64,
     segment_bytes: u64,
     count: usize,
     unwanted: Vec<SegmentId>,
@@ -102,7 +104,8 @@ pub(super) fn recover(
         removed.map_err(io_at(folder.segment_path(id)))?;
     }
     recovered.settle();
-    recovered.space.skip_to(filter.last_sequence());
+    let last_sequence = sorted.last_sequence.max(filter.last_sequence());
+    recovered.space.skip_to(last_sequence);
     Ok(recovered)
 }
 
@@ -125,6 +128,7 @@ fn sort(
     let youngest = headed
         .iter()
         .max_by_key(|(id, header)| (header.sequence, Reverse(*id)));
+    let last_sequence = youngest.map_or(0, |(_, header)| header.sequence);
     let segment_bytes = youngest.map_or(segment_bytes, |(_, header)| header.segment_bytes);
     let count = (budget_bytes / segment_bytes) as usize;
     let mut segments = BTreeMap::new();
@@ -139,6 +143,7 @@ fn sort(
     }
     Ok(Sorted {
         segments,
+        last_sequence,
         segment_bytes,
         count,
         unwanted,
@@ -395,4 +400,156 @@ fn write_footer(
     trailer.write(&mut page);
     file.write_all_at(&page, u64::from(pages - 1) * PAGE as u64)?;
     file.sync_data()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Wrong;
+    use std::fs;
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    const SEGMENT: u64 = 256 << 10;
+    const PAGES: u32 = (SEGMENT / PAGE as u64) as u32;
+    const BUDGET: u64 = 8 * SEGMENT;
+
+    fn place() -> (tempfile::TempDir, Folder) {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = Folder::open(place.path()).expect("it is free");
+        (place, folder)
+    }
+
+    fn entry(number: u64, page: u32, pages: u32) -> Entry {
+        Entry {
+            name: BlockHash::from_u64(number),
+            parent: None,
+            tenant: TenantTag(1),
+            page,
+            pages,
+            tokens: 16,
+            expires_s: None,
+        }
+    }
+
+    /// A sealed segment whose footer says this.
+    fn seal(folder: &Folder, id: u32, (sequence, segment_bytes): (u64, u64), entries: &[Entry]) {
+        let header = SegmentHeader {
+            sequence,
+            segment_bytes,
+        };
+        let mut page = vec![0; PAGE];
+        header.write(&mut page);
+        let file = File::create(folder.segment_path(SegmentId(id))).expect("a file");
+        file.set_len(segment_bytes).expect("room");
+        file.write_all_at(&page, 0).expect("written");
+        let pages = (segment_bytes / PAGE as u64) as u32;
+        let written = write_footer(folder, SegmentId(id), sequence, entries, (20, pages));
+        written.expect("written");
+    }
+
+    fn num_files(place: &Path) -> usize {
+        fs::read_dir(place).expect("a folder").count()
+    }
+
+    #[test]
+    fn records_over_each_other_do_not_count() {
+        let (_place, folder) = place();
+        let over = [
+            entry(1, 1, 3),
+            entry(2, 3, 1),
+            entry(3, 4, u32::MAX),
+            entry(4, 4, 0),
+            entry(5, 4, 2),
+            entry(6, 6, PAGES - 7),
+            entry(7, 6, PAGES - 6),
+        ];
+        seal(&folder, 0, (1, SEGMENT), &over);
+        let recovered = recover(&folder, BUDGET, SEGMENT, 0).expect("it is read");
+        let names = recovered.residents.iter().map(|resident| resident.name);
+        let right = [1, 5, 6].map(BlockHash::from_u64);
+        assert_eq!(names.collect::<Vec<_>>(), right);
+        assert_eq!(recovered.space.live(SegmentId(0)), PAGES - 2);
+    }
+
+    #[test]
+    fn of_copies_the_first_is_kept_and_no_number_comes_twice() {
+        let (place, folder) = place();
+        for id in [5, 3, 900] {
+            seal(&folder, id, (7, SEGMENT), &[entry(1, 1, 1)]);
+        }
+        seal(&folder, 901, (9, SEGMENT), &[]);
+        let mut recovered = recover(&folder, BUDGET, SEGMENT, 0).expect("it is read");
+        assert_eq!(recovered.residents.len(), 1);
+        assert_eq!(recovered.space.sequence(SegmentId(3)), 7);
+        assert_eq!(num_files(place.path()), 2, "the lock and one of them");
+        let next = |recovered: &mut Recovered| recovered.space.open().expect("a free one").1;
+        assert_eq!(next(&mut recovered), 10, "behind what was deleted");
+        let check = |right| {
+            let mut recovered = recover(&folder, BUDGET, SEGMENT, 0).expect("it is read");
+            assert_eq!(next(&mut recovered), right);
+        };
+        check(8);
+        folder.note_purge(TenantTag(2), 20, 0).expect("noted");
+        check(21);
+        let name = BlockHash::from_u64(1);
+        folder.quarantine(30, 1, name, Wrong::Header);
+        check(31);
+        folder.quarantine(u64::MAX, 1, name, Wrong::Header);
+        check(31);
+    }
+
+    #[test]
+    fn nothing_is_deleted_where_it_does_not_open() {
+        let (place, folder) = place();
+        fs::write(folder.segment_path(SegmentId(1)), "not whole").expect("written");
+        seal(&folder, 0, (7, SEGMENT), &[entry(1, 1, 1)]);
+        seal(&folder, 900, (6, SEGMENT), &[]);
+        let error = recover(&folder, 4 * SEGMENT - 1, SEGMENT, 0).expect_err("no room");
+        let right = 4 * SEGMENT + LISTS_BYTES;
+        let is_right = matches!(error, DiskError::TooSmall { least, .. } if least == right);
+        assert!(is_right, "{error}");
+        fs::write(place.path().join("purged"), "0 1").expect("written");
+        recover(&folder, BUDGET, SEGMENT, 0).expect_err("a list that is not whole");
+        assert_eq!(num_files(place.path()), 5);
+        fs::remove_file(place.path().join("purged")).expect("removed");
+        recover(&folder, BUDGET, SEGMENT, 0).expect("it is read");
+        assert_eq!(num_files(place.path()), 2);
+    }
+
+    #[test]
+    fn what_is_no_file_is_in_the_way_and_stays() {
+        let (place, folder) = place();
+        fs::create_dir(folder.segment_path(SegmentId(0))).expect("made");
+        let recovered = recover(&folder, 5 * SEGMENT, SEGMENT, 0).expect("four are left");
+        assert_eq!(recovered.num_usable, 4);
+        let mut space = recovered.space;
+        assert_eq!((space.num_free(), space.make_room()), (4, None));
+        assert_eq!(space.open(), Some((SegmentId(1), 1)));
+        assert_eq!(space.sequences(), (1, 1));
+        recover(&folder, 4 * SEGMENT, SEGMENT, 0).expect_err("three are left");
+        assert_eq!(num_files(place.path()), 2);
+    }
+
+    #[test]
+    fn pages_that_claim_as_much_as_can_be_are_read_in_time() {
+        let (_place, folder) = place();
+        let bytes: u64 = 32 << 20;
+        seal(&folder, 0, (5, bytes), &[]);
+        let path = folder.segment_path(SegmentId(0));
+        let file = File::options().write(true).open(path).expect("a file");
+        let pages = bytes / PAGE as u64;
+        for page in 1..pages {
+            let left = (pages - page).saturating_sub(200);
+            let fields = [Kind::Group as u64, 5, 0, left];
+            let claim: Vec<u8> = fields.into_iter().flat_map(u64::to_le_bytes).collect();
+            let at = page * PAGE as u64;
+            file.write_all_at(&claim, at).expect("written");
+        }
+        let started = Instant::now();
+        let recovered = recover(&folder, 8 * bytes, bytes, 0).expect("it is read");
+        let took = started.elapsed();
+        assert!(recovered.residents.is_empty());
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    }
 }
