@@ -6,7 +6,7 @@
 //! it all: it starts operations with the kernel, verifies what was read, and waits.
 //!
 //! Limits: the files' lengths together never exceed the budget, and are allocated whole. A crash
-//! loses what was not committed, and nothing else ([`recover`]). Whatever fails is a miss
+//! loses what was not committed, and nothing else (`recover`). Whatever fails is a miss
 //! ([`Condition`](crate::backend::Condition)), and is tried again.
 //!
 //! Does not decide what is worth keeping: it forgets what it is told to. If its caller lets it fill
