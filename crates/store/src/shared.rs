@@ -4,8 +4,8 @@
 //! drop, so that their ideas of what is there, and of what was used last, stay alike. What one of
 //! them drops is gone for all.
 //!
-//! Does not decide anything, and starts no thread: whoever polls takes the reports and hands on what
-//! concerns others.
+//! Does not decide anything, and starts no thread: whoever polls takes the reports and hands on
+//! what concerns others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

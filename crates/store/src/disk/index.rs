@@ -80,7 +80,7 @@ impl Index {
         });
     }
 
-    /// Where anything lies that was ever added for a tenant, as runs of pages: first page and count.
+    /// Where anything lies that was ever added for a tenant, as runs: first page, number of pages.
     pub(super) fn of_tenant(&self, segment: SegmentId, tenant: TenantTag) -> Vec<(u32, u32)> {
         let mut runs: Vec<(u32, u32)> = Vec::new();
         let theirs = self.added[segment.index()].iter();

@@ -524,7 +524,7 @@ mod tests {
         let recovered = recover(&folder, 5 * SEGMENT, SEGMENT, 0).expect("four are left");
         assert_eq!(recovered.num_usable, 4);
         let mut space = recovered.space;
-        assert_eq!((space.num_free(), space.make_room()), (4, None));
+        assert_eq!((space.num_free(), space.make_room(false)), (4, None));
         assert_eq!(space.open(), Some((SegmentId(1), 1)));
         assert_eq!(space.sequences(), (1, 1));
         recover(&folder, 4 * SEGMENT, SEGMENT, 0).expect_err("three are left");

@@ -97,8 +97,8 @@ enum Purpose {
 /// What there is of one life of a folder, beside the worker's other state.
 fn fresh(recovered: Recovered, folder: &Folder) -> (Index, Space, Segments) {
     let pages = (recovered.segment_bytes / PAGE as u64) as u32;
-    let made = folder.segments().unwrap_or_default();
-    let segments = Segments::new(recovered.space.count(), pages, made.len());
+    let made = folder.segments().map_or(0, |files| files.segments.len());
+    let segments = Segments::new(recovered.space.count(), pages, made);
     (recovered.index, recovered.space, segments)
 }
 

@@ -186,19 +186,18 @@ impl Worker {
                 if failure == Failure::Full {
                     self.space.bar(segment);
                 }
-                self.opening_failed(failure);
+                // A disk smaller than the budget: one goes on with the segments there are.
+                if failure != Failure::Full || !self.space.can_go_on() {
+                    self.opening_failed(failure);
+                }
             }
         }
     }
 
-    /// Another segment cannot be opened. As long as there are others, that only costs time.
+    /// Another segment cannot be opened. As long as one is active, that only costs time.
     fn opening_failed(&mut self, failure: Failure) {
         self.next_opening = self.now() + OPENING_PAUSE;
-        let has_room = self.segments.active.is_some();
-        let can_wait = failure == Failure::Full && self.space.can_go_on();
-        if can_wait {
-            self.next_opening = Duration::ZERO;
-        } else if !has_room {
+        if self.segments.active.is_none() {
             self.write_failed(failure);
         }
     }

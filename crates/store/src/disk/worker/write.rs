@@ -1,9 +1,13 @@
 //! Adding records: groups are formed, written, committed and only then there.
 
-use std::collections::{HashMap, VecDeque};
+mod queues;
+#[cfg(test)]
+mod simulated;
+
+use std::collections::VecDeque;
 use std::io;
 
-use headstart_core::{BlockHash, TenantTag};
+use headstart_core::BlockHash;
 
 use super::{Op, PAGE, Place, Purpose, SegmentId, Worker, entry_of};
 use crate::backend::{Failure, Outcome, Ticket};
@@ -11,6 +15,9 @@ use crate::disk::condition::failure_of;
 use crate::disk::io::Buffer;
 use crate::disk::layout::{Entry, Kind, table_pages, write_table};
 use crate::record::Record;
+
+pub(super) use queues::{Addition, Origin, Writes};
+use queues::{Group, Waiting};
 
 /// A group is complete with so many bytes: enough that a commit costs little beside them.
 const GROUP_BYTES: usize = 8 << 20;
@@ -23,97 +30,6 @@ const WRITE_BYTES: usize = 1 << 20;
 
 /// Pieces of one write, below what the system takes (1024).
 const WRITE_PIECES: usize = 256;
-
-/// Records that are to be added, and groups under way.
-#[derive(Default)]
-pub(super) struct Writes {
-    puts: VecDeque<Addition>,
-    moves: VecDeque<Addition>,
-    put_bytes: usize,
-    /// Who waits for the records in `puts` and `groups`, by name.
-    waiting: HashMap<BlockHash, Waiting>,
-    last_put: u64,
-    /// In the order in which they were written; the first has number `first_group`.
-    groups: VecDeque<Group>,
-    first_group: u64,
-}
-
-/// A record that is to be added.
-pub(super) struct Addition {
-    pub(super) entry: Entry,
-    pub(super) buffer: Buffer,
-    pub(super) origin: Origin,
-}
-
-/// Why a record is added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// Somebody put it: the number of the put, as [`Waiting`] has it unless it was cancelled.
-    Put(u64),
-    /// It is only moved, from there.
-    Moved(Place),
-}
-
-/// Who waits for a record on its way. Cancelled, this goes, and another put of the same name makes
-/// another one, so that nobody is told of what is not his.
-struct Waiting {
-    put: u64,
-    tenant: TenantTag,
-    tickets: Vec<Ticket>,
-}
-
-struct Group {
-    segment: SegmentId,
-    entries: Vec<(Entry, Origin)>,
-    writes_left: usize,
-    is_committing: bool,
-    failure: Option<Failure>,
-}
-
-impl Writes {
-    /// Whether nothing is to be added.
-    pub(super) fn is_empty(&self) -> bool {
-        self.puts.is_empty() && self.moves.is_empty() && self.groups.is_empty()
-    }
-
-    /// Groups written or committed now.
-    pub(super) fn groups_under_way(&self) -> usize {
-        self.groups.len()
-    }
-
-    /// Whether something wants room.
-    pub(super) fn wants_room(&self) -> bool {
-        !self.puts.is_empty()
-    }
-
-    pub(super) fn push_move(&mut self, addition: Addition) {
-        self.moves.push_back(addition);
-    }
-
-    /// Gives up the moves that were not begun; returns how many.
-    pub(super) fn drop_moves(&mut self) -> usize {
-        std::mem::take(&mut self.moves).len()
-    }
-
-    /// Names of a tenant's records on their way.
-    pub(super) fn of_tenant(&self, tenant: TenantTag) -> Vec<BlockHash> {
-        let theirs = self.waiting.iter();
-        let theirs = theirs.filter(|(_, waiting)| waiting.tenant == tenant);
-        theirs.map(|(&name, _)| name).collect()
-    }
-
-    /// An addition was taken off its queue.
-    fn leave_queue(&mut self, addition: &Addition) {
-        if let Origin::Put(_) = addition.origin {
-            self.put_bytes -= addition.buffer.bytes().len();
-        }
-    }
-
-    fn is_awaited(&self, name: BlockHash, put: u64) -> bool {
-        let waiting = self.waiting.get(&name);
-        waiting.is_some_and(|waiting| waiting.put == put)
-    }
-}
 
 impl Worker {
     pub(super) fn put(&mut self, ticket: Ticket, record: Record) {
@@ -527,6 +443,3 @@ impl Worker {
         }
     }
 }
-
-#[cfg(test)]
-mod review;

@@ -1,0 +1,101 @@
+//! Records that are to be added, in the order in which they came, and the groups that they form.
+
+use std::collections::{HashMap, VecDeque};
+
+use headstart_core::{BlockHash, TenantTag};
+
+use super::super::{Place, SegmentId};
+use crate::backend::{Failure, Ticket};
+use crate::disk::io::Buffer;
+use crate::disk::layout::Entry;
+
+/// Records that are to be added, and groups under way.
+#[derive(Default)]
+pub(in crate::disk::worker) struct Writes {
+    pub(super) puts: VecDeque<Addition>,
+    pub(super) moves: VecDeque<Addition>,
+    pub(super) put_bytes: usize,
+    /// Who waits for the records in `puts` and `groups`, by name.
+    pub(super) waiting: HashMap<BlockHash, Waiting>,
+    pub(super) last_put: u64,
+    /// In the order in which they were written; the first has number `first_group`.
+    pub(super) groups: VecDeque<Group>,
+    pub(super) first_group: u64,
+}
+
+/// A record that is to be added.
+pub(in crate::disk::worker) struct Addition {
+    pub(in crate::disk::worker) entry: Entry,
+    pub(in crate::disk::worker) buffer: Buffer,
+    pub(in crate::disk::worker) origin: Origin,
+}
+
+/// Why a record is added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::disk::worker) enum Origin {
+    /// Somebody put it: the number of the put, as [`Waiting`] has it unless it was cancelled.
+    Put(u64),
+    /// It is only moved, from there.
+    Moved(Place),
+}
+
+/// Who waits for a record on its way. Cancelled, this goes, and another put of the same name makes
+/// another one, so that nobody is told of what is not his.
+pub(super) struct Waiting {
+    pub(super) put: u64,
+    pub(super) tenant: TenantTag,
+    pub(super) tickets: Vec<Ticket>,
+}
+
+pub(super) struct Group {
+    pub(super) segment: SegmentId,
+    pub(super) entries: Vec<(Entry, Origin)>,
+    pub(super) writes_left: usize,
+    pub(super) is_committing: bool,
+    pub(super) failure: Option<Failure>,
+}
+
+impl Writes {
+    /// Whether nothing is to be added.
+    pub(in crate::disk::worker) fn is_empty(&self) -> bool {
+        self.puts.is_empty() && self.moves.is_empty() && self.groups.is_empty()
+    }
+
+    /// Groups written or committed now.
+    pub(in crate::disk::worker) fn groups_under_way(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Whether something wants room.
+    pub(in crate::disk::worker) fn wants_room(&self) -> bool {
+        !self.puts.is_empty()
+    }
+
+    pub(in crate::disk::worker) fn push_move(&mut self, addition: Addition) {
+        self.moves.push_back(addition);
+    }
+
+    /// Gives up the moves that were not begun; returns how many.
+    pub(in crate::disk::worker) fn drop_moves(&mut self) -> usize {
+        std::mem::take(&mut self.moves).len()
+    }
+
+    /// Names of a tenant's records on their way.
+    pub(in crate::disk::worker) fn of_tenant(&self, tenant: TenantTag) -> Vec<BlockHash> {
+        let theirs = self.waiting.iter();
+        let theirs = theirs.filter(|(_, waiting)| waiting.tenant == tenant);
+        theirs.map(|(&name, _)| name).collect()
+    }
+
+    /// An addition was taken off its queue.
+    pub(in crate::disk::worker) fn leave_queue(&mut self, addition: &Addition) {
+        if let Origin::Put(_) = addition.origin {
+            self.put_bytes -= addition.buffer.bytes().len();
+        }
+    }
+
+    pub(in crate::disk::worker) fn is_awaited(&self, name: BlockHash, put: u64) -> bool {
+        let waiting = self.waiting.get(&name);
+        waiting.is_some_and(|waiting| waiting.put == put)
+    }
+}
