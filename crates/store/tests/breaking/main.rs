@@ -174,6 +174,14 @@ impl Raw {
         self.give(Asked::Purge, |ticket| Command::Purge { ticket, tenant })
     }
 
+    /// What was put before it was removed does not count.
+    fn note_stored(&mut self, name: u64, ticket: Ticket) {
+        let removed = self.removed.get(&name);
+        if removed.is_none_or(|&removed| removed < ticket) {
+            self.stored.insert(name);
+        }
+    }
+
     fn poll(&mut self) {
         let mut reports = Vec::new();
         self.disk.poll(&mut reports);
@@ -183,13 +191,7 @@ impl Raw {
                     let asked = self.waiting.remove(&ticket).expect("answered once");
                     match (&asked, &outcome) {
                         (Asked::Put(name), Outcome::Stored) => {
-                            if self
-                                .removed
-                                .get(name)
-                                .is_none_or(|&removed| removed < ticket)
-                            {
-                                self.stored.insert(*name);
-                            }
+                            self.note_stored(*name, ticket);
                         }
                         (Asked::Get(name), Outcome::Loaded(record)) => {
                             assert!(is_right(record, *name), "{name} is wrong");

@@ -198,17 +198,19 @@ impl Sim {
         }
     }
 
+    /// What was put before it was removed does not count.
+    fn note_stored(&mut self, name: u64, ticket: Ticket) {
+        let removed = self.removed.get(&name);
+        if removed.is_none_or(|&removed| removed < ticket) {
+            self.stored.insert(name);
+        }
+    }
+
     fn done(&mut self, ticket: Ticket, outcome: Outcome) {
         match (self.waiting.remove(&ticket), &outcome) {
             (None, _) => self.wrong.push(format!("{ticket:?} is answered twice")),
             (Some(Asked::Put(name)), Outcome::Stored) => {
-                if self
-                    .removed
-                    .get(&name)
-                    .is_none_or(|&removed| removed < ticket)
-                {
-                    self.stored.insert(name);
-                }
+                self.note_stored(name, ticket);
             }
             (Some(Asked::Get(name)), Outcome::Loaded(record)) => {
                 let byte = name as u8 ^ 0x5a;
