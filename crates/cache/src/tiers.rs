@@ -125,6 +125,19 @@ pub struct TierCounts {
     pub failed: u64,
 }
 
+/// A tier at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TierSummary {
+    /// Which.
+    pub tier: Tier,
+    /// Units that it may hold.
+    pub capacity_units: usize,
+    /// Units that can be read.
+    pub units: usize,
+    /// What it has done.
+    pub counts: TierCounts,
+}
+
 /// All lower tiers.
 pub struct Tiers {
     config: TiersConfig,
@@ -375,7 +388,22 @@ impl Tiers {
         std::mem::take(&mut self.changes)
     }
 
-    /// What each tier holds and has done, the nearest first.
+    /// Each tier at a glance, the nearest first. O(tiers).
+    #[must_use]
+    pub fn summary(&self) -> Vec<TierSummary> {
+        let summary = |shelf: &Shelf| {
+            let (capacity_units, units) = shelf.level.size();
+            TierSummary {
+                tier: shelf.tier,
+                capacity_units,
+                units,
+                counts: shelf.counts,
+            }
+        };
+        self.shelves.iter().map(summary).collect()
+    }
+
+    /// What each tier holds and has done, the nearest first. O(capacity).
     #[must_use]
     pub fn counts(&self) -> Vec<(Tier, Held, TierCounts)> {
         let counts = |shelf: &Shelf| (shelf.tier, shelf.level.held(), shelf.counts);

@@ -12,3 +12,16 @@ pub enum Tier {
     /// Object storage or another machine.
     Remote,
 }
+
+impl Tier {
+    /// Its name, as in metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Host => "host",
+            Self::Disk => "disk",
+            Self::Remote => "remote",
+        }
+    }
+}

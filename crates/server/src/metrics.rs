@@ -8,6 +8,7 @@ mod shared_index;
 
 use std::sync::{Arc, OnceLock};
 
+use headstart_cache::tiers::{TierCounts, TierSummary};
 use headstart_router::ReportedLoad;
 use headstart_router::stream::StreamStatus;
 use prometheus::{
@@ -84,6 +85,10 @@ pub struct ReplicaMetrics {
     pub stream_state: IntGaugeVec,
     /// Blocks in the router's index.
     pub index_entries: IntGaugeVec,
+    /// Units that a replica knows of in a lower tier, and how many there may be.
+    pub tier_units: IntGaugeVec,
+    /// What was done with units in a lower tier.
+    pub tier_moves: IntCounterVec,
 }
 
 /// Labels of what one replica did for one model.
@@ -218,11 +223,50 @@ impl ReplicaMetrics {
                 "Entries of the router's index.",
                 &["strategy"],
             ),
+            tier_units: make.gauge(
+                "headstart_tier_units",
+                "Units of 64 tokens in a lower tier: those that can be read, and how many may be.",
+                &["replica", "tier", "what"],
+            ),
+            tier_moves: make.counter(
+                "headstart_tier_units_total",
+                "Units of a lower tier that were stored, declined, evicted, lost, loaded, or could \
+                 not be loaded.",
+                &["replica", "tier", "what"],
+            ),
         }
     }
 }
 
 impl ReplicaMetrics {
+    /// Says what a replica's lower tier holds and has done.
+    pub fn set_tier(&self, replica: &str, tier: &TierSummary) {
+        let TierCounts {
+            stored,
+            declined,
+            evicted,
+            lost,
+            loaded,
+            failed,
+        } = tier.counts;
+        let labels = |what| [replica, tier.tier.name(), what];
+        let units = [("readable", tier.units), ("capacity", tier.capacity_units)];
+        for (what, units) in units {
+            let gauge = self.tier_units.with_label_values(&labels(what));
+            gauge.set(units as i64);
+        }
+        for (what, count) in [
+            ("stored", stored),
+            ("declined", declined),
+            ("evicted", evicted),
+            ("lost", lost),
+            ("loaded", loaded),
+            ("failed", failed),
+        ] {
+            raise(&self.tier_moves.with_label_values(&labels(what)), count);
+        }
+    }
+
     /// Forgets what replicas said of their load.
     pub fn forget_loads(&self) {
         self.running.reset();

@@ -11,10 +11,11 @@ use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use headstart_cache::tiers::TierSummary;
 use headstart_core::{CacheEvent, Probability, SeqId, Tier, TokenId};
 use headstart_engine::{Engine, FinishReason, Load, Output, Submission, Submit};
 use headstart_router::Health;
@@ -93,6 +94,7 @@ struct Status {
     annotated: AtomicU64,
     late: AtomicU64,
     down: AtomicBool,
+    tiers: Mutex<Vec<TierSummary>>,
 }
 
 /// Annotations that reached a replica's thread.
@@ -195,6 +197,13 @@ impl Replica {
         }
     }
 
+    /// Its lower tiers, the nearest first.
+    #[must_use]
+    pub fn tiers(&self) -> Vec<TierSummary> {
+        let tiers = self.status.tiers.lock();
+        tiers.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Whether it takes requests.
     #[must_use]
     pub fn health(&self) -> Health {
@@ -222,7 +231,7 @@ impl Replica {
         let thread = self
             .thread
             .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(thread) = thread {
             let _ = thread.join();
@@ -418,6 +427,10 @@ impl Worker {
             .capacity_blocks
             .store(load.capacity_blocks, Relaxed);
         self.status.preemptions.store(load.preemptions, Relaxed);
+        if let Some(tiers) = engine.tiers() {
+            let status = self.status.tiers.lock();
+            *status.unwrap_or_else(PoisonError::into_inner) = tiers.summary();
+        }
     }
 
     fn set_health(&self, health: Health) {

@@ -28,8 +28,9 @@ pub struct Member {
 
 struct Hub {
     backend: Box<dyn Backend>,
-    /// What is there, as far as was told.
-    known: HashMap<BlockHash, Resident>,
+    /// What is there, as far as was told, and the number of its last use.
+    known: HashMap<BlockHash, (u64, Resident)>,
+    uses: u64,
     members: HashMap<u64, Place>,
     last_member: u64,
     asked: HashMap<Ticket, Asked>,
@@ -77,11 +78,13 @@ impl Shared {
     /// A backend that holds what was `found` in it and calls the waker of `wakers`.
     #[must_use]
     pub fn new(backend: Box<dyn Backend>, found: Vec<Resident>, wakers: Wakers) -> Arc<Self> {
-        let known = found.into_iter().map(|resident| (resident.name, resident));
+        let uses = found.len() as u64;
+        let known = (0..).zip(found).map(|(use_, it)| (it.name, (use_, it)));
         Arc::new(Self {
             hub: Mutex::new(Hub {
                 backend,
                 known: known.collect(),
+                uses,
                 members: HashMap::new(),
                 last_member: 0,
                 asked: HashMap::new(),
@@ -91,7 +94,7 @@ impl Shared {
         })
     }
 
-    /// Another user, and what is there.
+    /// Another user, and what is there, what was used last at the end.
     #[must_use]
     pub fn join(self: &Arc<Self>, waker: Waker) -> (Member, Vec<Resident>) {
         let mut hub = self.lock();
@@ -103,8 +106,9 @@ impl Shared {
         };
         hub.members.insert(number, place);
         self.wakers.lock().insert(number, waker);
-        // Heads before tails is not known here; tiers take them in any order.
-        let found = hub.known.values().copied().collect();
+        let mut known: Vec<(u64, Resident)> = hub.known.values().copied().collect();
+        known.sort_unstable_by_key(|(use_, _)| *use_);
+        let found = known.into_iter().map(|(_, resident)| resident).collect();
         let shared = self.clone();
         (Member { shared, number }, found)
     }
@@ -148,8 +152,7 @@ impl Hub {
                     });
                 }
                 Report::Found(found) => {
-                    let known = found.iter().map(|resident| (resident.name, *resident));
-                    self.known.extend(known);
+                    found.iter().for_each(|resident| self.note_use(*resident));
                     self.tell_all(None, || Report::Found(found.clone()));
                 }
                 Report::Condition(condition) => {
@@ -170,18 +173,20 @@ impl Hub {
         } = asked;
         match (about, &outcome) {
             (About::Put(resident), Outcome::Stored) => {
-                self.known.insert(resident.name, resident);
+                self.note_use(resident);
                 self.tell_all(Some(member), || Report::Found(vec![resident]));
             }
             (About::Get(name), Outcome::Loaded(_)) => {
-                if let Some(&resident) = self.known.get(&name) {
+                if let Some(&(_, resident)) = self.known.get(&name) {
+                    self.note_use(resident);
                     // Told again: it was used.
                     self.tell_all(Some(member), || Report::Found(vec![resident]));
                 }
             }
             (About::Remove(names), _) => self.gone(member, names),
             (About::Purge(tenant), _) => {
-                let theirs = self.known.values().filter(|it| it.tenant == tenant);
+                let all = self.known.values().map(|(_, resident)| resident);
+                let theirs = all.filter(|resident| resident.tenant == tenant);
                 let names = theirs.map(|resident| resident.name).collect();
                 self.gone(member, names);
             }
@@ -191,6 +196,11 @@ impl Hub {
             place.reports.push(Report::Done { ticket, outcome });
             (place.waker)();
         }
+    }
+
+    fn note_use(&mut self, resident: Resident) {
+        self.uses += 1;
+        self.known.insert(resident.name, (self.uses, resident));
     }
 
     /// One user dropped these.

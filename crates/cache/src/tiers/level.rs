@@ -79,6 +79,7 @@ pub(super) struct Level {
     names: HashMap<BlockHash, BlockId>,
     /// How many slots name a unit as their parent.
     children: HashMap<BlockHash, u32>,
+    num_resident: usize,
     policy: Box<dyn Policy>,
 }
 
@@ -90,8 +91,14 @@ impl Level {
             free: (0..last).rev().map(BlockId).collect(),
             names: HashMap::new(),
             children: HashMap::new(),
+            num_resident: 0,
             policy,
         }
+    }
+
+    /// Slots in all, and units that can be read.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.slots.len(), self.num_resident)
     }
 
     /// Whether the unit can be read here.
@@ -134,6 +141,7 @@ impl Level {
             return;
         };
         self.slots[slot.index()] = Slot::Resident { unit, pins: 0 };
+        self.num_resident += 1;
         self.policy.insert(slot, name, access);
         self.policy.release(&[slot], access);
         if self.is_leaf(name) {
@@ -215,6 +223,7 @@ impl Level {
         // Whether it is a candidate does not change by this.
         self.names.remove(&name);
         self.slots[slot.index()] = Slot::Lost { unit, pins };
+        self.num_resident -= 1;
         true
     }
 
@@ -234,7 +243,10 @@ impl Level {
 
     /// Asserts every invariant. O(capacity).
     pub(super) fn check(&self) {
-        assert_eq!(self.held().free, self.free.len(), "free slots are counted");
+        let held = self.held();
+        assert_eq!(held.free, self.free.len(), "free slots are counted");
+        let resident = held.cached + held.pinned;
+        assert_eq!(resident, self.num_resident, "residents are counted");
         let mut children: HashMap<BlockHash, u32> = HashMap::new();
         for (index, slot) in self.slots.iter().enumerate() {
             let (unit, is_named) = match slot {
@@ -261,6 +273,7 @@ impl Level {
         let unit = match self.slots[slot.index()] {
             Slot::Resident { unit, pins: 0 } => {
                 self.names.remove(&unit.name);
+                self.num_resident -= 1;
                 evicted.push(unit);
                 unit
             }

@@ -72,6 +72,9 @@ impl Gateway {
                     .kv_capacity
                     .with_label_values(&[labels[0], labels[1], &tokens, &blocks])
                     .set(1);
+                for tier in replica.tiers() {
+                    metrics.replicas.set_tier(&name, &tier);
+                }
             }
             embedded.refresh_prediction_metrics();
         }

@@ -44,6 +44,8 @@ impl Usage {
             "completion_tokens": self.completion,
             "total_tokens": self.prompt + self.completion,
             "prompt_tokens_details": {"cached_tokens": self.cached},
+            "prompt_cache_hit_tokens": self.cached,
+            "prompt_cache_miss_tokens": self.prompt.saturating_sub(self.cached),
         })
     }
 }

@@ -1,0 +1,103 @@
+//! `headstart serve --context-cache`: the binary, killed and started again, and beside another one.
+
+mod support;
+
+use serde_json::Value;
+use support::{Scratch, Served, eventually, serve, text};
+
+/// Prompts long enough that loading them is worth waiting for.
+const PROMPTS: usize = 4;
+
+fn ask(server: &Served, number: usize) -> Value {
+    let body = serde_json::json!({
+        "model": "toy", "max_tokens": 8, "temperature": 0,
+        "messages": [{"role": "user", "content": format!("{number} times value. ").repeat(150)}],
+    });
+    server.json("POST", "/v1/chat/completions", &body.to_string())
+}
+
+/// The answers to all prompts, and how many prompt tokens were found for them.
+fn ask_all(server: &Served) -> (Vec<Value>, u64) {
+    let answers: Vec<Value> = (0..PROMPTS).map(|number| ask(server, number)).collect();
+    let found = answers.iter().map(|answer| {
+        let usage = |field: &str| answer["usage"][field].as_u64().expect("a count");
+        let (hit, miss) = (
+            usage("prompt_cache_hit_tokens"),
+            usage("prompt_cache_miss_tokens"),
+        );
+        assert_eq!(hit + miss, usage("prompt_tokens"));
+        hit
+    });
+    let found = found.sum();
+    let texts = answers.into_iter().map(|mut answer| answer["choices"].take());
+    (texts.collect(), found)
+}
+
+/// What a metric says, all replicas together.
+fn sum_of(server: &Served, start: &str, part: &str) -> f64 {
+    let metrics = server.metrics();
+    let lines = metrics.lines().filter(|line| line.starts_with(start) && line.contains(part));
+    let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    values.sum()
+}
+
+/// Waits until what was computed is stored.
+fn stored(server: &Served) {
+    let units = || sum_of(server, "headstart_tier_units_total", "what=\"stored\"");
+    eventually("units are stored", || units() >= PROMPTS as f64);
+    eventually("no more are", || {
+        let before = units();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        units() == before
+    });
+}
+
+#[test]
+fn what_was_computed_is_loaded_after_a_kill() {
+    let folder = Scratch::new("killed");
+    let arguments = ["--context-cache", &folder.path("kv"), "--context-cache-gib", "0.2"];
+    let mut server = Served::start(arguments);
+    let (expected, found) = ask_all(&server);
+    assert!(found < 200, "{found} tokens of the template at most");
+    stored(&server);
+    server.end("-KILL");
+    let server = Served::start(arguments);
+    let (got, found) = ask_all(&server);
+    assert_eq!(got, expected);
+    assert!(found > 200, "{found} tokens were found");
+    assert!(sum_of(&server, "headstart_tier_units_total", "what=\"loaded\"") > 0.0);
+    assert!(sum_of(&server, "headstart_tier_units{", "what=\"readable\"") > 0.0);
+    let second = serve(arguments).output().expect("the binary runs");
+    assert!(!second.status.success());
+    let told = text(&second.stderr);
+    assert!(told.contains("used by another process"), "{told}");
+}
+
+#[test]
+fn a_second_server_finds_what_the_first_one_stored() {
+    let folder = Scratch::new("shared");
+    let store = format!("file://{}", folder.path("objects"));
+    let arguments = ["--context-cache", &store];
+    let first = Served::start(arguments);
+    let (expected, _) = ask_all(&first);
+    stored(&first);
+    let second = Served::start(arguments);
+    let (got, found) = ask_all(&second);
+    assert_eq!(got, expected);
+    assert!(found > 200, "{found} tokens were found");
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_by_name() {
+    for (arguments, part) in [
+        (vec!["--host-cache-gib", "1"], "--context-cache"),
+        (vec!["--context-cache", "/proc/none"], "/proc/none"),
+        (vec!["--context-cache", "x", "--context-cache-gib", "0"], "--context-cache-gib"),
+        (vec!["--context-cache", "ftp://x/y"], "ftp"),
+    ] {
+        let output = serve(&arguments).output().expect("the binary runs");
+        assert!(!output.status.success(), "{arguments:?}");
+        let told = text(&output.stderr);
+        assert!(told.contains(part), "{arguments:?}: {told}");
+    }
+}

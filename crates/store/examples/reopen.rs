@@ -1,0 +1,147 @@
+//! How long a disk tier takes to find its records again: after a clean end, and after a kill.
+//!
+//! ```bash
+//! cargo run --release -p headstart-store --example reopen -- FOLDER [GIB [RECORD_KIB]]
+//! ```
+//!
+//! The folder must be empty or not there; what is written is deleted. Records are written past the
+//! page cache, so that footers come from the disk.
+
+use std::path::Path;
+use std::process::{Command as Program, Stdio};
+use std::time::{Duration, Instant};
+
+use headstart_core::{BlockHash, IdentityDigest, TenantTag};
+use headstart_store::backend::no_waker;
+use headstart_store::record::Exactness;
+use headstart_store::{
+    Arena, Backend, Command, Disk, DiskOptions, Draft, Meta, Outcome, Report, Slot, Ticket,
+};
+
+/// Set for the process that writes and is killed.
+const WRITER: &str = "HEADSTART_REOPEN_WRITER";
+
+/// Openings that are timed; the median counts.
+const OPENINGS: usize = 5;
+
+/// Records on their way at once.
+const WINDOW: usize = 256;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let number = |at: usize, default: u64| {
+        let given = arguments.get(at).map(|text| text.parse());
+        given.map_or(default, |number| number.expect("a whole number"))
+    };
+    let folder = Path::new(arguments.get(1).expect("FOLDER [GIB [RECORD_KIB]]"));
+    let (gib, kib) = (number(2, 10), number(3, 64));
+    let records = (gib << 20) / kib;
+    let mut options = DiskOptions::new(folder, (gib << 30) * 2);
+    options.segment_bytes = Some(64 << 20);
+    if std::env::var(WRITER).is_ok() {
+        // More than there is time for: it is killed.
+        return write(options, records..2 * records, kib);
+    }
+    assert!(!folder.exists() || folder.read_dir().is_ok_and(|mut it| it.next().is_none()));
+    write(options.clone(), 0..records, kib);
+    println!("{gib} GiB in records of {kib} KiB, {records} of them");
+    time("after a clean end", &options);
+    kill_writer();
+    time_once("after a kill, which leaves a segment open", &options);
+    time("then", &options);
+    std::fs::remove_dir_all(folder).expect("it can be deleted");
+}
+
+/// Starts this program as a writer and kills it amid its work.
+fn kill_writer() {
+    let program = std::env::current_exe().expect("this program");
+    let mut writer = Program::new(program)
+        .args(std::env::args().skip(1))
+        .env(WRITER, "1")
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    std::thread::sleep(Duration::from_secs(2));
+    writer.kill().expect("it runs");
+    writer.wait().expect("it ran");
+}
+
+fn time_once(when: &str, options: &DiskOptions) {
+    let started = Instant::now();
+    let (_disk, found) = Disk::open(options.clone(), no_waker()).expect("it opens");
+    let took = started.elapsed().as_secs_f64();
+    println!("{when}: {} records in {took:.3} s", found.len());
+}
+
+fn time(when: &str, options: &DiskOptions) {
+    let mut took: Vec<(f64, usize)> = (0..OPENINGS)
+        .map(|_| {
+            let started = Instant::now();
+            let (_disk, found) = Disk::open(options.clone(), no_waker()).expect("it opens");
+            (started.elapsed().as_secs_f64(), found.len())
+        })
+        .collect();
+    took.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let (seconds, found) = took[OPENINGS / 2];
+    println!("{when}: {found} records in {seconds:.3} s (median of {OPENINGS})");
+}
+
+fn write(options: DiskOptions, numbers: std::ops::Range<u64>, kib: u64) {
+    let bytes = (kib << 10) as usize - 4096;
+    let arena = Arena::new(bytes + 4096, WINDOW).expect("memory");
+    let (mut disk, _) = Disk::open(options, no_waker()).expect("it opens");
+    let count = numbers.end - numbers.start;
+    let mut stored = 0;
+    for number in numbers {
+        let slot = loop {
+            match arena.take() {
+                Some(slot) => break slot,
+                None => stored += poll(&mut disk),
+            }
+        };
+        let record = draft(slot, number, bytes).seal();
+        let ticket = Ticket(number);
+        let mut command = Command::Put { ticket, record };
+        while let Err(back) = disk.submit(command) {
+            command = back;
+            stored += poll(&mut disk);
+        }
+    }
+    while stored < count {
+        stored += poll(&mut disk);
+    }
+}
+
+fn draft(slot: Slot, number: u64, bytes: usize) -> Draft {
+    let meta = Meta {
+        name: BlockHash::from_u64(number),
+        parent: number.checked_sub(1).map(BlockHash::from_u64),
+        identity: IdentityDigest::default(),
+        tenant: TenantTag::default(),
+        tokens: 64,
+        exactness: Exactness::Exact,
+        created_s: 0,
+        expires_s: None,
+    };
+    let mut draft = Draft::new(slot, meta, &[bytes]).expect("it fits");
+    draft.part_mut(0)[..8].copy_from_slice(&number.to_le_bytes());
+    draft
+}
+
+/// Takes reports; how many records were stored.
+fn poll(disk: &mut Disk) -> u64 {
+    let mut reports = Vec::new();
+    disk.poll(&mut reports);
+    if reports.is_empty() {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let is_stored = |report: &&Report| {
+        let Report::Done { outcome, .. } = report else {
+            panic!("{report:?}")
+        };
+        matches!(outcome, Outcome::Stored)
+    };
+    let stored = reports.iter().filter(is_stored).count();
+    assert_eq!(stored, reports.len(), "all are stored");
+    stored as u64
+}
