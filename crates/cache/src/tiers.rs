@@ -451,6 +451,16 @@ impl Tiers {
         }
     }
 
+    /// The same for what was read from a slot, unless its name has another one by now.
+    fn lose_slot(&mut self, tier: Tier, slot: Option<BlockId>, name: BlockHash) {
+        if let (Some(shelf), Some(slot)) = (self.shelf(tier), slot)
+            && shelf.level.lose_slot(slot, name)
+        {
+            shelf.counts.lost += 1;
+            self.changes.push(Change::Removed { tier, name });
+        }
+    }
+
     /// Takes in what a tier turned out to hold; what has no place there is forgotten.
     fn found(&mut self, tier: Tier, units: &[(BlockHash, Option<BlockHash>)], now: Nanos) {
         let Some(shelf) = self.shelves.iter_mut().find(|shelf| shelf.tier == tier) else {

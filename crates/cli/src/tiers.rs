@@ -48,6 +48,9 @@ const REMOTE: Assumed = Assumed {
     bytes_per_s: 2e8,
 };
 
+/// Most units that are known of a tier: some hundred bytes each, per replica.
+const MOST_UNITS: usize = 1 << 22;
+
 /// Seconds of a token until the first prompts were computed: a small model on a few cores.
 const TOKEN_S: f64 = 1e-3;
 
@@ -201,6 +204,13 @@ impl Recipe {
                 (Tier::Remote, shared, units, REMOTE)
             }
         };
+        if units == 0 {
+            anyhow::bail!(
+                "the context cache has no room for a unit of {unit_bytes} bytes: raise \
+                 --context-cache-gib"
+            );
+        }
+        let units = units.min(MOST_UNITS);
         Ok(Opened {
             tier,
             shared,

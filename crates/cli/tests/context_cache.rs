@@ -29,14 +29,18 @@ fn ask_all(server: &Served) -> (Vec<Value>, u64) {
         hit
     });
     let found = found.sum();
-    let texts = answers.into_iter().map(|mut answer| answer["choices"].take());
+    let texts = answers
+        .into_iter()
+        .map(|mut answer| answer["choices"].take());
     (texts.collect(), found)
 }
 
 /// What a metric says, all replicas together.
 fn sum_of(server: &Served, start: &str, part: &str) -> f64 {
     let metrics = server.metrics();
-    let lines = metrics.lines().filter(|line| line.starts_with(start) && line.contains(part));
+    let lines = metrics
+        .lines()
+        .filter(|line| line.starts_with(start) && line.contains(part));
     let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
     values.sum()
 }
@@ -55,7 +59,12 @@ fn stored(server: &Served) {
 #[test]
 fn what_was_computed_is_loaded_after_a_kill() {
     let folder = Scratch::new("killed");
-    let arguments = ["--context-cache", &folder.path("kv"), "--context-cache-gib", "0.2"];
+    let arguments = [
+        "--context-cache",
+        &folder.path("kv"),
+        "--context-cache-gib",
+        "0.2",
+    ];
     let mut server = Served::start(arguments);
     let (expected, found) = ask_all(&server);
     assert!(found < 200, "{found} tokens of the template at most");
@@ -92,7 +101,10 @@ fn what_cannot_be_used_is_refused_by_name() {
     for (arguments, part) in [
         (vec!["--host-cache-gib", "1"], "--context-cache"),
         (vec!["--context-cache", "/proc/none"], "/proc/none"),
-        (vec!["--context-cache", "x", "--context-cache-gib", "0"], "--context-cache-gib"),
+        (
+            vec!["--context-cache", "x", "--context-cache-gib", "0"],
+            "--context-cache-gib",
+        ),
         (vec!["--context-cache", "ftp://x/y"], "ftp"),
     ] {
         let output = serve(&arguments).output().expect("the binary runs");

@@ -269,8 +269,8 @@ impl Engine {
 
     /// When somebody stops waiting for a load, if all that there is to do is to wait for one.
     #[must_use]
-    pub fn waits_until(&self) -> Option<Nanos> {
-        self.scheduler.waits_until()
+    pub fn waits_until(&self, now: Nanos) -> Option<Nanos> {
+        self.scheduler.waits_until(now)
     }
 
     fn take_moved(&mut self, now: Nanos) {

@@ -375,6 +375,9 @@ impl Scheduler {
             let is_ready = |sequence: &Sequence| Self::is_ready(tiers, cache, sequence, now);
             let next = order.next(&self.waiting, cache, is_ready, now);
             let Some(index) = next else { return };
+            if self.plan_late(index, now) {
+                continue;
+            }
             let Some(lease) = self.lease_for(index, budget, now) else {
                 return;
             };

@@ -9,7 +9,8 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -295,7 +296,7 @@ impl Worker {
             let left = until.since(self.clock.now());
             match self.inbox.recv_timeout(left) {
                 Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return true,
-                Ok(Command::Wake) => self.is_awake.store(false, Relaxed),
+                Ok(Command::Wake) => self.is_awake.store(false, Release),
                 Ok(Command::Submit(..) | Command::Annotate(..) | Command::Panic) => {}
                 Err(RecvTimeoutError::Timeout) => return false,
             }
@@ -304,9 +305,13 @@ impl Worker {
 
     fn serve(&self, engine: &mut Engine, steps: &mut u64) -> Ended {
         let mut clients: HashMap<SeqId, mpsc::Sender<ReplicaEvent>> = HashMap::new();
+        let mut was_busy = true;
         loop {
             if engine.is_idle() {
-                engine.check();
+                // Once after work: it looks at everything that is held.
+                if std::mem::take(&mut was_busy) {
+                    engine.check();
+                }
                 self.report(engine);
                 match self.inbox.recv_timeout(IDLE_PAUSE) {
                     Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => {
@@ -330,9 +335,8 @@ impl Worker {
             let step = engine.step(began);
             engine.took(&step, self.clock.now().since(began).as_secs_f64());
             *steps += 1;
-            if step.is_empty && self.rest(engine, &mut clients) {
-                return Ended::Stopped;
-            }
+            let is_empty = step.is_empty;
+            was_busy |= !is_empty;
             if !step.events.is_empty() {
                 (self.hooks.publish)(step.events);
             }
@@ -340,6 +344,9 @@ impl Worker {
             step.outputs
                 .into_iter()
                 .for_each(|output| tell(output, &mut clients));
+            if is_empty && self.rest(engine, &mut clients) {
+                return Ended::Stopped;
+            }
         }
     }
 
@@ -350,10 +357,11 @@ impl Worker {
         engine: &mut Engine,
         clients: &mut HashMap<SeqId, mpsc::Sender<ReplicaEvent>>,
     ) -> bool {
-        let Some(until) = engine.waits_until() else {
+        let now = self.clock.now();
+        let Some(until) = engine.waits_until(now) else {
             return false;
         };
-        let pause = until.since(self.clock.now()).min(IDLE_PAUSE);
+        let pause = until.since(now).min(IDLE_PAUSE);
         match self.inbox.recv_timeout(pause) {
             Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return true,
             Ok(command) => self.obey(command, engine, clients),
@@ -370,7 +378,7 @@ impl Worker {
     ) {
         match command {
             Command::Wake => {
-                self.is_awake.store(false, Relaxed);
+                self.is_awake.store(false, Release);
                 engine.look_round(self.clock.now());
             }
             Command::Submit(submission, client) => {
@@ -441,9 +449,9 @@ impl Worker {
 
 fn waker(commands: SyncSender<Command>, is_awake: Arc<AtomicBool>) -> Waker {
     Arc::new(move || {
-        if !is_awake.swap(true, Relaxed) && commands.try_send(Command::Wake).is_err() {
+        if !is_awake.swap(true, AcqRel) && commands.try_send(Command::Wake).is_err() {
             // The thread has enough to do to look by itself.
-            is_awake.store(false, Relaxed);
+            is_awake.store(false, Release);
         }
     })
 }

@@ -124,7 +124,7 @@ impl TieredReplica {
                 continue;
             }
             let arrival = waiting.front().map(|(_, request)| request.arrival);
-            let deadline = self.scheduler.waits_until();
+            let deadline = self.scheduler.waits_until(self.now);
             let next = [arrival, self.mover.next(), deadline];
             let Some(next) = next.into_iter().flatten().min() else {
                 break;

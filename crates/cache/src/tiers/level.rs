@@ -183,30 +183,30 @@ impl Level {
             .for_each(|&slot| self.policy.offer(slot));
     }
 
-    /// Somebody reads it: it stays.
-    pub(super) fn pin(&mut self, name: BlockHash) {
-        let Some(&slot) = self.names.get(&name) else {
-            return;
-        };
+    /// Somebody reads it: it stays. The slot is to be unpinned, whatever has its name by then.
+    pub(super) fn pin(&mut self, name: BlockHash) -> Option<BlockId> {
+        let slot = *self.names.get(&name)?;
         let was_candidate = self.is_candidate(slot);
-        if let Slot::Resident { pins, .. } = &mut self.slots[slot.index()] {
-            *pins += 1;
-            if was_candidate {
-                self.policy.withdraw(slot);
-            }
+        let Slot::Resident { pins, .. } = &mut self.slots[slot.index()] else {
+            return None;
+        };
+        *pins += 1;
+        if was_candidate {
+            self.policy.withdraw(slot);
         }
+        Some(slot)
     }
 
-    /// Somebody has read it. Unknown names (lost meanwhile) are ignored.
-    pub(super) fn unpin(&mut self, name: BlockHash) {
-        let known = self.names.get(&name).copied();
-        let Some(slot) = known.or_else(|| self.lost_and_pinned(name)) else {
-            return;
+    /// Somebody has read it.
+    ///
+    /// # Panics
+    /// When it was not pinned.
+    pub(super) fn unpin(&mut self, slot: BlockId) {
+        let (Slot::Resident { pins, .. } | Slot::Lost { pins, .. }) = &mut self.slots[slot.index()]
+        else {
+            panic!("what is pinned stays in its slot")
         };
-        if let Slot::Resident { pins, .. } | Slot::Lost { pins, .. } = &mut self.slots[slot.index()]
-        {
-            *pins = pins.saturating_sub(1);
-        }
+        *pins = pins.checked_sub(1).expect("it was pinned");
         if self.is_candidate(slot) {
             self.policy.offer(slot);
         }
@@ -214,16 +214,25 @@ impl Level {
 
     /// Its bytes are gone. Whether it was there.
     pub(super) fn lose(&mut self, name: BlockHash) -> bool {
-        let Some(&slot) = self.names.get(&name) else {
+        let slot = self.names.get(&name).copied();
+        slot.is_some_and(|slot| self.lose_slot(slot, name))
+    }
+
+    /// The same, unless its name has another slot by now.
+    pub(super) fn lose_slot(&mut self, slot: BlockId, name: BlockHash) -> bool {
+        if self.names.get(&name) != Some(&slot) {
             return false;
-        };
+        }
         let Slot::Resident { unit, pins } = self.slots[slot.index()] else {
             return false;
         };
-        // Whether it is a candidate does not change by this.
+        let was_candidate = self.is_candidate(slot);
         self.names.remove(&name);
         self.slots[slot.index()] = Slot::Lost { unit, pins };
         self.num_resident -= 1;
+        if !was_candidate && self.is_candidate(slot) {
+            self.policy.offer(slot);
+        }
         true
     }
 
@@ -292,16 +301,6 @@ impl Level {
             Slot::Writing(unit) => Some((slot, unit)),
             Slot::Free | Slot::Resident { .. } | Slot::Lost { .. } => None,
         }
-    }
-
-    /// A lost unit that somebody still reads; there are few of these.
-    fn lost_and_pinned(&self, name: BlockHash) -> Option<BlockId> {
-        let is_it = |slot: &Slot| match slot {
-            Slot::Lost { unit, pins } => unit.name == name && *pins > 0,
-            Slot::Free | Slot::Writing(_) | Slot::Resident { .. } => false,
-        };
-        let index = self.slots.iter().position(is_it)?;
-        Some(BlockId(index as u32))
     }
 
     fn is_leaf(&self, name: BlockHash) -> bool {
@@ -393,12 +392,12 @@ mod tests {
     fn what_is_read_stays() {
         let mut level = level(1);
         put(&mut level, 1, None);
-        level.pin(name(1));
+        let pinned = level.pin(name(1)).expect("there");
         let mut evicted = Vec::new();
         let access = Access::default();
         let begin = level.begin(unit(2, None), &access, &mut evicted);
         assert_eq!((begin, evicted.len()), (Begin::Declined, 0));
-        level.unpin(name(1));
+        level.unpin(pinned);
         assert_eq!(put(&mut level, 2, None), [name(1)]);
     }
 
@@ -407,13 +406,34 @@ mod tests {
         let mut level = level(2);
         put(&mut level, 1, None);
         put(&mut level, 2, Some(1));
-        level.pin(name(1));
+        let pinned = level.pin(name(1)).expect("there");
         assert!(level.lose(name(1)) && !level.lose(name(1)));
         assert!(!level.holds(name(1)) && level.holds(name(2)));
         level.check();
-        level.unpin(name(1));
+        level.unpin(pinned);
         put(&mut level, 1, None);
         assert_eq!(level.held().lost, 0, "its slot was the one to use");
+        assert_eq!(level.held().cached, 2);
+    }
+
+    #[test]
+    fn slots_of_lost_heads_come_back_and_a_late_unpin_finds_its_own() {
+        let mut level = level(2);
+        put(&mut level, 1, None);
+        put(&mut level, 2, Some(1));
+        // A head in the middle of its life, then its tail.
+        assert!(level.lose(name(1)) && level.lose(name(2)));
+        put(&mut level, 5, None);
+        put(&mut level, 6, None);
+        assert_eq!(level.held().cached, 2, "all of it can be used again");
+        let pinned = level.pin(name(5)).expect("there");
+        assert!(level.lose(name(5)));
+        assert_eq!(put(&mut level, 5, None), [name(6)]);
+        assert!(!level.lose_slot(pinned, name(5)), "this one is another");
+        level.unpin(pinned);
+        level.check();
+        assert!(level.holds(name(5)));
+        put(&mut level, 7, None);
         assert_eq!(level.held().cached, 2);
     }
 
@@ -423,7 +443,7 @@ mod tests {
         for seed in 0..20 {
             let mut rng = Rng::new(seed);
             let mut level = level(12);
-            let mut pinned: Vec<u64> = Vec::new();
+            let mut pinned: Vec<(u64, BlockId)> = Vec::new();
             let mut writing: Vec<u64> = Vec::new();
             let mut resident = std::collections::BTreeSet::new();
             for step in 0..2_000 {
@@ -438,7 +458,8 @@ mod tests {
                         }
                         for went in evicted {
                             let went = u128::from_be_bytes(went.name.0) as u64;
-                            assert!(resident.remove(&went) && !pinned.contains(&went));
+                            let is_pinned = pinned.iter().any(|(id, _)| *id == went);
+                            assert!(resident.remove(&went) && !is_pinned);
                             let tails = resident.iter().chain(&writing);
                             let mut tails = tails.filter(|&&tail| tail > 1 && tail != id);
                             assert!(tails.all(|&tail| tail / 2 != went), "seed {seed}: {went}");
@@ -454,15 +475,19 @@ mod tests {
                         }
                     }
                     5 if resident.contains(&id) => {
-                        level.pin(name(id));
-                        pinned.push(id);
+                        pinned.push((id, level.pin(name(id)).expect("it is there")));
                     }
                     6 if !pinned.is_empty() => {
-                        let id = pinned.swap_remove(rng.below(pinned.len()));
-                        level.unpin(name(id));
+                        let (_, slot) = pinned.swap_remove(rng.below(pinned.len()));
+                        level.unpin(slot);
                     }
-                    7 if rng.below(4) == 0 && !pinned.contains(&id) => {
+                    7 if rng.below(4) == 0 => {
                         assert_eq!(level.lose(name(id)), resident.remove(&id));
+                        // What was pinned is now another unit's business.
+                        let (gone, kept): (Vec<_>, Vec<_>) =
+                            pinned.into_iter().partition(|(pinned, _)| *pinned == id);
+                        pinned = kept;
+                        gone.into_iter().for_each(|(_, slot)| level.unpin(slot));
                     }
                     _ => level.touch(&[name(id)], &access),
                 }

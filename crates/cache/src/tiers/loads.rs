@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use headstart_core::cost::Work;
 use headstart_core::transfer::{Transfer, TransferId, TransferResult};
-use headstart_core::{Access, BlockHash, Nanos, Tier};
+use headstart_core::{Access, BlockHash, BlockId, Nanos, Tier};
 
 use super::level::{Begin, Link};
 use super::plan::{LoadWhen, Plan, Question, Run, load_all, plan};
@@ -59,6 +59,8 @@ struct Load {
     users: u32,
     asked_at: Nanos,
     is_here: bool,
+    /// Where it is pinned in its tier, until it has arrived.
+    slot: Option<BlockId>,
 }
 
 impl Loads {
@@ -182,10 +184,9 @@ impl Tiers {
         }
         let id = self.new_id();
         let bytes = self.config.unit_bytes;
-        if let Some(shelf) = self.shelf(from) {
-            shelf.level.pin(name);
-            shelf.speed.asked(bytes, now);
-        }
+        let shelf = self.shelf(from)?;
+        let slot = shelf.level.pin(name);
+        shelf.speed.asked(bytes, now);
         let load = Load {
             id,
             from,
@@ -193,6 +194,7 @@ impl Tiers {
             users: 1,
             asked_at: now,
             is_here: false,
+            slot,
         };
         self.loads.units.insert(name, load);
         self.loads.under_way.insert(id, name);
@@ -243,10 +245,13 @@ impl Tiers {
             return;
         };
         load.is_here = true;
+        let slot = load.slot.take();
         let (from, parent, asked_at) = (load.from, load.parent, load.asked_at);
         let (users, bytes) = (load.users, self.config.unit_bytes);
         if let Some(shelf) = self.shelf(from) {
-            shelf.level.unpin(name);
+            if let Some(slot) = slot {
+                shelf.level.unpin(slot);
+            }
             match result {
                 TransferResult::Done => {
                     shelf.speed.arrived(bytes, asked_at, now);
@@ -267,7 +272,7 @@ impl Tiers {
                 }
             }
             TransferResult::Failed => {
-                self.lose(from, name);
+                self.lose_slot(from, slot, name);
                 self.loads.units.remove(&name);
             }
         }

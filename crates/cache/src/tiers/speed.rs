@@ -10,6 +10,9 @@ use headstart_core::Nanos;
 /// Transfers after which what was measured counts half.
 const MEMORY: f64 = 64.0;
 
+/// A tier of which nothing was asked for so many seconds may have changed.
+const STALE_S: f64 = 60.0;
+
 /// What is believed of a tier before anything was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Assumed {
@@ -30,6 +33,9 @@ pub(super) struct Speed {
     outstanding: u64,
     transfers: u64,
     last: Nanos,
+    assumed: Assumed,
+    /// Whether what arrived last told of the latency: what arrives with it tells nothing.
+    told_latency: bool,
 }
 
 impl Speed {
@@ -42,6 +48,8 @@ impl Speed {
             outstanding: 0,
             transfers: 0,
             last: Nanos(0),
+            assumed,
+            told_latency: false,
         }
     }
 
@@ -64,6 +72,9 @@ impl Speed {
     /// Bytes were asked for.
     pub(super) fn asked(&mut self, bytes: u64, now: Nanos) {
         if self.transfers == 0 {
+            if now.since(self.last).as_secs_f64() > STALE_S {
+                self.forget_half();
+            }
             self.last = now;
         }
         self.transfers += 1;
@@ -77,13 +88,26 @@ impl Speed {
         self.last = self.last.max(now);
         self.left(bytes);
         let keep = 1.0 - std::f64::consts::LN_2 / MEMORY;
+        let rate_s = bytes as f64 / self.bytes_per_s();
         if had_nothing_before {
-            let latency_s = (since - bytes as f64 / self.bytes_per_s()).max(0.0);
+            let latency_s = (since - rate_s).max(0.0);
             self.latency_s += (1.0 - keep) * 8.0 * (latency_s - self.latency_s);
-        } else {
+        }
+        self.told_latency = had_nothing_before || self.told_latency && since == 0.0;
+        // Alone, and sooner than the rate says: the rate is better than that.
+        if !self.told_latency || since > 0.0 && since < rate_s {
             self.bytes = self.bytes * keep + bytes as f64;
             self.seconds = self.seconds * keep + since;
         }
+    }
+
+    /// Nothing was asked for in a while: what was assumed counts as much as what was measured, so
+    /// that a tier that was slow once is tried again.
+    fn forget_half(&mut self) {
+        self.seconds /= 2.0;
+        self.bytes = self.bytes / 2.0 + self.assumed.bytes_per_s * self.seconds;
+        self.seconds *= 2.0;
+        self.latency_s = f64::midpoint(self.latency_s, self.assumed.latency_s);
     }
 
     /// They will not come.
@@ -125,6 +149,37 @@ mod tests {
         assert!((speed.bytes_per_s() / 1e9 - 1.0).abs() < 0.01, "{speed:?}");
         assert!((speed.latency_s() - 0.005).abs() < 2e-4, "{speed:?}");
         assert!((speed.seconds(8 * MB) - 0.013).abs() < 5e-4);
+    }
+
+    #[test]
+    fn what_arrives_at_once_is_not_infinitely_fast_and_slowness_is_forgotten() {
+        let assumed = Assumed {
+            latency_s: 0.0,
+            bytes_per_s: 1e9,
+        };
+        let mut speed = Speed::new(assumed);
+        let mut now = 0;
+        for _ in 0..1_000 {
+            let asked_at = Nanos(now);
+            (0..8).for_each(|_| speed.asked(MB, asked_at));
+            now += 20_000_000;
+            (0..8).for_each(|_| speed.arrived(MB, asked_at, Nanos(now)));
+        }
+        assert!(speed.bytes_per_s() < 2e9, "{speed:?}");
+        // One stall of ten seconds amid others.
+        let asked_at = Nanos(now);
+        (0..2).for_each(|_| speed.asked(MB, asked_at));
+        speed.arrived(MB, asked_at, Nanos(now + 1));
+        now += 10_000_000_000;
+        speed.arrived(MB, asked_at, Nanos(now));
+        assert!(speed.bytes_per_s() < 1e8, "{speed:?}");
+        for _ in 0..8 {
+            now += 61_000_000_000;
+            speed.asked(MB, Nanos(now));
+            now += 1_000_000;
+            speed.arrived(MB, Nanos(now - 1_000_000), Nanos(now));
+        }
+        assert!(speed.bytes_per_s() > 5e8, "{speed:?}");
     }
 
     #[test]

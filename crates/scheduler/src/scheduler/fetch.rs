@@ -11,6 +11,8 @@
 //! Loads begin while a prompt waits in the queue, so that what is at hand when its turn comes was
 //! promoted ahead of need. Whatever does not come in time, or not at all, is computed.
 
+use std::time::Duration;
+
 use headstart_cache::Tiers;
 use headstart_cache::tiers::{Claim, Fetched};
 use headstart_core::cost::Work;
@@ -23,6 +25,9 @@ use crate::sequence::{Fetch, Output, Sequence};
 
 /// Waiting prompts for which loads are begun: more would load what waits longest to be used.
 const LOADS_AHEAD: usize = 16;
+
+/// Pause of who waits for a load that is late, and cannot be computed yet either.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What a running sequence does in the step at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +49,10 @@ impl Scheduler {
     pub fn with_tiers(mut self, tiers: Tiers) -> Self {
         let block_tokens = tiers.config().block_tokens;
         assert_eq!(block_tokens, self.config.block_size, "one block size");
+        assert!(
+            self.counter.is_none(),
+            "counted steps know no waiting for loads"
+        );
         self.tiers = Some(tiers);
         self
     }
@@ -78,13 +87,18 @@ impl Scheduler {
     /// When somebody stops waiting for a load, if anybody waits: an empty batch before that means
     /// that there is nothing to do until then, or until something was moved.
     #[must_use]
-    pub fn waits_until(&self) -> Option<Nanos> {
+    pub fn waits_until(&self, now: Nanos) -> Option<Nanos> {
         let sequences = self.waiting.iter().chain(&self.running);
         let deadlines = sequences.filter_map(|sequence| match sequence.fetch {
             Fetch::Units { deadline, .. } => Some(deadline),
             Fetch::Open | Fetch::Nothing => None,
         });
-        deadlines.min()
+        // One that is over waits for something else: room, or others that wait.
+        let to_come = |deadline: Nanos| match deadline > now {
+            true => deadline,
+            false => now + LOOK_AGAIN,
+        };
+        deadlines.map(to_come).min()
     }
 
     /// Decides what is loaded for those that wait near the front of the queue.
@@ -99,6 +113,16 @@ impl Scheduler {
                 self.waiting[index].fetch = fetch;
             }
         }
+    }
+
+    /// Decides it for one whose turn has come before anybody looked. Whether there was one.
+    pub(super) fn plan_late(&mut self, index: usize, now: Nanos) -> bool {
+        if self.tiers.is_none() || self.waiting[index].fetch != Fetch::Open {
+            return false;
+        }
+        let fetch = self.begin_loads(index, self.beside(), now);
+        self.waiting[index].fetch = fetch;
+        true
     }
 
     /// What each step computes for those that decode.
@@ -167,8 +191,10 @@ impl Scheduler {
         if now >= *deadline || tiers.fetched(*claim) != Fetched::Loading {
             return true;
         }
+        // Whether anything before it is to be computed: a block is there with all before it.
         let before = next * tiers.config().unit_blocks;
-        cache.overlap(&sequence.hashes[..before]) < before
+        let last = &sequence.hashes[before.saturating_sub(1)..before];
+        cache.overlap(last) < last.len()
     }
 
     /// Copies what has arrived for `running[index]`, and says what it may compute.

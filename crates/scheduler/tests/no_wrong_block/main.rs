@@ -173,7 +173,7 @@ impl Engine {
             self.move_units();
         } else if !self.scheduler.is_idle() {
             assert!(
-                self.scheduler.waits_until().is_some(),
+                self.scheduler.waits_until(self.now).is_some(),
                 "who waits has a deadline"
             );
         }
