@@ -11,10 +11,10 @@ use headstart_core::{BlockMover, CostModel, EngineModel, Tier};
 use headstart_engine::ModelConfig;
 use headstart_server::config::TiersOf;
 use headstart_server::replica::Waker;
-use headstart_store::backend::no_waker;
+use headstart_store::backend::{Condition, no_waker};
 use headstart_store::disk::unix_seconds;
 use headstart_store::remote::{Remote, RemoteOptions};
-use headstart_store::shared::Wakers;
+use headstart_store::shared::{OnCondition, Wakers};
 use headstart_store::tiered::{Below, StoreConfig};
 use headstart_store::{Disk, DiskOptions, Shared, TieredStore};
 
@@ -192,14 +192,14 @@ impl Recipe {
             Place::Folder(folder) => {
                 let (disk, found) = Disk::open(self.disk(folder), waker)?;
                 let units = disk.capacity_records(unit_bytes);
-                let shared = Shared::new(Box::new(disk), found, wakers);
+                let shared = Shared::new(Box::new(disk), found, wakers, self.log());
                 (Tier::Disk, shared, units, DISK)
             }
             Place::Store(url) => {
                 let mut options = RemoteOptions::new(url);
                 options.budget_bytes = Some(self.budget_bytes);
                 let (remote, found) = Remote::open(&options, waker)?;
-                let shared = Shared::new(Box::new(remote), found, wakers);
+                let shared = Shared::new(Box::new(remote), found, wakers, self.log());
                 let units = (self.budget_bytes / unit_bytes) as usize;
                 (Tier::Remote, shared, units, REMOTE)
             }
@@ -216,6 +216,27 @@ impl Recipe {
             shared,
             units,
             assumed,
+        })
+    }
+
+    /// Says once when the context cache works worse, and when it is well again.
+    fn log(&self) -> OnCondition {
+        let place = match &self.place {
+            Place::Folder(folder) => folder.display().to_string(),
+            Place::Store(url) => url.clone(),
+        };
+        Box::new(move |condition| match condition {
+            Condition::Well => tracing::info!(place, "the context cache works again"),
+            Condition::WritesFail(failure) => tracing::warn!(
+                place,
+                %failure,
+                "the context cache stores nothing for now; what is there can be read"
+            ),
+            Condition::Gone(failure) => tracing::warn!(
+                place,
+                %failure,
+                "the context cache is gone for now; prompts are computed"
+            ),
         })
     }
 

@@ -1,13 +1,15 @@
 //! How long a disk tier takes to find its records again: after a clean end, and after a kill.
 //!
 //! ```bash
-//! cargo run --release -p headstart-store --example reopen -- FOLDER [GIB [RECORD_KIB]]
+//! cargo run --release -p headstart-store --example reopen -- [FOLDER [MIB [RECORD_KIB]]]
 //! ```
 //!
-//! The folder must be empty or not there; what is written is deleted. Records are written past the
-//! page cache, so that footers come from the disk.
+//! 64 MiB in the folder for temporary files unless told otherwise. The folder must be empty or not
+//! there; what is written is deleted. Records are written past the page cache, so that footers come
+//! from the disk.
 
-use std::path::Path;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Command as Program, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,9 @@ use headstart_store::{
 /// Set for the process that writes and is killed.
 const WRITER: &str = "HEADSTART_REOPEN_WRITER";
 
+/// Room for segments that are open, or to come, bytes.
+const SPARE_BYTES: u64 = 512 << 20;
+
 /// Openings that are timed; the median counts.
 const OPENINGS: usize = 5;
 
@@ -33,23 +38,23 @@ fn main() {
         let given = arguments.get(at).map(|text| text.parse());
         given.map_or(default, |number| number.expect("a whole number"))
     };
-    let folder = Path::new(arguments.get(1).expect("FOLDER [GIB [RECORD_KIB]]"));
-    let (gib, kib) = (number(2, 10), number(3, 64));
-    let records = (gib << 20) / kib;
-    let mut options = DiskOptions::new(folder, (gib << 30) * 2);
+    let given = arguments.get(1).map(PathBuf::from);
+    let folder = given.unwrap_or_else(|| std::env::temp_dir().join("headstart-reopen"));
+    let (mib, kib) = (number(2, 64), number(3, 64));
+    let records = (mib << 10) / kib;
+    let mut options = DiskOptions::new(&folder, (mib << 20) * 2 + SPARE_BYTES);
     options.segment_bytes = Some(64 << 20);
     if std::env::var(WRITER).is_ok() {
-        // More than there is time for: it is killed.
         return write(options, records..2 * records, kib);
     }
     assert!(!folder.exists() || folder.read_dir().is_ok_and(|mut it| it.next().is_none()));
     write(options.clone(), 0..records, kib);
-    println!("{gib} GiB in records of {kib} KiB, {records} of them");
+    println!("{mib} MiB in records of {kib} KiB, {records} of them");
     time("after a clean end", &options);
     kill_writer();
     time_once("after a kill, which leaves a segment open", &options);
     time("then", &options);
-    std::fs::remove_dir_all(folder).expect("it can be deleted");
+    std::fs::remove_dir_all(&folder).expect("it can be deleted");
 }
 
 /// Starts this program as a writer and kills it amid its work.
@@ -58,10 +63,13 @@ fn kill_writer() {
     let mut writer = Program::new(program)
         .args(std::env::args().skip(1))
         .env(WRITER, "1")
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .spawn()
         .expect("it starts");
-    std::thread::sleep(Duration::from_secs(2));
+    let stdout = writer.stdout.take().expect("it is piped");
+    let mut line = String::new();
+    let read = BufReader::new(stdout).read_line(&mut line);
+    assert!(read.is_ok_and(|bytes| bytes > 0), "it says how far it is");
     writer.kill().expect("it runs");
     writer.wait().expect("it ran");
 }
@@ -91,8 +99,12 @@ fn write(options: DiskOptions, numbers: std::ops::Range<u64>, kib: u64) {
     let arena = Arena::new(bytes + 4096, WINDOW).expect("memory");
     let (mut disk, _) = Disk::open(options, no_waker()).expect("it opens");
     let count = numbers.end - numbers.start;
+    let half = numbers.start + count / 2;
     let mut stored = 0;
     for number in numbers {
+        if number == half {
+            println!("half of them");
+        }
         let slot = loop {
             match arena.take() {
                 Some(slot) => break slot,

@@ -12,7 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headstart_core::BlockHash;
 
-use crate::backend::{Backend, Command, Loss, Outcome, Report, Resident, Ticket, Waker};
+use crate::backend::{Backend, Command, Condition, Loss, Outcome, Report, Resident, Ticket, Waker};
+
+/// What is called, once, when the backend works worse or better than before.
+pub type OnCondition = Box<dyn Fn(Condition) + Send>;
 
 /// A backend and its users.
 pub struct Shared {
@@ -28,6 +31,7 @@ pub struct Member {
 
 struct Hub {
     backend: Box<dyn Backend>,
+    on_condition: OnCondition,
     /// What is there, as far as was told, and the number of its last use.
     known: HashMap<BlockHash, (u64, Resident)>,
     uses: u64,
@@ -77,12 +81,18 @@ impl Wakers {
 impl Shared {
     /// A backend that holds what was `found` in it and calls the waker of `wakers`.
     #[must_use]
-    pub fn new(backend: Box<dyn Backend>, found: Vec<Resident>, wakers: Wakers) -> Arc<Self> {
+    pub fn new(
+        backend: Box<dyn Backend>,
+        found: Vec<Resident>,
+        wakers: Wakers,
+        on_condition: OnCondition,
+    ) -> Arc<Self> {
         let uses = found.len() as u64;
         let known = (0..).zip(found).map(|(use_, it)| (it.name, (use_, it)));
         Arc::new(Self {
             hub: Mutex::new(Hub {
                 backend,
+                on_condition,
                 known: known.collect(),
                 uses,
                 members: HashMap::new(),
@@ -156,6 +166,7 @@ impl Hub {
                     self.tell_all(None, || Report::Found(found.clone()));
                 }
                 Report::Condition(condition) => {
+                    (self.on_condition)(condition);
                     self.tell_all(None, || Report::Condition(condition));
                 }
             }
@@ -273,6 +284,11 @@ mod tests {
     use crate::conformance::{Trial, check, record_of, slot_bytes};
     use crate::reference::Map;
 
+    fn shared() -> Arc<Shared> {
+        let backend = Box::new(Map::default());
+        Shared::new(backend, Vec::new(), Wakers::default(), Box::new(|_| {}))
+    }
+
     fn polled(member: &mut Member) -> Vec<Report> {
         let mut reports = Vec::new();
         member.poll(&mut reports);
@@ -281,7 +297,7 @@ mod tests {
 
     #[test]
     fn each_member_conforms() {
-        let shared = Shared::new(Box::new(Map::default()), Vec::new(), Wakers::default());
+        let shared = shared();
         let (mut one, _) = shared.join(no_waker());
         let trial = Trial {
             seed: 1,
@@ -294,7 +310,7 @@ mod tests {
 
     #[test]
     fn what_one_stores_the_others_hear_of_and_read() {
-        let shared = Shared::new(Box::new(Map::default()), Vec::new(), Wakers::default());
+        let shared = shared();
         let (mut one, _) = shared.join(no_waker());
         let (mut other, found) = shared.join(no_waker());
         assert!(found.is_empty());
