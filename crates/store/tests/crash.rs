@@ -23,6 +23,9 @@ use support::{Driver, options};
 /// Kills per scenario where nothing else is asked for: some seconds.
 const KILLS: u64 = 25;
 
+/// Kills after which the folder is emptied: later ones would find little left to write.
+const LIFE: u64 = 24;
+
 /// How the child process is told what to do.
 const CHILD: &str = "HEADSTART_CRASH_CHILD";
 
@@ -242,6 +245,13 @@ fn check(number: usize) {
     let mut expected = Expected::default();
     let mut rng = Rng::new(number as u64);
     for kill in 0..kills() {
+        if kill > 0 && kill % LIFE == 0 {
+            // Most names are stored by now: from the start again.
+            let context = format!("{scenario:?}, before kill {kill}");
+            look(&scenario, &folder, scenario.names, &mut expected, &context);
+            std::fs::remove_dir_all(&folder).expect("a folder");
+            expected.stored.clear();
+        }
         let lines = 1 + rng.below(600);
         run_child(number, kill, &folder, lines, &mut expected);
         // Not every time: a child, too, must find its way after a kill.
