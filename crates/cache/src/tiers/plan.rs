@@ -86,7 +86,10 @@ impl Plan {
 #[must_use]
 pub(super) fn load_all(question: &Question<'_>) -> Plan {
     let units: usize = question.runs.iter().map(|run| run.units).sum();
-    question.with(question.first_unit, question.first_unit + units)
+    Plan {
+        computed_s: question.compute_s(question.device_tokens, question.prompt_tokens),
+        ..question.with(question.first_unit, question.first_unit + units)
+    }
 }
 
 /// The best plan. O(runs · log(units) · steps).
@@ -104,11 +107,13 @@ pub fn plan(question: &Question<'_>) -> Plan {
         *end += run.units;
         Some(*end)
     });
-    ends.map(|to| question.best_start(to))
+    let best = ends
+        .map(|to| question.best_start(to))
         .fold(nothing, |best, plan| match plan.total_s < best.total_s {
             true => plan,
             false => best,
-        })
+        });
+    Plan { computed_s, ..best }
 }
 
 impl Question<'_> {
@@ -132,6 +137,7 @@ impl Question<'_> {
         }
     }
 
+    /// Loading these units; `computed_s`, which is the same for all, is left to the caller.
     fn with(&self, from: usize, to: usize) -> Plan {
         let load_s = self.load_s(from, to);
         let end = (to * self.unit_tokens).max(self.device_tokens);
@@ -141,7 +147,7 @@ impl Question<'_> {
             to,
             load_s,
             total_s: self.front_s(from).max(load_s) + rest_s,
-            computed_s: self.compute_s(self.device_tokens, self.prompt_tokens),
+            computed_s: 0.0,
         }
     }
 

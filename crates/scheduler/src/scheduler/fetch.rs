@@ -80,8 +80,12 @@ impl Scheduler {
     /// What shall be moved. To be asked after each call that changes something, and carried out
     /// before the next step is computed: blocks that are to be stored are overwritten then.
     pub fn take_transfers(&mut self) -> Vec<Transfer> {
-        let tiers = self.tiers.as_mut();
-        tiers.map_or_else(Vec::new, Tiers::take_transfers)
+        let Some(tiers) = &mut self.tiers else {
+            return Vec::new();
+        };
+        // Lower tiers are not announced: what is not taken would pile up.
+        drop(tiers.take_changes());
+        tiers.take_transfers()
     }
 
     /// When somebody stops waiting for a load, if anybody waits: an empty batch before that means
