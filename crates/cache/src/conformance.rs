@@ -34,6 +34,7 @@ pub fn policy(make: impl Fn(usize) -> Box<dyn Policy>) {
         let mut policy = make(calls::CAPACITY);
         for _ in 0..NUM_CALLS {
             calls.step(policy.as_mut());
+            calls.ask(policy.as_mut(), None);
         }
     }
     for seed in 0..NUM_SEEDS {
@@ -42,6 +43,29 @@ pub fn policy(make: impl Fn(usize) -> Box<dyn Policy>) {
         let mut model = Model::new(&workload, seed);
         while let Some(step) = load.step() {
             model.follow(&load, &step);
+        }
+    }
+}
+
+/// Checks that two bare policies, for which `make` and `make_reference` get the number of slots,
+/// evict alike under random calls; unlike a device's cache these forget blocks as well.
+///
+/// # Panics
+/// When they differ; the message holds the seed.
+pub fn same_victims(
+    make: impl Fn(usize) -> Box<dyn Policy>,
+    make_reference: impl Fn(usize) -> Box<dyn Policy>,
+) {
+    for seed in 0..NUM_SEEDS {
+        let (mut calls, mut calls_of_reference) = (Calls::new(seed), Calls::new(seed));
+        let (mut policy, mut reference) = (make(calls::CAPACITY), make_reference(calls::CAPACITY));
+        for number in 0..NUM_CALLS {
+            let victim = calls.step(policy.as_mut());
+            let expected = calls_of_reference.step(reference.as_mut());
+            assert_eq!(
+                victim, expected,
+                "the policies differ at call {number}, seed {seed}"
+            );
         }
     }
 }

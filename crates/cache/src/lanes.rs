@@ -14,8 +14,9 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct Lanes {
     lists: Vec<List>,
-    /// Per slot: the block behind it in its list.
+    /// Per slot: the block behind it in its list, and the one before it.
     behind: Vec<u32>,
+    before: Vec<u32>,
     /// Per slot: the count at which its block joined.
     joined: Vec<u64>,
     /// Those that stepped aside and came back, by that count; one queue per lane.
@@ -38,6 +39,7 @@ impl Lanes {
         Self {
             lists: vec![empty; num_lanes],
             behind: vec![NONE; capacity],
+            before: vec![NONE; capacity],
             joined: vec![0; capacity],
             returned: Queues::new(capacity, num_lanes),
         }
@@ -63,6 +65,7 @@ impl Lanes {
     pub(crate) fn append(&mut self, lane: usize, block: BlockId) {
         self.behind[block.index()] = NONE;
         let list = &mut self.lists[lane];
+        self.before[block.index()] = list.last;
         match list.last {
             NONE => list.first = block.0,
             last => self.behind[last as usize] = block.0,
@@ -90,16 +93,25 @@ impl Lanes {
     /// Takes the front block out.
     pub(crate) fn pop(&mut self, lane: usize) -> Option<BlockId> {
         let block = self.front(lane)?;
-        let list = &mut self.lists[lane];
-        if list.first != block.0 {
-            self.returned.remove(lane, block);
-            return Some(block);
-        }
-        list.first = self.behind[block.index()];
-        if list.first == NONE {
-            list.last = NONE;
-        }
+        self.take(lane, block);
         Some(block)
+    }
+
+    /// Takes a block out of its lane, wherever it stands. O(1), or O(log n) if it came back.
+    pub(crate) fn take(&mut self, lane: usize, block: BlockId) {
+        if self.returned.contains(block) {
+            return self.returned.remove(lane, block);
+        }
+        let list = &mut self.lists[lane];
+        let (before, behind) = (self.before[block.index()], self.behind[block.index()]);
+        match before {
+            NONE => list.first = behind,
+            before => self.behind[before as usize] = behind,
+        }
+        match behind {
+            NONE => list.last = before,
+            behind => self.before[behind as usize] = before,
+        }
     }
 
     /// Exchanges two lanes. O(1).
@@ -126,7 +138,7 @@ mod tests {
                 let block = BlockId(rng.below(40) as u32);
                 let is_in = maps.iter().any(|map| map.values().any(|&one| one == block));
                 let lane = rng.below(2);
-                match rng.below(5) {
+                match rng.below(6) {
                     0 | 1 if !is_in && aside.iter().all(|one| one.1 != block) => {
                         lanes.push(lane, block, count);
                         maps[lane].insert(count, block);
@@ -136,7 +148,12 @@ mod tests {
                         assert_eq!(popped, maps[lane].pop_first().map(|(_, block)| block));
                         aside.extend(popped.filter(|_| rng.below(2) == 0).map(|one| (lane, one)));
                     }
-                    3 if !aside.is_empty() => {
+                    3 if is_in => {
+                        let lane = usize::from(!maps[0].values().any(|&one| one == block));
+                        lanes.take(lane, block);
+                        maps[lane].retain(|_, one| *one != block);
+                    }
+                    4 if !aside.is_empty() => {
                         let (lane, block) = aside.swap_remove(rng.below(aside.len()));
                         lanes.rejoin(lane, block);
                         maps[lane].insert(lanes.joined(block), block);

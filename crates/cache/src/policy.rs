@@ -42,8 +42,8 @@ pub use tlru::TailLru;
 pub use workload_aware::{Life, Shape, WaOptions, WorkloadAware};
 
 /// An eviction policy. Calls for one block come in the order
-/// `insert (release | offer | withdraw)* remove`; `offer` and `withdraw` alternate, and a block
-/// is released only while it is not offered.
+/// `insert (release | offer | withdraw)* (remove | forget)`; `offer` and `withdraw` alternate, and
+/// a block is released, or forgotten, only while it is not offered.
 pub trait Policy: Send {
     /// The block named `hash` became resident (pinned: not yet a candidate).
     fn insert(&mut self, block: BlockId, hash: BlockHash, access: &Access);
@@ -67,6 +67,11 @@ pub trait Policy: Send {
     /// The block named `hash`, which [`Policy::victim`] has just named, is evicted; all but its
     /// ghost may be forgotten.
     fn remove(&mut self, block: BlockId, hash: BlockHash);
+
+    /// The block named `hash`, which is not offered, is gone though the policy did not choose it:
+    /// its bytes are lost, or its owner had to give one up. Those that keep something of what is
+    /// not offered (lengths, places in a queue) let go of it; it leaves no ghost.
+    fn forget(&mut self, block: BlockId, hash: BlockHash);
 }
 
 /// A block that wants to become resident.

@@ -106,6 +106,11 @@ impl<K: Copy + Ord> Queues<K> {
         }
     }
 
+    /// Whether a block is in any queue.
+    pub(crate) fn contains(&self, block: BlockId) -> bool {
+        self.positions[block.index()] != NOWHERE
+    }
+
     /// Exchanges two queues. O(1).
     pub(crate) fn swap(&mut self, one: usize, other: usize) {
         self.heaps.swap(one, other);

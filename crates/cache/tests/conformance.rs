@@ -57,6 +57,8 @@ impl Policy for Faulty {
     fn remove(&mut self, block: BlockId, _: BlockHash) {
         self.offered.retain(|offered| *offered != block);
     }
+
+    fn forget(&mut self, _: BlockId, _: BlockHash) {}
 }
 
 fn message(run: impl FnOnce()) -> Option<String> {

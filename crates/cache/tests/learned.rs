@@ -56,6 +56,10 @@ impl Policy for Told {
     fn remove(&mut self, block: BlockId, hash: BlockHash) {
         self.policy.remove(block, hash);
     }
+
+    fn forget(&mut self, block: BlockId, hash: BlockHash) {
+        self.policy.forget(block, hash);
+    }
 }
 
 #[test]

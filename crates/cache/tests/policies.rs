@@ -71,6 +71,34 @@ fn make(spec: &str, workload: &Workload) -> Box<dyn Policy> {
     policy::offline(spec, setting, &future).expect("a known policy")
 }
 
+/// Makes a twin for so many slots.
+type OfSlots = fn(usize) -> Box<dyn Policy>;
+
+#[test]
+fn policies_that_are_made_to_forget_choose_what_their_twins_choose() {
+    let twins: [(&str, OfSlots); 6] = [
+        ("lru", |_| Box::new(Ranked::lru())),
+        ("fifo", |_| Box::new(Ranked::fifo())),
+        ("s3fifo", |slots| Box::new(ListS3Fifo::new(slots, 0.1, 0.9))),
+        ("s3fifo:small=0.3:ghost=0.5", |slots| {
+            Box::new(ListS3Fifo::new(slots, 0.3, 0.5))
+        }),
+        ("sieve", |_| Box::new(ListSieve::default())),
+        ("arc", |slots| Box::new(ListArc::new(slots))),
+    ];
+    for (spec, twin) in twins {
+        println!("{spec}");
+        let make = |capacity| {
+            let setting = Setting {
+                capacity,
+                block_tokens: 16,
+            };
+            policy::by_name(spec, setting).expect("a known policy")
+        };
+        conformance::same_victims(make, twin);
+    }
+}
+
 #[test]
 fn obeys_the_contract() {
     for name in NAMES.iter().chain(OFFLINE_NAMES) {

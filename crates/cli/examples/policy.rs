@@ -33,6 +33,8 @@ impl Policy for Mru {
     fn remove(&mut self, block: BlockId, _: BlockHash) {
         self.withdraw(block);
     }
+
+    fn forget(&mut self, _: BlockId, _: BlockHash) {}
 }
 
 fn main() {

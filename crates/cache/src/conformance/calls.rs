@@ -41,18 +41,19 @@ impl Calls {
         }
     }
 
-    /// One call, or the few that belong together.
-    pub(super) fn step(&mut self, policy: &mut dyn Policy) {
+    /// One call, or the few that belong together. Returns what was evicted.
+    pub(super) fn step(&mut self, policy: &mut dyn Policy) -> Option<BlockId> {
         self.now.0 += self.rng.below(1_000_000_000) as u64;
-        match self.rng.below(8) {
+        match self.rng.below(9) {
             0 | 1 => self.insert(policy),
             2 => self.release(policy),
             3 | 4 => self.offer(policy),
             5 => self.withdraw(policy),
-            6 => self.evict(policy, None),
-            _ => self.replace(policy),
+            6 => return self.evict(policy, None),
+            7 => self.forget(policy),
+            _ => return self.replace(policy),
         }
-        self.ask(policy, None);
+        None
     }
 
     fn insert(&mut self, policy: &mut dyn Policy) {
@@ -91,25 +92,38 @@ impl Calls {
         }
     }
 
-    /// Evicts the victim; nothing, where there is none.
-    fn evict(&mut self, policy: &mut dyn Policy, newcomer: Option<&Newcomer>) {
-        if let Some(block) = self.ask(policy, newcomer) {
-            let hash = self.evicted_from(block);
-            policy.remove(block, hash);
-            if let Some(newcomer) = newcomer {
-                self.settle(policy, block.index(), newcomer);
-            }
+    /// What is held is gone, though nobody chose it.
+    fn forget(&mut self, policy: &mut dyn Policy) {
+        let held = self.any(|slot| matches!(slot, Slot::Held(_)));
+        if let Some((index, Slot::Held(hash))) = held.map(|index| (index, self.slots[index])) {
+            self.slots[index] = Slot::Absent;
+            policy.forget(slot_of(index), hash);
         }
     }
 
+    /// Evicts the victim; nothing, where there is none.
+    fn evict(&mut self, policy: &mut dyn Policy, newcomer: Option<&Newcomer>) -> Option<BlockId> {
+        let block = self.ask(policy, newcomer)?;
+        let hash = self.evicted_from(block);
+        policy.remove(block, hash);
+        if let Some(newcomer) = newcomer {
+            self.settle(policy, block.index(), newcomer);
+        }
+        Some(block)
+    }
+
     /// Evicts for a newcomer, which takes the victim's slot.
-    fn replace(&mut self, policy: &mut dyn Policy) {
+    fn replace(&mut self, policy: &mut dyn Policy) -> Option<BlockId> {
         let newcomer = self.newcomer();
-        self.evict(policy, Some(&newcomer));
+        self.evict(policy, Some(&newcomer))
     }
 
     /// Asks twice for a victim and checks the answers.
-    fn ask(&mut self, policy: &mut dyn Policy, newcomer: Option<&Newcomer>) -> Option<BlockId> {
+    pub(super) fn ask(
+        &mut self,
+        policy: &mut dyn Policy,
+        newcomer: Option<&Newcomer>,
+    ) -> Option<BlockId> {
         let seed = self.seed;
         let is_offered = |slot: &Slot| matches!(slot, Slot::Offered(_));
         let is_any_offered = self.slots.iter().any(is_offered);

@@ -184,4 +184,8 @@ impl Policy for Arc {
             self.ghosts.push(list, hash);
         }
     }
+
+    fn forget(&mut self, block: BlockId, _: BlockHash) {
+        self.lens[self.flags[block.index()].list()] -= 1;
+    }
 }

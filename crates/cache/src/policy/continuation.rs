@@ -80,4 +80,7 @@ impl Policy for ContinuationOracle {
     fn remove(&mut self, block: BlockId, _: BlockHash) {
         self.candidates.remove(0, block);
     }
+
+    /// Nothing is kept of what is not offered.
+    fn forget(&mut self, _: BlockId, _: BlockHash) {}
 }

@@ -141,4 +141,7 @@ impl Policy for Gdsf {
         self.declined = None;
         self.clock = self.clock.max(self.worth[block.index()]);
     }
+
+    /// Nothing is kept of what is not offered.
+    fn forget(&mut self, _: BlockId, _: BlockHash) {}
 }

@@ -162,6 +162,9 @@ impl Policy for Learned {
     fn remove(&mut self, block: BlockId, _: BlockHash) {
         self.candidates.remove(0, block);
     }
+
+    /// Nothing is kept of what is not offered.
+    fn forget(&mut self, _: BlockId, _: BlockHash) {}
 }
 
 /// The conversation in eight bytes; one without a name, or with one of the two numbers that are

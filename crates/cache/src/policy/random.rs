@@ -70,4 +70,7 @@ impl Policy for Random {
     fn remove(&mut self, block: BlockId, _: BlockHash) {
         self.withdraw(block);
     }
+
+    /// Nothing is kept of what is not offered.
+    fn forget(&mut self, _: BlockId, _: BlockHash) {}
 }

@@ -231,4 +231,13 @@ impl Policy for S3Fifo {
             self.ghosts.push(GHOST, hash);
         }
     }
+
+    fn forget(&mut self, block: BlockId, _: BlockHash) {
+        self.chosen = None;
+        let flags = self.flags[block.index()];
+        self.lens[flags.queue()] -= 1;
+        if !flags.is_aside {
+            self.queues.take(flags.queue(), block);
+        }
+    }
 }

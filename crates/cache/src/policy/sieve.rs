@@ -80,16 +80,22 @@ impl Sieve {
         let flags = &mut self.flags[block.index()];
         flags.is_aside = false;
         flags.is_visited &= self.used_after[block.index()] == passes;
-        let is_ahead = self.lanes.joined(block) >= self.hand;
-        self.lanes
-            .rejoin(if is_ahead { AHEAD } else { BEHIND }, block);
+        self.lanes.rejoin(self.lane(block), block);
+    }
+
+    fn is_ahead(&self, block: BlockId) -> bool {
+        self.lanes.joined(block) >= self.hand
+    }
+
+    /// The lane in which a block stands that is not set aside.
+    fn lane(&self, block: BlockId) -> usize {
+        if self.is_ahead(block) { AHEAD } else { BEHIND }
     }
 
     /// How often the hand has passed the block's place.
     #[inline]
     fn passes(&self, block: BlockId) -> u32 {
-        let is_behind = self.lanes.joined(block) < self.hand;
-        self.laps.wrapping_add(u32::from(is_behind))
+        self.laps.wrapping_add(u32::from(!self.is_ahead(block)))
     }
 
     /// The hand stands at the newest block's end: it begins anew at the oldest.
@@ -123,6 +129,10 @@ impl Order {
         self.older[block.index()] = self.newest;
         self.newer[block.index()] = NONE;
         self.newest = block.0;
+    }
+
+    fn newest(&self) -> Option<BlockId> {
+        (self.newest != NONE).then_some(BlockId(self.newest))
     }
 
     /// Returns whether the block was the newest.
@@ -197,6 +207,17 @@ impl Policy for Sieve {
         self.num_offered -= 1;
         self.pass(block);
         if self.order.remove(block) {
+            self.wrap();
+        }
+    }
+
+    fn forget(&mut self, block: BlockId, _: BlockHash) {
+        if !self.flags[block.index()].is_aside {
+            self.lanes.take(self.lane(block), block);
+        }
+        // Where nothing is left ahead of it, the hand begins anew.
+        let was_newest = self.order.remove(block);
+        if was_newest && self.hand > 0 && self.order.newest().is_none_or(|it| !self.is_ahead(it)) {
             self.wrap();
         }
     }

@@ -313,6 +313,10 @@ impl Policy for WorkloadAware {
     fn remove(&mut self, block: BlockId, hash: BlockHash) {
         self.withdraw(block);
         self.open_duel(block, hash);
+        self.forget(block, hash);
+    }
+
+    fn forget(&mut self, block: BlockId, hash: BlockHash) {
         let slot = self.slots[block.index()];
         if slot.is_in_duel {
             self.guard.went(block);

@@ -174,4 +174,9 @@ impl Policy for ListArc {
             ghosts.push(hash);
         }
     }
+
+    fn forget(&mut self, block: BlockId, _: BlockHash) {
+        self.t1.retain(|entry| entry.block != block);
+        self.t2.retain(|entry| entry.block != block);
+    }
 }

@@ -151,4 +151,8 @@ impl Policy for PeriodicLpc {
     fn remove(&mut self, block: BlockId, _: BlockHash) {
         self.residents.retain(|one| one.block != block);
     }
+
+    fn forget(&mut self, block: BlockId, _: BlockHash) {
+        self.residents.retain(|one| one.block != block);
+    }
 }

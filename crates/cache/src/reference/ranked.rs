@@ -273,6 +273,11 @@ impl Policy for Ranked {
             .remove(index.expect("only what is resident is evicted"));
         self.clock = self.clock.max((self.worth)(&gone, gone.access.now));
     }
+
+    fn forget(&mut self, block: BlockId, _: BlockHash) {
+        self.declined = None;
+        self.residents.retain(|one| one.block != block);
+    }
 }
 
 /// The first request behind another that asks for a block.

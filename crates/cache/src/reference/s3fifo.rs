@@ -171,4 +171,10 @@ impl Policy for ListS3Fifo {
         }
         self.main.retain(|entry| entry.block != block);
     }
+
+    fn forget(&mut self, block: BlockId, _: BlockHash) {
+        self.chosen = None;
+        self.small.retain(|entry| entry.block != block);
+        self.main.retain(|entry| entry.block != block);
+    }
 }

@@ -81,4 +81,12 @@ impl Policy for ListSieve {
         self.list.remove(at);
         self.hand = (at < self.list.len()).then_some(at);
     }
+
+    fn forget(&mut self, block: BlockId, _: BlockHash) {
+        let at = self.list.iter().position(|entry| entry.block == block);
+        let at = at.expect("only what is resident is forgotten");
+        self.list.remove(at);
+        let hand = self.hand.map(|hand| hand - usize::from(at < hand));
+        self.hand = hand.filter(|&hand| hand < self.list.len());
+    }
 }
