@@ -24,12 +24,14 @@
 mod admission;
 mod level;
 mod loads;
+mod owners;
 pub mod plan;
 mod speed;
+mod told;
 
 use std::collections::HashMap;
 
-use headstart_core::transfer::{Moved, Transfer, TransferId, TransferResult, Unit};
+use headstart_core::transfer::{Transfer, TransferId, Unit};
 use headstart_core::{Access, BlockHash, BlockId, EngineModel, Nanos, Tier};
 
 use crate::Policy;
@@ -41,6 +43,7 @@ use speed::Speed;
 pub use admission::Admission;
 pub use level::Held;
 pub use loads::{Claim, Fetched};
+pub use owners::Shares;
 pub use plan::{LoadWhen, Plan, Question, Run, plan};
 pub use speed::Assumed;
 
@@ -76,6 +79,8 @@ pub struct TierConfig {
     pub admission: Admission,
     /// When it is written.
     pub write: WriteWhen,
+    /// How much of it each tenant may have.
+    pub shares: Shares,
     /// How fast it is, until that was measured.
     pub assumed: Assumed,
 }
@@ -188,7 +193,7 @@ impl Tiers {
         assert!(is_in_order && !has_device, "lower tiers, nearest first");
         let shelf = |tier: TierConfig| Shelf {
             tier: tier.tier,
-            level: Level::new(tier.capacity_units, tier.policy),
+            level: Level::new(tier.capacity_units, tier.policy, tier.shares),
             admission: tier.admission,
             write: tier.write,
             speed: Speed::new(tier.assumed),
@@ -283,10 +288,7 @@ impl Tiers {
             return;
         }
         let id = self.new_id();
-        let link = Link {
-            name: unit.name,
-            parent: unit.parent,
-        };
+        let link = Link::from(&unit);
         let mut to = Vec::new();
         for index in 0..self.shelves.len() {
             if wants(&self.shelves[index]) && self.begin(index, link, access) {
@@ -365,19 +367,6 @@ impl Tiers {
         self.transfers.push(Transfer::Forget { tier, names });
     }
 
-    /// Takes note of what was moved, or of what happened otherwise.
-    pub fn moved(&mut self, moved: Moved, now: Nanos) {
-        match moved {
-            Moved::Stored { id, tier, result } => self.stored(id, tier, result),
-            Moved::Loaded { id, result } => self.loaded(id, result, now),
-            Moved::Lost { tier, names } => {
-                let names = names.into_iter();
-                names.for_each(|name| self.lose(tier, name));
-            }
-            Moved::Found { tier, units } => self.found(tier, &units, now),
-        }
-    }
-
     /// What shall be moved since the last call, in order.
     pub fn take_transfers(&mut self) -> Vec<Transfer> {
         std::mem::take(&mut self.transfers)
@@ -422,69 +411,6 @@ impl Tiers {
             assert_eq!(in_flight, writing.count(), "writes have places");
         }
         self.loads.check(self.config.most_at_hand);
-    }
-
-    fn stored(&mut self, id: TransferId, tier: Tier, result: TransferResult) {
-        let Some(writing) = self.writes.remove(&(id, tier)) else {
-            return;
-        };
-        let Some(shelf) = self.shelf(tier) else {
-            return;
-        };
-        let name = writing.name;
-        match result {
-            TransferResult::Done => {
-                shelf.level.commit(name, &writing.access);
-                shelf.counts.stored += 1;
-                self.changes.push(Change::Stored { tier, name });
-            }
-            TransferResult::Failed => shelf.level.abort(name),
-        }
-    }
-
-    fn lose(&mut self, tier: Tier, name: BlockHash) {
-        if let Some(shelf) = self.shelf(tier)
-            && shelf.level.lose(name)
-        {
-            shelf.counts.lost += 1;
-            self.changes.push(Change::Removed { tier, name });
-        }
-    }
-
-    /// The same for what was read from a slot, unless its name has another one by now.
-    fn lose_slot(&mut self, tier: Tier, slot: Option<BlockId>, name: BlockHash) {
-        if let (Some(shelf), Some(slot)) = (self.shelf(tier), slot)
-            && shelf.level.lose_slot(slot, name)
-        {
-            shelf.counts.lost += 1;
-            self.changes.push(Change::Removed { tier, name });
-        }
-    }
-
-    /// Takes in what a tier turned out to hold; what has no place there is forgotten.
-    fn found(&mut self, tier: Tier, units: &[(BlockHash, Option<BlockHash>)], now: Nanos) {
-        let Some(shelf) = self.shelves.iter_mut().find(|shelf| shelf.tier == tier) else {
-            return;
-        };
-        let access = Access::at(now);
-        let mut gone = Vec::new();
-        for &(name, parent) in units {
-            match shelf.level.begin(Link { name, parent }, &access, &mut gone) {
-                Begin::Started => {
-                    shelf.level.commit(name, &access);
-                    self.changes.push(Change::Stored { tier, name });
-                }
-                // Told again: somebody else has used it.
-                Begin::Present => shelf.level.touch(&[name], &access),
-                Begin::Declined => gone.push(Link { name, parent }),
-            }
-        }
-        let names: Vec<BlockHash> = gone.into_iter().map(|link| link.name).collect();
-        let removed = names.iter().map(|&name| Change::Removed { tier, name });
-        self.changes.extend(removed);
-        if !names.is_empty() {
-            self.transfers.push(Transfer::Forget { tier, names });
-        }
     }
 
     fn shelf(&mut self, tier: Tier) -> Option<&mut Shelf> {

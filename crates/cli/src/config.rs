@@ -4,6 +4,7 @@
 
 pub(crate) mod cost_model;
 mod profiles;
+pub(crate) mod tenants;
 mod upstreams;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use serde::Deserialize;
 
 use self::cost_model::Emulated;
 use self::profiles::ProfileTable;
+use self::tenants::{Tenant, TenantTable};
 
 /// What a time-out may be: from what a test waits to what nobody waits, in seconds.
 const SECONDS: RangeInclusive<f64> = 0.001..=86_400.0;
@@ -95,6 +97,10 @@ pub(crate) struct ServeOptions {
     /// How long what is in the context cache may be used, hours [default: 24]
     #[arg(long, env = "HEADSTART_CONTEXT_CACHE_HOURS", value_name = "HOURS")]
     pub(crate) context_cache_hours: Option<f64>,
+    /// Most of it that each tenant (each cache_salt) takes; what it stores beyond that replaces its
+    /// own. Under [tenants.SALT] the file may say another share, and how long, for one of them
+    #[arg(long, env = "HEADSTART_CONTEXT_CACHE_TENANT_GIB", value_name = "GIB")]
+    pub(crate) context_cache_tenant_gib: Option<f64>,
     /// Host memory between the engine's own and the context cache, per replica, GiB [default: 0]
     #[arg(long, env = "HEADSTART_HOST_CACHE_GIB", value_name = "GIB")]
     pub(crate) host_cache_gib: Option<f64>,
@@ -180,6 +186,10 @@ pub(crate) struct ServeOptions {
     #[arg(skip)]
     #[serde(skip)]
     pub(crate) profiles: BTreeMap<String, Profile>,
+    /// What single tenants may use, from `[tenants.SALT]`.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub(crate) tenants: Vec<Tenant>,
 }
 
 /// A secret number. What is none is refused by an error that does not repeat it: clap's would.
@@ -212,6 +222,7 @@ impl std::fmt::Debug for IndexSecret {
 struct File {
     serve: ServeOptions,
     profiles: BTreeMap<String, ProfileTable>,
+    tenants: BTreeMap<String, TenantTable>,
 }
 
 impl ServeOptions {
@@ -249,6 +260,7 @@ impl ServeOptions {
         let File {
             serve: file,
             profiles,
+            tenants,
         } = read(path)?;
         Ok(Self {
             listen: self.listen.or(file.listen),
@@ -264,6 +276,9 @@ impl ServeOptions {
             context_cache: self.context_cache.or(file.context_cache),
             context_cache_gib: self.context_cache_gib.or(file.context_cache_gib),
             context_cache_hours: self.context_cache_hours.or(file.context_cache_hours),
+            context_cache_tenant_gib: self
+                .context_cache_tenant_gib
+                .or(file.context_cache_tenant_gib),
             host_cache_gib: self.host_cache_gib.or(file.host_cache_gib),
             block_size: self.block_size.or(file.block_size),
             policy: self.policy.or(file.policy),
@@ -289,6 +304,7 @@ impl ServeOptions {
             shared_index: self.shared_index.or(file.shared_index),
             index_secret: self.index_secret.or(file.index_secret),
             profiles: profiles::profiles(profiles)?,
+            tenants: tenants::tenants(tenants)?,
         })
     }
 

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use headstart_cache::Tiers;
 use headstart_cache::policy::Lru;
-use headstart_cache::tiers::{Admission, Assumed, LoadWhen, TierConfig, TiersConfig, WriteWhen};
+use headstart_cache::tiers::{
+    Admission, Assumed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
+};
 use headstart_core::{BlockMover, CostModel, EngineModel, Tier};
 use headstart_engine::ModelConfig;
 use headstart_server::config::TiersOf;
@@ -15,9 +17,10 @@ use headstart_store::backend::{Condition, no_waker};
 use headstart_store::disk::unix_seconds;
 use headstart_store::remote::{Remote, RemoteOptions};
 use headstart_store::shared::{OnCondition, Wakers};
-use headstart_store::tiered::{Below, StoreConfig};
+use headstart_store::tiered::{Below, Lifetimes, StoreConfig};
 use headstart_store::{Disk, DiskOptions, Shared, TieredStore};
 
+use crate::config::tenants::Tenant;
 use crate::config::{ServeOptions, UsageError};
 
 /// Tokens of a unit: what a hosted context cache stores at once.
@@ -86,6 +89,7 @@ struct Recipe {
     place: Place,
     budget_bytes: u64,
     store: StoreConfig,
+    shares: Shares,
     most_at_hand: usize,
     block_size: usize,
 }
@@ -144,7 +148,7 @@ impl Recipe {
             unit_tokens: (unit_blocks * shape.block_size) as u32,
             host_units: 0,
             staging_units: 0,
-            ttl_s: Some((hours * 3_600.0) as u64),
+            lifetimes: lifetimes(hours, &options.tenants),
             now_s: unix_seconds,
         };
         let unit_bytes = store.unit_bytes() as usize;
@@ -152,6 +156,16 @@ impl Recipe {
             let gib = positive(Some(gib), 0.0, "--host-cache-gib")?;
             store.host_units = (gib * GIB) as usize / unit_bytes;
         }
+        let units = |gib: f64| (gib * GIB) as usize / unit_bytes;
+        let share = |tenant: &Tenant| Some((tenant.tag, units(tenant.gib?)));
+        let tenant_gib = options.context_cache_tenant_gib;
+        if let Some(gib) = tenant_gib {
+            positive(Some(gib), 0.0, "--context-cache-tenant-gib")?;
+        }
+        let shares = Shares {
+            each: tenant_gib.map(units),
+            named: options.tenants.iter().filter_map(share).collect(),
+        };
         let longest = shape.model.max_context / (unit_blocks * shape.block_size) + 1;
         let most_at_hand = (STAGING_BYTES / unit_bytes).max(longest);
         // As much again for what is on its way down.
@@ -165,6 +179,7 @@ impl Recipe {
             place,
             budget_bytes: (gib * GIB) as u64,
             store,
+            shares,
             most_at_hand,
             block_size: shape.block_size,
         })
@@ -254,9 +269,11 @@ impl Recipe {
         };
         let mut tiers = Vec::new();
         if self.store.host_units > 0 {
-            tiers.push(tier(Tier::Host, self.store.host_units, HOST));
+            let shares = Shares::default();
+            tiers.push(tier(Tier::Host, self.store.host_units, HOST, shares));
         }
-        tiers.push(tier(opened.tier, opened.units, opened.assumed));
+        let shares = self.shares.clone();
+        tiers.push(tier(opened.tier, opened.units, opened.assumed, shares));
         let config = TiersConfig {
             unit_blocks: self.store.unit_blocks,
             block_tokens: self.block_size,
@@ -270,13 +287,24 @@ impl Recipe {
     }
 }
 
-fn tier(tier: Tier, capacity_units: usize, assumed: Assumed) -> TierConfig {
+/// How long what tenants store may be used, where `hours` are everybody's.
+fn lifetimes(hours: f64, tenants: &[Tenant]) -> Lifetimes {
+    let seconds = |hours: f64| (hours * 3_600.0) as u64;
+    let named = |tenant: &Tenant| Some((tenant.tag, seconds(tenant.hours?)));
+    Lifetimes {
+        each_s: Some(seconds(hours)),
+        named_s: tenants.iter().filter_map(named).collect(),
+    }
+}
+
+fn tier(tier: Tier, capacity_units: usize, assumed: Assumed, shares: Shares) -> TierConfig {
     TierConfig {
         tier,
         capacity_units,
         policy: Box::new(Lru::new(capacity_units)),
         admission: Admission::Always,
         write: WriteWhen::Through,
+        shares,
         assumed,
     }
 }

@@ -9,8 +9,13 @@ use support::{Scratch, Served, eventually, serve, text};
 const PROMPTS: usize = 4;
 
 fn ask(server: &Served, number: usize) -> Value {
+    ask_as(server, None, number)
+}
+
+/// A tenant's own prompt.
+fn ask_as(server: &Served, tenant: Option<&str>, number: usize) -> Value {
     let body = serde_json::json!({
-        "model": "toy", "max_tokens": 8, "temperature": 0,
+        "model": "toy", "max_tokens": 8, "temperature": 0, "cache_salt": tenant,
         "messages": [{"role": "user", "content": format!("{number} times value. ").repeat(150)}],
     });
     server.json("POST", "/v1/chat/completions", &body.to_string())
@@ -112,4 +117,43 @@ fn what_cannot_be_used_is_refused_by_name() {
         let told = text(&output.stderr);
         assert!(told.contains(part), "{arguments:?}: {told}");
     }
+}
+
+#[test]
+fn a_tenant_with_its_share_takes_nothing_from_others() {
+    let folder = Scratch::new("tenants");
+    let file = folder.path("headstart.toml");
+    // Room for some of its eight prompts.
+    let shares = "[tenants.loud]\ncontext-cache-gib = 0.002\n";
+    std::fs::write(&file, shares).expect("a configuration");
+    let arguments = [
+        "--config",
+        &file,
+        "--replicas",
+        "1",
+        "--context-cache",
+        &folder.path("kv"),
+        "--context-cache-gib",
+        "0.2",
+    ];
+    let mut server = Served::start(arguments);
+    ask_as(&server, Some("quiet"), 0);
+    for number in 0..8 {
+        ask_as(&server, Some("loud"), number);
+    }
+    stored(&server);
+    let evicted = || sum_of(&server, "headstart_tier_units_total", "what=\"evicted\"");
+    assert!(evicted() > 0.0, "its share is full");
+    server.end("-KILL");
+    let server = Served::start(arguments);
+    let found = |answer: Value| answer["usage"]["prompt_cache_hit_tokens"].as_u64();
+    let quiet = found(ask_as(&server, Some("quiet"), 0));
+    assert!(quiet > Some(200), "{quiet:?} tokens were found");
+    let last = found(ask_as(&server, Some("loud"), 7));
+    assert!(last > Some(200), "{last:?} tokens were found");
+    let first = found(ask_as(&server, Some("loud"), 0));
+    assert!(
+        first < Some(200),
+        "{first:?} tokens were found that had to go"
+    );
 }

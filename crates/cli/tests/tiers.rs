@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use headstart_cache::Tiers;
 use headstart_cache::policy::Lru;
-use headstart_cache::tiers::{Admission, Assumed, LoadWhen, TierConfig, TiersConfig, WriteWhen};
+use headstart_cache::tiers::{
+    Admission, Assumed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
+};
 use headstart_core::{EngineModel, Nanos, Rng, SeqId, Tier, TokenId};
 use headstart_engine::engine::{Engine, EngineConfig, StopTokens, Submission};
 use headstart_engine::kv::Dtype;
@@ -16,7 +18,7 @@ use headstart_engine::model::{GenerationDefaults, toy};
 use headstart_engine::{Model, Output, QueueOrder, Sampling, Submit};
 use headstart_store::backend::no_waker;
 use headstart_store::disk::unix_seconds;
-use headstart_store::tiered::{Below, StoreConfig};
+use headstart_store::tiered::{Below, Lifetimes, StoreConfig};
 use headstart_store::{Disk, DiskOptions, TieredStore};
 
 const BLOCK_SIZE: usize = 16;
@@ -61,7 +63,7 @@ fn tiered(
         unit_tokens: (UNIT_BLOCKS * BLOCK_SIZE) as u32,
         host_units,
         staging_units: 48,
-        ttl_s: Some(3_600),
+        lifetimes: Lifetimes::default(),
         now_s: unix_seconds,
     };
     let options = DiskOptions::new(folder, 32 << 20);
@@ -80,6 +82,7 @@ fn tiered(
         policy: Box::new(Lru::new(capacity_units)),
         admission: Admission::Always,
         write,
+        shares: Shares::default(),
         assumed: Assumed {
             latency_s: 1e-4,
             bytes_per_s: 1e9,

@@ -111,13 +111,24 @@ pub enum Moved {
         /// What.
         names: Vec<BlockHash>,
     },
-    /// Units were found in a tier: name and parent, those in front of others first.
+    /// Units were found in a tier, those in front of others first.
     Found {
         /// Where.
         tier: Tier,
         /// What.
-        units: Vec<(BlockHash, Option<BlockHash>)>,
+        units: Vec<FoundUnit>,
     },
+}
+
+/// A unit that is in a tier already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundUnit {
+    /// Its name.
+    pub name: BlockHash,
+    /// The unit before it; `None` at the start of a prompt, or where that is not known.
+    pub parent: Option<BlockHash>,
+    /// Whose it is.
+    pub tenant: TenantTag,
 }
 
 /// How a transfer ended.

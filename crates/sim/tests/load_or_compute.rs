@@ -10,7 +10,7 @@ use std::time::Duration;
 use headstart_cache::PrefixCache;
 use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
-    Admission, Assumed, LoadWhen, TierConfig, Tiers, TiersConfig, WriteWhen,
+    Admission, Assumed, LoadWhen, Shares, TierConfig, Tiers, TiersConfig, WriteWhen,
 };
 use headstart_core::cost::roofline::{Gpu, ModelShape};
 use headstart_core::{EngineModel, Tier, TokenId};
@@ -56,6 +56,7 @@ impl Cell {
             policy: Box::new(Lru::new(units)),
             admission: Admission::Always,
             write: WriteWhen::Through,
+            shares: Shares::default(),
             assumed,
         };
         let blocks = self.prefix_tokens / BLOCK_TOKENS + 200;

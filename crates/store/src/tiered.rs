@@ -21,9 +21,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use headstart_core::transfer::{
-    BlockMover, DeviceBlocks, Moved, Transfer, TransferId, TransferResult, Unit,
+    BlockMover, DeviceBlocks, FoundUnit, Moved, Transfer, TransferId, TransferResult, Unit,
 };
-use headstart_core::{BlockHash, BlockId, Tier};
+use headstart_core::{BlockHash, BlockId, TenantTag, Tier};
 
 use crate::arena::Arena;
 use crate::backend::{Backend, Command, Outcome, Report, Resident, Ticket, Waker};
@@ -47,10 +47,25 @@ pub struct StoreConfig {
     pub host_units: usize,
     /// Units at hand or on their way, beside those.
     pub staging_units: usize,
-    /// How long what is stored may be used, seconds.
-    pub ttl_s: Option<u64>,
+    /// How long what is stored may be used.
+    pub lifetimes: Lifetimes,
     /// Seconds since 1970.
     pub now_s: fn() -> u64,
+}
+
+/// How long what a tenant stores may be used, seconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// Each that is not named; `None`: for ever.
+    pub each_s: Option<u64>,
+    /// Those that are.
+    pub named_s: HashMap<TenantTag, u64>,
+}
+
+impl Lifetimes {
+    fn of(&self, tenant: TenantTag) -> Option<u64> {
+        self.named_s.get(&tenant).copied().or(self.each_s)
+    }
 }
 
 impl StoreConfig {
@@ -166,6 +181,7 @@ impl TieredStore {
         let is_busy = self.backlog.len() >= BACKLOG;
         let draft = self.arena.take().filter(|_| !is_busy).and_then(|slot| {
             let now_s = (self.config.now_s)();
+            let lifetime_s = self.config.lifetimes.of(unit.tenant);
             let meta = Meta {
                 name: unit.name,
                 parent: unit.parent,
@@ -174,7 +190,7 @@ impl TieredStore {
                 tokens: self.config.unit_tokens,
                 exactness: Exactness::Exact,
                 created_s: now_s,
-                expires_s: self.config.ttl_s.map(|ttl_s| now_s.saturating_add(ttl_s)),
+                expires_s: lifetime_s.map(|lifetime_s| now_s.saturating_add(lifetime_s)),
             };
             Draft::new(slot, meta, &self.parts)
         });
@@ -401,9 +417,11 @@ impl BlockMover for TieredStore {
 }
 
 fn found_in(tier: Tier, found: &[Resident]) -> Moved {
-    let units = found
-        .iter()
-        .map(|resident| (resident.name, resident.parent));
+    let units = found.iter().map(|resident| FoundUnit {
+        name: resident.name,
+        parent: resident.parent,
+        tenant: resident.tenant,
+    });
     Moved::Found {
         tier,
         units: units.collect(),

@@ -7,16 +7,18 @@
 //! ```text
 //! free ──begin──► writing ──commit──► resident ──evict──► free
 //!   ▲                │                   │ lose               ▲
-//!   └────abort───────┘                   └──► lost ──evict────┘
+//!   └────abort───────┘                   └──► lost ──unpin────┘
 //! ```
 //!
-//! A unit that was lost (its bytes are gone) is not found any more; its slot waits until the policy
-//! names it, because a policy only forgets what it chose.
+//! A unit that was lost (its bytes are gone) is not found any more; its slot is free, as soon as
+//! nobody reads it. Where tenants have shares ([`super::owners`]), one that has its own makes room
+//! for itself.
 
 use std::collections::HashMap;
 
-use headstart_core::{Access, BlockHash, BlockId, Nanos};
+use headstart_core::{Access, BlockHash, BlockId, Nanos, TenantTag};
 
+use super::owners::{Owners, Shares};
 use crate::Policy;
 use crate::policy::Newcomer;
 
@@ -31,18 +33,18 @@ enum Slot {
         unit: Link,
         pins: u32,
     },
-    /// It could be read.
+    /// It could be read, and somebody still does.
     Lost {
-        unit: Link,
         pins: u32,
     },
 }
 
-/// A unit's name and that of the unit before it.
+/// A unit's name, that of the unit before it, and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) name: BlockHash,
     pub(super) parent: Option<BlockHash>,
+    pub(super) tenant: TenantTag,
 }
 
 /// Answer of [`Level::begin`].
@@ -67,7 +69,7 @@ pub struct Held {
     pub pinned: usize,
     /// Being written.
     pub in_flight: usize,
-    /// Gone, but not forgotten by the policy.
+    /// Gone, but still being read.
     pub lost: usize,
 }
 
@@ -81,10 +83,11 @@ pub(super) struct Level {
     children: HashMap<BlockHash, u32>,
     num_resident: usize,
     policy: Box<dyn Policy>,
+    owners: Option<Owners>,
 }
 
 impl Level {
-    pub(super) fn new(capacity: usize, policy: Box<dyn Policy>) -> Self {
+    pub(super) fn new(capacity: usize, policy: Box<dyn Policy>, shares: Shares) -> Self {
         let last = u32::try_from(capacity).expect("a tier holds fewer than 2^32 units");
         Self {
             slots: vec![Slot::Free; capacity],
@@ -93,6 +96,7 @@ impl Level {
             children: HashMap::new(),
             num_resident: 0,
             policy,
+            owners: Owners::new(capacity, shares),
         }
     }
 
@@ -117,19 +121,25 @@ impl Level {
         if self.names.contains_key(&unit.name) {
             return Begin::Present;
         }
+        if !self.keeps_share(unit, evicted) {
+            return Begin::Declined;
+        }
         let newcomer = Newcomer {
             hash: unit.name,
             access: *access,
         };
         let slot = match self.free.pop() {
             Some(slot) => slot,
-            None => match self.evict(access.now, Some(&newcomer), evicted) {
+            None => match self.evict(access.now, &newcomer, unit.parent, evicted) {
                 Some(slot) => slot,
                 None => return Begin::Declined,
             },
         };
         self.slots[slot.index()] = Slot::Writing(unit);
         self.names.insert(unit.name, slot);
+        if let Some(owners) = &mut self.owners {
+            owners.enter(unit.tenant, slot);
+        }
         // Counted from now on: a head must not go while its tail is on its way.
         self.add_child(unit.parent);
         Begin::Started
@@ -154,10 +164,9 @@ impl Level {
         let Some((slot, unit)) = self.writing(name) else {
             return;
         };
-        self.names.remove(&name);
+        self.leave(slot, unit);
         self.slots[slot.index()] = Slot::Free;
         self.free.push(slot);
-        self.remove_child(unit.parent);
     }
 
     /// One use of a prompt's units, in order, by a request; those that are not here are skipped.
@@ -181,6 +190,13 @@ impl Level {
             .iter()
             .rev()
             .for_each(|&slot| self.policy.offer(slot));
+        if let Some(owners) = &mut self.owners {
+            for &slot in slots.iter().rev() {
+                if let Slot::Resident { unit, .. } = self.slots[slot.index()] {
+                    owners.touch(unit.tenant, slot);
+                }
+            }
+        }
     }
 
     /// Somebody reads it: it stays. The slot is to be unpinned, whatever has its name by then.
@@ -202,12 +218,15 @@ impl Level {
     /// # Panics
     /// When it was not pinned.
     pub(super) fn unpin(&mut self, slot: BlockId) {
-        let (Slot::Resident { pins, .. } | Slot::Lost { pins, .. }) = &mut self.slots[slot.index()]
+        let (Slot::Resident { pins, .. } | Slot::Lost { pins }) = &mut self.slots[slot.index()]
         else {
             panic!("what is pinned stays in its slot")
         };
         *pins = pins.checked_sub(1).expect("it was pinned");
-        if self.is_candidate(slot) {
+        if self.slots[slot.index()] == (Slot::Lost { pins: 0 }) {
+            self.slots[slot.index()] = Slot::Free;
+            self.free.push(slot);
+        } else if self.is_candidate(slot) {
             self.policy.offer(slot);
         }
     }
@@ -226,12 +245,14 @@ impl Level {
         let Slot::Resident { unit, pins } = self.slots[slot.index()] else {
             return false;
         };
-        let was_candidate = self.is_candidate(slot);
-        self.names.remove(&name);
-        self.slots[slot.index()] = Slot::Lost { unit, pins };
-        self.num_resident -= 1;
-        if !was_candidate && self.is_candidate(slot) {
-            self.policy.offer(slot);
+        if self.is_candidate(slot) {
+            self.policy.withdraw(slot);
+        }
+        self.drop_resident(slot, unit);
+        if pins > 0 {
+            self.slots[slot.index()] = Slot::Lost { pins };
+        } else {
+            self.free.push(slot);
         }
         true
     }
@@ -257,42 +278,98 @@ impl Level {
         let resident = held.cached + held.pinned;
         assert_eq!(resident, self.num_resident, "residents are counted");
         let mut children: HashMap<BlockHash, u32> = HashMap::new();
+        let mut owned: HashMap<TenantTag, usize> = HashMap::new();
         for (index, slot) in self.slots.iter().enumerate() {
-            let (unit, is_named) = match slot {
-                Slot::Free => continue,
-                Slot::Writing(unit) | Slot::Resident { unit, .. } => (unit, true),
-                Slot::Lost { unit, .. } => (unit, false),
+            let (Slot::Writing(unit) | Slot::Resident { unit, .. }) = slot else {
+                continue;
             };
-            let named = self.names.get(&unit.name) == Some(&BlockId(index as u32));
-            assert_eq!(named, is_named, "a name leads to its slot");
+            let slot = self.names.get(&unit.name);
+            assert_eq!(
+                slot,
+                Some(&BlockId(index as u32)),
+                "a name leads to its slot"
+            );
+            *owned.entry(unit.tenant).or_default() += 1;
             if let Some(parent) = unit.parent {
                 *children.entry(parent).or_default() += 1;
             }
         }
         assert_eq!(children, self.children, "children are counted");
+        for (tenant, count) in owned {
+            if let Some(owners) = &self.owners {
+                assert_eq!(owners.count(tenant), count, "units have owners");
+                assert!(owners.excess(tenant) <= 1, "nobody has more than its share");
+            }
+        }
     }
 
+    /// Frees a slot for a newcomer, but not its parent's: a tail is worth nothing without its head.
     fn evict(
         &mut self,
         now: Nanos,
-        newcomer: Option<&Newcomer>,
+        newcomer: &Newcomer,
+        parent: Option<BlockHash>,
         evicted: &mut Vec<Link>,
     ) -> Option<BlockId> {
-        let slot = self.policy.victim(now, newcomer)?;
-        let unit = match self.slots[slot.index()] {
-            Slot::Resident { unit, pins: 0 } => {
-                self.names.remove(&unit.name);
-                self.num_resident -= 1;
-                evicted.push(unit);
-                unit
-            }
-            Slot::Lost { unit, pins: 0 } => unit,
-            other => panic!("{other:?} is no candidate"),
+        let slot = self.policy.victim(now, Some(newcomer))?;
+        let Slot::Resident { unit, pins: 0 } = self.slots[slot.index()] else {
+            panic!("only what nobody reads is a candidate");
         };
+        if Some(unit.name) == parent {
+            return None;
+        }
         self.policy.remove(slot, unit.name);
-        self.slots[slot.index()] = Slot::Free;
-        self.remove_child(unit.parent);
+        self.vacate(slot, unit);
+        evicted.push(unit);
         Some(slot)
+    }
+
+    /// Makes room for a unit in its tenant's share. Whether there is.
+    fn keeps_share(&mut self, unit: Link, evicted: &mut Vec<Link>) -> bool {
+        let Link { parent, tenant, .. } = unit;
+        let head = parent.and_then(|parent| self.names.get(&parent).copied());
+        let excess = |owners: &Owners| owners.excess(tenant);
+        while self.owners.as_ref().map_or(0, excess) > 0 {
+            let Some(slot) = self.oldest_of(tenant, head) else {
+                return false;
+            };
+            let Slot::Resident { unit, .. } = self.slots[slot.index()] else {
+                return false;
+            };
+            self.policy.withdraw(slot);
+            self.drop_resident(slot, unit);
+            self.free.push(slot);
+            evicted.push(unit);
+        }
+        true
+    }
+
+    /// The least recently used unit of a tenant that may go, but for `head`.
+    fn oldest_of(&self, tenant: TenantTag, head: Option<BlockId>) -> Option<BlockId> {
+        let mut owned = self.owners.as_ref()?.oldest_first(tenant);
+        owned.find(|&slot| Some(slot) != head && self.is_candidate(slot))
+    }
+
+    /// A resident that is not offered is gone, though the policy did not choose it.
+    fn drop_resident(&mut self, slot: BlockId, unit: Link) {
+        self.policy.forget(slot, unit.name);
+        self.vacate(slot, unit);
+    }
+
+    /// A slot's resident is gone, and the policy knows it.
+    fn vacate(&mut self, slot: BlockId, unit: Link) {
+        self.slots[slot.index()] = Slot::Free;
+        self.num_resident -= 1;
+        self.leave(slot, unit);
+    }
+
+    /// A unit has no place here any more.
+    fn leave(&mut self, slot: BlockId, unit: Link) {
+        self.names.remove(&unit.name);
+        if let Some(owners) = &mut self.owners {
+            owners.leave(unit.tenant, slot);
+        }
+        self.remove_child(unit.parent);
     }
 
     fn writing(&self, name: BlockHash) -> Option<(BlockId, Link)> {
@@ -311,8 +388,6 @@ impl Level {
     fn is_candidate(&self, slot: BlockId) -> bool {
         match self.slots[slot.index()] {
             Slot::Resident { unit, pins: 0 } => self.is_leaf(unit.name),
-            // Nothing is kept for the children of what is gone.
-            Slot::Lost { pins: 0, .. } => true,
             Slot::Free | Slot::Writing(_) | Slot::Resident { .. } | Slot::Lost { .. } => false,
         }
     }
@@ -357,11 +432,12 @@ mod tests {
         Link {
             name: name(id),
             parent: parent.map(name),
+            tenant: TenantTag(id / 1_000),
         }
     }
 
     fn level(capacity: usize) -> Level {
-        Level::new(capacity, Box::new(Lru::new(capacity)))
+        Level::new(capacity, Box::new(Lru::new(capacity)), Shares::default())
     }
 
     /// Puts a unit; what went for it is returned.
@@ -410,9 +486,10 @@ mod tests {
         assert!(level.lose(name(1)) && !level.lose(name(1)));
         assert!(!level.holds(name(1)) && level.holds(name(2)));
         level.check();
+        assert_eq!(level.held().lost, 1);
         level.unpin(pinned);
+        assert_eq!((level.held().lost, level.held().free), (0, 1));
         put(&mut level, 1, None);
-        assert_eq!(level.held().lost, 0, "its slot was the one to use");
         assert_eq!(level.held().cached, 2);
     }
 
@@ -431,10 +508,43 @@ mod tests {
         assert_eq!(put(&mut level, 5, None), [name(6)]);
         assert!(!level.lose_slot(pinned, name(5)), "this one is another");
         level.unpin(pinned);
+        assert_eq!(level.held().free, 1);
         level.check();
         assert!(level.holds(name(5)));
         put(&mut level, 7, None);
         assert_eq!(level.held().cached, 2);
+    }
+
+    #[test]
+    fn who_has_its_share_makes_room_for_itself() {
+        let shares = Shares {
+            each: Some(2),
+            named: [(TenantTag(9), 1)].into(),
+        };
+        let mut level = Level::new(5, Box::new(Lru::new(5)), shares);
+        put(&mut level, 1_001, None);
+        put(&mut level, 2_001, None);
+        put(&mut level, 2_002, Some(2_001));
+        level.touch(&[name(2_001), name(2_002)], &Access::default());
+        // The tail goes, and then there is one for each of both.
+        assert_eq!(put(&mut level, 2_003, None), [name(2_002)]);
+        assert_eq!(put(&mut level, 2_004, None), [name(2_001)]);
+        // A head does not make room for its tail.
+        let begun = level.begin(unit(9_000, None), &Access::default(), &mut Vec::new());
+        assert_eq!(begun, Begin::Started);
+        level.commit(name(9_000), &Access::default());
+        let tail = unit(9_009, Some(9_000));
+        let begun = level.begin(tail, &Access::default(), &mut Vec::new());
+        assert_eq!(begun, Begin::Declined);
+        assert_eq!(put(&mut level, 9_001, None), [name(9_000)]);
+        assert_eq!(put(&mut level, 9_002, None), [name(9_001)]);
+        assert!(level.holds(name(1_001)), "nobody else pays for it");
+        // What is read stays, so that there is no room.
+        let pinned = level.pin(name(9_002)).expect("there");
+        let begun = level.begin(unit(9_003, None), &Access::default(), &mut Vec::new());
+        assert_eq!(begun, Begin::Declined);
+        level.unpin(pinned);
+        level.check();
     }
 
     /// Against sets: what is there, and that nothing that may not go went.
@@ -442,18 +552,27 @@ mod tests {
     fn random_operations_keep_the_invariants() {
         for seed in 0..20 {
             let mut rng = Rng::new(seed);
-            let mut level = level(12);
+            let shares = Shares {
+                each: (seed % 2 == 1).then_some(5),
+                named: [(TenantTag(1), 3)]
+                    .into_iter()
+                    .take(seed as usize % 4)
+                    .collect(),
+            };
+            let mut level = Level::new(12, Box::new(Lru::new(12)), shares);
             let mut pinned: Vec<(u64, BlockId)> = Vec::new();
             let mut writing: Vec<u64> = Vec::new();
             let mut resident = std::collections::BTreeSet::new();
             for step in 0..2_000 {
                 let id = 1 + rng.below(30) as u64;
                 let parent = Some(id / 2).filter(|&parent| parent > 0);
+                let mut link = unit(id, parent);
+                link.tenant = TenantTag(id % 3);
                 let access = Access::at(Nanos(step));
                 match rng.below(8) {
                     0..3 => {
                         let mut evicted = Vec::new();
-                        if level.begin(unit(id, parent), &access, &mut evicted) == Begin::Started {
+                        if level.begin(link, &access, &mut evicted) == Begin::Started {
                             writing.push(id);
                         }
                         for went in evicted {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use headstart_core::cost::Work;
-use headstart_core::transfer::{Transfer, TransferId, TransferResult};
+use headstart_core::transfer::{Transfer, TransferId, TransferResult, Unit};
 use headstart_core::{Access, BlockHash, BlockId, Nanos, Tier};
 
 use super::level::{Begin, Link};
@@ -55,7 +55,7 @@ pub(super) struct Loads {
 struct Load {
     id: TransferId,
     from: Tier,
-    parent: Option<BlockHash>,
+    link: Link,
     users: u32,
     asked_at: Nanos,
     is_here: bool,
@@ -165,14 +165,10 @@ impl Tiers {
         now + Duration::from_secs_f64(wait_s)
     }
 
-    /// Asks for a unit, whose parent beside it; the claim must be released. `None`: it is nowhere,
-    /// or as many as may be are at hand.
-    pub fn fetch(
-        &mut self,
-        name: BlockHash,
-        parent: Option<BlockHash>,
-        now: Nanos,
-    ) -> Option<Claim> {
+    /// Asks for a unit; the claim must be released. `None`: it is nowhere, or as many as may be
+    /// are at hand.
+    pub fn fetch(&mut self, unit: &Unit, now: Nanos) -> Option<Claim> {
+        let name = unit.name;
         if let Some(load) = self.loads.units.get_mut(&name) {
             load.users += 1;
             let load = load.id;
@@ -190,7 +186,7 @@ impl Tiers {
         let load = Load {
             id,
             from,
-            parent,
+            link: Link::from(unit),
             users: 1,
             asked_at: now,
             is_here: false,
@@ -246,7 +242,7 @@ impl Tiers {
         };
         load.is_here = true;
         let slot = load.slot.take();
-        let (from, parent, asked_at) = (load.from, load.parent, load.asked_at);
+        let (from, link, asked_at) = (load.from, load.link, load.asked_at);
         let (users, bytes) = (load.users, self.config.unit_bytes);
         if let Some(shelf) = self.shelf(from) {
             if let Some(slot) = slot {
@@ -265,7 +261,7 @@ impl Tiers {
         }
         match result {
             TransferResult::Done => {
-                self.promote(Link { name, parent }, from, now);
+                self.promote(link, from, now);
                 if users == 0 {
                     self.loads.units.remove(&name);
                     self.transfers.push(Transfer::Release { name });

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headstart_core::cost::Work;
-use headstart_core::transfer::{Moved, Transfer, TransferId, TransferResult, Unit};
+use headstart_core::transfer::{FoundUnit, Moved, Transfer, TransferId, TransferResult, Unit};
 use headstart_core::{
     Access, BlockHash, BlockId, EngineModel, IdentityDigest, Nanos, Rng, TenantTag, Tier,
 };
 
 use super::{
-    Admission, Assumed, Change, Claim, Fetched, Held, LoadWhen, TierConfig, Tiers, TiersConfig,
-    WriteWhen,
+    Admission, Assumed, Change, Claim, Fetched, Held, LoadWhen, Shares, TierConfig, Tiers,
+    TiersConfig, WriteWhen,
 };
 use crate::policy::Lru;
 
@@ -32,6 +32,7 @@ fn tier(tier: Tier, capacity_units: usize, write: WriteWhen, admission: Admissio
         policy: Box::new(Lru::new(capacity_units)),
         admission,
         write,
+        shares: Shares::default(),
         assumed: Assumed {
             latency_s: 0.0,
             bytes_per_s: 1e9,
@@ -250,12 +251,9 @@ fn what_is_loaded_is_shared_and_stays_in_host_memory() {
     let names = [name(1), name(2)];
     let plan = world.tiers.plan(&names, 0, 1_000, Work::default());
     assert_eq!((plan.from, plan.to), (0, 1));
-    let mut fetch = |id, parent| world.tiers.fetch(name(id), parent, Nanos(1));
-    let (one, two) = (
-        fetch(1, None).expect("there"),
-        fetch(1, None).expect("there"),
-    );
-    assert_eq!(fetch(2, Some(name(1))), None, "it is nowhere");
+    let mut fetch = |id| world.tiers.fetch(&unit(id), Nanos(1));
+    let (one, two) = (fetch(1).expect("there"), fetch(1).expect("there"));
+    assert_eq!(fetch(2), None, "it is nowhere");
     assert_eq!(world.tiers.fetched(one), Fetched::Loading);
     world.finish();
     assert_eq!(world.tiers.counts()[1].2.loaded, 1, "one load for both");
@@ -275,19 +273,16 @@ fn a_failed_load_is_a_miss() {
     let mut world = World::new(vec![disk]);
     world.commit(1);
     world.finish();
-    let claim = world.tiers.fetch(name(1), None, Nanos(1)).expect("there");
+    let claim = world.tiers.fetch(&unit(1), Nanos(1)).expect("there");
     world.settle();
     let moved = world.mover.step(&mut Rng::new(1), true).expect("a load");
     world.tiers.moved(moved, Nanos(2));
     world.settle();
     assert_eq!(world.tiers.fetched(claim), Fetched::Gone);
-    assert_eq!(world.tiers.fetch(name(1), None, Nanos(3)), None);
+    assert_eq!(world.tiers.fetch(&unit(1), Nanos(3)), None);
     world.commit(1);
     world.finish();
-    let other = world
-        .tiers
-        .fetch(name(1), None, Nanos(4))
-        .expect("there again");
+    let other = world.tiers.fetch(&unit(1), Nanos(4)).expect("there again");
     world.tiers.release(claim);
     world.finish();
     assert_eq!(
@@ -316,8 +311,13 @@ fn selective_writing_waits_for_the_second_use() {
 fn what_is_found_has_a_place_or_is_forgotten() {
     let disk = tier(Tier::Disk, 3, WriteWhen::Through, Admission::Always);
     let mut world = World::new(vec![disk]);
-    let units: Vec<_> = (1..=5).map(|id| (name(id), parent(id))).collect();
-    let held: BTreeSet<BlockHash> = units.iter().map(|(name, _)| *name).collect();
+    let found = |id| FoundUnit {
+        name: name(id),
+        parent: parent(id),
+        tenant: TenantTag::default(),
+    };
+    let units: Vec<FoundUnit> = (1..=5).map(found).collect();
+    let held: BTreeSet<BlockHash> = units.iter().map(|unit| unit.name).collect();
     world.mover.tiers.insert(Tier::Disk, held);
     let found = Moved::Found {
         tier: Tier::Disk,
@@ -363,7 +363,7 @@ fn random_traffic_keeps_the_invariants() {
                     world.tiers.used(&[name(id)], &access);
                 }
                 5 => {
-                    let claim = world.tiers.fetch(name(id), parent(id), Nanos(step));
+                    let claim = world.tiers.fetch(&unit(id), Nanos(step));
                     fetched.extend(claim);
                 }
                 6 if !fetched.is_empty() => {

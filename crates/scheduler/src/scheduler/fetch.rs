@@ -154,10 +154,7 @@ impl Scheduler {
             return Fetch::Nothing;
         }
         let is_plain = plan.from * tiers.unit_tokens() <= device_tokens;
-        let mut fetch = |number| {
-            let unit = sequence.unit(number, unit_blocks);
-            tiers.fetch(unit.name, unit.parent, now)
-        };
+        let mut fetch = |number| tiers.fetch(&sequence.unit(number, unit_blocks), now);
         let units = plan.from..plan.to;
         let claims = match is_plain {
             true => units.map(&mut fetch).collect(),

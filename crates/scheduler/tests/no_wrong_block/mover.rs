@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
-    Admission, Assumed, LoadWhen, TierConfig, Tiers, TiersConfig, WriteWhen,
+    Admission, Assumed, LoadWhen, Shares, TierConfig, Tiers, TiersConfig, WriteWhen,
 };
 use headstart_core::transfer::{Moved, Transfer, TransferId, TransferResult};
 use headstart_core::{BlockHash, CostModel, EngineModel, Rng, Tier};
@@ -194,6 +194,10 @@ pub(crate) fn tiers(seed: u64) -> Tiers {
         write: match rng.below(2) {
             0 => WriteWhen::Through,
             _ => WriteWhen::Back,
+        },
+        shares: Shares {
+            each: (seed % 3 == 0).then_some(9),
+            ..Shares::default()
         },
         assumed: Assumed {
             latency_s: 0.0,

@@ -34,7 +34,7 @@ fn config(host_units: usize) -> StoreConfig {
         unit_tokens: 32,
         host_units,
         staging_units: 4,
-        ttl_s: None,
+        lifetimes: Lifetimes::default(),
         now_s: unix_seconds,
     }
 }
@@ -127,7 +127,12 @@ fn a_unit_goes_down_and_comes_back() {
     drop(store);
     let mut store =
         TieredStore::new(config(2), vec![disk(folder.path())], no_waker()).expect("a store");
-    let units = vec![(BlockHash::from_u64(1), None)];
+    let found = FoundUnit {
+        name: BlockHash::from_u64(1),
+        parent: None,
+        tenant: TenantTag::default(),
+    };
+    let units = vec![found];
     let tier = Tier::Disk;
     assert_eq!(wait(&mut store, 1), [Moved::Found { tier, units }]);
     assert_eq!(load(&mut store, 1, Tier::Disk), TransferResult::Done);

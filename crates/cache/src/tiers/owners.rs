@@ -1,0 +1,97 @@
+//! Whose the units of a tier are, and which of an owner's goes first where that has its share.
+//!
+//! An owner that may hold no more gives up its own least recently used unit, whatever the tier's
+//! policy would choose of all: who stores much does so at nobody else's expense. Without shares
+//! nothing is kept here.
+
+use std::collections::{BTreeMap, HashMap};
+
+use headstart_core::{BlockId, TenantTag};
+
+/// How many units each tenant may have in a tier.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    /// Each that is not named; `None`: as many as there are.
+    pub each: Option<usize>,
+    /// Those that are.
+    pub named: HashMap<TenantTag, usize>,
+}
+
+impl Shares {
+    fn of(&self, tenant: TenantTag) -> Option<usize> {
+        self.named.get(&tenant).copied().or(self.each)
+    }
+
+    fn is_any(&self) -> bool {
+        self.each.is_some() || !self.named.is_empty()
+    }
+}
+
+/// The owners of a tier's units.
+#[derive(Debug)]
+pub(super) struct Owners {
+    shares: Shares,
+    owned: HashMap<TenantTag, Owned>,
+    /// Per slot: its key in its owner's order.
+    used: Vec<u64>,
+    clock: u64,
+}
+
+/// An owner's units by when they were last used; those that are being written first.
+type Owned = BTreeMap<u64, BlockId>;
+
+impl Owners {
+    /// `None` where nobody's share is limited.
+    pub(super) fn new(capacity: usize, shares: Shares) -> Option<Self> {
+        shares.is_any().then(|| Self {
+            shares,
+            owned: HashMap::new(),
+            used: vec![0; capacity],
+            clock: 0,
+        })
+    }
+
+    /// How many units a tenant has beyond those that it may have with one more.
+    pub(super) fn excess(&self, tenant: TenantTag) -> usize {
+        let Some(most) = self.shares.of(tenant) else {
+            return 0;
+        };
+        (self.count(tenant) + 1).saturating_sub(most)
+    }
+
+    /// Units of a tenant.
+    pub(super) fn count(&self, tenant: TenantTag) -> usize {
+        self.owned.get(&tenant).map_or(0, BTreeMap::len)
+    }
+
+    /// The units of a tenant, the least recently used first.
+    pub(super) fn oldest_first(&self, tenant: TenantTag) -> impl Iterator<Item = BlockId> {
+        let owned = self.owned.get(&tenant).into_iter();
+        owned.flat_map(|owned| owned.values().copied())
+    }
+
+    /// A slot has an owner from now on.
+    pub(super) fn enter(&mut self, tenant: TenantTag, slot: BlockId) {
+        self.clock += 1;
+        self.used[slot.index()] = self.clock;
+        let owned = self.owned.entry(tenant).or_default();
+        owned.insert(self.clock, slot);
+    }
+
+    /// It was used.
+    pub(super) fn touch(&mut self, tenant: TenantTag, slot: BlockId) {
+        self.leave(tenant, slot);
+        self.enter(tenant, slot);
+    }
+
+    /// It has none any more.
+    pub(super) fn leave(&mut self, tenant: TenantTag, slot: BlockId) {
+        let Some(owned) = self.owned.get_mut(&tenant) else {
+            return;
+        };
+        owned.remove(&self.used[slot.index()]);
+        if owned.is_empty() {
+            self.owned.remove(&tenant);
+        }
+    }
+}

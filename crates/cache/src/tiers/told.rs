@@ -1,0 +1,116 @@
+//! What lower tiers are told: what was stored, what is gone, what was found.
+
+use headstart_core::transfer::{FoundUnit, Moved, Transfer, TransferId, TransferResult, Unit};
+use headstart_core::{Access, BlockHash, BlockId, Nanos, Tier};
+
+use super::level::{Begin, Link};
+use super::{Change, Tiers};
+
+impl Tiers {
+    /// Takes note of what was moved, or of what happened otherwise.
+    pub fn moved(&mut self, moved: Moved, now: Nanos) {
+        match moved {
+            Moved::Stored { id, tier, result } => self.stored(id, tier, result),
+            Moved::Loaded { id, result } => self.loaded(id, result, now),
+            Moved::Lost { tier, names } => {
+                let names = names.into_iter();
+                names.for_each(|name| self.lose(tier, name));
+            }
+            Moved::Found { tier, units } => self.found(tier, &units, now),
+        }
+    }
+
+    fn stored(&mut self, id: TransferId, tier: Tier, result: TransferResult) {
+        let Some(writing) = self.writes.remove(&(id, tier)) else {
+            return;
+        };
+        let Some(shelf) = self.shelf(tier) else {
+            return;
+        };
+        let name = writing.name;
+        match result {
+            TransferResult::Done => {
+                shelf.level.commit(name, &writing.access);
+                shelf.counts.stored += 1;
+                self.changes.push(Change::Stored { tier, name });
+            }
+            TransferResult::Failed => shelf.level.abort(name),
+        }
+    }
+
+    fn lose(&mut self, tier: Tier, name: BlockHash) {
+        if let Some(shelf) = self.shelf(tier)
+            && shelf.level.lose(name)
+        {
+            shelf.counts.lost += 1;
+            self.changes.push(Change::Removed { tier, name });
+        }
+    }
+
+    /// The same for what was read from a slot, unless its name has another one by now.
+    pub(super) fn lose_slot(&mut self, tier: Tier, slot: Option<BlockId>, name: BlockHash) {
+        if let (Some(shelf), Some(slot)) = (self.shelf(tier), slot)
+            && shelf.level.lose_slot(slot, name)
+        {
+            shelf.counts.lost += 1;
+            self.changes.push(Change::Removed { tier, name });
+        }
+    }
+
+    /// Takes in what a tier turned out to hold; what has no place there is forgotten.
+    fn found(&mut self, tier: Tier, units: &[FoundUnit], now: Nanos) {
+        let Some(shelf) = self.shelves.iter_mut().find(|shelf| shelf.tier == tier) else {
+            return;
+        };
+        let access = Access::at(now);
+        let mut gone = Vec::new();
+        for &unit in units {
+            let FoundUnit { name, .. } = unit;
+            let mut evicted = Vec::new();
+            let begun = shelf.level.begin(unit.into(), &access, &mut evicted);
+            let evicted = evicted.into_iter().map(|link| link.name);
+            for name in evicted {
+                self.changes.push(Change::Removed { tier, name });
+                gone.push(name);
+            }
+            match begun {
+                Begin::Started => {
+                    shelf.level.commit(name, &access);
+                    self.changes.push(Change::Stored { tier, name });
+                }
+                // Told again: somebody else has used it.
+                Begin::Present => shelf.level.touch(&[name], &access),
+                Begin::Declined => gone.push(name),
+            }
+        }
+        if !gone.is_empty() {
+            let names = gone;
+            self.transfers.push(Transfer::Forget { tier, names });
+        }
+    }
+}
+
+impl From<FoundUnit> for Link {
+    fn from(unit: FoundUnit) -> Self {
+        let FoundUnit {
+            name,
+            parent,
+            tenant,
+        } = unit;
+        Self {
+            name,
+            parent,
+            tenant,
+        }
+    }
+}
+
+impl From<&Unit> for Link {
+    fn from(unit: &Unit) -> Self {
+        Self {
+            name: unit.name,
+            parent: unit.parent,
+            tenant: unit.tenant,
+        }
+    }
+}
