@@ -22,6 +22,7 @@
 //! `store_threshold`. The model of when to load is ours after Cake, see [`plan`](mod@plan).
 
 mod admission;
+mod change;
 mod level;
 mod loads;
 pub mod plan;
@@ -39,6 +40,7 @@ use loads::Loads;
 use speed::Speed;
 
 pub use admission::Admission;
+pub use change::Change;
 pub use level::Held;
 pub use loads::{Claim, Fetched};
 pub use plan::{LoadWhen, Plan, Question, Run, plan};
@@ -87,25 +89,6 @@ pub enum WriteWhen {
     Through,
     /// When the tier above evicts it: writes least.
     Back,
-}
-
-/// What happened to a unit in a lower tier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// It can be read there.
-    Stored {
-        /// Where.
-        tier: Tier,
-        /// What.
-        name: BlockHash,
-    },
-    /// It cannot any more.
-    Removed {
-        /// Where.
-        tier: Tier,
-        /// What.
-        name: BlockHash,
-    },
 }
 
 /// What one tier has done.
@@ -438,7 +421,10 @@ impl Tiers {
                 shelf.counts.stored += 1;
                 self.changes.push(Change::Stored { tier, name });
             }
-            TransferResult::Failed => shelf.level.abort(name),
+            TransferResult::Failed => {
+                shelf.level.abort(name);
+                self.changes.push(Change::NotStored { tier, name });
+            }
         }
     }
 
