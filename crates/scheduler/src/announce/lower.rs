@@ -250,3 +250,95 @@ impl Known {
         }));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use headstart_core::{IdentityDigest, TenantTag};
+
+    use super::*;
+
+    fn name(id: u64) -> BlockHash {
+        BlockHash::from_u64(id)
+    }
+
+    /// Shows units of two blocks of two tokens each, all behind block 9.
+    fn show(tiers: &mut LowerTiers, blocks: [u64; 2], held: &[Tier]) {
+        let names = blocks.map(name);
+        let tokens = blocks.map(|block| [block as TokenId; 2]).concat();
+        let shown = Shown {
+            unit: Unit {
+                name: names[1],
+                parent: Some(name(9)),
+                identity: IdentityDigest::default(),
+                tenant: TenantTag::default(),
+            },
+            blocks: &names,
+            tokens: &tokens,
+            salt: None,
+        };
+        tiers.shown(&shown, held.iter().copied());
+    }
+
+    fn id(block: &BlockHash) -> u64 {
+        u128::from_be_bytes(block.0) as u64
+    }
+
+    /// What happened, in short: `+` and `-`, the blocks, their parent and tokens where stored.
+    fn told(tiers: &mut LowerTiers) -> Vec<(char, Vec<u64>, Option<u64>, Vec<TokenId>)> {
+        let told = tiers.take_events().map(|event| match event {
+            CacheEvent::Stored(stored) => {
+                let blocks = stored.blocks.iter().map(id).collect();
+                ('+', blocks, stored.parent.as_ref().map(id), stored.tokens)
+            }
+            CacheEvent::Removed { blocks, .. } => {
+                ('-', blocks.iter().map(id).collect(), None, Vec::new())
+            }
+            CacheEvent::Cleared => panic!("nobody clears"),
+        });
+        told.collect()
+    }
+
+    fn stored(id: u64) -> Change {
+        let (tier, name) = (Tier::Disk, name(id));
+        Change::Stored { tier, name }
+    }
+
+    fn removed(id: u64) -> Change {
+        let (tier, name) = (Tier::Disk, name(id));
+        Change::Removed { tier, name }
+    }
+
+    #[test]
+    fn blocks_that_units_share_come_with_the_first_and_go_with_the_last() {
+        let mut tiers = LowerTiers::default();
+        show(&mut tiers, [1, 2], &[Tier::Disk]);
+        show(&mut tiers, [1, 3], &[]);
+        tiers.changed(stored(3), true);
+        assert_eq!(
+            told(&mut tiers),
+            [
+                ('+', vec![1, 2], Some(9), vec![1, 1, 2, 2]),
+                ('+', vec![3], Some(1), vec![3, 3]),
+            ]
+        );
+        tiers.changed(removed(2), false);
+        tiers.changed(removed(3), false);
+        assert_eq!(told(&mut tiers), [('-', vec![2, 3, 1], None, vec![])]);
+    }
+
+    #[test]
+    fn what_nobody_has_shown_is_not_announced_and_what_is_nowhere_is_forgotten() {
+        let mut tiers = LowerTiers::default();
+        tiers.changed(stored(2), true);
+        tiers.changed(removed(2), false);
+        assert_eq!(told(&mut tiers), []);
+        show(&mut tiers, [1, 2], &[]);
+        // It is being written when it leaves the device; the write fails.
+        tiers.left_device(name(2), true);
+        let (tier, name) = (Tier::Disk, name(2));
+        tiers.changed(Change::NotStored { tier, name }, false);
+        tiers.changed(stored(2), true);
+        assert_eq!(told(&mut tiers), []);
+        assert!(tiers.units.is_empty() && tiers.blocks.is_empty());
+    }
+}

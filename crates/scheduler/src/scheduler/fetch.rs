@@ -327,10 +327,9 @@ impl Scheduler {
                 offset: start as u32,
                 ..*access
             };
-            let unit = sequence.unit(number, unit_blocks);
             let shown = sequence.shown(number, unit_blocks);
-            self.lower.shown(&shown, tiers.holding(unit.name));
-            tiers.committed(unit, blocks, &access);
+            self.lower.shown(&shown, tiers.holding(shown.unit.name));
+            tiers.committed(shown.unit, blocks, &access);
         }
     }
 
