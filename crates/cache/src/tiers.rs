@@ -22,6 +22,7 @@
 //! `store_threshold`. The model of when to load is ours after Cake, see [`plan`](mod@plan).
 
 mod admission;
+mod change;
 mod level;
 mod loads;
 mod owners;
@@ -41,6 +42,7 @@ use loads::Loads;
 use speed::Speed;
 
 pub use admission::Admission;
+pub use change::Change;
 pub use level::Held;
 pub use loads::{Claim, Fetched};
 pub use owners::Shares;
@@ -92,25 +94,6 @@ pub enum WriteWhen {
     Through,
     /// When the tier above evicts it: writes least.
     Back,
-}
-
-/// What happened to a unit in a lower tier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// It can be read there.
-    Stored {
-        /// Where.
-        tier: Tier,
-        /// What.
-        name: BlockHash,
-    },
-    /// It cannot any more.
-    Removed {
-        /// Where.
-        tier: Tier,
-        /// What.
-        name: BlockHash,
-    },
 }
 
 /// What one tier has done.

@@ -261,10 +261,12 @@ impl Engine {
         }
     }
 
-    /// What was moved while nobody asked; to be called from time to time while idle.
-    pub fn look_round(&mut self, now: Nanos) {
+    /// Takes note of what was moved while nobody asked, and returns how residency changed; to be
+    /// called from time to time while idle.
+    pub fn look_round(&mut self, now: Nanos) -> Vec<CacheEvent> {
         self.take_moved(now);
         self.move_units();
+        self.scheduler.take_events()
     }
 
     /// When somebody stops waiting for a load, if all that there is to do is to wait for one.

@@ -3,11 +3,15 @@
 //! It stands here rather than in the engine so that a simulated replica announces exactly what
 //! a real one would.
 
+mod lower;
+
 use headstart_cache::Effect;
 use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Tier};
 
 use crate::sequence::Sequence;
+
+pub(crate) use lower::{LowerTiers, Shown};
 
 /// Adds one `Removed` for the evictions among `effects`.
 pub(crate) fn evictions(effects: impl Iterator<Item = Effect>, events: &mut Vec<CacheEvent>) {

@@ -13,10 +13,10 @@
 
 use std::collections::VecDeque;
 
-use headstart_cache::{Effect, Grow, Lease, Occupancy, PrefixCache, Tiers};
+use headstart_cache::{Grow, Lease, Occupancy, PrefixCache, Tiers};
 use headstart_core::{CacheEvent, Nanos, Probability, SeqId, TokenId};
 
-use crate::announce;
+use crate::announce::LowerTiers;
 use crate::batch::{Batch, Entry};
 use crate::names::Names;
 use crate::queue::QueueOrder;
@@ -27,6 +27,7 @@ use fetch::Turn;
 
 mod counted;
 mod fetch;
+mod residency;
 
 pub use counted::{Decode, MadeUp};
 
@@ -81,6 +82,7 @@ pub struct Scheduler {
     config: SchedulerConfig,
     cache: PrefixCache,
     tiers: Option<Tiers>,
+    lower: LowerTiers,
     waiting: VecDeque<Sequence>,
     /// Oldest first.
     running: Vec<Sequence>,
@@ -112,6 +114,7 @@ impl Scheduler {
             config,
             cache,
             tiers: None,
+            lower: LowerTiers::default(),
             waiting: VecDeque::new(),
             running: Vec::new(),
             outputs: Vec::new(),
@@ -236,20 +239,9 @@ impl Scheduler {
         assert!(sampled.next().is_none(), "one token per entry that asked");
     }
 
-    /// Drops all blocks that nobody holds from the device; lower tiers keep what they have.
-    pub fn clear_device(&mut self, now: Nanos) {
-        self.cache.clear(now);
-        self.announce_evictions(now);
-    }
-
     /// What happened since the last call.
     pub fn take_outputs(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.outputs)
-    }
-
-    /// How residency changed since the last call, in order.
-    pub fn take_events(&mut self) -> Vec<CacheEvent> {
-        std::mem::take(&mut self.events)
     }
 
     /// How busy the engine is. O(1).
@@ -284,6 +276,7 @@ impl Scheduler {
         self.cache.check();
         if let Some(tiers) = &self.tiers {
             tiers.check();
+            self.check_lower(tiers);
         }
         if let Some(counter) = &self.counter {
             counter.check(&self.running);
@@ -415,44 +408,6 @@ impl Scheduler {
         }
         self.cache.give_back(lease);
         None
-    }
-
-    fn commit_full_blocks(&mut self, index: usize, now: Nanos) {
-        let sequence = &mut self.running[index];
-        let access = sequence.access(now);
-        let full = sequence.computed / self.config.block_size;
-        let lease = sequence
-            .lease
-            .as_mut()
-            .expect("a running sequence holds a lease");
-        let first = lease.committed();
-        if first >= full {
-            return;
-        }
-        for position in first..full {
-            let access = headstart_core::Access {
-                offset: position as u32,
-                ..access
-            };
-            self.cache.commit(lease, sequence.hashes[position], &access);
-        }
-        announce::commits(
-            sequence,
-            first,
-            self.cache.drain_effects(),
-            &mut self.events,
-        );
-        self.offer_units(index, first, full, &access);
-    }
-
-    fn announce_evictions(&mut self, now: Nanos) {
-        let Self { cache, tiers, .. } = self;
-        let tell = |effect: &Effect| {
-            if let (Some(tiers), Effect::Evicted { hash, .. }) = (tiers.as_mut(), effect) {
-                tiers.evicted(*hash, now);
-            }
-        };
-        announce::evictions(cache.drain_effects().inspect(tell), &mut self.events);
     }
 
     /// Returns whether the sequence ended with it.

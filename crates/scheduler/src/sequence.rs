@@ -9,6 +9,7 @@ use headstart_core::transfer::Unit;
 use headstart_core::{Access, BlockHash, BlockHasher, Nanos, SeqId, TenantTag, Tier, TokenId};
 
 use crate::Sampling;
+use crate::announce::Shown;
 use crate::names::Names;
 
 /// A request as it is submitted.
@@ -156,6 +157,18 @@ impl Sequence {
             parent: (number > 0).then(|| end(number)),
             identity: self.new.hasher.identity(),
             tenant: TenantTag::of(self.new.salt.as_deref()),
+        }
+    }
+
+    /// The same with its blocks and their tokens.
+    pub(crate) fn shown(&self, number: usize, unit_blocks: usize) -> Shown<'_> {
+        let blocks = number * unit_blocks..(number + 1) * unit_blocks;
+        let size = self.block_size();
+        Shown {
+            unit: self.unit(number, unit_blocks),
+            tokens: &self.tokens[blocks.start * size..blocks.end * size],
+            blocks: &self.hashes[blocks],
+            salt: self.new.salt.as_ref(),
         }
     }
 

@@ -7,6 +7,8 @@
 //! A panic inside the engine ends the requests on it (their channels close), is reported, and the
 //! engine is built anew with an empty cache.
 
+mod batches;
+
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
@@ -23,6 +25,7 @@ use headstart_router::Health;
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
+use batches::batches;
 
 /// Commands waiting for the thread; a step takes some at every turn.
 const COMMANDS: usize = 1024;
@@ -282,7 +285,7 @@ impl Worker {
             in_a_row = if steps > 0 { 1 } else { in_a_row + 1 };
             self.status.panics.fetch_add(1, Relaxed);
             self.set_health(Health::Down);
-            (self.hooks.publish)(vec![CacheEvent::Cleared]);
+            self.publish(vec![CacheEvent::Cleared]);
             if in_a_row > RESTARTS || self.refuse_for(RESTART_PAUSE * (1 << in_a_row)) {
                 return;
             }
@@ -319,7 +322,7 @@ impl Worker {
                     }
                     Ok(command) => self.obey(command, engine, &mut clients),
                     Err(RecvTimeoutError::Timeout) => {
-                        engine.look_round(self.clock.now());
+                        self.look_round(engine);
                         continue;
                     }
                 }
@@ -337,9 +340,7 @@ impl Worker {
             *steps += 1;
             let is_empty = step.is_empty;
             was_busy |= !is_empty;
-            if !step.events.is_empty() {
-                (self.hooks.publish)(step.events);
-            }
+            self.publish(step.events);
             self.report(engine);
             step.outputs
                 .into_iter()
@@ -379,7 +380,7 @@ impl Worker {
         match command {
             Command::Wake => {
                 self.is_awake.store(false, Release);
-                engine.look_round(self.clock.now());
+                self.look_round(engine);
             }
             Command::Submit(submission, client) => {
                 let id = submission.id;
@@ -439,6 +440,15 @@ impl Worker {
             let status = self.status.tiers.lock();
             *status.unwrap_or_else(PoisonError::into_inner) = tiers.summary();
         }
+    }
+
+    fn look_round(&self, engine: &mut Engine) {
+        let events = engine.look_round(self.clock.now());
+        self.publish(events);
+    }
+
+    fn publish(&self, events: Vec<CacheEvent>) {
+        batches(events).into_iter().for_each(&self.hooks.publish);
     }
 
     fn set_health(&self, health: Health) {

@@ -173,6 +173,9 @@ impl World {
             match change {
                 Change::Stored { tier, name } => assert!(self.announced.insert((tier, name))),
                 Change::Removed { tier, name } => assert!(self.announced.remove(&(tier, name))),
+                Change::NotStored { tier, name } => {
+                    assert!(!self.announced.contains(&(tier, name)));
+                }
             }
         }
         self.tiers.check();

@@ -34,7 +34,10 @@ impl Tiers {
                 shelf.counts.stored += 1;
                 self.changes.push(Change::Stored { tier, name });
             }
-            TransferResult::Failed => shelf.level.abort(name),
+            TransferResult::Failed => {
+                shelf.level.abort(name);
+                self.changes.push(Change::NotStored { tier, name });
+            }
         }
     }
 

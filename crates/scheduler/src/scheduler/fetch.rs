@@ -75,17 +75,14 @@ impl Scheduler {
         if let Some(tiers) = &mut self.tiers {
             tiers.moved(moved, now);
         }
+        self.announce_tiers();
     }
 
     /// What shall be moved. To be asked after each call that changes something, and carried out
     /// before the next step is computed: blocks that are to be stored are overwritten then.
     pub fn take_transfers(&mut self) -> Vec<Transfer> {
-        let Some(tiers) = &mut self.tiers else {
-            return Vec::new();
-        };
-        // Lower tiers are not announced: what is not taken would pile up.
-        drop(tiers.take_changes());
-        tiers.take_transfers()
+        let tiers = self.tiers.as_mut();
+        tiers.map_or_else(Vec::new, Tiers::take_transfers)
     }
 
     /// When somebody stops waiting for a load, if anybody waits: an empty batch before that means
@@ -327,7 +324,9 @@ impl Scheduler {
                 offset: start as u32,
                 ..*access
             };
-            tiers.committed(sequence.unit(number, unit_blocks), blocks, &access);
+            let shown = sequence.shown(number, unit_blocks);
+            self.lower.shown(&shown, tiers.holding(shown.unit.name));
+            tiers.committed(shown.unit, blocks, &access);
         }
     }
 
@@ -346,6 +345,7 @@ impl Scheduler {
             };
             tiers.offered(sequence.unit(number, unit_blocks), blocks, &access);
         }
+        self.announce_tiers();
     }
 
     /// A sequence ends: its prompt and answer were used once.
