@@ -1,6 +1,7 @@
 //! One file per command, and what several need.
 
 pub(crate) mod bench;
+pub(crate) mod cache;
 pub(crate) mod calibrate;
 pub(crate) mod fleet_engine;
 pub(crate) mod index;
