@@ -6,6 +6,7 @@ pub(crate) mod calibrate;
 pub(crate) mod fleet_engine;
 pub(crate) mod index;
 pub(crate) mod replay;
+pub(crate) mod savings;
 pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod trace;
