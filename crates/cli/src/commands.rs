@@ -1,10 +1,12 @@
 //! One file per command, and what several need.
 
 pub(crate) mod bench;
+pub(crate) mod cache;
 pub(crate) mod calibrate;
 pub(crate) mod fleet_engine;
 pub(crate) mod index;
 pub(crate) mod replay;
+pub(crate) mod savings;
 pub(crate) mod serve;
 pub(crate) mod simulate;
 pub(crate) mod trace;

@@ -3,6 +3,7 @@
 //! 1. defaults  2. `headstart.toml` (or `--config FILE`)  3. `HEADSTART_…`  4. flags
 
 pub(crate) mod cost_model;
+pub(crate) mod prices;
 mod profiles;
 mod upstreams;
 
@@ -16,6 +17,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use headstart_core::EngineModel;
 use headstart_router::Profile;
+use headstart_server::prices::PriceTable;
 use headstart_server::{Limits, UpstreamConfig};
 use serde::Deserialize;
 
@@ -176,6 +178,11 @@ pub(crate) struct ServeOptions {
         hide_env_values = true
     )]
     pub(crate) index_secret: Option<IndexSecret>,
+    /// What tokens cost, for headstart_saved_money_total and `headstart savings`: a TOML file with
+    /// currency = "EUR" and, by model name or "*", [models."*"] with cache_miss, cache_hit and output,
+    /// each for a million tokens; or builtin for relative prices [default: none, and no money]
+    #[arg(long, env = "HEADSTART_PRICE_TABLE", value_name = "FILE|builtin")]
+    pub(crate) price_table: Option<String>,
     /// The configuration's own profiles, by name.
     #[arg(skip)]
     #[serde(skip)]
@@ -288,6 +295,7 @@ impl ServeOptions {
             api_key_file: self.api_key_file.or(file.api_key_file),
             shared_index: self.shared_index.or(file.shared_index),
             index_secret: self.index_secret.or(file.index_secret),
+            price_table: self.price_table.or(file.price_table),
             profiles: profiles::profiles(profiles)?,
         })
     }
@@ -301,6 +309,14 @@ impl ServeOptions {
             )
         };
         self.index_secret.map(number).transpose()
+    }
+
+    /// What tokens cost, where somebody says.
+    ///
+    /// # Errors
+    /// When the table cannot be read.
+    pub(crate) fn prices(&self) -> Result<Option<PriceTable>> {
+        self.price_table.as_deref().map(prices::read).transpose()
     }
 
     /// How replicas are chosen.

@@ -58,6 +58,11 @@ enum Command {
     /// What a running server knows of its replicas' caches.
     #[command(subcommand)]
     Index(commands::index::Index),
+    /// Look at a context cache (`serve --context-cache`) and look after it.
+    #[command(subcommand)]
+    Cache(commands::cache::Cache),
+    /// What a running server's caches have saved: tokens, seconds, money.
+    Savings(commands::savings::Savings),
     /// Print shell completions.
     #[command(after_help = "Example:\n  headstart completions bash > headstart.bash")]
     Completions {
@@ -78,6 +83,8 @@ fn main() -> ExitCode {
         Command::Bench(bench) => commands::bench::run(bench),
         Command::Calibrate(calibrate) => commands::calibrate::run(&calibrate),
         Command::Index(index) => commands::index::run(&index),
+        Command::Cache(cache) => commands::cache::run(&cache),
+        Command::Savings(savings) => commands::savings::run(&savings),
         Command::Completions { shell } => completions(shell),
     };
     match outcome {

@@ -1,6 +1,7 @@
 //! The lower tiers of `serve`: options made into decisions, memory and files.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
@@ -10,11 +11,12 @@ use headstart_cache::tiers::{Admission, Assumed, LoadWhen, TierConfig, TiersConf
 use headstart_core::{BlockMover, CostModel, EngineModel, Tier};
 use headstart_engine::ModelConfig;
 use headstart_server::config::TiersOf;
+use headstart_server::metrics::TierReport;
 use headstart_server::replica::Waker;
-use headstart_store::backend::{Condition, no_waker};
-use headstart_store::disk::unix_seconds;
-use headstart_store::remote::{Remote, RemoteOptions};
-use headstart_store::shared::{OnCondition, Wakers};
+use headstart_store::backend::{Condition, Failure, Loss, no_waker};
+use headstart_store::disk::{DiskStats, unix_seconds};
+use headstart_store::remote::{Remote, RemoteOptions, RemoteStats};
+use headstart_store::shared::{OnCondition, Status, Wakers};
 use headstart_store::tiered::{Below, StoreConfig};
 use headstart_store::{Disk, DiskOptions, Shared, TieredStore};
 
@@ -78,6 +80,14 @@ struct Opened {
     shared: Arc<Shared>,
     units: usize,
     assumed: Assumed,
+    stats: Stats,
+}
+
+/// What the tier below host memory counts.
+#[derive(Clone)]
+enum Stats {
+    Disk(Arc<DiskStats>),
+    Remote(Arc<RemoteStats>),
 }
 
 /// All that makes the tiers of any replica.
@@ -98,13 +108,15 @@ pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<Tie
             Some(_) => Err(usage("--host-cache-gib needs --context-cache DIR|URL")),
         };
     };
-    let recipe = Recipe::new(options, place, shape)?;
+    let recipe = Arc::new(Recipe::new(options, place, shape)?);
     recipe
         .check()
         .context("the context cache cannot be used (--context-cache)")?;
-    Ok(Some(TiersOf(Arc::new(move |waker| {
-        recipe.make(waker).map_err(|error| format!("{error:#}"))
-    }))))
+    let reporting = recipe.clone();
+    Ok(Some(TiersOf {
+        make: Arc::new(move |waker| recipe.make(waker).map_err(|error| format!("{error:#}"))),
+        reports: Arc::new(move || reporting.report().into_iter().collect()),
+    }))
 }
 
 fn usage(message: &str) -> anyhow::Error {
@@ -188,20 +200,22 @@ impl Recipe {
         let unit_bytes = self.store.unit_bytes();
         let wakers = Wakers::default();
         let waker = wakers.waker();
-        let (tier, shared, units, assumed) = match &self.place {
+        let (tier, shared, units, assumed, stats) = match &self.place {
             Place::Folder(folder) => {
                 let (disk, found) = Disk::open(self.disk(folder), waker)?;
                 let units = disk.capacity_records(unit_bytes);
+                let stats = Stats::Disk(disk.stats().clone());
                 let shared = Shared::new(Box::new(disk), found, wakers, self.log());
-                (Tier::Disk, shared, units, DISK)
+                (Tier::Disk, shared, units, DISK, stats)
             }
             Place::Store(url) => {
                 let mut options = RemoteOptions::new(url);
                 options.budget_bytes = Some(self.budget_bytes);
                 let (remote, found) = Remote::open(&options, waker)?;
+                let stats = Stats::Remote(remote.stats());
                 let shared = Shared::new(Box::new(remote), found, wakers, self.log());
                 let units = (self.budget_bytes / unit_bytes) as usize;
-                (Tier::Remote, shared, units, REMOTE)
+                (Tier::Remote, shared, units, REMOTE, stats)
             }
         };
         if units == 0 {
@@ -216,7 +230,15 @@ impl Recipe {
             shared,
             units,
             assumed,
+            stats,
         })
+    }
+
+    /// What the tier below host memory says of itself, once it is open.
+    fn report(&self) -> Option<TierReport> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = opened.as_ref()?;
+        Some(report(opened.tier, &opened.stats, opened.shared.status()))
     }
 
     /// Says once when the context cache works worse, and when it is well again.
@@ -267,6 +289,64 @@ impl Recipe {
         };
         let store = TieredStore::new(self.store.clone(), vec![below], waker)?;
         Ok((Tiers::new(config, tiers), Box::new(store)))
+    }
+}
+
+/// A place's counts, as metrics name them.
+fn report(tier: Tier, stats: &Stats, status: Status) -> TierReport {
+    let lost = |wanted: Loss| {
+        let mut lost = status.lost.iter();
+        lost.find(|(loss, _)| *loss == wanted)
+            .map_or(0, |(_, n)| *n)
+    };
+    let common = TierReport {
+        tier,
+        reads: !matches!(status.condition, Condition::Gone(_)),
+        writes: status.condition == Condition::Well,
+        records: status.records as u64,
+        record_bytes: None,
+        file_bytes: None,
+        read_bytes: 0,
+        stored_bytes: 0,
+        moved_bytes: None,
+        written_bytes: 0,
+        stored: 0,
+        loaded: 0,
+        failed: 0,
+        retries: None,
+        cleaned_segments: None,
+        quarantined: lost(Loss::Corrupt),
+        lost: vec![
+            ("expired", lost(Loss::Expired)),
+            ("corrupt", lost(Loss::Corrupt)),
+            ("evicted", lost(Loss::Evicted)),
+            ("offline", lost(Loss::Offline)),
+        ],
+    };
+    match stats {
+        Stats::Disk(stats) => TierReport {
+            record_bytes: Some(stats.live_bytes.get()),
+            file_bytes: Some(stats.file_bytes.get()),
+            read_bytes: stats.read_bytes.get(),
+            stored_bytes: stats.put_bytes.get(),
+            moved_bytes: Some(stats.moved_bytes.get()),
+            written_bytes: stats.written_bytes.get(),
+            stored: stats.stored.get(),
+            loaded: stats.loaded.get(),
+            failed: stats.failed.get(),
+            cleaned_segments: Some(stats.cleaned.get()),
+            ..common
+        },
+        Stats::Remote(stats) => TierReport {
+            read_bytes: stats.bytes_in.load(Relaxed),
+            stored_bytes: stats.bytes_out.load(Relaxed),
+            written_bytes: stats.bytes_out.load(Relaxed),
+            stored: stats.puts.load(Relaxed),
+            loaded: stats.gets.load(Relaxed),
+            failed: Failure::ALL.iter().map(|&why| stats.failures(why)).sum(),
+            retries: Some(stats.retries.load(Relaxed)),
+            ..common
+        },
     }
 }
 

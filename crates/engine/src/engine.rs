@@ -7,7 +7,8 @@ use headstart_core::cost::Work;
 use headstart_core::cost::learned::LearnedCost;
 use headstart_core::transfer::{BlankDevice, BlockMover, DeviceBlocks};
 use headstart_core::{
-    Access, BlockHasher, BlockIdentity, CacheEvent, Nanos, Probability, SeqId, SessionId, TokenId,
+    Access, BlockHasher, BlockIdentity, CacheEvent, EngineModel, Nanos, Probability, SeqId,
+    SessionId, TokenId,
 };
 use headstart_scheduler::{
     Batch, Executor, Load, NewSequence, Output, QueueOrder, Sampling, Scheduler, SchedulerConfig,
@@ -254,11 +255,18 @@ impl Engine {
             ..Work::default()
         };
         self.learned.observe(work, step.pairs, seconds);
-        let config = &self.config;
-        let kv_tokens = config.cache_blocks * config.block_size;
-        if let Some(engine) = self.learned.engine(config.max_batched_tokens, kv_tokens) {
+        if let Some(engine) = self.learned() {
             self.scheduler.set_engine(engine);
         }
+    }
+
+    /// What steps cost here, as far as [`Engine::took`] told: only with lower tiers, and after the
+    /// first prompt was computed.
+    #[must_use]
+    pub fn learned(&self) -> Option<EngineModel> {
+        let config = &self.config;
+        let kv_tokens = config.cache_blocks * config.block_size;
+        self.learned.engine(config.max_batched_tokens, kv_tokens)
     }
 
     /// Takes note of what was moved while nobody asked, and returns how residency changed; to be

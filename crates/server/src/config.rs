@@ -11,7 +11,9 @@ use headstart_engine::{EngineConfig, Model};
 use headstart_prompt::PromptModel;
 use headstart_router::Profile;
 
+use crate::metrics::TierReport;
 use crate::prediction::PredictionConfig;
+use crate::prices::PriceTable;
 use crate::replica::Waker;
 use crate::shared_index::SharedServer;
 
@@ -39,6 +41,8 @@ pub struct ServeConfig {
     pub engine_model: Option<EngineModel>,
     /// Who computes.
     pub backend: Backend,
+    /// What tokens cost, where the money that caches save is to be counted.
+    pub prices: Option<PriceTable>,
     /// The limits.
     pub limits: Limits,
 }
@@ -78,13 +82,21 @@ pub struct EmbeddedFleet {
     pub tiers: Option<TiersOf>,
 }
 
-/// Makes the lower tiers of a replica, which may call the waker when something was moved. The error
-/// says why there are none.
+/// The lower tiers of replicas.
 #[derive(Clone)]
-pub struct TiersOf(pub Arc<MakeTiers>);
+pub struct TiersOf {
+    /// Makes those of a replica, which may call the waker when something was moved. The error says
+    /// why there are none.
+    pub make: Arc<MakeTiers>,
+    /// What the places that all replicas share say of themselves; nothing before one is open.
+    pub reports: Arc<TierReports>,
+}
 
 /// See [`TiersOf`].
 pub type MakeTiers = dyn Fn(Waker) -> Result<(Tiers, Box<dyn BlockMover>), String> + Send + Sync;
+
+/// See [`TiersOf`].
+pub type TierReports = dyn Fn() -> Vec<TierReport> + Send + Sync;
 
 impl std::fmt::Debug for TiersOf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -25,7 +25,7 @@ use headstart_router::{
 };
 
 use crate::clock::{Clock, unix_seconds};
-use crate::config::Limits;
+use crate::config::{Limits, TierReports};
 use crate::drift::DriftWatch;
 use crate::events::{Endpoints, StreamReporter, StreamUpdate};
 use crate::metrics::Metrics;
@@ -108,6 +108,8 @@ pub struct Embedded {
     pub block_size: usize,
     /// Whether conversations go on, where somebody predicts it.
     pub predictions: Option<Arc<Predictions>>,
+    /// What the places below host memory say of themselves, where there are any.
+    pub tier_reports: Option<Arc<TierReports>>,
 }
 
 impl Embedded {

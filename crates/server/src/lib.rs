@@ -17,6 +17,7 @@
 //! | [`prediction`] | will the conversation go on: asked beside each chat request's way |
 //! | [`upstream`] | an engine behind HTTP |
 //! | [`answer`] | tokens to text: detokenizing and stop strings |
+//! | [`prices`] | what tokens cost, where somebody says |
 //! | [`drift`] | whether engines make the same tokens of a prompt |
 //! | [`prompt_tokens`] | text to tokens, of what is new in a prompt |
 //! | [`saved_index`] | the router's index in a folder, for the next start |
@@ -39,6 +40,7 @@ pub mod gateway;
 pub mod metrics;
 pub mod openai;
 pub mod prediction;
+pub mod prices;
 pub mod prompt_tokens;
 pub mod replica;
 pub mod saved_index;

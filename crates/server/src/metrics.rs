@@ -4,7 +4,9 @@
 mod index;
 pub(crate) mod load;
 mod prediction;
+mod savings;
 mod shared_index;
+mod tiers;
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,13 +14,18 @@ use headstart_cache::tiers::{TierCounts, TierSummary};
 use headstart_router::ReportedLoad;
 use headstart_router::stream::StreamStatus;
 use prometheus::{
-    Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry, TextEncoder,
+    CounterVec, Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter,
+    IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 pub use index::IndexMetrics;
 pub use prediction::PredictionMetrics;
+pub use savings::{PromptSources, SavingsMetrics};
 pub use shared_index::SharedIndexMetrics;
+pub(crate) use tiers::TimedMover;
+pub use tiers::{TierMetrics, TierReport};
+
+use crate::prices::PriceTable;
 
 /// Seconds; from a cached toy prompt to a queue of minutes.
 const SECONDS: [f64; 14] = [
@@ -34,6 +41,10 @@ pub struct Metrics {
     pub replicas: ReplicaMetrics,
     /// How the router's index is; shared with whoever times it.
     pub index: Arc<IndexMetrics>,
+    /// What caches save.
+    pub savings: SavingsMetrics,
+    /// How the places below host memory are; shared with whoever times loads.
+    pub tiers: Arc<TierMetrics>,
     shared_index: OnceLock<SharedIndexMetrics>,
 }
 
@@ -108,13 +119,23 @@ impl Metrics {
         let requests = RequestMetrics::new(&make);
         let replicas = ReplicaMetrics::new(&make);
         let index = Arc::new(IndexMetrics::new(&make));
+        let savings = SavingsMetrics::new(&make);
+        let tiers = Arc::new(TierMetrics::new(&make));
         Self {
             registry: make.0,
             requests,
             replicas,
             index,
+            savings,
+            tiers,
             shared_index: OnceLock::new(),
         }
+    }
+
+    /// From now on what caches save is money as well; the first table counts.
+    pub fn set_prices(&self, prices: PriceTable) {
+        self.savings
+            .set_prices(&Maker(self.registry.clone()), prices);
     }
 
     /// The text exposition format.
@@ -313,6 +334,11 @@ struct Maker(Registry);
 impl Maker {
     fn counter(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
         let metric = IntCounterVec::new(Opts::new(name, help), labels);
+        self.register(metric.expect("the names are valid"))
+    }
+
+    fn float_counter(&self, name: &str, help: &str, labels: &[&str]) -> CounterVec {
+        let metric = CounterVec::new(Opts::new(name, help), labels);
         self.register(metric.expect("the names are valid"))
     }
 

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use headstart_cache::tiers::TierSummary;
-use headstart_core::{CacheEvent, Probability, SeqId, Tier, TokenId};
+use headstart_core::{CacheEvent, EngineModel, Probability, SeqId, Tier, TokenId};
 use headstart_engine::{Engine, FinishReason, Load, Output, Submission, Submit};
 use headstart_router::Health;
 use tokio::sync::mpsc;
@@ -99,6 +99,7 @@ struct Status {
     late: AtomicU64,
     down: AtomicBool,
     tiers: Mutex<Vec<TierSummary>>,
+    learned: Mutex<Option<EngineModel>>,
 }
 
 /// Annotations that reached a replica's thread.
@@ -206,6 +207,13 @@ impl Replica {
     pub fn tiers(&self) -> Vec<TierSummary> {
         let tiers = self.status.tiers.lock();
         tiers.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What its steps cost, where it has learned that: with lower tiers, once a prompt was computed.
+    #[must_use]
+    pub fn learned(&self) -> Option<EngineModel> {
+        let learned = self.status.learned.lock();
+        *learned.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it takes requests.
@@ -439,6 +447,8 @@ impl Worker {
         if let Some(tiers) = engine.tiers() {
             let status = self.status.tiers.lock();
             *status.unwrap_or_else(PoisonError::into_inner) = tiers.summary();
+            let learned = self.status.learned.lock();
+            *learned.unwrap_or_else(PoisonError::into_inner) = engine.learned();
         }
     }
 

@@ -141,6 +141,19 @@ pub enum Failure {
     Aborted,
 }
 
+impl Failure {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Full,
+        Self::ReadOnly,
+        Self::Offline,
+        Self::Corrupt,
+        Self::TooLarge,
+        Self::Io,
+        Self::Aborted,
+    ];
+}
+
 /// Why records are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Loss {

@@ -18,7 +18,9 @@
 
 mod condition;
 mod folder;
+mod holder;
 mod index;
+mod inspect;
 mod io;
 mod layout;
 mod recover;
@@ -37,6 +39,8 @@ use crate::backend::{Backend, Command, Failure, Outcome, Report, Resident, Waker
 use crate::record::PAGE;
 
 pub use folder::DiskError;
+pub use holder::Holder;
+pub use inspect::FolderInspector;
 pub use io::IoKind;
 pub use io::faulty::Faults;
 pub use stats::{Count, DiskStats};

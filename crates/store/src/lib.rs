@@ -7,6 +7,7 @@
 //! | [`backend`] | [`Backend`]: what every place for records does |
 //! | [`disk`] | [`Disk`]: log-structured segments, direct I/O, group commit |
 //! | [`tiered`] | [`TieredStore`]: moves units between device, host memory and backends |
+//! | [`inspect`] | a context cache looked at and looked after by whoever runs it |
 //! | [`shared`] | [`Shared`]: one backend for several users |
 //! | [`conformance`] | what any backend must obey; run it on yours |
 //! | [`remote`] | records in object storage, shared by all replicas |
@@ -21,6 +22,7 @@ pub mod backend;
 mod checksum;
 pub mod conformance;
 pub mod disk;
+pub mod inspect;
 pub mod record;
 pub mod reference;
 pub mod remote;

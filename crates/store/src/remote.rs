@@ -26,6 +26,7 @@
 mod backoff;
 mod health;
 mod index;
+mod inspect;
 mod key;
 mod place;
 mod service;
@@ -60,6 +61,7 @@ use service::{Service, Setup};
 use store::{Rules, Store};
 use trouble::{Kind, Trouble};
 
+pub use inspect::StoreInspector;
 pub use stats::RemoteStats;
 
 /// Threads that move bytes: encryption and copying of one keep a fast network busy, almost.

@@ -17,6 +17,21 @@ use crate::backend::{Backend, Command, Condition, Loss, Outcome, Report, Residen
 /// What is called, once, when the backend works worse or better than before.
 pub type OnCondition = Box<dyn Fn(Condition) + Send>;
 
+/// All reasons for losses.
+const LOSSES: [Loss; 4] = [Loss::Expired, Loss::Corrupt, Loss::Evicted, Loss::Offline];
+
+/// How a backend is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// How well it works.
+    pub condition: Condition,
+    /// Records that can be read.
+    pub records: usize,
+    /// Records that went though nobody removed them, by reason; those of a place that was gone may
+    /// have come back.
+    pub lost: [(Loss, u64); 4],
+}
+
 /// A backend and its users.
 pub struct Shared {
     hub: Mutex<Hub>,
@@ -32,6 +47,9 @@ pub struct Member {
 struct Hub {
     backend: Box<dyn Backend>,
     on_condition: OnCondition,
+    condition: Condition,
+    /// Records that went though nobody removed them, by reason.
+    lost: HashMap<Loss, u64>,
     /// What is there, as far as was told, and the number of its last use.
     known: HashMap<BlockHash, (u64, Resident)>,
     uses: u64,
@@ -93,6 +111,8 @@ impl Shared {
             hub: Mutex::new(Hub {
                 backend,
                 on_condition,
+                condition: Condition::Well,
+                lost: HashMap::new(),
                 known: known.collect(),
                 uses,
                 members: HashMap::new(),
@@ -121,6 +141,17 @@ impl Shared {
         let found = known.into_iter().map(|(_, resident)| resident).collect();
         let shared = self.clone();
         (Member { shared, number }, found)
+    }
+
+    /// How it is, as far as somebody has polled.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let hub = self.lock();
+        Status {
+            condition: hub.condition,
+            records: hub.known.len(),
+            lost: LOSSES.map(|loss| (loss, hub.lost.get(&loss).copied().unwrap_or(0))),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Hub> {
@@ -155,6 +186,7 @@ impl Hub {
             match report {
                 Report::Done { ticket, outcome } => self.done(ticket, outcome),
                 Report::Lost { names, loss } => {
+                    *self.lost.entry(loss).or_default() += names.len() as u64;
                     self.forget(&names);
                     self.tell_all(None, || Report::Lost {
                         names: names.clone(),
@@ -166,6 +198,7 @@ impl Hub {
                     self.tell_all(None, || Report::Found(found.clone()));
                 }
                 Report::Condition(condition) => {
+                    self.condition = condition;
                     (self.on_condition)(condition);
                     self.tell_all(None, || Report::Condition(condition));
                 }
@@ -306,6 +339,59 @@ mod tests {
             part_bytes: 300,
         };
         check(&mut one, trial);
+    }
+
+    /// Says what it is told to, and takes nothing.
+    struct Saying(Vec<Report>);
+
+    impl Backend for Saying {
+        fn submit(&mut self, command: Command) -> Result<(), Command> {
+            Err(command)
+        }
+
+        fn poll(&mut self, reports: &mut Vec<Report>) {
+            reports.append(&mut self.0);
+        }
+    }
+
+    #[test]
+    fn its_status_is_what_it_said_last() {
+        let resident = |number: u64| Resident {
+            name: BlockHash::from_u64(number),
+            parent: None,
+            tenant: headstart_core::TenantTag(0),
+            bytes: 1,
+            tokens: 1,
+            expires_s: None,
+        };
+        let lost = |number: u64, loss| Report::Lost {
+            names: vec![BlockHash::from_u64(number)],
+            loss,
+        };
+        let gone = Condition::Gone(crate::backend::Failure::Offline);
+        let reports = vec![
+            Report::Found((3..7).map(resident).collect()),
+            lost(1, Loss::Corrupt),
+            lost(2, Loss::Corrupt),
+            lost(3, Loss::Expired),
+            Report::Condition(gone),
+        ];
+        let found = (0..3).map(resident).collect();
+        let backend = Box::new(Saying(reports));
+        let shared = Shared::new(backend, found, Wakers::default(), Box::new(|_| {}));
+        let before = shared.status();
+        assert_eq!((before.condition, before.records), (Condition::Well, 3));
+        let (mut member, _) = shared.join(no_waker());
+        polled(&mut member);
+        let after = shared.status();
+        assert_eq!((after.condition, after.records), (gone, 4));
+        let right = [
+            (Loss::Expired, 1),
+            (Loss::Corrupt, 2),
+            (Loss::Evicted, 0),
+            (Loss::Offline, 0),
+        ];
+        assert_eq!(after.lost, right);
     }
 
     #[test]

@@ -144,6 +144,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
         }),
         engine_model: options.engine_model()?,
         backend,
+        prices: options.prices()?,
         limits: options.limits()?,
     })
 }

@@ -250,7 +250,7 @@ impl Run {
         }
         let usage = Usage {
             prompt: prompt.tokens,
-            cached: accepted.cached_tokens,
+            cached: accepted.sources.found(),
             completion: 0,
         };
         let run = Self {
@@ -387,6 +387,13 @@ impl Run {
             .prompt_tokens
             .with_label_values(&labels)
             .inc_by(self.usage.prompt as u64);
+        let Accepted {
+            sources, engine, ..
+        } = &self.accepted;
+        let prompt = self.usage.prompt;
+        metrics
+            .savings
+            .note(labels, prompt, sources, engine.as_ref());
         tracing::debug!(
             id = self.envelope.id,
             replica = self.accepted.reservation.replica_name(),

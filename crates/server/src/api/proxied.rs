@@ -76,6 +76,11 @@ impl Sent {
         if let Some(cached) = usage.cached_tokens {
             reservation.note_cached(cached);
         }
+        if let (Some(prompt), Some(cached)) = (usage.prompt_tokens, usage.cached_tokens) {
+            let labels = [&self.model[..], reservation.replica_name()];
+            let savings = &self.gateway.metrics.savings;
+            savings.note_upstream(labels, prompt, cached);
+        }
         let Some(tokens) = self.tokens else {
             return;
         };

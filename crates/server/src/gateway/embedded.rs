@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headstart_core::block::Namespace;
-use headstart_core::{ReplicaId, SeqId, TokenId};
+use headstart_core::{EngineModel, ReplicaId, SeqId, TokenId};
 use headstart_engine::engine::StopTokens;
 use headstart_engine::{FinishReason, Sampling, Submission, Submit};
 use tokio::sync::mpsc;
 
 use super::{Embedded, Gateway, Placing, REFUSALS, Reservation};
+use crate::metrics::PromptSources;
 use crate::openai::error::PromptLength;
 use crate::openai::{ApiError, Generation};
 use crate::prediction::Forecast;
@@ -38,8 +39,10 @@ pub struct Ask<'a> {
 pub struct Accepted {
     /// Its place; hold it while the answer runs.
     pub reservation: Reservation,
-    /// Prompt tokens taken from the cache.
-    pub cached_tokens: usize,
+    /// Where its prompt tokens were found.
+    pub sources: PromptSources,
+    /// What computing costs there, if that is known.
+    pub engine: Option<EngineModel>,
     /// The first token, and why it is the last, if it is.
     pub first: (TokenId, Option<FinishReason>),
     /// The rest. Dropping it cancels the request.
@@ -126,12 +129,13 @@ impl Gateway {
                 .await
                 .unwrap_or(Err(Refusal::TooSlow))
             {
-                Ok((cached_tokens, first, events)) => {
+                Ok((sources, first, events)) => {
                     reservation.first_token();
-                    reservation.note_cached(cached_tokens);
+                    reservation.note_cached(sources.found());
                     return Ok(Accepted {
                         reservation,
-                        cached_tokens,
+                        sources,
+                        engine: replica.learned(),
                         first,
                         events,
                     });
@@ -209,14 +213,14 @@ fn max_tokens(
 }
 
 type FirstToken = (
-    usize,
+    PromptSources,
     (TokenId, Option<FinishReason>),
     mpsc::Receiver<ReplicaEvent>,
 );
 
 async fn first_token(events: Option<mpsc::Receiver<ReplicaEvent>>) -> Result<FirstToken, Refusal> {
     let mut events = events.ok_or(Refusal::Full)?;
-    let mut cached = 0;
+    let mut sources = PromptSources::default();
     loop {
         match events.recv().await {
             None => return Err(Refusal::Gone),
@@ -224,10 +228,12 @@ async fn first_token(events: Option<mpsc::Receiver<ReplicaEvent>>) -> Result<Fir
                 return Err(Refusal::TooLong(limit));
             }
             Some(ReplicaEvent::Refused(_)) => return Err(Refusal::Full),
-            Some(ReplicaEvent::Started { cached_tokens }) => cached = cached_tokens,
-            Some(ReplicaEvent::Loaded { tokens, .. }) => cached += tokens,
+            Some(ReplicaEvent::Started { cached_tokens }) => {
+                sources = PromptSources::on_device(cached_tokens);
+            }
+            Some(ReplicaEvent::Loaded { tokens, from }) => sources.add(from, tokens),
             Some(ReplicaEvent::Token { token, finish }) => {
-                return Ok((cached, (token, finish), events));
+                return Ok((sources, (token, finish), events));
             }
         }
     }

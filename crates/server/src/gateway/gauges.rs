@@ -76,6 +76,8 @@ impl Gateway {
                     metrics.replicas.set_tier(&name, &tier);
                 }
             }
+            let reports = embedded.tier_reports.iter().flat_map(|reports| reports());
+            reports.for_each(|report| metrics.tiers.set(&report));
             embedded.refresh_prediction_metrics();
         }
         metrics.render()

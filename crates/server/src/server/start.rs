@@ -15,13 +15,13 @@ use headstart_router::{PrefixIndex, Router, RouterConfig, RunIndex};
 use super::follow::{self, Stream};
 use super::{ServeError, Watcher};
 use crate::clock::{Clock, unix_seconds};
-use crate::config::{Backend, EmbeddedFleet, ServeConfig, TiersOf, UpstreamConfig};
+use crate::config::{Backend, EmbeddedFleet, ServeConfig, UpstreamConfig};
 use crate::emulator::Emulator;
 use crate::events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank};
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, TierMetrics, TimedMover};
 use crate::prediction::Predictions;
-use crate::replica::{Hooks, Replica, Waker};
+use crate::replica::{Hooks, Replica};
 use crate::saved_index::{Folder, FolderError, Keeper, Saving, drawn_secret};
 use crate::shared_index::{
     SharedIndex, SharedIndexConfig, SharedIndexError, SharedServer, Timeline,
@@ -51,12 +51,20 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let folder = state_folder(&config)?;
     let later = Later::default();
     let metrics = Metrics::new();
+    if let Some(prices) = config.prices.clone() {
+        metrics.set_prices(prices);
+    }
     let engine_model = emulated(&config.backend).or(config.engine_model);
     warn_of_blindness(&config);
     let (fleet, model, streams) = match config.backend {
         Backend::Embedded(fleet) => {
             let predictions = predictions(&fleet, &metrics, clock, &later)?;
-            embedded(fleet, predictions, clock, &later).await?
+            let around = Around {
+                clock,
+                later: &later,
+                tiers: &metrics.tiers,
+            };
+            embedded(fleet, predictions, around).await?
         }
         Backend::Upstreams(upstreams) => proxied(&upstreams)?,
     };
@@ -242,6 +250,14 @@ async fn keep(
     Ok(Some(saving))
 }
 
+/// What replicas need of those around them.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    clock: Clock,
+    later: &'a Later,
+    tiers: &'a Arc<TierMetrics>,
+}
+
 type Started = (Fleet, String, Vec<Stream>);
 
 /// Starts the predictor's thread, where somebody predicts. It ends with its server, or when that
@@ -271,8 +287,7 @@ fn predictions(
 async fn embedded(
     config: EmbeddedFleet,
     predictions: Option<Arc<Predictions>>,
-    clock: Clock,
-    later: &Later,
+    around: Around<'_>,
 ) -> Result<Started, ServeError> {
     check(&config)?;
     let (mut replicas, mut streams) = (Vec::new(), Vec::new());
@@ -297,8 +312,9 @@ async fn embedded(
             events: Some(endpoints),
             rank: None,
         });
-        let hooks = hooks(&config, ReplicaId(index as u32), publisher, later.clone());
-        replicas.push(Replica::start(format!("replica-{index}"), hooks, clock)?);
+        let hooks = hooks(&config, ReplicaId(index as u32), publisher, around);
+        let name = format!("replica-{index}");
+        replicas.push(Replica::start(name, hooks, around.clock)?);
     }
     let name = config.name.clone();
     let fleet = Fleet::Embedded(Embedded {
@@ -309,6 +325,7 @@ async fn embedded(
         replicas,
         block_size: config.engine.block_size,
         predictions,
+        tier_reports: config.tiers.map(|tiers| tiers.reports),
     });
     Ok((fleet, name, streams))
 }
@@ -369,8 +386,9 @@ fn hooks(
     config: &EmbeddedFleet,
     replica: ReplicaId,
     publisher: EventPublisher,
-    later: Later,
+    around: Around<'_>,
 ) -> Hooks {
+    let (later, tier_metrics) = (around.later.clone(), around.tiers.clone());
     let (model, name, engine) = (config.model.clone(), config.name.clone(), config.engine);
     let policy_name = config.policy.clone();
     let tiers = config.tiers.clone();
@@ -391,7 +409,17 @@ fn hooks(
             };
             match &tiers {
                 None => built,
-                Some(tiers) => with_tiers(built, tiers, replica, waker),
+                Some(tiers) => match (tiers.make)(waker) {
+                    Ok((tiers, mover)) => {
+                        let timed = TimedMover::new(mover, tier_metrics.clone());
+                        built.with_tiers(tiers, Box::new(timed))
+                    }
+                    // It works without them.
+                    Err(problem) => {
+                        tracing::warn!(replica = replica.0, problem, "no lower tiers");
+                        built
+                    }
+                },
             }
         }),
         publish: Box::new(move |events| {
@@ -403,17 +431,6 @@ fn hooks(
                 gateway.set_health(replica, health);
             }
         }),
-    }
-}
-
-/// An engine that cannot have its lower tiers works without them.
-fn with_tiers(engine: Engine, tiers: &TiersOf, replica: ReplicaId, waker: Waker) -> Engine {
-    match (tiers.0)(waker) {
-        Ok((tiers, mover)) => engine.with_tiers(tiers, mover),
-        Err(problem) => {
-            tracing::warn!(replica = replica.0, problem, "no lower tiers");
-            engine
-        }
     }
 }
 

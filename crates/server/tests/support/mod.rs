@@ -81,6 +81,7 @@ fn config(backend: Backend) -> ServeConfig {
         shared_index: None,
         engine_model: None,
         backend,
+        prices: None,
         limits: Limits::default(),
     }
 }

@@ -58,6 +58,14 @@ pub enum DiskError {
         /// The folder.
         path: PathBuf,
     },
+    /// Nobody has kept records there.
+    #[error(
+        "{path} holds no context cache: name the folder that `serve --context-cache` was given"
+    )]
+    NoCache {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The budget does not hold the fewest segments that work, or the fewest as long as those that
     /// the folder has.
     #[error(
@@ -136,6 +144,27 @@ impl Folder {
         })
     }
 
+    /// The folder as it is, without its lock: for whoever only reads, and bears that it changes.
+    pub(super) fn look(path: &Path) -> Result<Self, DiskError> {
+        let lock_path = path.join(LOCK);
+        match File::open(&lock_path) {
+            Ok(lock) => Ok(Self {
+                path: path.to_owned(),
+                lock,
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(DiskError::NoCache {
+                path: path.to_owned(),
+            }),
+            Err(error) => Err(io_at(&lock_path)(error)),
+        }
+    }
+
+    /// The device and the number of the lock's file.
+    pub(super) fn lock_file(&self) -> io::Result<(u64, u64)> {
+        let lock = self.lock.metadata()?;
+        Ok((lock.dev(), lock.ino()))
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -203,6 +232,26 @@ impl Folder {
             File::open(&self.path)?.sync_all()?;
         }
         Ok(file)
+    }
+
+    /// The file of a segment, to read pages past the page cache where the file system can.
+    pub(super) fn read_segment(&self, id: SegmentId) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        let direct = OFlags::DIRECT.bits() as i32;
+        let path = self.segment_path(id);
+        match options.clone().custom_flags(direct).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => options.open(path),
+            opened => opened,
+        }
+    }
+
+    /// Forgets which records are damaged: there are none any more.
+    pub(super) fn forget_quarantined(&self) -> io::Result<()> {
+        match fs::remove_file(self.path.join(QUARANTINE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn remove_segment(&self, id: SegmentId) -> io::Result<()> {

@@ -47,14 +47,14 @@ struct Found {
 }
 
 /// Which files are segments of this tier, and which go.
-struct Sorted {
+pub(super) struct Sorted {
     /// By sequence number.
-    segments: BTreeMap<u64, SegmentId>,
+    pub(super) segments: BTreeMap<u64, SegmentId>,
     /// The highest number of any, also of those that go.
-    last_sequence: u64,
-    segment_bytes: u64,
+    pub(super) last_sequence: u64,
+    pub(super) segment_bytes: u64,
     count: usize,
-    unwanted: Vec<SegmentId>,
+    pub(super) unwanted: Vec<SegmentId>,
 }
 
 /// Reads the folder. Segments are as long as the youngest one, or `segment_bytes` where there is
@@ -90,12 +90,16 @@ pub(super) fn recover(
         recovered.space.block(id);
     });
     for (sequence, id) in sorted.segments {
-        let entries = entries(folder, id, sequence, pages);
-        let entries = entries.map_err(io_at(folder.segment_path(id)))?;
+        let scanned = scan(folder, id, sequence, pages);
+        let scanned = scanned.map_err(io_at(folder.segment_path(id)))?;
+        if !scanned.is_sealed {
+            // So that the next start need not read all of it again; if it fails, it will.
+            let _ = write_footer(folder, id, sequence, &scanned.entries, (scanned.end, pages));
+        }
         let found = Found {
             id,
             sequence,
-            entries,
+            entries: apart(scanned.entries, pages),
         };
         recovered.add(found, &filter);
     }
@@ -110,7 +114,7 @@ pub(super) fn recover(
 }
 
 /// Reads the first pages; changes nothing.
-fn sort(
+pub(super) fn sort(
     folder: &Folder,
     files: &Files,
     budget_bytes: u64,
@@ -151,14 +155,23 @@ fn sort(
 }
 
 /// What must not come back.
-struct Filter {
+pub(super) struct Filter {
     quarantined: HashSet<(u64, u32)>,
     purged: BTreeMap<TenantTag, u64>,
     now_s: u64,
 }
 
+/// Whether a record may come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Wanted,
+    Purged,
+    Quarantined,
+    Expired,
+}
+
 impl Filter {
-    fn new(folder: &Folder, now_s: u64) -> Result<Self, DiskError> {
+    pub(super) fn new(folder: &Folder, now_s: u64) -> Result<Self, DiskError> {
         Ok(Self {
             quarantined: folder.quarantined()?.into_iter().collect(),
             purged: folder.purged()?,
@@ -166,16 +179,22 @@ impl Filter {
         })
     }
 
-    fn passes(&self, sequence: u64, entry: &Entry) -> bool {
-        let is_purged = self.purged.get(&entry.tenant);
-        let is_purged = is_purged.is_some_and(|&upto| sequence <= upto);
-        let is_expired = entry.expires_s.is_some_and(|at| at <= self.now_s);
-        !is_purged && !is_expired && !self.quarantined.contains(&(sequence, entry.page))
+    pub(super) fn verdict(&self, sequence: u64, entry: &Entry) -> Verdict {
+        let purged_upto = self.purged.get(&entry.tenant);
+        if purged_upto.is_some_and(|&upto| sequence <= upto) {
+            Verdict::Purged
+        } else if self.quarantined.contains(&(sequence, entry.page)) {
+            Verdict::Quarantined
+        } else if entry.expires_s.is_some_and(|at| at <= self.now_s) {
+            Verdict::Expired
+        } else {
+            Verdict::Wanted
+        }
     }
 
     /// The highest sequence number that is named here: a new segment of that number would be taken
     /// for the old one.
-    fn last_sequence(&self) -> u64 {
+    pub(super) fn last_sequence(&self) -> u64 {
         let quarantined = self.quarantined.iter().map(|&(sequence, _)| sequence);
         let named = quarantined.chain(self.purged.values().copied());
         named.max().unwrap_or(0)
@@ -193,7 +212,7 @@ impl Recovered {
         self.space.found(id, sequence, 0);
         for entry in entries {
             self.index.note(id, &entry);
-            if !filter.passes(sequence, &entry) {
+            if filter.verdict(sequence, &entry) != Verdict::Wanted {
                 continue;
             }
             // Moved while segments were cleaned: the younger copy counts.
@@ -231,8 +250,25 @@ fn header(folder: &Folder, id: SegmentId, len: u64) -> io::Result<Option<Segment
     Ok(header.filter(is_ours))
 }
 
-/// The records of a segment, in the order in which they were added.
-fn entries(folder: &Folder, id: SegmentId, sequence: u64, pages: u32) -> io::Result<Vec<Entry>> {
+/// What a segment holds.
+pub(super) struct Scanned {
+    /// Its records, in the order in which they were added.
+    pub(super) entries: Vec<Entry>,
+    /// The page behind its last group: where its footer is, or could be.
+    pub(super) end: u32,
+    /// Pages of its footer; none of one that is not sealed.
+    pub(super) footer_pages: u32,
+    /// Whether it has a footer.
+    pub(super) is_sealed: bool,
+}
+
+/// Reads what says which records a segment holds, and of an unsealed one the records as well.
+pub(super) fn scan(
+    folder: &Folder,
+    id: SegmentId,
+    sequence: u64,
+    pages: u32,
+) -> io::Result<Scanned> {
     let file = File::open(folder.segment_path(id))?;
     let mut scan = Scan {
         file: &file,
@@ -240,17 +276,25 @@ fn entries(folder: &Folder, id: SegmentId, sequence: u64, pages: u32) -> io::Res
         pages,
         table_pages_left: 2 * u64::from(pages),
     };
-    if let Some(table) = scan.footer()? {
-        return Ok(apart(table.entries, pages));
+    if let Some((table, end, footer_pages)) = scan.footer()? {
+        return Ok(Scanned {
+            entries: table.entries,
+            end,
+            footer_pages,
+            is_sealed: true,
+        });
     }
     let (entries, end) = scan.groups()?;
-    // So that the next start need not read all of it again; if it fails, it will.
-    let _ = write_footer(folder, id, sequence, &entries, (end, pages));
-    Ok(apart(entries, pages))
+    Ok(Scanned {
+        entries,
+        end,
+        footer_pages: 0,
+        is_sealed: false,
+    })
 }
 
 /// Those that lie within a segment, one behind the other, as they were added.
-fn apart(mut entries: Vec<Entry>, pages: u32) -> Vec<Entry> {
+pub(super) fn apart(mut entries: Vec<Entry>, pages: u32) -> Vec<Entry> {
     let mut free = 1;
     entries.retain(|entry| {
         let start = u64::from(entry.page);
@@ -285,7 +329,8 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    fn footer(&self) -> io::Result<Option<Table>> {
+    /// The footer, the page where it begins, and how many it takes.
+    fn footer(&self) -> io::Result<Option<(Table, u32, u32)>> {
         let Some(last) = read_pages(self.file, self.pages - 1, 1)? else {
             return Ok(None);
         };
@@ -294,7 +339,8 @@ impl Scan<'_> {
             return Ok(None);
         };
         let bytes = read_pages(self.file, page, count)?;
-        Ok(bytes.and_then(|bytes| read_table(Kind::Footer, self.sequence, &bytes)))
+        let table = bytes.and_then(|bytes| read_table(Kind::Footer, self.sequence, &bytes));
+        Ok(table.map(|table| (table, page, count as u32)))
     }
 
     /// Where the footer is, and how long, if this can be so.
@@ -374,8 +420,9 @@ fn behind(table: &Table, start: u32) -> Option<u32> {
     })
 }
 
-/// Seals a segment that the last process left open: its last group ends before page `end`.
-fn write_footer(
+/// Seals a segment that the last process left open, or seals one anew: its last group ends before
+/// page `end`.
+pub(super) fn write_footer(
     folder: &Folder,
     id: SegmentId,
     sequence: u64,

@@ -47,6 +47,8 @@ pub struct DiskStats {
     pub put_bytes: Count,
     /// Bytes of records that were moved to make room.
     pub moved_bytes: Count,
+    /// Segments that were emptied to make room.
+    pub cleaned: Count,
     /// Bytes read to answer.
     pub read_bytes: Count,
     /// Gauge: records that can be read.

@@ -12,6 +12,7 @@
 use headstart_core::{BlockHash, TenantTag};
 use object_store::path::Path;
 
+use crate::backend::Resident;
 use crate::record::Meta;
 
 /// Which way of writing keys and records this is. Others beside it are left alone.
@@ -48,6 +49,29 @@ impl Key {
             parent: meta.parent,
             tenant: meta.tenant,
             tokens: meta.tokens,
+        }
+    }
+
+    /// Of a record that was listed; its end must be the one that its object's name has.
+    pub(super) fn of_resident(resident: &Resident) -> Self {
+        Self {
+            expires: Expires::of(resident.expires_s.unwrap_or(0)),
+            name: resident.name,
+            parent: resident.parent,
+            tenant: resident.tenant,
+            tokens: resident.tokens,
+        }
+    }
+
+    /// It, as others see it, of so many bytes.
+    pub(super) fn resident(&self, bytes: u64) -> Resident {
+        Resident {
+            name: self.name,
+            parent: self.parent,
+            tenant: self.tenant,
+            bytes,
+            tokens: self.tokens,
+            expires_s: self.expires_s(),
         }
     }
 

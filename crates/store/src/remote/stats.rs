@@ -29,15 +29,7 @@ pub struct RemoteStats {
 }
 
 /// All of them, in the order they are kept.
-const FAILURES: [Failure; 7] = [
-    Failure::Full,
-    Failure::ReadOnly,
-    Failure::Offline,
-    Failure::Corrupt,
-    Failure::TooLarge,
-    Failure::Io,
-    Failure::Aborted,
-];
+const FAILURES: [Failure; 7] = Failure::ALL;
 
 impl RemoteStats {
     /// Commands that were answered by this failure.

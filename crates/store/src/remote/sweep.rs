@@ -59,18 +59,20 @@ impl Store {
         }
     }
 
-    /// Counts what was set aside before.
-    pub(super) async fn count_quarantined(&self) {
+    /// Counts what was set aside before; its objects, as far as they matter, and their bytes.
+    pub(super) async fn count_quarantined(&self) -> (usize, u64) {
         let until = Instant::now() + self.rules.request;
-        let mut found = 0;
+        let (mut found, mut bytes) = (0, 0);
         let folder = self.layout.quarantine();
-        let walk = self.walk(&folder, until, |_| {
+        let walk = self.walk(&folder, until, |object| {
             found += 1;
+            bytes += object.size;
             found < MAX_QUARANTINED
         });
         // Where it cannot be counted, some more are set aside than should be.
         let _ = walk.await;
         self.quarantined.fetch_max(found, Relaxed);
+        (found, bytes)
     }
 
     /// Shows all objects under a prefix to `visit`, until it has seen enough. Whether that is all.
@@ -147,13 +149,18 @@ impl Store {
 
     /// Destroys all of a tenant, also what others wrote and what was set aside; how many objects.
     pub(super) async fn purge(&self, tenant: TenantTag) -> Result<usize, Trouble> {
+        self.destroy(&self.layout.of_tenant(tenant)).await
+    }
+
+    /// Destroys all objects in some folders; how many.
+    pub(super) async fn destroy(&self, folders: &[Path]) -> Result<usize, Trouble> {
         let until = Instant::now() + PURGE;
         let mut num_gone = 0;
-        for folder in self.layout.of_tenant(tenant) {
+        for folder in folders {
             let mut attempts = Attempts::new(self, 0);
             loop {
                 let mut objects = Vec::new();
-                let walk = self.walk(&folder, until, |object| {
+                let walk = self.walk(folder, until, |object| {
                     objects.push(object.location);
                     objects.len() < PURGED_AT_ONCE
                 });

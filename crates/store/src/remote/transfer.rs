@@ -20,7 +20,7 @@ use super::stats::add;
 use super::store::{Attempts, Store};
 use super::trouble::{Kind, Trouble};
 use crate::arena::Slot;
-use crate::record::Record;
+use crate::record::{Record, Wrong};
 
 /// Parts of one record that are sent at once.
 const PARTS_AT_ONCE: usize = 4;
@@ -34,8 +34,8 @@ const ABORT: Duration = Duration::from_secs(5);
 pub(super) enum Found {
     /// The record.
     Whole(Record),
-    /// Something else.
-    Damaged,
+    /// Something else; what is wrong with it.
+    Damaged(Wrong),
 }
 
 /// What is known of an object before it is written.
@@ -234,7 +234,8 @@ fn check(key: Key, slot: Slot, len: usize) -> Found {
         Ok(record) if record.bytes().len() == len && Key::of(record.meta()) == key => {
             Found::Whole(record)
         }
-        _ => Found::Damaged,
+        Ok(_) => Found::Damaged(Wrong::Misplaced),
+        Err(wrong) => Found::Damaged(wrong),
     }
 }
 

@@ -157,6 +157,8 @@ impl Worker {
             return;
         };
         if cleaning.left.is_empty() && cleaning.under_way == 0 {
+            let is_empty = self.index.of_segment(cleaning.segment).is_empty();
+            self.edges.stats.cleaned.add(u64::from(is_empty));
             self.cleaning = None;
         } else if self.has_no_room_at_all() {
             let segment = cleaning.segment;

@@ -125,7 +125,7 @@ impl Service {
                 self.setup.health.answered();
                 Outcome::Loaded(record)
             }
-            Ok(Found::Damaged) => {
+            Ok(Found::Damaged(_)) => {
                 self.setup.health.answered();
                 if self.forget(object, Loss::Corrupt) {
                     self.sweep(Sweep::SetAside(object.key));

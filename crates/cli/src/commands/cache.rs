@@ -1,0 +1,122 @@
+//! `headstart cache`: a context cache looked at and looked after.
+//!
+//! | module | does |
+//! |---|---|
+//! | `whose` | tenants, as users name them |
+//! | `look` | `ls` and `stat` |
+//! | `verify`, `export`, `clear` | the other commands |
+//! | `words` | sizes and ages, for people |
+
+mod clear;
+mod export;
+mod look;
+mod verify;
+mod whose;
+mod words;
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use clap::{Args, Subcommand};
+use headstart_store::Arena;
+use headstart_store::disk::{DiskError, FolderInspector, Holder};
+use headstart_store::inspect::{Cache as Opened, InspectError, Item};
+use headstart_store::record::PAGE;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Slots for what is read: as many as are read at once, and some.
+const SLOTS: usize = 32;
+
+/// Look at a context cache (`serve --context-cache`) and look after it.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cache {
+    /// One line for each record, oldest first.
+    Ls(look::Ls),
+    /// What it holds, whose, how old, how much of its room it uses, and who uses it.
+    Stat(look::Stat),
+    /// Read every record and verify its checksums; damaged ones are not read again.
+    Verify(verify::Verify),
+    /// Clear away what is expired or replaced, and give its room back to the disk.
+    Gc(clear::Gc),
+    /// Copy verified records to another folder or object store.
+    Export(export::Export),
+    /// Destroy what belongs to a tenant, or all.
+    Purge(clear::Purge),
+}
+
+/// Which context cache.
+#[derive(Args, Debug)]
+pub(crate) struct Place {
+    /// As `serve --context-cache` takes it: a folder, s3://BUCKET/PREFIX, gs://…, az://… or
+    /// file:///FOLDER, with credentials from the environment
+    #[arg(env = "HEADSTART_CONTEXT_CACHE", value_name = "DIR|URL")]
+    cache: String,
+}
+
+/// How it is told.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Form {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does what is asked for.
+pub(crate) fn run(cache: &Cache) -> Result<()> {
+    match cache {
+        Cache::Ls(ls) => look::ls(ls),
+        Cache::Stat(stat) => look::stat(stat),
+        Cache::Verify(verify) => verify::run(verify),
+        Cache::Gc(gc) => clear::gc(gc),
+        Cache::Export(export) => export::run(export),
+        Cache::Purge(purge) => clear::purge(purge),
+    }
+}
+
+impl Place {
+    /// Without changing it, also while a server uses it.
+    fn look(&self) -> Result<Opened> {
+        Opened::look(&self.cache).map_err(explained)
+    }
+
+    /// To change it.
+    fn open(&self) -> Result<Opened> {
+        Opened::open(&self.cache).map_err(explained)
+    }
+}
+
+/// Says who uses a folder, and what works all the same.
+fn explained(error: InspectError) -> anyhow::Error {
+    match error {
+        InspectError::Disk(DiskError::InUse { path }) => in_use(&path),
+        other => other.into(),
+    }
+}
+
+fn in_use(path: &Path) -> anyhow::Error {
+    let holder = FolderInspector::look(path).map(|folder| folder.holder());
+    let who = match holder {
+        Ok(Holder::Process(Some(process))) => format!("process {process}"),
+        _ => "another process".to_owned(),
+    };
+    anyhow!(
+        "{} is used by {who}: stop that server first; beside it work `cache ls`, `cache stat`, \
+         `cache export` from it, and `cache verify --dry-run`",
+        path.display()
+    )
+}
+
+/// Memory to read any of these.
+fn arena(items: &[Item]) -> Result<std::sync::Arc<Arena>> {
+    let largest = items.iter().map(|item| item.resident.bytes).max();
+    let bytes = largest.unwrap_or(0) as usize + PAGE;
+    Ok(Arena::new(bytes, SLOTS)?)
+}
+
+/// A bar over so many bytes; without a terminal it stays hidden.
+fn bar(items: &[Item]) -> ProgressBar {
+    let bytes = items.iter().map(|item| item.resident.bytes).sum();
+    let template = "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} (eta {eta})";
+    let style = ProgressStyle::with_template(template).expect("the template is valid");
+    ProgressBar::new(bytes).with_style(style)
+}

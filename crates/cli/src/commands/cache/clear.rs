@@ -1,0 +1,117 @@
+//! `headstart cache gc` and `purge`: what goes.
+
+use anyhow::Result;
+use clap::Args;
+use headstart_store::disk::unix_seconds;
+use headstart_store::inspect::{Cache as Opened, Tally};
+use serde_json::json;
+
+use super::whose::Whose;
+use super::{Form, Place, words};
+use crate::config::UsageError;
+use crate::output;
+
+/// Clear away what is expired or replaced.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart cache gc ./kv
+  headstart cache gc s3://bucket/kv --json
+
+A server does the same when it needs room; this gives room back to the disk at once, and moves
+nothing, so that the disk does not wear. What is damaged stays for somebody to look at, until
+nothing else in its segment can be read.")]
+pub(crate) struct Gc {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// Destroy what belongs to a tenant, or all.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart cache purge ./kv --salt alice
+  headstart cache purge s3://bucket/kv --tenant 9f86d081884c7d65
+  headstart cache purge ./kv --all --yes
+
+Records are overwritten or deleted, also damaged and expired ones. Servers that share object
+storage may hold copies in memory, and may store them again: stop them, or their tenant, first.")]
+pub(crate) struct Purge {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    whose: Whose,
+    /// Everybody's
+    #[arg(long, conflicts_with_all = ["tenant", "salt", "salt_file", "no_salt"])]
+    all: bool,
+    /// Do not ask back
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    form: Form,
+}
+
+pub(super) fn gc(gc: &Gc) -> Result<()> {
+    let cleared = gc.place.open()?.clear(unix_seconds())?;
+    let tally = |tally: Tally| json!({"records": tally.records, "bytes": tally.bytes});
+    let text = |tally: Tally| format!("{}, {}", tally.records, words::bytes(tally.bytes));
+    output::line(&match gc.form.json {
+        true => json!({
+            "expired": tally(cleared.expired),
+            "garbage": tally(cleared.garbage),
+            "segments_deleted": cleared.segments,
+            "won_bytes": cleared.won_bytes,
+        })
+        .to_string(),
+        false => format!(
+            "expired      {}\n\
+             garbage      {}\n\
+             segments     {} deleted\n\
+             won          {}",
+            text(cleared.expired),
+            text(cleared.garbage),
+            cleared.segments,
+            words::bytes(cleared.won_bytes),
+        ),
+    })
+}
+
+pub(super) fn purge(purge: &Purge) -> Result<()> {
+    let tenant = purge.whose.tag()?;
+    let cache = purge.place.open()?;
+    let purged = match (tenant, purge.all) {
+        (Some(tag), _) => cache.purge(tag)?,
+        (None, true) if purge.yes => cache.purge_all()?,
+        (None, true) => return Err(ask_back(&cache, &purge.place.cache)?),
+        (None, false) => {
+            let message = "whose records? Give --tenant TAG, --salt TEXT, --salt-file FILE, \
+                           --no-salt, or --all";
+            return Err(UsageError(message.to_owned()).into());
+        }
+    };
+    let what = match (&cache, purge.all) {
+        (Opened::Folder(_), false) => "records",
+        (Opened::Folder(_), true) => "segments",
+        (Opened::Store(_), _) => "objects",
+    };
+    let tag = tenant.map(words::tenant);
+    output::line(&match purge.form.json {
+        true => json!({"tenant": tag, "destroyed": purged, "what": what}).to_string(),
+        false => match tag {
+            Some(tag) => format!("{purged} {what} of tenant {tag} are destroyed"),
+            None => format!("{purged} {what} are destroyed"),
+        },
+    })
+}
+
+/// What would go.
+fn ask_back(cache: &Opened, place: &str) -> Result<anyhow::Error> {
+    let survey = cache.survey(unix_seconds())?;
+    let bytes = survey.items.iter().map(|item| item.resident.bytes).sum();
+    let message = format!(
+        "this destroys all {} records in {place}, {}: repeat it with --yes",
+        survey.items.len(),
+        words::bytes(bytes),
+    );
+    Ok(UsageError(message).into())
+}

@@ -1,0 +1,144 @@
+//! `headstart cache export`: verified records to another folder or object store.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use headstart_store::disk::{DiskError, unix_seconds};
+use headstart_store::inspect::Item;
+use headstart_store::inspect::copy::{Copied, copy, wakeups};
+use headstart_store::remote::{Remote, RemoteOptions};
+use headstart_store::{Backend, Disk, DiskOptions};
+use serde_json::json;
+
+use super::whose::Whose;
+use super::{Form, Place, bar, in_use, words};
+use crate::config::UsageError;
+use crate::output;
+
+/// Budget of a folder where none is given, GiB: what `serve` takes.
+const BUDGET_GIB: f64 = 10.0;
+
+/// Copy verified records to another folder or object store.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart cache export ./kv s3://bucket/kv
+  headstart cache export s3://bucket/kv /mnt/second/kv --context-cache-gib 20
+  headstart cache export ./kv ./alice --salt alice
+
+So a second server starts warm (`serve --context-cache DEST`, same model, type and block size), or
+a folder becomes object storage. Times to live are kept. Servers may use the source meanwhile, and
+object storage as destination, but not a folder as destination.")]
+pub(crate) struct Export {
+    #[command(flatten)]
+    place: Place,
+    /// Where to: as the first
+    #[arg(value_name = "DEST")]
+    dest: String,
+    #[command(flatten)]
+    whose: Whose,
+    /// Budget of a folder as destination, GiB: the one that `serve` will have [default: 10]
+    #[arg(long, env = "HEADSTART_CONTEXT_CACHE_GIB", value_name = "GIB")]
+    context_cache_gib: Option<f64>,
+    #[command(flatten)]
+    form: Form,
+}
+
+pub(super) fn run(export: &Export) -> Result<()> {
+    let tenant = export.whose.tag()?;
+    refuse_itself(export)?;
+    let from = export.place.look()?;
+    let mut items = from.survey(unix_seconds())?.items;
+    items.retain(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));
+    let (waker, woken) = wakeups();
+    let mut to: Box<dyn Backend> = match export.dest.contains("://") {
+        true => Box::new(Remote::open(&RemoteOptions::new(&export.dest), waker)?.0),
+        false => {
+            let gib = export.context_cache_gib.unwrap_or(BUDGET_GIB);
+            let budget_bytes = (gib * f64::from(1 << 30)) as u64;
+            let options = DiskOptions::new(&export.dest, budget_bytes);
+            match Disk::open(options, waker) {
+                Ok((disk, _)) => Box::new(disk),
+                Err(DiskError::InUse { path }) => return Err(in_use(&path)),
+                Err(other) => return Err(other.into()),
+            }
+        }
+    };
+    let bar = bar(&items);
+    let copied = copy(&from, &items, (to.as_mut(), &woken), |bytes| bar.inc(bytes))?;
+    bar.finish_and_clear();
+    // Its lists are written now.
+    drop(to);
+    tell(export, &items, &copied)
+}
+
+/// A cache would be read while it is written, for nothing.
+fn refuse_itself(export: &Export) -> Result<()> {
+    let real = |place: &str| PathBuf::from(place).canonicalize().ok();
+    let (from, to) = (&export.place.cache, &export.dest);
+    let is_same = from.trim_end_matches('/') == to.trim_end_matches('/')
+        || real(from).is_some_and(|from| Some(from) == real(to));
+    match is_same {
+        true => Err(UsageError(format!("{to} is the source itself; name another")).into()),
+        false => Ok(()),
+    }
+}
+
+fn tell(export: &Export, items: &[Item], copied: &Copied) -> Result<()> {
+    let mut failed: Vec<(String, u64)> = copied
+        .failed
+        .iter()
+        .map(|(failure, count)| (failure.to_string(), *count))
+        .collect();
+    failed.sort();
+    let lines = || {
+        let mut lines = vec![format!(
+            "{} of {} records copied, {}",
+            copied.stored.records,
+            items.len(),
+            words::bytes(copied.stored.bytes)
+        )];
+        for (count, what) in [
+            (
+                copied.damaged,
+                "damaged, not copied (`cache verify` sets them aside)",
+            ),
+            (copied.unread, "replaced, deleted or unreadable meanwhile"),
+            (copied.evicted, "given up by the destination to make room"),
+        ] {
+            if count > 0 {
+                lines.push(format!("{count} {what}"));
+            }
+        }
+        let failed = failed.iter();
+        lines.extend(failed.map(|(why, count)| format!("{count} not written: {why}")));
+        lines.join("\n")
+    };
+    output::line(&match export.form.json {
+        true => json!({
+            "records": items.len(),
+            "stored": {"records": copied.stored.records, "bytes": copied.stored.bytes},
+            "damaged": copied.damaged,
+            "unread": copied.unread,
+            "evicted": copied.evicted,
+            "failed": failed.iter().cloned().collect::<BTreeMap<String, u64>>(),
+        })
+        .to_string(),
+        false => lines(),
+    })?;
+    let num_failed: u64 = copied.failed.values().sum();
+    if num_failed > 0 {
+        bail!(
+            "{num_failed} records could not be written to {}",
+            export.dest
+        );
+    }
+    if copied.evicted > 0 {
+        bail!(
+            "{} is too small for all of them: raise --context-cache-gib",
+            export.dest
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,325 @@
+//! `headstart cache ls` and `stat`: what a context cache holds.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use clap::Args;
+use headstart_core::TenantTag;
+use headstart_store::disk::{Holder, unix_seconds};
+use headstart_store::inspect::{Cache as Opened, Item, Survey, Tally};
+use serde_json::{Value, json};
+
+use super::whose::Whose;
+use super::{Form, Place, words};
+use crate::output;
+
+/// Budget that is reckoned with where none is given, GiB: what `serve` takes.
+const BUDGET_GIB: f64 = 10.0;
+
+/// Tenants and identities that are shown to people.
+const SHOWN: usize = 20;
+
+/// One line for each record, oldest first.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart cache ls ./kv --limit 20
+  headstart cache ls s3://bucket/kv --salt alice
+  headstart cache ls ./kv --json | jq .bytes
+
+Works while a server uses the folder; then it shows what was there a moment ago. Names are hashes
+of tokens and their identity: they tell nothing of a prompt. What a server has dropped to make room
+is shown until its place is written anew, because a restart would find it, too.")]
+pub(crate) struct Ls {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    whose: Whose,
+    /// At most so many
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// What it holds.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart cache stat ./kv
+  headstart cache stat ./kv --context-cache-gib 20 --json
+  headstart cache stat s3://bucket/kv
+
+Works while a server uses the folder. Of a folder the beginning of each record is read, for its age
+and identity; --quick leaves that out. Object storage tells when objects were written, and no
+identities.")]
+pub(crate) struct Stat {
+    #[command(flatten)]
+    place: Place,
+    /// The budget that `serve` has, GiB [default: 10]
+    #[arg(long, env = "HEADSTART_CONTEXT_CACHE_GIB", value_name = "GIB")]
+    context_cache_gib: Option<f64>,
+    /// Read lists only, and no records
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    form: Form,
+}
+
+pub(super) fn ls(ls: &Ls) -> Result<()> {
+    let tenant = ls.whose.tag()?;
+    let cache = ls.place.look()?;
+    let now_s = unix_seconds();
+    let survey = cache.survey(now_s)?;
+    let items = survey.items.into_iter();
+    let items = items.filter(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));
+    let mut items: Vec<Item> = items.take(ls.limit.unwrap_or(usize::MAX)).collect();
+    cache.describe(&mut items);
+    let lines: Vec<String> = match ls.form.json {
+        true => items.iter().map(|item| as_json(item).to_string()).collect(),
+        false => {
+            let head = "name          parent        tenant            tokens  bytes       age       \
+                        expires in";
+            let rows = items.iter().map(|item| row(item, now_s));
+            std::iter::once(head.to_owned()).chain(rows).collect()
+        }
+    };
+    match lines.is_empty() {
+        true => Ok(()),
+        false => output::line(&lines.join("\n")),
+    }
+}
+
+fn row(item: &Item, now_s: u64) -> String {
+    let it = &item.resident;
+    let parent = it.parent.map_or_else(|| "-".to_owned(), words::short);
+    let age = item.created_s.map(|at| now_s.saturating_sub(at));
+    let left = it.expires_s.map(|at| at.saturating_sub(now_s));
+    let span = |seconds: Option<u64>, none: &str| seconds.map_or(none.to_owned(), words::span);
+    format!(
+        "{}  {parent:<12}  {}  {:>6}  {:<10}  {:<8}  {}",
+        words::short(it.name),
+        words::tenant(it.tenant),
+        it.tokens,
+        words::bytes(it.bytes),
+        span(age, "unknown"),
+        span(left, "never"),
+    )
+}
+
+fn as_json(item: &Item) -> Value {
+    let it = &item.resident;
+    json!({
+        "name": format!("{:?}", it.name),
+        "parent": it.parent.map(|parent| format!("{parent:?}")),
+        "tenant": words::tenant(it.tenant),
+        "tokens": it.tokens,
+        "bytes": it.bytes,
+        "created_s": item.created_s,
+        "expires_s": it.expires_s,
+        "identity": item.identity.map(words::identity),
+    })
+}
+
+pub(super) fn stat(stat: &Stat) -> Result<()> {
+    let cache = stat.place.look()?;
+    let now_s = unix_seconds();
+    let mut survey = cache.survey(now_s)?;
+    if !stat.quick {
+        cache.describe(&mut survey.items);
+    }
+    let gib = stat.context_cache_gib.unwrap_or(BUDGET_GIB);
+    let told = Told {
+        place: &stat.place.cache,
+        survey: &survey,
+        budget_bytes: (gib * f64::from(1 << 30)) as u64,
+        holder: match &cache {
+            Opened::Folder(folder) => Some(folder.holder()),
+            Opened::Store(_) => None,
+        },
+        now_s,
+    };
+    output::line(&match stat.form.json {
+        true => told.json().to_string(),
+        false => told.text(),
+    })
+}
+
+/// All that `stat` says.
+struct Told<'a> {
+    place: &'a str,
+    survey: &'a Survey,
+    budget_bytes: u64,
+    holder: Option<Holder>,
+    now_s: u64,
+}
+
+impl Told<'_> {
+    /// Records, by what `key` makes of them; the largest first.
+    fn by<K: Ord>(&self, key: impl Fn(&Item) -> Option<K>) -> Vec<(K, Tally)> {
+        let mut tallies: BTreeMap<K, Tally> = BTreeMap::new();
+        for item in &self.survey.items {
+            if let Some(key) = key(item) {
+                tallies.entry(key).or_default().add(item.resident.bytes);
+            }
+        }
+        let mut tallies: Vec<(K, Tally)> = tallies.into_iter().collect();
+        tallies.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.bytes));
+        tallies
+    }
+
+    fn tenants(&self) -> Vec<(TenantTag, Tally)> {
+        self.by(|item| Some(item.resident.tenant))
+    }
+
+    fn identities(&self) -> Vec<(String, Tally)> {
+        self.by(|item| item.identity.map(words::identity))
+    }
+
+    /// Seconds since the oldest and the youngest were made.
+    fn ages(&self) -> Option<(u64, u64)> {
+        let made = self.survey.items.iter().filter_map(|item| item.created_s);
+        let ages = made.map(|at| self.now_s.saturating_sub(at));
+        Some((ages.clone().max()?, ages.min()?))
+    }
+
+    fn all(&self) -> Tally {
+        let bytes = self.survey.items.iter().map(|item| item.resident.bytes);
+        Tally {
+            records: self.survey.items.len() as u64,
+            bytes: bytes.sum(),
+        }
+    }
+
+    fn tokens(&self) -> u64 {
+        let tokens = self.survey.items.iter();
+        tokens.map(|item| u64::from(item.resident.tokens)).sum()
+    }
+
+    /// What counts for the budget.
+    fn used_bytes(&self) -> u64 {
+        let files = self.survey.files;
+        files.map_or_else(|| self.all().bytes, |files| files.bytes())
+    }
+
+    fn holder(&self) -> Option<String> {
+        Some(match self.holder? {
+            Holder::Nobody => "nobody".to_owned(),
+            Holder::Process(Some(process)) => format!("process {process}"),
+            Holder::Process(None) => "another process".to_owned(),
+            Holder::Unknown => "unknown: the system does not say".to_owned(),
+        })
+    }
+
+    fn json(&self) -> Value {
+        let tally = |tally: Tally| json!({"records": tally.records, "bytes": tally.bytes});
+        let named = |key: &str, name: String, tally: Tally| json!({key: name, "records": tally.records, "bytes": tally.bytes});
+        let tenants = self.tenants().into_iter();
+        let identities = self.identities().into_iter();
+        let all = self.all();
+        json!({
+            "place": self.place,
+            "records": all.records,
+            "bytes": all.bytes,
+            "tokens": self.tokens(),
+            "budget_bytes": self.budget_bytes,
+            "used_bytes": self.used_bytes(),
+            "segments": self.survey.files.map(|files| json!({
+                "count": files.segments,
+                "segment_bytes": files.segment_bytes,
+                "bytes": files.bytes(),
+                "allocated_bytes": files.allocated_bytes,
+            })),
+            "tenants": tenants
+                .map(|(tag, tally)| named("tenant", words::tenant(tag), tally))
+                .collect::<Vec<_>>(),
+            "identities": identities
+                .map(|(name, tally)| named("identity", name, tally))
+                .collect::<Vec<_>>(),
+            "oldest_s": self.ages().map(|(oldest, _)| oldest),
+            "youngest_s": self.ages().map(|(_, youngest)| youngest),
+            "expired": tally(self.survey.expired),
+            "quarantined": tally(self.survey.quarantined),
+            "garbage": tally(self.survey.garbage),
+            "strangers": self.survey.strangers,
+            "is_whole": self.survey.is_whole,
+            "used_by": self.holder(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let all = self.all();
+        let mut lines = vec![
+            row_of("records", &tallied(all)),
+            row_of("tokens", &self.tokens().to_string()),
+            row_of("budget", &self.budget()),
+        ];
+        if let Some(files) = self.survey.files {
+            let text = format!(
+                "{} of {}, {}; the disk has given {} to them",
+                files.segments,
+                words::bytes(files.segment_bytes),
+                words::bytes(files.bytes()),
+                words::bytes(files.allocated_bytes),
+            );
+            lines.push(row_of("segments", &text));
+        }
+        for (name, tally) in [
+            ("garbage", self.survey.garbage),
+            ("expired", self.survey.expired),
+            ("quarantined", self.survey.quarantined),
+        ] {
+            lines.push(row_of(name, &tallied(tally)));
+        }
+        if let Some((oldest, youngest)) = self.ages() {
+            let text = format!("{} to {}", words::span(youngest), words::span(oldest));
+            lines.push(row_of("age", &text));
+        }
+        lines.extend(self.holder().map(|holder| row_of("used by", &holder)));
+        if self.survey.strangers > 0 {
+            let text = format!("{} that are no records of ours", self.survey.strangers);
+            lines.push(row_of("strangers", &text));
+        }
+        if !self.survey.is_whole {
+            lines.push("there is more: the listing was ended at its limit".to_owned());
+        }
+        let tenants = self.tenants().into_iter();
+        lines.extend(list(
+            "tenants",
+            tenants.map(|(tag, it)| (words::tenant(tag), it)),
+        ));
+        lines.extend(list("identities", self.identities().into_iter()));
+        lines.join("\n")
+    }
+
+    fn budget(&self) -> String {
+        let used = self.used_bytes();
+        let share = used as f64 / self.budget_bytes.max(1) as f64 * 100.0;
+        format!(
+            "{} of {} used ({share:.1} %)",
+            words::bytes(used),
+            words::bytes(self.budget_bytes)
+        )
+    }
+}
+
+fn row_of(name: &str, text: &str) -> String {
+    format!("{name:<12} {text}")
+}
+
+fn tallied(tally: Tally) -> String {
+    format!("{}, {}", tally.records, words::bytes(tally.bytes))
+}
+
+/// The largest of several, one a line.
+fn list(title: &str, of: impl ExactSizeIterator<Item = (String, Tally)>) -> Vec<String> {
+    let count = of.len();
+    if count == 0 {
+        return Vec::new();
+    }
+    let mut lines = vec![row_of(title, &count.to_string())];
+    let shown = of.take(SHOWN);
+    lines.extend(shown.map(|(name, tally)| format!("  {name}  {}", tallied(tally))));
+    if count > SHOWN {
+        lines.push(format!("  and {} more (--json shows all)", count - SHOWN));
+    }
+    lines
+}

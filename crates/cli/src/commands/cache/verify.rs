@@ -1,0 +1,155 @@
+//! `headstart cache verify`: every byte of every record, against its checksums and its name.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use headstart_store::disk::unix_seconds;
+use headstart_store::inspect::{Damage, Item, Tally};
+use headstart_store::record::Wrong;
+use serde_json::{Value, json};
+
+use super::whose::Whose;
+use super::{Form, Place, arena, bar, words};
+use crate::output;
+
+/// Read every record and verify its checksums.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart cache verify ./kv
+  headstart cache verify ./kv --dry-run --json
+  headstart cache verify s3://bucket/kv --salt alice
+
+Reads past the page cache where it can, so that what is verified is what the disk has. Damaged
+records are set aside: a server does not read them again, and computes. With --dry-run nothing is
+changed, and a folder may be in use. Exit code 1 when anything is wrong.")]
+pub(crate) struct Verify {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    whose: Whose,
+    /// Change nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// What was found.
+#[derive(Default)]
+struct Found {
+    unharmed: Tally,
+    damaged: Vec<(Item, Wrong)>,
+    unreadable: Vec<(Item, String)>,
+    gone: u64,
+}
+
+pub(super) fn run(verify: &Verify) -> Result<()> {
+    let tenant = verify.whose.tag()?;
+    let cache = match verify.dry_run {
+        true => verify.place.look()?,
+        false => verify.place.open()?,
+    };
+    let mut items = cache.survey(unix_seconds())?.items;
+    items.retain(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));
+    let arena = arena(&items)?;
+    let bar = bar(&items);
+    let began = Instant::now();
+    let mut found = Found::default();
+    cache.read(
+        &items,
+        &mut || arena.take().expect("as many slots as are read at once"),
+        &mut |item, read| {
+            bar.inc(item.resident.bytes);
+            match read {
+                Ok(_) => found.unharmed.add(item.resident.bytes),
+                Err(Damage::Wrong(wrong)) => found.damaged.push((*item, wrong)),
+                Err(Damage::Unreadable(why)) => found.unreadable.push((*item, why)),
+                Err(Damage::Gone) => found.gone += 1,
+            }
+        },
+    );
+    bar.finish_and_clear();
+    if !verify.dry_run {
+        cache.set_aside(&found.damaged)?;
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    output::line(&match verify.form.json {
+        true => found.json(verify.dry_run, seconds).to_string(),
+        false => found.text(verify.dry_run, seconds),
+    })?;
+    let wrong = found.damaged.len() + found.unreadable.len();
+    if wrong > 0 {
+        bail!("{wrong} of {} records are wrong", items.len());
+    }
+    Ok(())
+}
+
+impl Found {
+    fn json(&self, is_dry: bool, seconds: f64) -> Value {
+        let named = |item: &Item, wrong: String| {
+            json!({
+                "name": format!("{:?}", item.resident.name),
+                "tenant": words::tenant(item.resident.tenant),
+                "bytes": item.resident.bytes,
+                "wrong": wrong,
+            })
+        };
+        let damaged = self.damaged.iter();
+        let unreadable = self.unreadable.iter();
+        json!({
+            "unharmed": {"records": self.unharmed.records, "bytes": self.unharmed.bytes},
+            "damaged": damaged
+                .map(|(item, wrong)| named(item, wrong.to_string()))
+                .collect::<Vec<_>>(),
+            "unreadable": unreadable
+                .map(|(item, why)| named(item, why.clone()))
+                .collect::<Vec<_>>(),
+            "gone_meanwhile": self.gone,
+            "set_aside": !is_dry,
+            "seconds": seconds,
+        })
+    }
+
+    fn text(&self, is_dry: bool, seconds: f64) -> String {
+        let rate = self.unharmed.bytes as f64 / seconds.max(1e-9);
+        let mut lines = Vec::new();
+        for (item, wrong) in &self.damaged {
+            lines.push(line(item, &wrong.to_string()));
+        }
+        for (item, why) in &self.unreadable {
+            lines.push(line(item, why));
+        }
+        lines.push(format!(
+            "{} unharmed, {} in {seconds:.1} s ({}/s)",
+            self.unharmed.records,
+            words::bytes(self.unharmed.bytes),
+            words::bytes(rate as u64),
+        ));
+        if !self.damaged.is_empty() {
+            let what = match is_dry {
+                true => "found damaged, nothing was changed",
+                false => "found damaged and set aside: they will be computed again",
+            };
+            lines.push(format!("{} {what}", self.damaged.len()));
+        }
+        if !self.unreadable.is_empty() {
+            let count = self.unreadable.len();
+            lines.push(format!(
+                "{count} could not be read: look after that disk or store"
+            ));
+        }
+        if self.gone > 0 {
+            lines.push(format!("{} were replaced or deleted meanwhile", self.gone));
+        }
+        lines.join("\n")
+    }
+}
+
+fn line(item: &Item, wrong: &str) -> String {
+    format!(
+        "{:?} of tenant {}: {wrong}",
+        item.resident.name,
+        words::tenant(item.resident.tenant)
+    )
+}

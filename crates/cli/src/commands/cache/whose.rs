@@ -1,0 +1,72 @@
+//! Whose records: a tenant by its tag, or by what its requests carry.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use headstart_core::TenantTag;
+
+use crate::config::{UsageError, first_line};
+
+/// A tenant.
+#[derive(Args, Debug)]
+#[group(multiple = false)]
+pub(crate) struct Whose {
+    /// A tenant by its tag: 16 hexadecimal digits, as `cache ls` shows it
+    #[arg(long, value_name = "TAG")]
+    tenant: Option<String>,
+    /// A tenant by the `cache_salt` of its requests
+    #[arg(long, value_name = "TEXT")]
+    salt: Option<String>,
+    /// The same, from the first line of a file: others see what stands on a command line
+    #[arg(long, value_name = "FILE")]
+    salt_file: Option<PathBuf>,
+    /// All whose requests have no `cache_salt`
+    #[arg(long)]
+    no_salt: bool,
+}
+
+impl Whose {
+    /// The tenant, if one is named.
+    ///
+    /// # Errors
+    /// When a tag is none, or the file cannot be read.
+    pub(crate) fn tag(&self) -> Result<Option<TenantTag>> {
+        if let Some(text) = &self.tenant {
+            return parse(text).map(Some);
+        }
+        let salt = match (&self.salt, &self.salt_file) {
+            (Some(salt), _) => salt.clone(),
+            (None, Some(file)) => first_line(file)?,
+            (None, None) => return Ok(self.no_salt.then(TenantTag::default)),
+        };
+        Ok(Some(TenantTag::of(Some(&salt))))
+    }
+}
+
+fn parse(text: &str) -> Result<TenantTag> {
+    let is_tag = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let tag = u64::from_str_radix(text, 16).ok().filter(|_| is_tag);
+    let wrong = || {
+        UsageError(format!(
+            "--tenant {text}: expected a tag of 16 hexadecimal digits, as `cache ls` shows it; for \
+             the cache_salt of requests there is --salt"
+        ))
+    };
+    Ok(tag.map(TenantTag).ok_or_else(wrong)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_has_one_spelling() {
+        let tag = parse("00000000000000ff").expect("a tag");
+        assert_eq!(tag, TenantTag(255));
+        for text in ["", "ff", "00000000000000fg", "+0000000000000ff", "alice"] {
+            let error = parse(text).expect_err("no tag");
+            assert!(error.to_string().contains("--salt"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Metrics of what caches save: where prompt tokens came from, the time that computing them would
+//! have taken, and money.
+
+use std::sync::OnceLock;
+
+use headstart_core::{EngineModel, Tier};
+use prometheus::{CounterVec, IntCounterVec};
+
+use super::{BY_REPLICA, Maker};
+use crate::prices::PriceTable;
+
+/// Tiers that tokens come from.
+const TIERS: [Tier; 4] = [Tier::Device, Tier::Host, Tier::Disk, Tier::Remote];
+
+/// Where the tokens of a prompt came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PromptSources {
+    found: [usize; TIERS.len()],
+}
+
+impl PromptSources {
+    /// So many on the device, and none yet from elsewhere.
+    #[must_use]
+    pub fn on_device(tokens: usize) -> Self {
+        let mut sources = Self::default();
+        sources.add(Tier::Device, tokens);
+        sources
+    }
+
+    /// More of them came from a tier.
+    pub fn add(&mut self, from: Tier, tokens: usize) {
+        let place = TIERS.iter().position(|&tier| tier == from);
+        if let Some(place) = place {
+            self.found[place] += tokens;
+        }
+    }
+
+    /// All that were found somewhere.
+    #[must_use]
+    pub fn found(&self) -> usize {
+        self.found.iter().sum()
+    }
+}
+
+/// What caches save.
+pub struct SavingsMetrics {
+    by_source: IntCounterVec,
+    prefill_s: CounterVec,
+    money: OnceLock<(PriceTable, CounterVec)>,
+}
+
+impl SavingsMetrics {
+    pub(super) fn new(make: &Maker) -> Self {
+        Self {
+            by_source: make.counter(
+                "headstart_prompt_tokens_by_source_total",
+                "Prompt tokens by where they came from: a tier (device, host, disk, remote), an \
+                 upstream's own cache (upstream), or computed.",
+                &["model_name", "replica", "source"],
+            ),
+            prefill_s: make.float_counter(
+                "headstart_saved_prefill_seconds_total",
+                "Seconds that computing the prompt tokens that were found would have added to the \
+                 replica's steps, as it has learned from its own. Waiting for loads is not \
+                 subtracted; only replicas with lower tiers learn.",
+                BY_REPLICA,
+            ),
+            money: OnceLock::new(),
+        }
+    }
+
+    /// From now on what is found is worth money; the first table counts.
+    pub(super) fn set_prices(&self, make: &Maker, prices: PriceTable) {
+        self.money.get_or_init(|| {
+            let counter = make.float_counter(
+                "headstart_saved_money_total",
+                "What finding prompt tokens saved, by --price-table: cache miss less cache hit.",
+                &["model_name", "source", "currency"],
+            );
+            (prices, counter)
+        });
+    }
+
+    /// A prompt of so many tokens has its first token. `engine`: what computing costs, if that is
+    /// known.
+    pub fn note(
+        &self,
+        labels: [&str; 2],
+        tokens: usize,
+        sources: &PromptSources,
+        engine: Option<&EngineModel>,
+    ) {
+        for (tier, found) in TIERS.iter().zip(sources.found) {
+            self.found(labels, tier.name(), found);
+        }
+        self.computed(labels, tokens.saturating_sub(sources.found()));
+        if let Some(engine) = engine {
+            let saved_s = engine.prefill_s(0, sources.found(), 0.0);
+            self.prefill_s.with_label_values(&labels).inc_by(saved_s);
+        }
+    }
+
+    /// An upstream said how long a prompt was and how much of it it had found.
+    pub fn note_upstream(&self, labels: [&str; 2], tokens: usize, cached: usize) {
+        let cached = cached.min(tokens);
+        self.found(labels, "upstream", cached);
+        self.computed(labels, tokens - cached);
+    }
+
+    fn computed(&self, [model, replica]: [&str; 2], tokens: usize) {
+        let counter = self
+            .by_source
+            .with_label_values(&[model, replica, "computed"]);
+        counter.inc_by(tokens as u64);
+    }
+
+    fn found(&self, [model, replica]: [&str; 2], source: &str, tokens: usize) {
+        let counter = self.by_source.with_label_values(&[model, replica, source]);
+        counter.inc_by(tokens as u64);
+        let Some((prices, money)) = self.money.get() else {
+            return;
+        };
+        // A counter only grows: where hits are the dearer ones nothing is saved.
+        if let Some(price) = prices.of(model) {
+            let saved = price.saved(tokens as f64).max(0.0);
+            let labels = [model, source, &prices.currency];
+            money.with_label_values(&labels).inc_by(saved);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Metrics;
+    use super::*;
+    use crate::prices::Price;
+    use std::collections::BTreeMap;
+
+    fn prices() -> PriceTable {
+        let price = Price {
+            cache_miss: 3.0,
+            cache_hit: 1.0,
+            output: 9.0,
+        };
+        PriceTable {
+            currency: "EUR".to_owned(),
+            models: BTreeMap::from([("m".to_owned(), price)]),
+            others: None,
+        }
+    }
+
+    /// What a line of the metrics says.
+    fn value(text: &str, line: &str) -> Option<f64> {
+        let found = text.lines().find_map(|it| it.strip_prefix(line));
+        found.map(|value| value.trim().parse().expect("a number"))
+    }
+
+    #[test]
+    fn tokens_are_counted_by_where_they_came_from() {
+        let metrics = Metrics::new();
+        metrics.set_prices(prices());
+        let mut sources = PromptSources::on_device(64);
+        sources.add(Tier::Disk, 128);
+        assert_eq!(sources.found(), 192);
+        let engine = EngineModel::default_engine();
+        metrics
+            .savings
+            .note(["m", "0"], 200, &sources, Some(&engine));
+        metrics.savings.note(["n", "0"], 100, &sources, None);
+        metrics.savings.note_upstream(["m", "1"], 30, 50);
+        let text = metrics.render();
+        let tokens = |model: &str, replica: u32, source: &str| {
+            let labels =
+                format!("model_name=\"{model}\",replica=\"{replica}\",source=\"{source}\"");
+            value(
+                &text,
+                &format!("headstart_prompt_tokens_by_source_total{{{labels}}}"),
+            )
+        };
+        assert_eq!(tokens("m", 0, "device"), Some(64.0));
+        assert_eq!(tokens("m", 0, "disk"), Some(128.0));
+        assert_eq!(tokens("m", 0, "computed"), Some(8.0));
+        assert_eq!(
+            tokens("m", 1, "upstream"),
+            Some(30.0),
+            "not more than there were"
+        );
+        let money = |model: &str, source: &str| {
+            let labels = format!("currency=\"EUR\",model_name=\"{model}\",source=\"{source}\"");
+            value(&text, &format!("headstart_saved_money_total{{{labels}}}"))
+        };
+        let saved = money("m", "disk").expect("it has a price");
+        assert!((saved - 128.0 * 2e-6).abs() < 1e-12, "{saved}");
+        assert_eq!(money("n", "disk"), None, "it has none");
+        let line = "headstart_saved_prefill_seconds_total{model_name=\"m\",replica=\"0\"}";
+        let saved_s = value(&text, line).expect("it is known");
+        assert!((saved_s - engine.prefill_s(0, 192, 0.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn without_prices_there_is_no_money() {
+        let metrics = Metrics::new();
+        let sources = PromptSources::on_device(64);
+        metrics.savings.note(["m", "0"], 200, &sources, None);
+        assert!(!metrics.render().contains("money"));
+    }
+}

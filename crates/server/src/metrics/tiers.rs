@@ -1,0 +1,339 @@
+//! Metrics of the places below host memory: how well they work, what they hold, what they moved,
+//! and what wears them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use headstart_core::transfer::{DeviceBlocks, Moved, Transfer, TransferId, TransferResult};
+use headstart_core::{BlockHash, BlockMover, Tier};
+use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
+
+use super::{Maker, raise};
+
+/// Seconds; from a unit in host memory to an object store that is nearly given up.
+const LOADS: [f64; 15] = [
+    5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 2.0, 10.0,
+];
+
+/// What one place below host memory, shared by all replicas, says of itself. Counts are since the
+/// start; what a place cannot tell is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TierReport {
+    /// Which tier it is.
+    pub tier: Tier,
+    /// Whether it can be read.
+    pub reads: bool,
+    /// Whether it can be written.
+    pub writes: bool,
+    /// Records that can be read.
+    pub records: u64,
+    /// Bytes of these.
+    pub record_bytes: Option<u64>,
+    /// Bytes of its files, which count for its budget.
+    pub file_bytes: Option<u64>,
+    /// Bytes of records that were read.
+    pub read_bytes: u64,
+    /// Bytes of records that were stored because somebody asked.
+    pub stored_bytes: u64,
+    /// Bytes of records that were moved to make room.
+    pub moved_bytes: Option<u64>,
+    /// Bytes that were written, all together: what wears it.
+    pub written_bytes: u64,
+    /// Records that were stored, and those that were read and unharmed.
+    pub stored: u64,
+    /// See `stored`.
+    pub loaded: u64,
+    /// Commands that failed.
+    pub failed: u64,
+    /// Attempts after the first, of any request.
+    pub retries: Option<u64>,
+    /// Segments that were emptied to make room.
+    pub cleaned_segments: Option<u64>,
+    /// Records that were found damaged and set aside.
+    pub quarantined: u64,
+    /// Records that went, by reason.
+    pub lost: Vec<(&'static str, u64)>,
+}
+
+/// How the places below are.
+pub struct TierMetrics {
+    load_seconds: HistogramVec,
+    up: IntGaugeVec,
+    records: IntGaugeVec,
+    bytes: IntGaugeVec,
+    moved_bytes: IntCounterVec,
+    amplification: GaugeVec,
+    commands: IntCounterVec,
+    retries: IntCounterVec,
+    cleaned: IntCounterVec,
+    quarantined: IntCounterVec,
+    lost: IntCounterVec,
+}
+
+impl TierMetrics {
+    pub(super) fn new(make: &Maker) -> Self {
+        let counter = |name, help| make.counter(name, help, &["tier"]);
+        Self {
+            load_seconds: make.histogram_of(
+                "headstart_tier_load_seconds",
+                "From asking for a unit of 64 tokens to having it at hand, verified; of several \
+                 asked for together each waits for those before it.",
+                &["tier"],
+                &LOADS,
+            ),
+            up: make.gauge(
+                "headstart_tier_up",
+                "1 while a tier can be read (reads), and while it can be written (writes).",
+                &["tier", "what"],
+            ),
+            records: make.gauge(
+                "headstart_tier_records",
+                "Records that can be read from a tier.",
+                &["tier"],
+            ),
+            bytes: make.gauge(
+                "headstart_tier_bytes",
+                "Bytes of a tier's records (records), and of its files, which count for its budget \
+                 (files).",
+                &["tier", "what"],
+            ),
+            moved_bytes: make.counter(
+                "headstart_tier_bytes_total",
+                "Bytes of records read, stored because somebody asked, and moved to make room; and \
+                 all bytes written, which wear a disk.",
+                &["tier", "what"],
+            ),
+            amplification: make.ratio(
+                "headstart_tier_write_amplification",
+                "Bytes written per byte stored, since the start.",
+                &["tier"],
+            ),
+            commands: make.counter(
+                "headstart_tier_commands_total",
+                "Records that a tier stored or loaded, and what it failed to do.",
+                &["tier", "outcome"],
+            ),
+            retries: counter(
+                "headstart_tier_retries_total",
+                "Attempts at requests after the first one.",
+            ),
+            cleaned: counter(
+                "headstart_tier_cleaned_segments_total",
+                "Segments that were emptied to make room.",
+            ),
+            quarantined: counter(
+                "headstart_tier_quarantined_records_total",
+                "Records that were found damaged: they are set aside, and computed again.",
+            ),
+            lost: make.counter(
+                "headstart_tier_lost_records_total",
+                "Records that went though nobody removed them: expired, corrupt, evicted, or \
+                 offline, which may come back.",
+                &["tier", "reason"],
+            ),
+        }
+    }
+
+    /// Brings all up to date.
+    pub fn set(&self, report: &TierReport) {
+        let tier = report.tier.name();
+        for (what, is_up) in [("reads", report.reads), ("writes", report.writes)] {
+            let gauge = self.up.with_label_values(&[tier, what]);
+            gauge.set(i64::from(is_up));
+        }
+        let records = self.records.with_label_values(&[tier]);
+        records.set(report.records as i64);
+        for (what, bytes) in [
+            ("records", report.record_bytes),
+            ("files", report.file_bytes),
+        ] {
+            if let Some(bytes) = bytes {
+                let gauge = self.bytes.with_label_values(&[tier, what]);
+                gauge.set(bytes as i64);
+            }
+        }
+        for (what, bytes) in [
+            ("read", Some(report.read_bytes)),
+            ("stored", Some(report.stored_bytes)),
+            ("moved", report.moved_bytes),
+            ("written", Some(report.written_bytes)),
+        ] {
+            if let Some(bytes) = bytes {
+                raise(&self.moved_bytes.with_label_values(&[tier, what]), bytes);
+            }
+        }
+        if report.stored_bytes > 0 {
+            let ratio = report.written_bytes as f64 / report.stored_bytes as f64;
+            self.amplification.with_label_values(&[tier]).set(ratio);
+        }
+        for (outcome, count) in [
+            ("stored", report.stored),
+            ("loaded", report.loaded),
+            ("failed", report.failed),
+        ] {
+            raise(&self.commands.with_label_values(&[tier, outcome]), count);
+        }
+        for (counter, count) in [
+            (&self.retries, report.retries),
+            (&self.cleaned, report.cleaned_segments),
+            (&self.quarantined, Some(report.quarantined)),
+        ] {
+            if let Some(count) = count {
+                raise(&counter.with_label_values(&[tier]), count);
+            }
+        }
+        for &(reason, count) in &report.lost {
+            raise(&self.lost.with_label_values(&[tier, reason]), count);
+        }
+    }
+}
+
+/// A mover whose loads are timed, for the metrics.
+pub(crate) struct TimedMover {
+    mover: Box<dyn BlockMover>,
+    metrics: Arc<TierMetrics>,
+    /// As many as may be on their way.
+    loads: HashMap<TransferId, (Tier, Instant)>,
+}
+
+impl TimedMover {
+    pub(crate) fn new(mover: Box<dyn BlockMover>, metrics: Arc<TierMetrics>) -> Self {
+        Self {
+            mover,
+            metrics,
+            loads: HashMap::new(),
+        }
+    }
+}
+
+impl BlockMover for TimedMover {
+    fn submit(&mut self, transfer: Transfer, device: &dyn DeviceBlocks) {
+        if let Transfer::Load { id, from, .. } = &transfer {
+            self.loads.insert(*id, (*from, Instant::now()));
+        }
+        self.mover.submit(transfer, device);
+    }
+
+    fn poll(&mut self, moved: &mut Vec<Moved>) {
+        let before = moved.len();
+        self.mover.poll(moved);
+        for moved in &moved[before..] {
+            let Moved::Loaded { id, result } = moved else {
+                continue;
+            };
+            if let Some((tier, asked_at)) = self.loads.remove(id)
+                && *result == TransferResult::Done
+            {
+                let histogram = &self.metrics.load_seconds;
+                let histogram = histogram.with_label_values(&[tier.name()]);
+                histogram.observe(asked_at.elapsed().as_secs_f64());
+            }
+        }
+    }
+
+    fn part(&self, name: BlockHash, part: usize) -> Option<&[u8]> {
+        self.mover.part(name, part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Metrics;
+    use super::*;
+    use headstart_core::transfer::BlankDevice;
+
+    #[test]
+    fn a_place_is_told_as_it_is() {
+        let metrics = Metrics::new();
+        let mut report = TierReport {
+            tier: Tier::Disk,
+            reads: true,
+            writes: false,
+            records: 7,
+            record_bytes: Some(700),
+            file_bytes: None,
+            read_bytes: 1,
+            stored_bytes: 100,
+            moved_bytes: Some(40),
+            written_bytes: 150,
+            stored: 10,
+            loaded: 3,
+            failed: 2,
+            retries: None,
+            cleaned_segments: Some(4),
+            quarantined: 5,
+            lost: vec![("evicted", 6)],
+        };
+        metrics.tiers.set(&report);
+        report.quarantined = 8;
+        metrics.tiers.set(&report);
+        let text = metrics.render();
+        for line in [
+            "headstart_tier_up{tier=\"disk\",what=\"reads\"} 1",
+            "headstart_tier_up{tier=\"disk\",what=\"writes\"} 0",
+            "headstart_tier_records{tier=\"disk\"} 7",
+            "headstart_tier_bytes{tier=\"disk\",what=\"records\"} 700",
+            "headstart_tier_bytes_total{tier=\"disk\",what=\"written\"} 150",
+            "headstart_tier_write_amplification{tier=\"disk\"} 1.5",
+            "headstart_tier_commands_total{outcome=\"failed\",tier=\"disk\"} 2",
+            "headstart_tier_cleaned_segments_total{tier=\"disk\"} 4",
+            "headstart_tier_quarantined_records_total{tier=\"disk\"} 8",
+            "headstart_tier_lost_records_total{reason=\"evicted\",tier=\"disk\"} 6",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} in {text}");
+        }
+        assert!(!text.contains("retries_total{tier"), "none where none are");
+        assert!(!text.contains("what=\"files\""));
+    }
+
+    /// Every other load works, all at once.
+    #[derive(Default)]
+    struct Every(Vec<TransferId>);
+
+    impl BlockMover for Every {
+        fn submit(&mut self, transfer: Transfer, _: &dyn DeviceBlocks) {
+            if let Transfer::Load { id, .. } = transfer {
+                self.0.push(id);
+            }
+        }
+
+        fn poll(&mut self, moved: &mut Vec<Moved>) {
+            let loaded = self.0.drain(..).map(|id| Moved::Loaded {
+                id,
+                result: match id.0 % 2 {
+                    0 => TransferResult::Done,
+                    _ => TransferResult::Failed,
+                },
+            });
+            moved.extend(loaded);
+        }
+
+        fn part(&self, _: BlockHash, _: usize) -> Option<&[u8]> {
+            None
+        }
+    }
+
+    #[test]
+    fn loads_that_worked_are_timed_by_tier() {
+        let metrics = Metrics::new();
+        let mut mover = TimedMover::new(Box::new(Every::default()), metrics.tiers.clone());
+        for number in 0..6 {
+            let (id, name) = (TransferId(number), BlockHash::from_u64(number));
+            let from = [Tier::Host, Tier::Disk][usize::from(number > 2)];
+            let load = Transfer::Load { id, name, from };
+            mover.submit(load, &BlankDevice::default());
+        }
+        let mut moved = Vec::new();
+        mover.poll(&mut moved);
+        assert_eq!(moved.len(), 6);
+        assert!(mover.loads.is_empty(), "none is remembered for ever");
+        let text = metrics.render();
+        for line in [
+            "headstart_tier_load_seconds_count{tier=\"host\"} 2",
+            "headstart_tier_load_seconds_count{tier=\"disk\"} 1",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+    }
+}

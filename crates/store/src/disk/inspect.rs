@@ -1,0 +1,334 @@
+//! A folder, looked at without opening the tier, and looked after while nobody else does.
+//!
+//! What is told is what a server that starts now would find: records that a running one has
+//! forgotten are found again after a restart, too. A folder in use changes while it is read; what
+//! is read is verified, and a record that is not there any more counts as gone, not as damaged.
+
+mod clear;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slotted;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use headstart_core::BlockHash;
+
+use super::folder::{DiskError, Folder, io_at};
+use super::holder::{self, Holder};
+use super::layout::{Entry, SegmentHeader};
+use super::recover::{Filter, Sorted, Verdict, apart, scan, sort};
+use super::space::SegmentId;
+use crate::arena::Slot;
+use crate::backend::Resident;
+use crate::inspect::{At, Damage, Files, Item, Survey, Visit};
+use crate::record::{Header, MAX_PARTS, PAGE, Record, Wrong};
+
+/// Threads that read the beginnings of records: enough that a disk has several to do at once.
+const READERS: usize = 8;
+
+/// Pages that hold any header.
+const HEADER_PAGES: u32 = (MAX_PARTS * 16 / PAGE + 2) as u32;
+
+/// Bytes that a file system counts as one block.
+const BLOCK_BYTES: u64 = 512;
+
+/// A folder that holds a context cache.
+#[derive(Debug)]
+pub struct FolderInspector {
+    folder: Folder,
+    is_ours: bool,
+}
+
+/// A segment and what is in it.
+struct View {
+    id: SegmentId,
+    sequence: u64,
+    entries: Vec<(Entry, State)>,
+    /// The page behind its last group.
+    end: u32,
+    footer_pages: u32,
+    is_sealed: bool,
+}
+
+/// What becomes of a record at the next start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Kept,
+    /// There is a younger copy.
+    Replaced,
+    Dropped(Verdict),
+}
+
+/// All segments, oldest first.
+struct Views {
+    segments: Vec<View>,
+    segment_bytes: u64,
+    /// Files that are no segments of this tier.
+    strangers: Vec<SegmentId>,
+    /// The highest sequence number that was ever used, as far as anybody knows.
+    last_sequence: u64,
+}
+
+impl FolderInspector {
+    /// Looks at a folder.
+    ///
+    /// # Errors
+    /// When it holds no context cache, or cannot be read.
+    pub fn look(path: &Path) -> Result<Self, DiskError> {
+        Ok(Self {
+            folder: Folder::look(path)?,
+            is_ours: false,
+        })
+    }
+
+    /// The same, to change it: locks it.
+    ///
+    /// # Errors
+    /// As above, and when somebody else uses it.
+    pub fn open(path: &Path) -> Result<Self, DiskError> {
+        // Without it, a folder would be made.
+        Folder::look(path)?;
+        Ok(Self {
+            folder: Folder::open(path)?,
+            is_ours: true,
+        })
+    }
+
+    /// Who uses it.
+    #[must_use]
+    pub fn holder(&self) -> Holder {
+        let file = self.folder.lock_file();
+        file.map_or(Holder::Unknown, holder::of_file)
+    }
+
+    /// What it holds, seconds since 1970 being `now_s`.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn survey(&self, now_s: u64) -> Result<Survey, DiskError> {
+        let views = self.views(now_s)?;
+        let mut survey = Survey {
+            strangers: views.strangers.len(),
+            is_whole: true,
+            ..Survey::default()
+        };
+        let mut files = Files {
+            segments: views.segments.len(),
+            segment_bytes: views.segment_bytes,
+            allocated_bytes: 0,
+        };
+        for view in &views.segments {
+            files.allocated_bytes += self.allocated_bytes(view.id)?;
+            for (entry, state) in &view.entries {
+                let resident = entry.resident();
+                let tally = match state {
+                    State::Kept => {
+                        survey.items.push(Item {
+                            resident,
+                            created_s: None,
+                            identity: None,
+                            at: At::Segment {
+                                id: view.id.0,
+                                sequence: view.sequence,
+                                page: entry.page,
+                            },
+                        });
+                        continue;
+                    }
+                    State::Dropped(Verdict::Expired) => &mut survey.expired,
+                    State::Dropped(Verdict::Quarantined) => &mut survey.quarantined,
+                    State::Replaced | State::Dropped(Verdict::Purged | Verdict::Wanted) => {
+                        &mut survey.garbage
+                    }
+                };
+                tally.add(resident.bytes);
+            }
+        }
+        survey.files = Some(files);
+        Ok(survey)
+    }
+
+    fn views(&self, now_s: u64) -> Result<Views, DiskError> {
+        let filter = Filter::new(&self.folder, now_s)?;
+        let files = self.folder.segments().map_err(io_at(self.folder.path()))?;
+        let sorted = sort(&self.folder, &files, u64::MAX, PAGE as u64)?;
+        let Sorted {
+            segments,
+            last_sequence,
+            segment_bytes,
+            unwanted,
+            ..
+        } = sorted;
+        let pages = (segment_bytes / PAGE as u64) as u32;
+        let mut views = Vec::with_capacity(segments.len());
+        for (sequence, id) in segments {
+            let scanned = scan(&self.folder, id, sequence, pages);
+            let scanned = scanned.map_err(io_at(self.folder.segment_path(id)))?;
+            let state = |entry: Entry| match filter.verdict(sequence, &entry) {
+                Verdict::Wanted => (entry, State::Kept),
+                dropped => (entry, State::Dropped(dropped)),
+            };
+            let entries = apart(scanned.entries, pages).into_iter().map(state);
+            views.push(View {
+                id,
+                sequence,
+                entries: entries.collect(),
+                end: scanned.end,
+                footer_pages: scanned.footer_pages,
+                is_sealed: scanned.is_sealed,
+            });
+        }
+        mark_replaced(&mut views);
+        Ok(Views {
+            segments: views,
+            segment_bytes,
+            strangers: unwanted,
+            last_sequence: last_sequence.max(filter.last_sequence()),
+        })
+    }
+
+    fn allocated_bytes(&self, id: SegmentId) -> Result<u64, DiskError> {
+        let path = self.folder.segment_path(id);
+        let metadata = std::fs::metadata(&path).map_err(io_at(path))?;
+        Ok(metadata.blocks() * BLOCK_BYTES)
+    }
+
+    /// Fills in what stands in the headers of records, and nothing where these are damaged.
+    pub fn describe(&self, items: &mut [Item]) {
+        let share = items.len().div_ceil(READERS).max(1);
+        std::thread::scope(|scope| {
+            for items in items.chunks_mut(share) {
+                scope.spawn(move || {
+                    let mut open = Open::default();
+                    for item in items {
+                        let header = self.header(&mut open, item);
+                        item.created_s = header.as_ref().map(|header| header.meta.created_s);
+                        item.identity = header.map(|header| header.meta.identity);
+                    }
+                });
+            }
+        });
+    }
+
+    fn header(&self, open: &mut Open, item: &Item) -> Option<Header> {
+        let At::Segment { id, page, .. } = item.at else {
+            return None;
+        };
+        // Through the page cache: most headers are shorter than what is read ahead.
+        let path = self.folder.segment_path(SegmentId(id));
+        let file = open.file(id, || File::open(path)).ok()?;
+        let pages = (item.resident.bytes / PAGE as u64) as u32;
+        let read = |pages: u32| {
+            let mut bytes = vec![0; pages as usize * PAGE];
+            file.read_exact_at(&mut bytes, u64::from(page) * PAGE as u64)
+                .ok()?;
+            Header::read(&bytes, item.resident.bytes as usize).ok()
+        };
+        let header = read(1).or_else(|| read(pages.min(HEADER_PAGES)))?;
+        (header.meta.name == item.resident.name).then_some(header)
+    }
+
+    /// Reads and verifies records, one after the other.
+    pub fn read(&self, items: &[Item], slot: &mut dyn FnMut() -> Slot, visit: &mut Visit<'_>) {
+        let mut open = Open::default();
+        for item in items {
+            let read = self.read_one(&mut open, item, slot());
+            visit(item, read);
+        }
+    }
+
+    fn read_one(&self, open: &mut Open, item: &Item, mut slot: Slot) -> Result<Record, Damage> {
+        let At::Segment { id, sequence, page } = item.at else {
+            return Err(Damage::Gone);
+        };
+        let len = item.resident.bytes as usize;
+        let file = open.file(id, || self.folder.read_segment(SegmentId(id)));
+        let read = file.and_then(|file| {
+            let room = slot.get_mut(..len).ok_or(io::ErrorKind::InvalidInput)?;
+            file.read_exact_at(room, u64::from(page) * PAGE as u64)
+        });
+        let checked = match read {
+            Ok(()) => Record::verify(slot, item.resident.name).map_err(Damage::Wrong),
+            Err(error) => Err(Damage::Unreadable(error.to_string())),
+        };
+        let checked = checked.and_then(|record| {
+            let is_it = Resident::of_record(&record) == item.resident;
+            let other = Damage::Wrong(Wrong::Misplaced);
+            is_it.then_some(record).ok_or(other)
+        });
+        match checked {
+            Err(_) if !self.is_ours && !self.is_life(id, sequence) => Err(Damage::Gone),
+            checked => checked,
+        }
+    }
+
+    /// Whether a segment is still what it was.
+    fn is_life(&self, id: u32, sequence: u64) -> bool {
+        let mut page = [0; PAGE];
+        let file = File::open(self.folder.segment_path(SegmentId(id)));
+        let read = file.and_then(|file| file.read_exact_at(&mut page, 0));
+        let header = read.ok().and_then(|()| SegmentHeader::read(&page));
+        header.is_some_and(|header| header.sequence == sequence)
+    }
+
+    /// Notes that records are damaged.
+    ///
+    /// # Panics
+    /// When the folder is not locked.
+    pub fn set_aside(&self, items: &[(Item, Wrong)]) {
+        self.assert_ours();
+        for (item, wrong) in items {
+            if let At::Segment { sequence, page, .. } = item.at {
+                self.folder
+                    .quarantine(sequence, page, item.resident.name, *wrong);
+            }
+        }
+    }
+
+    fn assert_ours(&self) {
+        assert!(self.is_ours, "a folder is changed under its lock only");
+    }
+}
+
+impl Resident {
+    /// A record, as a list has it.
+    pub(super) fn of_record(record: &Record) -> Self {
+        Self::of(record.meta(), record.bytes().len() as u64)
+    }
+}
+
+/// Of several copies the youngest counts.
+fn mark_replaced(views: &mut [View]) {
+    let mut kept: HashMap<BlockHash, (usize, usize)> = HashMap::new();
+    for segment in 0..views.len() {
+        for index in 0..views[segment].entries.len() {
+            let (entry, state) = views[segment].entries[index];
+            if state != State::Kept {
+                continue;
+            }
+            match kept.entry(entry.name) {
+                Slotted::Vacant(place) => drop(place.insert((segment, index))),
+                Slotted::Occupied(mut place) => {
+                    let (older, at) = place.insert((segment, index));
+                    views[older].entries[at].1 = State::Replaced;
+                }
+            }
+        }
+    }
+}
+
+/// The file that was read last.
+#[derive(Default)]
+struct Open(Option<(u32, File)>);
+
+impl Open {
+    fn file(&mut self, id: u32, open: impl FnOnce() -> io::Result<File>) -> io::Result<&File> {
+        if self.0.as_ref().is_none_or(|(known, _)| *known != id) {
+            self.0 = Some((id, open()?));
+        }
+        let (_, file) = self.0.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        Ok(file)
+    }
+}

@@ -1,0 +1,184 @@
+//! Clearing away what cannot be read any more, and destroying what must go.
+//!
+//! Nothing is moved, so that no disk wears for it: a segment of which nothing is wanted is deleted,
+//! and of another one the list is written anew first, then the pages that nothing names are given
+//! back to the file system. Its length, which counts for the budget, stays. Killed in between, a
+//! list that is not whole is not believed, and pages that were given back do not verify.
+
+use std::fs::File;
+use std::io;
+
+use headstart_core::TenantTag;
+use rustix::fs::FallocateFlags;
+
+use super::{FolderInspector, State, View};
+use crate::disk::folder::{DiskError, destroy, io_at};
+use crate::disk::layout::{Entry, table_pages};
+use crate::disk::recover::{Verdict, write_footer};
+use crate::inspect::Cleared;
+use crate::record::PAGE;
+
+impl View {
+    /// What stays in its list: also what is damaged, so that somebody can look at it.
+    fn stays(&self) -> Vec<Entry> {
+        let stays =
+            |state: State| matches!(state, State::Kept | State::Dropped(Verdict::Quarantined));
+        let entries = self.entries.iter().filter(|(_, state)| stays(*state));
+        entries.map(|(entry, _)| *entry).collect()
+    }
+
+    fn has_kept(&self) -> bool {
+        self.entries.iter().any(|(_, state)| *state == State::Kept)
+    }
+
+    /// Pages between its last group, or its footer, and its last page: first page, number of pages.
+    fn tail(&self, num_entries: usize, pages: u32) -> (u32, u32) {
+        let footer = self.footer_pages.max(table_pages(num_entries) as u32);
+        let start = (self.end + footer).min(pages - 1);
+        (start, pages - 1 - start)
+    }
+}
+
+impl FolderInspector {
+    /// Deletes segments of which nothing can be read, and gives back the pages of what is not
+    /// wanted in others.
+    ///
+    /// # Errors
+    /// When a file cannot be changed.
+    ///
+    /// # Panics
+    /// When the folder is not locked.
+    pub fn clear(&self, now_s: u64) -> Result<Cleared, DiskError> {
+        self.assert_ours();
+        let views = self.views(now_s)?;
+        let pages = (views.segment_bytes / PAGE as u64) as u32;
+        let mut cleared = Cleared::default();
+        for view in &views.segments {
+            let before = self.allocated_bytes(view.id)?;
+            for (entry, state) in &view.entries {
+                let bytes = entry.resident().bytes;
+                match state {
+                    State::Dropped(Verdict::Expired) => cleared.expired.add(bytes),
+                    State::Replaced | State::Dropped(Verdict::Purged) => cleared.garbage.add(bytes),
+                    State::Kept | State::Dropped(_) => {}
+                }
+            }
+            let path = self.folder.segment_path(view.id);
+            let after = match view.has_kept() {
+                false => {
+                    let removed = self.folder.remove_segment(view.id);
+                    removed.map_err(io_at(path))?;
+                    cleared.segments += 1;
+                    0
+                }
+                true => {
+                    self.shrink(view, pages).map_err(io_at(path))?;
+                    self.allocated_bytes(view.id)?
+                }
+            };
+            cleared.won_bytes += before.saturating_sub(after);
+        }
+        Ok(cleared)
+    }
+
+    /// Gives back the pages of a segment that nothing will name.
+    fn shrink(&self, view: &View, pages: u32) -> io::Result<()> {
+        let stays = view.stays();
+        let has_gone = stays.len() < view.entries.len();
+        if has_gone || !view.is_sealed {
+            let place = (view.end, pages);
+            write_footer(&self.folder, view.id, view.sequence, &stays, place)?;
+        }
+        let file = File::options()
+            .write(true)
+            .open(self.folder.segment_path(view.id))?;
+        for (entry, _) in &view.entries {
+            if !stays.contains(entry) {
+                give_back(&file, entry.page, entry.pages)?;
+            }
+        }
+        let (start, count) = view.tail(stays.len(), pages);
+        give_back(&file, start, count)?;
+        file.sync_data()
+    }
+
+    /// Destroys what belongs to a tenant: noted first, so that it is not read again whatever
+    /// happens, then overwritten.
+    ///
+    /// # Errors
+    /// When that is not possible.
+    ///
+    /// # Panics
+    /// When the folder is not locked.
+    pub fn purge(&self, tenant: TenantTag) -> Result<u64, DiskError> {
+        self.assert_ours();
+        let views = self.views(0)?;
+        let pages = (views.segment_bytes / PAGE as u64) as u32;
+        let oldest = views.segments.first().map_or(0, |view| view.sequence);
+        let noted = self.folder.note_purge(tenant, views.last_sequence, oldest);
+        noted.map_err(io_at(self.folder.path()))?;
+        let mut count = 0;
+        for view in &views.segments {
+            let theirs = view.entries.iter();
+            let theirs: Vec<_> = theirs.filter(|(entry, _)| entry.tenant == tenant).collect();
+            let is_kept = |(_, state): &&&(Entry, State)| *state == State::Kept;
+            count += theirs.iter().filter(is_kept).count() as u64;
+            let path = self.folder.segment_path(view.id);
+            let destroyed = self.destroy(view, &theirs, pages);
+            destroyed.map_err(io_at(path))?;
+        }
+        Ok(count)
+    }
+
+    /// Overwrites records, and what earlier lives of a segment have left behind its last group.
+    fn destroy(&self, view: &View, theirs: &[&(Entry, State)], pages: u32) -> io::Result<()> {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(self.folder.segment_path(view.id))?;
+        for (entry, _) in theirs {
+            destroy(&file, entry.page, entry.pages)?;
+        }
+        let (start, count) = view.tail(view.entries.len(), pages);
+        if count > 0 {
+            destroy(&file, start, count)?;
+        }
+        file.sync_data()
+    }
+
+    /// Deletes all segments.
+    ///
+    /// # Errors
+    /// When a file cannot be deleted.
+    ///
+    /// # Panics
+    /// When the folder is not locked.
+    pub fn purge_all(&self) -> Result<u64, DiskError> {
+        self.assert_ours();
+        let files = self.folder.segments().map_err(io_at(self.folder.path()))?;
+        for &id in files.segments.keys() {
+            let path = self.folder.segment_path(id);
+            self.folder.remove_segment(id).map_err(io_at(path))?;
+        }
+        let forgotten = self.folder.forget_quarantined();
+        forgotten.map_err(io_at(self.folder.path()))?;
+        Ok(files.segments.len() as u64)
+    }
+}
+
+/// Gives pages of a file back to the file system, where that is possible.
+fn give_back(file: &File, page: u32, pages: u32) -> io::Result<()> {
+    if pages == 0 {
+        return Ok(());
+    }
+    let (offset, bytes) = (
+        u64::from(page) * PAGE as u64,
+        u64::from(pages) * PAGE as u64,
+    );
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match rustix::fs::fallocate(file, hole, offset, bytes) {
+        // It keeps them; nothing else is lost.
+        Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+        done => Ok(done?),
+    }
+}

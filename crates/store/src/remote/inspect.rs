@@ -1,0 +1,237 @@
+//! Object storage, looked at by its listing and looked after, without the tier's loop.
+//!
+//! Others may use it meanwhile: what they delete while it is looked for is gone, and nothing worse.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use headstart_core::{BlockHash, TenantTag};
+use tokio::runtime::Runtime;
+
+use super::index::Listed;
+use super::key::{Key, Layout};
+use super::place::Place;
+use super::store::Store;
+use super::transfer::Found;
+use super::trouble::{Kind, Trouble};
+use super::{BLOCKING, RemoteError, RemoteOptions, WORKERS};
+use crate::arena::Slot;
+use crate::inspect::{At, Cleared, Damage, Item, Survey, Tally, Visit};
+use crate::record::{Record, Wrong};
+
+/// Records that are read at once.
+const AT_ONCE: usize = 16;
+
+/// Objects that are deleted by one call, as S3 takes them.
+const DELETED_AT_ONCE: usize = 1_000;
+
+/// Objects of a listing: some hundred bytes of memory each.
+const MAX_OBJECTS: usize = 1 << 21;
+
+/// Object storage that holds a context cache.
+#[derive(Debug)]
+pub struct StoreInspector {
+    url: String,
+    store: Arc<Store>,
+    runtime: Runtime,
+}
+
+/// What a listing says.
+struct Sorted {
+    /// One object for each name, oldest first.
+    wanted: Vec<Listed>,
+    expired: Vec<Listed>,
+    /// Second objects of a name.
+    replaced: Vec<Listed>,
+    strangers: usize,
+    is_whole: bool,
+}
+
+impl StoreInspector {
+    /// Opens a store. Reaches it only where it is a folder, which must be there.
+    ///
+    /// # Errors
+    /// When the store cannot be named or used.
+    pub fn open(options: &RemoteOptions) -> Result<Self, RemoteError> {
+        let place = Place::parse(&options.url)?;
+        options.check(place.least_part_bytes())?;
+        if let Place::Folder(folder) = &place
+            && !folder.is_dir()
+        {
+            return Err(RemoteError::Folder {
+                folder: folder.clone(),
+                reason: "it is not there".to_owned(),
+            });
+        }
+        let (objects, root) = place.open()?;
+        let seed = RandomState::new().hash_one(std::process::id());
+        let mut rules = options.rules();
+        rules.max_objects = rules.max_objects.max(MAX_OBJECTS);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(WORKERS)
+            .max_blocking_threads(BLOCKING)
+            .enable_all()
+            .build()?;
+        Ok(Self {
+            url: options.url.clone(),
+            store: Store::new(objects, Layout::under(root), rules, seed),
+            runtime,
+        })
+    }
+
+    /// What it holds, seconds since 1970 being `now_s`.
+    ///
+    /// # Errors
+    /// When it cannot be listed.
+    pub fn survey(&self, now_s: u64) -> Result<Survey, RemoteError> {
+        let sorted = self.listing(now_s)?;
+        let (records, bytes) = self.runtime.block_on(self.store.count_quarantined());
+        let item = |object: &Listed| Item {
+            resident: object.key.resident(object.bytes),
+            created_s: Some(object.modified_s),
+            identity: None,
+            at: At::Object,
+        };
+        Ok(Survey {
+            items: sorted.wanted.iter().map(item).collect(),
+            expired: tally(&sorted.expired),
+            quarantined: Tally {
+                records: records as u64,
+                bytes,
+            },
+            garbage: tally(&sorted.replaced),
+            strangers: sorted.strangers,
+            files: None,
+            is_whole: sorted.is_whole,
+        })
+    }
+
+    fn listing(&self, now_s: u64) -> Result<Sorted, RemoteError> {
+        let listing = self.runtime.block_on(self.store.list());
+        let mut listing = listing.map_err(|trouble| self.refused(trouble))?;
+        // The one that lasts longest stays, as in the tier's own index.
+        listing.objects.sort_by_key(|object| object.key);
+        let mut wanted: HashMap<BlockHash, Listed> = HashMap::new();
+        let (mut expired, mut replaced) = (Vec::new(), Vec::new());
+        for object in listing.objects {
+            if object.key.expires_s().is_some_and(|at| at <= now_s) {
+                expired.push(object);
+            } else {
+                replaced.extend(wanted.insert(object.key.name, object));
+            }
+        }
+        let mut wanted: Vec<Listed> = wanted.into_values().collect();
+        wanted.sort_by_key(|object| (object.modified_s, object.key));
+        Ok(Sorted {
+            wanted,
+            expired,
+            replaced,
+            strangers: listing.strangers,
+            is_whole: listing.is_whole,
+        })
+    }
+
+    /// Reads and verifies records, some at once.
+    pub fn read(&self, items: &[Item], slot: &mut dyn FnMut() -> Slot, visit: &mut Visit<'_>) {
+        for items in items.chunks(AT_ONCE) {
+            let reads = items.iter().map(|item| {
+                let (store, slot) = (self.store.clone(), slot());
+                let (key, bytes) = (Key::of_resident(&item.resident), item.resident.bytes);
+                self.runtime
+                    .spawn(async move { store.get(key, bytes, slot).await })
+            });
+            let reads: Vec<_> = reads.collect();
+            for (item, read) in items.iter().zip(reads) {
+                let found = self.runtime.block_on(read);
+                let given_up = |error: &dyn std::fmt::Display| {
+                    Err(Trouble::new(Kind::Refused, error.to_string()))
+                };
+                visit(
+                    item,
+                    record_of(found.unwrap_or_else(|error| given_up(&error))),
+                );
+            }
+        }
+    }
+
+    /// Takes damaged objects out of the way: some are kept for somebody to look at.
+    ///
+    /// # Errors
+    /// When one cannot be deleted.
+    pub fn set_aside(&self, items: &[(Item, Wrong)]) -> Result<(), RemoteError> {
+        for (item, _) in items {
+            let key = Key::of_resident(&item.resident);
+            let gone = self.runtime.block_on(self.store.set_aside(&key));
+            gone.map_err(|trouble| self.refused(trouble))?;
+        }
+        Ok(())
+    }
+
+    /// Deletes objects whose time is over, and second ones of a name.
+    ///
+    /// # Errors
+    /// When the store does not let us.
+    pub fn clear(&self, now_s: u64) -> Result<Cleared, RemoteError> {
+        let sorted = self.listing(now_s)?;
+        let objects = sorted.expired.iter().chain(&sorted.replaced);
+        let keys: Vec<Key> = objects.map(|object| object.key).collect();
+        for keys in keys.chunks(DELETED_AT_ONCE) {
+            let deleted = self.runtime.block_on(self.store.delete(keys));
+            deleted.map_err(|trouble| self.refused(trouble))?;
+        }
+        let (expired, garbage) = (tally(&sorted.expired), tally(&sorted.replaced));
+        Ok(Cleared {
+            expired,
+            garbage,
+            segments: 0,
+            won_bytes: expired.bytes + garbage.bytes,
+        })
+    }
+
+    /// Deletes all of a tenant, what was set aside included; how many objects.
+    ///
+    /// # Errors
+    /// When the store does not let us.
+    pub fn purge(&self, tenant: TenantTag) -> Result<u64, RemoteError> {
+        let purged = self.runtime.block_on(self.store.purge(tenant));
+        let purged = purged.map_err(|trouble| self.refused(trouble))?;
+        Ok(purged as u64)
+    }
+
+    /// Deletes all; how many objects.
+    ///
+    /// # Errors
+    /// When the store does not let us.
+    pub fn purge_all(&self) -> Result<u64, RemoteError> {
+        let layout = &self.store.layout;
+        let folders = [layout.records(), layout.quarantine()];
+        let purged = self.runtime.block_on(self.store.destroy(&folders));
+        let purged = purged.map_err(|trouble| self.refused(trouble))?;
+        Ok(purged as u64)
+    }
+
+    fn refused(&self, trouble: Trouble) -> RemoteError {
+        RemoteError::Refused {
+            url: self.url.clone(),
+            reason: trouble.text,
+        }
+    }
+}
+
+fn record_of(found: Result<Found, Trouble>) -> Result<Record, Damage> {
+    match found {
+        Ok(Found::Whole(record)) => Ok(record),
+        Ok(Found::Damaged(wrong)) => Err(Damage::Wrong(wrong)),
+        Err(trouble) if trouble.kind == Kind::Missing => Err(Damage::Gone),
+        // Longer than it was when it was listed, and than any record: it is none.
+        Err(trouble) if trouble.kind == Kind::TooLarge => Err(Damage::Wrong(Wrong::Misplaced)),
+        Err(trouble) => Err(Damage::Unreadable(trouble.text)),
+    }
+}
+
+fn tally(objects: &[Listed]) -> Tally {
+    let mut tally = Tally::default();
+    objects.iter().for_each(|object| tally.add(object.bytes));
+    tally
+}
