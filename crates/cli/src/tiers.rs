@@ -1,5 +1,7 @@
 //! The lower tiers of `serve`: options made into decisions, memory and files.
 
+pub(crate) mod in_virtual_time;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -277,6 +279,18 @@ impl Recipe {
         })
     }
 
+    /// What the tiers of a replica have in common.
+    fn config(&self, engine: EngineModel) -> TiersConfig {
+        TiersConfig {
+            unit_blocks: self.store.unit_blocks,
+            block_tokens: self.block_size,
+            unit_bytes: self.store.unit_bytes(),
+            most_at_hand: self.most_at_hand,
+            engine,
+            load: LoadWhen::Faster,
+        }
+    }
+
     fn make(&self, waker: Waker) -> Result<(Tiers, Box<dyn BlockMover>)> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = match &mut *opened {
@@ -296,14 +310,7 @@ impl Recipe {
         }
         let shares = self.shares.clone();
         tiers.push(tier(opened.tier, opened.units, opened.assumed, shares));
-        let config = TiersConfig {
-            unit_blocks: self.store.unit_blocks,
-            block_tokens: self.block_size,
-            unit_bytes: self.store.unit_bytes(),
-            most_at_hand: self.most_at_hand,
-            engine: unknown_engine(),
-            load: LoadWhen::Faster,
-        };
+        let config = self.config(unknown_engine());
         let store = TieredStore::new(self.store.clone(), vec![below], waker)?;
         Ok((Tiers::new(config, tiers), Box::new(store)))
     }
@@ -390,7 +397,7 @@ fn tier(tier: Tier, capacity_units: usize, assumed: Assumed, shares: Shares) -> 
 }
 
 /// An engine of which nothing was measured yet.
-fn unknown_engine() -> EngineModel {
+pub(crate) fn unknown_engine() -> EngineModel {
     EngineModel {
         cost: CostModel {
             overhead_s: 1e-3,

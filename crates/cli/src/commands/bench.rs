@@ -6,6 +6,7 @@ mod fleet;
 mod prediction;
 mod recording;
 mod runs;
+mod tiers;
 mod trace;
 
 use std::num::NonZeroUsize;
@@ -62,6 +63,15 @@ pub(crate) struct BenchServer {
     /// Folder of the sentence encoder that it was trained with [default: built in]
     #[arg(long, value_name = "FOLDER", requires = "predictor")]
     encoder: Option<String>,
+    /// Where to keep keys and values below memory, as for serve
+    #[arg(long, value_name = "DIR|URL")]
+    context_cache: Option<String>,
+    /// Most that is kept there, GiB
+    #[arg(long, value_name = "GIB", requires = "context_cache")]
+    context_cache_gib: Option<f64>,
+    /// Host memory per replica between the two, GiB
+    #[arg(long, value_name = "GIB", requires = "context_cache")]
+    host_cache_gib: Option<f64>,
     /// Running engines instead of embedded replicas, as for serve
     #[arg(long, value_name = "SPEC", id = "upstream")]
     upstream: Vec<String>,
@@ -82,6 +92,9 @@ impl BenchServer {
             dtype: self.dtype.clone(),
             predictor: self.predictor.clone(),
             encoder: self.encoder.clone(),
+            context_cache: self.context_cache.clone(),
+            context_cache_gib: self.context_cache_gib,
+            host_cache_gib: self.host_cache_gib,
             upstream: self.upstream.clone(),
             ..ServeOptions::default()
         }

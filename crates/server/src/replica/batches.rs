@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn batches_have_a_limit_and_keep_the_order() {
         let removed = |count: usize| CacheEvent::Removed {
-            blocks: vec![BlockHash::default(); count],
+            blocks: vec![BlockHash([0; 16]); count],
             tier: Tier::Disk,
             group: 0,
         };

@@ -6,7 +6,7 @@ use headstart_cache::policy::{self, Setting};
 use headstart_core::TraceRequest;
 use headstart_loadgen::trace::{self, SPEED_MIN};
 use headstart_loadgen::{ApiClient, Pace, TraceObserved, TraceReport};
-use headstart_server::{Backend, ServeConfig};
+use headstart_server::{Backend, RunningServer, ServeConfig};
 use headstart_trace::TraceError;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -14,6 +14,7 @@ use serde_json::json;
 use super::super::serve;
 use super::BenchServer;
 use super::prediction::{Agreement, CacheSetting, Prediction};
+use super::tiers::{TierAgreement, Tiered};
 use crate::config::{ServeOptions, UsageError};
 use crate::input::{TraceInput, remarks};
 use crate::output;
@@ -33,12 +34,17 @@ const BLOCK_SIZE: usize = 16;
   headstart bench trace trace.jsonl --mode open --speed 10 --scale 0.1 \\
     --url http://127.0.0.1:8000 --served-model-name Qwen3-0.6B --vocab 512..151643
   headstart bench trace trace.jsonl --url http://127.0.0.1:8000 --cache-blocks 6000 --json
+  headstart bench trace trace.jsonl --cache-blocks 1000 --context-cache new-folder \\
+    --context-cache-gib 1 --host-cache-gib 0.1
 
 Without --url it starts a server of its own, as `headstart serve` would, with one replica.
 Sequential mode sends one request at a time, in file order, as fast as they are answered. Then a
 replay of the same cache says what each should find, and the report says how many did: give
 --cache-blocks (and --block-size, --policy) of a server that --url names. Open mode sends each at
-its arrival; requests at once hold more and let go in another order, so hits differ.")]
+its arrival; requests at once hold more and let go in another order, so hits differ.
+
+With --context-cache the server keeps what leaves its cache, and the report compares, tier by tier,
+where prompt tokens were found with where the same decisions find them in virtual time.")]
 pub(crate) struct Trace {
     #[command(flatten)]
     input: TraceInput,
@@ -80,10 +86,19 @@ enum Mode {
     Open,
 }
 
+/// What a live run is compared with.
+enum Beside {
+    /// A replay of its cache, if that is known.
+    Replay(Option<CacheSetting>),
+    /// Its cache and tiers in virtual time.
+    Tiers(Box<Tiered>),
+}
+
 /// What a run brought.
 struct Measured {
     observed: TraceObserved,
     agreement: Option<Agreement>,
+    tiers: Option<TierAgreement>,
     altered: Altered,
 }
 
@@ -97,13 +112,19 @@ pub(super) fn run(trace: &Trace) -> Result<()> {
         match &trace.url {
             Some(url) => {
                 let setting = setting_of_url(trace);
-                measure(trace, &trace.server.client(url)?, prompts, pace, setting).await
+                let mut beside = Beside::Replay(setting);
+                let client = trace.server.client(url)?;
+                measure(trace, &client, prompts, pace, &mut beside).await
             }
             None => {
-                let config = serve::config(&options(trace))?;
-                let setting = setting_of(&config);
+                let options = options(trace);
+                let config = serve::config(&options)?;
+                let beside = match Tiered::of(&options, &config) {
+                    Some(tiered) => Beside::Tiers(Box::new(tiered)),
+                    None => Beside::Replay(setting_of(&config)),
+                };
                 let (server, client) = trace.server.start(config).await?;
-                let measured = measure(trace, &client, prompts, pace, setting).await;
+                let measured = measure_own(trace, (&server, &client), prompts, pace, beside).await;
                 server.shutdown().await;
                 measured
             }
@@ -175,23 +196,57 @@ fn setting_of_url(trace: &Trace) -> Option<CacheSetting> {
     })
 }
 
+/// Measures a server of the benchmark's own, whose tiers can be looked at.
+async fn measure_own<I>(
+    trace: &Trace,
+    (server, client): (&RunningServer, &ApiClient),
+    prompts: Prompts<I>,
+    pace: Pace,
+    mut beside: Beside,
+) -> Result<Measured>
+where
+    I: Iterator<Item = Result<TraceRequest, TraceError>>,
+{
+    let gateway = server.gateway();
+    if let Beside::Tiers(_) = &beside {
+        Tiered::check_empty(gateway)?;
+    }
+    let mut measured = measure(trace, client, prompts, pace, &mut beside).await?;
+    if let Beside::Tiers(tiered) = &beside {
+        let samples = measured.observed.samples.iter();
+        let found = samples.map(|sample| (sample.number, sample.cached_tokens));
+        measured.tiers = Some(tiered.compare(gateway, pace, &found.collect())?);
+    }
+    Ok(measured)
+}
+
 async fn measure<I>(
     trace: &Trace,
     client: &ApiClient,
     mut prompts: Prompts<I>,
     pace: Pace,
-    setting: Option<CacheSetting>,
+    beside: &mut Beside,
 ) -> Result<Measured>
 where
     I: Iterator<Item = Result<TraceRequest, TraceError>>,
 {
-    let predicted = setting.map(|setting| Prediction::new(setting, prompts.id_tokens()));
-    let mut prediction = predicted.transpose()?;
+    let id_tokens = prompts.id_tokens();
+    let (mut prediction, mut tiered) = match beside {
+        Beside::Replay(setting) => {
+            let setting = setting.take();
+            let predicted = setting.map(|setting| Prediction::new(setting, id_tokens));
+            (predicted.transpose()?, None)
+        }
+        Beside::Tiers(tiered) => (None, Some(tiered)),
+    };
     let sent = prompts.by_ref().take(trace.requests.unwrap_or(usize::MAX));
     let sent = sent.map(|prompt| {
         let (request, prompt) = prompt?;
         if let Some(prediction) = &mut prediction {
             prediction.serve(&request, &prompt);
+        }
+        if let Some(tiered) = &mut tiered {
+            tiered.note(&prompt);
         }
         anyhow::Ok(prompt)
     });
@@ -202,6 +257,7 @@ where
     let agreement = prediction.map(|prediction| prediction.compare(&observed.samples));
     Ok(Measured {
         agreement: agreement.transpose()?,
+        tiers: None,
         altered: prompts.altered(),
         observed,
     })
@@ -211,7 +267,7 @@ fn report(trace: &Trace, measured: &Measured) -> Result<()> {
     let (report, altered) = (TraceReport::of(&measured.observed), measured.altered);
     if trace.json {
         let line = json!({
-            "report": report, "replay": measured.agreement,
+            "report": report, "replay": measured.agreement, "tiers": measured.tiers,
             "cut": altered.cut, "empty": altered.empty,
         });
         output::line(&line.to_string())?;
@@ -219,6 +275,9 @@ fn report(trace: &Trace, measured: &Measured) -> Result<()> {
         output::line(&report.to_markdown())?;
         if let Some(agreement) = &measured.agreement {
             output::line(&agreement.to_markdown())?;
+        }
+        if let Some(tiers) = &measured.tiers {
+            output::line(&tiers.to_markdown())?;
         }
         if altered != Altered::default() {
             output::line(&format!("Of the trace's requests, {altered}."))?;

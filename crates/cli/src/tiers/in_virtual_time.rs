@@ -1,0 +1,56 @@
+//! The same tiers without files or memory behind them: what `bench trace` compares a server with.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use headstart_cache::Tiers;
+use headstart_cache::tiers::Assumed;
+use headstart_core::{EngineModel, Tier};
+use headstart_sim::{Channel, SimMover};
+
+use super::{DISK, HOST, REMOTE, Recipe, Shape, tier};
+use crate::config::ServeOptions;
+
+/// Empty tiers of these capacities, in units, the nearest first, as [`super::of`] would make them,
+/// beside an engine that costs this. They are as fast as is believed of them before they are
+/// measured.
+///
+/// # Errors
+/// When the options ask for no tiers, or for such as cannot be.
+pub(crate) fn tiers(
+    options: &ServeOptions,
+    shape: &Shape<'_>,
+    capacities: &[(Tier, usize)],
+    engine: EngineModel,
+) -> Result<(Tiers, SimMover)> {
+    let place = options.context_cache.as_ref();
+    let place = place.context("there are no lower tiers without --context-cache")?;
+    let config = Recipe::new(options, place, shape)?.config(engine);
+    let of = |&(which, units): &(Tier, usize)| tier(which, units, assumed(which));
+    let channels: Vec<(Tier, Channel)> = capacities
+        .iter()
+        .map(|&(tier, _)| {
+            let Assumed {
+                latency_s,
+                bytes_per_s,
+            } = assumed(tier);
+            let latency = Duration::from_secs_f64(latency_s);
+            let channel = Channel {
+                latency,
+                bytes_per_s,
+            };
+            (tier, channel)
+        })
+        .collect();
+    let mover = SimMover::new(config.unit_bytes, &channels);
+    let tiers = Tiers::new(config, capacities.iter().map(of).collect());
+    Ok((tiers, mover))
+}
+
+fn assumed(tier: Tier) -> Assumed {
+    match tier {
+        Tier::Device | Tier::Host => HOST,
+        Tier::Disk => DISK,
+        Tier::Remote => REMOTE,
+    }
+}
