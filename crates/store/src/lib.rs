@@ -8,6 +8,7 @@
 //! | [`disk`] | [`Disk`]: log-structured segments, direct I/O, group commit |
 //! | [`tiered`] | [`TieredStore`]: moves units between device, host memory and backends |
 //! | [`shared`] | [`Shared`]: one backend for several users |
+//! | [`decorate`] | backends over backends: slower, measured, or faulty on purpose |
 //! | [`conformance`] | what any backend must obey; run it on yours |
 //! | [`remote`] | records in object storage, shared by all replicas |
 //! | [`mod@reference`] | the obvious backend, for the tests |
@@ -20,6 +21,7 @@ pub mod arena;
 pub mod backend;
 mod checksum;
 pub mod conformance;
+pub mod decorate;
 pub mod disk;
 pub mod record;
 pub mod reference;

@@ -195,6 +195,12 @@ impl Record {
     pub fn bytes(&self) -> &[u8] {
         &self.slot[..self.len]
     }
+
+    /// Its slot, where nobody else holds a clone; from then on it is no record.
+    pub(crate) fn into_slot(self) -> Result<Slot, Self> {
+        let Self { slot, header, len } = self;
+        Arc::try_unwrap(slot).map_err(|slot| Self { slot, header, len })
+    }
 }
 
 /// The header of the record called `name` at the front of `bytes`, all of it unharmed.
