@@ -21,7 +21,7 @@ use headstart_store::{Disk, DiskOptions, Shared, TieredStore};
 use crate::config::{ServeOptions, UsageError};
 
 /// Tokens of a unit: what a hosted context cache stores at once.
-const UNIT_TOKENS: usize = 64;
+pub(crate) const UNIT_TOKENS: usize = 64;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -39,7 +39,7 @@ const HOST: Assumed = Assumed {
     latency_s: 1e-5,
     bytes_per_s: 5e9,
 };
-const DISK: Assumed = Assumed {
+pub(crate) const DISK: Assumed = Assumed {
     latency_s: 1e-3,
     bytes_per_s: 1e9,
 };
@@ -270,7 +270,7 @@ impl Recipe {
     }
 }
 
-fn tier(tier: Tier, capacity_units: usize, assumed: Assumed) -> TierConfig {
+pub(crate) fn tier(tier: Tier, capacity_units: usize, assumed: Assumed) -> TierConfig {
     TierConfig {
         tier,
         capacity_units,
@@ -282,7 +282,7 @@ fn tier(tier: Tier, capacity_units: usize, assumed: Assumed) -> TierConfig {
 }
 
 /// An engine of which nothing was measured yet.
-fn unknown_engine() -> EngineModel {
+pub(crate) fn unknown_engine() -> EngineModel {
     EngineModel {
         cost: CostModel {
             overhead_s: 1e-3,

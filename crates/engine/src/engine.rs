@@ -261,6 +261,13 @@ impl Engine {
         }
     }
 
+    /// Drops all blocks that nobody holds from the device, as if others had needed the room; lower
+    /// tiers keep what they have.
+    pub fn clear_device(&mut self, now: Nanos) {
+        self.scheduler.clear_device(now);
+        self.move_units();
+    }
+
     /// What was moved while nobody asked; to be called from time to time while idle.
     pub fn look_round(&mut self, now: Nanos) {
         self.take_moved(now);

@@ -1,0 +1,159 @@
+//! `headstart bench tiers`: load or compute, live.
+//!
+//! An engine as in `serve` over a real disk, whose reads come through a line of known speed. The
+//! same prompt is asked for with its prefix on that tier and nowhere else: once loading it always,
+//! once computing it always, and once as the plan decides. Does not know servers: one thread drives
+//! the engines, one request at a time.
+
+mod arm;
+mod models;
+mod report;
+mod sweep;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use headstart_engine::kv::Dtype;
+
+use crate::config::{UsageError, parsed};
+use crate::output;
+
+/// Longest latency that can be asked for, milliseconds.
+const MOST_LATENCY_MS: f64 = 10_000.0;
+
+/// Rounds beyond which nothing is learned.
+const MOST_ROUNDS: usize = 1_000;
+
+/// What a hit in a lower tier costs on this machine, and whether loading is faster.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart bench tiers --prefix 1024                 this machine's disk, the built-in model
+  headstart bench tiers --model ./qwen3-0.6b --dir /mnt/nvme --prefix 2048,8192
+  headstart bench tiers --mb-per-s 100,400 --latency-ms 30      as if it were an object store
+  headstart bench tiers --model toy-small,toy,toy-large --rounds 7 --json
+
+Without --mb-per-s each prefix is measured at the disk's own speed and at an eighth, a half, one,
+two and eight times the speed at which loading it takes as long as computing it.")]
+pub(crate) struct TiersBench {
+    /// Models, separated by commas: toy-small, toy, toy-large, folders or hub names
+    #[arg(
+        long,
+        value_name = "M[,M…]",
+        default_value = "toy",
+        value_delimiter = ','
+    )]
+    model: Vec<String>,
+    /// f32 or bf16
+    #[arg(long, value_name = "DTYPE", default_value = "f32")]
+    dtype: String,
+    /// Lengths of the prefix on the tier, in tokens
+    #[arg(
+        long,
+        value_name = "N[,N…]",
+        default_value = "256,1024,4096",
+        value_delimiter = ','
+    )]
+    prefix: Vec<usize>,
+    /// Bytes a second that the tier reads, in millions, where the disk allows it
+    #[arg(long, value_name = "X[,X…]", value_delimiter = ',')]
+    mb_per_s: Vec<f64>,
+    /// Latency of the tier, beside the disk's own
+    #[arg(long, value_name = "MS", default_value_t = 0.0)]
+    latency_ms: f64,
+    /// Requests of each kind in each row, one after the other; the median is told
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+    /// A folder on the disk in question; what is written there is deleted at the end [default: the
+    /// system's folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Print JSON, one line a row
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the benchmark.
+pub(super) fn run(bench: &TiersBench) -> Result<()> {
+    check(bench)?;
+    let dtype: Dtype = parsed(&bench.dtype, "--dtype")?;
+    let models = bench.model.iter().map(|spec| models::load(spec, dtype));
+    let models: Vec<models::Named> = models.collect::<Result<_>>()?;
+    for (model, &prefix) in models
+        .iter()
+        .flat_map(|model| bench.prefix.iter().map(move |it| (model, it)))
+    {
+        model.must_hold(prefix)?;
+    }
+    let parent = bench.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let folder = Scratch::new(&parent)?;
+    let asked = sweep::Asked {
+        folder: &folder.0,
+        dtype,
+        prefixes: &bench.prefix,
+        mb_per_s: &bench.mb_per_s,
+        latency: Duration::from_secs_f64(bench.latency_ms / 1e3),
+        rounds: bench.rounds,
+    };
+    let mut cells = Vec::new();
+    for model in &models {
+        sweep::run(model, &asked, |cell| {
+            match bench.json {
+                true => output::line(&report::json(&cell).to_string())?,
+                false => eprintln!("{}", report::progress(&cell)),
+            }
+            cells.push(cell);
+            Ok(())
+        })?;
+    }
+    match bench.json {
+        true => Ok(()),
+        false => output::line(report::text(&cells).trim_end()),
+    }
+}
+
+fn check(bench: &TiersBench) -> Result<()> {
+    let usage = |message: String| Err(UsageError(message).into());
+    if !(1..=MOST_ROUNDS).contains(&bench.rounds) {
+        return usage(format!(
+            "--rounds {}: expected 1 to {MOST_ROUNDS}",
+            bench.rounds
+        ));
+    }
+    if !(0.0..=MOST_LATENCY_MS).contains(&bench.latency_ms) {
+        return usage(format!(
+            "--latency-ms {}: expected 0 to {MOST_LATENCY_MS}",
+            bench.latency_ms
+        ));
+    }
+    let is_rate = |&rate: &f64| rate.is_finite() && rate > 0.0;
+    if let Some(rate) = bench.mb_per_s.iter().find(|rate| !is_rate(rate)) {
+        return usage(format!("--mb-per-s {rate}: expected numbers above 0"));
+    }
+    Ok(())
+}
+
+/// A folder of our own that is gone afterwards.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(parent: &Path) -> Result<Self> {
+        let path = parent.join(format!("headstart-bench-tiers-{}", std::process::id()));
+        std::fs::create_dir(&path).with_context(|| {
+            format!(
+                "cannot make a folder in {}; name another one with --dir",
+                parent.display()
+            )
+        })?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("{} could not be deleted: {error}", self.0.display());
+        }
+    }
+}
