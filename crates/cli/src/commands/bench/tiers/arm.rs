@@ -30,6 +30,9 @@ const BLOCK_TOKENS: usize = 16;
 /// Tokens of a step, as in `serve`.
 const MAX_BATCHED_TOKENS: usize = 512;
 
+/// Tokens of an answer: steps that only decode tell what a step costs at least.
+const ANSWER_TOKENS: usize = 4;
+
 /// Prefixes that fit the disk beside one another.
 const MOST_PREFIXES: usize = 4;
 
@@ -179,7 +182,7 @@ impl Arm {
         let submission = Submission {
             id: SeqId(self.last_id),
             prompt: self.tokens(prompt),
-            max_tokens: 1,
+            max_tokens: ANSWER_TOKENS,
             sampling: Sampling::default(),
             stop_at_end: StopTokens::Ignore,
             salt: None,
@@ -212,9 +215,10 @@ impl Arm {
         }
     }
 
-    /// Steps until the first token, as a replica's thread does.
+    /// Steps until the last token, as a replica's thread does.
     fn answer(&mut self, asked: Nanos) -> Result<Answer> {
         let mut loaded_tokens = 0;
+        let mut ttft = None;
         loop {
             let began = self.now();
             let step = self.engine.step(began);
@@ -223,12 +227,15 @@ impl Arm {
             for output in step.outputs {
                 match output {
                     Output::Loaded { tokens, .. } => loaded_tokens += tokens,
-                    Output::Token { .. } => {
-                        let ttft = self.now().since(asked);
-                        return Ok(Answer {
-                            ttft,
-                            loaded_tokens,
-                        });
+                    Output::Token { finish, .. } => {
+                        let ttft = *ttft.get_or_insert_with(|| self.began.elapsed());
+                        if finish.is_some() {
+                            let asked = asked.since(Nanos::default());
+                            return Ok(Answer {
+                                ttft: ttft.saturating_sub(asked),
+                                loaded_tokens,
+                            });
+                        }
                     }
                     Output::Started { .. } => {}
                 }
