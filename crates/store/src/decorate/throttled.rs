@@ -152,11 +152,27 @@ impl Backend for Throttled {
             if first.key().0 > now {
                 break;
             }
-            reports.push(first.remove());
+            let due = self.began + first.key().0.since(Nanos::default());
+            reports.push(let_go(first.remove(), due));
         }
         let next = self.withheld.first_key_value();
         let next = next.map(|((due, _), _)| self.began + due.since(Nanos::default()));
         self.alarm.set(next);
+    }
+}
+
+/// What was due by then.
+fn let_go(report: Report, due: Instant) -> Report {
+    match report {
+        Report::Done {
+            ticket,
+            outcome: Outcome::Loaded(record),
+        } => {
+            let since = due.max(record.since());
+            let outcome = Outcome::Loaded(record.with_since(since));
+            Report::Done { ticket, outcome }
+        }
+        other => other,
     }
 }
 
