@@ -179,7 +179,7 @@ impl Tiers {
             level: Level::new(tier.capacity_units, tier.policy, tier.shares),
             admission: tier.admission,
             write: tier.write,
-            speed: Speed::new(tier.assumed),
+            speed: Speed::new(tier.assumed, config.unit_bytes),
             counts: TierCounts::default(),
         };
         Self {

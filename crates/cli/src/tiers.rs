@@ -28,7 +28,7 @@ use crate::config::tenants::Tenant;
 use crate::config::{ServeOptions, UsageError};
 
 /// Tokens of a unit: what a hosted context cache stores at once.
-const UNIT_TOKENS: usize = 64;
+pub(crate) const UNIT_TOKENS: usize = 64;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -46,7 +46,7 @@ const HOST: Assumed = Assumed {
     latency_s: 1e-5,
     bytes_per_s: 5e9,
 };
-const DISK: Assumed = Assumed {
+pub(crate) const DISK: Assumed = Assumed {
     latency_s: 1e-3,
     bytes_per_s: 1e9,
 };
@@ -384,7 +384,12 @@ fn lifetimes(hours: f64, tenants: &[Tenant]) -> Lifetimes {
     }
 }
 
-fn tier(tier: Tier, capacity_units: usize, assumed: Assumed, shares: Shares) -> TierConfig {
+pub(crate) fn tier(
+    tier: Tier,
+    capacity_units: usize,
+    assumed: Assumed,
+    shares: Shares,
+) -> TierConfig {
     TierConfig {
         tier,
         capacity_units,

@@ -14,6 +14,13 @@ impl Nanos {
         Self((seconds * 1e9) as u64)
     }
 
+    /// The point so long before this one; the start where that would be before it.
+    #[must_use]
+    pub fn before(self, ago: Duration) -> Self {
+        let nanos = u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(nanos))
+    }
+
     /// Time passed since `earlier`; zero when `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
@@ -39,6 +46,8 @@ mod tests {
         let second = Nanos::from_secs_f64(1.0);
         assert_eq!(second + Duration::from_millis(500), Nanos(1_500_000_000));
         assert_eq!(Nanos(5).since(Nanos(9)), Duration::ZERO);
+        assert_eq!(Nanos(9).before(Duration::from_nanos(4)), Nanos(5));
+        assert_eq!(Nanos(9).before(Duration::MAX), Nanos(0));
         assert_eq!(Nanos(u64::MAX) + Duration::MAX, Nanos(u64::MAX));
     }
 }

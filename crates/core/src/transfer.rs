@@ -9,6 +9,8 @@
 //!                     tier ──Demote──► tier below         └──Keep──► tier above
 //! ```
 
+use std::time::Duration;
+
 use crate::{BlockHash, BlockId, IdentityDigest, TenantTag, Tier};
 
 /// Names a transfer; given by whoever decides.
@@ -103,6 +105,9 @@ pub enum Moved {
         id: TransferId,
         /// Whether it is at hand.
         result: TransferResult,
+        /// How long ago that was: whoever computes looks between steps only, and a tier is not as
+        /// slow as steps are.
+        ago: Duration,
     },
     /// Units cannot be read from a tier any more, though nobody dropped them.
     Lost {

@@ -260,6 +260,13 @@ impl Engine {
         }
     }
 
+    /// Drops all blocks that nobody holds from the device, as if others had needed the room; lower
+    /// tiers keep what they have.
+    pub fn clear_device(&mut self, now: Nanos) {
+        self.scheduler.clear_device(now);
+        self.move_units();
+    }
+
     /// What steps cost here, as far as [`Engine::took`] told: only with lower tiers, and after the
     /// first prompt was computed.
     #[must_use]

@@ -99,7 +99,7 @@ impl SimMover {
         &mut place.held
     }
 
-    fn carry_out(&mut self, due: Due) -> Moved {
+    fn carry_out(&mut self, due: Due, ago: Duration) -> Moved {
         match due {
             Due::Write(id, name, tier) => {
                 self.held(tier).insert(name);
@@ -114,7 +114,7 @@ impl SimMover {
                     }
                     false => TransferResult::Failed,
                 };
-                Moved::Loaded { id, result }
+                Moved::Loaded { id, result, ago }
             }
         }
     }
@@ -150,8 +150,9 @@ impl BlockMover for SimMover {
             if entry.key().0 > self.now {
                 return;
             }
+            let ago = self.now.since(entry.key().0);
             let due = entry.remove();
-            moved.push(self.carry_out(due));
+            moved.push(self.carry_out(due, ago));
         }
     }
 

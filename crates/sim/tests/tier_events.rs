@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
-    Admission, Assumed, LoadWhen, TierConfig, Tiers, TiersConfig, WriteWhen,
+    Admission, Assumed, LoadWhen, Shares, TierConfig, Tiers, TiersConfig, WriteWhen,
 };
 use headstart_cache::{Occupancy, PrefixCache};
 use headstart_core::block::Namespace;
@@ -160,6 +160,7 @@ fn tiers(rng: &mut Rng) -> Tiers {
             0 => WriteWhen::Through,
             _ => WriteWhen::Back,
         },
+        shares: Shares::default(),
         assumed: Assumed {
             latency_s: 0.0,
             bytes_per_s: 1e9,

@@ -72,10 +72,31 @@ pub fn slot_bytes(part_bytes: usize) -> usize {
 /// # Panics
 /// When it breaks a rule, with the seed and the command's number.
 pub fn check(backend: &mut dyn Backend, trial: Trial) {
+    run(backend, trial, Faults::None);
+}
+
+/// The same for a backend of which puts and gets may fail. Everything else holds: what is loaded
+/// is right, each command is answered once, and what is not there was reported as lost.
+///
+/// # Panics
+/// When it breaks a rule, with the seed and the command's number.
+pub fn check_faulty(backend: &mut dyn Backend, trial: Trial) {
+    run(backend, trial, Faults::Expected);
+}
+
+/// Whether commands may fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Faults {
+    None,
+    Expected,
+}
+
+fn run(backend: &mut dyn Backend, trial: Trial, faults: Faults) {
     let arena = Arena::new(slot_bytes(trial.part_bytes), 48).expect("memory");
     let mut run = Run {
         backend,
         trial,
+        faults,
         arena,
         waiting: BTreeMap::new(),
         stored: BTreeSet::new(),
@@ -107,7 +128,13 @@ pub fn check(backend: &mut dyn Backend, trial: Trial) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Put(u64),
-    Get(u64),
+    Get {
+        name: u64,
+        /// It was stored when it was asked for, and not lost since.
+        is_stored: bool,
+        /// It may have been there when it was asked for.
+        is_known: bool,
+    },
     Remove,
     Purge,
 }
@@ -115,6 +142,7 @@ enum Asked {
 struct Run<'a> {
     backend: &'a mut dyn Backend,
     trial: Trial,
+    faults: Faults,
     arena: Arc<Arena>,
     waiting: BTreeMap<Ticket, Asked>,
     /// Must be there.
@@ -141,7 +169,12 @@ impl Run<'_> {
             name: hash,
             slot,
         };
-        self.give(number, command, Asked::Get(name));
+        let asked = Asked::Get {
+            name,
+            is_stored: self.stored.contains(&name),
+            is_known: self.is_known(name),
+        };
+        self.give(number, command, asked);
     }
 
     fn remove(&mut self, number: u64, name: u64) {
@@ -216,16 +249,29 @@ impl Run<'_> {
         for report in reports.drain(..) {
             match report {
                 Report::Done { ticket, outcome } => self.done(number, ticket, outcome),
-                Report::Lost { names, .. } => {
-                    for name in names {
-                        self.stored
-                            .retain(|&stored| BlockHash::from_u64(stored) != name);
-                    }
-                }
+                Report::Lost { names, .. } => names.iter().for_each(|name| self.lost(*name)),
                 Report::Found(_) | Report::Condition(_) => {}
             }
         }
         self.reports = reports;
+    }
+
+    fn is_known(&self, name: u64) -> bool {
+        self.stored.contains(&name) || self.unsure.contains(&name)
+    }
+
+    fn lost(&mut self, lost: BlockHash) {
+        let is_it = |name: u64| BlockHash::from_u64(name) == lost;
+        self.stored.retain(|&name| !is_it(name));
+        for asked in self.waiting.values_mut() {
+            if let Asked::Get {
+                name, is_stored, ..
+            } = asked
+                && is_it(*name)
+            {
+                *is_stored = false;
+            }
+        }
     }
 
     fn done(&mut self, number: u64, ticket: Ticket, outcome: Outcome) {
@@ -237,30 +283,32 @@ impl Run<'_> {
                 self.unsure.remove(&name);
                 self.stored.insert(name);
             }
-            (Asked::Get(name), Outcome::Loaded(record)) => {
-                let known = self.stored.contains(&name) || self.unsure.contains(&name);
-                assert!(known, "{trial:?}, command {number}: {name} was removed");
-                let parts: Vec<&[u8]> = (0..record.num_parts()).map(|n| record.part(n)).collect();
-                let room = Arena::new(slot_bytes(trial.part_bytes), 1).expect("memory");
-                let right = record_of(name, trial.part_bytes, room.take().expect("a slot"));
-                let wanted: Vec<&[u8]> = (0..right.num_parts()).map(|n| right.part(n)).collect();
-                assert!(
-                    parts == wanted,
-                    "{trial:?}, command {number}: {name} is wrong"
-                );
+            (Asked::Get { name, is_known, .. }, Outcome::Loaded(record)) => {
+                let is_known = is_known || self.is_known(name);
+                assert!(is_known, "{trial:?}, command {number}: {name} was removed");
+                self.must_be(number, name, &record);
             }
-            (Asked::Get(name), Outcome::Missing) => {
-                let is_stored = self.stored.contains(&name);
-                // It may have been asked for before it was stored.
-                let was_asked_before = !self.unsure.is_empty() || !self.waiting.is_empty();
-                assert!(
-                    !is_stored || was_asked_before,
-                    "{trial:?}, command {number}: {name} is missing"
-                );
-            }
+            (
+                Asked::Get {
+                    name, is_stored, ..
+                },
+                Outcome::Missing,
+            ) => assert!(!is_stored, "{trial:?}, command {number}: {name} is missing"),
+            (Asked::Put(_) | Asked::Get { .. }, Outcome::Failed(_))
+                if self.faults == Faults::Expected => {}
             (Asked::Remove | Asked::Purge, Outcome::Removed(_)) => {}
             (asked, outcome) => panic!("{trial:?}: {asked:?} was answered by {outcome:?}"),
         }
+    }
+
+    fn must_be(&self, number: u64, name: u64, record: &Record) {
+        let Trial { part_bytes, .. } = self.trial;
+        let room = Arena::new(slot_bytes(part_bytes), 1).expect("memory");
+        let right = record_of(name, part_bytes, room.take().expect("a slot"));
+        let parts = (0..record.num_parts()).map(|part| record.part(part));
+        let is_right = parts.eq((0..right.num_parts()).map(|part| right.part(part)));
+        let trial = self.trial;
+        assert!(is_right, "{trial:?}, command {number}: {name} is wrong");
     }
 
     /// Everything that must be there is asked for, one by one.
@@ -269,7 +317,6 @@ impl Run<'_> {
         self.quiet(number);
         let names: Vec<u64> = self.stored.iter().copied().collect();
         for (index, name) in names.into_iter().enumerate() {
-            self.unsure.clear();
             self.get(number + index as u64, name);
             self.quiet(number);
         }

@@ -9,6 +9,7 @@
 //! | [`tiered`] | [`TieredStore`]: moves units between device, host memory and backends |
 //! | [`inspect`] | a context cache looked at and looked after by whoever runs it |
 //! | [`shared`] | [`Shared`]: one backend for several users |
+//! | [`decorate`] | backends over backends: slower, measured, or faulty on purpose |
 //! | [`conformance`] | what any backend must obey; run it on yours |
 //! | [`remote`] | records in object storage, shared by all replicas |
 //! | [`mod@reference`] | the obvious backend, for the tests |
@@ -21,6 +22,7 @@ pub mod arena;
 pub mod backend;
 mod checksum;
 pub mod conformance;
+pub mod decorate;
 pub mod disk;
 pub mod inspect;
 pub mod record;

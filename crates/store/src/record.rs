@@ -15,6 +15,7 @@
 mod header;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use headstart_core::{BlockHash, IdentityDigest, TenantTag};
 
@@ -129,6 +130,7 @@ impl Draft {
             slot: Arc::new(slot),
             header: Arc::new(header),
             len,
+            since: Instant::now(),
         }
     }
 }
@@ -139,6 +141,7 @@ pub struct Record {
     slot: Arc<Slot>,
     header: Arc<Header>,
     len: usize,
+    since: Instant,
 }
 
 impl Record {
@@ -153,6 +156,7 @@ impl Record {
             slot: Arc::new(slot),
             header: Arc::new(header),
             len,
+            since: Instant::now(),
         })
     }
 
@@ -194,6 +198,35 @@ impl Record {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.slot[..self.len]
+    }
+
+    /// Since when it is what it says: when it was sealed or verified, or when whoever withheld it
+    /// let it go.
+    #[must_use]
+    pub fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// The same, as if it had been verified at `since`.
+    #[must_use]
+    pub(crate) fn with_since(self, since: Instant) -> Self {
+        Self { since, ..self }
+    }
+
+    /// Its slot, where nobody else holds a clone; from then on it is no record.
+    pub(crate) fn into_slot(self) -> Result<Slot, Self> {
+        let Self {
+            slot,
+            header,
+            len,
+            since,
+        } = self;
+        Arc::try_unwrap(slot).map_err(|slot| Self {
+            slot,
+            header,
+            len,
+            since,
+        })
     }
 }
 

@@ -19,6 +19,7 @@ mod sealer;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use headstart_core::transfer::{
     BlockMover, DeviceBlocks, FoundUnit, Moved, Transfer, TransferId, TransferResult, Unit,
@@ -236,13 +237,13 @@ impl TieredStore {
                     id,
                     record: record.clone(),
                 }),
-                None => self.loaded(id, TransferResult::Failed),
+                None => self.load_failed(id),
             }
             return;
         }
         match self.index_of(from) {
             Some(index) => self.read(index, name, Pending::Load { id }),
-            None => self.loaded(id, TransferResult::Failed),
+            None => self.load_failed(id),
         }
     }
 
@@ -335,10 +336,9 @@ impl TieredStore {
             }
             (Pending::Store { id, tier }, _) => self.stored(id, tier, TransferResult::Failed),
             (Pending::Load { id }, Outcome::Loaded(record)) if self.fits(&record) => {
-                self.at_hand.insert(record.meta().name, record);
-                self.loaded(id, TransferResult::Done);
+                self.arrived(id, record);
             }
-            (Pending::Load { id }, _) => self.loaded(id, TransferResult::Failed),
+            (Pending::Load { id }, _) => self.load_failed(id),
             (Pending::Demote { id, to }, Outcome::Loaded(record)) => self.put(id, record, to),
             (Pending::Demote { id, to }, _) => self.stored(id, to, TransferResult::Failed),
             (Pending::Forget, _) => {}
@@ -355,13 +355,10 @@ impl TieredStore {
         while let Some(sealed) = self.sealer.poll() {
             match sealed {
                 Sealed::Record { id, record, to } => self.place(id, &record, to),
-                Sealed::Unharmed { id, record } => {
-                    self.at_hand.insert(record.meta().name, record);
-                    self.loaded(id, TransferResult::Done);
-                }
+                Sealed::Unharmed { id, record } => self.arrived(id, record),
                 Sealed::Damaged { id, name } => {
                     self.host.remove(&name);
-                    self.loaded(id, TransferResult::Failed);
+                    self.load_failed(id);
                 }
             }
         }
@@ -371,8 +368,19 @@ impl TieredStore {
         self.moved.push(Moved::Stored { id, tier, result });
     }
 
-    fn loaded(&mut self, id: TransferId, result: TransferResult) {
-        self.moved.push(Moved::Loaded { id, result });
+    fn arrived(&mut self, id: TransferId, record: Record) {
+        let ago = record.since().elapsed();
+        self.at_hand.insert(record.meta().name, record);
+        let result = TransferResult::Done;
+        self.moved.push(Moved::Loaded { id, result, ago });
+    }
+
+    fn load_failed(&mut self, id: TransferId) {
+        self.moved.push(Moved::Loaded {
+            id,
+            result: TransferResult::Failed,
+            ago: Duration::ZERO,
+        });
     }
 }
 

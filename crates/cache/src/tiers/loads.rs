@@ -233,7 +233,13 @@ impl Tiers {
         }
     }
 
-    pub(super) fn loaded(&mut self, id: TransferId, result: TransferResult, now: Nanos) {
+    pub(super) fn loaded(
+        &mut self,
+        id: TransferId,
+        result: TransferResult,
+        ago: Duration,
+        now: Nanos,
+    ) {
         let Some(name) = self.loads.under_way.remove(&id) else {
             return;
         };
@@ -250,7 +256,7 @@ impl Tiers {
             }
             match result {
                 TransferResult::Done => {
-                    shelf.speed.arrived(bytes, asked_at, now);
+                    shelf.speed.arrived(bytes, asked_at, now.before(ago));
                     shelf.counts.loaded += 1;
                 }
                 TransferResult::Failed => {

@@ -29,6 +29,8 @@ pub(super) struct Speed {
     bytes: f64,
     seconds: f64,
     latency_s: f64,
+    /// Transfers that told of it.
+    lone: u32,
     /// Bytes asked for and not there yet.
     outstanding: u64,
     transfers: u64,
@@ -39,12 +41,15 @@ pub(super) struct Speed {
 }
 
 impl Speed {
-    pub(super) fn new(assumed: Assumed) -> Self {
-        // As much evidence as a tenth of a second of transfers.
+    /// What is assumed, of transfers of so many bytes.
+    pub(super) fn new(assumed: Assumed, transfer_bytes: u64) -> Self {
+        // A tenth of a second at most: a tier that is much faster shows that soon, too.
+        let seconds = (transfer_bytes as f64 / assumed.bytes_per_s).min(0.1);
         Self {
-            bytes: assumed.bytes_per_s * 0.1,
-            seconds: 0.1,
+            bytes: assumed.bytes_per_s * seconds,
+            seconds,
             latency_s: assumed.latency_s,
+            lone: 0,
             outstanding: 0,
             transfers: 0,
             last: Nanos(0),
@@ -91,7 +96,10 @@ impl Speed {
         let rate_s = bytes as f64 / self.bytes_per_s();
         if had_nothing_before {
             let latency_s = (since - rate_s).max(0.0);
-            self.latency_s += (1.0 - keep) * 8.0 * (latency_s - self.latency_s);
+            // The mean of the first, with what was assumed; then the last few count most.
+            let weight = (1.0 / (f64::from(self.lone) + 2.0)).max((1.0 - keep) * 8.0);
+            self.latency_s += weight * (latency_s - self.latency_s);
+            self.lone = self.lone.saturating_add(1);
         }
         self.told_latency = had_nothing_before || self.told_latency && since == 0.0;
         // Alone, and sooner than the rate says: the rate is better than that.
@@ -140,15 +148,33 @@ mod tests {
 
     #[test]
     fn rate_and_latency_are_learned() {
-        let mut speed = Speed::new(Assumed {
+        let assumed = Assumed {
             latency_s: 0.0,
             bytes_per_s: 1e6,
-        });
+        };
+        let mut speed = Speed::new(assumed, MB);
         assert!((speed.seconds(MB) - 1.0).abs() < 1e-9);
         learn(&mut speed, 200);
         assert!((speed.bytes_per_s() / 1e9 - 1.0).abs() < 0.01, "{speed:?}");
         assert!((speed.latency_s() - 0.005).abs() < 2e-4, "{speed:?}");
         assert!((speed.seconds(8 * MB) - 0.013).abs() < 5e-4);
+    }
+
+    /// A tier that is a hundredth as fast as was assumed is known after the first request, though
+    /// little was read of it: nobody waits for it again and again.
+    #[test]
+    fn a_slow_tier_is_known_soon() {
+        let assumed = Assumed {
+            latency_s: 1e-3,
+            bytes_per_s: 1e9,
+        };
+        let mut speed = Speed::new(assumed, MB / 2);
+        let asked_at = Nanos(0);
+        (0..4).for_each(|_| speed.asked(MB / 2, asked_at));
+        for arrival in 1..=4 {
+            speed.arrived(MB / 2, asked_at, Nanos(arrival * 50_000_000));
+        }
+        assert!(speed.bytes_per_s() < 1.5e7, "{speed:?}");
     }
 
     #[test]
@@ -157,7 +183,7 @@ mod tests {
             latency_s: 0.0,
             bytes_per_s: 1e9,
         };
-        let mut speed = Speed::new(assumed);
+        let mut speed = Speed::new(assumed, MB);
         let mut now = 0;
         for _ in 0..1_000 {
             let asked_at = Nanos(now);
@@ -184,10 +210,11 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_waits_behind_what_was() {
-        let mut speed = Speed::new(Assumed {
+        let assumed = Assumed {
             latency_s: 0.0,
             bytes_per_s: 1e6,
-        });
+        };
+        let mut speed = Speed::new(assumed, MB);
         speed.asked(3 * MB, Nanos(0));
         assert!((speed.seconds(MB) - 4.0).abs() < 1e-9);
         speed.left(3 * MB);

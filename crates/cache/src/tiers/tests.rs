@@ -1,6 +1,7 @@
 //! The tiers against a mover that keeps sets, is slow, fails and loses things.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use headstart_core::cost::Work;
 use headstart_core::transfer::{FoundUnit, Moved, Transfer, TransferId, TransferResult, Unit};
@@ -137,7 +138,11 @@ impl Mover {
                     assert!(self.holds(from, name), "what is loaded is there");
                     self.at_hand.insert(name);
                 }
-                Moved::Loaded { id, result }
+                Moved::Loaded {
+                    id,
+                    result,
+                    ago: Duration::ZERO,
+                }
             }
         })
     }

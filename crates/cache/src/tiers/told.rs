@@ -11,7 +11,7 @@ impl Tiers {
     pub fn moved(&mut self, moved: Moved, now: Nanos) {
         match moved {
             Moved::Stored { id, tier, result } => self.stored(id, tier, result),
-            Moved::Loaded { id, result } => self.loaded(id, result, now),
+            Moved::Loaded { id, result, ago } => self.loaded(id, result, ago, now),
             Moved::Lost { tier, names } => {
                 let names = names.into_iter();
                 names.for_each(|name| self.lose(tier, name));

@@ -8,6 +8,7 @@ mod recording;
 mod runs;
 mod tiers;
 mod trace;
+mod trace_tiers;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ pub(crate) enum Bench {
     Trace(trace::Trace),
     /// A fleet under load, strategy by strategy, beside what the simulator says.
     Fleet(Box<fleet::Fleet>),
+    /// What a hit in a lower tier costs on this machine, and whether loading is faster.
+    Tiers(tiers::TiersBench),
 }
 
 /// Runs the benchmark.
@@ -36,6 +39,7 @@ pub(crate) fn run(bench: Bench) -> Result<()> {
         Bench::Chat(chat) => chat::run(&chat),
         Bench::Trace(trace) => trace::run(&trace),
         Bench::Fleet(fleet) => fleet::run(&fleet),
+        Bench::Tiers(bench) => tiers::run(&bench),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Lower tiers that keep digests, and a mover that is slow, fails, and loses what it keeps.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
@@ -115,13 +116,21 @@ impl Mover {
                         self.loads += 1;
                         self.at_hand.insert(name, bytes);
                         let result = TransferResult::Done;
-                        Moved::Loaded { id, result }
+                        Moved::Loaded {
+                            id,
+                            result,
+                            ago: Duration::ZERO,
+                        }
                     }
                     None => {
                         self.failed += 1;
                         self.tiers.remove(&(from, name));
                         let result = TransferResult::Failed;
-                        Moved::Loaded { id, result }
+                        Moved::Loaded {
+                            id,
+                            result,
+                            ago: Duration::ZERO,
+                        }
                     }
                 }
             }

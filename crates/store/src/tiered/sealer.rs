@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use headstart_core::transfer::TransferId;
 use headstart_core::{BlockHash, Tier};
@@ -97,7 +98,10 @@ fn carry_out(job: Job) -> Sealed {
         Job::Verify { id, record } => {
             let mut parts = 0..record.num_parts();
             match parts.try_for_each(|part| record.verify_part(part)) {
-                Ok(()) => Sealed::Unharmed { id, record },
+                Ok(()) => {
+                    let record = record.with_since(Instant::now());
+                    Sealed::Unharmed { id, record }
+                }
                 Err(_) => Sealed::Damaged {
                     id,
                     name: record.meta().name,

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::super::serve;
 use super::BenchServer;
 use super::prediction::{Agreement, CacheSetting, Prediction};
-use super::tiers::{TierAgreement, Tiered};
+use super::trace_tiers::{TierAgreement, Tiered};
 use crate::config::{ServeOptions, UsageError};
 use crate::input::{TraceInput, remarks};
 use crate::output;

@@ -1,0 +1,304 @@
+//! One engine over one disk, asked one prompt at a time.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use headstart_cache::Tiers;
+use headstart_cache::policy::Lru;
+use headstart_cache::tiers::{LoadWhen, Shares, TiersConfig};
+use headstart_core::{Nanos, Rng, SeqId, Tier, TokenId};
+use headstart_engine::engine::{EngineConfig, StopTokens};
+use headstart_engine::kv::Dtype;
+use headstart_engine::{Engine, Model, Output, QueueOrder, Sampling, Submission, Submit};
+use headstart_store::backend::Waker;
+use headstart_store::decorate::{Limits, Meter, Metered, Rate, Throttled};
+use headstart_store::disk::unix_seconds;
+use headstart_store::tiered::{Below, Lifetimes, StoreConfig};
+use headstart_store::{Disk, DiskOptions, TieredStore};
+
+use crate::tiers::{DISK, UNIT_TOKENS, tier, unknown_engine};
+
+/// Tokens behind the prefix, which are always computed.
+pub(super) const NEW_TOKENS: usize = 100;
+
+/// Tokens of a block, as in `serve`.
+const BLOCK_TOKENS: usize = 16;
+
+/// Tokens of a step, as in `serve`.
+const MAX_BATCHED_TOKENS: usize = 512;
+
+/// Tokens of an answer: steps that only decode tell what a step costs at least.
+const ANSWER_TOKENS: usize = 4;
+
+/// Prefixes that fit the disk beside one another.
+const MOST_PREFIXES: usize = 4;
+
+/// Pause while nothing is told.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long an answer, or the end of what is moved behind it, may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How an arm is set up.
+#[derive(Clone, Copy)]
+pub(super) struct Setting<'a> {
+    pub(super) model: &'a Arc<Model>,
+    pub(super) dtype: Dtype,
+    pub(super) load: LoadWhen,
+    /// Where its records are; what is there is found again.
+    pub(super) folder: &'a Path,
+    pub(super) prefix_tokens: usize,
+    pub(super) reads: Rate,
+}
+
+impl Setting<'_> {
+    /// Units of a prompt.
+    fn units(&self) -> usize {
+        (self.prefix_tokens + NEW_TOKENS) / UNIT_TOKENS
+    }
+
+    fn store(&self) -> StoreConfig {
+        let config = &self.model.config;
+        let layers = config.num_layers;
+        let block_bytes = config.kv_bytes_per_token(self.dtype.bytes()) * BLOCK_TOKENS;
+        StoreConfig {
+            part_bytes: vec![block_bytes / layers; layers],
+            unit_blocks: UNIT_TOKENS / BLOCK_TOKENS,
+            unit_tokens: UNIT_TOKENS as u32,
+            host_units: 0,
+            staging_units: 2 * self.units() + 16,
+            lifetimes: Lifetimes::default(),
+            now_s: unix_seconds,
+        }
+    }
+
+    fn engine(&self) -> Engine {
+        let cache_blocks = (self.prefix_tokens + 2 * NEW_TOKENS) / BLOCK_TOKENS + 16;
+        let config = EngineConfig {
+            cache_blocks,
+            block_size: BLOCK_TOKENS,
+            kv_dtype: self.dtype,
+            max_batched_tokens: MAX_BATCHED_TOKENS,
+            max_sequences: 1,
+            max_waiting: 1,
+            order: QueueOrder::FirstCome,
+        };
+        let policy = Box::new(Lru::new(cache_blocks));
+        Engine::new(self.model.clone(), "bench", config, policy)
+    }
+
+    /// Bytes of the prefix, as they are stored.
+    pub(super) fn prefix_bytes(&self) -> u64 {
+        self.store().unit_bytes() * (self.prefix_tokens / UNIT_TOKENS) as u64
+    }
+}
+
+/// An engine over a disk.
+pub(super) struct Arm {
+    engine: Engine,
+    began: Instant,
+    woken: Receiver<()>,
+    meter: Arc<Meter>,
+    prefix: Vec<TokenId>,
+    /// Whether it is on the disk.
+    knows_prefix: bool,
+    vocab: usize,
+    last_id: u64,
+}
+
+/// What became of a prompt.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    pub(super) ttft: Duration,
+    /// Tokens that came from the disk.
+    pub(super) loaded_tokens: usize,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prompt {
+    /// The prefix, and something new behind it; numbers tell these apart.
+    Known(u64),
+    /// Nothing that was ever asked before.
+    Unknown(u64),
+}
+
+impl Arm {
+    /// Opens what is in the folder.
+    pub(super) fn open(setting: &Setting<'_>) -> Result<Self> {
+        let (wakes, woken) = sync_channel(1);
+        // A wake-up that waits already is enough.
+        let waker: Waker = Arc::new(move || wakes.try_send(()).unwrap_or_default());
+        let store = setting.store();
+        let unit_bytes = store.unit_bytes();
+        // Twice as much: segments are not filled to the last byte, and some are kept empty.
+        let budget_bytes = 2 * MOST_PREFIXES as u64 * unit_bytes * setting.units() as u64;
+        let options = DiskOptions::new(setting.folder, budget_bytes + (64 << 20));
+        let (disk, found) = Disk::open(options, waker.clone())?;
+        let capacity_units = disk.capacity_records(unit_bytes);
+        let limits = Limits {
+            reads: setting.reads,
+            writes: Rate::UNLIMITED,
+        };
+        let throttled = Throttled::new(Box::new(disk), limits, waker.clone())?;
+        let metered = Metered::new(Box::new(throttled));
+        let meter = metered.meter();
+        let knows_prefix = found.len() * UNIT_TOKENS >= setting.prefix_tokens;
+        let below = Below {
+            tier: Tier::Disk,
+            backend: Box::new(metered),
+            found,
+        };
+        let tiers = TiersConfig {
+            unit_blocks: store.unit_blocks,
+            block_tokens: BLOCK_TOKENS,
+            unit_bytes,
+            most_at_hand: setting.units() + 1,
+            engine: unknown_engine(),
+            load: setting.load,
+        };
+        let tiers = Tiers::new(
+            tiers,
+            vec![tier(Tier::Disk, capacity_units, DISK, Shares::default())],
+        );
+        let store = TieredStore::new(store, vec![below], waker)?;
+        let vocab = setting.model.config.vocab;
+        Ok(Self {
+            engine: setting.engine().with_tiers(tiers, Box::new(store)),
+            began: Instant::now(),
+            woken,
+            meter,
+            prefix: tokens(0, setting.prefix_tokens, vocab),
+            knows_prefix,
+            vocab,
+            last_id: 0,
+        })
+    }
+
+    /// Asks with nothing on the device, and waits until nothing moves any more.
+    pub(super) fn ask(&mut self, prompt: Prompt) -> Result<Answer> {
+        self.engine.clear_device(self.now());
+        self.last_id += 1;
+        let submission = Submission {
+            id: SeqId(self.last_id),
+            prompt: self.tokens(prompt),
+            max_tokens: ANSWER_TOKENS,
+            sampling: Sampling::default(),
+            stop_at_end: StopTokens::Ignore,
+            salt: None,
+            request_type: 0,
+            turn: 0,
+            session: None,
+            p_continue: None,
+        };
+        let stored = self.stored()?;
+        let asked = self.now();
+        match self.engine.submit(submission, asked) {
+            Submit::Queued => {}
+            refused => bail!("the engine refused the prompt: {refused:?}"),
+        }
+        let answer = self.answer(asked)?;
+        self.settle(stored, prompt)?;
+        Ok(answer)
+    }
+
+    fn tokens(&self, prompt: Prompt) -> Vec<TokenId> {
+        match prompt {
+            Prompt::Known(number) => {
+                let new = tokens(2 * number + 1, NEW_TOKENS, self.vocab);
+                [&self.prefix[..], &new].concat()
+            }
+            Prompt::Unknown(number) => {
+                let len = self.prefix.len() + NEW_TOKENS;
+                tokens(2 * number + 2, len, self.vocab)
+            }
+        }
+    }
+
+    /// Steps until the last token, as a replica's thread does.
+    fn answer(&mut self, asked: Nanos) -> Result<Answer> {
+        let mut loaded_tokens = 0;
+        let mut ttft = None;
+        loop {
+            let began = self.now();
+            let step = self.engine.step(began);
+            let seconds = self.now().since(began).as_secs_f64();
+            self.engine.took(&step, seconds);
+            for output in step.outputs {
+                match output {
+                    Output::Loaded { tokens, .. } => loaded_tokens += tokens,
+                    Output::Token { finish, .. } => {
+                        let ttft = *ttft.get_or_insert_with(|| self.began.elapsed());
+                        if finish.is_some() {
+                            let asked = asked.since(Nanos::default());
+                            return Ok(Answer {
+                                ttft: ttft.saturating_sub(asked),
+                                loaded_tokens,
+                            });
+                        }
+                    }
+                    Output::Started { .. } => {}
+                }
+            }
+            let now = self.now();
+            if now.since(asked) > PATIENCE {
+                bail!("no answer after {} s", PATIENCE.as_secs());
+            }
+            if step.is_empty {
+                let until = self.engine.waits_until(now).unwrap_or(now + PAUSE);
+                self.rest(until.since(now).min(PAUSE));
+            }
+        }
+    }
+
+    /// Waits until what is new in a prompt is stored, and nothing is read any more.
+    fn settle(&mut self, stored_before: u64, prompt: Prompt) -> Result<()> {
+        let known = match prompt {
+            Prompt::Known(_) if self.knows_prefix => self.prefix.len(),
+            _ => 0,
+        };
+        let units = self.prefix.len() + NEW_TOKENS;
+        let new = (units / UNIT_TOKENS - known / UNIT_TOKENS) as u64;
+        let began = Instant::now();
+        loop {
+            self.engine.look_round(self.now());
+            let counts = self.meter.counts();
+            let is_still = counts.gets.under_way() + counts.puts.under_way() == 0;
+            if is_still && self.stored()? >= stored_before + new {
+                self.engine.check();
+                self.knows_prefix |= matches!(prompt, Prompt::Known(_));
+                return Ok(());
+            }
+            if began.elapsed() > PATIENCE {
+                bail!(
+                    "the disk does not store: {} of {new} units",
+                    self.stored()? - stored_before
+                );
+            }
+            self.rest(Duration::from_millis(1));
+        }
+    }
+
+    /// Units that were stored since it was opened.
+    fn stored(&self) -> Result<u64> {
+        let tiers = self.engine.tiers().context("made with tiers")?;
+        Ok(tiers.summary().iter().map(|it| it.counts.stored).sum())
+    }
+
+    fn rest(&self, pause: Duration) {
+        let _ = self.woken.recv_timeout(pause);
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos::default() + self.began.elapsed()
+    }
+}
+
+/// Tokens that a number fixes.
+fn tokens(number: u64, len: usize, vocab: usize) -> Vec<TokenId> {
+    let mut rng = Rng::new(number);
+    (0..len).map(|_| rng.below(vocab) as TokenId).collect()
+}

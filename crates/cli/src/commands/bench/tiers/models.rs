@@ -1,0 +1,69 @@
+//! What is computed: the built-in model in three sizes, or a real one.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use headstart_engine::kv::Dtype;
+use headstart_engine::model::{GenerationDefaults, toy};
+use headstart_engine::{Model, ModelConfig};
+
+use super::arm::NEW_TOKENS;
+use crate::config::UsageError;
+use crate::model;
+use crate::tiers::UNIT_TOKENS;
+
+/// A model and what it is called.
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) model: Arc<Model>,
+}
+
+impl Named {
+    /// Refuses prefixes that are no whole units, and those that the model does not compute.
+    pub(super) fn must_hold(&self, prefix_tokens: usize) -> Result<()> {
+        let most = self.model.config.max_context.saturating_sub(NEW_TOKENS + 1);
+        let most = most / UNIT_TOKENS * UNIT_TOKENS;
+        let is_whole = prefix_tokens.is_multiple_of(UNIT_TOKENS);
+        match is_whole && (UNIT_TOKENS..=most).contains(&prefix_tokens) {
+            true => Ok(()),
+            false => Err(UsageError(format!(
+                "--prefix {prefix_tokens}: expected multiples of {UNIT_TOKENS}, for {} up to {most}",
+                self.name
+            ))
+            .into()),
+        }
+    }
+}
+
+/// The model that `spec` names.
+pub(super) fn load(spec: &str, dtype: Dtype) -> Result<Named> {
+    let model = match built_in(spec) {
+        Some(config) => {
+            let defaults = GenerationDefaults::default();
+            Arc::new(toy::with_config(config, defaults, dtype))
+        }
+        None => model::load(spec, dtype)?.model,
+    };
+    let name = spec.trim_end_matches('/').rsplit('/').next();
+    Ok(Named {
+        name: name.unwrap_or(spec).to_owned(),
+        model,
+    })
+}
+
+/// The toy, and one of about a quarter and one of about three times its cost per token.
+fn built_in(spec: &str) -> Option<ModelConfig> {
+    let (hidden, intermediate, num_layers, num_heads) = match spec {
+        "toy-small" => (256, 512, 6, 4),
+        "toy" => return Some(toy::config()),
+        "toy-large" => (768, 2_048, 10, 12),
+        _ => return None,
+    };
+    Some(ModelConfig {
+        hidden,
+        intermediate,
+        num_layers,
+        num_heads,
+        ..toy::config()
+    })
+}

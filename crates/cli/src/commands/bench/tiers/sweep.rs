@@ -1,0 +1,182 @@
+//! Which prefixes, at which speeds, how often.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use headstart_cache::tiers::LoadWhen;
+use headstart_engine::kv::Dtype;
+use headstart_store::decorate::Rate;
+
+use super::arm::{Answer, Arm, Prompt, Setting};
+use super::models::Named;
+
+/// Speeds beside the disk's own, over the one at which loading takes as long as computing.
+const SHARES: [f64; 5] = [0.125, 0.5, 1.0, 2.0, 8.0];
+
+/// Requests before those that are measured: what is learned from them, a server has learned, too.
+const WARM_UP: u64 = 4;
+
+/// What is compared, in the order in which it stands in tables.
+pub(super) const ARMS: [LoadWhen; 3] = [LoadWhen::Always, LoadWhen::Never, LoadWhen::Faster];
+
+/// What was asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) folder: &'a Path,
+    pub(super) dtype: Dtype,
+    pub(super) prefixes: &'a [usize],
+    /// Empty: chosen for each prefix.
+    pub(super) mb_per_s: &'a [f64],
+    pub(super) latency: Duration,
+    pub(super) rounds: usize,
+}
+
+/// One model, prefix and speed.
+pub(super) struct Cell {
+    pub(super) model: String,
+    pub(super) prefix_tokens: usize,
+    /// Bytes of the prefix, as they are stored.
+    pub(super) prefix_bytes: u64,
+    /// Bytes a second that the tier reads; infinite where it is the disk itself.
+    pub(super) bytes_per_s: f64,
+    /// What was measured, by [`ARMS`].
+    pub(super) answers: [Vec<Answer>; 3],
+}
+
+impl Cell {
+    /// The median time to the first token of an arm.
+    pub(super) fn ttft(&self, arm: usize) -> Duration {
+        let mut ttfts: Vec<Duration> = self.answers[arm].iter().map(|it| it.ttft).collect();
+        ttfts.sort_unstable();
+        ttfts[ttfts.len() / 2]
+    }
+
+    /// What the plan's is over the better of both others'.
+    pub(super) fn ratio(&self) -> f64 {
+        let [load, compute, ours] = [0, 1, 2].map(|arm| self.ttft(arm).as_secs_f64());
+        ours / load.min(compute)
+    }
+
+    /// Share of the prefix that the plan loads, on average.
+    pub(super) fn loaded_share(&self) -> f64 {
+        let [.., ours] = &self.answers;
+        let loaded: usize = ours.iter().map(|it| it.loaded_tokens).sum();
+        loaded as f64 / (ours.len() * self.prefix_tokens) as f64
+    }
+}
+
+/// Measures a model. Each cell is told when it is done.
+pub(super) fn run(
+    model: &Named,
+    asked: &Asked<'_>,
+    mut tell: impl FnMut(Cell) -> Result<()>,
+) -> Result<()> {
+    for &prefix_tokens in asked.prefixes {
+        let sweep = Sweep {
+            model,
+            asked,
+            prefix_tokens,
+        };
+        let compute_s = sweep.fill()?.as_secs_f64();
+        let bytes = sweep.setting(0, Rate::UNLIMITED).prefix_bytes();
+        let given = asked.mb_per_s.iter().map(|rate| rate * 1e6);
+        let chosen = SHARES.map(|share| share * bytes as f64 / compute_s);
+        let chosen = chosen.into_iter().chain([f64::INFINITY]);
+        let rates: Vec<f64> = match asked.mb_per_s {
+            [] => chosen.collect(),
+            _ => given.collect(),
+        };
+        let mut number = 1;
+        for bytes_per_s in rates {
+            let answers = sweep.cell(bytes_per_s, &mut number)?;
+            tell(Cell {
+                model: model.name.clone(),
+                prefix_tokens,
+                prefix_bytes: bytes,
+                bytes_per_s,
+                answers,
+            })?;
+        }
+        for arm in 0..ARMS.len() {
+            std::fs::remove_dir_all(sweep.folder(arm))?;
+        }
+    }
+    Ok(())
+}
+
+/// One model and prefix.
+struct Sweep<'a> {
+    model: &'a Named,
+    asked: &'a Asked<'a>,
+    prefix_tokens: usize,
+}
+
+impl Sweep<'_> {
+    fn folder(&self, arm: usize) -> std::path::PathBuf {
+        self.asked.folder.join(format!("arm-{arm}"))
+    }
+
+    fn open(&self, arm: usize, reads: Rate) -> Result<Arm> {
+        let folder = self.folder(arm);
+        let setting = Setting {
+            folder: &folder,
+            ..self.setting(arm, reads)
+        };
+        Arm::open(&setting)
+    }
+
+    fn setting(&self, arm: usize, reads: Rate) -> Setting<'_> {
+        Setting {
+            model: &self.model.model,
+            dtype: self.asked.dtype,
+            load: ARMS[arm],
+            folder: self.asked.folder,
+            prefix_tokens: self.prefix_tokens,
+            reads,
+        }
+    }
+
+    /// Stores the prefix for each arm; how long computing it took at least.
+    fn fill(&self) -> Result<Duration> {
+        let mut shortest = Duration::MAX;
+        for arm in 0..ARMS.len() {
+            let answer = self.open(arm, Rate::UNLIMITED)?.ask(Prompt::Known(0))?;
+            shortest = shortest.min(answer.ttft);
+        }
+        Ok(shortest)
+    }
+
+    /// The three arms in turn, each with an engine that knows nothing yet but its warm-up.
+    fn cell(&self, bytes_per_s: f64, number: &mut u64) -> Result<[Vec<Answer>; 3]> {
+        let reads = Rate {
+            latency: self.asked.latency,
+            bytes_per_s,
+        };
+        let mut arms = Vec::new();
+        for arm in 0..ARMS.len() {
+            arms.push(self.open(arm, reads)?);
+        }
+        let mut next = || {
+            *number += 1;
+            *number
+        };
+        for (arm, load) in arms.iter_mut().zip(ARMS) {
+            arm.ask(Prompt::Known(next()))?;
+            if load == LoadWhen::Faster {
+                arm.ask(Prompt::Unknown(next()))?;
+                for _ in 2..WARM_UP {
+                    arm.ask(Prompt::Known(next()))?;
+                }
+            }
+        }
+        let mut answers = [const { Vec::new() }; 3];
+        for round in 0..self.asked.rounds {
+            for turn in 0..arms.len() {
+                let arm = (round + turn) % arms.len();
+                answers[arm].push(arms[arm].ask(Prompt::Known(next()))?);
+            }
+        }
+        Ok(answers)
+    }
+}

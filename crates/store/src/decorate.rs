@@ -1,0 +1,41 @@
+//! Backends over backends: slower, measured, or faulty on purpose.
+//!
+//! Each is an ordinary [`Backend`](crate::Backend): it takes commands, passes them on and hands
+//! reports back, so that whoever drives a real place drives these. They may be stacked. They
+//! decide nothing, and obey what any backend obeys ([`crate::conformance`]).
+
+mod faulty;
+mod metered;
+mod throttled;
+
+use crate::backend::Command;
+
+pub use faulty::{FaultShares, Faulty, Injected};
+pub use metered::{KindCounts, Meter, MeterCounts, Metered};
+pub use throttled::{Limits, Rate, Throttled};
+
+/// Kinds of commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// [`Command::Put`].
+    Put,
+    /// [`Command::Get`].
+    Get,
+    /// [`Command::Remove`].
+    Remove,
+    /// [`Command::Purge`].
+    Purge,
+}
+
+impl Kind {
+    /// That of a command.
+    #[must_use]
+    pub fn of(command: &Command) -> Self {
+        match command {
+            Command::Put { .. } => Self::Put,
+            Command::Get { .. } => Self::Get,
+            Command::Remove { .. } => Self::Remove,
+            Command::Purge { .. } => Self::Purge,
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! A backend that goes wrong on purpose, from a seed: for tests of what stands above it.
+//!
+//! What it does is what places do: commands fail, answers come late, records that were stored are
+//! lost, and bits flip where they are kept. A flipped bit is flipped in the bytes that were read,
+//! and then verified as ever, so that it is the checksum that finds it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use headstart_core::{BlockHash, Rng};
+
+use crate::backend::{Backend, Command, Failure, Loss, Outcome, Report, Ticket, Waker};
+use crate::record::Record;
+
+/// Most polls by which an answer comes late.
+const LATEST: usize = 8;
+
+/// What goes wrong: a share of the commands or records each, from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FaultShares {
+    /// Fixes what goes wrong.
+    pub seed: u64,
+    /// Puts that fail; nothing is stored.
+    pub failed_puts: f64,
+    /// Gets that fail; the record stays.
+    pub failed_gets: f64,
+    /// Answers that come late, by up to eight polls.
+    pub late: f64,
+    /// Records that are lost after they were stored.
+    pub lost: f64,
+    /// Records in which a bit flips after they were stored.
+    pub damaged: f64,
+}
+
+/// What has gone wrong so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Injected {
+    /// Commands that failed.
+    pub failed: u64,
+    /// Answers that came late.
+    pub late: u64,
+    /// Records that were lost.
+    pub lost: u64,
+    /// Flipped bits that were read, and found.
+    pub found: u64,
+    /// Flipped bits that were read and lie where nobody looks.
+    pub harmless: u64,
+}
+
+/// A faulty backend.
+pub struct Faulty {
+    inner: Box<dyn Backend>,
+    shares: FaultShares,
+    rng: Rng,
+    waker: Waker,
+    asked: HashMap<Ticket, About>,
+    late: Vec<Late>,
+    /// Not there any more, though the place below has them.
+    gone: BTreeSet<BlockHash>,
+    damaged: BTreeSet<BlockHash>,
+    injected: Injected,
+}
+
+/// Reports that wait.
+struct Late {
+    /// For so many polls.
+    polls: usize,
+    order: Order,
+    told: Vec<Report>,
+}
+
+/// Whether reports may change places with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// They say nothing of what is there.
+    Any,
+    /// They do.
+    Kept,
+}
+
+/// What a command is about.
+#[derive(Clone, Copy, Debug)]
+enum About {
+    Put(BlockHash),
+    Get(BlockHash),
+    Other,
+}
+
+impl Faulty {
+    /// `inner`, made faulty. `waker`, which is also `inner`'s, is called while answers are late.
+    #[must_use]
+    pub fn new(inner: Box<dyn Backend>, shares: FaultShares, waker: Waker) -> Self {
+        Self {
+            inner,
+            shares,
+            rng: Rng::new(shares.seed),
+            waker,
+            asked: HashMap::new(),
+            late: Vec::new(),
+            gone: BTreeSet::new(),
+            damaged: BTreeSet::new(),
+            injected: Injected::default(),
+        }
+    }
+
+    /// What has gone wrong so far.
+    #[must_use]
+    pub fn injected(&self) -> Injected {
+        self.injected
+    }
+
+    fn draws(&mut self, share: f64) -> bool {
+        self.rng.next_f64() < share
+    }
+
+    /// What becomes of a command that does not get through, if it does not.
+    fn refused(&mut self, command: &Command) -> Option<Outcome> {
+        let fails = match command {
+            Command::Put { .. } => self.draws(self.shares.failed_puts),
+            Command::Get { name, .. } if self.gone.contains(name) => return Some(Outcome::Missing),
+            Command::Get { .. } => self.draws(self.shares.failed_gets),
+            Command::Remove { .. } | Command::Purge { .. } => false,
+        };
+        self.injected.failed += u64::from(fails);
+        fails.then_some(Outcome::Failed(Failure::Io))
+    }
+
+    /// What is told instead of an answer.
+    fn told(&mut self, ticket: Ticket, outcome: Outcome) -> Vec<Report> {
+        let about = self.asked.remove(&ticket).unwrap_or(About::Other);
+        let (outcome, lost) = match (about, outcome) {
+            (About::Put(name), Outcome::Stored) => (Outcome::Stored, self.stored(name)),
+            (About::Get(name), Outcome::Loaded(record)) if self.damaged.contains(&name) => {
+                self.flipped(name, record)
+            }
+            (_, outcome) => (outcome, None),
+        };
+        let done = Report::Done { ticket, outcome };
+        std::iter::once(done).chain(lost).collect()
+    }
+
+    fn stored(&mut self, name: BlockHash) -> Option<Report> {
+        self.gone.remove(&name);
+        self.damaged.remove(&name);
+        if self.draws(self.shares.lost) {
+            self.injected.lost += 1;
+            self.gone.insert(name);
+            return Some(lost(name, Loss::Evicted));
+        }
+        if self.draws(self.shares.damaged) {
+            self.damaged.insert(name);
+        }
+        None
+    }
+
+    /// A record of which a bit has flipped.
+    fn flipped(&mut self, name: BlockHash, record: Record) -> (Outcome, Option<Report>) {
+        let at = self.rng.below(record.bytes().len());
+        let mut slot = match record.into_slot() {
+            Ok(slot) => slot,
+            Err(record) => return (Outcome::Loaded(record), None),
+        };
+        slot[at] ^= 1 << self.rng.below(8);
+        match Record::verify(slot, name) {
+            Ok(record) => {
+                self.injected.harmless += 1;
+                (Outcome::Loaded(record), None)
+            }
+            Err(_) => {
+                self.injected.found += 1;
+                self.damaged.remove(&name);
+                self.gone.insert(name);
+                let outcome = Outcome::Failed(Failure::Corrupt);
+                (outcome, Some(lost(name, Loss::Corrupt)))
+            }
+        }
+    }
+
+    /// Hands reports on, now or later, but never those that say what is there before others that
+    /// did so sooner.
+    fn tell(&mut self, told: Vec<Report>, order: Order) {
+        let late = self.draws(self.shares.late);
+        self.injected.late += u64::from(late);
+        let polls = match late {
+            true => 1 + self.rng.below(LATEST),
+            false => 0,
+        };
+        let polls = match order {
+            Order::Any => polls,
+            Order::Kept => polls.max(self.latest()),
+        };
+        self.late.push(Late { polls, order, told });
+    }
+
+    /// Polls until all that says what is there was told.
+    fn latest(&self) -> usize {
+        let kept = self.late.iter().filter(|late| late.order == Order::Kept);
+        kept.map(|late| late.polls).max().unwrap_or(0)
+    }
+}
+
+fn lost(name: BlockHash, loss: Loss) -> Report {
+    let names = vec![name];
+    Report::Lost { names, loss }
+}
+
+impl Backend for Faulty {
+    fn submit(&mut self, command: Command) -> Result<(), Command> {
+        let ticket = command.ticket();
+        if let Some(outcome) = self.refused(&command) {
+            let done = Report::Done { ticket, outcome };
+            self.tell(vec![done], Order::Kept);
+            (self.waker)();
+            return Ok(());
+        }
+        let about = match &command {
+            Command::Put { record, .. } => About::Put(record.meta().name),
+            Command::Get { name, .. } => About::Get(*name),
+            Command::Remove { .. } | Command::Purge { .. } => About::Other,
+        };
+        self.inner.submit(command)?;
+        self.asked.insert(ticket, about);
+        Ok(())
+    }
+
+    fn poll(&mut self, reports: &mut Vec<Report>) {
+        let mut new = Vec::new();
+        self.inner.poll(&mut new);
+        for report in new {
+            match report {
+                Report::Done { ticket, outcome } => {
+                    let is_loaded = matches!(outcome, Outcome::Loaded(_));
+                    let told = self.told(ticket, outcome);
+                    let order = match is_loaded && told.len() == 1 {
+                        true => Order::Any,
+                        false => Order::Kept,
+                    };
+                    self.tell(told, order);
+                }
+                other => {
+                    let (polls, order) = (self.latest(), Order::Kept);
+                    let told = vec![other];
+                    self.late.push(Late { polls, order, told });
+                }
+            }
+        }
+        let late = std::mem::take(&mut self.late).into_iter();
+        let (due, late): (Vec<_>, Vec<_>) = late.partition(|late| late.polls == 0);
+        self.late = late;
+        self.late.iter_mut().for_each(|late| late.polls -= 1);
+        reports.extend(due.into_iter().flat_map(|late| late.told));
+        if !self.late.is_empty() {
+            (self.waker)();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::no_waker;
+    use crate::conformance::{Trial, check, check_faulty};
+    use crate::reference::Map;
+
+    const TRIAL: Trial = Trial {
+        seed: 5,
+        commands: 3_000,
+        names: 60,
+        part_bytes: 3_000,
+    };
+
+    #[test]
+    fn without_faults_it_conforms() {
+        let map = Box::new(Map::default());
+        let mut faulty = Faulty::new(map, FaultShares::default(), no_waker());
+        check(&mut faulty, TRIAL);
+        assert_eq!(faulty.injected(), Injected::default());
+    }
+
+    /// Whatever goes wrong: nothing wrong is loaded, everything is answered once, no slot stays
+    /// away, and what is not there any more was said to be lost.
+    #[test]
+    fn faults_are_misses_and_nothing_worse() {
+        for seed in 0..4 {
+            let shares = FaultShares {
+                seed,
+                failed_puts: 0.1,
+                failed_gets: 0.1,
+                late: 0.3,
+                lost: 0.1,
+                damaged: 0.2,
+            };
+            let mut faulty = Faulty::new(Box::new(Map::default()), shares, no_waker());
+            check_faulty(&mut faulty, Trial { seed, ..TRIAL });
+            let injected = faulty.injected();
+            let Injected {
+                failed,
+                late,
+                lost,
+                found,
+                ..
+            } = injected;
+            let is_enough = failed > 100 && late > 300 && lost > 50 && found > 50;
+            assert!(is_enough, "{injected:?}");
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! A backend that takes its time: as if its bytes came through a line of so many bytes a second
+//! behind a latency, one line for reads and one for writes.
+//!
+//! ```text
+//! asked ──► waits for those before it ──► its bytes, at the rate ──► latency ──► reported
+//! ```
+//!
+//! The place below works as fast as it can meanwhile; what it reports is withheld until it is due.
+//! So a place that is slower than its line stays as slow as it is, and nothing is added up. Nobody
+//! spins: one thread sleeps until the next report is due and calls the waker.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use headstart_core::Nanos;
+
+use super::Kind;
+use crate::backend::{Backend, Command, Outcome, Report, Ticket, Waker};
+
+/// Commands at once; each may hold a slot, so that an arena is exhausted sooner.
+const MOST_COMMANDS: usize = 4096;
+
+/// How fast a line is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// From the last byte to the report.
+    pub latency: Duration,
+    /// Bytes a second, above 0; infinite where there is no limit.
+    pub bytes_per_s: f64,
+}
+
+impl Rate {
+    /// No limit.
+    pub const UNLIMITED: Self = Self {
+        latency: Duration::ZERO,
+        bytes_per_s: f64::INFINITY,
+    };
+}
+
+/// How fast a place is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Gets.
+    pub reads: Rate,
+    /// Puts, and whatever else changes what is there.
+    pub writes: Rate,
+}
+
+/// A slower backend.
+pub struct Throttled {
+    inner: Box<dyn Backend>,
+    reads: Line,
+    writes: Line,
+    asked: HashMap<Ticket, Asked>,
+    /// When it is due, and what came before it.
+    withheld: BTreeMap<(Nanos, u64), Report>,
+    num_withheld: u64,
+    began: Instant,
+    alarm: Alarm,
+}
+
+/// A command under way below, or withheld.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    kind: Kind,
+    at: Nanos,
+    /// Of what a put carries.
+    bytes: usize,
+}
+
+impl Throttled {
+    /// `inner`, no faster than `limits`. `waker`, which is also `inner`'s, is called when a report
+    /// is due.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    ///
+    /// # Panics
+    /// When a rate is not above 0.
+    pub fn new(inner: Box<dyn Backend>, limits: Limits, waker: Waker) -> std::io::Result<Self> {
+        Ok(Self {
+            inner,
+            reads: Line::new(limits.reads),
+            writes: Line::new(limits.writes),
+            asked: HashMap::new(),
+            withheld: BTreeMap::new(),
+            num_withheld: 0,
+            began: Instant::now(),
+            alarm: Alarm::start(waker)?,
+        })
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos::default() + self.began.elapsed()
+    }
+
+    fn withhold(&mut self, report: Report, now: Nanos) {
+        let due = match &report {
+            Report::Done { ticket, outcome } => self.done(*ticket, outcome, now),
+            // Never before what was reported before it: what was lost was stored first.
+            _ => match self.withheld.last_key_value() {
+                Some(((last, _), _)) => now.max(*last),
+                None => now,
+            },
+        };
+        self.num_withheld += 1;
+        self.withheld.insert((due, self.num_withheld), report);
+    }
+
+    /// When the answer to a command is due.
+    fn done(&mut self, ticket: Ticket, outcome: &Outcome, now: Nanos) -> Nanos {
+        let Some(asked) = self.asked.remove(&ticket) else {
+            return now;
+        };
+        match (asked.kind, outcome) {
+            (Kind::Get, Outcome::Loaded(record)) => self.reads.due(asked.at, record.bytes().len()),
+            (Kind::Get, _) => self.reads.due(asked.at, 0),
+            (Kind::Put | Kind::Remove | Kind::Purge, _) => self.writes.due(asked.at, asked.bytes),
+        }
+    }
+}
+
+impl Backend for Throttled {
+    fn submit(&mut self, command: Command) -> Result<(), Command> {
+        if self.asked.len() + self.withheld.len() >= MOST_COMMANDS {
+            return Err(command);
+        }
+        let bytes = match &command {
+            Command::Put { record, .. } => record.bytes().len(),
+            _ => 0,
+        };
+        let asked = Asked {
+            kind: Kind::of(&command),
+            at: self.now(),
+            bytes,
+        };
+        let ticket = command.ticket();
+        self.inner.submit(command)?;
+        self.asked.insert(ticket, asked);
+        Ok(())
+    }
+
+    fn poll(&mut self, reports: &mut Vec<Report>) {
+        let mut new = Vec::new();
+        self.inner.poll(&mut new);
+        let now = self.now();
+        new.into_iter()
+            .for_each(|report| self.withhold(report, now));
+        while let Some(first) = self.withheld.first_entry() {
+            if first.key().0 > now {
+                break;
+            }
+            let due = self.began + first.key().0.since(Nanos::default());
+            reports.push(let_go(first.remove(), due));
+        }
+        let next = self.withheld.first_key_value();
+        let next = next.map(|((due, _), _)| self.began + due.since(Nanos::default()));
+        self.alarm.set(next);
+    }
+}
+
+/// What was due by then.
+fn let_go(report: Report, due: Instant) -> Report {
+    match report {
+        Report::Done {
+            ticket,
+            outcome: Outcome::Loaded(record),
+        } => {
+            let since = due.max(record.since());
+            let outcome = Outcome::Loaded(record.with_since(since));
+            Report::Done { ticket, outcome }
+        }
+        other => other,
+    }
+}
+
+/// One direction: bytes follow one another.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    rate: Rate,
+    busy_until: Nanos,
+}
+
+impl Line {
+    fn new(rate: Rate) -> Self {
+        assert!(rate.bytes_per_s > 0.0, "a line carries something");
+        Self {
+            rate,
+            busy_until: Nanos::default(),
+        }
+    }
+
+    /// When `bytes` that were asked for at `asked` are there. Called once for each.
+    fn due(&mut self, asked: Nanos, bytes: usize) -> Nanos {
+        let seconds = bytes as f64 / self.rate.bytes_per_s;
+        let took = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        self.busy_until = self.busy_until.max(asked) + took;
+        self.busy_until + self.rate.latency
+    }
+}
+
+/// Calls a waker at a time.
+struct Alarm {
+    shared: Arc<(Mutex<Setting>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Setting {
+    at: Option<Instant>,
+    is_over: bool,
+}
+
+impl Alarm {
+    fn start(waker: Waker) -> std::io::Result<Self> {
+        let shared = Arc::new((Mutex::new(Setting::default()), Condvar::new()));
+        let theirs = shared.clone();
+        let thread = std::thread::Builder::new().name("headstart-throttle".to_owned());
+        let thread = thread.spawn(move || ring(&theirs, &waker))?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Calls once at this time; what was set before is forgotten.
+    fn set(&self, at: Option<Instant>) {
+        let (setting, changed) = &*self.shared;
+        let mut setting = setting.lock().unwrap_or_else(PoisonError::into_inner);
+        if setting.at != at {
+            setting.at = at;
+            changed.notify_one();
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        let (setting, changed) = &*self.shared;
+        setting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_over = true;
+        changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A waker that panicked has said so itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn ring((setting, changed): &(Mutex<Setting>, Condvar), waker: &Waker) {
+    let mut held = setting.lock().unwrap_or_else(PoisonError::into_inner);
+    while !held.is_over {
+        let left = held
+            .at
+            .map(|at| at.saturating_duration_since(Instant::now()));
+        held = match left {
+            None => changed.wait(held).unwrap_or_else(PoisonError::into_inner),
+            Some(Duration::ZERO) => {
+                held.at = None;
+                drop(held);
+                waker();
+                setting.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+            Some(left) => {
+                let waited = changed.wait_timeout(held, left);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use headstart_core::BlockHash;
+
+    use super::*;
+    use crate::arena::Arena;
+    use crate::backend::{Loss, no_waker};
+    use crate::conformance::{Trial, check, record_of, slot_bytes};
+    use crate::reference::Map;
+
+    const PART_BYTES: usize = 3_000;
+
+    fn rate(millis: u64, bytes_per_s: f64) -> Rate {
+        Rate {
+            latency: Duration::from_millis(millis),
+            bytes_per_s,
+        }
+    }
+
+    #[test]
+    fn bytes_follow_one_another_behind_the_latency() {
+        let mut line = Line::new(rate(5, 1e6));
+        let at = |millis: u64| Nanos(millis * 1_000_000);
+        assert_eq!(line.due(at(0), 1_000), at(6));
+        assert_eq!(line.due(at(0), 2_000), at(8));
+        assert_eq!(line.due(at(10), 1_000), at(16));
+        assert_eq!(line.due(at(10), 0), at(16));
+        let mut free = Line::new(Rate::UNLIMITED);
+        assert_eq!(free.due(at(3), usize::MAX), at(3));
+    }
+
+    /// A backend that conforms does so throttled, whichever direction is the slower one.
+    #[test]
+    fn it_conforms() {
+        for (reads, writes) in [
+            (Rate::UNLIMITED, Rate::UNLIMITED),
+            (rate(1, 4e7), Rate::UNLIMITED),
+            (Rate::UNLIMITED, rate(1, 4e7)),
+            (rate(0, 2e7), rate(1, 3e7)),
+        ] {
+            let trial = Trial {
+                seed: 7,
+                commands: 600,
+                names: 40,
+                part_bytes: PART_BYTES,
+            };
+            let map = Box::new(Map::default());
+            let limits = Limits { reads, writes };
+            let throttled = Throttled::new(map, limits, no_waker());
+            check(&mut throttled.expect("a thread"), trial);
+        }
+    }
+
+    /// Whoever waits for the waker alone gets every answer, and none sooner than it is due.
+    #[test]
+    fn the_waker_is_called_when_something_is_due() {
+        let (wakes, woken) = channel();
+        let waker: Waker = Arc::new(move || wakes.send(()).unwrap_or_default());
+        let limits = Limits {
+            reads: rate(20, f64::INFINITY),
+            writes: rate(10, f64::INFINITY),
+        };
+        let map = Box::new(Map::default());
+        let mut throttled = Throttled::new(map, limits, waker).expect("a thread");
+        let arena = Arena::new(slot_bytes(PART_BYTES), 2).expect("memory");
+        let record = record_of(3, PART_BYTES, arena.take().expect("a slot"));
+        let put = Command::Put {
+            ticket: Ticket(1),
+            record,
+        };
+        let get = Command::Get {
+            ticket: Ticket(2),
+            name: BlockHash::from_u64(3),
+            slot: arena.take().expect("a slot"),
+        };
+        let asked = Instant::now();
+        throttled.submit(put).expect("it is taken");
+        throttled.submit(get).expect("it is taken");
+        let mut reports = Vec::new();
+        throttled.poll(&mut reports);
+        assert!(reports.is_empty(), "{reports:?}");
+        let mut after = Vec::new();
+        while after.len() < 2 {
+            woken
+                .recv_timeout(Duration::from_secs(60))
+                .expect("it wakes");
+            throttled.poll(&mut reports);
+            after.extend(reports.drain(..).map(|report| (asked.elapsed(), report)));
+        }
+        let is = |index: usize, ticket: u64, millis: u64| {
+            let (elapsed, Report::Done { ticket: told, .. }) = &after[index] else {
+                panic!("{after:?}")
+            };
+            assert_eq!(*told, Ticket(ticket));
+            assert!(*elapsed >= Duration::from_millis(millis), "{after:?}");
+        };
+        is(0, 1, 10);
+        is(1, 2, 20);
+    }
+
+    /// Losses are told after what they are losses of.
+    #[test]
+    fn a_loss_does_not_overtake() {
+        struct Losing(Vec<Report>);
+        impl Backend for Losing {
+            fn submit(&mut self, command: Command) -> Result<(), Command> {
+                let (ticket, outcome) = (command.ticket(), Outcome::Stored);
+                self.0.push(Report::Done { ticket, outcome });
+                self.0.push(Report::Lost {
+                    names: vec![BlockHash::from_u64(1)],
+                    loss: Loss::Evicted,
+                });
+                Ok(())
+            }
+            fn poll(&mut self, reports: &mut Vec<Report>) {
+                reports.append(&mut self.0);
+            }
+        }
+        let limits = Limits {
+            reads: Rate::UNLIMITED,
+            writes: rate(3, 1e6),
+        };
+        let inner = Box::new(Losing(Vec::new()));
+        let mut throttled = Throttled::new(inner, limits, no_waker()).expect("a thread");
+        let arena = Arena::new(slot_bytes(PART_BYTES), 1).expect("memory");
+        let record = record_of(1, PART_BYTES, arena.take().expect("a slot"));
+        let ticket = Ticket(1);
+        throttled
+            .submit(Command::Put { ticket, record })
+            .expect("it is taken");
+        let mut reports = Vec::new();
+        let started = Instant::now();
+        while reports.len() < 2 {
+            assert!(started.elapsed() < Duration::from_secs(60), "{reports:?}");
+            throttled.poll(&mut reports);
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        assert!(matches!(reports[0], Report::Done { .. }), "{reports:?}");
+    }
+}
