@@ -17,6 +17,7 @@
 //! | [`fleet`] | gateways and replicas in virtual time: [`fleet::Run`] |
 //! | [`experiment`] | learned prefix caching against its rivals: [`experiment::Arm`] |
 //! | [`knee`] | where a hit-rate curve bends |
+//! | [`wild`] | the evaluation of "KVCache Cache in the Wild": host memory × policies |
 //! | [`workload`] | conversations drawn from published statistics |
 //!
 //! The centre's own cache and scheduler run here, driven by a trace or a script instead of an
@@ -37,6 +38,7 @@ pub mod saturation;
 pub mod streams;
 pub mod sweep;
 pub mod tiered;
+pub mod wild;
 pub mod workload;
 
 pub use mover::{Channel, SimMover};
