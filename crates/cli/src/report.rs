@@ -12,6 +12,7 @@ mod table;
 #[cfg(test)]
 mod testing;
 pub(crate) mod train;
+pub(crate) mod wild;
 mod words;
 
 use headstart_sim::{Class, Outcome, knee};
