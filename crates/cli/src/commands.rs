@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod calibrate;
 pub(crate) mod fleet_engine;
 pub(crate) mod index;
+pub(crate) mod plan;
 pub(crate) mod replay;
 pub(crate) mod serve;
 pub(crate) mod simulate;

@@ -7,6 +7,7 @@ mod csv;
 pub(crate) mod fleet;
 mod html;
 mod json;
+pub(crate) mod plan;
 pub(crate) mod simulate;
 mod table;
 #[cfg(test)]

@@ -12,6 +12,7 @@
 //! | [`noise`] | the truth about what follows, made uncertain to a wanted degree |
 //! | [`outcome`] | [`Outcome`]: what a replay counts, cold and steady apart, per class |
 //! | [`saturation`] | how many prefills per second an engine does at a hit rate |
+//! | [`sizing`] | how many times device memory a trace is worth |
 //! | [`streams`] | event streams under every fault, against what the engines really hold |
 //! | [`sweep`] | [`Sweep`]: policies × capacities over one trace, and what no cache can beat |
 //! | [`fleet`] | gateways and replicas in virtual time: [`fleet::Run`] |
@@ -35,6 +36,7 @@ pub mod outcome;
 pub mod quality;
 pub mod replay;
 pub mod saturation;
+pub mod sizing;
 pub mod streams;
 pub mod sweep;
 pub mod tiered;

@@ -27,6 +27,7 @@ use headstart_trace::synth::Gap;
 
 use self::arms::DEFAULT_ARMS;
 use self::cells::Cell;
+pub(crate) use self::cells::parallel;
 use self::engine::Engine;
 use self::fleet::FleetOptions;
 use self::grid::{Axes, Sweep};

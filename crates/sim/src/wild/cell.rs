@@ -27,7 +27,9 @@ const MAX_PROMPT_TOKENS: u32 = 1 << 20;
 /// Seconds until the first byte over PCIe.
 const PCIE_LATENCY_S: f64 = 20e-6;
 
-/// Tokens a unit between device and host should have: ours elsewhere.
+/// Tokens a unit between device and host should have: what serve stores at once. With units of
+/// one block the limit of transfers under way (256 stores) would lose some of what the device
+/// evicts in one step, where a long prompt comes back from the host.
 const UNIT_TOKENS: u32 = 64;
 
 /// What all cells have in common.
