@@ -5,6 +5,7 @@ pub(crate) mod cache;
 pub(crate) mod calibrate;
 pub(crate) mod fleet_engine;
 pub(crate) mod index;
+pub(crate) mod plan;
 pub(crate) mod replay;
 pub(crate) mod savings;
 pub(crate) mod serve;

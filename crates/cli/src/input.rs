@@ -88,6 +88,15 @@ impl TraceInput {
         }
     }
 
+    /// The same, with the starts of its sessions drawn so many seconds apart.
+    pub(crate) fn spaced(self, mean_gap_s: f64, seed: u64) -> Self {
+        Self {
+            arrivals: Some(mean_gap_s),
+            arrivals_seed: Some(seed),
+            ..self
+        }
+    }
+
     /// Where the trace is; `-` for standard input.
     pub(crate) fn path(&self) -> &Path {
         &self.file

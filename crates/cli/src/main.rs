@@ -45,6 +45,8 @@ enum Command {
     Replay(commands::replay::Replay),
     /// Fleets strategy by strategy, or one replica policy by policy, in virtual time.
     Simulate(Box<commands::simulate::Simulate>),
+    /// How many times device memory a trace is worth, on host and disk.
+    Plan(Box<commands::plan::Plan>),
     /// Convert, synthesize and materialize traces.
     #[command(subcommand)]
     Trace(commands::trace::Trace),
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => commands::serve::run(*serve),
         Command::Replay(replay) => commands::replay::run(&replay),
         Command::Simulate(simulate) => commands::simulate::run(&simulate, &given(&matches)),
+        Command::Plan(plan) => commands::plan::run(&plan),
         Command::Trace(trace) => commands::trace::run(&trace),
         Command::Train(train) => commands::train::run(&train),
         Command::Bench(bench) => commands::bench::run(bench),

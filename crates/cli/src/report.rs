@@ -7,11 +7,13 @@ mod csv;
 pub(crate) mod fleet;
 mod html;
 mod json;
+pub(crate) mod plan;
 pub(crate) mod simulate;
 mod table;
 #[cfg(test)]
 mod testing;
 pub(crate) mod train;
+pub(crate) mod wild;
 mod words;
 
 use headstart_sim::{Class, Outcome, knee};

@@ -120,6 +120,74 @@ fn conversations_and_a_record_are_read() {
 }
 
 #[test]
+fn host_memory_stands_beside_what_the_study_says() {
+    let args = [
+        "--preset",
+        "wild-consumer",
+        "--models",
+        "llama2-13b",
+        "--host",
+        "0,2",
+        "--policies",
+        "lru,wa",
+        "--minutes",
+        "10",
+        "--seeds",
+        "2",
+    ];
+    let table = printed(&args);
+    let verdict = "wa: block hits over the best baseline";
+    assert!(
+        table.contains("llama2-13b on 1 A800") && table.contains(verdict),
+        "{table}"
+    );
+    assert_eq!(table, printed(&args), "the same bytes again");
+    let lines = lines(&[&args[..], &["--json"]].concat());
+    assert_eq!(
+        lines.len(),
+        2 * 2 + 2,
+        "cells, and what wa gains in two of them"
+    );
+    let rate = |line: &Value, name: &str| line[name].as_f64().expect("a rate");
+    for (none, some) in [(0, 2), (1, 3)] {
+        let (none, some) = (&lines[none], &lines[some]);
+        assert_eq!(none["policy"], some["policy"]);
+        assert_eq!(
+            rate(none, "token_hit_rate"),
+            rate(none, "device_token_hit_rate")
+        );
+        assert!(rate(some, "token_hit_rate") > rate(some, "device_token_hit_rate"));
+    }
+    assert_eq!(lines[4]["published"]["over_best_percent"][0], 1.5);
+
+    let trace = scratch("wild.jsonl", &bailian(200));
+    let file = trace.to_str().expect("UTF-8");
+    let told = printed(&["--wild-trace", file, "--models", "qwen2-7b", "--host", "1"]);
+    assert!(
+        told.contains("wild.jsonl") && told.contains("1 draw"),
+        "{told}"
+    );
+    std::fs::remove_file(trace).expect("it is there");
+}
+
+/// Conversations of four requests each, a second apart.
+fn bailian(requests: u64) -> String {
+    let line = |number: u64| {
+        let (chat, turn) = (number / 4, number % 4);
+        let ids: Vec<u64> = (chat * 100..chat * 100 + 20 * (turn + 1)).collect();
+        let parent = if turn == 0 { -1 } else { number as i64 - 1 };
+        format!(
+            "{{\"chat_id\": {number}, \"parent_chat_id\": {parent}, \"timestamp\": {number}, \
+             \"input_length\": {}, \"output_length\": 9, \"type\": \"text\", \"turn\": {}, \
+             \"hash_ids\": {ids:?}}}\n",
+            ids.len() * 16,
+            turn + 1
+        )
+    };
+    (0..requests).map(line).collect()
+}
+
+#[test]
 fn what_is_wrong_is_named_before_anything_runs() {
     let check = |args: &[&str], part: &str| {
         let output = simulate(args);
@@ -136,6 +204,20 @@ fn what_is_wrong_is_named_before_anything_runs() {
         check(&[&["--preset", "lpc-lmsys"], rest].concat(), part);
     };
     preset(&["--policies", "mru"], "unknown policy `mru`");
+    preset(&["--host", "2"], "--host is for host memory");
+    let wild = |rest: &[&str], part: &str| {
+        check(&[&["--preset", "wild-business"], rest].concat(), part);
+    };
+    wild(&["--models", "gpt-x"], "qwen2-7b, llama2-13b, llama3-70b");
+    wild(&["--policies", "mru"], "unknown policy `mru`");
+    wild(&["--host", "99"], "--host 99.0");
+    wild(&["--load", "0"], "--load 0.0");
+    wild(
+        &["--minutes", "5", "--warm-up", "5"],
+        "the run has 5.0 minutes",
+    );
+    wild(&["--gateways", "2"], "--gateways is for fleets");
+    wild(&["--html", "page.html"], "--html is for experiments");
     preset(&["--sizes", "many"], "160K");
     preset(&["--mcc", "2"], "--mcc 2");
     preset(&["--oracle", "delphi"], "flips, logit or confident");

@@ -12,11 +12,13 @@
 //! | [`noise`] | the truth about what follows, made uncertain to a wanted degree |
 //! | [`outcome`] | [`Outcome`]: what a replay counts, cold and steady apart, per class |
 //! | [`saturation`] | how many prefills per second an engine does at a hit rate |
+//! | [`sizing`] | how many times device memory a trace is worth |
 //! | [`streams`] | event streams under every fault, against what the engines really hold |
 //! | [`sweep`] | [`Sweep`]: policies × capacities over one trace, and what no cache can beat |
 //! | [`fleet`] | gateways and replicas in virtual time: [`fleet::Run`] |
 //! | [`experiment`] | learned prefix caching against its rivals: [`experiment::Arm`] |
 //! | [`knee`] | where a hit-rate curve bends |
+//! | [`wild`] | the evaluation of "KVCache Cache in the Wild": host memory × policies |
 //! | [`workload`] | conversations drawn from published statistics |
 //!
 //! The centre's own cache and scheduler run here, driven by a trace or a script instead of an
@@ -34,9 +36,11 @@ pub mod outcome;
 pub mod quality;
 pub mod replay;
 pub mod saturation;
+pub mod sizing;
 pub mod streams;
 pub mod sweep;
 pub mod tiered;
+pub mod wild;
 pub mod workload;
 
 pub use mover::{Channel, SimMover};

@@ -4,7 +4,7 @@
 //! Requests arrive when they say. Steps follow one another; where everybody waits for a load, time
 //! goes on to the next thing that happens.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,19 +111,33 @@ impl TieredReplica {
 
     /// Serves requests, which come in order of arrival, until all are answered and nothing moves.
     pub fn serve(&mut self, requests: &[TieredRequest]) -> Vec<TieredOutcome> {
-        self.outcomes = vec![TieredOutcome::default(); requests.len()];
-        let mut waiting: VecDeque<(usize, &TieredRequest)> = requests.iter().enumerate().collect();
+        let known = |request: &TieredRequest| {
+            let access = Access {
+                session: request.session,
+                ..Access::default()
+            };
+            (request.clone(), access)
+        };
+        self.serve_each(requests.iter().map(known))
+    }
+
+    /// The same with what the policies are told of each request; each is made when its turn comes.
+    pub fn serve_each(
+        &mut self,
+        requests: impl IntoIterator<Item = (TieredRequest, Access)>,
+    ) -> Vec<TieredOutcome> {
+        self.outcomes.clear();
+        let mut to_come = requests.into_iter().peekable();
         loop {
-            while let Some((index, request)) = waiting.front().copied()
-                && request.arrival <= self.now
+            while let Some((request, access)) =
+                to_come.next_if(|(request, _)| request.arrival <= self.now)
             {
-                waiting.pop_front();
-                self.submit(index, request);
+                self.submit(request, access);
             }
             if self.step() {
                 continue;
             }
-            let arrival = waiting.front().map(|(_, request)| request.arrival);
+            let arrival = to_come.peek().map(|(request, _)| request.arrival);
             let deadline = self.scheduler.waits_until(self.now);
             let next = [arrival, self.mover.next(), deadline];
             let Some(next) = next.into_iter().flatten().min() else {
@@ -135,23 +149,23 @@ impl TieredReplica {
         std::mem::take(&mut self.outcomes)
     }
 
-    fn submit(&mut self, index: usize, request: &TieredRequest) {
+    fn submit(&mut self, request: TieredRequest, access: Access) {
         self.next_id += 1;
         let id = SeqId(self.next_id);
-        let outcome = &mut self.outcomes[index];
-        outcome.prompt_tokens = request.prompt.len();
+        let index = self.outcomes.len();
+        self.outcomes.push(TieredOutcome {
+            prompt_tokens: request.prompt.len(),
+            ..TieredOutcome::default()
+        });
         let new = NewSequence {
             id,
-            prompt: request.prompt.clone(),
+            prompt: request.prompt,
             max_tokens: request.answer_tokens,
             stop_tokens: Arc::default(),
             sampling: Sampling::default(),
             hasher: self.hasher.clone(),
             salt: None,
-            access: Access {
-                session: request.session,
-                ..Access::default()
-            },
+            access,
         };
         if self.scheduler.submit(new, self.now) == Submit::Queued {
             self.flights.insert(id, (index, request.arrival));

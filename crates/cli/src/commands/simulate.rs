@@ -5,9 +5,11 @@ mod cells;
 mod engine;
 mod fleet;
 mod grid;
+mod kind;
 mod record;
 mod texts;
 mod traffic;
+mod wild;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -19,20 +21,25 @@ use headstart_sim::chat::{Pacing, Replica};
 use headstart_sim::experiment::{Predictor, Traffic};
 use headstart_sim::fleet::Preset;
 use headstart_sim::noise::Channel;
+use headstart_sim::wild::Traffic as WildTraffic;
 use headstart_sim::workload::Seeds;
 use headstart_trace::synth::Gap;
 
 use self::arms::DEFAULT_ARMS;
 use self::cells::Cell;
+pub(crate) use self::cells::parallel;
 use self::engine::Engine;
 use self::fleet::FleetOptions;
 use self::grid::{Axes, Sweep};
+use self::kind::Kind;
 use self::traffic::{Source, TrafficOptions};
+use self::wild::{Shared, WildOptions};
 use super::replay::progress;
 use crate::config::UsageError;
 use crate::output;
 use crate::report::fleet as fleet_report;
 use crate::report::simulate::{self as report, Facts, Report};
+use crate::report::wild as wild_report;
 
 pub(crate) use self::fleet::SourceOptions;
 pub(crate) use self::grid::{Grid, Group, Shown, Sweep as Swept, kilo};
@@ -60,6 +67,8 @@ const TOKENS_MAX: u32 = 1 << 30;
   headstart simulate --preset lpc-sharegpt --sweep size,lambda,charge --html curves.html
   headstart simulate --preset lpc-arena --sweep mcc --policies lpc --at 100K --json
   headstart simulate --conversations chats.jsonl.zst --sizes 4000 --lambda 10 --policies lru,wa
+  headstart simulate --preset wild-consumer                 host memory, the ATC'25 evaluation
+  headstart simulate --wild-trace sessions.jsonl.zst --session-gap 60 --models qwen2-7b --host 0,2
   headstart simulate --record run.jsonl --engine overhead=0.001,weights=0.004,token=0.0002 \\
       --block-size 16 --sizes 9600 --policies lru,lpc
 
@@ -70,6 +79,10 @@ Experiments with one replica: the next prompt of a conversation comes its gap af
 last token. A gain is relative to LRU, and the gap is that between LRU and an oracle that knows
 whether the conversation goes on, but not when. Figures are means over the seeds, the spread is the
 greatest less the least of them.
+
+Host memory: device and host keep what the same policy says, loads pass over PCIe where that is
+faster than computing; the traffic is drawn after the study's characterization, the engines are the
+data sheets'. The study prints ranges only; they stand beside ours, and where ours differ it is said.
 
 lpc is run with a noisy oracle of the quality that was published for the data set, unless --mcc or
 a model says otherwise, and is charged 1 GB of the cache. turn-only and oracle are lpc with the
@@ -140,6 +153,8 @@ pub(crate) struct Simulate {
     engine: Engine,
     #[command(flatten)]
     fleet: FleetOptions,
+    #[command(flatten)]
+    wild: WildOptions,
     /// Threads [default: as many as there are cores]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -154,9 +169,6 @@ pub(crate) struct Simulate {
     html: Option<PathBuf>,
 }
 
-/// What is for fleets as well as for the experiment.
-const COMMON: [&str; 4] = ["preset", "threads", "json", "html"];
-
 /// Runs the fleet or the experiment and tells what came out. `given` is what the command line
 /// names.
 pub(crate) fn run(simulate: &Simulate, given: &[&str]) -> Result<()> {
@@ -165,39 +177,29 @@ pub(crate) fn run(simulate: &Simulate, given: &[&str]) -> Result<()> {
         files.extend(simulate.fleet.files());
         output::files(&[("--html", page)], &files)?;
     }
-    let named = simulate.traffic.preset();
-    let preset = match (named, simulate.fleet.is_of_trace()) {
-        // Whose engine it is, unless another one is named.
-        (None, true) => Some(Preset::LlmD73),
-        (named, _) => named.and_then(Preset::find),
-    };
-    check_kind(preset, given)?;
-    match preset {
-        Some(preset) => fleet(simulate, preset),
-        None => experiment(simulate),
+    let kind = simulate.kind();
+    kind::check(kind, given)?;
+    match kind {
+        Kind::Fleet(preset) => fleet(simulate, preset),
+        Kind::Wild(traffic) => wild(simulate, traffic, given),
+        Kind::Experiment => experiment(simulate),
     }
 }
 
-/// Refuses options that the other kind of simulation has.
-fn check_kind(preset: Option<Preset>, given: &[&str]) -> Result<()> {
-    let of_fleets = FleetOptions::augment_args(clap::Command::new("fleets"));
-    let is_of_fleets = |id: &&str| of_fleets.get_arguments().any(|it| it.get_id() == id);
-    let mut options = given.iter().filter(|id| !COMMON.contains(id));
-    let wrong = options.find(|id| is_of_fleets(id) != preset.is_some());
-    let Some(wrong) = wrong else { return Ok(()) };
-    let option = wrong.replace('_', "-");
-    let message = match preset {
-        Some(preset) => format!(
-            "--{option} is for experiments with one replica; {} is a fleet, see `Fleets` in --help",
-            preset.name()
-        ),
-        None => {
-            format!(
-                "--{option} is for fleets: --preset llm-d-73, llm-d-37, laptop, or --fleet-trace"
-            )
-        }
+fn wild(simulate: &Simulate, traffic: Option<WildTraffic>, given: &[&str]) -> Result<()> {
+    let is_given = |id| given.contains(&id);
+    let shared = Shared {
+        policies: is_given("policies").then_some(&simulate.policies),
+        minutes: is_given("minutes").then_some(simulate.minutes),
+        warm_up: is_given("warm_up").then_some(simulate.warm_up),
+        seeds: is_given("seeds").then_some(simulate.seeds.get()),
+        threads: simulate.threads(),
     };
-    Err(UsageError(message).into())
+    let report = simulate.wild.run(traffic, &shared)?;
+    output::line(&match simulate.json {
+        true => wild_report::json_lines(&report),
+        false => wild_report::table(&report),
+    })
 }
 
 fn fleet(simulate: &Simulate, preset: Preset) -> Result<()> {
@@ -299,6 +301,21 @@ fn measure(
 }
 
 impl Simulate {
+    fn kind(&self) -> Kind {
+        let named = self.traffic.preset();
+        let traffic = named.and_then(WildTraffic::find);
+        let preset = match (named, self.fleet.is_of_trace()) {
+            // Whose engine it is, unless another one is named.
+            (None, true) => Some(Preset::LlmD73),
+            (named, _) => named.and_then(Preset::find),
+        };
+        match preset {
+            Some(preset) => Kind::Fleet(preset),
+            None if traffic.is_some() || self.wild.is_of_trace() => Kind::Wild(traffic),
+            None => Kind::Experiment,
+        }
+    }
+
     fn threads(&self) -> usize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         self.threads.map_or(cores, usize::from)

@@ -11,6 +11,7 @@ use headstart_sim::chat::Pacing;
 use headstart_sim::chat::script::CONVERSATIONS_MAX;
 use headstart_sim::experiment::{Recorded, SECONDS, SLOTS, Traffic};
 use headstart_sim::fleet::Preset;
+use headstart_sim::wild;
 use headstart_sim::workload::{Seeds, WORKLOADS, Workload};
 use headstart_trace::format::conversation;
 use headstart_trace::synth::Gap;
@@ -36,9 +37,9 @@ const SHARED_MAX: u32 = 1 << 20;
 pub(super) struct TrafficOptions {
     /// lpc-lmsys, lpc-sharegpt or lpc-arena: a study's data sets for one replica; llm-d-73 or
     /// llm-d-37: published runs of fleets; laptop: the first of them made small, which `bench
-    /// fleet` serves for real
+    /// fleet` serves for real; wild-consumer or wild-business: host memory, after the ATC'25 study
     #[arg(long, value_name = "NAME", help_heading = "Traffic",
-        required_unless_present_any = ["conversations", "record", "fleet_trace"])]
+        required_unless_present_any = ["conversations", "record", "fleet_trace", "wild_trace"])]
     preset: Option<String>,
     /// Conversations as JSONL, drawn with replacement, each draw a new conversation
     #[arg(
@@ -145,7 +146,8 @@ impl TrafficOptions {
         let Some(workload) = workload else {
             let fleets = Preset::ALL.map(|preset| preset.name().to_owned());
             let studies = WORKLOADS.map(|workload| format!("{PRESET}{}", workload.name));
-            let names = [&fleets[..], &studies[..]].concat();
+            let hosts = wild::Traffic::ALL.map(|it| it.name.to_owned());
+            let names = [&fleets[..], &studies[..], &hosts[..]].concat();
             let message = format!("--preset {preset}: known are {}", names.join(", "));
             return Err(UsageError(message).into());
         };

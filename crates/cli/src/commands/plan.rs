@@ -1,0 +1,295 @@
+//! `headstart plan`: how many times device memory a trace is worth, on host and disk.
+
+mod device;
+
+use std::num::NonZeroUsize;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use headstart_cache::policy;
+use headstart_cache::tiers::Assumed;
+use headstart_core::TraceRequest;
+use headstart_sim::sizing::{self, Lower, Sizing};
+use headstart_sim::{Sweep, SweepConfig};
+use headstart_trace::TraceError;
+use headstart_trace::sample::Sample;
+
+use self::device::{Device, DeviceOptions};
+use super::replay::progress;
+use super::simulate::parallel;
+use crate::config::UsageError;
+use crate::input::{TraceInput, remarks};
+use crate::output;
+use crate::report::plan::{self as report, Report, Row, Trace};
+
+/// More room than this, in blocks, is refused, as in replay.
+const ROOM_MAX: u64 = 1 << 26;
+
+/// Which sessions a scale keeps, as in replay.
+const SCALE_SEED: u64 = 0;
+
+/// Share of the ideal behind which no more sizes are shown; above what may be asked to be enough.
+const ALL: f64 = 0.9999;
+
+/// Seconds until the first byte: over PCIe, and of an NVMe drive.
+const HOST_LATENCY_S: f64 = 20e-6;
+const DISK_LATENCY_S: f64 = 100e-6;
+
+/// How many times device memory a trace is worth, on host and disk.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart plan trace.jsonl.zst --model llama3-70b
+  headstart plan trace.jsonl.zst --model qwen3-8b --gpu l40s --disk-gbps 6
+  headstart plan trace.jsonl.zst --model ./Qwen3-0.6B --device-gib 4 --cost-model engine.toml --json
+
+Each row is one cache of so many times the device's memory: what the device and a lower tier hold
+together, if nothing is held twice. Hits are counted as in replay, request by request, without
+queueing. What is saved is the time of prefill, per hour of the trace: computing what the device
+does not hold, less the best plan of loading and computing at the tier's speed, as serve makes it.
+Writes, wear and what the tier's memory costs are not reckoned with. The least multiple is searched
+among whole numbers; that more room finds more is taken for granted, as under lru.")]
+pub(crate) struct Plan {
+    #[command(flatten)]
+    input: TraceInput,
+    #[command(flatten)]
+    device: DeviceOptions,
+    /// Eviction policy, with options
+    #[arg(long, value_name = "P", default_value = "lru")]
+    policy: String,
+    /// Host memory's speed, GB/s [default: PCIe of the GPUs]
+    #[arg(long, value_name = "X")]
+    host_gbps: Option<f64>,
+    /// The disk's speed, GB/s
+    #[arg(long, value_name = "X", default_value_t = 3.0)]
+    disk_gbps: f64,
+    /// Share of the ideal hit rate that is enough
+    #[arg(long, value_name = "SHARE", default_value_t = 0.99)]
+    enough: f64,
+    /// The first share of the requests, not counted because the cache began empty
+    #[arg(long, value_name = "SHARE", default_value_t = 0.2)]
+    cold: f64,
+    /// Keep about this share of the sessions, each of them whole
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 1.0,
+        help_heading = "Reading"
+    )]
+    scale: f64,
+    /// Threads [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Replays the trace with several sizes, and tells what more room is worth.
+pub(crate) fn run(plan: &Plan) -> Result<()> {
+    plan.check()?;
+    let device = plan.device.device()?;
+    let read = plan.read()?;
+    let sizing = Sizing {
+        requests: &read.requests,
+        cold_requests: (read.requests.len() as f64 * plan.cold).round() as usize,
+        block_tokens: read.trace.block_tokens,
+        device_blocks: (device.kv_tokens / f64::from(read.trace.block_tokens)) as u64,
+    };
+    if sizing.device_blocks == 0 {
+        let message = "--device-gib: the device does not hold a block of the trace";
+        bail!(UsageError(message.to_owned()));
+    }
+    let report = plan.report(&sizing, &device, read.trace)?;
+    output::line(&match plan.json {
+        true => report::json(&report),
+        false => report::table(&report),
+    })
+}
+
+/// A trace in memory.
+struct Read {
+    requests: Vec<TraceRequest>,
+    trace: Trace,
+}
+
+impl Plan {
+    fn check(&self) -> Result<()> {
+        let share = |option: &str, value: f64| {
+            let message = format!("{option} {value:?}: expected a share above 0, up to {ALL}");
+            UsageError(message)
+        };
+        if !(self.enough > 0.0 && self.enough <= ALL) {
+            bail!(share("--enough", self.enough));
+        }
+        if !(0.0..1.0).contains(&self.cold) {
+            let message = format!("--cold {:?}: expected a share from 0 to below 1", self.cold);
+            bail!(UsageError(message));
+        }
+        let speeds = [
+            ("--host-gbps", self.host_gbps),
+            ("--disk-gbps", Some(self.disk_gbps)),
+        ];
+        for (option, value) in speeds {
+            let is_speed = |value: f64| value > 0.0 && value.is_finite();
+            if let Some(value) = value.filter(|&value| !is_speed(value)) {
+                let message = format!("{option} {value:?}: expected GB/s above 0");
+                bail!(UsageError(message));
+            }
+        }
+        let setting = policy::Setting {
+            capacity: 1,
+            block_tokens: 16,
+        };
+        let known = policy::by_name(&self.policy, setting);
+        known.map_err(|error| UsageError(format!("--policy: {error}")))?;
+        Ok(())
+    }
+
+    fn read(&self) -> Result<Read> {
+        let sample = Sample::new(self.scale, SCALE_SEED).ok_or_else(|| {
+            let scale = self.scale;
+            UsageError(format!(
+                "--scale {scale:?}: expected a share above 0, up to 1"
+            ))
+        })?;
+        let bar = progress(0);
+        let mut reader = self.input.open_counted(&bar)?;
+        let requests: Result<Vec<_>, TraceError> = sample.thin(reader.by_ref()).collect();
+        let requests = requests?;
+        bar.finish_and_clear();
+        let name = self.input.name();
+        if requests.iter().all(|request| request.blocks.is_empty()) {
+            bail!("{name} holds no request with blocks, so nothing can be found again");
+        }
+        let block_tokens = reader.info().block_tokens;
+        if block_tokens == 0 {
+            bail!(UsageError(format!(
+                "{name} does not say how many tokens a block has; give --block-tokens"
+            )));
+        }
+        let ends = [requests.first(), requests.last()];
+        let [first, last] = ends.map(|it| it.map_or_else(Default::default, |it| it.arrival));
+        let file = self.input.path().file_name().unwrap_or_default();
+        let trace = Trace {
+            name: file.to_string_lossy().into_owned(),
+            remarks: remarks(&reader),
+            block_tokens,
+            requests: requests.len(),
+            distinct_blocks: 0,
+            seconds: last.since(first).as_secs_f64(),
+        };
+        Ok(Read { requests, trace })
+    }
+
+    fn report(&self, sizing: &Sizing<'_>, device: &Device, mut trace: Trace) -> Result<Report> {
+        let config = SweepConfig {
+            block_tokens: sizing.block_tokens,
+            cold_requests: sizing.cold_requests as u32,
+        };
+        let sweep = Sweep::new(sizing.requests, config, &[])?;
+        trace.distinct_blocks = sweep.extent().distinct_blocks;
+        if trace.distinct_blocks.min(ROOM_MAX) < trace.distinct_blocks {
+            bail!(UsageError(format!(
+                "the trace has {} different blocks, more than the {ROOM_MAX} that are held in \
+                 memory; keep fewer sessions with --scale",
+                trace.distinct_blocks
+            )));
+        }
+        let ideal = sweep.extent().infinite.steady.tokens;
+        let times = sizing::grid(sizing.device_blocks, trace.distinct_blocks);
+        let mut points = self.points(sizing, &times, &trace)?;
+        let enough = ideal.rate() * self.enough;
+        let rate = |point: &(u64, Vec<u32>)| sizing.tokens(&point.1).rate();
+        let reached = points.iter().position(|point| rate(point) >= enough);
+        // The last size holds everything.
+        let high = reached.unwrap_or(points.len() - 1);
+        if high > 0 {
+            let bounds = (points[high - 1].0, points[high].0);
+            let least = sizing::least(bounds, |times| {
+                let point = (
+                    times,
+                    sizing.hits(&self.policy, self.room(sizing, times, &trace))?,
+                );
+                let reaches = rate(&point) >= enough;
+                points.push(point);
+                anyhow::Ok(reaches)
+            })?;
+            points.retain(|point| times.contains(&point.0) || point.0 == least);
+        }
+        points.sort_by_key(|point| point.0);
+        let all = points
+            .iter()
+            .position(|point| rate(point) >= ideal.rate() * ALL);
+        points.truncate(all.map_or(points.len(), |index| index + 1));
+        let rows = self.rows(sizing, device, &points);
+        Ok(Report {
+            device: device.told.clone(),
+            block_bytes: device.token_bytes * f64::from(sizing.block_tokens),
+            device_blocks: sizing.device_blocks,
+            policy: self.policy.clone(),
+            cold_requests: sizing.cold_requests,
+            gbps: [self.host_bytes_per_s(device) / 1e9, self.disk_gbps],
+            computed_s: device
+                .engine
+                .map(|engine| sizing.computed_s(&points[0].1, &engine)),
+            enough: self.enough,
+            ideal,
+            rows,
+            trace,
+        })
+    }
+
+    /// What is found by request, of each multiple.
+    fn points(
+        &self,
+        sizing: &Sizing<'_>,
+        times: &[u64],
+        trace: &Trace,
+    ) -> Result<Vec<(u64, Vec<u32>)>> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = self.threads.map_or(cores, usize::from);
+        let bar = progress(times.len() as u64);
+        let hits = parallel(times, threads, |&times| {
+            let hits = sizing.hits(&self.policy, self.room(sizing, times, trace));
+            bar.inc(1);
+            hits
+        });
+        bar.finish_and_clear();
+        let hits = hits.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(times.iter().copied().zip(hits).collect())
+    }
+
+    /// More than there are blocks would change nothing.
+    fn room(&self, sizing: &Sizing<'_>, times: u64, trace: &Trace) -> u64 {
+        (sizing.device_blocks * times).min(trace.distinct_blocks)
+    }
+
+    fn host_bytes_per_s(&self, device: &Device) -> f64 {
+        self.host_gbps
+            .map_or(device.host_bytes_per_s, |it| it * 1e9)
+    }
+
+    fn rows(&self, sizing: &Sizing<'_>, device: &Device, points: &[(u64, Vec<u32>)]) -> Vec<Row> {
+        let block_bytes = device.token_bytes * f64::from(sizing.block_tokens);
+        let lower = |latency_s, bytes_per_s| Lower {
+            speed: Assumed {
+                latency_s,
+                bytes_per_s,
+            },
+            block_bytes,
+        };
+        let tiers = [
+            lower(HOST_LATENCY_S, self.host_bytes_per_s(device)),
+            lower(DISK_LATENCY_S, self.disk_gbps * 1e9),
+        ];
+        let device_hits = &points[0].1;
+        let row = |(times, hits): &(u64, Vec<u32>)| Row {
+            times: *times,
+            tokens: sizing.tokens(hits),
+            saved_s: device
+                .engine
+                .map(|engine| tiers.map(|tier| sizing.saved_s(device_hits, hits, &engine, &tier))),
+        };
+        points.iter().map(row).collect()
+    }
+}

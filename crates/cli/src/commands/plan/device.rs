@@ -1,0 +1,172 @@
+//! What the device is: a model's bytes a token, an engine's memory and what it costs.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use headstart_core::EngineModel;
+use headstart_core::cost::roofline::{Gpu, ModelShape};
+use headstart_sim::wild::WildModel;
+
+use crate::config::{UsageError, cost_model, parsed};
+use crate::kv_bytes::{KvBytes, KvDtype};
+
+/// Whose roofs are taken where nobody says: the ATC'25 study's A800 computes as an A100.
+const GPU: &str = "a100";
+
+/// PCIe 4 with 16 lanes, half of it reached, bytes a second.
+const HOST_BYTES_PER_S: f64 = 16e9;
+
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// A model and its engine.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Device")]
+pub(super) struct DeviceOptions {
+    /// A model by name (qwen2-7b, llama2-13b, llama3-70b and those of calibrate --derive), or a
+    /// folder with a config.json, or that file
+    #[arg(long, value_name = "NAME|PATH")]
+    model: String,
+    /// How keys and values are stored, of a folder: f32, f16, bf16, fp8 or int8 [default: as the
+    /// model says]
+    #[arg(long, value_name = "DTYPE")]
+    kv_dtype: Option<String>,
+    /// Of a model by name: l4, l40s, a100, h100, h200, b200 or mi300x [default: a100]
+    #[arg(long, value_name = "NAME", conflicts_with = "cost_model")]
+    gpu: Option<String>,
+    /// Of a model by name: GPUs that share each layer [default: as the ATC'25 study has it; 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64),
+        conflicts_with = "cost_model")]
+    gpus: Option<u32>,
+    /// Device memory for keys and values, GiB [default: what the weights leave]
+    #[arg(long, value_name = "GIB")]
+    device_gib: Option<f64>,
+    /// What the engine costs: a file of `headstart calibrate` [default: by the data sheets]
+    #[arg(long, value_name = "FILE")]
+    cost_model: Option<PathBuf>,
+}
+
+/// The device, checked.
+#[derive(Debug)]
+pub(super) struct Device {
+    /// What it is, in a sentence.
+    pub(super) told: String,
+    pub(super) token_bytes: f64,
+    /// Tokens whose keys and values fit.
+    pub(super) kv_tokens: f64,
+    /// What computing costs, where that is known.
+    pub(super) engine: Option<EngineModel>,
+    /// How fast host memory is, bytes a second, unless told otherwise.
+    pub(super) host_bytes_per_s: f64,
+}
+
+/// A model as far as it was named.
+struct Named {
+    told: String,
+    token_bytes: f64,
+    engine: Option<EngineModel>,
+}
+
+impl DeviceOptions {
+    /// # Errors
+    /// When there is no such model, or when nobody says how much fits the device.
+    pub(super) fn device(&self) -> Result<Device> {
+        let mut named = match self.by_name()? {
+            Some(named) => named,
+            None => self.by_path()?,
+        };
+        if let Some(file) = &self.cost_model {
+            named.engine = Some(cost_model::read(file)?.engine);
+            named.told += &format!(", costs by {}", shown(file));
+        }
+        let kv_tokens = match (self.device_gib, &named.engine) {
+            (Some(gib), _) if gib > 0.0 && gib.is_finite() => gib * GIB / named.token_bytes,
+            (Some(gib), _) => {
+                let message = format!("--device-gib {gib:?}: expected a size above 0");
+                bail!(UsageError(message));
+            }
+            (None, Some(engine)) => engine.kv_tokens as f64,
+            (None, None) => bail!(UsageError(
+                "--model: a folder does not say how much memory its weights leave; give \
+                 --device-gib, or --cost-model"
+                    .to_owned()
+            )),
+        };
+        let loads = named.engine.map(|engine| engine.load_token_s);
+        let host_bytes_per_s = match loads.filter(|&load_s| load_s > 0.0) {
+            Some(load_s) => named.token_bytes / load_s,
+            None => HOST_BYTES_PER_S,
+        };
+        Ok(Device {
+            told: named.told,
+            token_bytes: named.token_bytes,
+            kv_tokens,
+            engine: named.engine,
+            host_bytes_per_s,
+        })
+    }
+
+    fn by_name(&self) -> Result<Option<Named>> {
+        let name = self.model.to_lowercase();
+        let wild = WildModel::find(&name);
+        let shape = wild.map(|it| it.shape).or_else(|| ModelShape::find(&name));
+        let Some(shape) = shape else { return Ok(None) };
+        if self.kv_dtype.is_some() {
+            let message = "--kv-dtype is for a model's folder; one by name has two bytes a value";
+            bail!(UsageError(message.to_owned()));
+        }
+        let gpus = self.gpus.unwrap_or(wild.map_or(1, |it| it.gpus));
+        let gpu = self.gpu.as_deref().unwrap_or(GPU).to_lowercase();
+        let Some(known) = Gpu::find(&gpu) else {
+            let names = Gpu::KNOWN.map(|it| it.name).join(", ");
+            bail!(UsageError(format!("--gpu {gpu}: known are {names}")));
+        };
+        if self.cost_model.is_some() {
+            return Ok(Some(Named {
+                told: name,
+                token_bytes: shape.kv_token_bytes(),
+                engine: None,
+            }));
+        }
+        let Some(mut engine) = EngineModel::derived(&shape, &known, gpus) else {
+            let message = format!("--gpus {gpus}: the weights of {name} alone fill {gpus} {gpu}");
+            bail!(UsageError(message));
+        };
+        let study = wild.filter(|it| it.gpus == gpus && gpu == GPU);
+        engine.load_token_s = study.map_or(engine.load_token_s, |it| it.engine().load_token_s);
+        Ok(Some(Named {
+            told: format!("{name} on {gpus} {gpu}, by the data sheets"),
+            token_bytes: shape.kv_token_bytes(),
+            engine: Some(engine),
+        }))
+    }
+
+    fn by_path(&self) -> Result<Named> {
+        let path = Path::new(&self.model);
+        if !path.exists() {
+            let wild = WildModel::ALL.map(|it| it.shape.name);
+            let known = ModelShape::KNOWN.map(|it| it.name);
+            let names = [&wild[..], &known[..]].concat().join(", ");
+            let message = format!("--model {}: no such folder; known are {names}", self.model);
+            bail!(UsageError(message));
+        }
+        if self.gpu.is_some() || self.gpus.is_some() {
+            let message = "--gpu and --gpus are for a model by name; give --device-gib";
+            bail!(UsageError(message.to_owned()));
+        }
+        let dtype = self.kv_dtype.as_deref();
+        let dtype = dtype.map(|name| parsed::<KvDtype>(name, "--kv-dtype"));
+        let kv = KvBytes::of_model(path, dtype.transpose()?)?;
+        Ok(Named {
+            told: format!("{} ({})", shown(path), kv.shape),
+            token_bytes: kv.per_token as f64,
+            engine: None,
+        })
+    }
+}
+
+/// A file's name without its folder, which is nobody's business.
+fn shown(file: &Path) -> String {
+    let name = file.file_name().unwrap_or(file.as_os_str());
+    name.to_string_lossy().into_owned()
+}

@@ -1,0 +1,356 @@
+//! `headstart simulate --preset wild-consumer`: host memory × policies, after the ATC'25 study.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use headstart_cache::policy;
+use headstart_core::{Nanos, TraceRequest};
+use headstart_sim::wild::traffic::{Asked, BLOCK_TOKENS};
+use headstart_sim::wild::{Cell, Measured, Setting, Traffic, WildModel, load};
+use headstart_trace::TraceError;
+
+use super::cells::parallel;
+use crate::commands::replay::progress;
+use crate::config::UsageError;
+use crate::input::{TraceInput, counted, remarks};
+use crate::report::wild::{Facts, Report, Row};
+
+/// The study's baselines, its policy as published, and ours.
+const POLICIES: &str = "lru,fifo,lfu,s3fifo,wa:published,wa";
+
+/// Host memory over the device's, as in the study.
+const HOST: [f64; 5] = [0.0, 1.0, 2.0, 3.0, 4.0];
+
+/// Most host memory, in multiples of the device's.
+const HOST_MAX: f64 = 64.0;
+
+/// Length of the study's traces, minutes.
+const MINUTES: f64 = 120.0;
+
+/// Runs of each cell.
+const SEEDS: u64 = 3;
+
+/// Seconds of prefill a second.
+const LOAD: f64 = 1.0;
+
+/// Most of that.
+const LOAD_MAX: f64 = 10.0;
+
+/// Host memory by policies.
+#[derive(Args, Debug)]
+#[command(
+    next_help_heading = "Host memory (--preset wild-consumer or wild-business, or --wild-trace)"
+)]
+pub(super) struct WildOptions {
+    /// Requests of a trace in place of drawn ones; plain, gzip or zstd, any format that
+    /// `headstart replay` reads
+    #[arg(long, value_name = "FILE", conflicts_with = "preset")]
+    wild_trace: Option<PathBuf>,
+    /// Of a trace without starts: mean seconds between two sessions, drawn anew for each seed
+    #[arg(long, value_name = "SECONDS", requires = "wild_trace")]
+    session_gap: Option<f64>,
+    /// qwen2-7b, llama2-13b, llama3-70b [default: all three]
+    #[arg(long, value_name = "NAME[,NAME…]", value_delimiter = ',')]
+    models: Vec<String>,
+    /// Host memory, times that of the device [default: 0,1,2,3,4]
+    #[arg(long, value_name = "X[,X…]", value_delimiter = ',')]
+    host: Vec<f64>,
+    /// Seconds of prefill that each second of the counted part brings, were nothing cached; not of
+    /// a trace [default: 1]
+    #[arg(long, value_name = "X", conflicts_with = "wild_trace")]
+    load: Option<f64>,
+}
+
+/// What options of other kinds of simulation say, where they were given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shared<'a> {
+    pub(super) policies: Option<&'a [String]>,
+    pub(super) minutes: Option<f64>,
+    pub(super) warm_up: Option<f64>,
+    pub(super) seeds: Option<usize>,
+    pub(super) threads: usize,
+}
+
+/// What is run, checked.
+struct Plan {
+    models: Vec<WildModel>,
+    host: Vec<f64>,
+    policies: Vec<String>,
+    asked: Asked,
+    seeds: u64,
+}
+
+/// The requests of each model and seed.
+struct Requests {
+    /// By model, then by seed; one model's are all models' where they come from a trace.
+    by_model: Vec<Vec<Vec<TraceRequest>>>,
+    block_tokens: u32,
+    told: Vec<String>,
+}
+
+impl WildOptions {
+    /// Whether a trace is asked for.
+    pub(super) fn is_of_trace(&self) -> bool {
+        self.wild_trace.is_some()
+    }
+
+    /// Runs all cells.
+    ///
+    /// # Errors
+    /// When an option makes no sense or the trace cannot be read.
+    pub(super) fn run(&self, traffic: Option<Traffic>, shared: &Shared<'_>) -> Result<Report> {
+        let mut plan = self.plan(shared)?;
+        let requests = match (traffic, &self.wild_trace) {
+            (Some(traffic), _) => plan.drawn(traffic, shared.threads),
+            (None, Some(file)) => self.read(file, &mut plan, shared)?,
+            (None, None) => bail!("a preset or a trace is required"),
+        };
+        let rows = plan.measure(&requests, shared.threads)?;
+        let name = match (traffic, &self.wild_trace) {
+            (Some(traffic), _) => traffic.name.to_owned(),
+            (None, file) => file.as_deref().map_or_else(String::new, shown),
+        };
+        let facts = Facts {
+            name,
+            told: requests.told,
+            block_tokens: requests.block_tokens,
+            minutes: plan.asked.seconds / 60.0,
+            warm_up_minutes: plan.asked.warm_up_s / 60.0,
+            seeds: requests.by_model[0].len(),
+        };
+        Ok(Report { facts, rows })
+    }
+
+    fn plan(&self, shared: &Shared<'_>) -> Result<Plan> {
+        let minutes = shared.minutes.unwrap_or(MINUTES);
+        let warm_up = shared.warm_up.unwrap_or(minutes / 2.0);
+        if !(minutes > 0.0 && minutes <= super::MINUTES_MAX) {
+            let most = super::MINUTES_MAX;
+            let message = format!("--minutes {minutes:?}: expected up to {most}");
+            bail!(UsageError(message));
+        }
+        if !(0.0..minutes).contains(&warm_up) {
+            let message = format!("--warm-up {warm_up:?}: the run has {minutes:.1} minutes");
+            bail!(UsageError(message));
+        }
+        let asked_load = self.load.unwrap_or(LOAD);
+        if !(0.01..=LOAD_MAX).contains(&asked_load) {
+            let message = format!("--load {asked_load:?}: expected 0.01 to {LOAD_MAX}");
+            bail!(UsageError(message));
+        }
+        Ok(Plan {
+            models: self.models()?,
+            host: self.host()?,
+            policies: policies(shared.policies)?,
+            asked: Asked {
+                load: asked_load,
+                seconds: minutes * 60.0,
+                warm_up_s: warm_up * 60.0,
+            },
+            seeds: shared.seeds.map_or(SEEDS, |seeds| seeds as u64),
+        })
+    }
+
+    fn models(&self) -> Result<Vec<WildModel>> {
+        if self.models.is_empty() {
+            return Ok(WildModel::ALL.to_vec());
+        }
+        let found = self.models.iter().map(|name| {
+            WildModel::find(name).ok_or_else(|| {
+                let known = WildModel::ALL.map(|it| it.shape.name).join(", ");
+                UsageError(format!("--models {name}: known are {known}")).into()
+            })
+        });
+        found.collect()
+    }
+
+    fn host(&self) -> Result<Vec<f64>> {
+        if self.host.is_empty() {
+            return Ok(HOST.to_vec());
+        }
+        let wrong = self.host.iter().find(|it| !(0.0..=HOST_MAX).contains(*it));
+        match wrong {
+            Some(wrong) => {
+                let message = format!("--host {wrong:?}: expected a number from 0 to {HOST_MAX}");
+                Err(UsageError(message).into())
+            }
+            None => Ok(self.host.clone()),
+        }
+    }
+
+    /// The trace, once for each seed that changes it.
+    fn read(&self, file: &Path, plan: &mut Plan, shared: &Shared<'_>) -> Result<Requests> {
+        let seeds = match self.session_gap {
+            Some(_) => plan.seeds,
+            None => 1,
+        };
+        let mut runs = Vec::new();
+        let (mut told, mut block_tokens) = (Vec::new(), BLOCK_TOKENS);
+        for seed in 1..=seeds {
+            let input = match self.session_gap {
+                Some(gap_s) => TraceInput::of(file).spaced(gap_s, seed),
+                None => TraceInput::of(file),
+            };
+            let mut reader = input.open()?;
+            let end = Nanos::from_secs_f64(plan.asked.seconds);
+            let in_time = |request: &Result<TraceRequest, TraceError>| {
+                request.as_ref().map_or(true, |it| it.arrival < end)
+            };
+            let requests = reader.by_ref().take_while(in_time);
+            runs.push(requests.collect::<Result<Vec<_>, _>>()?);
+            block_tokens = reader.info().block_tokens;
+            if seed == 1 {
+                told = remarks(&reader);
+            }
+        }
+        check(&file.display().to_string(), &runs[0], block_tokens)?;
+        plan.end_with(&runs[0], shared)?;
+        if let Some(gap_s) = self.session_gap {
+            told.push(format!("sessions begin every {gap_s} s in the mean, drawn"));
+        }
+        told.extend(plan.models.iter().map(|model| {
+            let asks = asks(&runs[0], model, plan.asked.seconds, block_tokens);
+            format!("{}: {asks}", model.shape.name)
+        }));
+        Ok(Requests {
+            by_model: vec![runs],
+            block_tokens,
+            told,
+        })
+    }
+}
+
+/// A trace that can be served: it has requests with blocks of a length that tells them apart.
+fn check(name: &str, requests: &[TraceRequest], block_tokens: u32) -> Result<()> {
+    if requests.iter().all(|request| request.blocks.is_empty()) {
+        bail!("{name} holds no request with blocks within --minutes");
+    }
+    if block_tokens < 4 {
+        bail!("{name} has blocks of {block_tokens} token(s), too few to tell them apart");
+    }
+    Ok(())
+}
+
+fn asks(requests: &[TraceRequest], model: &WildModel, seconds: f64, block_tokens: u32) -> String {
+    let each_s = load::prefill_s(requests, &model.engine(), block_tokens);
+    let load = each_s * requests.len() as f64 / seconds;
+    let number = counted(requests.len() as u64, "request");
+    format!("{number} with the first seed, {load:.2} s of prefill a second were nothing cached")
+}
+
+impl Plan {
+    /// A trace that ends sooner is a shorter run.
+    fn end_with(&mut self, requests: &[TraceRequest], shared: &Shared<'_>) -> Result<()> {
+        let last = requests.last().map(|request| request.arrival);
+        let last_s = last.unwrap_or_default().0 as f64 / 1e9;
+        if last_s >= self.asked.seconds {
+            return Ok(());
+        }
+        self.asked.seconds = last_s;
+        self.asked.warm_up_s = shared
+            .warm_up
+            .map_or(last_s / 2.0, |minutes| minutes * 60.0);
+        if self.asked.warm_up_s > last_s {
+            let minutes = last_s / 60.0;
+            let message = format!("--warm-up: the trace has {minutes:.1} minutes");
+            bail!(UsageError(message));
+        }
+        Ok(())
+    }
+
+    fn drawn(&self, traffic: Traffic, threads: usize) -> Requests {
+        let pairs: Vec<(WildModel, u64)> = (self.models.iter())
+            .flat_map(|model| (1..=self.seeds).map(|seed| (*model, seed)))
+            .collect();
+        let runs = parallel(&pairs, threads, |(model, seed)| {
+            traffic.draw(model, &self.asked, *seed)
+        });
+        let by_model = runs.chunks(self.seeds as usize).map(<[_]>::to_vec);
+        let by_model: Vec<_> = by_model.collect();
+        let mut told = vec![format!(
+            "{} ({}), {:?} s of prefill a second in the part that counts, were nothing cached",
+            traffic.about,
+            traffic.workload(),
+            self.asked.load
+        )];
+        told.extend(self.models.iter().zip(&by_model).map(|(model, runs)| {
+            let per_s = runs[0].len() as f64 / self.asked.seconds;
+            let number = counted(runs[0].len() as u64, "request");
+            format!(
+                "{}: {number} with the first seed, {per_s:.2} a second",
+                model.shape.name
+            )
+        }));
+        Requests {
+            by_model,
+            block_tokens: BLOCK_TOKENS,
+            told,
+        }
+    }
+
+    /// All cells: models × host memory × policies, each with all seeds.
+    fn measure(&self, requests: &Requests, threads: usize) -> Result<Vec<Row>> {
+        let setting = Setting {
+            block_tokens: requests.block_tokens,
+            warm_up: Nanos::from_secs_f64(self.asked.warm_up_s),
+        };
+        let mut cells = Vec::new();
+        for (number, &model) in self.models.iter().enumerate() {
+            let runs = requests
+                .by_model
+                .get(number)
+                .unwrap_or(&requests.by_model[0]);
+            for &host_times in &self.host {
+                for policy in &self.policies {
+                    let cell = Cell {
+                        model,
+                        policy,
+                        host_times,
+                    };
+                    cells.extend(runs.iter().map(|requests| (cell, requests)));
+                }
+            }
+        }
+        let bar = progress(cells.len() as u64);
+        let measured = parallel(&cells, threads, |(cell, requests)| {
+            let measured = cell.run(requests, &setting);
+            bar.inc(1);
+            measured
+        });
+        bar.finish_and_clear();
+        let measured: Vec<Measured> = measured.into_iter().collect::<Result<_, _>>()?;
+        let seeds = requests.by_model[0].len();
+        let cells = cells.chunks(seeds).map(|cells| cells[0].0);
+        let rows = cells.zip(measured.chunks(seeds)).map(|(cell, runs)| Row {
+            model: cell.model,
+            policy: cell.policy.to_owned(),
+            host_times: cell.host_times,
+            runs: runs.to_vec(),
+        });
+        Ok(rows.collect())
+    }
+}
+
+/// The policies asked for, checked before anything runs.
+fn policies(asked: Option<&[String]>) -> Result<Vec<String>> {
+    let policies: Vec<String> = match asked {
+        Some(asked) => asked.to_vec(),
+        None => POLICIES.split(',').map(str::to_owned).collect(),
+    };
+    let setting = policy::Setting {
+        capacity: 1,
+        block_tokens: BLOCK_TOKENS,
+    };
+    for spec in &policies {
+        policy::by_name(spec, setting)
+            .map_err(|error| UsageError(format!("--policies: {error}")))?;
+    }
+    Ok(policies)
+}
+
+/// A file's name without its folder, which is nobody's business.
+fn shown(file: &Path) -> String {
+    let name = file.file_name().unwrap_or(file.as_os_str());
+    name.to_string_lossy().into_owned()
+}

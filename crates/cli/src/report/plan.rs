@@ -1,0 +1,421 @@
+//! How many times device memory a trace is worth: table, JSON, sentences.
+
+use headstart_core::stats::HitCount;
+use headstart_sim::knee;
+use serde_json::{Value, json};
+
+use super::{table::aligned, thousands};
+
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// A trace on a device, by size.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) trace: Trace,
+    /// The model and its engine, in a sentence.
+    pub(crate) device: String,
+    pub(crate) block_bytes: f64,
+    pub(crate) device_blocks: u64,
+    pub(crate) policy: String,
+    /// The first so many requests, which are not counted.
+    pub(crate) cold_requests: usize,
+    /// How fast host and disk are.
+    pub(crate) gbps: [f64; 2],
+    /// Seconds of prefill of the requests that count, with the device alone; none where nobody
+    /// knows what computing costs.
+    pub(crate) computed_s: Option<f64>,
+    /// The share of the ideal that is enough.
+    pub(crate) enough: f64,
+    /// What is found where nothing is ever evicted.
+    pub(crate) ideal: HitCount,
+    /// By growing size; the first is the device alone.
+    pub(crate) rows: Vec<Row>,
+}
+
+/// What the reader has to know of the trace.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    /// Its file's name, without the folder.
+    pub(crate) name: String,
+    pub(crate) remarks: Vec<String>,
+    pub(crate) block_tokens: u32,
+    pub(crate) requests: usize,
+    pub(crate) distinct_blocks: u64,
+    /// From the first arrival to the last; 0 where the trace has no times.
+    pub(crate) seconds: f64,
+}
+
+/// Device and lower tier together, so many times the device.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) times: u64,
+    pub(crate) tokens: HitCount,
+    /// Seconds of prefill saved beside the device alone, by host and by disk.
+    pub(crate) saved_s: Option<[f64; 2]>,
+}
+
+/// What a row adds to the one before, for each more of the device's memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Marginal {
+    /// Of the token hit rate.
+    rate: f64,
+    saved_s: Option<[f64; 2]>,
+}
+
+impl Report {
+    fn marginal(&self, index: usize) -> Option<Marginal> {
+        let (row, before) = (&self.rows[index], self.rows.get(index.checked_sub(1)?)?);
+        let more = (row.times - before.times) as f64;
+        let saved_s = row.saved_s.zip(before.saved_s).map(|(row, before)| {
+            let both = [0, 1].map(|tier| (row[tier] - before[tier]) / more);
+            both.map(|saved| self.an_hour(saved))
+        });
+        Some(Marginal {
+            rate: (row.tokens.rate() - before.tokens.rate()) / more,
+            saved_s,
+        })
+    }
+
+    /// Seconds in an hour of the part that counts, where requests come evenly; as they are where
+    /// the trace has no times.
+    fn an_hour(&self, seconds: f64) -> f64 {
+        let counted = self.trace.requests.saturating_sub(self.cold_requests);
+        let share = counted as f64 / self.trace.requests.max(1) as f64;
+        match self.trace.seconds * share {
+            span if span > 0.0 => seconds * 3_600.0 / span,
+            _ => seconds,
+        }
+    }
+
+    fn per(&self) -> &'static str {
+        match self.trace.seconds > 0.0 {
+            true => "an hour",
+            false => "in the trace",
+        }
+    }
+
+    /// The least multiple that is enough.
+    fn least(&self) -> Option<&Row> {
+        let enough = self.ideal.rate() * self.enough;
+        self.rows.iter().find(|row| row.tokens.rate() >= enough)
+    }
+
+    fn knee(&self) -> Option<&Row> {
+        let points = self.rows.iter().map(|row| (row.times, row.tokens.rate()));
+        knee::knee(&points.collect::<Vec<_>>()).map(|index| &self.rows[index])
+    }
+
+    fn device_bytes(&self) -> f64 {
+        self.device_blocks as f64 * self.block_bytes
+    }
+}
+
+/// The table, and what it says.
+pub(crate) fn table(report: &Report) -> String {
+    let mut text = facts(report);
+    text += &format!("\n{}\n", aligned(&rows(report)));
+    text + &words(report).join("\n")
+}
+
+fn facts(report: &Report) -> String {
+    let trace = &report.trace;
+    let mut text = format!(
+        "{}: {} requests over {} s, the first {} not counted; {} different blocks of {} tokens\n",
+        trace.name,
+        thousands(trace.requests as u64),
+        thousands(trace.seconds as u64),
+        thousands(report.cold_requests as u64),
+        thousands(trace.distinct_blocks),
+        trace.block_tokens,
+    );
+    for remark in &trace.remarks {
+        text += &format!("{remark}\n");
+    }
+    text + &format!(
+        "{}: {} of device memory for keys and values, {} blocks; {}; host {:.1} GB/s, disk {:.1} \
+         GB/s\n",
+        report.device,
+        size(report.device_bytes()),
+        thousands(report.device_blocks),
+        report.policy,
+        report.gbps[0],
+        report.gbps[1],
+    )
+}
+
+fn rows(report: &Report) -> Vec<Vec<String>> {
+    let mut head = vec![
+        "times the device".to_owned(),
+        "below it".to_owned(),
+        "token hits".to_owned(),
+        "of the ideal".to_owned(),
+        "for each 1× more".to_owned(),
+    ];
+    let saved = format!("prefill saved {}: host", report.per());
+    if report.computed_s.is_some() {
+        let times = [
+            saved.as_str(),
+            "for each 1× more",
+            "disk",
+            "for each 1× more",
+        ];
+        head.extend(times.map(str::to_owned));
+    }
+    let mut lines = vec![head];
+    lines.extend((0..report.rows.len()).map(|index| line(report, index)));
+    lines
+}
+
+fn line(report: &Report, index: usize) -> Vec<String> {
+    let row = &report.rows[index];
+    let marginal = report.marginal(index);
+    let below = report.device_bytes() * (row.times - 1) as f64;
+    let share = row.tokens.rate() / report.ideal.rate().max(f64::MIN_POSITIVE);
+    let shown = |value: Option<f64>, shown: fn(f64) -> String| value.map_or("–".to_owned(), shown);
+    let mut line = vec![
+        format!("{}×", row.times),
+        size(below),
+        percent(row.tokens.rate()),
+        percent(share),
+        shown(marginal.map(|it| it.rate), points),
+    ];
+    for tier in [0, 1] {
+        let Some(saved_s) = row.saved_s else { break };
+        let more = marginal.and_then(|it| it.saved_s).map(|it| it[tier]);
+        line.push(seconds(report.an_hour(saved_s[tier])));
+        line.push(shown(more, seconds));
+    }
+    line
+}
+
+/// Sentences, one a line.
+fn words(report: &Report) -> Vec<String> {
+    let alone = &report.rows[0];
+    let (have, ideal) = (alone.tokens.rate(), report.ideal.rate());
+    let mut words = vec![format!(
+        "The device alone finds {} of prompt tokens; {} is what can be found, if nothing is ever \
+         evicted.",
+        percent(have),
+        percent(ideal)
+    )];
+    if ideal == 0.0 {
+        return vec!["Nothing in this trace comes again: no memory is worth anything.".to_owned()];
+    }
+    words.extend(report.least().map(|least| needed(report, least)));
+    if let Some(knee) = report.knee() {
+        words.push(format!(
+            "The curve bends at {}× ({} of tokens): what lies behind pays less.",
+            knee.times,
+            percent(knee.tokens.rate())
+        ));
+    }
+    words.extend(worth(report));
+    words
+}
+
+/// How much is enough.
+fn needed(report: &Report, least: &Row) -> String {
+    let share = percent(report.enough);
+    if least.times == 1 {
+        return format!(
+            "That is {share} of the ideal or more: a lower tier adds nothing to speak of."
+        );
+    }
+    let below = size(report.device_bytes() * (least.times - 1) as f64);
+    format!(
+        "{share} of that takes {}× the device's memory: {below} of host memory or disk beside it.",
+        least.times
+    )
+}
+
+/// What the first and the last multiple are worth.
+fn worth(report: &Report) -> Option<String> {
+    let computed_s = report.computed_s?;
+    let of = |index: usize| {
+        let marginal = report.marginal(index)?;
+        let [host, disk] = marginal.saved_s?;
+        let (before, row) = (&report.rows[index - 1], &report.rows[index]);
+        Some(format!(
+            "from {}× to {}×, each 1× more adds {} and saves {} of prefill {} on host, {} on disk",
+            before.times,
+            row.times,
+            points(marginal.rate),
+            seconds(host),
+            report.per(),
+            seconds(disk)
+        ))
+    };
+    let least = report.least()?.times;
+    let last = report.rows.iter().position(|row| row.times == least)?;
+    let ends = match last {
+        0 => return None,
+        1 => vec![of(1)?],
+        _ => vec![of(1)?, of(last)?],
+    };
+    Some(format!(
+        "With the device alone {} of prefill are computed {}; {}.",
+        seconds(report.an_hour(computed_s)),
+        report.per(),
+        ends.join("; ")
+    ))
+}
+
+/// The report as one object.
+pub(crate) fn json(report: &Report) -> String {
+    let rows = (0..report.rows.len()).map(|index| row_json(report, index));
+    let trace = &report.trace;
+    json!({
+        "trace": {
+            "file": trace.name,
+            "requests": trace.requests,
+            "seconds": trace.seconds,
+            "block_tokens": trace.block_tokens,
+            "distinct_blocks": trace.distinct_blocks,
+            "remarks": trace.remarks,
+        },
+        "device": report.device,
+        "device_bytes": report.device_bytes(),
+        "device_blocks": report.device_blocks,
+        "block_bytes": report.block_bytes,
+        "policy": report.policy,
+        "cold_requests": report.cold_requests,
+        "host_gbps": report.gbps[0],
+        "disk_gbps": report.gbps[1],
+        "ideal_token_hit_rate": report.ideal.rate(),
+        "enough": report.enough,
+        "times_enough": report.least().map(|row| row.times),
+        "times_knee": report.knee().map(|row| row.times),
+        "prefill_s_per_hour": report.computed_s.map(|it| report.an_hour(it)),
+        "rows": rows.collect::<Vec<_>>(),
+        "words": words(report),
+    })
+    .to_string()
+}
+
+fn row_json(report: &Report, index: usize) -> Value {
+    let row = &report.rows[index];
+    let marginal = report.marginal(index);
+    let saved =
+        |values: Option<[f64; 2]>| values.map(|[host, disk]| json!({"host": host, "disk": disk}));
+    json!({
+        "times": row.times,
+        "below_bytes": report.device_bytes() * (row.times - 1) as f64,
+        "token_hit_rate": row.tokens.rate(),
+        "marginal_token_hit_rate": marginal.map(|it| it.rate),
+        "saved_s_per_hour": saved(row.saved_s.map(|it| it.map(|it| report.an_hour(it)))),
+        "marginal_saved_s_per_hour": saved(marginal.and_then(|it| it.saved_s)),
+    })
+}
+
+fn size(bytes: f64) -> String {
+    match bytes / GIB {
+        gib if gib >= 100.0 => format!("{} GiB", thousands(gib.round() as u64)),
+        gib if gib >= 1.0 || gib == 0.0 => format!("{gib:.1} GiB"),
+        gib => format!("{:.1} MiB", gib * 1_024.0),
+    }
+}
+
+fn percent(rate: f64) -> String {
+    format!("{:.2} %", rate * 100.0)
+}
+
+fn points(rate: f64) -> String {
+    format!("{:.2} points", rate * 100.0)
+}
+
+fn seconds(value: f64) -> String {
+    match value.abs() {
+        large if large >= 100.0 => format!("{} s", thousands(value.round().max(0.0) as u64)),
+        large if large >= 1.0 => format!("{value:.1} s"),
+        _ => format!("{value:.3} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(times: u64, hits: usize, saved: f64) -> Row {
+        let mut tokens = HitCount::default();
+        tokens.record(1_000, hits);
+        Row {
+            times,
+            tokens,
+            saved_s: Some([saved, saved / 2.0]),
+        }
+    }
+
+    fn report(rows: Vec<Row>) -> Report {
+        let mut ideal = HitCount::default();
+        ideal.record(1_000, 600);
+        Report {
+            trace: Trace {
+                name: "made-up".to_owned(),
+                remarks: Vec::new(),
+                block_tokens: 16,
+                requests: 100,
+                distinct_blocks: 700,
+                seconds: 7_200.0,
+            },
+            device: "a model".to_owned(),
+            block_bytes: GIB / 100.0,
+            device_blocks: 100,
+            policy: "lru".to_owned(),
+            cold_requests: 50,
+            gbps: [16.0, 3.0],
+            computed_s: Some(1_000.0),
+            enough: 0.99,
+            ideal,
+            rows,
+        }
+    }
+
+    #[test]
+    fn marginals_are_for_each_multiple_and_hour() {
+        let report = report(vec![
+            row(1, 300, 0.0),
+            row(2, 400, 100.0),
+            row(4, 600, 200.0),
+        ]);
+        assert_eq!(report.marginal(0), None);
+        let last = report.marginal(2).expect("one before");
+        assert!((last.rate - 0.1).abs() < 1e-12);
+        // Half of two hours counts.
+        assert_eq!(last.saved_s, Some([50.0, 25.0]));
+        let told = words(&report).join("\n");
+        assert!(
+            told.contains("takes 4× the device's memory: 3.0 GiB of host memory or disk"),
+            "{told}"
+        );
+        assert!(
+            told.contains("each 1× more adds 10.00 points and saves 100 s"),
+            "{told}"
+        );
+        assert!(!told.contains("bends"), "three points have no shape");
+        let table = table(&report);
+        assert!(table.contains("1.0 GiB of device memory"), "{table}");
+        let object: Value = serde_json::from_str(&json(&report)).expect("JSON");
+        assert_eq!(object["times_enough"], 4);
+        assert_eq!(object["rows"][1]["marginal_saved_s_per_hour"]["disk"], 50.0);
+    }
+
+    #[test]
+    fn a_device_that_finds_all_needs_nothing_below() {
+        let told = words(&report(vec![row(1, 598, 0.0)])).join("\n");
+        assert!(told.contains("a lower tier adds nothing"), "{told}");
+    }
+
+    #[test]
+    fn what_computing_costs_may_be_unknown() {
+        let mut rows = vec![row(1, 300, 0.0), row(2, 600, 0.0)];
+        rows.iter_mut().for_each(|row| row.saved_s = None);
+        let report = Report {
+            computed_s: None,
+            ..report(rows)
+        };
+        let table = table(&report);
+        assert!(!table.contains("prefill saved"), "{table}");
+        let object: Value = serde_json::from_str(&json(&report)).expect("JSON");
+        assert!(object["rows"][1]["saved_s_per_hour"].is_null());
+    }
+}

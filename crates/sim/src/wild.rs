@@ -1,0 +1,36 @@
+//! The evaluation of "KVCache Cache in the Wild" (Wang et al., USENIX ATC'25), with our own cache,
+//! tiers and scheduler in virtual time.
+//!
+//! ```text
+//! cell = model × host memory (0 to 4 times the device's) × policy
+//!
+//! traffic ─► Scheduler ─ PrefixCache (policy) ─ evicted ─► host: Tiers (the same policy)
+//!                └──────────── loaded, where that is faster ◄──┘      SimMover: PCIe
+//! ```
+//!
+//! What is the study's: models, GPUs and their memory, host memory in multiples of it, policies,
+//! blocks of 16 tokens, a first part that fills the caches and a second one that counts, requests
+//! that prefill only (one token of answer), as the study's code was measured.
+//! What is ours: the engine's speed (data sheets), the rate (a [`load`](mod@load)), the traffic
+//! (drawn after the study's characterization), units of 64 tokens between device and host.
+//!
+//! The study prints its results as plots and ranges ([`published`]), so that only ranges can stand
+//! beside ours.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`model`] | models and GPUs |
+//! | [`load`] | how much an engine is asked to do |
+//! | [`traffic`] | requests drawn after the study |
+//! | [`cell`] | one run |
+//! | [`published`] | the study's ranges, and the same figures of ours |
+
+pub mod cell;
+pub mod load;
+pub mod model;
+pub mod published;
+pub mod traffic;
+
+pub use cell::{Cell, Measured, Setting};
+pub use model::WildModel;
+pub use traffic::Traffic;
