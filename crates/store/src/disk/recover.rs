@@ -25,7 +25,7 @@ use super::layout::{
 use super::space::{SegmentId, Space};
 use super::{FEWEST_SEGMENTS, LISTS_BYTES};
 use crate::backend::Resident;
-use crate::record::{PAGE, verify_bytes};
+use crate::record::{PAGE, Wrong, verify_bytes};
 
 /// What was found.
 #[derive(Debug)]
@@ -239,11 +239,15 @@ fn entries(folder: &Folder, id: SegmentId, sequence: u64, pages: u32) -> io::Res
         sequence,
         pages,
         table_pages_left: 2 * u64::from(pages),
+        damaged: Vec::new(),
     };
     if let Some(table) = scan.footer()? {
         return Ok(apart(table.entries, pages));
     }
     let (entries, end) = scan.groups()?;
+    for (page, name, wrong) in scan.damaged {
+        folder.quarantine(sequence, page, name, wrong);
+    }
     // So that the next start need not read all of it again; if it fails, it will.
     let _ = write_footer(folder, id, sequence, &entries, (end, pages));
     Ok(apart(entries, pages))
@@ -282,6 +286,9 @@ struct Scan<'a> {
     /// How much of tables longer than a page may still be read: twice what the segment can hold.
     /// Without this limit pages that only claim to be tables would cost quadratic time.
     table_pages_left: u64,
+    /// Records that a table names and that are not whole: not yet written when the process died, or
+    /// damaged since. Which of both nobody knows.
+    damaged: Vec<(u32, BlockHash, Wrong)>,
 }
 
 impl Scan<'_> {
@@ -320,8 +327,9 @@ impl Scan<'_> {
                 continue;
             };
             for entry in table.entries {
-                if self.is_whole(&entry)? {
-                    entries.push(entry);
+                match self.verify(&entry)? {
+                    Ok(()) => entries.push(entry),
+                    Err(wrong) => self.damaged.push((entry.page, entry.name, wrong)),
                 }
             }
             least = table.number + 1;
@@ -359,9 +367,10 @@ impl Scan<'_> {
         }))
     }
 
-    fn is_whole(&self, entry: &Entry) -> io::Result<bool> {
+    fn verify(&self, entry: &Entry) -> io::Result<Result<(), Wrong>> {
         let bytes = read_pages(self.file, entry.page, entry.pages as usize)?;
-        Ok(bytes.is_some_and(|bytes| verify_bytes(&bytes, entry.name).is_ok()))
+        let bytes = bytes.ok_or(Wrong::NoRecord);
+        Ok(bytes.and_then(|bytes| verify_bytes(&bytes, entry.name).map(drop)))
     }
 }
 
@@ -405,7 +414,6 @@ fn write_footer(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Wrong;
     use std::fs;
     use std::path::Path;
     use std::time::{Duration, Instant};
