@@ -1,0 +1,90 @@
+//! That a comparison of texts sees wrong keys and values: a folder is filled with records that are
+//! whole by their checksums, and wrong.
+
+use std::path::Path;
+
+use headstart_core::BlockHash;
+use headstart_store::backend::no_waker;
+use headstart_store::{Command, Disk, DiskOptions, Draft, Meta, Outcome};
+
+use crate::audit::{Reader, parts};
+use crate::pool::{Answers, Pool};
+use crate::support::{Scratch, Served, eventually};
+use crate::{BUDGET_BYTES, arguments};
+
+/// Prompts of which all units fit the disk.
+const CONVERSATIONS: usize = 4;
+
+type Records = Vec<(Meta, Vec<Vec<u8>>)>;
+
+fn open(folder: &Path) -> (Reader, Vec<BlockHash>) {
+    let options = DiskOptions::new(folder, BUDGET_BYTES);
+    let (disk, found) = Disk::open(options, no_waker()).expect("it opens");
+    let names = found.iter().map(|resident| resident.name).collect();
+    (Reader::new(disk), names)
+}
+
+fn read(folder: &Path) -> Records {
+    let (mut reader, names) = open(folder);
+    let record = |name| {
+        let record = reader.get(name).expect("nothing is damaged");
+        (*record.meta(), parts(&record))
+    };
+    names.into_iter().map(record).collect()
+}
+
+fn write(folder: &Path, records: &Records) {
+    let (mut writer, _) = open(folder);
+    for (meta, parts) in records {
+        let lens: Vec<usize> = parts.iter().map(Vec::len).collect();
+        let slot = writer.arena.take().expect("a slot is free");
+        let mut draft = Draft::new(slot, *meta, &lens).expect("it fits");
+        for (part, bytes) in parts.iter().enumerate() {
+            draft.part_mut(part).copy_from_slice(bytes);
+        }
+        let record = draft.seal();
+        let stored = writer.ask(|ticket| Command::Put { ticket, record });
+        assert!(matches!(stored, Outcome::Stored), "{stored:?}");
+    }
+}
+
+/// What a server answers whose context cache has these records.
+fn answers(pool: &Pool, folder: &Path, records: &Records) -> Answers {
+    write(folder, records);
+    let server = Served::start(arguments(folder));
+    pool.ask_all(&server.address)
+}
+
+#[test]
+fn wrong_bytes_that_were_served_would_be_seen() {
+    let scratch = Scratch::new("control");
+    let folder = |name: &str| scratch.0.join(name);
+    let pool = Pool::new(CONVERSATIONS, 7);
+    let server = Served::start(arguments(&folder("filled")));
+    pool.ask_all(&server.address).check("the first time");
+    let files = folder("filled").join("segment-00000");
+    eventually("something is stored", || files.exists());
+    drop(server);
+    let records = read(&folder("filled"));
+    assert!(records.len() > CONVERSATIONS, "{} records", records.len());
+
+    let right = answers(&pool, &folder("right"), &records);
+    right.check("the right records");
+    assert!(right.hit_tokens > 0);
+
+    let others = records.iter().cycle().skip(1);
+    let swapped = records.iter().zip(others);
+    let swapped = swapped.map(|((meta, _), (_, parts))| (*meta, parts.clone()));
+    let swapped = answers(&pool, &folder("swapped"), &swapped.collect());
+    assert!(swapped.hit_tokens > 0);
+    assert!(!swapped.wrong.is_empty(), "other prompts' bytes are seen");
+
+    let mut flipped = records;
+    for (_, parts) in &mut flipped {
+        // The exponent of the first number of the first layer.
+        parts[0][3] ^= 0x40;
+    }
+    let flipped = answers(&pool, &folder("flipped"), &flipped);
+    assert!(flipped.hit_tokens > 0);
+    assert!(!flipped.wrong.is_empty(), "a single bit is seen");
+}

@@ -1,0 +1,219 @@
+//! Requests and what the right answers to them are.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use headstart_core::Rng;
+use serde_json::{Value, json};
+
+use crate::support::{PATIENCE, Served};
+
+/// Turns of a conversation; each begins with all of those before it.
+const TURNS: usize = 4;
+
+/// Words of what conversations of one kind have in common, and of a turn. A word is two tokens, or
+/// a little less.
+const SYSTEM_WORDS: usize = 40;
+const TURN_WORDS: usize = 30;
+
+const WORDS: [&str; 24] = [
+    "value", "time", "house", "river", "stone", "light", "green", "under", "water", "people",
+    "often", "small", "great", "number", "point", "world", "school", "never", "every", "start",
+    "city", "tree", "cross", "farm",
+];
+
+/// Whose caches must not be mixed up.
+const SALTS: [Option<&str>; 3] = [None, Some("red"), Some("blue")];
+
+/// A request without its salt.
+struct Request {
+    body: Value,
+    salt: Option<&'static str>,
+    expected: Value,
+}
+
+/// All requests of a test, with their answers as computed by a server that finds nothing.
+pub(crate) struct Pool {
+    requests: Vec<Request>,
+}
+
+/// What clients heard.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answers {
+    pub(crate) compared: usize,
+    /// The server was killed before it had answered.
+    pub(crate) cut_off: usize,
+    pub(crate) prompt_tokens: u64,
+    pub(crate) hit_tokens: u64,
+    /// Answers with at least one token that was found.
+    pub(crate) with_hits: usize,
+    pub(crate) wrong: Vec<String>,
+}
+
+impl Answers {
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.compared += more.compared;
+        self.cut_off += more.cut_off;
+        self.prompt_tokens += more.prompt_tokens;
+        self.hit_tokens += more.hit_tokens;
+        self.with_hits += more.with_hits;
+        self.wrong.extend_from_slice(&more.wrong);
+    }
+
+    pub(crate) fn check(&self, context: &str) {
+        assert!(self.wrong.is_empty(), "{context}: {:#?}", self.wrong);
+    }
+
+    fn hear(&mut self, number: usize, answer: &Value, expected: &Value) {
+        let usage = |field: &str| answer["usage"][field].as_u64().expect("a count");
+        self.compared += 1;
+        self.prompt_tokens += usage("prompt_tokens");
+        let hit = usage("prompt_cache_hit_tokens");
+        self.hit_tokens += hit;
+        self.with_hits += usize::from(hit > 0);
+        if answer["choices"] != *expected {
+            let got = &answer["choices"];
+            let text = format!("request {number}, {hit} found: {got} instead of {expected}");
+            self.wrong.push(text);
+        }
+    }
+}
+
+fn words(rng: &mut Rng, count: usize) -> String {
+    let words: Vec<&str> = (0..count).map(|_| WORDS[rng.below(WORDS.len())]).collect();
+    words.join(" ")
+}
+
+/// Conversations that begin alike by twos, of three tenants.
+fn requests(conversations: usize, rng: &mut Rng) -> Vec<Request> {
+    let systems = [(); 2].map(|()| words(rng, SYSTEM_WORDS));
+    let mut requests = Vec::new();
+    for conversation in 0..conversations {
+        let system = &systems[conversation % 2];
+        let mut messages = vec![json!({"role": "system", "content": system})];
+        for turn in 0..TURNS {
+            messages.push(json!({"role": "user", "content": words(rng, TURN_WORDS)}));
+            // Greedy words of this model repeat themselves; drawn ones say more about numbers.
+            let temperature = if turn % 2 == 0 { 1 } else { 0 };
+            let body = json!({
+                "model": "toy", "max_tokens": 6, "ignore_eos": true, "messages": messages,
+                "temperature": temperature, "seed": conversation,
+            });
+            requests.push(Request {
+                body,
+                salt: SALTS[conversation % SALTS.len()],
+                expected: Value::Null,
+            });
+            messages.push(json!({"role": "assistant", "content": words(rng, 10)}));
+        }
+    }
+    requests
+}
+
+/// The answer, unless the server is gone before all of it came.
+fn ask(address: &str, body: &Value) -> Option<Value> {
+    let mut socket = TcpStream::connect(address).ok()?;
+    socket.set_read_timeout(Some(PATIENCE)).ok()?;
+    let body = body.to_string();
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\nconnection: close\r\n";
+    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    socket.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+    serde_json::from_str(body).ok()
+}
+
+impl Pool {
+    /// Asks a server for all answers that has nothing to find: each request has a salt of its own.
+    pub(crate) fn new(conversations: usize, seed: u64) -> Self {
+        let mut pool = Self {
+            requests: requests(conversations, &mut Rng::new(seed)),
+        };
+        let server = Served::start(["--replicas", "2"]);
+        let answers = pool.each(|number, request| {
+            let mut body = request.body.clone();
+            body["cache_salt"] = format!("only {number}").into();
+            let mut answer = ask(&server.address, &body).expect("an answer");
+            assert_eq!(answer["usage"]["prompt_cache_hit_tokens"], 0, "{answer}");
+            answer["choices"].take()
+        });
+        for (request, answer) in pool.requests.iter_mut().zip(answers) {
+            request.expected = answer;
+        }
+        pool
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Does something with each request, some at once, and returns the results in order.
+    fn each<T: Send>(&self, act: impl Fn(usize, &Request) -> T + Sync) -> Vec<T> {
+        let next = AtomicUsize::new(0);
+        let take = || {
+            let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+            let numbers = numbers.take_while(|&number| number < self.requests.len());
+            numbers
+                .map(|number| (number, act(number, &self.requests[number])))
+                .collect::<Vec<_>>()
+        };
+        let mut done: Vec<(usize, T)> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..crate::CLIENTS).map(|_| scope.spawn(take)).collect();
+            let results = threads.into_iter().map(|thread| thread.join());
+            results.flat_map(|done| done.expect("no panic")).collect()
+        });
+        done.sort_by_key(|(number, _)| *number);
+        done.into_iter().map(|(_, result)| result).collect()
+    }
+
+    fn ask(&self, address: &str, number: usize) -> Option<Value> {
+        let request = &self.requests[number];
+        let mut body = request.body.clone();
+        if let Some(salt) = request.salt {
+            body["cache_salt"] = salt.into();
+        }
+        ask(address, &body)
+    }
+
+    /// Asks for everything once.
+    pub(crate) fn ask_all(&self, address: &str) -> Answers {
+        let heard = self.each(|number, _| self.ask(address, number).expect("an answer"));
+        let mut answers = Answers::default();
+        for (number, answer) in heard.iter().enumerate() {
+            answers.hear(number, answer, &self.requests[number].expected);
+        }
+        answers
+    }
+
+    /// Asks one thing after the other, some conversations more often than others, until the server
+    /// is killed. Before that every request must be answered.
+    pub(crate) fn ask_until(
+        &self,
+        address: &str,
+        rng: &mut Rng,
+        killed: &AtomicBool,
+        answered: &AtomicUsize,
+    ) -> Answers {
+        let mut answers = Answers::default();
+        while !killed.load(Ordering::SeqCst) {
+            let share = rng.next_f64();
+            let conversations = (self.len() / TURNS) as f64;
+            let conversation = (share * share * conversations) as usize;
+            let number = conversation * TURNS + rng.below(TURNS);
+            match self.ask(address, number) {
+                Some(answer) => {
+                    answers.hear(number, &answer, &self.requests[number].expected);
+                    answered.fetch_add(1, Ordering::SeqCst);
+                }
+                None => {
+                    assert!(killed.load(Ordering::SeqCst), "request {number} failed");
+                    answers.cut_off += 1;
+                }
+            }
+        }
+        answers
+    }
+}
