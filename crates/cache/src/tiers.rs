@@ -29,6 +29,7 @@ mod owners;
 pub mod plan;
 mod speed;
 mod told;
+mod warm;
 
 use std::collections::HashMap;
 
@@ -40,6 +41,7 @@ use admission::{Candidate, Offers};
 use level::{Begin, Level, Link};
 use loads::Loads;
 use speed::Speed;
+use warm::Warm;
 
 pub use admission::Admission;
 pub use change::Change;
@@ -136,6 +138,7 @@ pub struct Tiers {
     writes: HashMap<(TransferId, Tier), Writing>,
     loads: Loads,
     offers: Offers,
+    warm: Warm,
     next_id: u64,
     transfers: Vec<Transfer>,
     changes: Vec<Change>,
@@ -189,6 +192,7 @@ impl Tiers {
             writes: HashMap::new(),
             loads: Loads::default(),
             offers: Offers::default(),
+            warm: Warm::default(),
             next_id: 0,
             transfers: Vec::new(),
             changes: Vec::new(),
@@ -257,6 +261,7 @@ impl Tiers {
         for shelf in &mut self.shelves {
             shelf.level.touch(names, access);
         }
+        self.remember(names);
     }
 
     /// Copies a unit from the device to those tiers that `wants` and that admit it.

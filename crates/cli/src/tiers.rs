@@ -120,7 +120,10 @@ pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<Tie
         .context("the context cache cannot be used (--context-cache)")?;
     let reporting = recipe.clone();
     Ok(Some(TiersOf {
-        make: Arc::new(move |waker| recipe.make(waker).map_err(|error| format!("{error:#}"))),
+        make: Arc::new(move |replica, waker| {
+            let made = recipe.make(replica, waker);
+            made.map_err(|error| format!("{error:#}"))
+        }),
         reports: Arc::new(move || reporting.report().into_iter().collect()),
     }))
 }
@@ -164,6 +167,7 @@ impl Recipe {
             staging_units: 0,
             lifetimes: lifetimes(hours, &options.tenants),
             now_s: unix_seconds,
+            notes: None,
         };
         let unit_bytes = store.unit_bytes() as usize;
         if let Some(gib) = options.host_cache_gib {
@@ -291,7 +295,7 @@ impl Recipe {
         }
     }
 
-    fn make(&self, waker: Waker) -> Result<(Tiers, Box<dyn BlockMover>)> {
+    fn make(&self, replica: u32, waker: Waker) -> Result<(Tiers, Box<dyn BlockMover>)> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = match &mut *opened {
             Some(opened) => opened,
@@ -311,7 +315,11 @@ impl Recipe {
         let shares = self.shares.clone();
         tiers.push(tier(opened.tier, opened.units, opened.assumed, shares));
         let config = self.config(unknown_engine());
-        let store = TieredStore::new(self.store.clone(), vec![below], waker)?;
+        let mut store = self.store.clone();
+        if let Place::Folder(folder) = &self.place {
+            store.notes = Some(folder.join(format!("notes-{replica}")));
+        }
+        let store = TieredStore::new(store, vec![below], waker)?;
         Ok((Tiers::new(config, tiers), Box::new(store)))
     }
 }

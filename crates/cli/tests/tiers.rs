@@ -65,6 +65,7 @@ fn tiered(
         staging_units: 48,
         lifetimes: Lifetimes::default(),
         now_s: unix_seconds,
+        notes: None,
     };
     let options = DiskOptions::new(folder, 32 << 20);
     let (disk, found) = Disk::open(options, no_waker()).expect("it opens");

@@ -78,6 +78,12 @@ pub enum Transfer {
         /// What.
         name: BlockHash,
     },
+    /// The ends of the prompts that were used last, the latest last: to be told again after a
+    /// restart ([`Moved::Noted`]).
+    Note {
+        /// The last stored unit of each.
+        tails: Vec<BlockHash>,
+    },
     /// Units are wanted no more in a tier.
     Forget {
         /// Where.
@@ -122,6 +128,11 @@ pub enum Moved {
         tier: Tier,
         /// What.
         units: Vec<FoundUnit>,
+    },
+    /// What was noted last before a restart ([`Transfer::Note`]).
+    Noted {
+        /// The last stored unit of each prompt, the latest last.
+        tails: Vec<BlockHash>,
     },
 }
 

@@ -20,7 +20,7 @@ use crate::announce::LowerTiers;
 use crate::batch::{Batch, Entry};
 use crate::names::Names;
 use crate::queue::QueueOrder;
-use crate::sequence::{NewSequence, Output, Sequence};
+use crate::sequence::{Fetch, NewSequence, Output, Sequence};
 
 use counted::Counter;
 use fetch::Turn;
@@ -341,6 +341,7 @@ impl Scheduler {
     fn preempt_youngest(&mut self, now: Nanos) {
         let mut sequence = self.remove(self.running.len() - 1);
         Self::release_loads(self.tiers.as_mut(), &mut sequence);
+        sequence.fetch = Fetch::Open;
         self.preemptions += 1;
         sequence.computed = 0;
         let lease = sequence

@@ -90,6 +90,8 @@ pub(crate) struct Sequence {
     pub(crate) decoding_since: Option<u64>,
     /// What is loaded for it.
     pub(crate) fetch: Fetch,
+    /// Tokens of it that the device held when that was decided.
+    pub(crate) counted_on: usize,
     /// Tokens that were loaded for it, by tier, until that is told.
     pub(crate) loaded: BTreeMap<Tier, usize>,
     started: bool,
@@ -128,6 +130,7 @@ impl Sequence {
             place: 0,
             decoding_since: None,
             fetch: Fetch::Open,
+            counted_on: 0,
             loaded: BTreeMap::new(),
             started: false,
         }

@@ -13,6 +13,7 @@ pub struct Answer {
     detokenizer: Detokenizer,
     stops: StopMatcher,
     tokens: usize,
+    is_wanted: bool,
 }
 
 /// What a token led to.
@@ -32,6 +33,16 @@ impl Answer {
             detokenizer: Detokenizer::new(tokenizer, SpecialTokensOut::Skip),
             stops: StopMatcher::new(stops),
             tokens: 0,
+            is_wanted: true,
+        }
+    }
+
+    /// An answer that nobody wants, to a prompt that is only made ready: it stays empty.
+    #[must_use]
+    pub fn unwanted(tokenizer: Arc<Tokenizer>) -> Self {
+        Self {
+            is_wanted: false,
+            ..Self::new(tokenizer, Vec::new())
         }
     }
 
@@ -50,6 +61,12 @@ impl Answer {
         token: TokenId,
         finish: Option<FinishReason>,
     ) -> Result<Piece, PromptError> {
+        if !self.is_wanted {
+            return Ok(Piece {
+                text: String::new(),
+                finish: finish.map(|_| "length"),
+            });
+        }
         self.tokens += 1;
         let mut text = match finish {
             // The end token is no text.

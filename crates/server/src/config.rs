@@ -85,15 +85,16 @@ pub struct EmbeddedFleet {
 /// The lower tiers of replicas.
 #[derive(Clone)]
 pub struct TiersOf {
-    /// Makes those of a replica, which may call the waker when something was moved. The error says
-    /// why there are none.
+    /// Makes those of a replica, by its number, which may call the waker when something was moved.
+    /// The error says why there are none.
     pub make: Arc<MakeTiers>,
     /// What the places that all replicas share say of themselves; nothing before one is open.
     pub reports: Arc<TierReports>,
 }
 
 /// See [`TiersOf`].
-pub type MakeTiers = dyn Fn(Waker) -> Result<(Tiers, Box<dyn BlockMover>), String> + Send + Sync;
+pub type MakeTiers =
+    dyn Fn(u32, Waker) -> Result<(Tiers, Box<dyn BlockMover>), String> + Send + Sync;
 
 /// See [`TiersOf`].
 pub type TierReports = dyn Fn() -> Vec<TierReport> + Send + Sync;

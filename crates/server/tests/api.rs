@@ -56,6 +56,35 @@ async fn a_second_turn_starts_from_the_first() {
 }
 
 #[tokio::test]
+async fn no_tokens_make_a_prompt_ready() {
+    let server = start(embedded(2, 256)).await;
+    let messages = json!([{"role": "user", "content": text(200, 3)}]);
+    for stream in [false, true] {
+        let body = json!({
+            "model": "toy", "messages": messages, "max_tokens": 0, "stream": stream,
+            "temperature": 0,
+        });
+        let ready = chat(&server, &body).await;
+        assert_eq!(ready.status, 200, "{ready:?}");
+        if !stream {
+            let answer = ready.json();
+            assert_eq!(answer["choices"][0]["message"]["content"], "");
+            assert_eq!(answer["choices"][0]["finish_reason"], "length");
+            assert_eq!(answer["usage"]["completion_tokens"], 0);
+            assert_eq!(answer["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+        }
+    }
+    let body = json!({"model": "toy", "messages": messages, "max_tokens": 2, "temperature": 0});
+    let asked = chat(&server, &body).await.json();
+    let usage = &asked["usage"];
+    let count = |value: &Value| value.as_u64().expect("a count");
+    let cached = count(&usage["prompt_tokens_details"]["cached_tokens"]);
+    assert!(cached + 16 >= count(&usage["prompt_tokens"]), "{usage}");
+    drained(&server).await;
+    server.shutdown().await;
+}
+
+#[tokio::test]
 async fn streams_say_the_same_as_whole_answers() {
     let server = start(embedded(1, 128)).await;
     let whole = chat(&server, &hello(json!({"temperature": 0})))

@@ -136,6 +136,7 @@ impl BlockMover for SimMover {
             Transfer::Release { name } => {
                 self.at_hand.remove(&name);
             }
+            Transfer::Note { .. } => {}
             Transfer::Forget { tier, names } => {
                 let held = self.held(tier);
                 names.iter().for_each(|name| {

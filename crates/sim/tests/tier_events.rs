@@ -46,6 +46,7 @@ impl Mover {
                 self.held.insert((tier, name));
             }
             Transfer::Release { .. } => {}
+            Transfer::Note { .. } => {}
             Transfer::Forget { tier, names } => {
                 names.iter().for_each(|&name| {
                     self.held.remove(&(tier, name));

@@ -15,9 +15,11 @@
 //! Does not decide anything: what is stored, loaded and forgotten is said in `headstart-cache`.
 //! Where no slot is free a store fails, and a load waits for one.
 
+mod notes;
 mod sealer;
 
 use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +54,8 @@ pub struct StoreConfig {
     pub lifetimes: Lifetimes,
     /// Seconds since 1970.
     pub now_s: fn() -> u64,
+    /// Where the prompts that were used last are noted, if anywhere.
+    pub notes: Option<PathBuf>,
 }
 
 /// How long what a tenant stores may be used, seconds.
@@ -148,6 +152,10 @@ impl TieredStore {
         {
             moved.push(found_in(tier, &found));
             backends.push((tier, backend));
+        }
+        if let Some(path) = &config.notes {
+            let tails = notes::read(path);
+            moved.push(Moved::Noted { tails });
         }
         Ok(Self {
             parts,
@@ -402,6 +410,11 @@ impl BlockMover for TieredStore {
             }
             Transfer::Release { name } => {
                 self.at_hand.remove(&name);
+            }
+            Transfer::Note { tails } => {
+                if let Some(path) = self.config.notes.clone() {
+                    self.sealer.submit(Job::Note { path, tails });
+                }
             }
             Transfer::Forget { tier, names } => self.forget(tier, names),
         }

@@ -111,6 +111,14 @@ impl Level {
         matches!(slot, Some(Slot::Resident { .. }))
     }
 
+    /// A unit that can be read here.
+    pub(super) fn link(&self, name: BlockHash) -> Option<Link> {
+        match self.slots[self.names.get(&name)?.index()] {
+            Slot::Resident { unit, .. } => Some(unit),
+            Slot::Free | Slot::Writing(_) | Slot::Lost { .. } => None,
+        }
+    }
+
     /// Whether it can be read here, or soon.
     pub(super) fn knows(&self, name: BlockHash) -> bool {
         self.names.contains_key(&name)

@@ -64,6 +64,11 @@ struct Load {
 }
 
 impl Loads {
+    /// How many are on their way.
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
     /// Asserts its invariants.
     pub(super) fn check(&self, most: usize) {
         let waiting = self.units.values().filter(|load| !load.is_here).count();
@@ -168,7 +173,11 @@ impl Tiers {
     /// Asks for a unit; the claim must be released. `None`: it is nowhere, or as many as may be
     /// are at hand.
     pub fn fetch(&mut self, unit: &Unit, now: Nanos) -> Option<Claim> {
-        let name = unit.name;
+        self.fetch_link(unit.into(), now)
+    }
+
+    pub(super) fn fetch_link(&mut self, link: Link, now: Nanos) -> Option<Claim> {
+        let name = link.name;
         if let Some(load) = self.loads.units.get_mut(&name) {
             load.users += 1;
             let load = load.id;
@@ -186,7 +195,7 @@ impl Tiers {
         let load = Load {
             id,
             from,
-            link: Link::from(unit),
+            link,
             users: 1,
             asked_at: now,
             is_here: false,
@@ -278,6 +287,7 @@ impl Tiers {
                 self.loads.units.remove(&name);
             }
         }
+        self.load_wanted(now);
     }
 
     /// What came from below host memory stays there, if it is admitted.

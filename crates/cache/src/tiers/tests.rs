@@ -108,6 +108,7 @@ impl Mover {
             Transfer::Release { name } => {
                 assert!(self.at_hand.remove(&name), "what is released is at hand");
             }
+            Transfer::Note { .. } => {}
             Transfer::Forget { tier, names } => {
                 let held = self.tiers.entry(tier).or_default();
                 names.iter().for_each(|name| {
@@ -335,6 +336,41 @@ fn what_is_found_has_a_place_or_is_forgotten() {
     world.finish();
     assert_eq!(world.names_in(Tier::Disk).len(), 3);
     assert_eq!(world.mover.tiers[&Tier::Disk].len(), 3);
+}
+
+#[test]
+fn what_was_used_last_is_in_host_memory_after_a_restart() {
+    let disk = || tier(Tier::Disk, 30, WriteWhen::Through, Admission::Always);
+    let mut world = World::new(vec![disk()]);
+    for id in 1..=30 {
+        world.commit(id);
+    }
+    world.finish();
+    // Prompts of three, two and one units: the second one last.
+    for tail in [3, 21, 12] {
+        let names: Vec<BlockHash> = (tail / 10 * 10 + 1..=tail).map(name).collect();
+        world.tiers.used(&names, &Access::at(Nanos(tail)));
+    }
+    let tails = vec![name(3), name(21), name(12), name(999)];
+    assert_eq!(world.tiers.warm.tails(), tails[..3]);
+    let found = |id| FoundUnit {
+        name: name(id),
+        parent: parent(id),
+        tenant: TenantTag::default(),
+    };
+    let host = tier(Tier::Host, 4, WriteWhen::Through, Admission::Always);
+    let mut restarted = World::new(vec![host, disk()]);
+    restarted.mover.tiers = world.mover.tiers.clone();
+    let units = (1..=30).map(found).collect();
+    let tier = Tier::Disk;
+    restarted
+        .tiers
+        .moved(Moved::Found { tier, units }, Nanos(1));
+    restarted.tiers.moved(Moved::Noted { tails }, Nanos(2));
+    restarted.finish();
+    assert_eq!(restarted.names_in(Tier::Host), [1, 11, 12, 21]);
+    assert!(restarted.mover.at_hand.is_empty());
+    assert_eq!(restarted.tiers.warm.tails(), [name(3), name(21), name(12)]);
 }
 
 #[test]

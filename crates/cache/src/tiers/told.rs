@@ -17,6 +17,7 @@ impl Tiers {
                 names.for_each(|name| self.lose(tier, name));
             }
             Moved::Found { tier, units } => self.found(tier, &units, now),
+            Moved::Noted { tails } => self.recall(&tails, now),
         }
     }
 

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Loads begin while a prompt waits in the queue, so that what is at hand when its turn comes was
-//! promoted ahead of need. Whatever does not come in time, or not at all, is computed.
+//! promoted ahead of need. Where the device has meanwhile lost what was counted on, it is decided
+//! again. Whatever does not come in time, or not at all, is computed.
 
 use std::time::Duration;
 
@@ -116,14 +117,24 @@ impl Scheduler {
         }
     }
 
-    /// Decides it for one whose turn has come before anybody looked. Whether there was one.
+    /// Decides it for one whose turn has come before anybody looked, or again where the device has
+    /// lost since what was counted on. Whether something was decided.
     pub(super) fn plan_late(&mut self, index: usize, now: Nanos) -> bool {
-        if self.tiers.is_none() || self.waiting[index].fetch != Fetch::Open {
+        let sequence = &self.waiting[index];
+        let is_open = sequence.fetch == Fetch::Open;
+        if self.tiers.is_none() || !(is_open || self.on_device(sequence) < sequence.counted_on) {
             return false;
         }
         let fetch = self.begin_loads(index, self.beside(), now);
+        // What is at hand already is asked for again before it is let go.
+        Self::release_loads(self.tiers.as_mut(), &mut self.waiting[index]);
         self.waiting[index].fetch = fetch;
         true
+    }
+
+    /// Tokens of a prompt that the device holds.
+    fn on_device(&self, sequence: &Sequence) -> usize {
+        self.cache.overlap(sequence.matchable()) * self.config.block_size
     }
 
     /// What each step computes for those that decode.
@@ -139,13 +150,13 @@ impl Scheduler {
     }
 
     fn begin_loads(&mut self, index: usize, beside: Work, now: Nanos) -> Fetch {
+        let device_tokens = self.on_device(&self.waiting[index]);
+        self.waiting[index].counted_on = device_tokens;
         let (Some(tiers), sequence) = (&mut self.tiers, &self.waiting[index]) else {
             return Fetch::Nothing;
         };
         let unit_blocks = tiers.config().unit_blocks;
         let names = sequence.units(unit_blocks);
-        let device_blocks = self.cache.overlap(sequence.matchable());
-        let device_tokens = device_blocks * self.config.block_size;
         let plan = tiers.plan(&names, device_tokens, sequence.tokens.len(), beside);
         if plan.is_empty() {
             return Fetch::Nothing;

@@ -74,6 +74,7 @@ impl Mover {
             Transfer::Release { name } => {
                 self.at_hand.remove(&name).expect("it was at hand");
             }
+            Transfer::Note { .. } => {}
             Transfer::Forget { tier, names } => {
                 for name in names {
                     self.tiers.remove(&(tier, name));

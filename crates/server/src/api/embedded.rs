@@ -244,7 +244,11 @@ impl Run {
             model: embedded.name.clone(),
             created: unix_seconds() as u64,
         };
-        let answer = Answer::new(embedded.prompt.tokenizer.clone(), generation.stop.clone());
+        let tokenizer = embedded.prompt.tokenizer.clone();
+        let answer = match generation.max_tokens {
+            Some(0) => Answer::unwanted(tokenizer),
+            _ => Answer::new(tokenizer, generation.stop.clone()),
+        };
         if let Some(forecast) = &mut prompt.forecast {
             forecast.answering();
         }

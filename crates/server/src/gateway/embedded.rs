@@ -207,7 +207,8 @@ fn max_tokens(
                 ..error
             })
         }
-        Some(asked) => Ok(asked),
+        // Whose prompt is computed has a token, which nobody sees where none was asked for.
+        Some(asked) => Ok(asked.max(1)),
         None => Ok(embedded.defaults.max_new_tokens.unwrap_or(left).min(left)),
     }
 }

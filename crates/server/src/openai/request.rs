@@ -24,7 +24,8 @@ pub struct Generation {
     pub stream: bool,
     /// Whether a stream ends with the token counts.
     pub include_usage: bool,
-    /// Most tokens to generate.
+    /// Most tokens to generate; 0 only makes the prompt ready (an extension): it is placed,
+    /// loaded or computed, and cached like any other.
     pub max_tokens: Option<usize>,
     /// 0 is greedy.
     pub temperature: Option<f32>,
@@ -138,7 +139,7 @@ fn generation(fields: &mut Fields, limit_name: &str) -> Result<Generation, ApiEr
     let model = model.ok_or_else(|| missing("model", "GET /v1/models lists the names"))?;
     let stream = fields.boolean("stream")?.unwrap_or(false);
     let include_usage = stream_options(fields.take("stream_options"), stream)?;
-    let tokens = 1..=i64::from(u32::MAX);
+    let tokens = 0..=i64::from(u32::MAX);
     let mut max_tokens = fields.integer("max_tokens", tokens.clone())?;
     if limit_name != "max_tokens" {
         max_tokens = fields.integer(limit_name, tokens)?.or(max_tokens);
@@ -433,7 +434,11 @@ mod tests {
             bad("temperature", "invalid_value"),
         );
         check(json!({"top_p": -1}), bad("top_p", "invalid_value"));
-        check(json!({"max_tokens": 0}), bad("max_tokens", "invalid_value"));
+        check(json!({"max_tokens": 0}), Ok(()));
+        check(
+            json!({"max_tokens": -1}),
+            bad("max_tokens", "invalid_value"),
+        );
         check(
             json!({"max_completion_tokens": 1.5}),
             bad("max_completion_tokens", "invalid_value"),

@@ -409,7 +409,7 @@ fn hooks(
             };
             match &tiers {
                 None => built,
-                Some(tiers) => match (tiers.make)(waker) {
+                Some(tiers) => match (tiers.make)(replica.0, waker) {
                     Ok((tiers, mover)) => {
                         let timed = TimedMover::new(mover, tier_metrics.clone());
                         built.with_tiers(tiers, Box::new(timed))

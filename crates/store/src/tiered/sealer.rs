@@ -1,5 +1,6 @@
 //! The thread that computes and verifies checksums.
 
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -7,6 +8,7 @@ use std::time::Instant;
 use headstart_core::transfer::TransferId;
 use headstart_core::{BlockHash, Tier};
 
+use super::notes;
 use crate::backend::Waker;
 use crate::record::{Draft, Record};
 
@@ -17,6 +19,11 @@ pub(super) enum Job {
         id: TransferId,
         draft: Draft,
         to: Vec<Tier>,
+    },
+    /// The prompts that were used last.
+    Note {
+        path: PathBuf,
+        tails: Vec<BlockHash>,
     },
     /// A record of host memory is to be used: it may have been harmed there.
     Verify { id: TransferId, record: Record },
@@ -54,7 +61,10 @@ impl Sealer {
         let thread = std::thread::Builder::new().name("headstart-seal".to_owned());
         let thread = thread.spawn(move || {
             for job in inbox {
-                if sender.send(carry_out(job)).is_err() {
+                let Some(sealed) = carry_out(job) else {
+                    continue;
+                };
+                if sender.send(sealed).is_err() {
                     return;
                 }
                 waker();
@@ -88,13 +98,18 @@ impl Drop for Sealer {
     }
 }
 
-fn carry_out(job: Job) -> Sealed {
-    match job {
+fn carry_out(job: Job) -> Option<Sealed> {
+    Some(match job {
         Job::Seal { id, draft, to } => Sealed::Record {
             id,
             record: draft.seal(),
             to,
         },
+        Job::Note { path, tails } => {
+            // A hint, which may be missing.
+            let _ = notes::write(&path, &tails);
+            return None;
+        }
         Job::Verify { id, record } => {
             let mut parts = 0..record.num_parts();
             match parts.try_for_each(|part| record.verify_part(part)) {
@@ -108,5 +123,5 @@ fn carry_out(job: Job) -> Sealed {
                 },
             }
         }
-    }
+    })
 }

@@ -36,6 +36,7 @@ fn config(host_units: usize) -> StoreConfig {
         staging_units: 4,
         lifetimes: Lifetimes::default(),
         now_s: unix_seconds,
+        notes: None,
     }
 }
 
@@ -194,4 +195,21 @@ fn without_a_free_slot_stores_fail_and_loads_wait() {
     let told = wait(&mut store, 1);
     let is_it = |it: &Moved| matches!(it, Moved::Loaded { id, result, .. } if (*id, *result) == (TransferId(9), TransferResult::Done));
     assert!(told.len() == 1 && is_it(&told[0]), "{told:?}");
+}
+
+#[test]
+fn what_is_noted_is_told_after_a_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut config = config(2);
+    config.notes = Some(folder.path().join("notes"));
+    let tails: Vec<BlockHash> = (1..4).map(BlockHash::from_u64).collect();
+    let note = Transfer::Note {
+        tails: tails.clone(),
+    };
+    let mut store = TieredStore::new(config.clone(), Vec::new(), no_waker()).expect("a store");
+    assert_eq!(wait(&mut store, 1), [Moved::Noted { tails: Vec::new() }]);
+    store.submit(note, &Device(Vec::new()));
+    drop(store);
+    let mut store = TieredStore::new(config, Vec::new(), no_waker()).expect("a store");
+    assert_eq!(wait(&mut store, 1), [Moved::Noted { tails }]);
 }

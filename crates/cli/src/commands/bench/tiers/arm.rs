@@ -72,6 +72,7 @@ impl Setting<'_> {
             staging_units: 2 * self.units() + 16,
             lifetimes: Lifetimes::default(),
             now_s: unix_seconds,
+            notes: None,
         }
     }
 

@@ -1,0 +1,154 @@
+//! A warm start: the prompts that were used last are known again after a restart, in their order,
+//! and the latest of them are brought to host memory before anybody asks.
+//!
+//! A prompt is remembered by its last stored unit, from which the units before it are found. The
+//! list goes to whoever keeps it ([`Transfer::Note`]) every some prompts, so that a crash loses
+//! little of it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use headstart_core::transfer::Transfer;
+use headstart_core::{Access, BlockHash, Nanos, Tier};
+
+use super::Tiers;
+use super::level::Link;
+
+/// Prompts that are remembered: 16 KiB of names.
+const MOST: usize = 1024;
+
+/// Prompts between two notes.
+const NOTE_EVERY: u32 = 64;
+
+/// Loads ahead of need at once: whoever asks comes first.
+const AT_ONCE: usize = 8;
+
+/// Which prompts were used last.
+#[derive(Debug, Default)]
+pub(super) struct Warm {
+    used: HashMap<BlockHash, u64>,
+    order: BTreeMap<u64, BlockHash>,
+    clock: u64,
+    since_note: u32,
+    /// Units to bring to host memory, the first of them last.
+    wanted: Vec<Link>,
+}
+
+impl Warm {
+    /// The ends of prompts, the latest last.
+    pub(super) fn tails(&self) -> Vec<BlockHash> {
+        self.order.values().copied().collect()
+    }
+
+    fn put(&mut self, tail: BlockHash) {
+        self.clock += 1;
+        if let Some(before) = self.used.insert(tail, self.clock) {
+            self.order.remove(&before);
+        }
+        self.order.insert(self.clock, tail);
+        if self.order.len() > MOST
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.used.remove(&oldest);
+        }
+    }
+}
+
+impl Tiers {
+    /// A prompt was used whose units are these.
+    pub(super) fn remember(&mut self, names: &[BlockHash]) {
+        let is_known = |name: &&BlockHash| self.knows(**name);
+        let Some(&tail) = names.iter().rfind(is_known) else {
+            return;
+        };
+        self.warm.put(tail);
+        self.warm.since_note += 1;
+        if self.warm.since_note >= NOTE_EVERY {
+            self.warm.since_note = 0;
+            let tails = self.warm.tails();
+            self.transfers.push(Transfer::Note { tails });
+        }
+    }
+
+    /// These prompts were used last, the latest last, as far as they are still there.
+    pub(super) fn recall(&mut self, tails: &[BlockHash], now: Nanos) {
+        let access = Access::at(now);
+        let mut chains = Vec::new();
+        for &tail in tails.iter().rev().take(MOST).rev() {
+            let chain = self.chain(tail);
+            if chain.is_empty() {
+                continue;
+            }
+            let names: Vec<BlockHash> = chain.iter().map(|link| link.name).collect();
+            for shelf in &mut self.shelves {
+                shelf.level.touch(&names, &access);
+            }
+            self.warm.put(tail);
+            chains.push(chain);
+        }
+        self.want(chains);
+        self.load_wanted(now);
+    }
+
+    /// The units of a prompt that are in lower tiers, from its start on; nothing where one is not.
+    fn chain(&self, tail: BlockHash) -> Vec<Link> {
+        let find = |name| self.shelves.iter().find_map(|shelf| shelf.level.link(name));
+        let mut chain = Vec::new();
+        let mut next = Some(tail);
+        while let Some(name) = next {
+            let Some(link) = find(name) else {
+                return Vec::new();
+            };
+            next = link.parent;
+            chain.push(link);
+        }
+        chain.reverse();
+        chain
+    }
+
+    /// Chains, the latest last, shall be in host memory, as far as that has room.
+    fn want(&mut self, chains: Vec<Vec<Link>>) {
+        let Some(host) = self.shelves.first().filter(|it| it.tier == Tier::Host) else {
+            return;
+        };
+        let (room, _) = host.level.size();
+        let mut seen = HashSet::new();
+        let latest_first = chains.into_iter().rev().flatten();
+        let new = latest_first.filter(|link| seen.insert(link.name));
+        let mut wanted: Vec<Link> = new.take(room).collect();
+        wanted.reverse();
+        self.warm.wanted = wanted;
+    }
+
+    /// Goes on bringing to host memory what is wanted there, while nobody else loads much.
+    pub(super) fn load_wanted(&mut self, now: Nanos) {
+        while self.loads.under_way() < AT_ONCE
+            && let Some(link) = self.warm.wanted.pop()
+        {
+            if self.shelves[0].level.knows(link.name) {
+                continue;
+            }
+            if let Some(claim) = self.fetch_link(link, now) {
+                self.release(claim);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_prompts_are_remembered_in_their_order() {
+        let mut warm = Warm::default();
+        let name = |id: usize| BlockHash::from_u64(id as u64);
+        for id in 0..MOST + 10 {
+            warm.put(name(id));
+        }
+        warm.put(name(20));
+        let order: Vec<BlockHash> = warm.order.values().copied().collect();
+        assert_eq!((order.len(), warm.used.len()), (MOST, MOST));
+        assert_eq!((order[0], order[MOST - 1]), (name(10), name(20)));
+        assert!(!order[..MOST - 1].contains(&name(20)));
+    }
+}
