@@ -82,7 +82,7 @@ greatest less the least of them.
 
 Host memory: device and host keep what the same policy says, loads pass over PCIe where that is
 faster than computing; the traffic is drawn after the study's characterization, the engines are the
-data sheets'. The study prints ranges only; they stand beside ours, and where ours differ it is said.
+data sheets'. The study prints ranges only: they stand beside ours, and differences are told.
 
 lpc is run with a noisy oracle of the quality that was published for the data set, unless --mcc or
 a model says otherwise, and is charged 1 GB of the cache. turn-only and oracle are lpc with the
