@@ -14,7 +14,7 @@
 //! | [`queue`] | in which order waiting sequences are admitted |
 //! | [`batch`] | what the executor gets and returns |
 //! | [`executor`] | the [`Executor`] trait and its null implementation |
-//! | [`announce`] | cache effects as events with tokens and parents |
+//! | [`announce`] | what came and went, on the device and in lower tiers, as events |
 //!
 //! A pure state machine: `now` is an argument. It knows token ids and blocks, not tensors; the
 //! same scheduler runs in the engine and in the simulator.

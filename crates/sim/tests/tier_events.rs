@@ -99,6 +99,7 @@ impl Mover {
                 Moved::Loaded {
                     id,
                     result: result(is_done),
+                    ago: std::time::Duration::ZERO,
                 }
             }
             other => unreachable!("{other:?} is done at once"),

@@ -34,9 +34,11 @@ impl Change {
     /// Of what it tells.
     #[must_use]
     pub fn name(&self) -> BlockHash {
-        let (Self::Stored { name, .. } | Self::Removed { name, .. } | Self::NotStored { name, .. }) =
-            *self;
-        name
+        match *self {
+            Self::Stored { name, .. }
+            | Self::Removed { name, .. }
+            | Self::NotStored { name, .. } => name,
+        }
     }
 }
 

@@ -24,9 +24,9 @@ use crate::config::ServeOptions;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
     /// Multi-turn conversations, closed loop, one run per strategy and policy.
-    Chat(chat::Chat),
+    Chat(Box<chat::Chat>),
     /// A trace, with tokens in place of its blocks, beside what a replay predicts.
-    Trace(trace::Trace),
+    Trace(Box<trace::Trace>),
     /// A fleet under load, strategy by strategy, beside what the simulator says.
     Fleet(Box<fleet::Fleet>),
     /// What a hit in a lower tier costs on this machine, and whether loading is faster.

@@ -84,7 +84,7 @@ fn place(tier: Tier) -> usize {
 }
 
 impl LowerTiers {
-    /// All of a unit's blocks are on the device; `held` are the lower tiers in which it can be read.
+    /// All of a unit's blocks are on the device; `held` are the lower tiers where it can be read.
     pub(crate) fn shown(&mut self, shown: &Shown<'_>, held: impl Iterator<Item = Tier>) {
         let name = shown.unit.name;
         let known = self.units.entry(name).or_insert_with(|| Known {

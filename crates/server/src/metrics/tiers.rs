@@ -219,7 +219,7 @@ impl BlockMover for TimedMover {
         let before = moved.len();
         self.mover.poll(moved);
         for moved in &moved[before..] {
-            let Moved::Loaded { id, result } = moved else {
+            let Moved::Loaded { id, result, ago } = moved else {
                 continue;
             };
             if let Some((tier, asked_at)) = self.loads.remove(id)
@@ -227,7 +227,8 @@ impl BlockMover for TimedMover {
             {
                 let histogram = &self.metrics.load_seconds;
                 let histogram = histogram.with_label_values(&[tier.name()]);
-                histogram.observe(asked_at.elapsed().as_secs_f64());
+                let took = asked_at.elapsed().saturating_sub(*ago);
+                histogram.observe(took.as_secs_f64());
             }
         }
     }
@@ -305,6 +306,7 @@ mod tests {
                     0 => TransferResult::Done,
                     _ => TransferResult::Failed,
                 },
+                ago: std::time::Duration::ZERO,
             });
             moved.extend(loaded);
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use headstart_cache::policy::{self, PolicyError};
 use headstart_cache::tiers::{
-    Admission, Assumed, LoadWhen, TierConfig, TierCounts, Tiers, TiersConfig, WriteWhen,
+    Admission, Assumed, LoadWhen, Shares, TierConfig, TierCounts, Tiers, TiersConfig, WriteWhen,
 };
 use headstart_cache::{Policy, PrefixCache};
 use headstart_core::stats::{HitCount, Summary};
@@ -149,6 +149,7 @@ impl Cell<'_> {
                 policy: self.policy(units, setting.block_tokens * unit_blocks as u32)?,
                 admission: Admission::Always,
                 write: WriteWhen::Back,
+                shares: Shares::default(),
                 assumed: Assumed {
                     latency_s: PCIE_LATENCY_S,
                     bytes_per_s,

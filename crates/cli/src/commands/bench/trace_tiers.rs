@@ -86,15 +86,16 @@ impl Tiered {
 
     /// Refuses a server that begins with what an earlier one stored.
     pub(super) fn check_empty(gateway: &Gateway) -> Result<()> {
-        let tiers = embedded(gateway)?.replicas[0].tiers();
-        match tiers.iter().find(|tier| tier.units > 0) {
+        let reports = embedded(gateway)?.tier_reports.iter();
+        let mut reports = reports.flat_map(|reports| reports());
+        match reports.find(|report| report.records > 0) {
             None => Ok(()),
-            Some(tier) => {
+            Some(report) => {
                 let message = format!(
                     "--context-cache: the {} holds {} units from before, which a simulation does \
                      not know; give a new folder",
-                    tier.tier.name(),
-                    tier.units
+                    report.tier.name(),
+                    report.records
                 );
                 Err(UsageError(message).into())
             }
