@@ -219,7 +219,7 @@ impl BlockMover for TimedMover {
         let before = moved.len();
         self.mover.poll(moved);
         for moved in &moved[before..] {
-            let Moved::Loaded { id, result } = moved else {
+            let Moved::Loaded { id, result, .. } = moved else {
                 continue;
             };
             if let Some((tier, asked_at)) = self.loads.remove(id)

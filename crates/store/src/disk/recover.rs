@@ -25,7 +25,7 @@ use super::layout::{
 use super::space::{SegmentId, Space};
 use super::{FEWEST_SEGMENTS, LISTS_BYTES};
 use crate::backend::Resident;
-use crate::record::{PAGE, verify_bytes};
+use crate::record::{PAGE, Wrong, verify_bytes};
 
 /// What was found.
 #[derive(Debug)]
@@ -92,6 +92,9 @@ pub(super) fn recover(
     for (sequence, id) in sorted.segments {
         let scanned = scan(folder, id, sequence, pages);
         let scanned = scanned.map_err(io_at(folder.segment_path(id)))?;
+        for &(page, name, wrong) in &scanned.damaged {
+            folder.quarantine(sequence, page, name, wrong);
+        }
         if !scanned.is_sealed {
             // So that the next start need not read all of it again; if it fails, it will.
             let _ = write_footer(folder, id, sequence, &scanned.entries, (scanned.end, pages));
@@ -258,6 +261,8 @@ pub(super) struct Scanned {
     pub(super) end: u32,
     /// Pages of its footer; none of one that is not sealed.
     pub(super) footer_pages: u32,
+    /// Page and name of what its tables name and is not whole; of one that is not sealed.
+    pub(super) damaged: Vec<(u32, BlockHash, Wrong)>,
     /// Whether it has a footer.
     pub(super) is_sealed: bool,
 }
@@ -275,12 +280,14 @@ pub(super) fn scan(
         sequence,
         pages,
         table_pages_left: 2 * u64::from(pages),
+        damaged: Vec::new(),
     };
     if let Some((table, end, footer_pages)) = scan.footer()? {
         return Ok(Scanned {
             entries: table.entries,
             end,
             footer_pages,
+            damaged: Vec::new(),
             is_sealed: true,
         });
     }
@@ -289,6 +296,7 @@ pub(super) fn scan(
         entries,
         end,
         footer_pages: 0,
+        damaged: scan.damaged,
         is_sealed: false,
     })
 }
@@ -326,6 +334,9 @@ struct Scan<'a> {
     /// How much of tables longer than a page may still be read: twice what the segment can hold.
     /// Without this limit pages that only claim to be tables would cost quadratic time.
     table_pages_left: u64,
+    /// Records that a table names and that are not whole: not yet written when the process died, or
+    /// damaged since. Which of both nobody knows.
+    damaged: Vec<(u32, BlockHash, Wrong)>,
 }
 
 impl Scan<'_> {
@@ -366,8 +377,9 @@ impl Scan<'_> {
                 continue;
             };
             for entry in table.entries {
-                if self.is_whole(&entry)? {
-                    entries.push(entry);
+                match self.verify(&entry)? {
+                    Ok(()) => entries.push(entry),
+                    Err(wrong) => self.damaged.push((entry.page, entry.name, wrong)),
                 }
             }
             least = table.number + 1;
@@ -405,9 +417,10 @@ impl Scan<'_> {
         }))
     }
 
-    fn is_whole(&self, entry: &Entry) -> io::Result<bool> {
+    fn verify(&self, entry: &Entry) -> io::Result<Result<(), Wrong>> {
         let bytes = read_pages(self.file, entry.page, entry.pages as usize)?;
-        Ok(bytes.is_some_and(|bytes| verify_bytes(&bytes, entry.name).is_ok()))
+        let bytes = bytes.ok_or(Wrong::NoRecord);
+        Ok(bytes.and_then(|bytes| verify_bytes(&bytes, entry.name).map(drop)))
     }
 }
 
@@ -452,7 +465,6 @@ pub(super) fn write_footer(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Wrong;
     use std::fs;
     use std::path::Path;
     use std::time::{Duration, Instant};
