@@ -184,9 +184,9 @@ pub(crate) struct ServeOptions {
         hide_env_values = true
     )]
     pub(crate) index_secret: Option<IndexSecret>,
-    /// What tokens cost, for headstart_saved_money_total and `headstart savings`: a TOML file with
-    /// currency = "EUR" and, by model name or "*", [models."*"] with cache_miss, cache_hit and output,
-    /// each for a million tokens; or builtin for relative prices [default: none, and no money]
+    /// What tokens cost, for headstart_saved_money_total: a TOML file with currency = "EUR" and, by
+    /// model name or "*", [models."*"] with cache_miss, cache_hit and output, each for a million
+    /// tokens; or builtin for relative prices [default: none, and no money]
     #[arg(long, env = "HEADSTART_PRICE_TABLE", value_name = "FILE|builtin")]
     pub(crate) price_table: Option<String>,
     /// The configuration's own profiles, by name.

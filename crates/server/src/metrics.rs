@@ -132,10 +132,15 @@ impl Metrics {
         }
     }
 
-    /// From now on what caches save is money as well; the first table counts.
-    pub fn set_prices(&self, prices: PriceTable) {
-        self.savings
-            .set_prices(&Maker(self.registry.clone()), prices);
+    /// The same where what caches save is money as well, if there are prices.
+    #[must_use]
+    pub fn priced(prices: Option<PriceTable>) -> Self {
+        let mut metrics = Self::new();
+        if let Some(prices) = prices {
+            let make = Maker(metrics.registry.clone());
+            metrics.savings.set_prices(&make, prices);
+        }
+        metrics
     }
 
     /// The text exposition format.

@@ -209,7 +209,8 @@ impl Replica {
         tiers.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What its steps cost, where it has learned that: with lower tiers, once a prompt was computed.
+    /// What its steps cost, where it has learned that: with lower tiers, once it has computed a
+    /// prompt.
     #[must_use]
     pub fn learned(&self) -> Option<EngineModel> {
         let learned = self.status.learned.lock();

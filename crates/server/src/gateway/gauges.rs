@@ -5,7 +5,7 @@ use headstart_engine::Load;
 use headstart_router::stream::StreamStatus;
 use headstart_router::{Health, ReplicaStatus};
 
-use super::{Fleet, Gateway};
+use super::{Embedded, Fleet, Gateway};
 use crate::metrics::raise;
 
 impl Gateway {
@@ -72,12 +72,8 @@ impl Gateway {
                     .kv_capacity
                     .with_label_values(&[labels[0], labels[1], &tokens, &blocks])
                     .set(1);
-                for tier in replica.tiers() {
-                    metrics.replicas.set_tier(&name, &tier);
-                }
             }
-            let reports = embedded.tier_reports.iter().flat_map(|reports| reports());
-            reports.for_each(|report| metrics.tiers.set(&report));
+            self.refresh_tiers(embedded);
             embedded.refresh_prediction_metrics();
         }
         metrics.render()
@@ -85,6 +81,18 @@ impl Gateway {
 }
 
 impl Gateway {
+    /// Says what lower tiers hold and did: as each replica sees it, and as they see it themselves.
+    fn refresh_tiers(&self, embedded: &Embedded) {
+        for (index, replica) in embedded.replicas.iter().enumerate() {
+            for tier in replica.tiers() {
+                self.metrics.replicas.set_tier(&index.to_string(), &tier);
+            }
+        }
+        if let Some(reports) = &embedded.tier_reports {
+            reports().iter().for_each(|it| self.metrics.tiers.set(it));
+        }
+    }
+
     /// Says how each replica's event stream is.
     fn refresh_streams(&self, replicas: &[ReplicaStatus]) {
         let streams = self.lock_streams().clone();

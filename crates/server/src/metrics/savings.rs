@@ -1,8 +1,6 @@
 //! Metrics of what caches save: where prompt tokens came from, the time that computing them would
 //! have taken, and money.
 
-use std::sync::OnceLock;
-
 use headstart_core::{EngineModel, Tier};
 use prometheus::{CounterVec, IntCounterVec};
 
@@ -46,7 +44,7 @@ impl PromptSources {
 pub struct SavingsMetrics {
     by_source: IntCounterVec,
     prefill_s: CounterVec,
-    money: OnceLock<(PriceTable, CounterVec)>,
+    money: Option<(PriceTable, CounterVec)>,
 }
 
 impl SavingsMetrics {
@@ -65,20 +63,18 @@ impl SavingsMetrics {
                  subtracted; only replicas with lower tiers learn.",
                 BY_REPLICA,
             ),
-            money: OnceLock::new(),
+            money: None,
         }
     }
 
-    /// From now on what is found is worth money; the first table counts.
-    pub(super) fn set_prices(&self, make: &Maker, prices: PriceTable) {
-        self.money.get_or_init(|| {
-            let counter = make.float_counter(
-                "headstart_saved_money_total",
-                "What finding prompt tokens saved, by --price-table: cache miss less cache hit.",
-                &["model_name", "source", "currency"],
-            );
-            (prices, counter)
-        });
+    /// From now on what is found is worth money.
+    pub(super) fn set_prices(&mut self, make: &Maker, prices: PriceTable) {
+        let counter = make.float_counter(
+            "headstart_saved_money_total",
+            "What finding prompt tokens saved, by --price-table: cache miss less cache hit.",
+            &["model_name", "source", "currency"],
+        );
+        self.money = Some((prices, counter));
     }
 
     /// A prompt of so many tokens has its first token. `engine`: what computing costs, if that is
@@ -117,7 +113,7 @@ impl SavingsMetrics {
     fn found(&self, [model, replica]: [&str; 2], source: &str, tokens: usize) {
         let counter = self.by_source.with_label_values(&[model, replica, source]);
         counter.inc_by(tokens as u64);
-        let Some((prices, money)) = self.money.get() else {
+        let Some((prices, money)) = &self.money else {
             return;
         };
         // A counter only grows: where hits are the dearer ones nothing is saved.
@@ -157,8 +153,7 @@ mod tests {
 
     #[test]
     fn tokens_are_counted_by_where_they_came_from() {
-        let metrics = Metrics::new();
-        metrics.set_prices(prices());
+        let metrics = Metrics::priced(Some(prices()));
         let mut sources = PromptSources::on_device(64);
         sources.add(Tier::Disk, 128);
         assert_eq!(sources.found(), 192);

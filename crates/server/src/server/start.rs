@@ -19,7 +19,7 @@ use crate::config::{Backend, EmbeddedFleet, ServeConfig, UpstreamConfig};
 use crate::emulator::Emulator;
 use crate::events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank};
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
-use crate::metrics::{Metrics, TierMetrics, TimedMover};
+use crate::metrics::{Metrics, TimedMover};
 use crate::prediction::Predictions;
 use crate::replica::{Hooks, Replica};
 use crate::saved_index::{Folder, FolderError, Keeper, Saving, drawn_secret};
@@ -50,22 +50,12 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     check_index(&config)?;
     let folder = state_folder(&config)?;
     let later = Later::default();
-    let metrics = Metrics::new();
-    if let Some(prices) = config.prices.clone() {
-        metrics.set_prices(prices);
-    }
+    let metrics = Metrics::priced(config.prices.clone());
     let engine_model = emulated(&config.backend).or(config.engine_model);
     warn_of_blindness(&config);
+    let around = Around::new(clock, &later, &metrics);
     let (fleet, model, streams) = match config.backend {
-        Backend::Embedded(fleet) => {
-            let predictions = predictions(&fleet, &metrics, clock, &later)?;
-            let around = Around {
-                clock,
-                later: &later,
-                tiers: &metrics.tiers,
-            };
-            embedded(fleet, predictions, around).await?
-        }
+        Backend::Embedded(fleet) => embedded(fleet, around).await?,
         Backend::Upstreams(upstreams) => proxied(&upstreams)?,
     };
     let secret = index_secret(config.index_secret, folder.as_ref())?;
@@ -255,7 +245,17 @@ async fn keep(
 struct Around<'a> {
     clock: Clock,
     later: &'a Later,
-    tiers: &'a Arc<TierMetrics>,
+    metrics: &'a Metrics,
+}
+
+impl<'a> Around<'a> {
+    fn new(clock: Clock, later: &'a Later, metrics: &'a Metrics) -> Self {
+        Self {
+            clock,
+            later,
+            metrics,
+        }
+    }
 }
 
 type Started = (Fleet, String, Vec<Stream>);
@@ -264,14 +264,12 @@ type Started = (Fleet, String, Vec<Stream>);
 /// is stopped.
 fn predictions(
     config: &EmbeddedFleet,
-    metrics: &Metrics,
-    clock: Clock,
-    later: &Later,
+    around: Around<'_>,
 ) -> Result<Option<Arc<Predictions>>, ServeError> {
     let Some(prediction) = config.prediction.clone() else {
         return Ok(None);
     };
-    let later = later.clone();
+    let later = around.later.clone();
     let tell = move |replica: usize, seq: SeqId, p: Probability| {
         let gateway = later.get().and_then(Weak::upgrade);
         gateway.is_some_and(|gateway| match &gateway.fleet {
@@ -279,16 +277,13 @@ fn predictions(
             Fleet::Upstreams(_) => false,
         })
     };
-    let metrics = metrics.with_predictions();
-    let started = Predictions::start(prediction, metrics, clock, Box::new(tell))?;
+    let metrics = around.metrics.with_predictions();
+    let started = Predictions::start(prediction, metrics, around.clock, Box::new(tell))?;
     Ok(Some(started))
 }
 
-async fn embedded(
-    config: EmbeddedFleet,
-    predictions: Option<Arc<Predictions>>,
-    around: Around<'_>,
-) -> Result<Started, ServeError> {
+async fn embedded(config: EmbeddedFleet, around: Around<'_>) -> Result<Started, ServeError> {
+    let predictions = predictions(&config, around)?;
     check(&config)?;
     let (mut replicas, mut streams) = (Vec::new(), Vec::new());
     for index in 0..config.replicas {
@@ -388,7 +383,7 @@ fn hooks(
     publisher: EventPublisher,
     around: Around<'_>,
 ) -> Hooks {
-    let (later, tier_metrics) = (around.later.clone(), around.tiers.clone());
+    let (later, tier_metrics) = (around.later.clone(), around.metrics.tiers.clone());
     let (model, name, engine) = (config.model.clone(), config.name.clone(), config.engine);
     let policy_name = config.policy.clone();
     let tiers = config.tiers.clone();

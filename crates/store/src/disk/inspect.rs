@@ -49,6 +49,8 @@ struct View {
     /// The page behind its last group.
     end: u32,
     footer_pages: u32,
+    /// What is not whole in one that is not sealed.
+    damaged: Vec<(u32, BlockHash, Wrong)>,
     is_sealed: bool,
 }
 
@@ -177,6 +179,7 @@ impl FolderInspector {
                 entries: entries.collect(),
                 end: scanned.end,
                 footer_pages: scanned.footer_pages,
+                damaged: scanned.damaged,
                 is_sealed: scanned.is_sealed,
             });
         }

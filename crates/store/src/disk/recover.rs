@@ -263,6 +263,8 @@ pub(super) struct Scanned {
     pub(super) end: u32,
     /// Pages of its footer; none of one that is not sealed.
     pub(super) footer_pages: u32,
+    /// Page and name of what its tables name and is not whole; of one that is not sealed.
+    pub(super) damaged: Vec<(u32, BlockHash, Wrong)>,
     /// Whether it has a footer.
     pub(super) is_sealed: bool,
 }
@@ -288,6 +290,7 @@ pub(super) fn scan(
             damaged: Vec::new(),
             end,
             footer_pages,
+            damaged: Vec::new(),
             is_sealed: true,
         });
     }
@@ -297,6 +300,7 @@ pub(super) fn scan(
         damaged: scan.damaged,
         end,
         footer_pages: 0,
+        damaged: scan.damaged,
         is_sealed: false,
     })
 }

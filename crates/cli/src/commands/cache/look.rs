@@ -76,8 +76,8 @@ pub(super) fn ls(ls: &Ls) -> Result<()> {
     let lines: Vec<String> = match ls.form.json {
         true => items.iter().map(|item| as_json(item).to_string()).collect(),
         false => {
-            let head = "name          parent        tenant            tokens  bytes       age       \
-                        expires in";
+            let head = "name          parent        tenant            tokens  bytes       \
+                        age       expires in";
             let rows = items.iter().map(|item| row(item, now_s));
             std::iter::once(head.to_owned()).chain(rows).collect()
         }
@@ -211,7 +211,6 @@ impl Told<'_> {
 
     fn json(&self) -> Value {
         let tally = |tally: Tally| json!({"records": tally.records, "bytes": tally.bytes});
-        let named = |key: &str, name: String, tally: Tally| json!({key: name, "records": tally.records, "bytes": tally.bytes});
         let tenants = self.tenants().into_iter();
         let identities = self.identities().into_iter();
         let all = self.all();
@@ -299,6 +298,15 @@ impl Told<'_> {
             words::bytes(self.budget_bytes)
         )
     }
+}
+
+/// A tally with its name under `key`.
+fn named(key: &str, name: String, tally: Tally) -> Value {
+    json!({
+        key: name,
+        "records": tally.records,
+        "bytes": tally.bytes,
+    })
 }
 
 fn row_of(name: &str, text: &str) -> String {

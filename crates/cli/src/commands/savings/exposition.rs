@@ -41,7 +41,6 @@ fn sample(line: &str) -> Option<Sample<'_>> {
 }
 
 /// Names and values up to the closing brace, and what is behind it.
-#[expect(clippy::type_complexity, reason = "a list and a rest, used once")]
 fn labels(mut rest: &str) -> Option<(Vec<(&str, String)>, &str)> {
     let mut labels = Vec::new();
     loop {

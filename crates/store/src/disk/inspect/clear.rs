@@ -83,6 +83,9 @@ impl FolderInspector {
 
     /// Gives back the pages of a segment that nothing will name.
     fn shrink(&self, view: &View, pages: u32) -> io::Result<()> {
+        for &(page, name, wrong) in &view.damaged {
+            self.folder.quarantine(view.sequence, page, name, wrong);
+        }
         let stays = view.stays();
         let has_gone = stays.len() < view.entries.len();
         if has_gone || !view.is_sealed {
