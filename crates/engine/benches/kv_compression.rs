@@ -7,9 +7,9 @@
 //!
 //! Takes the units that an engine stores, splits them into byte planes (all first bytes of numbers,
 //! all second ones, …) and codes each plane that gets smaller by it: with deflate, which is in the
-//! tree, and with order-0 prefix codes made for the purpose, in four streams. Beside them stands the
-//! order-0 entropy, which no coder of single bytes gets below. What counts is the speed of a tier
-//! below which compressing pays: bytes saved over the seconds that it costs, one core.
+//! tree, and with order-0 prefix codes made for the purpose, in four streams. Beside them stands
+//! the order-0 entropy, which no coder of single bytes gets below. What counts is the speed of a
+//! tier below which compressing pays: bytes saved over the seconds that it costs, one core.
 
 use std::io::Write;
 use std::path::Path;

@@ -10,8 +10,8 @@
 //! best of all `x` and `m` is taken: the plan is worse than neither, but for this model's error.
 //! The front is computed and the tail loaded, because a token costs more the deeper it stands.
 //! What is predicted is not certain, and a step more costs what the model does not know: loading
-//! must promise to be faster than computing by a few per cent, and so must both at once than loading
-//! alone ([`LEAST_GAIN`]).
+//! must promise to be faster than computing by a few per cent, and so must both at once than
+//! loading alone (`LEAST_GAIN`).
 //!
 //! Source: Jin et al., "Compute or load KV cache? Why not both?" (Cake), 2024: computing from the
 //! front while loading from the end. Unlike there the meeting point is decided beforehand, from
