@@ -9,6 +9,9 @@
 //! `max(C(d, x), L(x, m)) + C(m, n)`. `x = d` is a plain load, `x = m` a plain computation, and the
 //! best of all `x` and `m` is taken: the plan is worse than neither, but for this model's error.
 //! The front is computed and the tail loaded, because a token costs more the deeper it stands.
+//! What is predicted is not certain, and a step more costs what the model does not know: loading
+//! must promise to be faster than computing by a few per cent, and so must both at once than
+//! loading alone (`LEAST_GAIN`).
 //!
 //! Source: Jin et al., "Compute or load KV cache? Why not both?" (Cake), 2024: computing from the
 //! front while loading from the end. Unlike there the meeting point is decided beforehand, from
@@ -16,6 +19,9 @@
 
 use headstart_core::EngineModel;
 use headstart_core::cost::Work;
+
+/// Share of the time by which a plan must be better than a simpler one: less is noise.
+const LEAST_GAIN: f64 = 0.03;
 
 /// What a plan is made of.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +81,14 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// This one, unless a less simple one is clearly better.
+    fn unless(self, other: Self) -> Self {
+        match other.total_s < self.total_s * (1.0 - LEAST_GAIN) {
+            true => other,
+            false => self,
+        }
+    }
+
     /// Whether the prompt is computed without loading anything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -108,11 +122,15 @@ pub fn plan(question: &Question<'_>) -> Plan {
         Some(*end)
     });
     let best = ends
-        .map(|to| question.best_start(to))
-        .fold(nothing, |best, plan| match plan.total_s < best.total_s {
+        .map(|to| {
+            let plain = question.with(question.first_unit, to);
+            plain.unless(question.best_start(to))
+        })
+        .reduce(|best, plan| match plan.total_s < best.total_s {
             true => plan,
             false => best,
         });
+    let best = best.map_or(nothing, |best| nothing.unless(best));
     Plan { computed_s, ..best }
 }
 
@@ -259,9 +277,10 @@ mod tests {
         assert!(other.from < one.from, "{one:?} {other:?}");
     }
 
-    /// Against every pair of ends.
+    /// Against every pair of ends: within what a simpler plan may cost, twice.
     #[test]
     fn it_is_the_best_there_is() {
+        let most = (1.0 - LEAST_GAIN).powi(2).recip();
         let mut rng = Rng::new(8);
         for _ in 0..400 {
             let engine = engine(rng.next_f64() * 2e-6);
@@ -294,7 +313,7 @@ mod tests {
                 }
             }
             assert!(
-                found.total_s <= best + 1e-9,
+                found.total_s <= best * most + 1e-9,
                 "{found:?} {best} {question:?}"
             );
         }

@@ -193,7 +193,10 @@ fn without_a_free_slot_stores_fail_and_loads_wait() {
     let name = BlockHash::from_u64(1);
     store.submit(Transfer::Release { name }, &Device(Vec::new()));
     let told = wait(&mut store, 1);
-    let is_it = |it: &Moved| matches!(it, Moved::Loaded { id, result, .. } if (*id, *result) == (TransferId(9), TransferResult::Done));
+    let is_it = |it: &Moved| match it {
+        Moved::Loaded { id, result, .. } => (*id, *result) == (TransferId(9), TransferResult::Done),
+        _ => false,
+    };
     assert!(told.len() == 1 && is_it(&told[0]), "{told:?}");
 }
 

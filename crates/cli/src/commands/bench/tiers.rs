@@ -34,7 +34,7 @@ const MOST_ROUNDS: usize = 1_000;
   headstart bench tiers --mb-per-s 100,400 --latency-ms 30      as if it were an object store
   headstart bench tiers --model toy-small,toy,toy-large --rounds 7 --json
 
-Without --mb-per-s each prefix is measured at the disk's own speed and at an eighth, a half, one,
+Without --mb-per-s each prefix is measured at the disk's own speed and at a quarter, a half, one,
 two and eight times the speed at which loading it takes as long as computing it.")]
 pub(crate) struct TiersBench {
     /// Models, separated by commas: toy-small, toy, toy-large, folders or hub names

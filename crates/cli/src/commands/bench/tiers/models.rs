@@ -27,7 +27,8 @@ impl Named {
         match is_whole && (UNIT_TOKENS..=most).contains(&prefix_tokens) {
             true => Ok(()),
             false => Err(UsageError(format!(
-                "--prefix {prefix_tokens}: expected multiples of {UNIT_TOKENS}, for {} up to {most}",
+                "--prefix {prefix_tokens}: expected multiples of {UNIT_TOKENS}, at most {most} \
+                 for {}",
                 self.name
             ))
             .into()),

@@ -12,7 +12,7 @@ use super::arm::{Answer, Arm, Prompt, Setting};
 use super::models::Named;
 
 /// Speeds beside the disk's own, over the one at which loading takes as long as computing.
-const SHARES: [f64; 5] = [0.125, 0.5, 1.0, 2.0, 8.0];
+const SHARES: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 8.0];
 
 /// Requests before those that are measured: what is learned from them, a server has learned, too.
 const WARM_UP: u64 = 4;
@@ -178,5 +178,56 @@ impl Sweep<'_> {
             }
         }
         Ok(answers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use headstart_engine::model::{GenerationDefaults, toy};
+
+    use super::*;
+
+    /// What is always loaded comes from the disk, also after it was opened anew, what is always
+    /// computed does not, and each is asked as often as it should be.
+    #[test]
+    fn each_arm_does_what_its_name_says() {
+        let mut config = toy::config();
+        (config.hidden, config.intermediate, config.num_layers) = (64, 96, 2);
+        (config.num_heads, config.num_kv_heads, config.head_dim) = (4, 2, 16);
+        config.vocab = 300;
+        let model = toy::with_config(config, GenerationDefaults::default(), Dtype::F32);
+        let named = Named {
+            name: "tiny".to_owned(),
+            model: Arc::new(model),
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let asked = Asked {
+            folder: folder.path(),
+            dtype: Dtype::F32,
+            prefixes: &[128],
+            mb_per_s: &[50.0, 1_000.0],
+            latency: Duration::from_millis(1),
+            rounds: 2,
+        };
+        let mut cells = Vec::new();
+        run(&named, &asked, |cell| {
+            cells.push(cell);
+            Ok(())
+        })
+        .expect("it runs");
+        assert_eq!(cells.len(), 2);
+        for cell in &cells {
+            let loaded = |arm: usize| -> Vec<usize> {
+                let answers = cell.answers[arm].iter();
+                answers.map(|it| it.loaded_tokens).collect()
+            };
+            assert_eq!([loaded(0), loaded(1)], [[128; 2], [0; 2]]);
+            assert_eq!(loaded(2).len(), 2);
+            assert!((0.0..=1.0).contains(&cell.loaded_share()) && cell.ratio() > 0.0);
+        }
+        let left = std::fs::read_dir(folder.path()).expect("a folder").count();
+        assert_eq!(left, 0, "what was written is gone");
     }
 }
