@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use headstart_cache::Tiers;
-use headstart_cache::tiers::Assumed;
+use headstart_cache::tiers::{Assumed, Shares};
 use headstart_core::{EngineModel, Tier};
 use headstart_sim::{Channel, SimMover};
 
@@ -26,7 +26,8 @@ pub(crate) fn tiers(
     let place = options.context_cache.as_ref();
     let place = place.context("there are no lower tiers without --context-cache")?;
     let config = Recipe::new(options, place, shape)?.config(engine);
-    let of = |&(which, units): &(Tier, usize)| tier(which, units, assumed(which));
+    let of =
+        |&(which, units): &(Tier, usize)| tier(which, units, assumed(which), Shares::default());
     let channels: Vec<(Tier, Channel)> = capacities
         .iter()
         .map(|&(tier, _)| {

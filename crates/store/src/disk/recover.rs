@@ -257,8 +257,6 @@ fn header(folder: &Folder, id: SegmentId, len: u64) -> io::Result<Option<Segment
 pub(super) struct Scanned {
     /// Its records, in the order in which they were added.
     pub(super) entries: Vec<Entry>,
-    /// Of one that is not sealed: records that a table names and that are not whole.
-    damaged: Vec<(u32, BlockHash, Wrong)>,
     /// The page behind its last group: where its footer is, or could be.
     pub(super) end: u32,
     /// Pages of its footer; none of one that is not sealed.
@@ -287,7 +285,6 @@ pub(super) fn scan(
     if let Some((table, end, footer_pages)) = scan.footer()? {
         return Ok(Scanned {
             entries: table.entries,
-            damaged: Vec::new(),
             end,
             footer_pages,
             damaged: Vec::new(),
@@ -297,7 +294,6 @@ pub(super) fn scan(
     let (entries, end) = scan.groups()?;
     Ok(Scanned {
         entries,
-        damaged: scan.damaged,
         end,
         footer_pages: 0,
         damaged: scan.damaged,
