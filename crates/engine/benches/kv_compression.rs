@@ -20,7 +20,9 @@ use flate2::Compression;
 use flate2::write::{DeflateDecoder, DeflateEncoder};
 use headstart_cache::Tiers;
 use headstart_cache::policy::Lru;
-use headstart_cache::tiers::{Admission, Assumed, LoadWhen, TierConfig, TiersConfig, WriteWhen};
+use headstart_cache::tiers::{
+    Admission, Assumed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
+};
 use headstart_core::transfer::{BlockMover, DeviceBlocks, Moved, Transfer, TransferResult};
 use headstart_core::{BlockHash, EngineModel, Nanos, Rng, SeqId, Tier, TokenId};
 use headstart_engine::engine::{EngineConfig, StopTokens};
@@ -83,6 +85,7 @@ fn stored(model: Arc<Model>, dtype: Dtype) -> Vec<u8> {
         policy: Box::new(Lru::new(blocks)),
         admission: Admission::Always,
         write: WriteWhen::Through,
+        shares: Shares::default(),
         assumed: Assumed {
             latency_s: 0.0,
             bytes_per_s: 1e9,

@@ -12,10 +12,10 @@ use headstart_cache::tiers::{
 };
 use headstart_cache::{Occupancy, PrefixCache};
 use headstart_core::block::Namespace;
-use headstart_core::transfer::{Moved, Transfer, TransferId, TransferResult};
+use headstart_core::transfer::{FoundUnit, Moved, Transfer, TransferId, TransferResult};
 use headstart_core::{
     Access, BlockHash, BlockHasher, BlockIdentity, CacheEvent, EngineModel, Nanos, ReplicaId, Rng,
-    RouteKey, SeqId, Tier, TokenId,
+    RouteKey, SeqId, TenantTag, Tier, TokenId,
 };
 use headstart_router::index::{PrefixIndex, Prompt, ReferenceIndex, Resident, RunIndex, Update};
 use headstart_scheduler::{NewSequence, QueueOrder, Sampling, Scheduler, SchedulerConfig, Submit};
@@ -261,7 +261,11 @@ impl World {
     /// A tier turns out to hold the units of a text.
     fn find(&mut self, tokens: &[TokenId], tier: Tier) {
         let names = self.learn(tokens);
-        let units = names.iter().map(|&name| (name, self.units[&name].parent));
+        let units = names.iter().map(|&name| FoundUnit {
+            name,
+            parent: self.units[&name].parent,
+            tenant: TenantTag::default(),
+        });
         let units: Vec<_> = units.collect();
         self.mover
             .held

@@ -283,8 +283,11 @@ mod tests {
         u128::from_be_bytes(block.0) as u64
     }
 
+    /// Stored or removed, the blocks, their parent, their tokens.
+    type Told = (char, Vec<u64>, Option<u64>, Vec<TokenId>);
+
     /// What happened, in short: `+` and `-`, the blocks, their parent and tokens where stored.
-    fn told(tiers: &mut LowerTiers) -> Vec<(char, Vec<u64>, Option<u64>, Vec<TokenId>)> {
+    fn told(tiers: &mut LowerTiers) -> Vec<Told> {
         let told = tiers.take_events().map(|event| match event {
             CacheEvent::Stored(stored) => {
                 let blocks = stored.blocks.iter().map(id).collect();

@@ -206,7 +206,7 @@ pub(crate) fn tiers(seed: u64) -> Tiers {
             _ => WriteWhen::Back,
         },
         shares: Shares {
-            each: (seed % 3 == 0).then_some(9),
+            each: seed.is_multiple_of(3).then_some(9),
             ..Shares::default()
         },
         assumed: Assumed {
