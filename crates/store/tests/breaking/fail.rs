@@ -212,6 +212,7 @@ fn fail_06_a_disk_that_is_full_from_the_start_is_told_once_and_used_later() {
         let ballast = place.join("ballast");
         let mut file = fs::File::create(&ballast).expect("a file");
         while std::io::Write::write_all(&mut file, &[1; 4096]).is_ok() {}
+        drop(file);
         let mut driver = Driver::open(options(&place.join("cache"), 12 << 20));
         for name in 0..20 {
             let outcome = driver.store(name);
