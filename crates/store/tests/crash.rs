@@ -2,7 +2,8 @@
 //!
 //! The process's disk loses power with it: what was not committed is lost, some of it is torn, and
 //! bits flip ([`Faults`]). After each kill everything that was reported as stored must be there and
-//! right; with flipped bits it may be missing instead, but never wrong.
+//! right, unless it was removed or reported as given up; with flipped bits it may be missing
+//! instead, but never wrong.
 //!
 //! ```bash
 //! HEADSTART_KILLS=5000 cargo test --release -p headstart-store --test crash -- --nocapture
@@ -18,7 +19,7 @@ use std::process::{Command, Stdio};
 use headstart_core::{BlockHash, Rng};
 use headstart_store::disk::{DiskOptions, Faults};
 
-use support::{Driver, options};
+use support::{Driver, News, options};
 
 /// Kills per scenario where nothing else is asked for: some seconds.
 const KILLS: u64 = 25;
@@ -100,11 +101,10 @@ fn child() {
         Some(faults) => (faults.flips.clone(), faults.tears.clone()),
         None => unreachable!("children lose power"),
     };
-    let mut driver = Driver::open(options);
+    let mut driver = Driver::open_telling(options, Box::new(tell));
     let mut rng = Rng::new(seed ^ 1);
     let mut out = std::io::stdout();
     let relaxed = std::sync::atomic::Ordering::Relaxed;
-    let mut told = 0;
     loop {
         let name = rng.below(scenario.names) as u64;
         match rng.below(10) {
@@ -112,24 +112,29 @@ fn child() {
                 driver.put(name);
             }
             6..8 if scenario.removes => {
-                // Told before it happens: it may be there or not when the kill comes.
+                // Told before it happens: it may be there or not when the kill comes. And after it:
+                // that it was stored may have been told in between.
                 writeln!(out, "R {name}").expect("somebody reads");
                 driver.remove(name);
+                writeln!(out, "R {name}").expect("somebody reads");
             }
             // Asserts that what is there is right.
             _ => {
                 driver.loads(name);
             }
         }
-        for name in std::mem::take(&mut driver.newly_stored) {
-            writeln!(out, "S {name}").expect("somebody reads");
-        }
-        for (name, _) in &driver.lost[told..] {
-            writeln!(out, "L {}", number_of(*name)).expect("somebody reads");
-        }
-        told = driver.lost.len();
         writeln!(out, "F {} {}", flips.load(relaxed), tears.load(relaxed)).expect("read");
     }
+}
+
+/// Says what happened to a record, in a line.
+fn tell(news: News) {
+    let mut out = std::io::stdout();
+    let told = match news {
+        News::Stored(name) => writeln!(out, "S {name}"),
+        News::Lost(name) => writeln!(out, "L {}", number_of(name)),
+    };
+    told.expect("somebody reads");
 }
 
 fn number_of(name: BlockHash) -> u64 {
@@ -144,6 +149,8 @@ struct Tally {
     flips: u64,
     tears: u64,
     detected: u64,
+    removed: u64,
+    given_up: u64,
     missing: u64,
 }
 
@@ -165,8 +172,12 @@ impl Expected {
                 self.stored.insert(name);
                 self.tally.stored += 1;
             }
-            (Some("L" | "R"), Some(name)) => {
-                self.stored.remove(&name);
+            (Some(why @ ("L" | "R")), Some(name)) => {
+                let was_there = u64::from(self.stored.remove(&name));
+                match why {
+                    "L" => self.tally.given_up += was_there,
+                    _ => self.tally.removed += was_there,
+                }
             }
             _ => return false,
         }
@@ -224,7 +235,8 @@ fn look(scenario: &Scenario, folder: &Path, names: usize, expected: &mut Expecte
     missing.iter().for_each(|name| {
         expected.stored.remove(name);
     });
-    let is_excused = scenario.flipped > 0.0 || scenario.removes;
+    // What is removed or given up is told before it can be gone from the disk.
+    let is_excused = scenario.flipped > 0.0;
     assert!(
         missing.is_empty() || is_excused,
         "{context}: stored and not there: {missing:?}"
@@ -269,6 +281,9 @@ fn check(number: usize) {
         "something happened"
     );
     assert!((tally.flips > 0) == (scenario.flipped > 0.0));
+    assert!((tally.removed > 0) == scenario.removes);
+    // Where everything fits and nothing flips, nothing goes.
+    assert!((tally.given_up > 0) == scenario.removes || tally.flips > 0);
 }
 
 #[test]

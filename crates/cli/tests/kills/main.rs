@@ -19,6 +19,7 @@ mod faults;
 mod pool;
 mod segments;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -28,6 +29,7 @@ use std::time::{Duration, Instant};
 use headstart_core::Rng;
 use support::{Scratch, Served, serve, text};
 
+use faults::Harm;
 use pool::{Answers, Pool};
 use segments::Files;
 
@@ -90,6 +92,9 @@ struct Campaign {
     rng: Rng,
     /// The files as they were before the server that runs now.
     before: Files,
+    /// Pages that were harmed and not written anew since: harm adds up, as a table that nobody
+    /// needed counts once the footer is gone as well.
+    harmed: BTreeSet<(PathBuf, usize)>,
     tally: Tally,
 }
 
@@ -115,6 +120,7 @@ impl Campaign {
             pool: Pool::new(conversations, seed),
             rng: Rng::new(seed),
             before: Files::default(),
+            harmed: BTreeSet::new(),
             tally: Tally::default(),
         }
     }
@@ -203,10 +209,21 @@ impl Campaign {
         }
     }
 
+    /// Reads what the last server left.
+    fn look(&mut self) -> Files {
+        let now = Files::read(&self.folder, &self.before);
+        self.tally.detected_while_serving += now.noted_since(&self.before);
+        let changed = now.changed_pages(&self.before);
+        self.harmed.retain(|(path, page)| {
+            let changed = changed.get(path);
+            changed.is_some_and(|changed| !changed.contains(page))
+        });
+        now
+    }
+
     /// Does harm beneath the tier, and at times looks what is left.
     fn harm(&mut self, number: usize) {
-        let mut now = Files::read(&self.folder, &self.before);
-        self.tally.detected_while_serving += now.noted_since(&self.before);
+        let mut now = self.look();
         self.tally.written_bytes += now.changed_since(&self.before);
         let bytes = now.bytes();
         assert!(bytes <= BUDGET_BYTES, "kill {number}: {bytes} bytes");
@@ -216,9 +233,14 @@ impl Campaign {
         let layout = now.layout();
         let counts = &mut self.tally.faults;
         let harm = faults::inject(&mut now, &layout, &self.before, &mut self.rng, counts);
-        let excuses = harm.excuses(&layout);
-        counts.units_in_harm += excuses.len();
+        counts.units_in_harm += harm.excuses(&layout).len();
         now.write_back(&harm);
+        self.harmed.extend(harm.pages);
+        let all = Harm {
+            pages: self.harmed.clone(),
+            cut: harm.cut,
+        };
+        let excuses = all.excuses(&layout);
         if let Some(whole) = whole {
             let harmed = audit::read_copy(&self.folder, &self.scratch.0);
             let counts = &mut self.tally.audits;
@@ -234,9 +256,7 @@ impl Campaign {
         answers.check("asked for everything");
         self.tally.answers.add(&answers);
         drop(server);
-        let now = Files::read(&self.folder, &self.before);
-        self.tally.detected_while_serving += now.noted_since(&self.before);
-        self.before = now;
+        self.before = self.look();
     }
 
     /// What must have happened for the test to say anything.

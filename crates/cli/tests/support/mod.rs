@@ -6,6 +6,8 @@
 // Each test file uses its own part.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod moto;
+
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -133,6 +135,12 @@ impl Drop for Served {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Says that something was not tested, past the capture of test output: who runs the tests is to
+/// see it.
+pub fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
 /// Waits until `condition` holds.

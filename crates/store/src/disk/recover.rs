@@ -532,6 +532,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_whole_in_an_open_segment_is_noted_once() {
+        let (_place, folder) = place();
+        seal(&folder, 0, (3, SEGMENT), &[]);
+        let mut table = vec![0; PAGE];
+        let entries = [entry(1, 2, 1), entry(2, 3, 1)];
+        write_table(Kind::Group, 3, 0, &entries, &mut table);
+        let path = folder.segment_path(SegmentId(0));
+        let file = File::options().write(true).open(path).expect("a file");
+        file.write_all_at(&table, PAGE as u64).expect("written");
+        let trailer = SEGMENT - PAGE as u64;
+        file.write_all_at(&[0; PAGE], trailer).expect("written");
+        for start in 0..2 {
+            let recovered = recover(&folder, BUDGET, SEGMENT, 0).expect("it is read");
+            assert!(recovered.residents.is_empty());
+            let noted = folder.quarantined().expect("a list");
+            assert_eq!(noted, [(3, 2), (3, 3)], "start {start}");
+        }
+    }
+
+    #[test]
     fn of_copies_the_first_is_kept_and_no_number_comes_twice() {
         let (place, folder) = place();
         for id in [5, 3, 900] {

@@ -114,6 +114,11 @@ impl Space {
         self.segments.iter().filter(is_leaving).count()
     }
 
+    /// There is no file for a free segment.
+    pub(crate) fn unmake(&mut self, id: SegmentId) {
+        self.segments[id.index()].sequence = 0;
+    }
+
     /// The file of a free segment cannot be made for now: the disk is smaller than the budget.
     pub(crate) fn bar(&mut self, id: SegmentId) {
         self.segments[id.index()].is_barred = true;
@@ -125,9 +130,10 @@ impl Space {
         segments.for_each(|segment| segment.is_barred = false);
     }
 
-    /// Whether there is a segment with which one can go on.
+    /// Whether there is a segment with which one can go on, without any new file.
     pub(crate) fn can_go_on(&self) -> bool {
-        let is_useful = |segment: &Segment| segment.usage == Use::Sealed || segment.is_free();
+        let is_made = |segment: &Segment| segment.is_free() && segment.sequence > 0;
+        let is_useful = |segment: &Segment| segment.usage == Use::Sealed || is_made(segment);
         self.segments.iter().any(is_useful) || self.num_leaving() > 0
     }
 

@@ -1,6 +1,7 @@
 //! Disks that fail, come back, or are small.
 
 use super::*;
+use headstart_store::backend::Failure;
 
 #[test]
 fn fail_01_reads_that_fail_are_told_once() {
@@ -202,5 +203,27 @@ fn fail_05_a_disk_smaller_than_the_budget_is_used_again() {
             "the last one stored was {last_stored} of {name}; {there} there; {:?}",
             raw.conditions
         );
+    });
+}
+
+#[test]
+fn fail_06_a_disk_that_is_full_from_the_start_is_told_once_and_used_later() {
+    on_small_disk(4 << 20, |place| {
+        let ballast = place.join("ballast");
+        let mut file = fs::File::create(&ballast).expect("a file");
+        while std::io::Write::write_all(&mut file, &[1; 4096]).is_ok() {}
+        drop(file);
+        let mut driver = Driver::open(options(&place.join("cache"), 12 << 20));
+        for name in 0..20 {
+            let outcome = driver.store(name);
+            let is_right = matches!(outcome, Outcome::Failed(Failure::Full));
+            assert!(is_right, "{name}: {outcome:?}");
+        }
+        assert_eq!(driver.conditions, [Condition::WritesFail(Failure::Full)]);
+        fs::remove_file(&ballast).expect("removed");
+        driver.until(|driver| matches!(driver.store(99), Outcome::Stored));
+        driver.must_load(99);
+        let well = [Condition::WritesFail(Failure::Full), Condition::Well];
+        assert_eq!(driver.conditions, well);
     });
 }

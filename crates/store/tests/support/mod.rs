@@ -6,6 +6,8 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use headstart_core::{BlockHash, Rng, TenantTag};
@@ -84,17 +86,47 @@ pub(crate) fn contains(folder: &Path, bytes: &[u8]) -> bool {
     })
 }
 
+/// What happened to a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    Stored(u64),
+    Lost(BlockHash),
+}
+
+pub(crate) type Teller = Box<dyn FnMut(News)>;
+
+/// Keeps a tier from going on until its reports were taken: what is told is told before anything
+/// else becomes durable.
+#[derive(Clone, Default)]
+pub(crate) struct Pace {
+    reported: Arc<AtomicU64>,
+    taken: Arc<AtomicU64>,
+}
+
+impl Pace {
+    fn waker(&self) -> Waker {
+        let Self { reported, taken } = self.clone();
+        Arc::new(move || {
+            let number = reported.fetch_add(1, SeqCst) + 1;
+            while taken.load(SeqCst) < number {
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        })
+    }
+}
+
 /// A tier and what is known of it.
 pub(crate) struct Driver {
     pub(crate) disk: Disk,
     pub(crate) found: Vec<Resident>,
     pub(crate) stored: BTreeSet<u64>,
-    /// The same, until somebody takes it.
-    pub(crate) newly_stored: Vec<u64>,
     pub(crate) lost: Vec<(BlockHash, Loss)>,
     pub(crate) conditions: Vec<Condition>,
     /// When what is stored from now on ends.
     pub(crate) expires_s: Option<u64>,
+    /// Hears of each record that was stored or lost, in order, before the tier goes on: only where
+    /// [`Pace`] holds it up.
+    teller: Option<(Pace, Teller)>,
     arena: Arc<Arena>,
     next: u64,
     puts: Vec<(Ticket, u64)>,
@@ -110,12 +142,23 @@ impl Driver {
         }
     }
 
+    /// Everything is told as it happens. Must not be dropped: closing, a tier waits for nobody.
+    pub(crate) fn open_telling(options: DiskOptions, teller: Teller) -> Self {
+        let pace = Pace::default();
+        let (disk, found) = Disk::open(options, pace.waker()).expect("it opens");
+        Self {
+            found,
+            teller: Some((pace, teller)),
+            ..Self::of(disk)
+        }
+    }
+
     pub(crate) fn of(disk: Disk) -> Self {
         Self {
             disk,
+            teller: None,
             found: Vec::new(),
             stored: BTreeSet::new(),
-            newly_stored: Vec::new(),
             lost: Vec::new(),
             conditions: Vec::new(),
             expires_s: None,
@@ -269,12 +312,15 @@ impl Driver {
 
     fn poll(&mut self) {
         let mut reports = Vec::new();
+        let reported = self.teller.as_ref();
+        let reported = reported.map(|(pace, _)| pace.reported.load(SeqCst));
         self.disk.poll(&mut reports);
         for report in reports {
             match report {
                 Report::Done { ticket, outcome } => self.done(ticket, outcome),
                 Report::Lost { names, loss } => {
                     for name in names {
+                        self.tell(News::Lost(name));
                         self.stored
                             .retain(|&stored| BlockHash::from_u64(stored) != name);
                         self.lost.push((name, loss));
@@ -284,6 +330,15 @@ impl Driver {
                 Report::Condition(condition) => self.conditions.push(condition),
             }
         }
+        if let (Some((pace, _)), Some(reported)) = (&self.teller, reported) {
+            pace.taken.store(reported, SeqCst);
+        }
+    }
+
+    fn tell(&mut self, news: News) {
+        if let Some((_, teller)) = &mut self.teller {
+            teller(news);
+        }
     }
 
     fn done(&mut self, ticket: Ticket, outcome: Outcome) {
@@ -291,7 +346,7 @@ impl Driver {
             let (_, name) = self.puts.swap_remove(at);
             if matches!(outcome, Outcome::Stored) {
                 self.stored.insert(name);
-                self.newly_stored.push(name);
+                self.tell(News::Stored(name));
             }
         }
         self.answers.push((ticket, outcome));

@@ -184,10 +184,12 @@ impl Worker {
                 self.space.seal(segment);
                 let failure = failure_of(&error);
                 if failure == Failure::Full {
-                    self.space.bar(segment);
+                    self.space.unmake(segment);
                 }
                 // A disk smaller than the budget: one goes on with the segments there are.
-                if failure != Failure::Full || !self.space.can_go_on() {
+                if failure == Failure::Full && self.space.can_go_on() {
+                    self.space.bar(segment);
+                } else {
                     self.opening_failed(failure);
                 }
             }
