@@ -30,8 +30,14 @@ const SALTS: [Option<&str>; 3] = [None, Some("red"), Some("blue")];
 struct Request {
     body: Value,
     salt: Option<&'static str>,
-    expected: Value,
+    /// What servers say that find nothing: one answer, or several where rounding decides.
+    expected: Vec<Value>,
 }
+
+/// Prompts are computed in pieces of at most so many tokens for what is expected: what a prefix that
+/// was found leaves to compute is a piece of another length, and sums of numbers in another order
+/// round otherwise. A word that is drawn next to another one's edge may then be that one.
+const PIECES: [&str; 4] = ["512", "128", "64", "16"];
 
 /// All requests of a test, with their answers as computed by a server that finds nothing.
 pub(crate) struct Pool {
@@ -65,16 +71,16 @@ impl Answers {
         assert!(self.wrong.is_empty(), "{context}: {:#?}", self.wrong);
     }
 
-    fn hear(&mut self, number: usize, answer: &Value, expected: &Value) {
+    fn hear(&mut self, number: usize, answer: &Value, expected: &[Value]) {
         let usage = |field: &str| answer["usage"][field].as_u64().expect("a count");
         self.compared += 1;
         self.prompt_tokens += usage("prompt_tokens");
         let hit = usage("prompt_cache_hit_tokens");
         self.hit_tokens += hit;
         self.with_hits += usize::from(hit > 0);
-        if answer["choices"] != *expected {
+        if !expected.contains(&answer["choices"]) {
             let got = &answer["choices"];
-            let text = format!("request {number}, {hit} found: {got} instead of {expected}");
+            let text = format!("request {number}, {hit} found: {got} instead of {expected:?}");
             self.wrong.push(text);
         }
     }
@@ -103,7 +109,7 @@ fn requests(conversations: usize, rng: &mut Rng) -> Vec<Request> {
             requests.push(Request {
                 body,
                 salt: SALTS[conversation % SALTS.len()],
-                expected: Value::Null,
+                expected: Vec::new(),
             });
             messages.push(json!({"role": "assistant", "content": words(rng, 10)}));
         }
@@ -132,17 +138,25 @@ impl Pool {
         let mut pool = Self {
             requests: requests(conversations, &mut Rng::new(seed)),
         };
-        let server = Served::start(["--replicas", "2"]);
-        let answers = pool.each(|number, request| {
-            let mut body = request.body.clone();
-            body["cache_salt"] = format!("only {number}").into();
-            let mut answer = ask(&server.address, &body).expect("an answer");
-            assert_eq!(answer["usage"]["prompt_cache_hit_tokens"], 0, "{answer}");
-            answer["choices"].take()
-        });
-        for (request, answer) in pool.requests.iter_mut().zip(answers) {
-            request.expected = answer;
+        for piece in PIECES {
+            let server = Served::start(["--replicas", "2", "--max-batched-tokens", piece]);
+            let answers = pool.each(|number, request| {
+                let mut body = request.body.clone();
+                body["cache_salt"] = format!("only {number}").into();
+                let mut answer = ask(&server.address, &body).expect("an answer");
+                assert_eq!(answer["usage"]["prompt_cache_hit_tokens"], 0, "{answer}");
+                answer["choices"].take()
+            });
+            for (request, answer) in pool.requests.iter_mut().zip(answers) {
+                if !request.expected.contains(&answer) {
+                    request.expected.push(answer);
+                }
+            }
         }
+        let rounded = pool.requests.iter().filter(|it| it.expected.len() > 1);
+        let rounded = rounded.count();
+        println!("{rounded} of {} answers depend on rounding", pool.len());
+        assert!(rounded * 20 <= pool.len(), "nearly all do not");
         pool
     }
 
