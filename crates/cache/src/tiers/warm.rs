@@ -89,13 +89,16 @@ impl Tiers {
         self.load_wanted(now);
     }
 
-    /// The units of a prompt that are in lower tiers, from its start on; nothing where one is not.
+    /// The units of a prompt that are in lower tiers, from its start on; nothing where one is not,
+    /// or where they are more than a prompt has: parents are as they were stored, and a ring of them
+    /// has no end.
     fn chain(&self, tail: BlockHash) -> Vec<Link> {
         let find = |name| self.shelves.iter().find_map(|shelf| shelf.level.link(name));
         let mut chain = Vec::new();
         let mut next = Some(tail);
         while let Some(name) = next {
-            let Some(link) = find(name) else {
+            let is_long = chain.len() >= self.config.most_at_hand;
+            let Some(link) = find(name).filter(|_| !is_long) else {
                 return Vec::new();
             };
             next = link.parent;
