@@ -373,6 +373,27 @@ fn what_was_used_last_is_in_host_memory_after_a_restart() {
     assert_eq!(restarted.tiers.warm.tails(), [name(3), name(21), name(12)]);
 }
 
+/// A folder on a server that does not answer.
+#[test]
+fn a_tier_that_hangs_keeps_nothing_from_the_others() {
+    let host = tier(Tier::Host, 900, WriteWhen::Through, Admission::Always);
+    let disk = tier(Tier::Disk, 900, WriteWhen::Through, Admission::Always);
+    let mut world = World::new(vec![host, disk]);
+    for id in 1..=600 {
+        world.commit(id);
+        let hangs = |it: &Waiting| matches!(it, Waiting::Write(_, _, Tier::Disk));
+        let waiting = std::mem::take(&mut world.mover.waiting).into_iter();
+        let (hanging, done): (VecDeque<_>, _) = waiting.partition(hangs);
+        world.mover.waiting = done;
+        world.finish();
+        world.mover.waiting = hanging;
+    }
+    assert_eq!(world.names_in(Tier::Host).len(), 600);
+    assert_eq!(world.mover.waiting.len(), super::MOST_WRITES);
+    world.finish();
+    assert_eq!(world.names_in(Tier::Disk).len(), super::MOST_WRITES);
+}
+
 /// Parents are what somebody stored.
 #[test]
 fn a_ring_of_parents_is_no_prompt() {
