@@ -371,6 +371,10 @@ fn what_was_used_last_is_in_host_memory_after_a_restart() {
     assert_eq!(restarted.names_in(Tier::Host), [1, 11, 12, 21]);
     assert!(restarted.mover.at_hand.is_empty());
     assert_eq!(restarted.tiers.warm.tails(), [name(3), name(21), name(12)]);
+    // What was used first goes first.
+    restarted.commit(41);
+    restarted.finish();
+    assert_eq!(restarted.names_in(Tier::Host), [11, 12, 21, 41]);
 }
 
 /// A folder on a server that does not answer.
