@@ -51,7 +51,8 @@ pub use owners::Shares;
 pub use plan::{LoadWhen, Plan, Question, Run, plan};
 pub use speed::Assumed;
 
-/// Stores and demotions under way at once: each holds a unit's bytes in host memory.
+/// Stores and demotions under way to a tier at once: each holds a unit's bytes in host memory. One
+/// that hangs keeps none from the others.
 const MOST_WRITES: usize = 256;
 
 /// What all tiers have in common.
@@ -272,14 +273,12 @@ impl Tiers {
         access: &Access,
         wants: impl Fn(&Shelf) -> bool,
     ) {
-        if self.writes.len() >= MOST_WRITES {
-            return;
-        }
         let id = self.new_id();
         let link = Link::from(&unit);
         let mut to = Vec::new();
         for index in 0..self.shelves.len() {
-            if wants(&self.shelves[index]) && self.begin(index, link, access) {
+            let may_write = wants(&self.shelves[index]) && self.may_write(index);
+            if may_write && self.begin(index, link, access) {
                 to.push(self.shelves[index].tier);
             }
         }
@@ -298,6 +297,13 @@ impl Tiers {
                 to,
             });
         }
+    }
+
+    /// Whether another unit may be on its way to a tier.
+    fn may_write(&self, index: usize) -> bool {
+        let to = self.shelves[index].tier;
+        let writing = self.writes.keys().filter(|(_, tier)| *tier == to);
+        writing.count() < MOST_WRITES
     }
 
     /// Gives a unit a place in a tier, if it is admitted; what must go for it goes down.
@@ -338,8 +344,7 @@ impl Tiers {
             let below = self.shelves.get(index + 1);
             let wants = below.is_some_and(|below| below.write == WriteWhen::Back);
             let access = Access::at(now);
-            if !wants || self.writes.len() >= MOST_WRITES || !self.begin(index + 1, *link, &access)
-            {
+            if !wants || !self.may_write(index + 1) || !self.begin(index + 1, *link, &access) {
                 continue;
             }
             let (id, to) = (self.new_id(), self.shelves[index + 1].tier);

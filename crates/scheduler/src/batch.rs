@@ -43,6 +43,8 @@ pub struct Arrival {
     pub seq: SeqId,
     /// The unit.
     pub claim: Claim,
+    /// Position behind its last token.
+    pub end: usize,
     /// The block of the unit, counted from 0, and the device's block that it goes to. Blocks of the
     /// unit that the device has already are not among them.
     pub blocks: Vec<(usize, BlockId)>,

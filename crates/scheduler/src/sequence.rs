@@ -93,7 +93,10 @@ pub(crate) struct Sequence {
     /// Tokens of it that the device held when that was decided.
     pub(crate) counted_on: usize,
     /// Tokens that were loaded for it, by tier, until that is told.
-    pub(crate) loaded: BTreeMap<Tier, usize>,
+    loaded: BTreeMap<Tier, usize>,
+    /// Tokens of which it is told, or will be, where they were found; all from its first token on.
+    /// One that was preempted may load them again.
+    told: usize,
     started: bool,
 }
 
@@ -132,6 +135,7 @@ impl Sequence {
             fetch: Fetch::Open,
             counted_on: 0,
             loaded: BTreeMap::new(),
+            told: 0,
             started: false,
         }
     }
@@ -192,7 +196,26 @@ impl Sequence {
 
     /// Marks the first run. Returns whether it was the first.
     pub(crate) fn start(&mut self) -> bool {
-        !std::mem::replace(&mut self.started, true)
+        let is_first = !std::mem::replace(&mut self.started, true);
+        if is_first {
+            self.told = self.computed;
+        }
+        is_first
+    }
+
+    /// Those up to `end` were loaded, `tokens` of them into blocks of its own.
+    pub(crate) fn note_loaded(&mut self, from: Tier, tokens: usize, end: usize) {
+        let new = end.saturating_sub(self.told).min(tokens);
+        if new > 0 {
+            *self.loaded.entry(from).or_default() += new;
+            self.told = end;
+        }
+    }
+
+    /// What was loaded for it, by tier, now that it has its first token: nothing after that.
+    pub(crate) fn take_loaded(&mut self) -> BTreeMap<Tier, usize> {
+        self.told = usize::MAX;
+        std::mem::take(&mut self.loaded)
     }
 
     /// Takes a sampled token; says whether it was the last. `context` is the longest sequence.

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use headstart_cache::tiers::TierSummary;
-use headstart_core::{CacheEvent, EngineModel, Probability, SeqId, Tier, TokenId};
+use headstart_core::{CacheEvent, EngineModel, Nanos, Probability, SeqId, Tier, TokenId};
 use headstart_engine::{Engine, FinishReason, Load, Output, Submission, Submit};
 use headstart_router::Health;
 use tokio::sync::mpsc;
@@ -35,6 +35,10 @@ const LOWER_TIERS: usize = 3;
 
 /// How long an idle thread sleeps before it looks around.
 const IDLE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Pause after a check of all that is held, as a multiple of its time: a million units in a tier take
+/// a second, and who comes meanwhile waits.
+const CHECK_PAUSE: u32 = 100;
 
 /// Pause before an engine that panicked is built anew; doubles with each panic in a row.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
@@ -317,12 +321,13 @@ impl Worker {
 
     fn serve(&self, engine: &mut Engine, steps: &mut u64) -> Ended {
         let mut clients: HashMap<SeqId, mpsc::Sender<ReplicaEvent>> = HashMap::new();
-        let mut was_busy = true;
+        let (mut was_busy, mut check_at) = (true, Nanos(0));
         loop {
             if engine.is_idle() {
                 // Once after work: it looks at everything that is held.
-                if std::mem::take(&mut was_busy) {
-                    engine.check();
+                if was_busy && self.clock.now() >= check_at {
+                    was_busy = false;
+                    check_at = self.check(engine);
                 }
                 self.report(engine);
                 match self.inbox.recv_timeout(IDLE_PAUSE) {
@@ -358,6 +363,14 @@ impl Worker {
                 return Ended::Stopped;
             }
         }
+    }
+
+    /// Asserts the engine's invariants. Returns when to do so again at the earliest.
+    fn check(&self, engine: &Engine) -> Nanos {
+        let began = self.clock.now();
+        engine.check();
+        let ended = self.clock.now();
+        ended + ended.since(began) * CHECK_PAUSE
     }
 
     /// All wait for loads: nothing is done until one is there or too late, or somebody comes. True

@@ -413,7 +413,7 @@ impl BlockMover for TieredStore {
             }
             Transfer::Note { tails } => {
                 if let Some(path) = self.config.notes.clone() {
-                    self.sealer.submit(Job::Note { path, tails });
+                    self.sealer.note(path, tails);
                 }
             }
             Transfer::Forget { tier, names } => self.forget(tier, names),

@@ -163,7 +163,7 @@ impl Level {
         self.policy.insert(slot, name, access);
         self.policy.release(&[slot], access);
         if self.is_leaf(name) {
-            self.policy.offer(slot);
+            self.offer(slot);
         }
     }
 
@@ -172,7 +172,7 @@ impl Level {
         let Some((slot, unit)) = self.writing(name) else {
             return;
         };
-        self.leave(slot, unit);
+        self.leave(unit);
         self.slots[slot.index()] = Slot::Free;
         self.free.push(slot);
     }
@@ -190,21 +190,12 @@ impl Level {
             .filter(|&slot| self.is_candidate(slot))
             .collect();
         // A policy is told of uses of what is not offered.
-        candidates
-            .iter()
-            .for_each(|&slot| self.policy.withdraw(slot));
+        candidates.iter().for_each(|&slot| self.withdraw(slot));
         self.policy.release(&slots, access);
-        candidates
-            .iter()
-            .rev()
-            .for_each(|&slot| self.policy.offer(slot));
         if let Some(owners) = &mut self.owners {
-            for &slot in slots.iter().rev() {
-                if let Slot::Resident { unit, .. } = self.slots[slot.index()] {
-                    owners.touch(unit.tenant, slot);
-                }
-            }
+            slots.iter().rev().for_each(|&slot| owners.touch(slot));
         }
+        candidates.iter().rev().for_each(|&slot| self.offer(slot));
     }
 
     /// Somebody reads it: it stays. The slot is to be unpinned, whatever has its name by then.
@@ -216,7 +207,7 @@ impl Level {
         };
         *pins += 1;
         if was_candidate {
-            self.policy.withdraw(slot);
+            self.withdraw(slot);
         }
         Some(slot)
     }
@@ -235,7 +226,7 @@ impl Level {
             self.slots[slot.index()] = Slot::Free;
             self.free.push(slot);
         } else if self.is_candidate(slot) {
-            self.policy.offer(slot);
+            self.offer(slot);
         }
     }
 
@@ -254,7 +245,7 @@ impl Level {
             return false;
         };
         if self.is_candidate(slot) {
-            self.policy.withdraw(slot);
+            self.withdraw(slot);
         }
         self.drop_resident(slot, unit);
         if pins > 0 {
@@ -307,6 +298,9 @@ impl Level {
             if let Some(owners) = &self.owners {
                 assert_eq!(owners.count(tenant), count, "units have owners");
                 assert!(owners.excess(tenant) <= 1, "nobody has more than its share");
+                let mut candidates = owners.candidates(tenant);
+                let may_go = |slot| self.is_candidate(slot);
+                assert!(candidates.all(may_go), "who is given up may go");
             }
         }
     }
@@ -327,6 +321,9 @@ impl Level {
             return None;
         }
         self.policy.remove(slot, unit.name);
+        if let Some(owners) = &mut self.owners {
+            owners.withdraw(unit.tenant, slot);
+        }
         self.vacate(slot, unit);
         evicted.push(unit);
         Some(slot)
@@ -344,7 +341,7 @@ impl Level {
             let Slot::Resident { unit, .. } = self.slots[slot.index()] else {
                 return false;
             };
-            self.policy.withdraw(slot);
+            self.withdraw(slot);
             self.drop_resident(slot, unit);
             self.free.push(slot);
             evicted.push(unit);
@@ -354,8 +351,8 @@ impl Level {
 
     /// The least recently used unit of a tenant that may go, but for `head`.
     fn oldest_of(&self, tenant: TenantTag, head: Option<BlockId>) -> Option<BlockId> {
-        let mut owned = self.owners.as_ref()?.oldest_first(tenant);
-        owned.find(|&slot| Some(slot) != head && self.is_candidate(slot))
+        let mut candidates = self.owners.as_ref()?.candidates(tenant);
+        candidates.find(|&slot| Some(slot) != head)
     }
 
     /// A resident that is not offered is gone, though the policy did not choose it.
@@ -368,14 +365,14 @@ impl Level {
     fn vacate(&mut self, slot: BlockId, unit: Link) {
         self.slots[slot.index()] = Slot::Free;
         self.num_resident -= 1;
-        self.leave(slot, unit);
+        self.leave(unit);
     }
 
     /// A unit has no place here any more.
-    fn leave(&mut self, slot: BlockId, unit: Link) {
+    fn leave(&mut self, unit: Link) {
         self.names.remove(&unit.name);
         if let Some(owners) = &mut self.owners {
-            owners.leave(unit.tenant, slot);
+            owners.leave(unit.tenant);
         }
         self.remove_child(unit.parent);
     }
@@ -406,7 +403,7 @@ impl Level {
         let was_candidate = slot.is_some_and(|slot| self.is_candidate(slot));
         *self.children.entry(parent).or_default() += 1;
         if let Some(slot) = slot.filter(|_| was_candidate) {
-            self.policy.withdraw(slot);
+            self.withdraw(slot);
         }
     }
 
@@ -421,8 +418,36 @@ impl Level {
         if let Some(&slot) = self.names.get(&parent)
             && self.is_candidate(slot)
         {
-            self.policy.offer(slot);
+            self.offer(slot);
         }
+    }
+
+    /// The policy may choose it, and its owner may have to give it up.
+    fn offer(&mut self, slot: BlockId) {
+        self.policy.offer(slot);
+        if let (Some(owners), Some(tenant)) =
+            (&mut self.owners, tenant_of(self.slots[slot.index()]))
+        {
+            owners.offer(tenant, slot);
+        }
+    }
+
+    /// It stays.
+    fn withdraw(&mut self, slot: BlockId) {
+        self.policy.withdraw(slot);
+        if let (Some(owners), Some(tenant)) =
+            (&mut self.owners, tenant_of(self.slots[slot.index()]))
+        {
+            owners.withdraw(tenant, slot);
+        }
+    }
+}
+
+/// Whose unit can be read in a slot.
+fn tenant_of(slot: Slot) -> Option<TenantTag> {
+    match slot {
+        Slot::Resident { unit, .. } => Some(unit.tenant),
+        Slot::Free | Slot::Writing(_) | Slot::Lost { .. } => None,
     }
 }
 
@@ -553,6 +578,27 @@ mod tests {
         assert_eq!(begun, Begin::Declined);
         level.unpin(pinned);
         level.check();
+    }
+
+    /// A thousand prompts grow together, each a hundred units long, in half the room that they
+    /// need: who makes room for itself does not step over its heads each time.
+    #[test]
+    fn heads_of_its_own_do_not_delay_who_makes_room_for_itself() {
+        let (prompts, units) = (1_000, 100_000);
+        let shares = Shares {
+            each: Some(units / 2),
+            named: [].into(),
+        };
+        let mut level = Level::new(units, Box::new(Lru::new(units)), shares);
+        let access = Access::default();
+        for id in 1..=units as u64 {
+            let mut link = unit(id, id.checked_sub(prompts).filter(|&parent| parent > 0));
+            link.tenant = TenantTag(1);
+            level.begin(link, &access, &mut Vec::new());
+            level.commit(name(id), &access);
+        }
+        level.check();
+        assert_eq!(level.size().1, units / 2);
     }
 
     /// Against sets: what is there, and that nothing that may not go went.

@@ -32,13 +32,19 @@ impl Shares {
 pub(super) struct Owners {
     shares: Shares,
     owned: HashMap<TenantTag, Owned>,
-    /// Per slot: its key in its owner's order.
+    /// Per slot: when it was last used.
     used: Vec<u64>,
     clock: u64,
 }
 
-/// An owner's units by when they were last used; those that are being written first.
-type Owned = BTreeMap<u64, BlockId>;
+/// An owner's units.
+#[derive(Debug, Default)]
+struct Owned {
+    units: usize,
+    /// Those that may go, by when they were last used: the others, most of them heads, need not be
+    /// stepped over.
+    candidates: BTreeMap<u64, BlockId>,
+}
 
 impl Owners {
     /// `None` where nobody's share is limited.
@@ -61,36 +67,47 @@ impl Owners {
 
     /// Units of a tenant.
     pub(super) fn count(&self, tenant: TenantTag) -> usize {
-        self.owned.get(&tenant).map_or(0, BTreeMap::len)
+        self.owned.get(&tenant).map_or(0, |owned| owned.units)
     }
 
-    /// The units of a tenant, the least recently used first.
-    pub(super) fn oldest_first(&self, tenant: TenantTag) -> impl Iterator<Item = BlockId> {
+    /// The units of a tenant that may go, the least recently used first.
+    pub(super) fn candidates(&self, tenant: TenantTag) -> impl Iterator<Item = BlockId> {
         let owned = self.owned.get(&tenant).into_iter();
-        owned.flat_map(|owned| owned.values().copied())
+        owned.flat_map(|owned| owned.candidates.values().copied())
     }
 
-    /// A slot has an owner from now on.
+    /// A slot has an owner from now on: its first use.
     pub(super) fn enter(&mut self, tenant: TenantTag, slot: BlockId) {
+        self.owned.entry(tenant).or_default().units += 1;
+        self.touch(slot);
+    }
+
+    /// A slot that may not go was used.
+    pub(super) fn touch(&mut self, slot: BlockId) {
         self.clock += 1;
         self.used[slot.index()] = self.clock;
+    }
+
+    /// It may go.
+    pub(super) fn offer(&mut self, tenant: TenantTag, slot: BlockId) {
         let owned = self.owned.entry(tenant).or_default();
-        owned.insert(self.clock, slot);
+        owned.candidates.insert(self.used[slot.index()], slot);
     }
 
-    /// It was used.
-    pub(super) fn touch(&mut self, tenant: TenantTag, slot: BlockId) {
-        self.leave(tenant, slot);
-        self.enter(tenant, slot);
+    /// It may not go any more.
+    pub(super) fn withdraw(&mut self, tenant: TenantTag, slot: BlockId) {
+        if let Some(owned) = self.owned.get_mut(&tenant) {
+            owned.candidates.remove(&self.used[slot.index()]);
+        }
     }
 
-    /// It has none any more.
-    pub(super) fn leave(&mut self, tenant: TenantTag, slot: BlockId) {
+    /// One that may not go has no owner any more.
+    pub(super) fn leave(&mut self, tenant: TenantTag) {
         let Some(owned) = self.owned.get_mut(&tenant) else {
             return;
         };
-        owned.remove(&self.used[slot.index()]);
-        if owned.is_empty() {
+        owned.units -= 1;
+        if owned.units == 0 {
             self.owned.remove(&tenant);
         }
     }

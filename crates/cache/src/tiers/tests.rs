@@ -371,6 +371,50 @@ fn what_was_used_last_is_in_host_memory_after_a_restart() {
     assert_eq!(restarted.names_in(Tier::Host), [1, 11, 12, 21]);
     assert!(restarted.mover.at_hand.is_empty());
     assert_eq!(restarted.tiers.warm.tails(), [name(3), name(21), name(12)]);
+    // What was used first goes first.
+    restarted.commit(41);
+    restarted.finish();
+    assert_eq!(restarted.names_in(Tier::Host), [11, 12, 21, 41]);
+}
+
+/// A folder on a server that does not answer.
+#[test]
+fn a_tier_that_hangs_keeps_nothing_from_the_others() {
+    let host = tier(Tier::Host, 900, WriteWhen::Through, Admission::Always);
+    let disk = tier(Tier::Disk, 900, WriteWhen::Through, Admission::Always);
+    let mut world = World::new(vec![host, disk]);
+    for id in 1..=600 {
+        world.commit(id);
+        let hangs = |it: &Waiting| matches!(it, Waiting::Write(_, _, Tier::Disk));
+        let waiting = std::mem::take(&mut world.mover.waiting).into_iter();
+        let (hanging, done): (VecDeque<_>, _) = waiting.partition(hangs);
+        world.mover.waiting = done;
+        world.finish();
+        world.mover.waiting = hanging;
+    }
+    assert_eq!(world.names_in(Tier::Host).len(), 600);
+    assert_eq!(world.mover.waiting.len(), super::MOST_WRITES);
+    world.finish();
+    assert_eq!(world.names_in(Tier::Disk).len(), super::MOST_WRITES);
+}
+
+/// Parents are what somebody stored.
+#[test]
+fn a_ring_of_parents_is_no_prompt() {
+    let disk = tier(Tier::Disk, 9, WriteWhen::Through, Admission::Always);
+    let mut world = World::new(vec![disk]);
+    let found = |(id, parent)| FoundUnit {
+        name: name(id),
+        parent: Some(name(parent)),
+        tenant: TenantTag::default(),
+    };
+    let units = [(1, 1), (2, 4), (3, 2), (4, 3)].map(found).to_vec();
+    let tier = Tier::Disk;
+    world.tiers.moved(Moved::Found { tier, units }, Nanos(1));
+    let tails = vec![name(1), name(3)];
+    world.tiers.moved(Moved::Noted { tails }, Nanos(2));
+    assert_eq!(world.tiers.warm.tails(), []);
+    world.tiers.check();
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub(super) struct Warm {
     since_note: u32,
     /// Units to bring to host memory, the first of them last.
     wanted: Vec<Link>,
+    /// Whether they are not all there yet.
+    is_filling: bool,
 }
 
 impl Warm {
@@ -89,13 +91,16 @@ impl Tiers {
         self.load_wanted(now);
     }
 
-    /// The units of a prompt that are in lower tiers, from its start on; nothing where one is not.
+    /// The units of a prompt that are in lower tiers, from its start on; nothing where one is not,
+    /// or where they are more than a prompt has: parents are as they were stored, and a ring of them
+    /// has no end.
     fn chain(&self, tail: BlockHash) -> Vec<Link> {
         let find = |name| self.shelves.iter().find_map(|shelf| shelf.level.link(name));
         let mut chain = Vec::new();
         let mut next = Some(tail);
         while let Some(name) = next {
-            let Some(link) = find(name) else {
+            let is_long = chain.len() >= self.config.most_at_hand;
+            let Some(link) = find(name).filter(|_| !is_long) else {
                 return Vec::new();
             };
             next = link.parent;
@@ -117,11 +122,18 @@ impl Tiers {
         let mut wanted: Vec<Link> = new.take(room).collect();
         wanted.reverse();
         self.warm.wanted = wanted;
+        self.warm.is_filling = true;
     }
 
-    /// Goes on bringing to host memory what is wanted there, while nobody else loads much.
+    /// Goes on bringing to host memory what is wanted there, while nobody else loads much, and as
+    /// long as nothing must go for it.
     pub(super) fn load_wanted(&mut self, now: Nanos) {
-        while self.loads.under_way() < AT_ONCE
+        if !self.warm.is_filling {
+            return;
+        }
+        let (room, units) = self.shelves[0].level.size();
+        let most = AT_ONCE.min(room.saturating_sub(units));
+        while self.loads.under_way() < most
             && let Some(link) = self.warm.wanted.pop()
         {
             if self.shelves[0].level.knows(link.name) {
@@ -130,6 +142,19 @@ impl Tiers {
             if let Some(claim) = self.fetch_link(link, now) {
                 self.release(claim);
             }
+        }
+        if self.loads.under_way() == 0 {
+            self.warm.is_filling = false;
+            self.warm.wanted.clear();
+            self.put_in_order(now);
+        }
+    }
+
+    /// The latest prompts came first, and would go first.
+    fn put_in_order(&mut self, now: Nanos) {
+        for tail in self.warm.tails() {
+            let names: Vec<BlockHash> = self.chain(tail).iter().map(|link| link.name).collect();
+            self.shelves[0].level.touch(&names, &Access::at(now));
         }
     }
 }

@@ -271,6 +271,7 @@ impl Scheduler {
         let arrival = Arrival {
             seq,
             claim,
+            end,
             blocks: numbered.collect(),
         };
         sequence.computed = end;
@@ -297,7 +298,7 @@ impl Scheduler {
             let Some(tiers) = &mut self.tiers else { return };
             if let Some(from) = tiers.source(arrival.claim) {
                 let tokens = arrival.blocks.len() * self.config.block_size;
-                *self.running[index].loaded.entry(from).or_default() += tokens;
+                self.running[index].note_loaded(from, tokens, arrival.end);
             }
             tiers.release(arrival.claim);
         }
@@ -307,7 +308,7 @@ impl Scheduler {
     pub(super) fn tell_loads(&mut self, index: usize) {
         let sequence = &mut self.running[index];
         let seq = sequence.new.id;
-        for (from, tokens) in std::mem::take(&mut sequence.loaded) {
+        for (from, tokens) in sequence.take_loaded() {
             self.outputs.push(Output::Loaded { seq, tokens, from });
         }
     }

@@ -88,6 +88,8 @@ struct Engine {
     loaded_tokens: usize,
     prompts: HashMap<SeqId, (Vec<TokenId>, usize)>,
     answers: HashMap<SeqId, Vec<TokenId>>,
+    /// Of each prompt that has no token yet: what was said to be found of it.
+    found: HashMap<SeqId, usize>,
     cached_tokens: usize,
     events: Vec<CacheEvent>,
     now: Nanos,
@@ -121,6 +123,7 @@ impl Engine {
             loaded_tokens: 0,
             prompts: HashMap::new(),
             answers: HashMap::new(),
+            found: HashMap::new(),
             cached_tokens: 0,
             events: Vec::new(),
             now: Nanos(0),
@@ -183,16 +186,20 @@ impl Engine {
             match output {
                 Output::Started { seq, cached_tokens } => {
                     self.cached_tokens += cached_tokens;
+                    self.found.insert(seq, cached_tokens);
                     assert!(
                         self.answers.insert(seq, Vec::new()).is_none(),
                         "started twice"
                     );
                 }
                 Output::Loaded { seq, tokens, .. } => {
-                    assert!(self.answers.contains_key(&seq), "started before");
+                    assert_eq!(self.answers[&seq], [], "before its first token");
+                    *self.found.get_mut(&seq).expect("started before") += tokens;
                     self.loaded_tokens += tokens;
                 }
                 Output::Token { seq, token, finish } => {
+                    let found = self.found.remove(&seq).unwrap_or(0);
+                    assert!(found < self.prompts[&seq].0.len(), "found at most once");
                     self.answers.get_mut(&seq).expect("started").push(token);
                     if finish.is_some() {
                         self.check_answer(seq);

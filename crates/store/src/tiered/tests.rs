@@ -216,3 +216,30 @@ fn what_is_noted_is_told_after_a_restart() {
     let mut store = TieredStore::new(config, Vec::new(), no_waker()).expect("a store");
     assert_eq!(wait(&mut store, 1), [Moved::Noted { tails }]);
 }
+
+/// A folder on a server that does not answer: a pipe that nobody reads.
+#[test]
+#[cfg(unix)]
+fn notes_that_cannot_be_written_delay_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("notes.new");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    if !made.is_ok_and(|made| made.success()) {
+        eprintln!("skipped: there is no mkfifo");
+        return;
+    }
+    let mut config = config(2);
+    config.notes = Some(folder.path().join("notes"));
+    let mut store = TieredStore::new(config, Vec::new(), no_waker()).expect("a store");
+    wait(&mut store, 1);
+    for _ in 0..9 {
+        let tails = vec![BlockHash::from_u64(1)];
+        store.submit(Transfer::Note { tails }, &Device(Vec::new()));
+    }
+    put(&mut store, 1, &[Tier::Host], &Device(vec![7, 9]));
+    wait(&mut store, 1);
+    assert_eq!(load(&mut store, 1, Tier::Host), TransferResult::Done);
+    let started = Instant::now();
+    drop(store);
+    assert!(started.elapsed() < Duration::from_secs(20), "it ends");
+}
