@@ -50,7 +50,7 @@ struct View {
     end: u32,
     footer_pages: u32,
     /// What is not whole in one that is not sealed.
-    damaged: Vec<(u32, BlockHash, Wrong)>,
+    damaged: Vec<(Entry, Wrong)>,
     is_sealed: bool,
 }
 
