@@ -152,6 +152,15 @@ impl FolderInspector {
         Ok(survey)
     }
 
+    /// Bytes of its segments, whole or not: what a budget must have room for if all are to stay.
+    ///
+    /// # Errors
+    /// When it cannot be listed.
+    pub fn file_bytes(&self) -> Result<u64, DiskError> {
+        let files = self.folder.segments().map_err(io_at(self.folder.path()))?;
+        Ok(files.segments.values().sum())
+    }
+
     fn views(&self, now_s: u64) -> Result<Views, DiskError> {
         let filter = Filter::new(&self.folder, now_s)?;
         let files = self.folder.segments().map_err(io_at(self.folder.path()))?;

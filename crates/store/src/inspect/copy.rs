@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use crate::arena::{Arena, Slot};
-use crate::backend::{Backend, Command, Failure, Outcome, Report, Ticket, Waker};
+use crate::backend::{Backend, Command, Failure, Loss, Outcome, Report, Ticket, Waker};
 use crate::inspect::{Cache, Damage, Item, Tally};
 use crate::record::{PAGE, Record};
 
@@ -24,8 +24,10 @@ pub struct Copied {
     pub stored: Tally,
     /// They were damaged, and are not copied.
     pub damaged: u64,
-    /// They could not be read, or were gone.
-    pub unread: u64,
+    /// They were gone when they were looked for.
+    pub gone: u64,
+    /// They could not be read.
+    pub unreadable: u64,
     /// They could not be written, by reason.
     pub failed: HashMap<Failure, u64>,
     /// The destination gave them, or others, up: it is too small.
@@ -82,7 +84,8 @@ pub fn copy(
         match read {
             Ok(record) => delivery.put(record),
             Err(Damage::Wrong(_)) => delivery.copied.damaged += 1,
-            Err(Damage::Gone | Damage::Unreadable(_)) => delivery.copied.unread += 1,
+            Err(Damage::Gone) => delivery.copied.gone += 1,
+            Err(Damage::Unreadable(_)) => delivery.copied.unreadable += 1,
         }
     };
     from.read(items, &mut slot, &mut visit);
@@ -127,8 +130,11 @@ impl Delivery<'_> {
         for report in reports {
             match report {
                 Report::Done { ticket, outcome } => self.done(ticket, &outcome),
-                Report::Lost { names, .. } => self.copied.evicted += names.len() as u64,
-                Report::Found(_) | Report::Condition(_) => {}
+                Report::Lost {
+                    names,
+                    loss: Loss::Evicted,
+                } => self.copied.evicted += names.len() as u64,
+                Report::Lost { .. } | Report::Found(_) | Report::Condition(_) => {}
             }
         }
     }
