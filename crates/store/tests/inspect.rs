@@ -318,16 +318,47 @@ fn object_storage_is_looked_after_as_a_folder_is() {
     assert_eq!((none.items.len(), none.quarantined.records), (0, 0));
 }
 
+#[test]
+fn an_object_that_is_far_too_long_costs_no_memory() {
+    let place = tempfile::tempdir().expect("a folder");
+    let (folder, objects) = (place.path().join("kv"), place.path().join("objects"));
+    drop(filled(&folder, 20));
+    let from = Cache::look(name(&folder)).expect("it is there");
+    let url = format!("file://{}", objects.display());
+    let (waker, woken) = wakeups();
+    let (mut remote, _) = Remote::open(&RemoteOptions::new(&url), waker).expect("it opens");
+    assert_eq!(copied(&from, (&mut remote, &woken)).stored.records, 20);
+    drop(remote);
+    let lengthen = |file: &Path| {
+        let file = std::fs::File::options().write(true).open(file);
+        file.expect("a file").set_len(1 << 41).expect("a hole");
+    };
+    at_object(&objects, BlockHash::from_u64(3), &lengthen);
+    let store = Cache::look(&url).expect("it is there");
+    let other = place.path().join("other");
+    let (waker, woken) = wakeups();
+    let (mut disk, _) = Disk::open(options(&other, BUDGET), waker).expect("it opens");
+    let told = copied(&store, (&mut disk, &woken));
+    assert_eq!((told.stored.records, told.damaged), (19, 1));
+}
+
 /// Flips a bit in the object of that name.
 fn harm(folder: &Path, name: BlockHash) {
+    at_object(folder, name, &|path| {
+        let mut bytes = std::fs::read(path).expect("a file");
+        bytes[100] ^= 1;
+        std::fs::write(path, bytes).expect("written");
+    });
+}
+
+/// Does something to the object of that name.
+fn at_object(folder: &Path, name: BlockHash, act: &dyn Fn(&Path)) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
-            harm(&path, name);
+            at_object(&path, name, act);
         } else if path.to_string_lossy().contains(&format!("/{name:?}_")) {
-            let mut bytes = std::fs::read(&path).expect("a file");
-            bytes[100] ^= 1;
-            std::fs::write(&path, bytes).expect("written");
+            act(&path);
         }
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::arena::{Arena, Slot};
 use crate::backend::{Backend, Command, Failure, Loss, Outcome, Report, Ticket, Waker};
-use crate::inspect::{Cache, Damage, Item, Tally};
-use crate::record::{PAGE, Record};
+use crate::inspect::{Cache, Damage, Item, Tally, slot_bytes};
+use crate::record::Record;
 
 /// Records on their way: enough that both sides have something to do.
 const SLOTS: usize = 48;
@@ -68,8 +68,7 @@ pub fn copy(
     to: (&mut dyn Backend, &Wakeups),
     mut progress: impl FnMut(u64),
 ) -> std::io::Result<Copied> {
-    let largest = items.iter().map(|item| item.resident.bytes).max();
-    let arena = Arena::new(largest.unwrap_or(0) as usize + PAGE, SLOTS)?;
+    let arena = Arena::new(slot_bytes(items), SLOTS)?;
     let delivery = std::cell::RefCell::new(Delivery {
         to: to.0,
         wakeups: to.1,
