@@ -89,13 +89,16 @@ impl Tiers {
         self.load_wanted(now);
     }
 
-    /// The units of a prompt that are in lower tiers, from its start on; nothing where one is not.
+    /// The units of a prompt that are in lower tiers, from its start on; nothing where one is not,
+    /// or where they have no start: what was found may name each other as parents.
     fn chain(&self, tail: BlockHash) -> Vec<Link> {
+        let readable = self.shelves.iter().map(|shelf| shelf.level.size().1);
+        let most: usize = readable.sum();
         let find = |name| self.shelves.iter().find_map(|shelf| shelf.level.link(name));
         let mut chain = Vec::new();
         let mut next = Some(tail);
         while let Some(name) = next {
-            let Some(link) = find(name) else {
+            let Some(link) = find(name).filter(|_| chain.len() < most) else {
                 return Vec::new();
             };
             next = link.parent;
