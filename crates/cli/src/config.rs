@@ -390,8 +390,8 @@ impl ServeOptions {
 
 /// The key in a file: its first line.
 pub(crate) fn first_line(path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read the API key file {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let key = text.lines().next().unwrap_or_default().trim();
     if key.is_empty() {
         return Err(UsageError(format!("{}: the first line is empty", path.display())).into());

@@ -262,6 +262,9 @@ fn what_was_exported_warms_another_server() {
     }
     let same = complaint(&["export", &kv, &format!("{kv}/")], 2);
     assert!(same.contains("the source itself"), "{same}");
+    let little = complaint(&["export", &kv, &second, gib[0], "0.001"], 2);
+    assert!(little.contains("would lose"), "{little}");
+    assert_eq!(count(&told(&["stat", &second])["records"]), theirs);
     let none = complaint(&["stat", &folder.path("none")], 1);
     assert!(none.contains("holds no context cache"), "{none}");
 

@@ -168,6 +168,23 @@ fn host_memory_stands_beside_what_the_study_says() {
         "{told}"
     );
     std::fs::remove_file(trace).expect("it is there");
+
+    let long = concat!(
+        r#"{"headstart_trace":1,"block_tokens":2000000,"types":["unknown"],"#,
+        r#""sessions":"given","turns":"given","types_from":"given"}"#,
+        "\n",
+        r#"{"arrival_ns":1,"type":0,"session":0,"turn":1,"output_tokens":1,"blocks":[[0,1]]}"#,
+        "\n"
+    );
+    let trace = scratch("long-blocks.jsonl", long);
+    let output = simulate(&["--wild-trace", trace.to_str().expect("UTF-8")]);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    assert!(
+        complaint.contains("2000000 tokens, more than"),
+        "{complaint}"
+    );
+    std::fs::remove_file(trace).expect("it is there");
 }
 
 /// Conversations of four requests each, a second apart.
@@ -212,6 +229,7 @@ fn what_is_wrong_is_named_before_anything_runs() {
     wild(&["--policies", "mru"], "unknown policy `mru`");
     wild(&["--host", "99"], "--host 99.0");
     wild(&["--load", "0"], "--load 0.0");
+    wild(&["--minutes", "0.0001"], "nothing arrives");
     wild(
         &["--minutes", "5", "--warm-up", "5"],
         "the run has 5.0 minutes",

@@ -17,8 +17,20 @@ use headstart_core::{IdentityDigest, TenantTag};
 use crate::arena::Slot;
 use crate::backend::Resident;
 use crate::disk::{DiskError, FolderInspector};
-use crate::record::{Record, Wrong};
+use crate::record::{PAGE, Record, Wrong};
 use crate::remote::{RemoteError, RemoteOptions, StoreInspector};
+
+/// No record that anybody stores is longer, bytes. For an object that is, whatever its name says,
+/// no memory is asked for.
+const LONGEST: u64 = 1 << 30;
+
+/// Bytes of slots that hold any of these, as far as they can be records.
+#[must_use]
+pub fn slot_bytes(items: &[Item]) -> usize {
+    let bytes = items.iter().map(|item| item.resident.bytes);
+    let largest = bytes.filter(|&bytes| bytes <= LONGEST).max();
+    largest.unwrap_or(0) as usize + PAGE
+}
 
 /// A record that can be read, as far as that is known without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

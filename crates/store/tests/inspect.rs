@@ -6,15 +6,15 @@ use std::path::Path;
 
 use headstart_core::{BlockHash, TenantTag};
 use headstart_store::backend::no_waker;
-use headstart_store::conformance::slot_bytes;
+use headstart_store::conformance::{record_of, slot_bytes};
 use headstart_store::disk::{Disk, Holder, unix_seconds};
 use headstart_store::inspect::copy::{Copied, Wakeups, copy, wakeups};
 use headstart_store::inspect::{Cache, Damage, Item};
-use headstart_store::record::Wrong;
+use headstart_store::record::{PAGE, Wrong};
 use headstart_store::remote::{Remote, RemoteOptions};
 use headstart_store::{Arena, Backend, Slot};
 
-use support::{Driver, PART_BYTES, flip_bits, folder_bytes, options};
+use support::{Driver, PART_BYTES, contains, flip_bits, folder_bytes, options};
 
 const BUDGET: u64 = 8 << 20;
 
@@ -193,6 +193,40 @@ fn a_tenant_is_destroyed_and_others_are_not() {
     driver.must_load(4);
 }
 
+/// Of a process that died: what it had not finished, and a copy of a segment that somebody made.
+#[test]
+fn what_is_damaged_or_copied_is_destroyed_as_well() {
+    let place = tempfile::tempdir().expect("a folder");
+    drop(filled(place.path(), 30));
+    let segment = place.path().join("segment-00000");
+    let mut bytes = std::fs::read(&segment).expect("a segment");
+    let trailer = bytes.len() - PAGE;
+    bytes[trailer..].fill(0);
+    let secret = secret(2);
+    let at = bytes.windows(secret.len()).position(|it| it == secret);
+    bytes[at.expect("it is stored") - 1] ^= 1;
+    std::fs::write(&segment, &bytes).expect("written");
+    std::fs::write(place.path().join("segment-00900"), &bytes).expect("written");
+    let cache = Cache::open(name(place.path())).expect("it is free");
+    let survey = cache.survey(unix_seconds()).expect("it can be read");
+    assert_eq!((survey.items.len(), survey.strangers), (29, 1));
+    assert_eq!(cache.purge(TenantTag(2)).expect("it is done"), 5);
+    assert!(!contains(place.path(), &secret), "it is damaged, and there");
+    assert_eq!(names(&cache).len(), 24);
+    drop(cache);
+    let driver = Driver::open(options(place.path(), BUDGET));
+    assert_eq!(driver.found.len(), 24);
+}
+
+/// Bytes that only the record of this name has.
+fn secret(name: u64) -> Vec<u8> {
+    let arena = Arena::new(slot_bytes(PART_BYTES), 1).expect("memory");
+    let record = record_of(name, PART_BYTES, arena.take().expect("one is free"));
+    let parts = (0..record.num_parts()).map(|part| record.part(part));
+    let longest = parts.max_by_key(|part| part.len()).expect("it has parts");
+    longest[longest.len() / 2..][..32].to_vec()
+}
+
 fn copied(from: &Cache, to: (&mut dyn Backend, &Wakeups)) -> Copied {
     let survey = from.survey(unix_seconds()).expect("it can be read");
     let mut bytes = 0;
@@ -284,16 +318,47 @@ fn object_storage_is_looked_after_as_a_folder_is() {
     assert_eq!((none.items.len(), none.quarantined.records), (0, 0));
 }
 
+#[test]
+fn an_object_that_is_far_too_long_costs_no_memory() {
+    let place = tempfile::tempdir().expect("a folder");
+    let (folder, objects) = (place.path().join("kv"), place.path().join("objects"));
+    drop(filled(&folder, 20));
+    let from = Cache::look(name(&folder)).expect("it is there");
+    let url = format!("file://{}", objects.display());
+    let (waker, woken) = wakeups();
+    let (mut remote, _) = Remote::open(&RemoteOptions::new(&url), waker).expect("it opens");
+    assert_eq!(copied(&from, (&mut remote, &woken)).stored.records, 20);
+    drop(remote);
+    let lengthen = |file: &Path| {
+        let file = std::fs::File::options().write(true).open(file);
+        file.expect("a file").set_len(1 << 41).expect("a hole");
+    };
+    at_object(&objects, BlockHash::from_u64(3), &lengthen);
+    let store = Cache::look(&url).expect("it is there");
+    let other = place.path().join("other");
+    let (waker, woken) = wakeups();
+    let (mut disk, _) = Disk::open(options(&other, BUDGET), waker).expect("it opens");
+    let told = copied(&store, (&mut disk, &woken));
+    assert_eq!((told.stored.records, told.damaged), (19, 1));
+}
+
 /// Flips a bit in the object of that name.
 fn harm(folder: &Path, name: BlockHash) {
+    at_object(folder, name, &|path| {
+        let mut bytes = std::fs::read(path).expect("a file");
+        bytes[100] ^= 1;
+        std::fs::write(path, bytes).expect("written");
+    });
+}
+
+/// Does something to the object of that name.
+fn at_object(folder: &Path, name: BlockHash, act: &dyn Fn(&Path)) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
-            harm(&path, name);
+            at_object(&path, name, act);
         } else if path.to_string_lossy().contains(&format!("/{name:?}_")) {
-            let mut bytes = std::fs::read(&path).expect("a file");
-            bytes[100] ^= 1;
-            std::fs::write(&path, bytes).expect("written");
+            act(&path);
         }
     }
 }

@@ -418,6 +418,23 @@ fn a_ring_of_parents_is_no_prompt() {
 }
 
 #[test]
+fn units_that_are_each_others_parents_are_no_prompt() {
+    let disk = tier(Tier::Disk, 9, WriteWhen::Through, Admission::Always);
+    let mut world = World::new(vec![disk]);
+    let found = |(id, parent)| FoundUnit {
+        name: name(id),
+        parent: Some(name(parent)),
+        tenant: TenantTag::default(),
+    };
+    let units = [(1, 2), (2, 1), (3, 3)].map(found).to_vec();
+    let tier = Tier::Disk;
+    world.tiers.moved(Moved::Found { tier, units }, Nanos(1));
+    let tails = vec![name(1), name(3)];
+    world.tiers.moved(Moved::Noted { tails }, Nanos(2));
+    assert_eq!(world.tiers.warm.tails(), []);
+}
+
+#[test]
 fn random_traffic_keeps_the_invariants() {
     for seed in 0..30 {
         let mut rng = Rng::new(seed);

@@ -20,8 +20,7 @@ use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use headstart_store::Arena;
 use headstart_store::disk::{DiskError, FolderInspector, Holder};
-use headstart_store::inspect::{Cache as Opened, InspectError, Item};
-use headstart_store::record::PAGE;
+use headstart_store::inspect::{Cache as Opened, InspectError, Item, slot_bytes};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Slots for what is read: as many as are read at once, and some.
@@ -108,9 +107,7 @@ fn in_use(path: &Path) -> anyhow::Error {
 
 /// Memory to read any of these.
 fn arena(items: &[Item]) -> Result<std::sync::Arc<Arena>> {
-    let largest = items.iter().map(|item| item.resident.bytes).max();
-    let bytes = largest.unwrap_or(0) as usize + PAGE;
-    Ok(Arena::new(bytes, SLOTS)?)
+    Ok(Arena::new(slot_bytes(items), SLOTS)?)
 }
 
 /// A bar over so many bytes; without a terminal it stays hidden.

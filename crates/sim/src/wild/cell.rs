@@ -256,6 +256,7 @@ mod tests {
             warm_up: Nanos::from_secs_f64(ASKED.warm_up_s),
         };
         let requests = Traffic::ALL[0].draw(&model, &ASKED, 1);
+        let requests = requests.expect("it is long enough");
         cell.run(&requests, &setting).expect("a known policy")
     }
 

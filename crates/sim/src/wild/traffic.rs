@@ -66,16 +66,14 @@ impl Traffic {
     }
 
     /// Requests that ask as much of `model` as is wanted. Sessions must first open, so the rate is
-    /// chosen by what the part that counts asks.
-    ///
-    /// # Panics
-    /// When the run is empty.
+    /// chosen by what the part that counts asks. `None` where that part is too short for it:
+    /// nothing arrives.
     #[must_use]
-    pub fn draw(&self, model: &WildModel, asked: &Asked, seed: u64) -> Vec<TraceRequest> {
+    pub fn draw(&self, model: &WildModel, asked: &Asked, seed: u64) -> Option<Vec<TraceRequest>> {
         let pilot = self.at(PILOT_PER_S, asked.seconds, PILOT_SEED);
         let pilot_load = counted_load(&pilot, model, asked);
         let rate = PILOT_PER_S * asked.load / pilot_load;
-        self.at(rate, asked.seconds, seed)
+        (pilot_load > 0.0).then(|| self.at(rate, asked.seconds, seed))
     }
 
     fn at(&self, per_s: f64, seconds: f64, seed: u64) -> Vec<TraceRequest> {
@@ -113,12 +111,19 @@ mod tests {
         };
         for traffic in Traffic::ALL {
             for model in WildModel::ALL {
-                let requests = traffic.draw(&model, &asked, 1);
+                let requests = traffic.draw(&model, &asked, 1).expect("it is long enough");
                 let load = counted_load(&requests, &model, &asked);
                 let name = (traffic.name, model.shape.name);
                 assert!((1.0..1.45).contains(&load), "{name:?}: {load}");
             }
         }
+        let short = Asked {
+            warm_up_s: 0.3,
+            seconds: 0.6,
+            ..asked
+        };
+        let drawn = Traffic::ALL[0].draw(&WildModel::ALL[0], &short, 1);
+        assert_eq!(drawn, None, "nothing arrives");
         assert_eq!(Traffic::find("wild-agents"), None);
     }
 }

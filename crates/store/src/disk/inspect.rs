@@ -50,7 +50,7 @@ struct View {
     end: u32,
     footer_pages: u32,
     /// What is not whole in one that is not sealed.
-    damaged: Vec<(u32, BlockHash, Wrong)>,
+    damaged: Vec<(Entry, Wrong)>,
     is_sealed: bool,
 }
 
@@ -150,6 +150,15 @@ impl FolderInspector {
         }
         survey.files = Some(files);
         Ok(survey)
+    }
+
+    /// Bytes of its segments, whole or not: what a budget must have room for if all are to stay.
+    ///
+    /// # Errors
+    /// When it cannot be listed.
+    pub fn file_bytes(&self) -> Result<u64, DiskError> {
+        let files = self.folder.segments().map_err(io_at(self.folder.path()))?;
+        Ok(files.segments.values().sum())
     }
 
     fn views(&self, now_s: u64) -> Result<Views, DiskError> {

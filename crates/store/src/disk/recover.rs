@@ -92,8 +92,8 @@ pub(super) fn recover(
     for (sequence, id) in sorted.segments {
         let scanned = scan(folder, id, sequence, pages);
         let scanned = scanned.map_err(io_at(folder.segment_path(id)))?;
-        for &(page, name, wrong) in &scanned.damaged {
-            folder.quarantine(sequence, page, name, wrong);
+        for (entry, wrong) in &scanned.damaged {
+            folder.quarantine(sequence, entry.page, entry.name, *wrong);
         }
         if !scanned.is_sealed {
             // So that the next start need not read all of it again; if it fails, it will.
@@ -261,8 +261,8 @@ pub(super) struct Scanned {
     pub(super) end: u32,
     /// Pages of its footer; none of one that is not sealed.
     pub(super) footer_pages: u32,
-    /// Page and name of what its tables name and is not whole; of one that is not sealed.
-    pub(super) damaged: Vec<(u32, BlockHash, Wrong)>,
+    /// What its tables name and is not whole; of one that is not sealed.
+    pub(super) damaged: Vec<(Entry, Wrong)>,
     /// Whether it has a footer.
     pub(super) is_sealed: bool,
 }
@@ -336,7 +336,7 @@ struct Scan<'a> {
     table_pages_left: u64,
     /// Records that a table names and that are not whole: not yet written when the process died, or
     /// damaged since. Which of both nobody knows.
-    damaged: Vec<(u32, BlockHash, Wrong)>,
+    damaged: Vec<(Entry, Wrong)>,
 }
 
 impl Scan<'_> {
@@ -379,7 +379,7 @@ impl Scan<'_> {
             for entry in table.entries {
                 match self.verify(&entry)? {
                     Ok(()) => entries.push(entry),
-                    Err(wrong) => self.damaged.push((entry.page, entry.name, wrong)),
+                    Err(wrong) => self.damaged.push((entry, wrong)),
                 }
             }
             least = table.number + 1;

@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use crate::arena::{Arena, Slot};
-use crate::backend::{Backend, Command, Failure, Outcome, Report, Ticket, Waker};
-use crate::inspect::{Cache, Damage, Item, Tally};
-use crate::record::{PAGE, Record};
+use crate::backend::{Backend, Command, Failure, Loss, Outcome, Report, Ticket, Waker};
+use crate::inspect::{Cache, Damage, Item, Tally, slot_bytes};
+use crate::record::Record;
 
 /// Records on their way: enough that both sides have something to do.
 const SLOTS: usize = 48;
@@ -24,8 +24,10 @@ pub struct Copied {
     pub stored: Tally,
     /// They were damaged, and are not copied.
     pub damaged: u64,
-    /// They could not be read, or were gone.
-    pub unread: u64,
+    /// They were gone when they were looked for.
+    pub gone: u64,
+    /// They could not be read.
+    pub unreadable: u64,
     /// They could not be written, by reason.
     pub failed: HashMap<Failure, u64>,
     /// The destination gave them, or others, up: it is too small.
@@ -66,8 +68,7 @@ pub fn copy(
     to: (&mut dyn Backend, &Wakeups),
     mut progress: impl FnMut(u64),
 ) -> std::io::Result<Copied> {
-    let largest = items.iter().map(|item| item.resident.bytes).max();
-    let arena = Arena::new(largest.unwrap_or(0) as usize + PAGE, SLOTS)?;
+    let arena = Arena::new(slot_bytes(items), SLOTS)?;
     let delivery = std::cell::RefCell::new(Delivery {
         to: to.0,
         wakeups: to.1,
@@ -82,7 +83,8 @@ pub fn copy(
         match read {
             Ok(record) => delivery.put(record),
             Err(Damage::Wrong(_)) => delivery.copied.damaged += 1,
-            Err(Damage::Gone | Damage::Unreadable(_)) => delivery.copied.unread += 1,
+            Err(Damage::Gone) => delivery.copied.gone += 1,
+            Err(Damage::Unreadable(_)) => delivery.copied.unreadable += 1,
         }
     };
     from.read(items, &mut slot, &mut visit);
@@ -127,8 +129,11 @@ impl Delivery<'_> {
         for report in reports {
             match report {
                 Report::Done { ticket, outcome } => self.done(ticket, &outcome),
-                Report::Lost { names, .. } => self.copied.evicted += names.len() as u64,
-                Report::Found(_) | Report::Condition(_) => {}
+                Report::Lost {
+                    names,
+                    loss: Loss::Evicted,
+                } => self.copied.evicted += names.len() as u64,
+                Report::Lost { .. } | Report::Found(_) | Report::Condition(_) => {}
             }
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use headstart_store::disk::{DiskError, unix_seconds};
+use headstart_store::disk::{DiskError, FolderInspector, unix_seconds};
 use headstart_store::inspect::Item;
 use headstart_store::inspect::copy::{Copied, copy, wakeups};
 use headstart_store::remote::{Remote, RemoteOptions};
@@ -57,6 +57,7 @@ pub(super) fn run(export: &Export) -> Result<()> {
         false => {
             let gib = export.context_cache_gib.unwrap_or(BUDGET_GIB);
             let budget_bytes = (gib * f64::from(1 << 30)) as u64;
+            refuse_to_shrink(&export.dest, budget_bytes)?;
             let options = DiskOptions::new(&export.dest, budget_bytes);
             match Disk::open(options, waker) {
                 Ok((disk, _)) => Box::new(disk),
@@ -71,6 +72,26 @@ pub(super) fn run(export: &Export) -> Result<()> {
     // Its lists are written now.
     drop(to);
     tell(export, &items, &copied)
+}
+
+/// A folder deletes what its budget has no place for when it is opened: not because a budget was
+/// left out.
+fn refuse_to_shrink(dest: &str, budget_bytes: u64) -> Result<()> {
+    let held = match FolderInspector::look(dest.as_ref()) {
+        Ok(folder) => folder.file_bytes()?,
+        Err(DiskError::NoCache { .. }) => return Ok(()),
+        Err(other) => return Err(other.into()),
+    };
+    match held <= budget_bytes {
+        true => Ok(()),
+        false => Err(UsageError(format!(
+            "{dest} has {} already, more than a budget of {}, and would lose what is beyond it: \
+             give --context-cache-gib as `serve` has it",
+            words::bytes(held),
+            words::bytes(budget_bytes)
+        ))
+        .into()),
+    }
 }
 
 /// A cache would be read while it is written, for nothing.
@@ -104,7 +125,8 @@ fn tell(export: &Export, items: &[Item], copied: &Copied) -> Result<()> {
                 copied.damaged,
                 "damaged, not copied (`cache verify` sets them aside)",
             ),
-            (copied.unread, "replaced, deleted or unreadable meanwhile"),
+            (copied.gone, "replaced or deleted meanwhile"),
+            (copied.unreadable, "could not be read"),
             (copied.evicted, "given up by the destination to make room"),
         ] {
             if count > 0 {
@@ -120,7 +142,8 @@ fn tell(export: &Export, items: &[Item], copied: &Copied) -> Result<()> {
             "records": items.len(),
             "stored": {"records": copied.stored.records, "bytes": copied.stored.bytes},
             "damaged": copied.damaged,
-            "unread": copied.unread,
+            "gone_meanwhile": copied.gone,
+            "unreadable": copied.unreadable,
             "evicted": copied.evicted,
             "failed": failed.iter().cloned().collect::<BTreeMap<String, u64>>(),
         })
@@ -132,6 +155,13 @@ fn tell(export: &Export, items: &[Item], copied: &Copied) -> Result<()> {
         bail!(
             "{num_failed} records could not be written to {}",
             export.dest
+        );
+    }
+    if copied.unreadable > 0 {
+        bail!(
+            "{} records of {} could not be read: look after that disk or store",
+            copied.unreadable,
+            export.place.cache
         );
     }
     if copied.evicted > 0 {

@@ -47,11 +47,11 @@ impl Whose {
 fn parse(text: &str) -> Result<TenantTag> {
     let is_tag = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let tag = u64::from_str_radix(text, 16).ok().filter(|_| is_tag);
+    // Not repeated: it may be a salt, which is a secret.
     let wrong = || {
-        UsageError(format!(
-            "--tenant {text}: expected a tag of 16 hexadecimal digits, as `cache ls` shows it; for \
-             the cache_salt of requests there is --salt"
-        ))
+        let message = "--tenant: expected a tag of 16 hexadecimal digits, as `cache ls` shows it; \
+                       for the cache_salt of requests there are --salt and --salt-file";
+        UsageError(message.to_owned())
     };
     Ok(tag.map(TenantTag).ok_or_else(wrong)?)
 }
@@ -66,7 +66,9 @@ mod tests {
         assert_eq!(tag, TenantTag(255));
         for text in ["", "ff", "00000000000000fg", "+0000000000000ff", "alice"] {
             let error = parse(text).expect_err("no tag");
-            assert!(error.to_string().contains("--salt"), "{error}");
+            let error = error.to_string();
+            assert!(error.contains("--salt"), "{error}");
+            assert!(text.len() < 3 || !error.contains(text), "a secret: {error}");
         }
     }
 }

@@ -102,7 +102,7 @@ impl WildOptions {
     pub(super) fn run(&self, traffic: Option<Traffic>, shared: &Shared<'_>) -> Result<Report> {
         let mut plan = self.plan(shared)?;
         let requests = match (traffic, &self.wild_trace) {
-            (Some(traffic), _) => plan.drawn(traffic, shared.threads),
+            (Some(traffic), _) => plan.drawn(traffic, shared.threads)?,
             (None, Some(file)) => self.read(file, &mut plan, shared)?,
             (None, None) => bail!("a preset or a trace is required"),
         };
@@ -204,7 +204,9 @@ impl WildOptions {
                 told = remarks(&reader);
             }
         }
-        check(&file.display().to_string(), &runs[0], block_tokens)?;
+        let name = file.display().to_string();
+        check(&name, &runs[0], block_tokens)?;
+        plan.check_blocks(&name, block_tokens)?;
         plan.end_with(&runs[0], shared)?;
         if let Some(gap_s) = self.session_gap {
             told.push(format!("sessions begin every {gap_s} s in the mean, drawn"));
@@ -240,6 +242,18 @@ fn asks(requests: &[TraceRequest], model: &WildModel, seconds: f64, block_tokens
 }
 
 impl Plan {
+    /// Each device holds a block at least.
+    fn check_blocks(&self, name: &str, block_tokens: u32) -> Result<()> {
+        let is_small = |model: &&WildModel| model.engine().kv_tokens < block_tokens as usize;
+        match self.models.iter().find(is_small) {
+            None => Ok(()),
+            Some(model) => bail!(
+                "{name} has blocks of {block_tokens} tokens, more than {} has memory for",
+                model.shape.name
+            ),
+        }
+    }
+
     /// A trace that ends sooner is a shorter run.
     fn end_with(&mut self, requests: &[TraceRequest], shared: &Shared<'_>) -> Result<()> {
         let last = requests.last().map(|request| request.arrival);
@@ -259,13 +273,17 @@ impl Plan {
         Ok(())
     }
 
-    fn drawn(&self, traffic: Traffic, threads: usize) -> Requests {
+    fn drawn(&self, traffic: Traffic, threads: usize) -> Result<Requests> {
         let pairs: Vec<(WildModel, u64)> = (self.models.iter())
             .flat_map(|model| (1..=self.seeds).map(|seed| (*model, seed)))
             .collect();
         let runs = parallel(&pairs, threads, |(model, seed)| {
             traffic.draw(model, &self.asked, *seed)
         });
+        let Some(runs) = runs.into_iter().collect::<Option<Vec<_>>>() else {
+            let message = "--minutes less --warm-up: so short that nothing arrives; make it longer";
+            bail!(UsageError(message.to_owned()));
+        };
         let by_model = runs.chunks(self.seeds as usize).map(<[_]>::to_vec);
         let by_model: Vec<_> = by_model.collect();
         let mut told = vec![format!(
@@ -282,11 +300,11 @@ impl Plan {
                 model.shape.name
             )
         }));
-        Requests {
+        Ok(Requests {
             by_model,
             block_tokens: BLOCK_TOKENS,
             told,
-        }
+        })
     }
 
     /// All cells: models × host memory × policies, each with all seeds.

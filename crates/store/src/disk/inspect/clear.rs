@@ -31,10 +31,9 @@ impl View {
         self.entries.iter().any(|(_, state)| *state == State::Kept)
     }
 
-    /// Pages between its last group, or its footer, and its last page: first page, number of pages.
-    fn tail(&self, num_entries: usize, pages: u32) -> (u32, u32) {
-        let footer = self.footer_pages.max(table_pages(num_entries) as u32);
-        let start = (self.end + footer).min(pages - 1);
+    /// Pages between a footer behind its last group and its last page: first page, number of pages.
+    fn tail(&self, footer_pages: u32, pages: u32) -> (u32, u32) {
+        let start = (self.end + footer_pages).min(pages - 1);
         (start, pages - 1 - start)
     }
 }
@@ -83,8 +82,9 @@ impl FolderInspector {
 
     /// Gives back the pages of a segment that nothing will name.
     fn shrink(&self, view: &View, pages: u32) -> io::Result<()> {
-        for &(page, name, wrong) in &view.damaged {
-            self.folder.quarantine(view.sequence, page, name, wrong);
+        for (entry, wrong) in &view.damaged {
+            let (page, name) = (entry.page, entry.name);
+            self.folder.quarantine(view.sequence, page, name, *wrong);
         }
         let stays = view.stays();
         let has_gone = stays.len() < view.entries.len();
@@ -100,13 +100,15 @@ impl FolderInspector {
                 give_back(&file, entry.page, entry.pages)?;
             }
         }
-        let (start, count) = view.tail(stays.len(), pages);
+        let footer_pages = view.footer_pages.max(table_pages(stays.len()) as u32);
+        let (start, count) = view.tail(footer_pages, pages);
         give_back(&file, start, count)?;
         file.sync_data()
     }
 
     /// Destroys what belongs to a tenant: noted first, so that it is not read again whatever
-    /// happens, then overwritten.
+    /// happens, then overwritten. Files that are no segments of this tier may hold some of it, and
+    /// are deleted, as the next start would.
     ///
     /// # Errors
     /// When that is not possible.
@@ -122,27 +124,37 @@ impl FolderInspector {
         noted.map_err(io_at(self.folder.path()))?;
         let mut count = 0;
         for view in &views.segments {
-            let theirs = view.entries.iter();
-            let theirs: Vec<_> = theirs.filter(|(entry, _)| entry.tenant == tenant).collect();
-            let is_kept = |(_, state): &&&(Entry, State)| *state == State::Kept;
-            count += theirs.iter().filter(is_kept).count() as u64;
+            let is_theirs = |entry: &&Entry| entry.tenant == tenant;
+            let kept = view.entries.iter();
+            let kept = kept.filter(|(_, state)| *state == State::Kept);
+            count += kept.map(|(entry, _)| entry).filter(is_theirs).count() as u64;
+            let entries = view.entries.iter().map(|(entry, _)| entry);
+            let damaged = view.damaged.iter().map(|(entry, _)| entry);
+            // A table may name records without pages: nothing is there.
+            let has_pages = |entry: &&Entry| entry.pages > 0;
+            let theirs = entries.chain(damaged).filter(is_theirs);
+            let theirs: Vec<&Entry> = theirs.filter(has_pages).collect();
             let path = self.folder.segment_path(view.id);
             let destroyed = self.destroy(view, &theirs, pages);
             destroyed.map_err(io_at(path))?;
+        }
+        for id in views.strangers {
+            let removed = self.folder.remove_segment(id);
+            removed.map_err(io_at(self.folder.segment_path(id)))?;
         }
         Ok(count)
     }
 
     /// Overwrites records, and what earlier lives of a segment have left behind its last group.
-    fn destroy(&self, view: &View, theirs: &[&(Entry, State)], pages: u32) -> io::Result<()> {
+    fn destroy(&self, view: &View, theirs: &[&Entry], pages: u32) -> io::Result<()> {
         let file = File::options()
             .read(true)
             .write(true)
             .open(self.folder.segment_path(view.id))?;
-        for (entry, _) in theirs {
+        for entry in theirs {
             destroy(&file, entry.page, entry.pages)?;
         }
-        let (start, count) = view.tail(view.entries.len(), pages);
+        let (start, count) = view.tail(view.footer_pages, pages);
         if count > 0 {
             destroy(&file, start, count)?;
         }
