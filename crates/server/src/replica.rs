@@ -8,11 +8,12 @@
 //! engine is built anew with an empty cache.
 
 mod batches;
+mod status;
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -26,6 +27,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use batches::batches;
+use status::Status;
 
 /// Commands waiting for the thread; a step takes some at every turn.
 const COMMANDS: usize = 1024;
@@ -36,8 +38,8 @@ const LOWER_TIERS: usize = 3;
 /// How long an idle thread sleeps before it looks around.
 const IDLE_PAUSE: Duration = Duration::from_millis(100);
 
-/// Pause after a check of all that is held, as a multiple of its time: a million units in a tier take
-/// a second, and who comes meanwhile waits.
+/// Pause after a check of all that is held, as a multiple of its time: a million units in a tier
+/// take a second, and who comes meanwhile waits.
 const CHECK_PAUSE: u32 = 100;
 
 /// Pause before an engine that panicked is built anew; doubles with each panic in a row.
@@ -88,22 +90,6 @@ pub struct Replica {
     status: Arc<Status>,
     context: usize,
     thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// What the thread last said of itself.
-#[derive(Debug, Default)]
-struct Status {
-    running: AtomicUsize,
-    waiting: AtomicUsize,
-    available_blocks: AtomicUsize,
-    capacity_blocks: AtomicUsize,
-    preemptions: AtomicU64,
-    panics: AtomicU64,
-    annotated: AtomicU64,
-    late: AtomicU64,
-    down: AtomicBool,
-    tiers: Mutex<Vec<TierSummary>>,
-    learned: Mutex<Option<EngineModel>>,
 }
 
 /// Annotations that reached a replica's thread.
@@ -196,29 +182,20 @@ impl Replica {
     /// How busy it is.
     #[must_use]
     pub fn load(&self) -> Load {
-        let status = &self.status;
-        Load {
-            running: status.running.load(Relaxed),
-            waiting: status.waiting.load(Relaxed),
-            available_blocks: status.available_blocks.load(Relaxed),
-            capacity_blocks: status.capacity_blocks.load(Relaxed),
-            preemptions: status.preemptions.load(Relaxed),
-        }
+        self.status.load()
     }
 
     /// Its lower tiers, the nearest first.
     #[must_use]
     pub fn tiers(&self) -> Vec<TierSummary> {
-        let tiers = self.status.tiers.lock();
-        tiers.unwrap_or_else(PoisonError::into_inner).clone()
+        self.status.tiers()
     }
 
     /// What its steps cost, where it has learned that: with lower tiers, once it has computed a
     /// prompt.
     #[must_use]
     pub fn learned(&self) -> Option<EngineModel> {
-        let learned = self.status.learned.lock();
-        *learned.unwrap_or_else(PoisonError::into_inner)
+        self.status.learned()
     }
 
     /// Whether it takes requests.
@@ -329,7 +306,7 @@ impl Worker {
                     was_busy = false;
                     check_at = self.check(engine);
                 }
-                self.report(engine);
+                self.status.report(engine);
                 match self.inbox.recv_timeout(IDLE_PAUSE) {
                     Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => {
                         return Ended::Stopped;
@@ -355,7 +332,7 @@ impl Worker {
             let is_empty = step.is_empty;
             was_busy |= !is_empty;
             self.publish(step.events);
-            self.report(engine);
+            self.status.report(engine);
             step.outputs
                 .into_iter()
                 .for_each(|output| tell(output, &mut clients));
@@ -445,25 +422,6 @@ impl Worker {
             }
             is_there
         });
-    }
-
-    fn report(&self, engine: &Engine) {
-        let load = engine.load();
-        self.status.running.store(load.running, Relaxed);
-        self.status.waiting.store(load.waiting, Relaxed);
-        self.status
-            .available_blocks
-            .store(load.available_blocks, Relaxed);
-        self.status
-            .capacity_blocks
-            .store(load.capacity_blocks, Relaxed);
-        self.status.preemptions.store(load.preemptions, Relaxed);
-        if let Some(tiers) = engine.tiers() {
-            let status = self.status.tiers.lock();
-            *status.unwrap_or_else(PoisonError::into_inner) = tiers.summary();
-            let learned = self.status.learned.lock();
-            *learned.unwrap_or_else(PoisonError::into_inner) = engine.learned();
-        }
     }
 
     fn look_round(&self, engine: &mut Engine) {

@@ -92,8 +92,8 @@ impl Tiers {
     }
 
     /// The units of a prompt that are in lower tiers, from its start on; nothing where one is not,
-    /// or where they are more than a prompt has: parents are as they were stored, and a ring of them
-    /// has no end.
+    /// or where they are more than a prompt has: parents are as they were stored, and a ring of
+    /// them has no end.
     fn chain(&self, tail: BlockHash) -> Vec<Link> {
         let find = |name| self.shelves.iter().find_map(|shelf| shelf.level.link(name));
         let mut chain = Vec::new();

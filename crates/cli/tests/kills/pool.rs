@@ -34,9 +34,9 @@ struct Request {
     expected: Vec<Value>,
 }
 
-/// Prompts are computed in pieces of at most so many tokens for what is expected: what a prefix that
-/// was found leaves to compute is a piece of another length, and sums of numbers in another order
-/// round otherwise. A word that is drawn next to another one's edge may then be that one.
+/// Prompts are computed in pieces of at most so many tokens for what is expected: what a prefix
+/// that was found leaves to compute is a piece of another length, and sums of numbers in another
+/// order round otherwise. A word that is drawn next to another one's edge may then be that one.
 const PIECES: [&str; 4] = ["512", "128", "64", "16"];
 
 /// All requests of a test, with their answers as computed by a server that finds nothing.
