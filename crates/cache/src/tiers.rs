@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A pure state machine: it says what shall be moved ([`Transfer`]) and is told what was
-//! ([`Moved`]). The device itself is [`crate::PrefixCache`]; what is here are units of several
-//! blocks, in tiers of which each has its own capacity, policy and admission. A unit may be in
-//! several tiers at once.
+//! ([`Moved`](headstart_core::transfer::Moved)). The device itself is [`crate::PrefixCache`]; what
+//! is here are units of several blocks, in tiers of which each has its own capacity, policy and
+//! admission. A unit may be in several tiers at once.
 //!
 //! Loads are shared: who asks for a unit that is on its way waits for the same load. What is loaded
 //! is *at hand* until everybody who asked has released it, and may stay in host memory.

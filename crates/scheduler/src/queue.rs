@@ -27,7 +27,7 @@ pub enum QueueOrder {
 
 impl QueueOrder {
     /// Index of the next to admit of those that are `ready`; `None` when there is none. Preempted
-    /// sequences stand at the front and are never overtaken.
+    /// sequences stand at the front and are overtaken only while they wait for loads.
     pub(crate) fn next(
         self,
         waiting: &VecDeque<Sequence>,
