@@ -76,7 +76,7 @@ type OfSlots = fn(usize) -> Box<dyn Policy>;
 
 #[test]
 fn policies_that_are_made_to_forget_choose_what_their_twins_choose() {
-    let twins: [(&str, OfSlots); 6] = [
+    let twins: [(&str, OfSlots); 7] = [
         ("lru", |_| Box::new(Ranked::lru())),
         ("fifo", |_| Box::new(Ranked::fifo())),
         ("s3fifo", |slots| Box::new(ListS3Fifo::new(slots, 0.1, 0.9))),
@@ -85,6 +85,7 @@ fn policies_that_are_made_to_forget_choose_what_their_twins_choose() {
         }),
         ("sieve", |_| Box::new(ListSieve::default())),
         ("arc", |slots| Box::new(ListArc::new(slots))),
+        ("gdsf:depth=64", |_| Box::new(Ranked::gdsf(4.0))),
     ];
     for (spec, twin) in twins {
         println!("{spec}");

@@ -142,6 +142,8 @@ impl Policy for Gdsf {
         self.clock = self.clock.max(self.worth[block.index()]);
     }
 
-    /// Nothing is kept of what is not offered.
-    fn forget(&mut self, _: BlockId, _: BlockHash) {}
+    /// Who was declined while it was there may have its place.
+    fn forget(&mut self, _: BlockId, _: BlockHash) {
+        self.declined = None;
+    }
 }
