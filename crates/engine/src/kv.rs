@@ -229,23 +229,15 @@ impl DeviceBlocks for KvPool {
     }
 
     fn part_bytes(&self, part: usize) -> usize {
-        let layer = &self.layers[part];
-        2 * layer.block_len() * layer.keys.dtype().bytes()
+        self.layers[part].stored_bytes()
     }
 
     fn read(&self, block: BlockId, part: usize, bytes: &mut [u8]) {
-        let layer = &self.layers[part];
-        let (keys, values) = bytes.split_at_mut(bytes.len() / 2);
-        keys.copy_from_slice(layer.keys.bytes(layer.block_range(block)));
-        values.copy_from_slice(layer.values.bytes(layer.block_range(block)));
+        self.layers[part].store(block, bytes);
     }
 
     fn write(&mut self, block: BlockId, part: usize, bytes: &[u8]) {
-        let layer = &mut self.layers[part];
-        let (keys, values) = bytes.split_at(bytes.len() / 2);
-        let range = layer.block_range(block);
-        layer.keys.bytes_mut(range.clone()).copy_from_slice(keys);
-        layer.values.bytes_mut(range).copy_from_slice(values);
+        self.layers[part].load(block, bytes);
     }
 }
 
@@ -258,6 +250,27 @@ impl LayerKv {
     fn block_range(&self, block: BlockId) -> std::ops::Range<usize> {
         let start = block.index() * self.block_len();
         start..start + self.block_len()
+    }
+
+    /// Bytes of a block as lower tiers store it.
+    #[must_use]
+    pub fn stored_bytes(&self) -> usize {
+        2 * self.block_len() * self.keys.dtype().bytes()
+    }
+
+    /// Copies a block, its keys, then its values, to `bytes`, which are [`Self::stored_bytes`].
+    pub fn store(&self, block: BlockId, bytes: &mut [u8]) {
+        let (keys, values) = bytes.split_at_mut(bytes.len() / 2);
+        keys.copy_from_slice(self.keys.bytes(self.block_range(block)));
+        values.copy_from_slice(self.values.bytes(self.block_range(block)));
+    }
+
+    /// Copies `bytes`, which [`Self::store`] gave, to a block.
+    pub fn load(&mut self, block: BlockId, bytes: &[u8]) {
+        let (keys, values) = bytes.split_at(bytes.len() / 2);
+        let range = self.block_range(block);
+        self.keys.bytes_mut(range.clone()).copy_from_slice(keys);
+        self.values.bytes_mut(range).copy_from_slice(values);
     }
 
     /// Tokens per block.
