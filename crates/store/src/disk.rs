@@ -24,6 +24,7 @@ mod inspect;
 mod io;
 mod layout;
 mod recover;
+mod scan;
 mod space;
 mod stats;
 mod worker;

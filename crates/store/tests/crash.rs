@@ -152,6 +152,8 @@ struct Tally {
     removed: u64,
     given_up: u64,
     missing: u64,
+    /// Of these, not in the list of what is damaged.
+    hidden: u64,
 }
 
 /// What must be there.
@@ -232,6 +234,9 @@ fn look(scenario: &Scenario, folder: &Path, names: usize, expected: &mut Expecte
     }
     expected.tally.detected += driver.disk.stats().corrupt.get();
     expected.tally.missing += missing.len() as u64;
+    let noted = std::fs::read_to_string(folder.join("quarantine")).unwrap_or_default();
+    let is_hidden = |name: &&u64| !noted.contains(&format!("{:?}", BlockHash::from_u64(**name)));
+    expected.tally.hidden += missing.iter().filter(is_hidden).count() as u64;
     missing.iter().for_each(|name| {
         expected.stored.remove(name);
     });

@@ -138,7 +138,7 @@ impl Layout {
             footer: None,
             pages,
         };
-        if pages == 0 || bytes[..8] != *b"HDST-SEG" {
+        if pages == 0 || bytes[..8] != *b"HDST-SG2" {
             return layout;
         }
         let sequence = &bytes[8..16];

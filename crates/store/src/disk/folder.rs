@@ -5,12 +5,14 @@
 //! segment-00007 a segment
 //! purged        tenants whose records must not be read any more, and up to which segment; a
 //!               checksum at its end, because a line that is lost would bring them back
-//! quarantine    where damaged records lie, one a line
+//! quarantine    where damaged records lie, one a line, and pages and files of which nobody knows
+//!               what they held
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -258,8 +260,29 @@ impl Folder {
         fs::remove_file(self.segment_path(id))
     }
 
-    /// Takes note of a damaged record. Best effort: it is not in the index any more either way.
+    /// Takes note of a damaged record.
     pub(super) fn quarantine(&self, sequence: u64, page: u32, name: BlockHash, wrong: Wrong) {
+        self.note(&format!("{sequence} {page} {name:?} {wrong}"));
+    }
+
+    /// Takes note of pages that held records of which nobody knows anything.
+    pub(super) fn quarantine_pages(&self, sequence: u64, pages: Range<u32>) {
+        let Range { start, end } = pages;
+        self.note(&format!(
+            "{sequence} {start} - to page {end}: no table is left"
+        ));
+    }
+
+    /// Takes note of a file of which nobody knows what it held.
+    pub(super) fn quarantine_segment(&self, id: SegmentId) {
+        let name = segment_name(id);
+        self.note(&format!(
+            "- - {name} neither its first nor its last page can be read"
+        ));
+    }
+
+    /// Adds a line to the list of what is damaged. Best effort: it is not in the index either way.
+    fn note(&self, line: &str) {
         let path = self.path.join(QUARANTINE);
         let is_long = fs::metadata(&path).is_ok_and(|file| file.len() > QUARANTINE_BYTES);
         let mut options = OpenOptions::new();
@@ -268,10 +291,10 @@ impl Folder {
             true => options.write(true).truncate(true),
             false => options.append(true),
         };
-        let note = format!("{sequence} {page} {name:?} {wrong}\n");
+        let line = format!("{line}\n");
         let _ = options
             .open(path)
-            .and_then(|mut file| file.write_all(note.as_bytes()));
+            .and_then(|mut file| file.write_all(line.as_bytes()));
     }
 
     /// Sequence number and page of every record known to be damaged. Lines that are damaged

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slotted;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
@@ -17,8 +18,9 @@ use headstart_core::BlockHash;
 
 use super::folder::{DiskError, Folder, io_at};
 use super::holder::{self, Holder};
-use super::layout::{Entry, SegmentHeader};
-use super::recover::{Filter, Sorted, Verdict, apart, scan, sort};
+use super::layout::Entry;
+use super::recover::{Filter, Sorted, Verdict, sort};
+use super::scan::{Head, apart, head, scan};
 use super::space::SegmentId;
 use crate::arena::Slot;
 use crate::backend::Resident;
@@ -51,6 +53,8 @@ struct View {
     footer_pages: u32,
     /// What is not whole in one that is not sealed.
     damaged: Vec<(Entry, Wrong)>,
+    /// Pages of which nobody knows what they held, in one that is not sealed.
+    unknown: Vec<Range<u32>>,
     is_sealed: bool,
 }
 
@@ -169,9 +173,11 @@ impl FolderInspector {
             segments,
             last_sequence,
             segment_bytes,
+            mut unknown,
             unwanted,
             ..
         } = sorted;
+        unknown.extend(unwanted);
         let pages = (segment_bytes / PAGE as u64) as u32;
         let mut views = Vec::with_capacity(segments.len());
         for (sequence, id) in segments {
@@ -189,6 +195,7 @@ impl FolderInspector {
                 end: scanned.end,
                 footer_pages: scanned.footer_pages,
                 damaged: scanned.damaged,
+                unknown: scanned.unknown,
                 is_sealed: scanned.is_sealed,
             });
         }
@@ -196,7 +203,7 @@ impl FolderInspector {
         Ok(Views {
             segments: views,
             segment_bytes,
-            strangers: unwanted,
+            strangers: unknown,
             last_sequence: last_sequence.max(filter.last_sequence()),
         })
     }
@@ -278,11 +285,10 @@ impl FolderInspector {
 
     /// Whether a segment is still what it was.
     fn is_life(&self, id: u32, sequence: u64) -> bool {
-        let mut page = [0; PAGE];
-        let file = File::open(self.folder.segment_path(SegmentId(id)));
-        let read = file.and_then(|file| file.read_exact_at(&mut page, 0));
-        let header = read.ok().and_then(|()| SegmentHeader::read(&page));
-        header.is_some_and(|header| header.sequence == sequence)
+        let path = self.folder.segment_path(SegmentId(id));
+        let len = std::fs::metadata(path).map(|file| file.len());
+        let head = len.and_then(|len| head(&self.folder, SegmentId(id), len));
+        matches!(head, Ok(Head::Is(header)) if header.sequence == sequence)
     }
 
     /// Notes that records are damaged.

@@ -1,15 +1,17 @@
 //! What the pages of a segment hold besides records.
 //!
 //! ```text
-//! page 0     1                                                              last
-//! ├ header ┼ table │ records … ┼ table │ records … ┼ … ┼ footer (all tables) ┼ trailer ┤
-//!          └───── group 0 ─────┴───── group 1 ─────┘
+//! page 0     1                                                                  last
+//! ├ header ┼ table │ records … │ table ┼ table │ records … ┼ … ┼ footer (all tables) ┼ trailer ┤
+//!          └───────── group 0 ─────────┴───── group 1 …
 //! ```
 //!
 //! A *group* is what one commit makes durable; its table says where its records are, so that
-//! groups are found one behind the other. A sealed segment is read by its footer alone. Every
-//! table carries the segment's sequence number, which no two lives of a file share: what an earlier
-//! life left behind is not taken for this one's.
+//! groups are found one behind the other, and stands there twice, before and behind them, so that
+//! no page alone can hide any. A sealed segment is read by its footer alone; until it is sealed
+//! its header stands in the last page as well. Every table carries the segment's sequence number,
+//! which no two lives of a file share: what an earlier life left behind is not taken for this
+//! one's.
 
 use headstart_core::{BlockHash, TenantTag};
 
@@ -36,15 +38,17 @@ pub(crate) const SHORTEST_SEGMENT_BYTES: u64 = 16 * PAGE as u64;
 /// Longest segment, bytes: bounds what a damaged one can make us read, and its pages have 32 bits.
 pub(crate) const LONGEST_SEGMENT_BYTES: u64 = 1 << 30;
 
-const HEADER: u64 = u64::from_le_bytes(*b"HDST-SEG");
+const HEADER: u64 = u64::from_le_bytes(*b"HDST-SG2");
 const TRAILER: u64 = u64::from_le_bytes(*b"HDST-END");
 
-/// The two kinds of tables.
+/// The kinds of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Kind {
     /// Of one group, before its records.
     Group = u64::from_le_bytes(*b"HDST-GRP"),
+    /// The same again, behind its records.
+    GroupEnd = u64::from_le_bytes(*b"HDST-GRE"),
     /// Of a whole segment, at its end.
     Footer = u64::from_le_bytes(*b"HDST-FTR"),
 }
@@ -166,7 +170,7 @@ fn entry(bytes: &[u8]) -> Option<Entry> {
     })
 }
 
-/// Page 0 of a segment.
+/// Page 0 of a segment, and its last one until there is a trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     /// Which life of which segment: one more than any before it in this folder.
@@ -262,6 +266,7 @@ mod tests {
             let table = Table { number: 3, entries };
             assert_eq!(read_table(Kind::Group, 7, &pages), Some(table));
             assert_eq!(read_table(Kind::Group, 8, &pages), None);
+            assert_eq!(read_table(Kind::GroupEnd, 7, &pages), None);
             assert_eq!(read_table(Kind::Footer, 7, &pages), None);
         }
     }

@@ -10,22 +10,17 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 
 use headstart_core::{BlockHash, TenantTag};
 
 use super::folder::{DiskError, Files, Folder, io_at};
 use super::index::{Index, Place};
-use super::layout::{
-    Entry, Kind, MAX_ENTRIES, SEQUENCES, SegmentHeader, Table, Trailer, claimed_entries,
-    is_segment_bytes, read_table, table_pages, write_table,
-};
+use super::layout::Entry;
+use super::scan::{Head, apart, head, scan, write_footer};
 use super::space::{SegmentId, Space};
 use super::{FEWEST_SEGMENTS, LISTS_BYTES};
 use crate::backend::Resident;
-use crate::record::{PAGE, Wrong, verify_bytes};
+use crate::record::PAGE;
 
 /// What was found.
 #[derive(Debug)]
@@ -54,6 +49,8 @@ pub(super) struct Sorted {
     pub(super) last_sequence: u64,
     pub(super) segment_bytes: u64,
     count: usize,
+    /// Those of which nothing says what they are.
+    pub(super) unknown: Vec<SegmentId>,
     pub(super) unwanted: Vec<SegmentId>,
 }
 
@@ -92,9 +89,7 @@ pub(super) fn recover(
     for (sequence, id) in sorted.segments {
         let scanned = scan(folder, id, sequence, pages);
         let scanned = scanned.map_err(io_at(folder.segment_path(id)))?;
-        for (entry, wrong) in &scanned.damaged {
-            folder.quarantine(sequence, entry.page, entry.name, *wrong);
-        }
+        scanned.set_aside(folder, sequence);
         if !scanned.is_sealed {
             // So that the next start need not read all of it again; if it fails, it will.
             let _ = write_footer(folder, id, sequence, &scanned.entries, (scanned.end, pages));
@@ -105,6 +100,11 @@ pub(super) fn recover(
             entries: apart(scanned.entries, pages),
         };
         recovered.add(found, &filter);
+    }
+    for id in sorted.unknown {
+        folder.quarantine_segment(id);
+        let removed = folder.remove_segment(id);
+        removed.map_err(io_at(folder.segment_path(id)))?;
     }
     for id in sorted.unwanted {
         let removed = folder.remove_segment(id);
@@ -124,12 +124,13 @@ pub(super) fn sort(
     segment_bytes: u64,
 ) -> Result<Sorted, DiskError> {
     let mut headed = Vec::new();
-    let mut unwanted = Vec::new();
+    let (mut unknown, mut unwanted) = (Vec::new(), Vec::new());
     for (&id, &len) in &files.segments {
-        let header = header(folder, id, len);
-        match header.map_err(io_at(folder.segment_path(id)))? {
-            Some(header) => headed.push((id, header)),
-            None => unwanted.push(id),
+        let head = head(folder, id, len);
+        match head.map_err(io_at(folder.segment_path(id)))? {
+            Head::Is(header) => headed.push((id, header)),
+            Head::Unknown => unknown.push(id),
+            Head::Blank => unwanted.push(id),
         }
     }
     let youngest = headed
@@ -153,6 +154,7 @@ pub(super) fn sort(
         last_sequence,
         segment_bytes,
         count,
+        unknown,
         unwanted,
     })
 }
@@ -241,231 +243,13 @@ impl Recovered {
     }
 }
 
-fn header(folder: &Folder, id: SegmentId, len: u64) -> io::Result<Option<SegmentHeader>> {
-    if !is_segment_bytes(len) {
-        return Ok(None);
-    }
-    let file = File::open(folder.segment_path(id))?;
-    let page = read_pages(&file, 0, 1)?;
-    let header = page.and_then(|page| SegmentHeader::read(&page));
-    let is_ours =
-        |header: &SegmentHeader| header.segment_bytes == len && header.sequence < SEQUENCES;
-    Ok(header.filter(is_ours))
-}
-
-/// What a segment holds.
-pub(super) struct Scanned {
-    /// Its records, in the order in which they were added.
-    pub(super) entries: Vec<Entry>,
-    /// The page behind its last group: where its footer is, or could be.
-    pub(super) end: u32,
-    /// Pages of its footer; none of one that is not sealed.
-    pub(super) footer_pages: u32,
-    /// What its tables name and is not whole; of one that is not sealed.
-    pub(super) damaged: Vec<(Entry, Wrong)>,
-    /// Whether it has a footer.
-    pub(super) is_sealed: bool,
-}
-
-/// Reads what says which records a segment holds, and of an unsealed one the records as well.
-pub(super) fn scan(
-    folder: &Folder,
-    id: SegmentId,
-    sequence: u64,
-    pages: u32,
-) -> io::Result<Scanned> {
-    let file = File::open(folder.segment_path(id))?;
-    let mut scan = Scan {
-        file: &file,
-        sequence,
-        pages,
-        table_pages_left: 2 * u64::from(pages),
-        damaged: Vec::new(),
-    };
-    if let Some((table, end, footer_pages)) = scan.footer()? {
-        return Ok(Scanned {
-            entries: table.entries,
-            end,
-            footer_pages,
-            damaged: Vec::new(),
-            is_sealed: true,
-        });
-    }
-    let (entries, end) = scan.groups()?;
-    Ok(Scanned {
-        entries,
-        end,
-        footer_pages: 0,
-        damaged: scan.damaged,
-        is_sealed: false,
-    })
-}
-
-/// Those that lie within a segment, one behind the other, as they were added.
-pub(super) fn apart(mut entries: Vec<Entry>, pages: u32) -> Vec<Entry> {
-    let mut free = 1;
-    entries.retain(|entry| {
-        let start = u64::from(entry.page);
-        let end = start + u64::from(entry.pages);
-        let is_right = free <= start && start < end && end < u64::from(pages);
-        if is_right {
-            free = end;
-        }
-        is_right
-    });
-    entries
-}
-
-/// Nothing where the file ends before.
-fn read_pages(file: &File, page: u32, count: usize) -> io::Result<Option<Vec<u8>>> {
-    let mut pages = vec![0; count * PAGE];
-    match file.read_exact_at(&mut pages, u64::from(page) * PAGE as u64) {
-        Ok(()) => Ok(Some(pages)),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Reads one segment.
-struct Scan<'a> {
-    file: &'a File,
-    sequence: u64,
-    pages: u32,
-    /// How much of tables longer than a page may still be read: twice what the segment can hold.
-    /// Without this limit pages that only claim to be tables would cost quadratic time.
-    table_pages_left: u64,
-    /// Records that a table names and that are not whole: not yet written when the process died, or
-    /// damaged since. Which of both nobody knows.
-    damaged: Vec<(Entry, Wrong)>,
-}
-
-impl Scan<'_> {
-    /// The footer, the page where it begins, and how many it takes.
-    fn footer(&self) -> io::Result<Option<(Table, u32, u32)>> {
-        let Some(last) = read_pages(self.file, self.pages - 1, 1)? else {
-            return Ok(None);
-        };
-        let Some((page, count)) = Trailer::read(&last).and_then(|trailer| self.within(trailer))
-        else {
-            return Ok(None);
-        };
-        let bytes = read_pages(self.file, page, count)?;
-        let table = bytes.and_then(|bytes| read_table(Kind::Footer, self.sequence, &bytes));
-        Ok(table.map(|table| (table, page, count as u32)))
-    }
-
-    /// Where the footer is, and how long, if this can be so.
-    fn within(&self, trailer: Trailer) -> Option<(u32, usize)> {
-        let (page, count) = (trailer.footer_page, trailer.footer_pages);
-        let most = table_pages(MAX_ENTRIES.min(self.pages as usize)) as u64;
-        let is_within = trailer.sequence == self.sequence
-            && count <= most
-            && page.checked_add(count)? <= u64::from(self.pages);
-        is_within.then_some((page as u32, count as usize))
-    }
-
-    /// What can be read of an unsealed segment, and the page behind its last group. Where a table
-    /// is damaged the next one is looked for, page by page.
-    fn groups(&mut self) -> io::Result<(Vec<Entry>, u32)> {
-        let mut entries = Vec::new();
-        let (mut at, mut end, mut least) = (1, 1, 0);
-        while at + 1 < self.pages {
-            let found = self.group(at)?;
-            let found = found.filter(|(table, _)| (least..u64::MAX).contains(&table.number));
-            let Some((table, behind)) = found else {
-                at += 1;
-                continue;
-            };
-            for entry in table.entries {
-                match self.verify(&entry)? {
-                    Ok(()) => entries.push(entry),
-                    Err(wrong) => self.damaged.push((entry, wrong)),
-                }
-            }
-            least = table.number + 1;
-            end = behind;
-            at = behind;
-        }
-        Ok((entries, end))
-    }
-
-    /// The table of the group at page `at`, and the page behind the group.
-    fn group(&mut self, at: u32) -> io::Result<Option<(Table, u32)>> {
-        let Some(first) = read_pages(self.file, at, 1)? else {
-            return Ok(None);
-        };
-        let Some(count) = claimed_entries(Kind::Group, self.sequence, &first) else {
-            return Ok(None);
-        };
-        // Each of its records has a page at least, and the last page is the trailer's.
-        let own = table_pages(count);
-        if at as usize + own + count >= self.pages as usize {
-            return Ok(None);
-        }
-        let bytes = match own {
-            1 => Some(first),
-            _ if own as u64 > self.table_pages_left => None,
-            _ => {
-                self.table_pages_left -= own as u64;
-                read_pages(self.file, at, own)?
-            }
-        };
-        let table = bytes.and_then(|bytes| read_table(Kind::Group, self.sequence, &bytes));
-        Ok(table.and_then(|table| {
-            let end = behind(&table, at + own as u32)?;
-            (end < self.pages).then_some((table, end))
-        }))
-    }
-
-    fn verify(&self, entry: &Entry) -> io::Result<Result<(), Wrong>> {
-        let bytes = read_pages(self.file, entry.page, entry.pages as usize)?;
-        let bytes = bytes.ok_or(Wrong::NoRecord);
-        Ok(bytes.and_then(|bytes| verify_bytes(&bytes, entry.name).map(drop)))
-    }
-}
-
-/// The page behind the records of a table, which begin at page `start` without gaps.
-fn behind(table: &Table, start: u32) -> Option<u32> {
-    let mut entries = table.entries.iter();
-    entries.try_fold(start, |end, entry| {
-        let is_next = entry.page == end;
-        is_next.then(|| end.checked_add(entry.pages))?
-    })
-}
-
-/// Seals a segment that the last process left open, or seals one anew: its last group ends before
-/// page `end`.
-pub(super) fn write_footer(
-    folder: &Folder,
-    id: SegmentId,
-    sequence: u64,
-    entries: &[Entry],
-    (end, pages): (u32, u32),
-) -> io::Result<()> {
-    let footer_pages = table_pages(entries.len());
-    if u64::from(end) + footer_pages as u64 >= u64::from(pages) {
-        return Ok(());
-    }
-    let file = File::options().write(true).open(folder.segment_path(id))?;
-    let mut footer = vec![0; footer_pages * PAGE];
-    write_table(Kind::Footer, sequence, 0, entries, &mut footer);
-    file.write_all_at(&footer, u64::from(end) * PAGE as u64)?;
-    file.sync_data()?;
-    let trailer = Trailer {
-        sequence,
-        footer_page: u64::from(end),
-        footer_pages: footer_pages as u64,
-    };
-    let mut page = vec![0; PAGE];
-    trailer.write(&mut page);
-    file.write_all_at(&page, u64::from(pages - 1) * PAGE as u64)?;
-    file.sync_data()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use crate::disk::layout::{Kind, SegmentHeader, write_table};
+    use crate::record::Wrong;
+    use std::fs::{self, File};
+    use std::os::unix::fs::FileExt;
     use std::path::Path;
     use std::time::{Duration, Instant};
 

@@ -119,9 +119,12 @@ impl Space {
         self.segments[id.index()].sequence = 0;
     }
 
-    /// The file of a free segment cannot be made for now: the disk is smaller than the budget.
-    pub(crate) fn bar(&mut self, id: SegmentId) {
-        self.segments[id.index()].is_barred = true;
+    /// No more files can be made for now: the disk is smaller than the budget.
+    pub(crate) fn bar_unmade(&mut self) {
+        let is_unmade =
+            |segment: &&mut Segment| segment.usage == Use::Free && segment.sequence == 0;
+        let unmade = self.segments.iter_mut().filter(is_unmade);
+        unmade.for_each(|segment| segment.is_barred = true);
     }
 
     /// It may be tried again.

@@ -325,7 +325,7 @@ impl Worker {
 
     /// Largest record that a segment takes, pages.
     fn most_pages(&self) -> usize {
-        self.segments.pages() as usize - 2 - 2 * table_pages(1)
+        self.segments.pages() as usize - 2 - 3 * table_pages(1)
     }
 }
 

@@ -119,7 +119,7 @@ fn found_03_a_smaller_budget_opens_or_says_why_not() {
 
 /// A valid first page of a segment.
 fn header(sequence: u64, segment_bytes: u64) -> Vec<u8> {
-    let magic = u64::from_le_bytes(*b"HDST-SEG");
+    let magic = u64::from_le_bytes(*b"HDST-SG2");
     sealed_fields(magic, &[sequence, segment_bytes])
 }
 

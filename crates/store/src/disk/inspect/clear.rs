@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 
 use headstart_core::TenantTag;
 use rustix::fs::FallocateFlags;
@@ -14,7 +15,8 @@ use rustix::fs::FallocateFlags;
 use super::{FolderInspector, State, View};
 use crate::disk::folder::{DiskError, destroy, io_at};
 use crate::disk::layout::{Entry, table_pages};
-use crate::disk::recover::{Verdict, write_footer};
+use crate::disk::recover::Verdict;
+use crate::disk::scan::write_footer;
 use crate::inspect::Cleared;
 use crate::record::PAGE;
 
@@ -86,6 +88,9 @@ impl FolderInspector {
             let (page, name) = (entry.page, entry.name);
             self.folder.quarantine(view.sequence, page, name, *wrong);
         }
+        for unknown in &view.unknown {
+            self.folder.quarantine_pages(view.sequence, unknown.clone());
+        }
         let stays = view.stays();
         let has_gone = stays.len() < view.entries.len();
         if has_gone || !view.is_sealed {
@@ -133,7 +138,10 @@ impl FolderInspector {
             // A table may name records without pages: nothing is there.
             let has_pages = |entry: &&Entry| entry.pages > 0;
             let theirs = entries.chain(damaged).filter(is_theirs);
-            let theirs: Vec<&Entry> = theirs.filter(has_pages).collect();
+            let theirs = theirs.filter(has_pages);
+            let theirs = theirs.map(|entry| entry.page..entry.page + entry.pages);
+            // What nobody knows may be theirs.
+            let theirs: Vec<_> = theirs.chain(view.unknown.iter().cloned()).collect();
             let path = self.folder.segment_path(view.id);
             let destroyed = self.destroy(view, &theirs, pages);
             destroyed.map_err(io_at(path))?;
@@ -146,13 +154,13 @@ impl FolderInspector {
     }
 
     /// Overwrites records, and what earlier lives of a segment have left behind its last group.
-    fn destroy(&self, view: &View, theirs: &[&Entry], pages: u32) -> io::Result<()> {
+    fn destroy(&self, view: &View, theirs: &[Range<u32>], pages: u32) -> io::Result<()> {
         let file = File::options()
             .read(true)
             .write(true)
             .open(self.folder.segment_path(view.id))?;
-        for entry in theirs {
-            destroy(&file, entry.page, entry.pages)?;
+        for theirs in theirs {
+            destroy(&file, theirs.start, theirs.end - theirs.start)?;
         }
         let (start, count) = view.tail(view.footer_pages, pages);
         if count > 0 {

@@ -49,6 +49,8 @@ pub(super) struct Active {
 pub(super) struct Next {
     segment: SegmentId,
     sequence: u64,
+    /// Copies of its header that are not written yet.
+    headers_left: usize,
     is_ready: bool,
 }
 
@@ -110,11 +112,11 @@ impl Segments {
 }
 
 impl Active {
-    /// Whether a group of so many records with so many pages together fits, its table and the
+    /// Whether a group of so many records with so many pages together fits, its two tables and the
     /// footer included.
     pub(super) fn has_room(&self, records: usize, pages: usize, of: u32) -> bool {
         let footer = table_pages(self.entries.len() + records);
-        let end = self.page as usize + table_pages(records) + pages + footer;
+        let end = self.page as usize + 2 * table_pages(records) + pages + footer;
         end < of as usize
     }
 }
@@ -157,43 +159,53 @@ impl Worker {
             return;
         };
         self.index.forget(segment);
-        let header = SegmentHeader {
-            sequence,
-            segment_bytes: self.segments.bytes(),
-        };
-        let op = self.open_file(segment).and_then(|file| {
-            let mut page = Buffer::pages(1)?;
-            header.write(&mut page);
-            Ok(Op::Write {
-                file,
-                offset: 0,
-                pieces: vec![Buffer::Pages(page)],
-            })
-        });
-        match op {
-            Ok(op) => {
+        match self.headers(segment, sequence) {
+            Ok(ops) => {
                 self.segments.next = Some(Next {
                     segment,
                     sequence,
+                    headers_left: ops.len(),
                     is_ready: false,
                 });
-                self.space.add_reader(segment);
-                self.start(Purpose::Header { segment }, op);
+                for op in ops {
+                    self.space.add_reader(segment);
+                    self.start(Purpose::Header { segment }, op);
+                }
             }
             Err(error) => {
                 self.space.seal(segment);
                 let failure = failure_of(&error);
-                if failure == Failure::Full {
-                    self.space.unmake(segment);
+                if failure != Failure::Full {
+                    return self.opening_failed(failure);
+                }
+                self.space.unmake(segment);
+                if !self.space.can_go_on() {
+                    return self.opening_failed(failure);
                 }
                 // A disk smaller than the budget: one goes on with the segments there are.
-                if failure == Failure::Full && self.space.can_go_on() {
-                    self.space.bar(segment);
-                } else {
-                    self.opening_failed(failure);
-                }
+                self.space.bar_unmade();
+                self.open_next(keep);
             }
         }
+    }
+
+    /// What begins a segment's new life: its header, and the copy in its last page.
+    fn headers(&mut self, segment: SegmentId, sequence: u64) -> io::Result<Vec<Op>> {
+        let header = SegmentHeader {
+            sequence,
+            segment_bytes: self.segments.bytes(),
+        };
+        let file = self.open_file(segment)?;
+        let op = |at: u32| {
+            let mut page = Buffer::pages(1)?;
+            header.write(&mut page);
+            Ok(Op::Write {
+                file: file.clone(),
+                offset: u64::from(at) * PAGE as u64,
+                pieces: vec![Buffer::Pages(page)],
+            })
+        };
+        [0, self.segments.pages - 1].into_iter().map(op).collect()
     }
 
     /// Another segment cannot be opened. As long as one is active, that only costs time.
@@ -205,12 +217,18 @@ impl Worker {
     }
 
     pub(super) fn wrote_header(&mut self, segment: SegmentId, op: Op, result: io::Result<()>) {
-        match (result, op) {
-            // Durable before anything that belongs to the new life is written.
-            (Ok(()), Op::Write { file, .. }) => {
-                self.start(Purpose::HeaderCommit { segment }, Op::Sync { file });
+        let next = self.segments.next.as_mut();
+        let next = next.filter(|next| next.segment == segment);
+        match (result, op, next) {
+            (Ok(()), Op::Write { file, .. }, Some(next)) => {
+                next.headers_left -= 1;
+                // Durable before anything that belongs to the new life is written.
+                match next.headers_left {
+                    0 => self.start(Purpose::HeaderCommit { segment }, Op::Sync { file }),
+                    _ => self.space.remove_reader(segment),
+                }
             }
-            (result, _) => self.opened(segment, result),
+            (result, _, _) => self.opened(segment, result),
         }
     }
 

@@ -206,7 +206,7 @@ impl Worker {
             entries.push((entry, addition.origin));
             buffers.push_back(addition.buffer);
         }
-        active.page = page;
+        active.page = page + own_pages as u32;
         active.num_groups += 1;
         active.groups_under_way += 1;
         active
@@ -235,7 +235,8 @@ impl Worker {
         }
     }
 
-    /// Starts the writes of a group: its table, then its records, a megabyte at a time.
+    /// Starts the writes of a group: its table, its records and its table again, a megabyte at a
+    /// time.
     fn start_writes(
         &mut self,
         (group, segment): (u64, SegmentId),
@@ -246,9 +247,13 @@ impl Worker {
         let file = self.open_file(segment)?;
         let entries = self.group_mut(group).entries.iter();
         let entries: Vec<Entry> = entries.map(|(entry, _)| *entry).collect();
-        let mut table = Buffer::pages(table_pages(entries.len()))?;
-        write_table(Kind::Group, sequence, number, &entries, &mut table);
-        buffers.push_front(Buffer::Pages(table));
+        let table = |kind| {
+            let mut table = Buffer::pages(table_pages(entries.len()))?;
+            write_table(kind, sequence, number, &entries, &mut table);
+            io::Result::Ok(Buffer::Pages(table))
+        };
+        buffers.push_front(table(Kind::Group)?);
+        buffers.push_back(table(Kind::GroupEnd)?);
         let mut offset = u64::from(first_page) * PAGE as u64;
         while !buffers.is_empty() {
             let mut pieces = Vec::new();

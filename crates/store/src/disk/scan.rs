@@ -1,0 +1,358 @@
+//! What one segment holds, read from its file: of which life it is, and which records are in it.
+//!
+//! Each thing that says where records are is there twice, so that one page that is damaged hides
+//! nothing: the header again in the last page (until a trailer takes its place, which says the
+//! same), the table of a group again behind its records, and all tables again in the footer. What
+//! is still hidden, because both copies are damaged, is told as pages that nobody knows anything
+//! of, as far as it can be told from pages that were never written.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use super::folder::Folder;
+use super::layout::{
+    Entry, Kind, MAX_ENTRIES, SEQUENCES, SegmentHeader, Table, Trailer, claimed_entries,
+    is_segment_bytes, read_table, table_pages, write_table,
+};
+use super::space::SegmentId;
+use crate::record::{PAGE, Wrong, verify_bytes};
+
+/// What the first and the last page of a file say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Head {
+    /// A segment; it may be longer than the file is.
+    Is(SegmentHeader),
+    /// Both are damaged, or it is a file of somebody else.
+    Unknown,
+    /// Nothing was ever written there.
+    Blank,
+}
+
+/// Reads the first and the last page of a file of `len` bytes. The later life counts: a page that
+/// was not written may be left from an earlier one.
+pub(super) fn head(folder: &Folder, id: SegmentId, len: u64) -> io::Result<Head> {
+    let file = File::open(folder.segment_path(id))?;
+    let first = read_pages(&file, 0, 1)?;
+    let header = first.as_deref().and_then(SegmentHeader::read);
+    let header = header.filter(|header| len <= header.segment_bytes);
+    let last = match is_segment_bytes(len) {
+        true => read_pages(&file, (len / PAGE as u64 - 1) as u32, 1)?,
+        false => None,
+    };
+    let copy = last.as_deref().and_then(|page| header_in_last(page, len));
+    let is_ours = |header: &SegmentHeader| {
+        is_segment_bytes(header.segment_bytes) && header.sequence < SEQUENCES
+    };
+    let found = header.into_iter().chain(copy).filter(is_ours);
+    Ok(match found.max_by_key(|header| header.sequence) {
+        Some(header) => Head::Is(header),
+        None if is_blank(&[first, read_pages(&file, 1, 1)?, last]) => Head::Blank,
+        None => Head::Unknown,
+    })
+}
+
+/// Whether nothing but zeros stands on these pages, as far as they exist.
+fn is_blank(pages: &[Option<Vec<u8>>]) -> bool {
+    pages.iter().flatten().flatten().all(|&byte| byte == 0)
+}
+
+/// What the last page of a segment says: a copy of the header, or a trailer.
+fn header_in_last(page: &[u8], len: u64) -> Option<SegmentHeader> {
+    let of_trailer = |trailer: Trailer| SegmentHeader {
+        sequence: trailer.sequence,
+        segment_bytes: len,
+    };
+    let copy = SegmentHeader::read(page).filter(|header| header.segment_bytes == len);
+    copy.or_else(|| Trailer::read(page).map(of_trailer))
+}
+
+/// What a segment holds.
+pub(super) struct Scanned {
+    /// Its records, in the order in which they were added.
+    pub(super) entries: Vec<Entry>,
+    /// The page behind its last group: where its footer is, or could be.
+    pub(super) end: u32,
+    /// Pages of its footer; none of one that is not sealed.
+    pub(super) footer_pages: u32,
+    /// What its tables name and is not whole; of one that is not sealed.
+    pub(super) damaged: Vec<(Entry, Wrong)>,
+    /// Pages that held records of which no table is left; of one that is not sealed.
+    pub(super) unknown: Vec<Range<u32>>,
+    /// Whether it has a footer.
+    pub(super) is_sealed: bool,
+}
+
+impl Scanned {
+    /// Notes what is damaged and what is hidden.
+    pub(super) fn set_aside(&self, folder: &Folder, sequence: u64) {
+        for (entry, wrong) in &self.damaged {
+            folder.quarantine(sequence, entry.page, entry.name, *wrong);
+        }
+        for pages in &self.unknown {
+            folder.quarantine_pages(sequence, pages.clone());
+        }
+    }
+}
+
+/// Reads what says which records a segment holds, and of an unsealed one the records as well.
+pub(super) fn scan(
+    folder: &Folder,
+    id: SegmentId,
+    sequence: u64,
+    pages: u32,
+) -> io::Result<Scanned> {
+    let file = File::open(folder.segment_path(id))?;
+    let mut scan = Scan {
+        file: &file,
+        sequence,
+        pages,
+        table_pages_left: 2 * u64::from(pages),
+        damaged: Vec::new(),
+        unknown: Vec::new(),
+    };
+    let trailer = scan.trailer()?;
+    if let Some(trailer) = trailer
+        && let Some(table) = scan.footer(trailer)?
+    {
+        let (end, footer_pages) = trailer;
+        return Ok(Scanned {
+            entries: table.entries,
+            end,
+            footer_pages: footer_pages as u32,
+            damaged: Vec::new(),
+            unknown: Vec::new(),
+            is_sealed: true,
+        });
+    }
+    let (entries, end) = scan.groups()?;
+    scan.note_end(end, trailer)?;
+    Ok(Scanned {
+        entries,
+        end,
+        footer_pages: 0,
+        damaged: scan.damaged,
+        unknown: scan.unknown,
+        is_sealed: false,
+    })
+}
+
+/// Those that lie within a segment, one behind the other, as they were added.
+pub(super) fn apart(mut entries: Vec<Entry>, pages: u32) -> Vec<Entry> {
+    let mut free = 1;
+    entries.retain(|entry| {
+        let start = u64::from(entry.page);
+        let end = start + u64::from(entry.pages);
+        let is_right = free <= start && start < end && end < u64::from(pages);
+        if is_right {
+            free = end;
+        }
+        is_right
+    });
+    entries
+}
+
+/// Nothing where the file ends before.
+fn read_pages(file: &File, page: u32, count: usize) -> io::Result<Option<Vec<u8>>> {
+    let mut pages = vec![0; count * PAGE];
+    match file.read_exact_at(&mut pages, u64::from(page) * PAGE as u64) {
+        Ok(()) => Ok(Some(pages)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads one segment.
+struct Scan<'a> {
+    file: &'a File,
+    sequence: u64,
+    pages: u32,
+    /// How much of tables longer than a page may still be read: twice what the segment can hold.
+    /// Without this limit pages that only claim to be tables would cost quadratic time.
+    table_pages_left: u64,
+    /// Records that a table names and that are not whole: not yet written when the process died, or
+    /// damaged since. Which of both nobody knows.
+    damaged: Vec<(Entry, Wrong)>,
+    unknown: Vec<Range<u32>>,
+}
+
+impl Scan<'_> {
+    /// Where the footer is, and how many pages it takes.
+    fn trailer(&self) -> io::Result<Option<(u32, usize)>> {
+        let last = read_pages(self.file, self.pages - 1, 1)?;
+        let trailer = last.as_deref().and_then(Trailer::read);
+        Ok(trailer.and_then(|trailer| self.within(trailer)))
+    }
+
+    fn footer(&self, (page, count): (u32, usize)) -> io::Result<Option<Table>> {
+        let bytes = read_pages(self.file, page, count)?;
+        Ok(bytes.and_then(|bytes| read_table(Kind::Footer, self.sequence, &bytes)))
+    }
+
+    /// Where the footer is, and how long, if this can be so.
+    fn within(&self, trailer: Trailer) -> Option<(u32, usize)> {
+        let (page, count) = (trailer.footer_page, trailer.footer_pages);
+        let most = table_pages(MAX_ENTRIES.min(self.pages as usize)) as u64;
+        let is_within = trailer.sequence == self.sequence
+            && count <= most
+            && page.checked_add(count)? <= u64::from(self.pages);
+        is_within.then_some((page as u32, count as usize))
+    }
+
+    /// What can be read of an unsealed segment, and the page behind its last group. Where the table
+    /// of a group is damaged, its copy behind the records is found, or the next group's, page by
+    /// page.
+    fn groups(&mut self) -> io::Result<(Vec<Entry>, u32)> {
+        let mut entries = Vec::new();
+        let (mut at, mut end, mut least) = (1, 1, 0);
+        while at + 1 < self.pages {
+            let found = match self.group(at)? {
+                Some(found) => Some(found),
+                None => self.group_behind(at)?,
+            };
+            let found = found.filter(|(table, pages)| {
+                pages.start >= end && (least..u64::MAX).contains(&table.number)
+            });
+            let Some((table, pages)) = found else {
+                at += 1;
+                continue;
+            };
+            if end < pages.start {
+                self.unknown.push(end..pages.start);
+            }
+            for entry in table.entries {
+                match self.verify(&entry)? {
+                    Ok(()) => entries.push(entry),
+                    Err(wrong) => self.damaged.push((entry, wrong)),
+                }
+            }
+            least = table.number + 1;
+            end = pages.end;
+            at = end;
+        }
+        Ok((entries, end))
+    }
+
+    /// Takes note of what lay behind the last group, as far as something says that there was more:
+    /// the trailer, the beginning of a table of this life, or the file's length.
+    fn note_end(&mut self, end: u32, trailer: Option<(u32, usize)>) -> io::Result<()> {
+        let len = self.file.metadata()?.len();
+        let there = (len / PAGE as u64).min(u64::from(self.pages)) as u32;
+        let more = match trailer {
+            Some((footer, _)) => end..footer,
+            None => self.begun(end..there)?.unwrap_or(there)..self.pages - 1,
+        };
+        if !more.is_empty() {
+            self.unknown.push(more);
+        }
+        Ok(())
+    }
+
+    /// The first of these pages on which a table of this life begins, whole or not.
+    fn begun(&self, pages: Range<u32>) -> io::Result<Option<u32>> {
+        for page in pages {
+            let bytes = read_pages(self.file, page, 1)?;
+            let is_begun = |bytes: Vec<u8>| {
+                let mut kinds = [Kind::Group, Kind::GroupEnd].into_iter();
+                kinds.any(|kind| claimed_entries(kind, self.sequence, &bytes).is_some())
+            };
+            if bytes.is_some_and(is_begun) {
+                return Ok(Some(page));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The table of the group that begins with page `at`, and the group's pages.
+    fn group(&mut self, at: u32) -> io::Result<Option<(Table, Range<u32>)>> {
+        let Some((table, own)) = self.table(Kind::Group, at)? else {
+            return Ok(None);
+        };
+        let end = behind(&table, at + own).and_then(|end| end.checked_add(own));
+        let end = end.filter(|&end| end < self.pages);
+        Ok(end.map(|end| (table, at..end)))
+    }
+
+    /// The group whose second table begins with page `at`, and its pages.
+    fn group_behind(&mut self, at: u32) -> io::Result<Option<(Table, Range<u32>)>> {
+        let Some((table, own)) = self.table(Kind::GroupEnd, at)? else {
+            return Ok(None);
+        };
+        let first = table.entries.first().map(|entry| entry.page);
+        let start = first.and_then(|first| first.checked_sub(own));
+        let is_before = first.and_then(|first| behind(&table, first)) == Some(at);
+        let start = start.filter(|_| is_before);
+        Ok(start.map(|start| (table, start..at + own)))
+    }
+
+    /// The table that begins with page `at`, and how many it takes.
+    fn table(&mut self, kind: Kind, at: u32) -> io::Result<Option<(Table, u32)>> {
+        let Some(first) = read_pages(self.file, at, 1)? else {
+            return Ok(None);
+        };
+        let Some(count) = claimed_entries(kind, self.sequence, &first) else {
+            return Ok(None);
+        };
+        // The last page is the trailer's, and each record has a page at least.
+        let own = table_pages(count);
+        let records = if kind == Kind::Group { count } else { 0 };
+        if at as usize + own + records >= self.pages as usize {
+            return Ok(None);
+        }
+        let bytes = match own {
+            1 => Some(first),
+            _ if own as u64 > self.table_pages_left => None,
+            _ => {
+                self.table_pages_left -= own as u64;
+                read_pages(self.file, at, own)?
+            }
+        };
+        let table = bytes.and_then(|bytes| read_table(kind, self.sequence, &bytes));
+        Ok(table.map(|table| (table, own as u32)))
+    }
+
+    fn verify(&self, entry: &Entry) -> io::Result<Result<(), Wrong>> {
+        let bytes = read_pages(self.file, entry.page, entry.pages as usize)?;
+        let bytes = bytes.ok_or(Wrong::NoRecord);
+        Ok(bytes.and_then(|bytes| verify_bytes(&bytes, entry.name).map(drop)))
+    }
+}
+
+/// The page behind the records of a table, which begin at page `start` without gaps.
+fn behind(table: &Table, start: u32) -> Option<u32> {
+    let mut entries = table.entries.iter();
+    entries.try_fold(start, |end, entry| {
+        let is_next = entry.page == end;
+        is_next.then(|| end.checked_add(entry.pages))?
+    })
+}
+
+/// Seals a segment that the last process left open, or seals one anew: its last group ends before
+/// page `end`.
+pub(super) fn write_footer(
+    folder: &Folder,
+    id: SegmentId,
+    sequence: u64,
+    entries: &[Entry],
+    (end, pages): (u32, u32),
+) -> io::Result<()> {
+    let footer_pages = table_pages(entries.len());
+    if u64::from(end) + footer_pages as u64 >= u64::from(pages) {
+        return Ok(());
+    }
+    let file = File::options().write(true).open(folder.segment_path(id))?;
+    let mut footer = vec![0; footer_pages * PAGE];
+    write_table(Kind::Footer, sequence, 0, entries, &mut footer);
+    file.write_all_at(&footer, u64::from(end) * PAGE as u64)?;
+    file.sync_data()?;
+    let trailer = Trailer {
+        sequence,
+        footer_page: u64::from(end),
+        footer_pages: footer_pages as u64,
+    };
+    let mut page = vec![0; PAGE];
+    trailer.write(&mut page);
+    file.write_all_at(&page, u64::from(pages - 1) * PAGE as u64)?;
+    file.sync_data()
+}
