@@ -2,8 +2,8 @@
 //!
 //! The process's disk loses power with it: what was not committed is lost, some of it is torn, and
 //! bits flip ([`Faults`]). After each kill everything that was reported as stored must be there and
-//! right, unless it was removed or reported as given up; with flipped bits it may be missing
-//! instead, but never wrong.
+//! right, unless it was removed or reported as given up; with flipped bits it may be in the list of
+//! what is damaged instead, but never wrong and never gone without a word.
 //!
 //! ```bash
 //! HEADSTART_KILLS=5000 cargo test --release -p headstart-store --test crash -- --nocapture
@@ -246,6 +246,7 @@ fn look(scenario: &Scenario, folder: &Path, names: usize, expected: &mut Expecte
         missing.is_empty() || is_excused,
         "{context}: stored and not there: {missing:?}"
     );
+    assert_eq!(expected.tally.hidden, 0, "{context}: {missing:?}, {noted}");
 }
 
 fn kills() -> u64 {

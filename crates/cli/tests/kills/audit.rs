@@ -35,14 +35,38 @@ pub(crate) struct Counts {
     earlier: usize,
     /// How far numbers of such copies are apart, as a share of the largest one of their part.
     apart: f32,
-    /// Of these, found damaged and set aside.
+    /// Of these, found damaged and set aside, by name.
     pub(crate) set_aside: usize,
-    /// Of these, not found, because a table, a header or a file was harmed.
-    hidden: usize,
+    /// Of these, on pages or in a file set aside because nothing says what they held.
+    set_aside_unknown: usize,
+    /// Of these, taken back with all that says that they were ever written.
+    taken_back: usize,
 }
 
-/// The bytes of every part of a record, or nothing where it was found damaged.
-pub(crate) type Found = BTreeMap<BlockHash, Option<Vec<Vec<u8>>>>;
+/// What a reader of a folder found.
+pub(crate) struct Found {
+    /// The bytes of every part of a record, or nothing where it was found damaged.
+    records: BTreeMap<BlockHash, Option<Vec<Vec<u8>>>>,
+    /// Lines that were added to the list of what is damaged.
+    noted: Vec<String>,
+}
+
+impl Found {
+    /// Whether the place of a record that is hidden is set aside.
+    fn has_set_aside(&self, file: &str, sequence: u64, page: usize) -> bool {
+        self.noted.iter().any(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let number = |at: usize| -> Option<u64> {
+                let word = words.get(at)?.trim_end_matches(':');
+                word.parse().ok()
+            };
+            let is_file = words.get(2) == Some(&file);
+            let is_unknown = words.get(2) == Some(&"-") && number(0) == Some(sequence);
+            let is_behind = number(1).is_some_and(|start| start <= page as u64);
+            is_file || is_unknown && is_behind && number(5).is_some_and(|end| (page as u64) < end)
+        })
+    }
+}
 
 /// A tier that is asked one thing after the other.
 pub(crate) struct Reader {
@@ -111,29 +135,30 @@ pub(crate) fn read_copy(folder: &Path, scratch: &Path) -> Found {
     let (disk, residents) = Disk::open(options, no_waker()).expect("it opens");
     let mut reader = Reader::new(disk);
     let mut read = |name| (name, reader.get(name).as_ref().map(parts));
-    let mut found: Found = residents
+    let mut records: BTreeMap<_, _> = residents
         .iter()
         .map(|resident| read(resident.name))
         .collect();
     drop(reader);
     let list = |folder: &Path| fs::read_to_string(folder.join("quarantine")).unwrap_or_default();
     let known = list(folder).lines().count();
-    let noted = list(&copy);
-    let noted: BTreeSet<&str> = noted
-        .lines()
-        .skip(known)
+    let noted: Vec<String> = list(&copy).lines().skip(known).map(str::to_owned).collect();
+    let names: BTreeSet<&str> = noted
+        .iter()
         .filter_map(|line| line.split(' ').nth(2))
         .collect();
-    for (name, record) in &found {
-        let is_noted = noted.contains(&*format!("{name:?}"));
+    for (name, record) in &records {
+        let is_noted = names.contains(&*format!("{name:?}"));
         assert!(record.is_some() || is_noted, "{name:?}: {noted:?}");
     }
     // Those that were found damaged before they were asked for.
-    for name in noted {
-        let name = u128::from_str_radix(name, 16).expect("a name");
-        found.entry(BlockHash(name.to_be_bytes())).or_insert(None);
+    for name in names {
+        if let Ok(name) = u128::from_str_radix(name, 16) {
+            let name = BlockHash(name.to_be_bytes());
+            records.entry(name).or_insert(None);
+        }
     }
-    found
+    Found { records, noted }
 }
 
 /// How far the numbers of two copies of a record are apart at most, as a share of the largest
@@ -157,40 +182,58 @@ fn apart(one: &[Vec<u8>], other: &[Vec<u8>]) -> f32 {
     parts.fold(0.0, f32::max)
 }
 
-/// What could be read before faults is as it was, set aside, or hidden by one of them.
+/// What could be read before faults is as it was, set aside, or taken back by one of them.
 pub(crate) fn compare(
     whole: &Found,
     harmed: &Found,
-    excuses: &BTreeMap<BlockHash, Excuse>,
+    excuses: &BTreeMap<BlockHash, Vec<Excuse>>,
     counts: &mut Counts,
     context: &str,
 ) {
     counts.audits += 1;
-    for (name, parts) in whole {
+    for (name, parts) in &whole.records {
         let Some(parts) = parts else { continue };
         counts.published += 1;
-        let excuse = excuses.get(name);
-        match harmed.get(name) {
+        let excuses = excuses.get(name).map_or(&[][..], Vec::as_slice);
+        match harmed.records.get(name) {
             Some(Some(found)) if found == parts => counts.read += 1,
             Some(Some(found)) => {
-                assert_eq!(
-                    excuse,
-                    Some(&Excuse::Hidden),
-                    "{context}: {name:?} is another"
-                );
+                assert!(!excuses.is_empty(), "{context}: {name:?} is another");
                 let apart = apart(found, parts);
                 assert!(apart < ROUNDING, "{context}: {name:?} is wrong by {apart}");
                 counts.earlier += 1;
                 counts.apart = counts.apart.max(apart);
             }
             Some(None) => {
-                assert!(excuse.is_some(), "{context}: {name:?} was unharmed");
+                assert!(!excuses.is_empty(), "{context}: {name:?} was unharmed");
                 counts.set_aside += 1;
             }
-            None => {
-                assert_eq!(excuse, Some(&Excuse::Hidden), "{context}: {name:?} is gone");
-                counts.hidden += 1;
-            }
+            None => counts.gone(harmed, excuses, &format!("{context}: {name:?}")),
+        }
+    }
+}
+
+impl Counts {
+    /// A record is neither there nor in the list by its name.
+    fn gone(&mut self, harmed: &Found, excuses: &[Excuse], context: &str) {
+        let is_set_aside = |excuse: &Excuse| match excuse {
+            Excuse::Damaged => false,
+            Excuse::Hidden {
+                file,
+                sequence,
+                page,
+                ..
+            } => harmed.has_set_aside(file, *sequence, *page),
+        };
+        let is_taken_back =
+            |excuse: &Excuse| matches!(excuse, Excuse::Hidden { has_traces, .. } if !has_traces);
+        if excuses.iter().any(is_set_aside) {
+            self.set_aside_unknown += 1;
+        } else {
+            let noted = &harmed.noted;
+            let is_excused = excuses.iter().any(is_taken_back);
+            assert!(is_excused, "{context} is gone: {excuses:?}, {noted:?}");
+            self.taken_back += 1;
         }
     }
 }

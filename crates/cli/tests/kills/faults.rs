@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use headstart_core::{BlockHash, Rng};
 
-use crate::segments::{Files, Layout, PAGE};
+use crate::segments::{Files, Layout, PAGE, Stored};
 
 /// The smallest piece that a disk writes whole, bytes.
 const SECTOR: usize = 512;
@@ -49,12 +49,21 @@ pub(crate) struct Harm {
 }
 
 /// Why a record need not be readable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Excuse {
     /// Its own bytes were changed.
     Damaged,
-    /// What says where it is was changed, or its file was cut.
-    Hidden,
+    /// All that says where it is was changed.
+    Hidden {
+        /// The segment's file.
+        file: String,
+        /// The segment's life.
+        sequence: u64,
+        page: usize,
+        /// Something still says that there was a group. If not, all looks as if it had never been
+        /// written.
+        has_traces: bool,
+    },
 }
 
 /// Does some harm, or none.
@@ -79,14 +88,14 @@ pub(crate) fn inject(
         match rng.below(100) {
             0..40 => {
                 let places = ranges(layout, |it| {
-                    let records = it.groups.iter().flat_map(|group| &group.records);
-                    records.map(|(_, record)| record.clone()).collect()
+                    it.records.iter().map(|it| it.pages.clone()).collect()
                 });
                 counts.bits_in_records += harm.flip(files, &places, rng);
             }
             40..50 => {
                 let places = ranges(layout, |it| {
-                    it.groups.iter().map(|group| group.table.clone()).collect()
+                    let tables = it.records.iter().flat_map(|it| it.tables.clone());
+                    tables.collect()
                 });
                 counts.bits_in_tables += harm.flip(files, &places, rng);
             }
@@ -95,7 +104,7 @@ pub(crate) fn inject(
                 counts.bits_in_footers += harm.flip(files, &places, rng);
             }
             60..62 => {
-                let places = ranges(layout, |_| std::iter::once(0..1).collect());
+                let places = ranges(layout, |it| vec![0..1, it.pages.max(1) - 1..it.pages]);
                 counts.bits_in_headers += harm.flip(files, &places, rng);
             }
             62..85 => counts.torn_pages += harm.tear(files, before, &changed, rng),
@@ -222,32 +231,53 @@ impl Harm {
     fn is_in(&self, path: &Path, pages: &Range<usize>) -> bool {
         let start = (path.to_owned(), pages.start);
         let end = (path.to_owned(), pages.end);
-        self.pages.range(start..end).next().is_some()
+        let is_cut = self.cut.get(path).is_some_and(|&cut| pages.end > cut);
+        is_cut || self.pages.range(start..end).next().is_some()
     }
 
-    /// Every record that need not be readable any more, and why.
+    /// Every record that need not be readable any more, and why, once for each of its copies.
+    /// `harmed` are the files after the harm.
     pub(crate) fn excuses(
         &self,
         layout: &BTreeMap<PathBuf, Layout>,
-    ) -> BTreeMap<BlockHash, Excuse> {
-        let mut excuses = BTreeMap::new();
+        harmed: &Files,
+    ) -> BTreeMap<BlockHash, Vec<Excuse>> {
+        let mut excuses: BTreeMap<BlockHash, Vec<Excuse>> = BTreeMap::new();
         for (path, segment) in layout {
-            let is_headless = self.cut.contains_key(path) || self.is_in(path, &(0..1));
-            let footer = segment.footer.as_ref();
-            // With a footer nobody needs the tables, and with the tables nobody needs a footer.
-            let has_footer =
-                footer.is_some_and(|parts| !parts.iter().any(|part| self.is_in(path, part)));
-            for group in &segment.groups {
-                let is_hidden = is_headless || !has_footer && self.is_in(path, &group.table);
-                for (name, record) in &group.records {
-                    if is_hidden {
-                        excuses.insert(*name, Excuse::Hidden);
-                    } else if self.is_in(path, record) {
-                        excuses.entry(*name).or_insert(Excuse::Damaged);
-                    }
+            for record in &segment.records {
+                let excuse = match self.is_hidden(path, segment, record) {
+                    true => Some(Excuse::Hidden {
+                        file: path.file_name().expect("a name").display().to_string(),
+                        sequence: segment.sequence,
+                        page: record.pages.start,
+                        has_traces: self.has_traces(path, segment, record, harmed),
+                    }),
+                    false => self.is_in(path, &record.pages).then_some(Excuse::Damaged),
+                };
+                if let Some(excuse) = excuse {
+                    excuses.entry(record.name).or_default().push(excuse);
                 }
             }
         }
         excuses
+    }
+
+    /// Whether nothing is left that says where a record is: neither a table nor the footer, or
+    /// neither the header nor its copy.
+    fn is_hidden(&self, path: &Path, segment: &Layout, record: &Stored) -> bool {
+        let is_harmed = |pages: &Range<usize>| self.is_in(path, pages);
+        let mut heads = [0..1, segment.pages - 1..segment.pages].into_iter();
+        if heads.all(|page| is_harmed(&page)) {
+            return true;
+        }
+        let mut footer = segment.footer.iter().flatten();
+        let has_footer = segment.footer.is_some() && !footer.any(is_harmed);
+        let is_in_footer = has_footer && record.is_in_footer;
+        !is_in_footer && record.tables.iter().all(is_harmed)
+    }
+
+    fn has_traces(&self, path: &Path, segment: &Layout, record: &Stored, harmed: &Files) -> bool {
+        let is_table = |page: usize| segment.is_table(harmed.page(path, page));
+        self.cut.contains_key(path) || record.tables.iter().any(|pages| is_table(pages.start))
     }
 }

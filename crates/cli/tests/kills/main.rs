@@ -3,8 +3,10 @@
 //!
 //! Whatever is answered is compared with what a server said that keeps nothing. Now and then two
 //! copies of the folder are read record by record, one from before the faults and one from after:
-//! what could be read before can be read after or is set aside, and where neither is so the faults
-//! say why. That the comparison sees wrong bytes is a test of its own ([`control`]).
+//! what could be read before can be read after, or is in the list of what is damaged, by its name
+//! or as pages or a file of which nobody knows what they held; or its whole group was taken back,
+//! which looks as if it had never been written. That the comparison sees wrong bytes is a test of
+//! its own ([`control`]).
 //!
 //! ```bash
 //! HEADSTART_KILLS=2000 cargo test -p headstart --test kills -- --nocapture
@@ -233,14 +235,14 @@ impl Campaign {
         let layout = now.layout();
         let counts = &mut self.tally.faults;
         let harm = faults::inject(&mut now, &layout, &self.before, &mut self.rng, counts);
-        counts.units_in_harm += harm.excuses(&layout).len();
+        counts.units_in_harm += harm.excuses(&layout, &now).len();
         now.write_back(&harm);
         self.harmed.extend(harm.pages);
         let all = Harm {
             pages: self.harmed.clone(),
             cut: harm.cut,
         };
-        let excuses = all.excuses(&layout);
+        let excuses = all.excuses(&layout, &now);
         if let Some(whole) = whole {
             let harmed = audit::read_copy(&self.folder, &self.scratch.0);
             let counts = &mut self.tally.audits;

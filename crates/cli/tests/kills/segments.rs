@@ -18,6 +18,11 @@ pub(crate) const PAGE: usize = 4096;
 const ENTRY: usize = 64;
 const TABLE_START: usize = 32;
 
+const HEADER: &[u8; 8] = b"HDST-SG2";
+const TRAILER: &[u8; 8] = b"HDST-END";
+const FOOTER: &[u8; 8] = b"HDST-FTR";
+const TABLES: [&[u8; 8]; 2] = [b"HDST-GRP", b"HDST-GRE"];
+
 /// The segments of a folder, in memory, and its list of damaged records.
 #[derive(Clone, Default)]
 pub(crate) struct Files {
@@ -29,16 +34,32 @@ pub(crate) struct Files {
 
 /// Where things are in one segment, in pages.
 pub(crate) struct Layout {
-    pub(crate) groups: Vec<Group>,
+    /// Its life, as the header says, or its copy.
+    pub(crate) sequence: u64,
+    pub(crate) records: Vec<Stored>,
     /// Footer and trailer, where there are any.
     pub(crate) footer: Option<[Range<usize>; 2]>,
     pub(crate) pages: usize,
 }
 
-/// A table and its records.
-pub(crate) struct Group {
-    pub(crate) table: Range<usize>,
-    pub(crate) records: Vec<(BlockHash, Range<usize>)>,
+/// A record, and what says where it is.
+pub(crate) struct Stored {
+    pub(crate) name: BlockHash,
+    pub(crate) pages: Range<usize>,
+    /// Tables before and behind its group.
+    pub(crate) tables: Vec<Range<usize>>,
+    pub(crate) is_in_footer: bool,
+}
+
+impl Stored {
+    fn new(name: BlockHash, pages: Range<usize>) -> Self {
+        Self {
+            name,
+            pages,
+            tables: Vec::new(),
+            is_in_footer: false,
+        }
+    }
 }
 
 impl Files {
@@ -134,60 +155,80 @@ impl Layout {
     fn of(bytes: &[u8]) -> Self {
         let pages = bytes.len() / PAGE;
         let mut layout = Self {
-            groups: Vec::new(),
+            sequence: 0,
+            records: Vec::new(),
             footer: None,
             pages,
         };
-        if pages == 0 || bytes[..8] != *b"HDST-SG2" {
+        let Some(last) = pages.checked_sub(1).map(|last| &bytes[last * PAGE..]) else {
             return layout;
-        }
-        let sequence = &bytes[8..16];
-        let mut at = 1;
-        while at + 1 < pages {
-            match Group::at(bytes, at, sequence) {
-                Some(group) => {
-                    let last = group.records.last();
-                    at = last.map_or(group.table.end, |(_, record)| record.end);
-                    layout.groups.push(group);
+        };
+        let headers = [bytes, last].into_iter();
+        let headers = headers.filter(|page| page[..8] == *HEADER || page[..8] == *TRAILER);
+        let sequences = headers.map(|page| number(page, 8) as u64);
+        layout.sequence = sequences.max().unwrap_or(0);
+        let mut records: BTreeMap<(usize, BlockHash), Stored> = BTreeMap::new();
+        for page in 1..pages {
+            let Some(table) = Table::at(bytes, page, layout.sequence) else {
+                continue;
+            };
+            for (name, pages) in table.records {
+                let record = records.entry((pages.start, name));
+                let record = record.or_insert_with(|| Stored::new(name, pages));
+                match table.is_footer {
+                    true => record.is_in_footer = true,
+                    false => record.tables.push(table.pages.clone()),
                 }
-                None => at += 1,
             }
         }
-        let trailer = &bytes[(pages - 1) * PAGE..];
-        if trailer[..8] == *b"HDST-END" && trailer[8..16] == *sequence {
-            let footer = number(trailer, 16)..number(trailer, 16) + number(trailer, 24);
+        layout.records = records.into_values().collect();
+        if last[..8] == *TRAILER {
+            let start = number(last, 16);
+            let footer = start..start.saturating_add(number(last, 24));
             if footer.start < footer.end && footer.end <= pages {
                 layout.footer = Some([footer, pages - 1..pages]);
             }
         }
         layout
     }
+
+    /// Whether a table of this life begins on a page, whole or not.
+    pub(crate) fn is_table(&self, page: &[u8]) -> bool {
+        let is_kind = TABLES.iter().any(|kind| page[..8] == **kind);
+        is_kind && page[8..16] == self.sequence.to_le_bytes()
+    }
 }
 
-impl Group {
-    fn at(bytes: &[u8], page: usize, sequence: &[u8]) -> Option<Self> {
+/// A table, whole or not.
+struct Table {
+    is_footer: bool,
+    pages: Range<usize>,
+    records: Vec<(BlockHash, Range<usize>)>,
+}
+
+impl Table {
+    fn at(bytes: &[u8], page: usize, sequence: u64) -> Option<Self> {
         let table = &bytes[page * PAGE..];
-        if table[..8] != *b"HDST-GRP" || table[8..16] != *sequence {
+        let is_footer = table[..8] == *FOOTER;
+        let is_kind = is_footer || TABLES.iter().any(|kind| table[..8] == **kind);
+        if !is_kind || table[8..16] != sequence.to_le_bytes() {
             return None;
         }
         let (count, pages) = (number(table, 24), bytes.len() / PAGE);
         let end = TABLE_START.checked_add(count.checked_mul(ENTRY)?)?;
         let own_pages = (end.checked_add(8)?).div_ceil(PAGE);
         let entries = table.get(TABLE_START..end)?.chunks_exact(ENTRY);
-        let mut free = page + own_pages;
-        let mut records = Vec::new();
-        for entry in entries {
-            let name = BlockHash(entry[..16].try_into().ok()?);
+        let records = entries.map(|entry| {
+            let name = BlockHash(entry[..16].try_into().expect("16 bytes"));
             let start = number_of_32(entry, 40);
-            let record = start..start + number_of_32(entry, 44);
-            if record.start < free || record.is_empty() || record.end >= pages {
-                return None;
-            }
-            free = record.end;
-            records.push((name, record));
-        }
-        let table = page..page + own_pages;
-        Some(Self { table, records })
+            (name, start..start + number_of_32(entry, 44))
+        });
+        let records = records.filter(|(_, record)| !record.is_empty() && record.end < pages);
+        Some(Self {
+            is_footer,
+            pages: page..page + own_pages,
+            records: records.collect(),
+        })
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) fn head(folder: &Folder, id: SegmentId, len: u64) -> io::Result<Head>
     let found = header.into_iter().chain(copy).filter(is_ours);
     Ok(match found.max_by_key(|header| header.sequence) {
         Some(header) => Head::Is(header),
-        None if is_blank(&[first, read_pages(&file, 1, 1)?, last]) => Head::Blank,
+        None if last.is_some() && is_blank(&[first, read_pages(&file, 1, 1)?, last]) => Head::Blank,
         None => Head::Unknown,
     })
 }
