@@ -106,6 +106,8 @@ pub struct TierCounts {
     pub stored: u64,
     /// Units that were offered and not admitted.
     pub declined: u64,
+    /// Units that were not written because too many others were on their way.
+    pub dropped: u64,
     /// Units that went to make room.
     pub evicted: u64,
     /// Units that cannot be read though nobody evicted them.
@@ -262,6 +264,13 @@ impl Tiers {
         for shelf in &mut self.shelves {
             shelf.level.touch(names, access);
         }
+        // Who evicts them from the device says nothing of their use.
+        for name in names {
+            if let Some(unit) = self.on_device.get_mut(name) {
+                let offset = unit.access.offset;
+                unit.access = Access { offset, ..*access };
+            }
+        }
         self.remember(names);
     }
 
@@ -277,8 +286,8 @@ impl Tiers {
         let link = Link::from(&unit);
         let mut to = Vec::new();
         for index in 0..self.shelves.len() {
-            let may_write = wants(&self.shelves[index]) && self.may_write(index);
-            if may_write && self.begin(index, link, access) {
+            let is_wanted = wants(&self.shelves[index]);
+            if is_wanted && self.begin(index, link, access) {
                 to.push(self.shelves[index].tier);
             }
         }
@@ -309,6 +318,10 @@ impl Tiers {
     /// Gives a unit a place in a tier, if it is admitted; what must go for it goes down.
     fn begin(&mut self, index: usize, link: Link, access: &Access) -> bool {
         if self.shelves[index].level.knows(link.name) {
+            return false;
+        }
+        if !self.may_write(index) {
+            self.shelves[index].counts.dropped += 1;
             return false;
         }
         let tokens = self.unit_tokens();
@@ -344,7 +357,7 @@ impl Tiers {
             let below = self.shelves.get(index + 1);
             let wants = below.is_some_and(|below| below.write == WriteWhen::Back);
             let access = Access::at(now);
-            if !wants || !self.may_write(index + 1) || !self.begin(index + 1, *link, &access) {
+            if !wants || !self.begin(index + 1, *link, &access) {
                 continue;
             }
             let (id, to) = (self.new_id(), self.shelves[index + 1].tier);

@@ -269,7 +269,8 @@ impl Recipe {
             Place::Store(url) => url.clone(),
         };
         Box::new(move |condition| match condition {
-            Condition::Well => tracing::info!(place, "the context cache works again"),
+            // As loud as what it ends.
+            Condition::Well => tracing::warn!(place, "the context cache works again"),
             Condition::WritesFail(failure) => tracing::warn!(
                 place,
                 %failure,

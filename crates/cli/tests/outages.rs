@@ -67,7 +67,6 @@ impl Bench {
         let log = scratch.0.join("log");
         let mut command = serve(["--context-cache", cache].iter().chain(&ARGUMENTS));
         command.stderr(File::create(&log).expect("a file"));
-        command.env("HEADSTART_LOG", "info");
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         Self {
             server: Served::run(&mut command),

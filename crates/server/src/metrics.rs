@@ -256,8 +256,8 @@ impl ReplicaMetrics {
             ),
             tier_moves: make.counter(
                 "headstart_tier_units_total",
-                "Units of a lower tier that were stored, declined, evicted, lost, loaded, or could \
-                 not be loaded.",
+                "Units of a lower tier that were stored, declined, dropped because too many were on \
+                 their way, evicted, lost, loaded, or could not be loaded.",
                 &["replica", "tier", "what"],
             ),
         }
@@ -270,6 +270,7 @@ impl ReplicaMetrics {
         let TierCounts {
             stored,
             declined,
+            dropped,
             evicted,
             lost,
             loaded,
@@ -284,6 +285,7 @@ impl ReplicaMetrics {
         for (what, count) in [
             ("stored", stored),
             ("declined", declined),
+            ("dropped", dropped),
             ("evicted", evicted),
             ("lost", lost),
             ("loaded", loaded),

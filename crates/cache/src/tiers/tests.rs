@@ -359,6 +359,31 @@ fn a_tier_that_hangs_keeps_nothing_from_the_others() {
     assert_eq!(world.mover.waiting.len(), super::MOST_WRITES);
     world.finish();
     assert_eq!(world.names_in(Tier::Disk).len(), super::MOST_WRITES);
+    let dropped = world
+        .tiers
+        .summary()
+        .into_iter()
+        .map(|tier| tier.counts.dropped);
+    let on_disk = 600 - super::MOST_WRITES as u64;
+    assert_eq!(dropped.collect::<Vec<_>>(), [0, on_disk]);
+}
+
+#[test]
+fn what_the_device_evicts_comes_with_its_last_use() {
+    let host = tier(Tier::Host, 9, WriteWhen::Back, Admission::Always);
+    let mut world = World::new(vec![host]);
+    world.commit(1);
+    let access = Access {
+        turn: 7,
+        offset: 99,
+        ..Access::at(Nanos(5))
+    };
+    let before = world.tiers.on_device[&name(1)].access;
+    world.tiers.used(&[name(1), name(2)], &access);
+    let offset = before.offset;
+    let after = world.tiers.on_device[&name(1)].access;
+    assert_ne!(before.turn, access.turn);
+    assert_eq!(after, Access { offset, ..access });
 }
 
 #[test]
