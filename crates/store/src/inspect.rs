@@ -230,7 +230,7 @@ impl Cache {
     /// When a folder was opened only to look at it; so do those below.
     pub fn set_aside(&self, items: &[(Item, Wrong)]) -> Result<(), InspectError> {
         match self {
-            Self::Folder(folder) => folder.set_aside(items),
+            Self::Folder(folder) => folder.set_aside(items)?,
             Self::Store(store) => store.set_aside(items)?,
         }
         Ok(())

@@ -5,6 +5,7 @@
 //! segment-00007 a segment
 //! purged        tenants whose records must not be read any more, and up to which segment; a
 //!               checksum at its end, because a line that is lost would bring them back
+//! notes-0       which prompts a replica used last (`tiered/notes`)
 //! quarantine    where damaged records lie, one a line, and pages and files of which nobody knows
 //!               what they held
 //! ```
@@ -33,6 +34,7 @@ const LOCK: &str = "lock";
 const PURGED: &str = "purged";
 const QUARANTINE: &str = "quarantine";
 const SEGMENT: &str = "segment-";
+const NOTES: &str = "notes-";
 
 /// Kind of the checksum of the list of purged tenants.
 const PURGED_SUM: u64 = u64::from_le_bytes(*b"HDST-PRG");
@@ -248,12 +250,18 @@ impl Folder {
         }
     }
 
-    /// Forgets which records are damaged: there are none any more.
-    pub(super) fn forget_quarantined(&self) -> io::Result<()> {
-        match fs::remove_file(self.path.join(QUARANTINE)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+    /// Forgets which records are damaged, and which were used last: there are none any more.
+    pub(super) fn forget_lists(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let is_list = name == QUARANTINE || name.starts_with(NOTES);
+            if is_list && entry.file_type()?.is_file() {
+                fs::remove_file(entry.path())?;
+            }
         }
+        Ok(())
     }
 
     pub(super) fn remove_segment(&self, id: SegmentId) -> io::Result<()> {
@@ -261,28 +269,34 @@ impl Folder {
     }
 
     /// Takes note of a damaged record.
-    pub(super) fn quarantine(&self, sequence: u64, page: u32, name: BlockHash, wrong: Wrong) {
-        self.note(&format!("{sequence} {page} {name:?} {wrong}"));
+    pub(super) fn quarantine(
+        &self,
+        sequence: u64,
+        page: u32,
+        name: BlockHash,
+        wrong: Wrong,
+    ) -> io::Result<()> {
+        self.note(&format!("{sequence} {page} {name:?} {wrong}"))
     }
 
     /// Takes note of pages that held records of which nobody knows anything.
-    pub(super) fn quarantine_pages(&self, sequence: u64, pages: Range<u32>) {
+    pub(super) fn quarantine_pages(&self, sequence: u64, pages: Range<u32>) -> io::Result<()> {
         let Range { start, end } = pages;
         self.note(&format!(
             "{sequence} {start} - to page {end}: no table is left"
-        ));
+        ))
     }
 
     /// Takes note of a file of which nobody knows what it held.
-    pub(super) fn quarantine_segment(&self, id: SegmentId) {
+    pub(super) fn quarantine_segment(&self, id: SegmentId) -> io::Result<()> {
         let name = segment_name(id);
-        self.note(&format!(
-            "- - {name} neither its first nor its last page can be read"
-        ));
+        let what = "neither its first nor its last page can be read";
+        self.note(&format!("- - {name} {what}"))
     }
 
-    /// Adds a line to the list of what is damaged. Best effort: it is not in the index either way.
-    fn note(&self, line: &str) {
+    /// Adds a line to the list of what is damaged. Where that fails a server goes on: it is not in
+    /// the index any more either way.
+    fn note(&self, line: &str) -> io::Result<()> {
         let path = self.path.join(QUARANTINE);
         let is_long = fs::metadata(&path).is_ok_and(|file| file.len() > QUARANTINE_BYTES);
         let mut options = OpenOptions::new();
@@ -291,10 +305,9 @@ impl Folder {
             true => options.write(true).truncate(true),
             false => options.append(true),
         };
-        let line = format!("{line}\n");
-        let _ = options
-            .open(path)
-            .and_then(|mut file| file.write_all(line.as_bytes()));
+        options
+            .open(path)?
+            .write_all(format!("{line}\n").as_bytes())
     }
 
     /// Sequence number and page of every record known to be damaged. Lines that are damaged
@@ -501,8 +514,10 @@ mod tests {
         let others = BTreeSet::from([SegmentId(9)]);
         assert_eq!((files.segments, files.others), (ours, others));
         let name = BlockHash::from_u64(1);
-        folder.quarantine(7, 5, name, Wrong::Header);
-        folder.quarantine(8, 6, name, Wrong::Part(1));
+        let noted = folder.quarantine(7, 5, name, Wrong::Header);
+        noted.expect("noted");
+        let noted = folder.quarantine(8, 6, name, Wrong::Part(1));
+        noted.expect("noted");
         let quarantined = folder.quarantined().expect("a list");
         assert_eq!(quarantined, [(7, 5), (8, 6)]);
         folder.note_purge(TenantTag(9), 4, 0).expect("noted");

@@ -293,16 +293,21 @@ impl FolderInspector {
 
     /// Notes that records are damaged.
     ///
+    /// # Errors
+    /// When that cannot be written.
+    ///
     /// # Panics
     /// When the folder is not locked.
-    pub fn set_aside(&self, items: &[(Item, Wrong)]) {
+    pub fn set_aside(&self, items: &[(Item, Wrong)]) -> Result<(), DiskError> {
         self.assert_ours();
         for (item, wrong) in items {
             if let At::Segment { sequence, page, .. } = item.at {
-                self.folder
-                    .quarantine(sequence, page, item.resident.name, *wrong);
+                let name = item.resident.name;
+                let noted = self.folder.quarantine(sequence, page, name, *wrong);
+                noted.map_err(io_at(self.folder.path()))?;
             }
         }
+        Ok(())
     }
 
     fn assert_ours(&self) {

@@ -85,13 +85,14 @@ pub(super) struct Scanned {
 }
 
 impl Scanned {
-    /// Notes what is damaged and what is hidden.
+    /// Notes what is damaged and what is hidden, as far as that is possible: it is not found any
+    /// more either way.
     pub(super) fn set_aside(&self, folder: &Folder, sequence: u64) {
         for (entry, wrong) in &self.damaged {
-            folder.quarantine(sequence, entry.page, entry.name, *wrong);
+            let _ = folder.quarantine(sequence, entry.page, entry.name, *wrong);
         }
         for pages in &self.unknown {
-            folder.quarantine_pages(sequence, pages.clone());
+            let _ = folder.quarantine_pages(sequence, pages.clone());
         }
     }
 }

@@ -8,7 +8,8 @@
 //! names of units (keyed digests) and no text.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use headstart_core::BlockHash;
@@ -32,7 +33,9 @@ pub(super) fn write(path: &Path, tails: &[BlockHash]) -> io::Result<()> {
     let sum = checksum::of_fields(0, &bytes);
     bytes.extend(sum.to_le_bytes());
     let new = path.with_extension("new");
-    fs::write(&new, &bytes)?;
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(&new)?.write_all(&bytes)?;
     fs::rename(&new, path)
 }
 

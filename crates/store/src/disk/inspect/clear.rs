@@ -21,12 +21,12 @@ use crate::inspect::Cleared;
 use crate::record::PAGE;
 
 impl View {
-    /// What stays in its list: also what is damaged, so that somebody can look at it.
-    fn stays(&self) -> Vec<Entry> {
-        let stays =
-            |state: State| matches!(state, State::Kept | State::Dropped(Verdict::Quarantined));
-        let entries = self.entries.iter().filter(|(_, state)| stays(*state));
-        entries.map(|(entry, _)| *entry).collect()
+    /// What stays in its list, and what goes.
+    fn sorted(&self) -> (Vec<Entry>, Vec<Entry>) {
+        let (stay, go): (Vec<_>, Vec<_>) =
+            self.entries.iter().partition(|(_, state)| state.stays());
+        let entries = |of: Vec<(Entry, State)>| of.into_iter().map(|(entry, _)| entry).collect();
+        (entries(stay), entries(go))
     }
 
     fn has_kept(&self) -> bool {
@@ -37,6 +37,13 @@ impl View {
     fn tail(&self, footer_pages: u32, pages: u32) -> (u32, u32) {
         let start = (self.end + footer_pages).min(pages - 1);
         (start, pages - 1 - start)
+    }
+}
+
+impl State {
+    /// Also what is damaged, so that somebody can look at it.
+    fn stays(self) -> bool {
+        matches!(self, Self::Kept | Self::Dropped(Verdict::Quarantined))
     }
 }
 
@@ -86,26 +93,24 @@ impl FolderInspector {
     fn shrink(&self, view: &View, pages: u32) -> io::Result<()> {
         for (entry, wrong) in &view.damaged {
             let (page, name) = (entry.page, entry.name);
-            self.folder.quarantine(view.sequence, page, name, *wrong);
+            self.folder.quarantine(view.sequence, page, name, *wrong)?;
         }
         for unknown in &view.unknown {
-            self.folder.quarantine_pages(view.sequence, unknown.clone());
+            let sequence = view.sequence;
+            self.folder.quarantine_pages(sequence, unknown.clone())?;
         }
-        let stays = view.stays();
-        let has_gone = stays.len() < view.entries.len();
-        if has_gone || !view.is_sealed {
+        let (stay, go) = view.sorted();
+        if !go.is_empty() || !view.is_sealed {
             let place = (view.end, pages);
-            write_footer(&self.folder, view.id, view.sequence, &stays, place)?;
+            write_footer(&self.folder, view.id, view.sequence, &stay, place)?;
         }
         let file = File::options()
             .write(true)
             .open(self.folder.segment_path(view.id))?;
-        for (entry, _) in &view.entries {
-            if !stays.contains(entry) {
-                give_back(&file, entry.page, entry.pages)?;
-            }
+        for entry in &go {
+            give_back(&file, entry.page, entry.pages)?;
         }
-        let footer_pages = view.footer_pages.max(table_pages(stays.len()) as u32);
+        let footer_pages = view.footer_pages.max(table_pages(stay.len()) as u32);
         let (start, count) = view.tail(footer_pages, pages);
         give_back(&file, start, count)?;
         file.sync_data()
@@ -169,7 +174,7 @@ impl FolderInspector {
         file.sync_data()
     }
 
-    /// Deletes all segments.
+    /// Deletes all segments, and the lists of what was damaged and used last.
     ///
     /// # Errors
     /// When a file cannot be deleted.
@@ -183,7 +188,7 @@ impl FolderInspector {
             let path = self.folder.segment_path(id);
             self.folder.remove_segment(id).map_err(io_at(path))?;
         }
-        let forgotten = self.folder.forget_quarantined();
+        let forgotten = self.folder.forget_lists();
         forgotten.map_err(io_at(self.folder.path()))?;
         Ok(files.segments.len() as u64)
     }

@@ -117,7 +117,7 @@ impl Worker {
         if self.index.get(name) == Some(place) {
             let sequence = self.space.sequence(place.segment);
             if let Some(folder) = &self.folder {
-                folder.quarantine(sequence, place.page, name, wrong);
+                let _ = folder.quarantine(sequence, place.page, name, wrong);
             }
             self.forget(name);
             self.lost(vec![name], Loss::Corrupt);
