@@ -49,6 +49,8 @@ pub enum Fetched {
 pub(super) struct Loads {
     units: HashMap<BlockHash, Load>,
     under_way: HashMap<TransferId, BlockHash>,
+    /// Of those under way from below host memory, what nobody waits for any more.
+    abandoned: usize,
 }
 
 #[derive(Debug)]
@@ -78,6 +80,14 @@ impl Loads {
             "what is awaited is on its way"
         );
         assert!(self.units.len() <= most, "what is at hand has a limit");
+        let abandoned = self.units.values().filter(|load| load.is_abandoned());
+        assert_eq!(abandoned.count(), self.abandoned, "who waits is counted");
+    }
+}
+
+impl Load {
+    fn is_abandoned(&self) -> bool {
+        self.users == 0 && !self.is_here && self.from > Tier::Host
     }
 }
 
@@ -93,7 +103,7 @@ impl Tiers {
                 Some(load) if load.is_here => None,
                 Some(load) => Some(load.from),
                 None => match self.nearest(name) {
-                    Some(tier) if new < room => Some(tier),
+                    Some(tier) if new < room && self.answers(tier) => Some(tier),
                     _ => break,
                 },
             };
@@ -121,6 +131,12 @@ impl Tiers {
                 unit_s: self.config.unit_bytes as f64 / shelf.speed.bytes_per_s(),
             },
         }
+    }
+
+    /// Whether another load from a tier may begin: from one that does not answer they would take
+    /// all that may be at hand, and none would be left for host memory.
+    fn answers(&self, from: Tier) -> bool {
+        from <= Tier::Host || self.loads.abandoned < self.config.most_at_hand.div_ceil(2)
     }
 
     fn nearest(&self, name: BlockHash) -> Option<Tier> {
@@ -179,12 +195,13 @@ impl Tiers {
     pub(super) fn fetch_link(&mut self, link: Link, now: Nanos) -> Option<Claim> {
         let name = link.name;
         if let Some(load) = self.loads.units.get_mut(&name) {
+            self.loads.abandoned -= usize::from(load.is_abandoned());
             load.users += 1;
             let load = load.id;
             return Some(Claim { name, load });
         }
         let from = self.nearest(name)?;
-        if self.loads.units.len() >= self.config.most_at_hand {
+        if self.loads.units.len() >= self.config.most_at_hand || !self.answers(from) {
             return None;
         }
         let id = self.new_id();
@@ -235,6 +252,7 @@ impl Tiers {
             return;
         };
         load.users -= 1;
+        self.loads.abandoned += usize::from(load.is_abandoned());
         // What is on its way arrives first: it cannot be called back.
         if load.users == 0 && load.is_here {
             self.loads.units.remove(&name);
@@ -255,6 +273,7 @@ impl Tiers {
         let Some(load) = self.loads.units.get_mut(&name) else {
             return;
         };
+        self.loads.abandoned -= usize::from(load.is_abandoned());
         load.is_here = true;
         let slot = load.slot.take();
         let (from, link, asked_at) = (load.from, load.link, load.asked_at);
