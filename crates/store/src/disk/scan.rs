@@ -32,28 +32,39 @@ pub(super) enum Head {
 
 /// Reads the first and the last page of a file of `len` bytes. The later life counts: a page that
 /// was not written may be left from an earlier one.
+///
+/// # Errors
+/// When neither tells, and one of them could not be read.
 pub(super) fn head(folder: &Folder, id: SegmentId, len: u64) -> io::Result<Head> {
     let file = File::open(folder.segment_path(id))?;
-    let first = read_pages(&file, 0, 1)?;
-    let header = first.as_deref().and_then(SegmentHeader::read);
-    let header = header.filter(|header| len <= header.segment_bytes);
+    let first = read_pages(&file, 0, 1);
     let last = match is_segment_bytes(len) {
-        true => read_pages(&file, (len / PAGE as u64 - 1) as u32, 1)?,
-        false => None,
+        true => read_pages(&file, (len / PAGE as u64 - 1) as u32, 1),
+        false => Ok(None),
     };
-    let copy = last.as_deref().and_then(|page| header_in_last(page, len));
+    let header = page_of(&first).and_then(SegmentHeader::read);
+    let header = header.filter(|header| len <= header.segment_bytes);
+    let copy = page_of(&last).and_then(|page| header_in_last(page, len));
     let is_ours = |header: &SegmentHeader| {
         is_segment_bytes(header.segment_bytes) && header.sequence < SEQUENCES
     };
     let found = header.into_iter().chain(copy).filter(is_ours);
-    Ok(match found.max_by_key(|header| header.sequence) {
-        Some(header) => Head::Is(header),
-        None if last.is_some() && is_blank(&[first, read_pages(&file, 1, 1)?, last]) => Head::Blank,
-        None => Head::Unknown,
+    if let Some(header) = found.max_by_key(|header| header.sequence) {
+        return Ok(Head::Is(header));
+    }
+    let pages = [first?, read_pages(&file, 1, 1)?, last?];
+    let is_whole = pages.iter().all(Option::is_some);
+    Ok(match is_whole && is_blank(&pages) {
+        true => Head::Blank,
+        false => Head::Unknown,
     })
 }
 
-/// Whether nothing but zeros stands on these pages, as far as they exist.
+fn page_of(read: &io::Result<Option<Vec<u8>>>) -> Option<&[u8]> {
+    read.as_ref().ok()?.as_deref()
+}
+
+/// Whether nothing but zeros stands on these pages.
 fn is_blank(pages: &[Option<Vec<u8>>]) -> bool {
     pages.iter().flatten().flatten().all(|&byte| byte == 0)
 }
