@@ -256,8 +256,8 @@ impl ReplicaMetrics {
             ),
             tier_moves: make.counter(
                 "headstart_tier_units_total",
-                "Units of a lower tier that were stored, declined, dropped because too many were on \
-                 their way, evicted, lost, loaded, or could not be loaded.",
+                "Units of a lower tier that were stored, declined, dropped because too many were \
+                 on their way, evicted, lost, loaded, or could not be loaded.",
                 &["replica", "tier", "what"],
             ),
         }
