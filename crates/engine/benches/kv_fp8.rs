@@ -8,8 +8,11 @@
 //! Four tables: bytes of a unit; speed of storing and loading blocks, one thread, in bytes of the
 //! device's memory; errors of the keys and values of a prompt, by the group that shares an
 //! exponent; and answers behind a prefix of 1,024 tokens that went through FP8, beside those behind
-//! the prefix itself. The built-in models' weights are random: they attend to everything, so that
-//! errors cancel out, and their best tokens are hardly better than the next ones.
+//! the prefix itself.
+//!
+//! The built-in models' weights are random: they attend to everything, so that errors cancel out,
+//! and their head, being their embedding, makes them repeat the last token whatever was before it.
+//! So one with a head of its own stands beside them, and drawn tokens beside the likeliest ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +22,7 @@ use headstart_core::transfer::DeviceBlocks;
 use headstart_core::{BlockId, Rng, SeqId, TokenId};
 use headstart_engine::kv::{Dtype, KvPool, Stored, fp8};
 use headstart_engine::model::{GenerationDefaults, toy};
-use headstart_engine::sampler::greedy;
+use headstart_engine::sampler::{greedy, sample};
 use headstart_engine::{Batch, CpuExecutor, Entry, Executor, Model, ModelConfig, Sampling};
 
 const BLOCK_TOKENS: usize = 16;
@@ -32,6 +35,14 @@ const ROUNDS: usize = 9;
 
 /// Blocks of the pool whose speed is measured: of the toy's layers 67 MB of f32.
 const SPEED_BLOCKS: usize = 512;
+
+/// How the toy draws its tokens.
+const DRAW: Sampling = Sampling {
+    temperature: 1.0,
+    top_k: 0,
+    top_p: 1.0,
+    seed: 1,
+};
 
 fn main() {
     let named = std::env::args().skip(1).find(|it| !it.starts_with("--"));
@@ -58,8 +69,8 @@ fn main() {
         &config,
     );
     println!(
-        "\n| model | dtype | equal greedy tokens | equal answers | mean \\|Δ logit\\| | of their \
-         deviation | mean \\|Δ log p\\| |\n|---|---|--:|--:|--:|--:|--:|"
+        "\n| model | dtype | equal greedy tokens | equal drawn tokens | greedy answers equal | mean \
+         \\|Δ logit\\| | of their deviation | mean \\|Δ log p\\| |\n|---|---|--:|--:|--:|--:|--:|--:|"
     );
     for dtype in [Dtype::F32, Dtype::Bf16] {
         for (name, model) in models(dtype) {
@@ -71,16 +82,19 @@ fn main() {
 /// The toy, and those of about a quarter and three times its cost, as in `bench tiers`.
 fn built_in(dtype: Dtype) -> Vec<(String, Arc<Model>)> {
     let shapes = [
-        ("toy", 512, 1_024, 8, 8),
-        ("toy-small", 256, 512, 6, 4),
-        ("toy-large", 768, 2_048, 10, 12),
+        ("toy", (512, 1_024, 8, 8), true),
+        ("toy-small", (256, 512, 6, 4), true),
+        ("toy-large", (768, 2_048, 10, 12), true),
+        ("toy, another head", (512, 1_024, 8, 8), false),
     ];
-    let model = |(name, hidden, intermediate, num_layers, num_heads): (&str, _, _, _, _)| {
+    let model = |(name, shape, tied): (&str, _, _)| {
+        let (hidden, intermediate, num_layers, num_heads) = shape;
         let config = ModelConfig {
             hidden,
             intermediate,
             num_layers,
             num_heads,
+            tied,
             ..toy::config()
         };
         let model = toy::with_config(config, GenerationDefaults::default(), dtype);
@@ -289,16 +303,20 @@ fn answers(name: &str, model: &Arc<Model>, dtype: Dtype) {
             next = greedy(&right, &[]);
             let is_same = greedy(&got, &[]) == next;
             is_equal &= is_same;
-            sums.add(&right, &got, is_same);
+            sums.tokens += usize::from(is_same);
+            let drawn = [&right, &got].map(|logits| sample(logits, &[], &DRAW, position));
+            sums.drawn += usize::from(drawn[0] == drawn[1]);
+            sums.add(&right, &got);
         }
         sums.answers += usize::from(is_equal);
     }
     let tokens = PROMPTS as usize * ANSWER_TOKENS;
     let numbers = (tokens * vocab) as f64;
     println!(
-        "| {name} | {} | {:.1} % | {} of {PROMPTS} | {:.4} | {:.2} % | {:.4} |",
+        "| {name} | {} | {:.1} % | {:.1} % | {} of {PROMPTS} | {:.4} | {:.2} % | {:.4} |",
         dtype.name(),
         sums.tokens as f64 / tokens as f64 * 100.0,
+        sums.drawn as f64 / tokens as f64 * 100.0,
         sums.answers,
         sums.logits / numbers,
         sums.logits / sums.deviation * 100.0,
@@ -333,6 +351,7 @@ fn loaded(exact: &mut CpuExecutor, model: &Arc<Model>, dtype: Dtype) -> CpuExecu
 #[derive(Default)]
 struct Sums {
     tokens: usize,
+    drawn: usize,
     answers: usize,
     logits: f64,
     deviation: f64,
@@ -340,10 +359,9 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, right: &[f32], got: &[f32], is_same: bool) {
+    fn add(&mut self, right: &[f32], got: &[f32]) {
         let mean = right.iter().map(|&x| f64::from(x)).sum::<f64>() / right.len() as f64;
         let norms = [right, got].map(log_sum);
-        self.tokens += usize::from(is_same);
         for (&right, &got) in right.iter().zip(got) {
             let (right, got) = (f64::from(right), f64::from(got));
             self.logits += (right - got).abs();

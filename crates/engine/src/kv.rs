@@ -152,7 +152,10 @@ impl Numbers {
 
     /// The elements of `range`, a group, as [`fp8`]: codes, and the exponent that is returned.
     fn encode(&self, range: std::ops::Range<usize>, codes: &mut [u8]) -> i8 {
-        fp8::encode(self.widen(range, &mut Vec::new()), codes)
+        match self {
+            Self::F32(values) => fp8::encode(&values[range], codes),
+            Self::Bf16(values) => fp8::encode_bf16(&values[range], codes),
+        }
     }
 
     /// Overwrites the elements of `range`, a group, with what codes and their exponent stand for.
