@@ -69,9 +69,10 @@ fn main() {
         &config,
     );
     println!(
-        "\n| model | dtype | equal greedy tokens | equal drawn tokens | greedy answers equal | mean \
-         \\|Δ logit\\| | of their deviation | mean \\|Δ log p\\| |\n|---|---|--:|--:|--:|--:|--:|--:|"
+        "\n| model | dtype | equal greedy tokens | equal drawn tokens | equal greedy answers | \
+         mean \\|Δ logit\\| | of their deviation | mean \\|Δ log p\\| |"
     );
+    println!("|---|---|--:|--:|--:|--:|--:|--:|");
     for dtype in [Dtype::F32, Dtype::Bf16] {
         for (name, model) in models(dtype) {
             answers(&name, &model, dtype);

@@ -221,7 +221,7 @@ mod tests {
         let distance = |code: u8| (magnitude(code) - scaled).abs();
         let closer = |one: u8, other: u8| match distance(other).total_cmp(&distance(one)) {
             std::cmp::Ordering::Less => other,
-            std::cmp::Ordering::Equal if other % 2 == 0 => other,
+            std::cmp::Ordering::Equal if other.is_multiple_of(2) => other,
             _ => one,
         };
         (1..=0x7f).fold(0, closer)

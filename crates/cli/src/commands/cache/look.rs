@@ -29,8 +29,8 @@ const SHOWN: usize = 20;
 
 Works while a server uses the folder; then it shows what was there a moment ago. Names are hashes
 of tokens and their identity: they tell nothing of a prompt. Of a kind that is lossy are keys and
-values that were stored with fewer bits (serve --context-cache-dtype fp8). What a server has dropped to make room
-is shown until its place is written anew, because a restart would find it, too.")]
+values that were stored with fewer bits (serve --context-cache-dtype fp8). What a server has dropped
+to make room is shown until its place is written anew, because a restart would find it, too.")]
 pub(crate) struct Ls {
     #[command(flatten)]
     place: Place,

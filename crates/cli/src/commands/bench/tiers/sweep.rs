@@ -208,6 +208,7 @@ mod tests {
         let asked = Asked {
             folder: folder.path(),
             dtype: Dtype::F32,
+            stored: Stored::Same,
             prefixes: &[128],
             mb_per_s: &[50.0, 1_000.0],
             latency: Duration::from_millis(1),
