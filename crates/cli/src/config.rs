@@ -93,6 +93,12 @@ pub(crate) struct ServeOptions {
     /// share, with credentials from the environment as AWS_* and the like
     #[arg(long, env = "HEADSTART_CONTEXT_CACHE", value_name = "DIR|URL")]
     pub(crate) context_cache: Option<String>,
+    /// How keys and values are stored below the engine's own memory: same, as they are; or fp8, a
+    /// byte each (a quarter of f32, half of bf16), which loses precision: answers may differ from
+    /// those without the context cache. What either stores is never used by the other
+    /// [default: same]
+    #[arg(long, env = "HEADSTART_CONTEXT_CACHE_DTYPE", value_name = "DTYPE")]
+    pub(crate) context_cache_dtype: Option<String>,
     /// Most that the context cache takes, all replicas together, GiB [default: 10]
     #[arg(long, env = "HEADSTART_CONTEXT_CACHE_GIB", value_name = "GIB")]
     pub(crate) context_cache_gib: Option<f64>,
@@ -281,6 +287,7 @@ impl ServeOptions {
             strategy: self.strategy.or(file.strategy),
             cache_blocks: self.cache_blocks.or(file.cache_blocks),
             context_cache: self.context_cache.or(file.context_cache),
+            context_cache_dtype: self.context_cache_dtype.or(file.context_cache_dtype),
             context_cache_gib: self.context_cache_gib.or(file.context_cache_gib),
             context_cache_hours: self.context_cache_hours.or(file.context_cache_hours),
             context_cache_tenant_gib: self

@@ -14,11 +14,13 @@ use headstart_cache::tiers::{
 };
 use headstart_core::{BlockMover, CostModel, EngineModel, Tier};
 use headstart_engine::ModelConfig;
+use headstart_engine::kv::{Dtype, Stored};
 use headstart_server::config::TiersOf;
 use headstart_server::metrics::TierReport;
 use headstart_server::replica::Waker;
 use headstart_store::backend::{Condition, Failure, Loss, no_waker};
 use headstart_store::disk::{DiskStats, unix_seconds};
+use headstart_store::record::Exactness;
 use headstart_store::remote::{Remote, RemoteOptions, RemoteStats};
 use headstart_store::shared::{OnCondition, Status, Wakers};
 use headstart_store::tiered::{Below, Lifetimes, StoreConfig};
@@ -64,8 +66,10 @@ const TOKEN_S: f64 = 1e-3;
 /// What the tiers need to know of the fleet.
 pub(crate) struct Shape<'a> {
     pub(crate) model: &'a ModelConfig,
-    /// Bytes of a number of keys and values.
-    pub(crate) element_bytes: usize,
+    /// How the device has keys and values.
+    pub(crate) dtype: Dtype,
+    /// How the tiers do.
+    pub(crate) stored: Stored,
     pub(crate) block_size: usize,
     /// Whether nothing is computed: then names are stored, and no bytes.
     pub(crate) is_emulated: bool,
@@ -109,11 +113,21 @@ struct Recipe {
 /// The tiers that the options ask for, if they ask for any.
 pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<TiersOf>> {
     let Some(place) = &options.context_cache else {
-        return match options.host_cache_gib {
-            None => Ok(None),
-            Some(_) => Err(usage("--host-cache-gib needs --context-cache DIR|URL")),
+        return match (options.host_cache_gib, shape.stored) {
+            (None, Stored::Same) => Ok(None),
+            (Some(_), _) => Err(usage("--host-cache-gib needs --context-cache DIR|URL")),
+            (None, Stored::Fp8) => Err(usage(
+                "--context-cache-dtype fp8 says how keys and values are stored below the engine's \
+                 own memory, and nothing stores any: give --context-cache DIR|URL as well",
+            )),
         };
     };
+    if shape.is_emulated && shape.stored != Stored::Same {
+        return Err(usage(
+            "--context-cache-dtype fp8 rounds keys and values, and --executor cost-model=FILE \
+             computes none: leave one of them out",
+        ));
+    }
     let recipe = Arc::new(Recipe::new(options, place, shape)?);
     recipe
         .check()
@@ -154,13 +168,14 @@ impl Recipe {
         )?;
         let unit_blocks = (UNIT_TOKENS / shape.block_size).max(1);
         let layers = shape.model.num_layers;
-        let token_bytes = shape.model.kv_bytes_per_token(shape.element_bytes);
-        let block_bytes = token_bytes * shape.block_size;
+        let stored = shape.stored;
+        let layer_bytes = stored.layer_bytes(shape.model, shape.dtype, shape.block_size);
         let mut store = StoreConfig {
             part_bytes: match shape.is_emulated {
                 true => Vec::new(),
-                false => vec![block_bytes / layers; layers],
+                false => vec![layer_bytes; layers],
             },
+            exactness: exactness(stored),
             unit_blocks,
             unit_tokens: (unit_blocks * shape.block_size) as u32,
             host_units: 0,
@@ -318,7 +333,12 @@ impl Recipe {
         let config = self.config(unknown_engine());
         let mut store = self.store.clone();
         if let Place::Folder(folder) = &self.place {
-            store.notes = Some(folder.join(format!("notes-{replica}")));
+            // Names of one kind say nothing to a server of the other.
+            let name = match store.exactness {
+                Exactness::Exact => format!("notes-{replica}"),
+                Exactness::Lossy => format!("notes-lossy-{replica}"),
+            };
+            store.notes = Some(folder.join(name));
         }
         let store = TieredStore::new(store, vec![below], waker)?;
         Ok((Tiers::new(config, tiers), Box::new(store)))
@@ -380,6 +400,14 @@ fn report(tier: Tier, stats: &Stats, status: Status) -> TierReport {
             retries: Some(stats.retries.load(Relaxed)),
             ..common
         },
+    }
+}
+
+/// What records of this kind are.
+pub(crate) fn exactness(stored: Stored) -> Exactness {
+    match stored {
+        Stored::Same => Exactness::Exact,
+        Stored::Fp8 => Exactness::Lossy,
     }
 }
 

@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::Value;
-use support::{Scratch, Served, eventually, serve, text};
+use support::{Scratch, Served, eventually, output, serve, text};
 
 /// Prompts long enough that loading them is worth waiting for.
 const PROMPTS: usize = 4;
@@ -105,6 +105,20 @@ fn a_second_server_finds_what_the_first_one_stored() {
 fn what_cannot_be_used_is_refused_by_name() {
     for (arguments, part) in [
         (vec!["--host-cache-gib", "1"], "--context-cache"),
+        (vec!["--context-cache-dtype", "fp8"], "--context-cache DIR"),
+        (
+            vec!["--context-cache", "x", "--context-cache-dtype", "int4"],
+            "same, fp8",
+        ),
+        (
+            vec![
+                "--upstream",
+                "http://127.0.0.1:1",
+                "--context-cache-dtype",
+                "fp8",
+            ],
+            "--context-cache-dtype concerns embedded replicas",
+        ),
         (vec!["--context-cache", "/proc/none"], "/proc/none"),
         (
             vec!["--context-cache", "x", "--context-cache-gib", "0"],
@@ -116,6 +130,57 @@ fn what_cannot_be_used_is_refused_by_name() {
         assert!(!output.status.success(), "{arguments:?}");
         let told = text(&output.stderr);
         assert!(told.contains(part), "{arguments:?}: {told}");
+    }
+}
+
+/// Servers of both kinds in turns on one folder: each finds what servers of its kind stored, and
+/// the exact ones answer as one that keeps nothing.
+#[test]
+fn fp8_and_exact_servers_never_use_each_others_units() {
+    let folder = Scratch::new("lossy");
+    let kv = folder.path("kv");
+    let (expected, _) = ask_all(&Served::start(["--replicas", "1"]));
+    let kinds = [("same", "exact"), ("fp8", "lossy")];
+    for is_new in [true, false] {
+        for (dtype, _) in kinds {
+            let arguments = ["--replicas", "1", "--context-cache", &kv];
+            let gib = ["--context-cache-gib", "0.2", "--context-cache-dtype", dtype];
+            let mut server = Served::start([&arguments[..], &gib].concat());
+            let (got, found) = ask_all(&server);
+            match is_new {
+                true => {
+                    assert!(
+                        found < 200,
+                        "{dtype}: {found} tokens of the template at most"
+                    );
+                    assert_eq!(got, expected, "{dtype}: nothing was loaded");
+                    stored(&server);
+                }
+                false => assert!(found > 200, "{dtype}: {found} tokens were found"),
+            }
+            if dtype == "same" {
+                assert_eq!(got, expected);
+            }
+            let units = |what: &str| sum_of(&server, "headstart_tier_units_total", what);
+            assert_eq!(units("what=\"failed\""), 0.0, "{dtype}");
+            server.end("-TERM");
+        }
+    }
+    let stat = output(["cache", "stat", &kv, "--json"]);
+    let stat: Value = serde_json::from_slice(&stat.stdout).expect("JSON");
+    let tally = |kind: &str, field: &str| {
+        let kinds = stat["kinds"].as_array().expect("a list");
+        let tally = kinds.iter().find(|it| it["exactness"] == kind);
+        tally.expect("both are there")[field]
+            .as_f64()
+            .expect("a number")
+    };
+    assert_eq!(tally("exact", "records"), tally("lossy", "records"));
+    let share = tally("lossy", "bytes") / tally("exact", "bytes");
+    assert!((0.25..0.27).contains(&share), "{share} of the bytes of f32");
+    let told = text(&output(["cache", "ls", &kv]).stdout);
+    for (_, kind) in kinds {
+        assert!(told.contains(&format!("  {kind}  ")), "{told}");
     }
 }
 

@@ -13,11 +13,12 @@ use headstart_cache::tiers::{
 };
 use headstart_core::{EngineModel, Nanos, Rng, SeqId, Tier, TokenId};
 use headstart_engine::engine::{Engine, EngineConfig, StopTokens, Submission};
-use headstart_engine::kv::Dtype;
+use headstart_engine::kv::{Dtype, Stored};
 use headstart_engine::model::{GenerationDefaults, toy};
 use headstart_engine::{Model, Output, QueueOrder, Sampling, Submit};
 use headstart_store::backend::no_waker;
 use headstart_store::disk::unix_seconds;
+use headstart_store::record::Exactness;
 use headstart_store::tiered::{Below, Lifetimes, StoreConfig};
 use headstart_store::{Disk, DiskOptions, TieredStore};
 
@@ -33,11 +34,15 @@ fn model(dtype: Dtype) -> Arc<Model> {
     Arc::new(toy::with_config(config, defaults, dtype))
 }
 
-fn engine(model: &Arc<Model>, dtype: Dtype, cache_blocks: usize) -> Engine {
+/// How an engine has keys and values, and how its tiers have them.
+type Kept = (Dtype, Stored);
+
+fn engine(model: &Arc<Model>, (dtype, stored): Kept, cache_blocks: usize) -> Engine {
     let config = EngineConfig {
         cache_blocks,
         block_size: BLOCK_SIZE,
         kv_dtype: dtype,
+        stored,
         max_batched_tokens: 64,
         max_sequences: 4,
         max_waiting: 64,
@@ -50,15 +55,18 @@ fn engine(model: &Arc<Model>, dtype: Dtype, cache_blocks: usize) -> Engine {
 /// An engine with little memory of its own and a disk in `folder`.
 fn tiered(
     model: &Arc<Model>,
-    dtype: Dtype,
+    (dtype, kept): Kept,
     folder: &Path,
     host_units: usize,
     (write, load): (WriteWhen, LoadWhen),
 ) -> Engine {
-    let layers = model.config.num_layers;
-    let block_bytes = model.config.kv_bytes_per_token(dtype.bytes()) * BLOCK_SIZE;
+    let layer_bytes = kept.layer_bytes(&model.config, dtype, BLOCK_SIZE);
     let store = StoreConfig {
-        part_bytes: vec![block_bytes / layers; layers],
+        part_bytes: vec![layer_bytes; model.config.num_layers],
+        exactness: match kept {
+            Stored::Same => Exactness::Exact,
+            Stored::Fp8 => Exactness::Lossy,
+        },
         unit_blocks: UNIT_BLOCKS,
         unit_tokens: (UNIT_BLOCKS * BLOCK_SIZE) as u32,
         host_units,
@@ -97,7 +105,7 @@ fn tiered(
         found,
     };
     let store = TieredStore::new(store, vec![below], no_waker()).expect("memory");
-    engine(model, dtype, 30).with_tiers(Tiers::new(config, tiers), Box::new(store))
+    engine(model, (dtype, kept), 30).with_tiers(Tiers::new(config, tiers), Box::new(store))
 }
 
 /// Answers of twelve tokens, several prompts at once, and how many tokens were loaded for them.
@@ -178,7 +186,7 @@ fn play(dtype: Dtype, host_units: usize, write: WriteWhen, harm: impl Fn(&Path, 
     let folder = place.path().join("cache");
     let mut all_loaded = 0;
     for (number, prompts) in turns(3).into_iter().enumerate() {
-        let mut plain = engine(&model, dtype, 400);
+        let mut plain = engine(&model, (dtype, Stored::Same), 400);
         let expected: Vec<_> = prompts
             .iter()
             .map(|prompt| {
@@ -189,7 +197,7 @@ fn play(dtype: Dtype, host_units: usize, write: WriteWhen, harm: impl Fn(&Path, 
             .collect();
         let mut engine = tiered(
             &model,
-            dtype,
+            (dtype, Stored::Same),
             &folder,
             host_units,
             (write, LoadWhen::Always),
@@ -254,11 +262,12 @@ fn what_comes_late_is_computed_and_the_rest_is_loaded() {
     let (mut loaded, mut prompt_tokens) = (0, 0);
     for (number, prompts) in turns(5).into_iter().enumerate() {
         for prompt in &prompts {
-            let mut plain = engine(&model, Dtype::F32, 400);
+            let exact = (Dtype::F32, Stored::Same);
+            let mut plain = engine(&model, exact, 400);
             let (expected, _) = answers(&mut plain, std::slice::from_ref(prompt));
             for times in [1, 20, 100, 1_000] {
                 let when = (WriteWhen::Through, LoadWhen::Faster);
-                let mut engine = tiered(&model, Dtype::F32, &folder, 0, when);
+                let mut engine = tiered(&model, exact, &folder, 0, when);
                 engine.look_round(Nanos(0));
                 let (got, some) = answers_at(&mut engine, std::slice::from_ref(prompt), times);
                 assert_eq!(got, expected, "turn {number}, time {times} times as fast");
@@ -271,4 +280,38 @@ fn what_comes_late_is_computed_and_the_rest_is_loaded() {
         loaded > prompt_tokens / 10 && loaded < prompt_tokens,
         "{loaded} of {prompt_tokens}"
     );
+}
+
+/// Engines whose tiers are lossy and engines whose tiers are exact, in turns on one folder: neither
+/// finds what the other stored, and the exact ones answer as if nothing were kept.
+#[test]
+fn what_is_lossy_is_never_taken_for_what_is_exact() {
+    let model = model(Dtype::F32);
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = place.path().join("cache");
+    let mut rng = Rng::new(7);
+    let prompt = |_| (0..200).map(|_| rng.below(300) as TokenId).collect();
+    let prompts: Vec<Vec<TokenId>> = (0..6).map(prompt).collect();
+    let [exact, lossy] = [Stored::Same, Stored::Fp8].map(|kept| (Dtype::F32, kept));
+    for (kept, is_new) in [(lossy, true), (exact, true), (lossy, false), (exact, false)] {
+        let when = (WriteWhen::Through, LoadWhen::Always);
+        let mut engine = tiered(&model, kept, &folder, 0, when);
+        engine.look_round(Nanos(0));
+        let mut all_loaded = 0;
+        for prompt in &prompts {
+            let prompt = std::slice::from_ref(prompt);
+            let (got, loaded) = answers(&mut engine, prompt);
+            all_loaded += loaded;
+            if kept == exact || is_new {
+                let mut plain = self::engine(&model, exact, 400);
+                assert_eq!(got, answers(&mut plain, prompt).0, "{kept:?}");
+            }
+        }
+        match is_new {
+            true => assert_eq!(all_loaded, 0, "{kept:?}: what the other kind stored"),
+            false => assert!(all_loaded > 600, "{kept:?}: {all_loaded} tokens"),
+        }
+        let tiers = engine.tiers().expect("made with tiers").summary();
+        assert!(tiers.iter().all(|tier| tier.counts.failed == 0), "{kept:?}");
+    }
 }

@@ -26,7 +26,7 @@ use headstart_cache::tiers::{
 use headstart_core::transfer::{BlockMover, DeviceBlocks, Moved, Transfer, TransferResult};
 use headstart_core::{BlockHash, EngineModel, Nanos, Rng, SeqId, Tier, TokenId};
 use headstart_engine::engine::{EngineConfig, StopTokens};
-use headstart_engine::kv::Dtype;
+use headstart_engine::kv::{Dtype, Stored};
 use headstart_engine::model::{GenerationDefaults, toy};
 use headstart_engine::{Engine, Model, Output, QueueOrder, Sampling, Submission};
 
@@ -66,6 +66,7 @@ fn stored(model: Arc<Model>, dtype: Dtype) -> Vec<u8> {
         cache_blocks: blocks,
         block_size: BLOCK_TOKENS,
         kv_dtype: dtype,
+        stored: Stored::Same,
         max_batched_tokens: 512,
         max_sequences: 1,
         max_waiting: 1,

@@ -15,7 +15,7 @@ use headstart_cache::policy::Lru;
 use headstart_core::{Nanos, SeqId, TokenId};
 use headstart_engine::cpu::linear::{Linear, Write};
 use headstart_engine::engine::{Engine, EngineConfig, StopTokens, Submission};
-use headstart_engine::kv::{Dtype, Numbers};
+use headstart_engine::kv::{Dtype, Numbers, Stored};
 use headstart_engine::model::toy;
 use headstart_engine::{Model, QueueOrder, Sampling};
 use rayon::prelude::*;
@@ -70,6 +70,7 @@ fn engine(model: &Arc<Model>, dtype: Dtype) -> Engine {
         cache_blocks,
         block_size: 16,
         kv_dtype: dtype,
+        stored: Stored::Same,
         max_batched_tokens: 512,
         max_sequences: 16,
         max_waiting: 16,

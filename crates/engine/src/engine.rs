@@ -15,7 +15,7 @@ use headstart_scheduler::{
     Submit,
 };
 
-use crate::kv::{self, Dtype};
+use crate::kv::{self, Dtype, Stored};
 use crate::{CpuExecutor, Model};
 
 /// Limits of one replica.
@@ -27,6 +27,8 @@ pub struct EngineConfig {
     pub block_size: usize,
     /// How keys and values are stored.
     pub kv_dtype: Dtype,
+    /// How lower tiers store them.
+    pub stored: Stored,
     /// Most tokens computed in one step.
     pub max_batched_tokens: usize,
     /// Most sequences running at once.
@@ -112,7 +114,8 @@ impl Engine {
             config.kv_dtype,
             config.cache_blocks,
             config.block_size,
-        );
+        )
+        .with_stored(config.stored);
         let max_context = model.config.max_context;
         Self::with_executor(
             model,
@@ -352,7 +355,7 @@ fn hasher(model: &Model, name: &str, config: &EngineConfig, salt: Option<&str>) 
     BlockHasher::new(&BlockIdentity {
         model: name,
         weights_revision: &model.revision,
-        kv_dtype: config.kv_dtype.name(),
+        kv_dtype: &config.stored.kv_dtype(config.kv_dtype),
         kv_layout: kv::LAYOUT,
         adapter: None,
         salt,

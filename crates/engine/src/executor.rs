@@ -15,7 +15,7 @@ use crate::cpu::attention::{Attention, Heads, Queries};
 use crate::cpu::head::rows_dot;
 use crate::cpu::linear::Write;
 use crate::cpu::ops;
-use crate::kv::{Dtype, KvPool, LayerKv};
+use crate::kv::{Dtype, KvPool, LayerKv, Stored};
 use crate::model::{Layer, Model};
 use crate::sampler::sample;
 
@@ -50,6 +50,13 @@ impl CpuExecutor {
             kv,
             buffers: Buffers::default(),
         }
+    }
+
+    /// The same, whose pool lower tiers store as `stored`.
+    #[must_use]
+    pub fn with_stored(self, stored: Stored) -> Self {
+        let kv = self.kv.with_stored(stored);
+        Self { kv, ..self }
     }
 
     /// Computes `batch` and returns the logits of the last token of every entry that samples,

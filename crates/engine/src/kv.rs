@@ -6,12 +6,19 @@
 //! keys    [block][kv_head][head_dim][block_size]    16 neighbouring keys are one vector
 //! values  [block][kv_head][block_size][head_dim]    one value is whole vectors
 //! ```
+//!
+//! Lower tiers have a block as it is in memory, or, where that was chosen, as [`fp8`].
+
+pub mod fp8;
+mod stored;
 
 use half::bf16;
 use headstart_core::BlockId;
 use headstart_core::transfer::DeviceBlocks;
 
 use crate::ModelConfig;
+
+pub use stored::Stored;
 
 /// Name of the layout, part of every block's identity.
 pub const LAYOUT: &str = "k:bhds,v:bhsd";
@@ -143,6 +150,22 @@ impl Numbers {
         }
     }
 
+    /// The elements of `range`, a group, as [`fp8`]: codes, and the exponent that is returned.
+    fn encode(&self, range: std::ops::Range<usize>, codes: &mut [u8]) -> i8 {
+        match self {
+            Self::F32(values) => fp8::encode(&values[range], codes),
+            Self::Bf16(values) => fp8::encode_bf16(&values[range], codes),
+        }
+    }
+
+    /// Overwrites the elements of `range`, a group, with what codes and their exponent stand for.
+    fn decode(&mut self, range: std::ops::Range<usize>, codes: &[u8], exponent: i8) {
+        match self {
+            Self::F32(values) => fp8::decode(codes, exponent, &mut values[range]),
+            Self::Bf16(values) => fp8::decode_bf16(codes, exponent, &mut values[range]),
+        }
+    }
+
     #[inline]
     fn set(&mut self, index: usize, value: f32) {
         match self {
@@ -169,17 +192,18 @@ pub struct KvPool {
 }
 
 /// Keys and values of one layer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LayerKv {
     keys: Numbers,
     values: Numbers,
     num_kv_heads: usize,
     head_dim: usize,
     block_size: usize,
+    stored: Stored,
 }
 
 impl KvPool {
-    /// A pool of `num_blocks` blocks.
+    /// A pool of `num_blocks` blocks, which lower tiers store as they are.
     ///
     /// # Panics
     /// When the block size is not a multiple of 16: a key vector must not cross blocks.
@@ -197,11 +221,21 @@ impl KvPool {
             num_kv_heads,
             head_dim,
             block_size,
+            stored: Stored::Same,
         };
         Self {
             layers: (0..config.num_layers).map(layer).collect(),
             block_size,
         }
+    }
+
+    /// The same, which lower tiers store otherwise.
+    #[must_use]
+    pub fn with_stored(mut self, stored: Stored) -> Self {
+        for layer in &mut self.layers {
+            layer.stored = stored;
+        }
+        self
     }
 
     /// Tokens per block.
@@ -255,11 +289,17 @@ impl LayerKv {
     /// Bytes of a block as lower tiers store it.
     #[must_use]
     pub fn stored_bytes(&self) -> usize {
-        2 * self.block_len() * self.keys.dtype().bytes()
+        let numbers = self.head_dim * self.block_size;
+        self.stored
+            .bytes(self.keys.dtype(), self.num_kv_heads, numbers)
     }
 
-    /// Copies a block, its keys, then its values, to `bytes`, which are [`Self::stored_bytes`].
+    /// Copies a block, its keys, then its values, to `bytes`, which are [`Self::stored_bytes`];
+    /// rounded if that was chosen ([`KvPool::with_stored`]).
     pub fn store(&self, block: BlockId, bytes: &mut [u8]) {
+        if self.stored == Stored::Fp8 {
+            return self.store_fp8(block, bytes);
+        }
         let (keys, values) = bytes.split_at_mut(bytes.len() / 2);
         keys.copy_from_slice(self.keys.bytes(self.block_range(block)));
         values.copy_from_slice(self.values.bytes(self.block_range(block)));
@@ -267,10 +307,42 @@ impl LayerKv {
 
     /// Copies `bytes`, which [`Self::store`] gave, to a block.
     pub fn load(&mut self, block: BlockId, bytes: &[u8]) {
+        if self.stored == Stored::Fp8 {
+            return self.load_fp8(block, bytes);
+        }
         let (keys, values) = bytes.split_at(bytes.len() / 2);
         let range = self.block_range(block);
         self.keys.bytes_mut(range.clone()).copy_from_slice(keys);
         self.values.bytes_mut(range).copy_from_slice(values);
+    }
+
+    fn store_fp8(&self, block: BlockId, bytes: &mut [u8]) {
+        let (codes, exponents) = bytes.split_at_mut(2 * self.block_len());
+        let (keys, values) = codes.split_at_mut(self.block_len());
+        let numbers = self.head_dim * self.block_size;
+        let heads = keys
+            .chunks_exact_mut(numbers)
+            .zip(values.chunks_exact_mut(numbers));
+        for (head, ((keys, values), exponents)) in
+            heads.zip(exponents.chunks_exact_mut(2)).enumerate()
+        {
+            let range = self.range(block, head);
+            exponents[0] = self.keys.encode(range.clone(), keys) as u8;
+            exponents[1] = self.values.encode(range, values) as u8;
+        }
+    }
+
+    fn load_fp8(&mut self, block: BlockId, bytes: &[u8]) {
+        let (codes, exponents) = bytes.split_at(2 * self.block_len());
+        let (keys, values) = codes.split_at(self.block_len());
+        let numbers = self.head_dim * self.block_size;
+        let heads = keys.chunks_exact(numbers).zip(values.chunks_exact(numbers));
+        for (head, ((keys, values), exponents)) in heads.zip(exponents.chunks_exact(2)).enumerate()
+        {
+            let range = self.range(block, head);
+            self.keys.decode(range.clone(), keys, exponents[0] as i8);
+            self.values.decode(range, values, exponents[1] as i8);
+        }
     }
 
     /// Tokens per block.
@@ -319,3 +391,6 @@ impl LayerKv {
         base..base + self.head_dim * self.block_size
     }
 }
+
+#[cfg(test)]
+mod tests;

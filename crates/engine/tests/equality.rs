@@ -8,7 +8,7 @@ use headstart_cache::policy::Lru;
 use headstart_core::{BlockId, Nanos, Rng, SeqId, TokenId};
 use headstart_engine::config::Family;
 use headstart_engine::engine::{Engine, EngineConfig, StopTokens, Submission};
-use headstart_engine::kv::Dtype;
+use headstart_engine::kv::{Dtype, Stored};
 use headstart_engine::model::{GenerationDefaults, toy};
 use headstart_engine::sampler::greedy;
 use headstart_engine::{CpuExecutor, Model, Output, QueueOrder, Sampling, Submit, reference};
@@ -216,6 +216,7 @@ fn engine(model: &Arc<Model>, cache_blocks: usize) -> Engine {
         cache_blocks,
         block_size: BLOCK_SIZE,
         kv_dtype: Dtype::F32,
+        stored: Stored::Same,
         max_batched_tokens: 40,
         max_sequences: 4,
         max_waiting: 64,

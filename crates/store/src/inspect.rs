@@ -17,7 +17,7 @@ use headstart_core::{IdentityDigest, TenantTag};
 use crate::arena::Slot;
 use crate::backend::Resident;
 use crate::disk::{DiskError, FolderInspector};
-use crate::record::{PAGE, Record, Wrong};
+use crate::record::{Exactness, PAGE, Record, Wrong};
 use crate::remote::{RemoteError, RemoteOptions, StoreInspector};
 
 /// No record that anybody stores is longer, bytes. For an object that is, whatever its name says,
@@ -41,6 +41,8 @@ pub struct Item {
     pub created_s: Option<u64>,
     /// How it was computed.
     pub identity: Option<IdentityDigest>,
+    /// Whether it is what was computed.
+    pub exactness: Option<Exactness>,
     pub(crate) at: At,
 }
 
@@ -204,8 +206,8 @@ impl Cache {
         }
     }
 
-    /// Fills in when records of a folder were made and how they were computed, by reading their
-    /// first bytes. What cannot be read, or is damaged, stays unknown.
+    /// Fills in when records of a folder were made, how they were computed and whether they are
+    /// exact, by reading their first bytes. What cannot be read, or is damaged, stays unknown.
     pub fn describe(&self, items: &mut [Item]) {
         if let Self::Folder(folder) = self {
             folder.describe(items);

@@ -40,8 +40,10 @@ const BACKLOG: usize = 1024;
 /// How a store is set up.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
-    /// Bytes of each part of a block, as the device has it.
+    /// Bytes of each part of a block, as the device gives it.
     pub part_bytes: Vec<usize>,
+    /// Whether that is all that the device has. Records of the other kind are not loaded.
+    pub exactness: Exactness,
     /// Blocks of a unit.
     pub unit_blocks: usize,
     /// Tokens of a unit.
@@ -197,7 +199,7 @@ impl TieredStore {
                 identity: unit.identity,
                 tenant: unit.tenant,
                 tokens: self.config.unit_tokens,
-                exactness: Exactness::Exact,
+                exactness: self.config.exactness,
                 created_s: now_s,
                 expires_s: lifetime_s.map(|lifetime_s| now_s.saturating_add(lifetime_s)),
             };
@@ -353,10 +355,11 @@ impl TieredStore {
         }
     }
 
-    /// Whether a record has the parts that the device expects.
+    /// Whether a record has the parts that the device expects, and is as exact. Names tell that
+    /// as well; a device that takes one for the other would serve what nobody computed.
     fn fits(&self, record: &Record) -> bool {
         let parts = (0..record.num_parts()).map(|part| record.part(part).len());
-        parts.eq(self.parts.iter().copied())
+        record.meta().exactness == self.config.exactness && parts.eq(self.parts.iter().copied())
     }
 
     fn take_sealed(&mut self) {

@@ -36,6 +36,8 @@ const MAX_AGE: Duration = Duration::from_secs(2);
   headstart serve --replicas 4 --strategy round-robin --cache-blocks 512
   headstart serve --model Qwen/Qwen3-0.6B --dtype bf16
   headstart serve --kv-events-port 5557
+  headstart serve --context-cache ./kv --context-cache-gib 20 --host-cache-gib 4
+  headstart serve --context-cache ./kv --context-cache-dtype fp8
   headstart serve --policy lpc
   headstart serve --policy lpc --predictor chat.model --prediction-log outcomes.jsonl
   headstart serve --policy lpc --predictor e5.model --encoder ./multilingual-e5-small
@@ -154,6 +156,8 @@ const EMULATED_BLOCK_BYTES: usize = 256;
 
 fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
     let dtype = parsed(options.dtype.as_deref().unwrap_or("f32"), "--dtype")?;
+    let stored = options.context_cache_dtype.as_deref().unwrap_or("same");
+    let stored = parsed(stored, "--context-cache-dtype")?;
     let queue_order = match options.queue_order.as_deref().unwrap_or("first-come") {
         "first-come" => QueueOrder::FirstCome,
         "longest-prefix" => QueueOrder::LongestPrefix { max_age: MAX_AGE },
@@ -189,7 +193,8 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
         options,
         &tiers::Shape {
             model: &loaded.model.config,
-            element_bytes: dtype.bytes(),
+            dtype,
+            stored,
             block_size,
             is_emulated: emulated.is_some(),
         },
@@ -202,6 +207,7 @@ fn embedded(options: &ServeOptions) -> Result<EmbeddedFleet> {
             cache_blocks,
             block_size,
             kv_dtype: dtype,
+            stored,
             max_batched_tokens: options.max_batched_tokens.unwrap_or(limits.0),
             max_sequences: options.max_sequences.unwrap_or(limits.1),
             max_waiting: options.max_waiting.unwrap_or(limits.2),
@@ -276,6 +282,10 @@ fn refuse_engine_options(options: &ServeOptions) -> Result<()> {
         ("--model", options.model.is_some()),
         ("--executor", options.executor.is_some()),
         ("--context-cache", options.context_cache.is_some()),
+        (
+            "--context-cache-dtype",
+            options.context_cache_dtype.is_some(),
+        ),
         ("--cache-blocks", options.cache_blocks.is_some()),
         ("--block-size", options.block_size.is_some()),
         ("--dtype", options.dtype.is_some()),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use headstart_engine::kv::Dtype;
+use headstart_engine::kv::{Dtype, Stored};
 use headstart_engine::model::toy;
 use headstart_engine::{EngineConfig, Model, QueueOrder};
 use headstart_prompt::PromptModel;
@@ -53,6 +53,7 @@ pub fn embedded(replicas: usize, cache_blocks: usize) -> ServeConfig {
             cache_blocks,
             block_size: 16,
             kv_dtype: Dtype::F32,
+            stored: Stored::Same,
             max_batched_tokens: 128,
             max_sequences: 8,
             max_waiting: 8,

@@ -135,6 +135,7 @@ impl FolderInspector {
                             resident,
                             created_s: None,
                             identity: None,
+                            exactness: None,
                             at: At::Segment {
                                 id: view.id.0,
                                 sequence: view.sequence,
@@ -224,7 +225,8 @@ impl FolderInspector {
                     for item in items {
                         let header = self.header(&mut open, item);
                         item.created_s = header.as_ref().map(|header| header.meta.created_s);
-                        item.identity = header.map(|header| header.meta.identity);
+                        item.identity = header.as_ref().map(|header| header.meta.identity);
+                        item.exactness = header.map(|header| header.meta.exactness);
                     }
                 });
             }

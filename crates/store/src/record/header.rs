@@ -29,6 +29,17 @@ pub enum Exactness {
     Lossy,
 }
 
+impl Exactness {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Lossy => "lossy",
+        }
+    }
+}
+
 /// What is wrong with stored bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {

@@ -91,6 +91,7 @@ impl StoreInspector {
             resident: object.key.resident(object.bytes),
             created_s: Some(object.modified_s),
             identity: None,
+            exactness: None,
             at: At::Object,
         };
         Ok(Survey {

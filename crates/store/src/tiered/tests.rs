@@ -30,6 +30,7 @@ impl DeviceBlocks for Device {
 fn config(host_units: usize) -> StoreConfig {
     StoreConfig {
         part_bytes: vec![BLOCK_BYTES; 2],
+        exactness: Exactness::Exact,
         unit_blocks: 2,
         unit_tokens: 32,
         host_units,
@@ -141,6 +142,37 @@ fn a_unit_goes_down_and_comes_back() {
     let tier = Tier::Disk;
     assert_eq!(wait(&mut store, 1), [Moved::Found { tier, units }]);
     assert_eq!(load(&mut store, 1, Tier::Disk), TransferResult::Done);
+}
+
+/// Of the same name and length, which never happens: it is computed instead.
+#[test]
+fn what_is_not_as_exact_is_not_loaded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kinds = [Exactness::Exact, Exactness::Lossy];
+    for (number, exactness) in kinds.into_iter().enumerate() {
+        let mut config = config(0);
+        config.exactness = exactness;
+        let below = vec![disk(folder.path())];
+        let mut store = TieredStore::new(config, below, no_waker()).expect("a store");
+        wait(&mut store, 1);
+        let own = number as u64 + 1;
+        put(&mut store, own, &[Tier::Disk], &Device(vec![7, 9]));
+        wait(&mut store, 1);
+        for id in 1..=own {
+            let right = match id == own {
+                true => TransferResult::Done,
+                false => TransferResult::Failed,
+            };
+            assert_eq!(load(&mut store, id, Tier::Disk), right, "{exactness:?}");
+        }
+        drop(store);
+    }
+    let mut store =
+        TieredStore::new(config(0), vec![disk(folder.path())], no_waker()).expect("a store");
+    wait(&mut store, 1);
+    assert_eq!(load(&mut store, 1, Tier::Disk), TransferResult::Done);
+    assert_eq!(load(&mut store, 2, Tier::Disk), TransferResult::Failed);
+    assert_eq!(store.part(BlockHash::from_u64(2), 0), None);
 }
 
 #[test]

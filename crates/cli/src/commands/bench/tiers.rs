@@ -33,6 +33,7 @@ const MOST_ROUNDS: usize = 1_000;
   headstart bench tiers --model ./qwen3-0.6b --dir /mnt/nvme --prefix 2048,8192
   headstart bench tiers --mb-per-s 100,400 --latency-ms 30      as if it were an object store
   headstart bench tiers --model toy-small,toy,toy-large --rounds 7 --json
+  headstart bench tiers --context-cache-dtype fp8 --mb-per-s 20,50   a quarter of the bytes
 
 Without --mb-per-s each prefix is measured at the disk's own speed and at a quarter, a half, one,
 two and eight times the speed at which loading it takes as long as computing it.")]
@@ -48,6 +49,9 @@ pub(crate) struct TiersBench {
     /// f32 or bf16
     #[arg(long, value_name = "DTYPE", default_value = "f32")]
     dtype: String,
+    /// How the tier has keys and values: same, as the engine, or fp8
+    #[arg(long, value_name = "DTYPE", default_value = "same")]
+    context_cache_dtype: String,
     /// Lengths of the prefix on the tier, in tokens
     #[arg(
         long,
@@ -78,6 +82,7 @@ pub(crate) struct TiersBench {
 pub(super) fn run(bench: &TiersBench) -> Result<()> {
     check(bench)?;
     let dtype: Dtype = parsed(&bench.dtype, "--dtype")?;
+    let stored = parsed(&bench.context_cache_dtype, "--context-cache-dtype")?;
     let models = bench.model.iter().map(|spec| models::load(spec, dtype));
     let models: Vec<models::Named> = models.collect::<Result<_>>()?;
     for (model, &prefix) in models
@@ -91,6 +96,7 @@ pub(super) fn run(bench: &TiersBench) -> Result<()> {
     let asked = sweep::Asked {
         folder: &folder.0,
         dtype,
+        stored,
         prefixes: &bench.prefix,
         mb_per_s: &bench.mb_per_s,
         latency: Duration::from_secs_f64(bench.latency_ms / 1e3),

@@ -160,7 +160,8 @@ impl Tiered {
         let engine = live.learned().unwrap_or_else(unknown_engine);
         let shape = Shape {
             model: &embedded.model.config,
-            element_bytes: self.engine.kv_dtype.bytes(),
+            dtype: self.engine.kv_dtype,
+            stored: self.engine.stored,
             block_size: self.engine.block_size,
             is_emulated: self.is_emulated,
         };

@@ -7,6 +7,7 @@ use clap::Args;
 use headstart_core::TenantTag;
 use headstart_store::disk::{Holder, unix_seconds};
 use headstart_store::inspect::{Cache as Opened, Item, Survey, Tally};
+use headstart_store::record::Exactness;
 use serde_json::{Value, json};
 
 use super::whose::Whose;
@@ -27,8 +28,9 @@ const SHOWN: usize = 20;
   headstart cache ls ./kv --json | jq .bytes
 
 Works while a server uses the folder; then it shows what was there a moment ago. Names are hashes
-of tokens and their identity: they tell nothing of a prompt. What a server has dropped to make room
-is shown until its place is written anew, because a restart would find it, too.")]
+of tokens and their identity: they tell nothing of a prompt. Of a kind that is lossy are keys and
+values that were stored with fewer bits (serve --context-cache-dtype fp8). What a server has dropped
+to make room is shown until its place is written anew, because a restart would find it, too.")]
 pub(crate) struct Ls {
     #[command(flatten)]
     place: Place,
@@ -48,9 +50,9 @@ pub(crate) struct Ls {
   headstart cache stat ./kv --context-cache-gib 20 --json
   headstart cache stat s3://bucket/kv
 
-Works while a server uses the folder. Of a folder the beginning of each record is read, for its age
-and identity; --quick leaves that out. Object storage tells when objects were written, and no
-identities.")]
+Works while a server uses the folder. Of a folder the beginning of each record is read, for its age,
+identity and kind (exact, or lossy: stored with fewer bits); --quick leaves that out. Object storage
+tells when objects were written, and neither identities nor kinds.")]
 pub(crate) struct Stat {
     #[command(flatten)]
     place: Place,
@@ -77,7 +79,7 @@ pub(super) fn ls(ls: &Ls) -> Result<()> {
         true => items.iter().map(|item| as_json(item).to_string()).collect(),
         false => {
             let head = "name          parent        tenant            tokens  bytes       \
-                        age       expires in";
+                        age       kind     expires in";
             let rows = items.iter().map(|item| row(item, now_s));
             std::iter::once(head.to_owned()).chain(rows).collect()
         }
@@ -94,8 +96,9 @@ fn row(item: &Item, now_s: u64) -> String {
     let age = item.created_s.map(|at| now_s.saturating_sub(at));
     let left = it.expires_s.map(|at| at.saturating_sub(now_s));
     let span = |seconds: Option<u64>, none: &str| seconds.map_or(none.to_owned(), words::span);
+    let kind = item.exactness.map_or("unknown", Exactness::name);
     format!(
-        "{}  {parent:<12}  {}  {:>6}  {:<10}  {:<8}  {}",
+        "{}  {parent:<12}  {}  {:>6}  {:<10}  {:<8}  {kind:<7}  {}",
         words::short(it.name),
         words::tenant(it.tenant),
         it.tokens,
@@ -116,6 +119,7 @@ fn as_json(item: &Item) -> Value {
         "created_s": item.created_s,
         "expires_s": it.expires_s,
         "identity": item.identity.map(words::identity),
+        "exactness": item.exactness.map(Exactness::name),
     })
 }
 
@@ -174,6 +178,11 @@ impl Told<'_> {
         self.by(|item| item.identity.map(words::identity))
     }
 
+    /// Exact ones, and those of fewer bits.
+    fn kinds(&self) -> Vec<(&'static str, Tally)> {
+        self.by(|item| item.exactness.map(Exactness::name))
+    }
+
     /// Seconds since the oldest and the youngest were made.
     fn ages(&self) -> Option<(u64, u64)> {
         let made = self.survey.items.iter().filter_map(|item| item.created_s);
@@ -213,6 +222,7 @@ impl Told<'_> {
         let tally = |tally: Tally| json!({"records": tally.records, "bytes": tally.bytes});
         let tenants = self.tenants().into_iter();
         let identities = self.identities().into_iter();
+        let kinds = self.kinds().into_iter();
         let all = self.all();
         json!({
             "place": self.place,
@@ -229,6 +239,9 @@ impl Told<'_> {
             })),
             "tenants": tenants
                 .map(|(tag, tally)| named("tenant", words::tenant(tag), tally))
+                .collect::<Vec<_>>(),
+            "kinds": kinds
+                .map(|(name, tally)| named("exactness", name.to_owned(), tally))
                 .collect::<Vec<_>>(),
             "identities": identities
                 .map(|(name, tally)| named("identity", name, tally))
@@ -285,6 +298,8 @@ impl Told<'_> {
             "tenants",
             tenants.map(|(tag, it)| (words::tenant(tag), it)),
         ));
+        let kinds = self.kinds().into_iter();
+        lines.extend(list("kinds", kinds.map(|(name, it)| (name.to_owned(), it))));
         lines.extend(list("identities", self.identities().into_iter()));
         lines.join("\n")
     }

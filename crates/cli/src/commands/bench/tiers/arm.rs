@@ -11,7 +11,7 @@ use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{LoadWhen, Shares, TiersConfig};
 use headstart_core::{Nanos, Rng, SeqId, Tier, TokenId};
 use headstart_engine::engine::{EngineConfig, StopTokens};
-use headstart_engine::kv::Dtype;
+use headstart_engine::kv::{Dtype, Stored};
 use headstart_engine::{Engine, Model, Output, QueueOrder, Sampling, Submission, Submit};
 use headstart_store::backend::Waker;
 use headstart_store::decorate::{Limits, Meter, Metered, Rate, Throttled};
@@ -19,7 +19,7 @@ use headstart_store::disk::unix_seconds;
 use headstart_store::tiered::{Below, Lifetimes, StoreConfig};
 use headstart_store::{Disk, DiskOptions, TieredStore};
 
-use crate::tiers::{DISK, UNIT_TOKENS, tier, unknown_engine};
+use crate::tiers::{DISK, UNIT_TOKENS, exactness, tier, unknown_engine};
 
 /// Tokens behind the prefix, which are always computed.
 pub(super) const NEW_TOKENS: usize = 100;
@@ -47,6 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(super) struct Setting<'a> {
     pub(super) model: &'a Arc<Model>,
     pub(super) dtype: Dtype,
+    pub(super) stored: Stored,
     pub(super) load: LoadWhen,
     /// Where its records are; what is there is found again.
     pub(super) folder: &'a Path,
@@ -62,10 +63,10 @@ impl Setting<'_> {
 
     fn store(&self) -> StoreConfig {
         let config = &self.model.config;
-        let layers = config.num_layers;
-        let block_bytes = config.kv_bytes_per_token(self.dtype.bytes()) * BLOCK_TOKENS;
+        let layer_bytes = self.stored.layer_bytes(config, self.dtype, BLOCK_TOKENS);
         StoreConfig {
-            part_bytes: vec![block_bytes / layers; layers],
+            part_bytes: vec![layer_bytes; config.num_layers],
+            exactness: exactness(self.stored),
             unit_blocks: UNIT_TOKENS / BLOCK_TOKENS,
             unit_tokens: UNIT_TOKENS as u32,
             host_units: 0,
@@ -82,6 +83,7 @@ impl Setting<'_> {
             cache_blocks,
             block_size: BLOCK_TOKENS,
             kv_dtype: self.dtype,
+            stored: self.stored,
             max_batched_tokens: MAX_BATCHED_TOKENS,
             max_sequences: 1,
             max_waiting: 1,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use headstart_cache::tiers::LoadWhen;
-use headstart_engine::kv::Dtype;
+use headstart_engine::kv::{Dtype, Stored};
 use headstart_store::decorate::Rate;
 
 use super::arm::{Answer, Arm, Prompt, Setting};
@@ -25,6 +25,7 @@ pub(super) const ARMS: [LoadWhen; 3] = [LoadWhen::Always, LoadWhen::Never, LoadW
 pub(super) struct Asked<'a> {
     pub(super) folder: &'a Path,
     pub(super) dtype: Dtype,
+    pub(super) stored: Stored,
     pub(super) prefixes: &'a [usize],
     /// Empty: chosen for each prefix.
     pub(super) mb_per_s: &'a [f64],
@@ -130,6 +131,7 @@ impl Sweep<'_> {
         Setting {
             model: &self.model.model,
             dtype: self.asked.dtype,
+            stored: self.asked.stored,
             load: ARMS[arm],
             folder: self.asked.folder,
             prefix_tokens: self.prefix_tokens,
@@ -206,6 +208,7 @@ mod tests {
         let asked = Asked {
             folder: folder.path(),
             dtype: Dtype::F32,
+            stored: Stored::Same,
             prefixes: &[128],
             mb_per_s: &[50.0, 1_000.0],
             latency: Duration::from_millis(1),
