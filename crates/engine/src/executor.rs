@@ -3,13 +3,13 @@
 //! All entries' tokens are rows of one activation matrix `[rows, hidden]`: linear layers see no
 //! sequences, only attention does.
 
+mod beside;
 mod rotation;
 
 use std::sync::Arc;
 
 use headstart_core::TokenId;
-use headstart_core::transfer::DeviceBlocks;
-use headstart_scheduler::{Batch, Executor};
+use headstart_scheduler::{Batch, Copies, Executor};
 
 use crate::cpu::attention::{Attention, Heads, Queries};
 use crate::cpu::head::rows_dot;
@@ -26,6 +26,8 @@ pub struct CpuExecutor {
     model: Arc<Model>,
     kv: KvPool,
     buffers: Buffers,
+    /// Copies of a layer of so many bytes are worth a thread of their own.
+    beside_bytes: usize,
 }
 
 /// Activations, kept between steps so that a step allocates next to nothing.
@@ -49,13 +51,34 @@ impl CpuExecutor {
             model,
             kv,
             buffers: Buffers::default(),
+            beside_bytes: beside::WORTH_A_THREAD,
+        }
+    }
+
+    /// The same, whose steps copy on a thread of their own where a layer's copies have so many
+    /// bytes: for measuring and testing. What is computed and copied does not depend on it.
+    #[must_use]
+    pub fn with_copies_beside(self, beside_bytes: usize) -> Self {
+        Self {
+            beside_bytes,
+            ..self
         }
     }
 
     /// Computes `batch` and returns the logits of the last token of every entry that samples,
     /// `[entries, vocab]`.
     pub fn logits(&mut self, batch: &Batch) -> Vec<f32> {
-        let Self { model, kv, buffers } = self;
+        self.logits_and_copies(batch, None)
+    }
+
+    /// The same, and each layer is copied as `copies` say before it is computed.
+    pub fn logits_and_copies(&mut self, batch: &Batch, copies: Option<Copies<'_>>) -> Vec<f32> {
+        let Self {
+            model,
+            kv,
+            buffers,
+            beside_bytes,
+        } = self;
         let config = &model.config;
         let positions = batch.entries.iter();
         let positions = positions.flat_map(|entry| entry.start..entry.start + entry.tokens.len());
@@ -66,10 +89,10 @@ impl CpuExecutor {
             rotation,
         };
         buffers.embed(&pass);
-        for layer in 0..config.num_layers {
-            buffers.attention(&pass, layer, kv);
-            buffers.feed_forward(model, &model.layers[layer]);
-        }
+        beside::each_layer(kv.layers_mut(), copies, *beside_bytes, |index, kv| {
+            buffers.attention(&pass, &model.layers[index], kv);
+            buffers.feed_forward(model, &model.layers[index]);
+        });
         let sampled = buffers.sampled_rows(model, batch);
         let mut normed = vec![0.0; sampled.len()];
         ops::rms_norm(&sampled, &model.final_norm, config.rms_eps, &mut normed);
@@ -80,8 +103,8 @@ impl CpuExecutor {
 }
 
 impl Executor for CpuExecutor {
-    fn execute(&mut self, batch: &Batch) -> Vec<TokenId> {
-        let logits = self.logits(batch);
+    fn execute(&mut self, batch: &Batch, copies: Option<Copies<'_>>) -> Vec<TokenId> {
+        let logits = self.logits_and_copies(batch, copies);
         let rows = logits.chunks_exact(self.model.config.vocab);
         let suppressed = &self.model.generation.suppress_tokens;
         let asked = batch.entries.iter().filter_map(|entry| {
@@ -95,8 +118,8 @@ impl Executor for CpuExecutor {
         asked.zip(rows).map(choose).collect()
     }
 
-    fn device(&mut self) -> Option<&mut dyn DeviceBlocks> {
-        Some(&mut self.kv)
+    fn copy(&mut self, copies: Copies<'_>) {
+        beside::each_layer(self.kv.layers_mut(), Some(copies), usize::MAX, |_, _| {});
     }
 }
 
@@ -120,9 +143,9 @@ impl Buffers {
         self.normed.resize(self.stream.len(), 0.0);
     }
 
-    /// Adds the attention of layer `index` to the stream, writing the batch's keys and values.
-    fn attention(&mut self, pass: &Pass<'_>, index: usize, kv: &mut KvPool) {
-        let (config, layer) = (&pass.model.config, &pass.model.layers[index]);
+    /// Adds the attention of `layer` to the stream, writing the batch's keys and values.
+    fn attention(&mut self, pass: &Pass<'_>, layer: &Layer, kv: &mut LayerKv) {
+        let config = &pass.model.config;
         let rows = self.stream.len() / config.hidden;
         let q_stride = layer.qkv.n();
         ops::rms_norm(
@@ -133,7 +156,7 @@ impl Buffers {
         );
         self.qkv.resize(rows * q_stride, 0.0);
         layer.qkv.apply(&self.normed, &mut self.qkv, Write::Replace);
-        self.rotate_and_store(pass, layer, kv.layer_mut(index));
+        self.rotate_and_store(pass, layer, kv);
         let heads = Heads {
             num_kv: config.num_kv_heads,
             group: config.group(),
@@ -146,7 +169,7 @@ impl Buffers {
             q: &self.qkv,
             q_stride,
             queries: &queries,
-            kv: kv.layer(index),
+            kv,
             heads,
         };
         attention.run(&mut self.staging, &mut self.heads);
