@@ -26,8 +26,6 @@ pub struct CpuExecutor {
     model: Arc<Model>,
     kv: KvPool,
     buffers: Buffers,
-    /// Copies of a layer of so many bytes are worth a thread of their own.
-    beside_bytes: usize,
 }
 
 /// Activations, kept between steps so that a step allocates next to nothing.
@@ -51,17 +49,6 @@ impl CpuExecutor {
             model,
             kv,
             buffers: Buffers::default(),
-            beside_bytes: beside::WORTH_A_THREAD,
-        }
-    }
-
-    /// The same, whose steps copy on a thread of their own where a layer's copies have so many
-    /// bytes: for measuring and testing. What is computed and copied does not depend on it.
-    #[must_use]
-    pub fn with_copies_beside(self, beside_bytes: usize) -> Self {
-        Self {
-            beside_bytes,
-            ..self
         }
     }
 
@@ -73,12 +60,7 @@ impl CpuExecutor {
 
     /// The same, and each layer is copied as `copies` say before it is computed.
     pub fn logits_and_copies(&mut self, batch: &Batch, copies: Option<Copies<'_>>) -> Vec<f32> {
-        let Self {
-            model,
-            kv,
-            buffers,
-            beside_bytes,
-        } = self;
+        let Self { model, kv, buffers } = self;
         let config = &model.config;
         let positions = batch.entries.iter();
         let positions = positions.flat_map(|entry| entry.start..entry.start + entry.tokens.len());
@@ -89,7 +71,7 @@ impl CpuExecutor {
             rotation,
         };
         buffers.embed(&pass);
-        beside::each_layer(kv.layers_mut(), copies, *beside_bytes, |index, kv| {
+        beside::compute(kv.layers_mut(), copies, |index, kv| {
             buffers.attention(&pass, &model.layers[index], kv);
             buffers.feed_forward(model, &model.layers[index]);
         });
@@ -118,8 +100,8 @@ impl Executor for CpuExecutor {
         asked.zip(rows).map(choose).collect()
     }
 
-    fn copy(&mut self, copies: Copies<'_>) {
-        beside::each_layer(self.kv.layers_mut(), Some(copies), usize::MAX, |_, _| {});
+    fn copy(&mut self, mut copies: Copies<'_>) {
+        beside::copy(self.kv.layers_mut(), &mut copies);
     }
 }
 

@@ -1,6 +1,6 @@
-//! Copying layer by layer, on this thread or beside it, gives what copying everything first gives:
-//! the same logits, the same bytes stored, the same blocks; and what an engine stores is what its
-//! blocks held when it said so, however soon they are overwritten.
+//! Copying layer by layer beside computing gives what copying everything first gives: the same
+//! logits, the same bytes stored, the same blocks; and what an engine stores is what its blocks held
+//! when it said so, however soon they are overwritten.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -190,8 +190,6 @@ impl Claims {
 enum Way {
     /// All of them, then everything is computed: the reference.
     First,
-    /// Each layer before it is computed, on the same thread.
-    LayerByLayer,
     /// Each layer while the one before is computed.
     Beside,
 }
@@ -207,12 +205,7 @@ const UNITS: u64 = 8;
 
 impl Bench {
     fn new(way: Way, model: &Arc<Model>) -> Self {
-        let beside_bytes = match way {
-            Way::First | Way::LayerByLayer => usize::MAX,
-            Way::Beside => 0,
-        };
-        let executor = CpuExecutor::new(model.clone(), Dtype::F32, BLOCKS, BLOCK_SIZE)
-            .with_copies_beside(beside_bytes);
+        let executor = CpuExecutor::new(model.clone(), Dtype::F32, BLOCKS, BLOCK_SIZE);
         let mut rng = Rng::new(7);
         let mut part = |_| -> Vec<u8> {
             let numbers = (0..UNIT_BLOCKS * part_bytes(model) / 4).map(|_| rng.next_f64() as f32);
@@ -306,30 +299,20 @@ fn layer_by_layer_is_all_before() {
     for seed in 0..20 {
         let mut rng = Rng::new(seed);
         let mut claims = Claims::new(UNITS);
-        let ways = [Way::First, Way::LayerByLayer, Way::Beside];
-        let mut benches = ways.map(|way| Bench::new(way, &model));
+        let [mut first, mut beside] = [Way::First, Way::Beside].map(|way| Bench::new(way, &model));
         for number in 0..10 {
             let (batch, stores) = random_step(&mut rng, &mut claims, number);
             arrived += batch.arrivals.len();
             stored += stores.len();
-            let [first, rest @ ..] = &mut benches;
-            let logits = first.step(&batch, &stores);
-            for bench in rest {
-                let what = format!("seed {seed}, step {number}, {:?}: {batch:?}", bench.way);
-                let found = bench.step(&batch, &stores);
-                assert!(bits(&found) == bits(&logits), "logits, {what}");
-                assert!(bench.shelf.kept == first.shelf.kept, "stored, {what}");
-            }
-        }
-        let [first, rest @ ..] = &mut benches;
-        let blocks = first.dump();
-        for bench in rest {
+            let logits = bits(&first.step(&batch, &stores));
+            let what = format!("seed {seed}, step {number}: {batch:?}");
             assert!(
-                bench.dump() == blocks,
-                "blocks, seed {seed}, {:?}",
-                bench.way
+                bits(&beside.step(&batch, &stores)) == logits,
+                "logits, {what}"
             );
+            assert!(beside.shelf.kept == first.shelf.kept, "stored, {what}");
         }
+        assert!(beside.dump() == first.dump(), "blocks, seed {seed}");
     }
     assert!(arrived > 200 && stored > 200, "{arrived}, {stored}");
 }
@@ -339,7 +322,7 @@ fn layer_by_layer_is_all_before() {
 fn what_is_stored_is_what_was_there_before_the_step() {
     let model = model();
     let own: Vec<BlockId> = [7, 3, 12].map(BlockId).to_vec();
-    for way in [Way::LayerByLayer, Way::Beside] {
+    for way in [Way::First, Way::Beside] {
         let mut claims = Claims::new(UNITS);
         let mut bench = Bench::new(way, &model);
         let arrival = |claims: &mut Claims, number| {
@@ -467,8 +450,8 @@ impl BlockMover for Witness {
 }
 
 /// Writes back or through by `seed`.
-fn watched_engine(model: &Arc<Model>, way: Way, seed: u64, counts: &Arc<Mutex<Counts>>) -> Engine {
-    let mut bench = Bench::new(way, model);
+fn watched_engine(model: &Arc<Model>, seed: u64, counts: &Arc<Mutex<Counts>>) -> Engine {
+    let mut bench = Bench::new(Way::Beside, model);
     let snapshot = Arc::new(Mutex::new(bench.dump()));
     let watched = Watched {
         bench,
@@ -491,7 +474,7 @@ fn watched_engine(model: &Arc<Model>, way: Way, seed: u64, counts: &Arc<Mutex<Co
     };
     // What was committed last is overwritten next, at times.
     let policy = Box::new(Random::new(BLOCKS, seed));
-    let write = [WriteWhen::Through, WriteWhen::Back][seed as usize / 2 % 2];
+    let write = [WriteWhen::Through, WriteWhen::Back][seed as usize % 2];
     let executor: (Box<dyn Executor + Send>, usize) = (Box::new(watched), 512);
     let engine = Engine::with_executor(model.clone(), "copies", config, policy, executor);
     engine.with_tiers(disk(write, 20), Box::new(witness))
@@ -519,8 +502,7 @@ fn an_engine_stores_what_its_blocks_held_when_it_said_so() {
     let counts = Arc::new(Mutex::new(Counts::default()));
     let mut preempted = 0;
     for seed in 0..12 {
-        let way = [Way::LayerByLayer, Way::Beside][seed as usize % 2];
-        let mut engine = watched_engine(&model, way, seed, &counts);
+        let mut engine = watched_engine(&model, seed, &counts);
         let mut rng = Rng::new(seed);
         let starts: Vec<_> = (0..6).map(|_| tokens(&mut rng, 130)).collect();
         let mut now = 0;
@@ -566,7 +548,7 @@ fn an_idle_engine_has_nothing_left_to_copy() {
     let model = model();
     for is_cancelled in [false, true] {
         let counts = Arc::new(Mutex::new(Counts::default()));
-        let mut engine = watched_engine(&model, Way::Beside, 0, &counts);
+        let mut engine = watched_engine(&model, 0, &counts);
         let prompt = tokens(&mut Rng::new(1), 3 * UNIT_TOKENS + 5);
         let max_tokens = if is_cancelled { 9 } else { 1 };
         engine.submit(submission(1, prompt, max_tokens), Nanos(0));

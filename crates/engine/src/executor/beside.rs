@@ -1,24 +1,19 @@
 //! Layers, copied one by one beside computing.
 //!
 //! ```text
-//! a thread   │ copy 0 │ copy 1  │ copy 2 │ …
-//! this one            │ compute 0        │ compute 1 │ …
+//! pool   │ copy 0 │ compute 0 │ compute 1 │ compute 2 │ …
+//!                 │ copy 1    │ copy 2    │ …
 //! ```
 //!
-//! A layer is handed from the thread that copies it to the one that computes it: neither can touch
-//! it while the other has it. Copying runs ahead as far as it gets; it writes where the step wants
-//! it anyway.
-
-use std::sync::mpsc::{SyncSender, sync_channel};
+//! A layer is borrowed either for copying or for computing: neither can touch it while the other
+//! does. Copying is one more task of the pool that computes. A thread of its own would stand in the
+//! pool's way: with as many threads computing as there are cores it made steps slower.
 
 use headstart_core::BlockId;
 use headstart_core::transfer::DevicePart;
 use headstart_scheduler::Copies;
 
 use crate::kv::LayerKv;
-
-/// Bytes of a layer's copies from which on a thread pays.
-pub(super) const WORTH_A_THREAD: usize = 256 << 10;
 
 impl DevicePart for LayerKv {
     fn block_bytes(&self) -> usize {
@@ -34,59 +29,33 @@ impl DevicePart for LayerKv {
     }
 }
 
-/// Computes each layer behind its copies, in order: beside the copies of those that follow, where a
-/// layer's are at least `beside_bytes`.
-pub(super) fn each_layer(
-    layers: &mut [LayerKv],
-    mut copies: Option<Copies<'_>>,
-    beside_bytes: usize,
-    mut compute: impl FnMut(usize, &mut LayerKv),
-) {
-    let block_bytes = layers.first().map_or(0, LayerKv::stored_bytes);
-    if let Some(copies) = &mut copies
-        && copies.num_blocks() * block_bytes >= beside_bytes
-        && beside(layers, copies, &mut compute)
-    {
-        return;
-    }
-    for (index, layer) in layers.iter_mut().enumerate() {
-        if let Some(copies) = &mut copies {
-            copies.copy(index, layer);
-        }
-        compute(index, layer);
-    }
-}
-
-/// Copies on a thread of its own. False, and nothing was done, where the system gives none.
-fn beside(
-    layers: &mut [LayerKv],
-    copies: &mut Copies<'_>,
-    mut compute: impl FnMut(usize, &mut LayerKv),
-) -> bool {
-    let (ready, copied) = sync_channel(layers.len());
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("headstart-copy".to_owned());
-        let copier = thread.spawn_scoped(scope, || copy(layers, copies, ready));
-        if copier.is_err() {
-            return false;
-        }
-        for (index, layer) in copied.iter().enumerate() {
-            compute(index, layer);
-        }
-        true
-    })
-}
-
-fn copy<'a>(
-    layers: &'a mut [LayerKv],
-    copies: &mut Copies<'_>,
-    ready: SyncSender<&'a mut LayerKv>,
-) {
+/// Copies all layers.
+pub(super) fn copy(layers: &mut [LayerKv], copies: &mut Copies<'_>) {
     for (index, layer) in layers.iter_mut().enumerate() {
         copies.copy(index, layer);
-        if ready.send(layer).is_err() {
-            // Computing has panicked.
-            return;
-        }
+    }
+}
+
+/// Computes all layers in order, each behind its copies and beside those of the next one.
+pub(super) fn compute(
+    layers: &mut [LayerKv],
+    copies: Option<Copies<'_>>,
+    mut compute: impl FnMut(usize, &mut LayerKv) + Send,
+) {
+    let Some(mut copies) = copies else {
+        let layers = layers.iter_mut().enumerate();
+        return layers.for_each(|(index, layer)| compute(index, layer));
+    };
+    if let Some(first) = layers.first_mut() {
+        copies.copy(0, first);
+    }
+    for index in 0..layers.len() {
+        let (ready, rest) = layers[index..].split_at_mut(1);
+        let copy_next = || {
+            if let Some(next) = rest.first_mut() {
+                copies.copy(index + 1, next);
+            }
+        };
+        rayon::join(|| compute(index, &mut ready[0]), copy_next);
     }
 }
