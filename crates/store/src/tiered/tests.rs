@@ -145,6 +145,25 @@ fn a_unit_goes_down_and_comes_back() {
 }
 
 #[test]
+fn a_unit_that_was_not_read_to_its_end_is_not_stored() {
+    let mut store = TieredStore::new(config(2), Vec::new(), no_waker()).expect("a store");
+    let free = store.slots();
+    let transfer = Transfer::Store {
+        id: TransferId(1),
+        unit: unit(1),
+        blocks: vec![BlockId(0), BlockId(1)],
+        to: vec![Tier::Host],
+    };
+    store.submit(transfer);
+    read(&mut store, [7, 9], 1);
+    let (id, tier) = (TransferId(1), Tier::Host);
+    let result = TransferResult::Failed;
+    assert_eq!(wait(&mut store, 1), [Moved::Stored { id, tier, result }]);
+    assert_eq!(store.slots(), free);
+    assert_eq!(load(&mut store, 1, Tier::Host), TransferResult::Failed);
+}
+
+#[test]
 fn demotion_outlives_being_forgotten_above() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut store =
