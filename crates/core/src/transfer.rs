@@ -33,8 +33,9 @@ pub struct Unit {
 /// Something to move or to drop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transfer {
-    /// Copies a unit from the device's blocks to tiers. Each part of a block stays as it is only until
-    /// the engine's next step comes to that part. Each tier is answered by a [`Moved::Stored`].
+    /// Copies a unit from the device's blocks to tiers. Each part of a block stays as it is only
+    /// until the engine's next step comes to that part. Each tier is answered by a
+    /// [`Moved::Stored`].
     Store {
         /// Its id.
         id: TransferId,

@@ -7,8 +7,8 @@ use crate::{Batch, Copies};
 /// Computes keys and values of a batch's tokens into its blocks, and samples.
 pub trait Executor {
     /// Computes `batch`. Returns one token per entry that asked for one, in order. Each part of its
-    /// blocks is copied as `copies` say before anything is computed in it; who keeps no bytes copies
-    /// nothing.
+    /// blocks is copied as `copies` say before anything is computed in it; who keeps no bytes
+    /// copies nothing.
     fn execute(&mut self, batch: &Batch, copies: Option<Copies<'_>>) -> Vec<TokenId>;
 
     /// Copies where nothing is computed.
