@@ -33,8 +33,9 @@ pub struct Unit {
 /// Something to move or to drop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transfer {
-    /// Copies a unit from the device's blocks, which stay as they are only until the engine's next
-    /// step, to tiers. Each tier is answered by a [`Moved::Stored`].
+    /// Copies a unit from the device's blocks to tiers. Each part of a block stays as it is only
+    /// until the engine's next step comes to that part. Each tier is answered by a
+    /// [`Moved::Stored`].
     Store {
         /// Its id.
         id: TransferId,
@@ -157,51 +158,35 @@ pub enum TransferResult {
 }
 
 /// Moves units between tiers. Nothing waits: transfers are handed over, and looked for later.
+///
+/// Bytes go to and from the device part by part, when whoever computes says so: before anything is
+/// changed in a part, [`Self::read`]; after the last part, [`Self::end_reads`].
 pub trait BlockMover: Send {
-    /// Hands over a transfer. What it reads from `device` is read before this returns.
-    fn submit(&mut self, transfer: Transfer, device: &dyn DeviceBlocks);
+    /// Hands over a transfer.
+    fn submit(&mut self, transfer: Transfer);
+
+    /// Reads a part of all blocks that are to be stored, as handed over since the last
+    /// [`Self::end_reads`]. To be called once for each part of the device.
+    fn read(&mut self, part: usize, device: &dyn DevicePart);
+
+    /// All parts that the device has were read: what is to be stored goes its way.
+    fn end_reads(&mut self);
 
     /// Adds what has happened since the last call.
     fn poll(&mut self, moved: &mut Vec<Moved>);
 
-    /// The bytes of a part of a unit at hand: what [`DeviceBlocks::read`] gave, block by block.
+    /// The bytes of a part of a unit at hand: what [`DevicePart::read`] gave, block by block.
     fn part(&self, name: BlockHash, part: usize) -> Option<&[u8]>;
 }
 
-/// The device's blocks as bytes: each has the same parts (its layers), each part the same length.
-pub trait DeviceBlocks {
-    /// How many parts a block has.
-    fn num_parts(&self) -> usize;
+/// One part (a layer) of all of a device's blocks, as bytes: each block has as many.
+pub trait DevicePart {
+    /// Bytes of a block.
+    fn block_bytes(&self) -> usize;
 
-    /// Bytes of a part of a block.
-    fn part_bytes(&self, part: usize) -> usize;
+    /// Copies a block to `bytes`, which are as long.
+    fn read(&self, block: BlockId, bytes: &mut [u8]);
 
-    /// Copies a part of a block to `bytes`, which is as long.
-    fn read(&self, block: BlockId, part: usize, bytes: &mut [u8]);
-
-    /// Copies `bytes` to a part of a block, which is as long.
-    fn write(&mut self, block: BlockId, part: usize, bytes: &[u8]);
-}
-
-/// A device that keeps nothing: zeros of the right length, where nothing is computed.
-#[derive(Clone, Debug, Default)]
-pub struct BlankDevice {
-    /// Bytes of each part of a block.
-    pub part_bytes: Vec<usize>,
-}
-
-impl DeviceBlocks for BlankDevice {
-    fn num_parts(&self) -> usize {
-        self.part_bytes.len()
-    }
-
-    fn part_bytes(&self, part: usize) -> usize {
-        self.part_bytes[part]
-    }
-
-    fn read(&self, _: BlockId, _: usize, bytes: &mut [u8]) {
-        bytes.fill(0);
-    }
-
-    fn write(&mut self, _: BlockId, _: usize, _: &[u8]) {}
+    /// Copies `bytes` to a block, which is as long.
+    fn write(&mut self, block: BlockId, bytes: &[u8]);
 }

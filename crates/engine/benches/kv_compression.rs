@@ -23,8 +23,8 @@ use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
     Admission, Assumed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
 };
-use headstart_core::transfer::{BlockMover, DeviceBlocks, Moved, Transfer, TransferResult};
-use headstart_core::{BlockHash, EngineModel, Nanos, Rng, SeqId, Tier, TokenId};
+use headstart_core::transfer::{BlockMover, DevicePart, Moved, Transfer, TransferResult};
+use headstart_core::{BlockHash, BlockId, EngineModel, Nanos, Rng, SeqId, Tier, TokenId};
 use headstart_engine::engine::{EngineConfig, StopTokens};
 use headstart_engine::kv::{Dtype, Stored};
 use headstart_engine::model::{GenerationDefaults, toy};
@@ -95,6 +95,7 @@ fn stored(model: Arc<Model>, dtype: Dtype) -> Vec<u8> {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let keeper = Keeper {
         kept: kept.clone(),
+        to_read: Vec::new(),
         moved: Vec::new(),
     };
     let vocab = model.config.vocab;
@@ -124,27 +125,34 @@ fn stored(model: Arc<Model>, dtype: Dtype) -> Vec<u8> {
 /// Keeps the bytes of what is stored.
 struct Keeper {
     kept: Arc<Mutex<Vec<u8>>>,
+    to_read: Vec<BlockId>,
     moved: Vec<Moved>,
 }
 
 impl BlockMover for Keeper {
-    fn submit(&mut self, transfer: Transfer, device: &dyn DeviceBlocks) {
+    fn submit(&mut self, transfer: Transfer) {
         let Transfer::Store { id, blocks, to, .. } = transfer else {
             return;
         };
-        let mut kept = self.kept.lock().expect("one thread");
-        for part in 0..device.num_parts() {
-            for &block in &blocks {
-                let at = kept.len();
-                kept.resize(at + device.part_bytes(part), 0);
-                device.read(block, part, &mut kept[at..]);
-            }
-        }
+        self.to_read.extend(blocks);
         self.moved.extend(to.into_iter().map(|tier| Moved::Stored {
             id,
             tier,
             result: TransferResult::Done,
         }));
+    }
+
+    fn read(&mut self, _: usize, device: &dyn DevicePart) {
+        let mut kept = self.kept.lock().expect("nobody panicked");
+        for &block in &self.to_read {
+            let at = kept.len();
+            kept.resize(at + device.block_bytes(), 0);
+            device.read(block, &mut kept[at..]);
+        }
+    }
+
+    fn end_reads(&mut self) {
+        self.to_read.clear();
     }
 
     fn poll(&mut self, moved: &mut Vec<Moved>) {

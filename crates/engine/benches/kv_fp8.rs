@@ -18,12 +18,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use headstart_core::transfer::DeviceBlocks;
 use headstart_core::{BlockId, Rng, SeqId, TokenId};
 use headstart_engine::kv::{Dtype, KvPool, Stored, fp8};
 use headstart_engine::model::{GenerationDefaults, toy};
 use headstart_engine::sampler::{greedy, sample};
-use headstart_engine::{Batch, CpuExecutor, Entry, Executor, Model, ModelConfig, Sampling};
+use headstart_engine::{Batch, CpuExecutor, Entry, Model, ModelConfig, Sampling};
 
 const BLOCK_TOKENS: usize = 16;
 const UNIT_BLOCKS: usize = 4;
@@ -170,16 +169,18 @@ fn normal(rng: &mut Rng) -> f32 {
 
 /// Seconds of storing all blocks to one place after the other, and of loading them.
 fn speed(pool: &mut KvPool) -> (f64, f64) {
-    let (parts, bytes) = (pool.num_parts(), pool.part_bytes(0));
+    let (parts, bytes) = (pool.layers_mut().len(), pool.layer(0).stored_bytes());
     let mut stored = vec![1; parts * SPEED_BLOCKS * bytes];
     let began = Instant::now();
     for (index, bytes) in stored.chunks_exact_mut(bytes).enumerate() {
-        pool.read(BlockId((index / parts) as u32), index % parts, bytes);
+        pool.layer(index % parts)
+            .store(BlockId((index / parts) as u32), bytes);
     }
     let store_s = began.elapsed().as_secs_f64();
     let began = Instant::now();
     for (index, bytes) in stored.chunks_exact(bytes).enumerate() {
-        pool.write(BlockId((index / parts) as u32), index % parts, bytes);
+        pool.layer_mut(index % parts)
+            .load(BlockId((index / parts) as u32), bytes);
     }
     (store_s, began.elapsed().as_secs_f64())
 }
@@ -213,12 +214,11 @@ fn executor(model: &Arc<Model>, dtype: Dtype) -> CpuExecutor {
 fn computed(model: &Arc<Model>) -> Vec<Vec<f32>> {
     let mut executor = executor(model, Dtype::F32);
     executor.logits(&batch(&tokens(1, PREFIX_TOKENS, model.config.vocab), 0));
-    let pool = executor.device().expect("a pool");
     let mut blocks = Vec::new();
-    for part in 0..pool.num_parts() {
+    for layer in executor.pool_mut().layers_mut() {
         for block in (0..PREFIX_BLOCKS).map(BlockId) {
-            let mut bytes = vec![0; pool.part_bytes(part)];
-            pool.read(block, part, &mut bytes);
+            let mut bytes = vec![0; layer.stored_bytes()];
+            layer.store(block, &mut bytes);
             let numbers = bytes.as_chunks().0.iter().map(|&it| f32::from_ne_bytes(it));
             let numbers: Vec<f32> = numbers.collect();
             let (keys, values) = numbers.split_at(numbers.len() / 2);
@@ -328,21 +328,20 @@ fn answers(name: &str, model: &Arc<Model>, dtype: Dtype) {
 /// An executor whose prefix is another's, by way of FP8.
 fn loaded(exact: &mut CpuExecutor, model: &Arc<Model>, dtype: Dtype) -> CpuExecutor {
     let mut lossy = executor(model, dtype);
-    let from = exact.device().expect("a pool");
-    let to = lossy.device().expect("a pool");
+    let to = lossy.pool_mut().layers_mut();
     let mut between = KvPool::new(&model.config, dtype, 1, BLOCK_TOKENS);
-    for part in 0..from.num_parts() {
+    for (part, from) in exact.pool_mut().layers_mut().iter().enumerate() {
         for block in (0..PREFIX_BLOCKS).map(BlockId) {
-            let mut bytes = vec![0; from.part_bytes(part)];
-            from.read(block, part, &mut bytes);
-            between.write(BlockId(0), part, &bytes);
+            let mut bytes = vec![0; from.stored_bytes()];
+            from.store(block, &mut bytes);
+            between.layer_mut(part).load(BlockId(0), &bytes);
             between = between.with_stored(Stored::Fp8);
-            let mut coded = vec![0; between.part_bytes(part)];
-            between.read(BlockId(0), part, &mut coded);
-            between.write(BlockId(0), part, &coded);
+            let mut coded = vec![0; between.layer(part).stored_bytes()];
+            between.layer(part).store(BlockId(0), &mut coded);
+            between.layer_mut(part).load(BlockId(0), &coded);
             between = between.with_stored(Stored::Same);
-            between.read(BlockId(0), part, &mut bytes);
-            to.write(block, part, &bytes);
+            between.layer(part).store(BlockId(0), &mut bytes);
+            to[part].load(block, &bytes);
         }
     }
     lossy

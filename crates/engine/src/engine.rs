@@ -5,14 +5,14 @@ use std::sync::Arc;
 use headstart_cache::{Policy, PrefixCache, Tiers};
 use headstart_core::cost::Work;
 use headstart_core::cost::learned::LearnedCost;
-use headstart_core::transfer::{BlankDevice, BlockMover, DeviceBlocks};
+use headstart_core::transfer::{BlockMover, Transfer};
 use headstart_core::{
     Access, BlockHasher, BlockIdentity, CacheEvent, EngineModel, Nanos, Probability, SeqId,
     SessionId, TokenId,
 };
 use headstart_scheduler::{
-    Batch, Executor, Load, NewSequence, Output, QueueOrder, Sampling, Scheduler, SchedulerConfig,
-    Submit,
+    Batch, Copies, Executor, Load, NewSequence, Output, QueueOrder, Sampling, Scheduler,
+    SchedulerConfig, Submit,
 };
 
 use crate::kv::{self, Dtype, Stored};
@@ -96,6 +96,8 @@ pub struct Engine {
     scheduler: Scheduler,
     executor: Box<dyn Executor + Send>,
     mover: Option<Box<dyn BlockMover>>,
+    /// Blocks that are to be stored and were not read yet.
+    unread_blocks: usize,
     learned: LearnedCost,
     hasher: Arc<BlockHasher>,
 }
@@ -153,6 +155,7 @@ impl Engine {
             scheduler,
             executor,
             mover: None,
+            unread_blocks: 0,
             learned: LearnedCost::default(),
             hasher,
         }
@@ -218,22 +221,20 @@ impl Engine {
     /// Forgets a request; unknown ids are ignored.
     pub fn cancel(&mut self, seq: SeqId, now: Nanos) {
         self.scheduler.cancel(seq, now);
+        self.copy_if_idle();
     }
 
-    /// Schedules, computes and completes one step.
+    /// Schedules, computes and completes one step. What it has computed is stored beside the next
+    /// one, which must follow unless [`Self::is_idle`].
     pub fn step(&mut self, now: Nanos) -> Step {
         self.take_moved(now);
         let batch = self.scheduler.schedule(now);
-        // Before anything is overwritten.
-        self.move_units();
+        self.hand_over();
+        let tokens = self.copy_and_compute(&batch);
         if !batch.is_empty() {
-            self.copy_arrivals(&batch);
-            let tokens = match batch.entries.is_empty() {
-                true => Vec::new(),
-                false => self.executor.execute(&batch),
-            };
             self.scheduler.complete(&batch, &tokens, now);
-            self.move_units();
+            self.hand_over();
+            self.copy_if_idle();
         }
         let pairs = batch.entries.iter().map(|entry| {
             let (before, new) = (entry.start as u128, entry.tokens.len() as u128);
@@ -267,7 +268,8 @@ impl Engine {
     /// tiers keep what they have.
     pub fn clear_device(&mut self, now: Nanos) {
         self.scheduler.clear_device(now);
-        self.move_units();
+        self.hand_over();
+        self.copy_and_compute(&Batch::default());
     }
 
     /// What steps cost here, as far as [`Engine::took`] told: only with lower tiers, and after the
@@ -283,7 +285,8 @@ impl Engine {
     /// called from time to time while idle.
     pub fn look_round(&mut self, now: Nanos) -> Vec<CacheEvent> {
         self.take_moved(now);
-        self.move_units();
+        self.hand_over();
+        self.copy_if_idle();
         self.scheduler.take_events()
     }
 
@@ -302,30 +305,40 @@ impl Engine {
         }
     }
 
-    fn move_units(&mut self) {
+    /// Hands over what shall be moved. What is to be stored is read with the next copies, the first
+    /// that can overwrite it.
+    fn hand_over(&mut self) {
         let Some(mover) = &mut self.mover else { return };
-        let nothing = BlankDevice::default();
-        let device = self.executor.device();
-        let device: &dyn DeviceBlocks = device.map_or(&nothing, |device| &*device);
         for transfer in self.scheduler.take_transfers() {
-            mover.submit(transfer, device);
+            if let Transfer::Store { blocks, .. } = &transfer {
+                self.unread_blocks += blocks.len();
+            }
+            mover.submit(transfer);
         }
     }
 
-    /// Copies units at hand into the blocks that they are for.
-    fn copy_arrivals(&mut self, batch: &Batch) {
-        let (Some(mover), Some(device)) = (&self.mover, self.executor.device()) else {
-            return;
-        };
-        for arrival in &batch.arrivals {
-            for part in 0..device.num_parts() {
-                let bytes = mover.part(arrival.claim.name, part);
-                let bytes = bytes.expect("what has arrived is at hand until it is released");
-                let len = device.part_bytes(part);
-                for &(number, block) in &arrival.blocks {
-                    device.write(block, part, &bytes[number * len..(number + 1) * len]);
-                }
-            }
+    /// Computes `batch`. Beside it, layer by layer, what is to be stored is read and then what has
+    /// arrived is copied into its blocks.
+    fn copy_and_compute(&mut self, batch: &Batch) -> Vec<TokenId> {
+        let unread = std::mem::take(&mut self.unread_blocks);
+        let mover = self.mover.as_deref_mut();
+        let copies = mover.and_then(|mover| Copies::new(mover, &batch.arrivals, unread));
+        let mut tokens = Vec::new();
+        if !batch.entries.is_empty() {
+            tokens = self.executor.execute(batch, copies);
+        } else if let Some(copies) = copies {
+            self.executor.copy(copies);
+        }
+        if let Some(mover) = self.mover.as_mut().filter(|_| unread > 0) {
+            mover.end_reads();
+        }
+        tokens
+    }
+
+    /// Nothing waits for a step that may not come.
+    fn copy_if_idle(&mut self) {
+        if self.is_idle() {
+            self.copy_and_compute(&Batch::default());
         }
     }
 

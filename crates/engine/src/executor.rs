@@ -3,13 +3,13 @@
 //! All entries' tokens are rows of one activation matrix `[rows, hidden]`: linear layers see no
 //! sequences, only attention does.
 
+mod beside;
 mod rotation;
 
 use std::sync::Arc;
 
 use headstart_core::TokenId;
-use headstart_core::transfer::DeviceBlocks;
-use headstart_scheduler::{Batch, Executor};
+use headstart_scheduler::{Batch, Copies, Executor};
 
 use crate::cpu::attention::{Attention, Heads, Queries};
 use crate::cpu::head::rows_dot;
@@ -59,9 +59,19 @@ impl CpuExecutor {
         Self { kv, ..self }
     }
 
+    /// Its keys and values.
+    pub fn pool_mut(&mut self) -> &mut KvPool {
+        &mut self.kv
+    }
+
     /// Computes `batch` and returns the logits of the last token of every entry that samples,
     /// `[entries, vocab]`.
     pub fn logits(&mut self, batch: &Batch) -> Vec<f32> {
+        self.logits_and_copies(batch, None)
+    }
+
+    /// The same, and each layer is copied as `copies` say before it is computed.
+    pub fn logits_and_copies(&mut self, batch: &Batch, copies: Option<Copies<'_>>) -> Vec<f32> {
         let Self { model, kv, buffers } = self;
         let config = &model.config;
         let positions = batch.entries.iter();
@@ -73,10 +83,10 @@ impl CpuExecutor {
             rotation,
         };
         buffers.embed(&pass);
-        for layer in 0..config.num_layers {
-            buffers.attention(&pass, layer, kv);
-            buffers.feed_forward(model, &model.layers[layer]);
-        }
+        beside::compute(kv.layers_mut(), copies, |index, kv| {
+            buffers.attention(&pass, &model.layers[index], kv);
+            buffers.feed_forward(model, &model.layers[index]);
+        });
         let sampled = buffers.sampled_rows(model, batch);
         let mut normed = vec![0.0; sampled.len()];
         ops::rms_norm(&sampled, &model.final_norm, config.rms_eps, &mut normed);
@@ -87,8 +97,8 @@ impl CpuExecutor {
 }
 
 impl Executor for CpuExecutor {
-    fn execute(&mut self, batch: &Batch) -> Vec<TokenId> {
-        let logits = self.logits(batch);
+    fn execute(&mut self, batch: &Batch, copies: Option<Copies<'_>>) -> Vec<TokenId> {
+        let logits = self.logits_and_copies(batch, copies);
         let rows = logits.chunks_exact(self.model.config.vocab);
         let suppressed = &self.model.generation.suppress_tokens;
         let asked = batch.entries.iter().filter_map(|entry| {
@@ -102,8 +112,8 @@ impl Executor for CpuExecutor {
         asked.zip(rows).map(choose).collect()
     }
 
-    fn device(&mut self) -> Option<&mut dyn DeviceBlocks> {
-        Some(&mut self.kv)
+    fn copy(&mut self, mut copies: Copies<'_>) {
+        beside::copy(self.kv.layers_mut(), &mut copies);
     }
 }
 
@@ -127,9 +137,9 @@ impl Buffers {
         self.normed.resize(self.stream.len(), 0.0);
     }
 
-    /// Adds the attention of layer `index` to the stream, writing the batch's keys and values.
-    fn attention(&mut self, pass: &Pass<'_>, index: usize, kv: &mut KvPool) {
-        let (config, layer) = (&pass.model.config, &pass.model.layers[index]);
+    /// Adds the attention of `layer` to the stream, writing the batch's keys and values.
+    fn attention(&mut self, pass: &Pass<'_>, layer: &Layer, kv: &mut LayerKv) {
+        let config = &pass.model.config;
         let rows = self.stream.len() / config.hidden;
         let q_stride = layer.qkv.n();
         ops::rms_norm(
@@ -140,7 +150,7 @@ impl Buffers {
         );
         self.qkv.resize(rows * q_stride, 0.0);
         layer.qkv.apply(&self.normed, &mut self.qkv, Write::Replace);
-        self.rotate_and_store(pass, layer, kv.layer_mut(index));
+        self.rotate_and_store(pass, layer, kv);
         let heads = Heads {
             num_kv: config.num_kv_heads,
             group: config.group(),
@@ -153,7 +163,7 @@ impl Buffers {
             q: &self.qkv,
             q_stride,
             queries: &queries,
-            kv: kv.layer(index),
+            kv,
             heads,
         };
         attention.run(&mut self.staging, &mut self.heads);

@@ -14,7 +14,6 @@ mod stored;
 
 use half::bf16;
 use headstart_core::BlockId;
-use headstart_core::transfer::DeviceBlocks;
 
 use crate::ModelConfig;
 
@@ -254,24 +253,10 @@ impl KvPool {
     pub fn layer_mut(&mut self, layer: usize) -> &mut LayerKv {
         &mut self.layers[layer]
     }
-}
 
-/// A part is a layer of a block: its keys, then its values.
-impl DeviceBlocks for KvPool {
-    fn num_parts(&self) -> usize {
-        self.layers.len()
-    }
-
-    fn part_bytes(&self, part: usize) -> usize {
-        self.layers[part].stored_bytes()
-    }
-
-    fn read(&self, block: BlockId, part: usize, bytes: &mut [u8]) {
-        self.layers[part].store(block, bytes);
-    }
-
-    fn write(&mut self, block: BlockId, part: usize, bytes: &[u8]) {
-        self.layers[part].load(block, bytes);
+    /// All layers, to write.
+    pub fn layers_mut(&mut self) -> &mut [LayerKv] {
+        &mut self.layers
     }
 }
 

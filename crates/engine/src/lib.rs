@@ -39,5 +39,6 @@ pub use kv::Dtype;
 pub use model::{GenerationDefaults, LoadError, Model};
 
 pub use headstart_scheduler::{
-    Batch, Entry, Executor, FinishReason, Load, Output, QueueOrder, Sampling, Submit,
+    Arrival, Batch, Copies, Entry, Executor, FinishReason, Load, Output, QueueOrder, Sampling,
+    Submit,
 };

@@ -9,7 +9,7 @@ use headstart_core::{BlockHash, BlockId, CacheEvent, Nanos, Rng, SeqId, TokenId}
 use headstart_engine::engine::{Engine, EngineConfig, StopTokens, Submission};
 use headstart_engine::kv::{Dtype, Stored};
 use headstart_engine::model::{GenerationDefaults, toy};
-use headstart_engine::{CpuExecutor, Executor, Model, QueueOrder, Sampling, Submit};
+use headstart_engine::{CpuExecutor, Model, QueueOrder, Sampling, Submit};
 use headstart_scheduler::{Batch, Entry};
 
 const BLOCK_SIZE: usize = 16;
@@ -55,13 +55,12 @@ fn logits(dtype: Dtype, stored: Stored) -> Vec<f32> {
     let all = tokens(ALL * BLOCK_SIZE);
     let (prefix, rest) = all.split_at(PREFIX * BLOCK_SIZE);
     first.logits(&batch(prefix, 0));
-    let from = first.device().expect("a pool");
-    let to = second.device().expect("a pool");
-    for part in 0..from.num_parts() {
+    let from = first.pool_mut().layers_mut().iter();
+    for (from, to) in from.zip(second.pool_mut().layers_mut()) {
         for block in (0..PREFIX as u32).map(BlockId) {
-            let mut bytes = vec![0; from.part_bytes(part)];
-            from.read(block, part, &mut bytes);
-            to.write(block, part, &bytes);
+            let mut bytes = vec![0; from.stored_bytes()];
+            from.store(block, &mut bytes);
+            to.load(block, &bytes);
         }
     }
     second.logits(&batch(rest, prefix.len()))

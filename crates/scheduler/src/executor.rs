@@ -1,17 +1,18 @@
 //! Who computes a batch.
 
 use headstart_core::TokenId;
-use headstart_core::transfer::DeviceBlocks;
 
-use crate::Batch;
+use crate::{Batch, Copies};
 
 /// Computes keys and values of a batch's tokens into its blocks, and samples.
 pub trait Executor {
-    /// Computes `batch`. Returns one token per entry that asked for one, in order.
-    fn execute(&mut self, batch: &Batch) -> Vec<TokenId>;
+    /// Computes `batch`. Returns one token per entry that asked for one, in order. Each part of its
+    /// blocks is copied as `copies` say before anything is computed in it; who keeps no bytes
+    /// copies nothing.
+    fn execute(&mut self, batch: &Batch, copies: Option<Copies<'_>>) -> Vec<TokenId>;
 
-    /// The blocks that it computes into, as bytes; `None` where it keeps none.
-    fn device(&mut self) -> Option<&mut dyn DeviceBlocks>;
+    /// Copies where nothing is computed.
+    fn copy(&mut self, copies: Copies<'_>);
 }
 
 /// Computes nothing: every sampled token repeats the entry's last. For tests and dry runs.
@@ -19,7 +20,7 @@ pub trait Executor {
 pub struct Echo;
 
 impl Executor for Echo {
-    fn execute(&mut self, batch: &Batch) -> Vec<TokenId> {
+    fn execute(&mut self, batch: &Batch, _: Option<Copies<'_>>) -> Vec<TokenId> {
         let sampled = batch
             .entries
             .iter()
@@ -29,7 +30,5 @@ impl Executor for Echo {
             .collect()
     }
 
-    fn device(&mut self) -> Option<&mut dyn DeviceBlocks> {
-        None
-    }
+    fn copy(&mut self, _: Copies<'_>) {}
 }

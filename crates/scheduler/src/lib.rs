@@ -13,6 +13,7 @@
 //! | `names` | its blocks' names, hashed once where prompts begin alike |
 //! | [`queue`] | in which order waiting sequences are admitted |
 //! | [`batch`] | what the executor gets and returns |
+//! | [`copies`] | what is copied beside a step, part by part |
 //! | [`executor`] | the [`Executor`] trait and its null implementation |
 //! | [`announce`] | what came and went, on the device and in lower tiers, as events |
 //!
@@ -21,6 +22,7 @@
 
 pub mod announce;
 pub mod batch;
+pub mod copies;
 pub mod executor;
 mod names;
 pub mod queue;
@@ -28,6 +30,7 @@ pub mod scheduler;
 pub mod sequence;
 
 pub use batch::{Arrival, Batch, Entry, Sampling};
+pub use copies::Copies;
 pub use executor::Executor;
 pub use queue::QueueOrder;
 pub use scheduler::{Decode, Load, MadeUp, Scheduler, SchedulerConfig, Submit};

@@ -8,9 +8,8 @@
 use std::time::{Duration, Instant};
 
 use headstart_core::cost::Work;
-use headstart_core::transfer::{BlankDevice, DeviceBlocks};
 use headstart_core::{EngineModel, TokenId};
-use headstart_engine::{Batch, Entry, Executor};
+use headstart_engine::{Batch, Copies, Entry, Executor};
 
 /// Takes time in place of computing.
 #[derive(Debug)]
@@ -20,7 +19,6 @@ pub(crate) struct Emulator {
     alphabet: Vec<TokenId>,
     /// When the step before ended.
     ended: Instant,
-    device: BlankDevice,
 }
 
 impl Emulator {
@@ -33,7 +31,6 @@ impl Emulator {
             engine,
             alphabet,
             ended: Instant::now(),
-            device: BlankDevice::default(),
         }
     }
 
@@ -52,7 +49,7 @@ impl Emulator {
 }
 
 impl Executor for Emulator {
-    fn execute(&mut self, batch: &Batch) -> Vec<TokenId> {
+    fn execute(&mut self, batch: &Batch, _: Option<Copies<'_>>) -> Vec<TokenId> {
         let began = Instant::now();
         // What scheduling took since the last step is part of this one, unless nothing was asked.
         let step = self.step(batch);
@@ -67,9 +64,7 @@ impl Executor for Emulator {
         sampled.map(|entry| self.token(entry)).collect()
     }
 
-    fn device(&mut self) -> Option<&mut dyn DeviceBlocks> {
-        Some(&mut self.device)
-    }
+    fn copy(&mut self, _: Copies<'_>) {}
 }
 
 /// Longest pause between two steps that counts as scheduling and not as having had nothing to do.

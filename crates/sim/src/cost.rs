@@ -4,9 +4,8 @@
 
 use std::time::Duration;
 
-use headstart_core::transfer::DeviceBlocks;
 use headstart_core::{CostModel, TokenId};
-use headstart_scheduler::{Batch, Decode, Executor};
+use headstart_scheduler::{Batch, Copies, Decode, Executor};
 
 use crate::chat::tokens;
 
@@ -96,7 +95,7 @@ impl VirtualExecutor {
 }
 
 impl Executor for VirtualExecutor {
-    fn execute(&mut self, batch: &Batch) -> Vec<TokenId> {
+    fn execute(&mut self, batch: &Batch, _: Option<Copies<'_>>) -> Vec<TokenId> {
         self.step = step(&self.cost, batch);
         let sampled = batch.entries.iter().filter(|it| it.sampling.is_some());
         sampled
@@ -104,9 +103,7 @@ impl Executor for VirtualExecutor {
             .collect()
     }
 
-    fn device(&mut self) -> Option<&mut dyn DeviceBlocks> {
-        None
-    }
+    fn copy(&mut self, _: Copies<'_>) {}
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use headstart_core::transfer::{
-    BlockMover, DeviceBlocks, Moved, Transfer, TransferId, TransferResult,
+    BlockMover, DevicePart, Moved, Transfer, TransferId, TransferResult,
 };
 use headstart_core::{BlockHash, Nanos, Tier};
 
@@ -121,7 +121,7 @@ impl SimMover {
 }
 
 impl BlockMover for SimMover {
-    fn submit(&mut self, transfer: Transfer, _: &dyn DeviceBlocks) {
+    fn submit(&mut self, transfer: Transfer) {
         match transfer {
             Transfer::Store { id, unit, to, .. } => {
                 for tier in to {
@@ -145,6 +145,10 @@ impl BlockMover for SimMover {
             }
         }
     }
+
+    fn read(&mut self, _: usize, _: &dyn DevicePart) {}
+
+    fn end_reads(&mut self) {}
 
     fn poll(&mut self, moved: &mut Vec<Moved>) {
         while let Some(entry) = self.due.first_entry() {

@@ -162,7 +162,7 @@ impl Saturated {
 
     fn step(&mut self) {
         let batch = self.scheduler.schedule(self.now);
-        let sampled = self.executor.execute(&batch);
+        let sampled = self.executor.execute(&batch, None);
         self.now = self.now + self.executor.last_step();
         self.scheduler.complete(&batch, &sampled, self.now);
         for output in self.scheduler.take_outputs() {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headstart_cache::{PrefixCache, Tiers};
-use headstart_core::transfer::BlankDevice;
 use headstart_core::{
     Access, BlockHasher, BlockMover, CostModel, Nanos, SeqId, SessionId, Tier, TokenId,
 };
@@ -208,7 +207,7 @@ impl TieredReplica {
     fn move_units(&mut self) {
         self.mover.set_now(self.now);
         for transfer in self.scheduler.take_transfers() {
-            self.mover.submit(transfer, &BlankDevice::default());
+            self.mover.submit(transfer);
         }
     }
 

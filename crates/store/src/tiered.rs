@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! device ─read─► draft ─seal─► record ─┬─► host memory (a map of records)
-//!                (this thread) (another)└─► backend: disk, remote
+//!               (part by part) (a thread)└─► backend: disk, remote
 //! host ─verify─┐
 //! backend ─────┴─► at hand ─► device
 //! ```
@@ -15,6 +15,7 @@
 //! Does not decide anything: what is stored, loaded and forgotten is said in `headstart-cache`.
 //! Where no slot is free a store fails, and a load waits for one.
 
+mod filling;
 mod notes;
 mod sealer;
 
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headstart_core::transfer::{
-    BlockMover, DeviceBlocks, FoundUnit, Moved, Transfer, TransferId, TransferResult, Unit,
+    BlockMover, DevicePart, FoundUnit, Moved, Transfer, TransferId, TransferResult, Unit,
 };
 use headstart_core::{BlockHash, BlockId, TenantTag, Tier};
 
@@ -32,6 +33,7 @@ use crate::arena::Arena;
 use crate::backend::{Backend, Command, Outcome, Report, Resident, Ticket, Waker};
 use crate::record::{Draft, Exactness, Meta, Record, record_bytes};
 
+use filling::{Filling, Opened};
 use sealer::{Job, Sealed, Sealer};
 
 /// Commands that a backend did not take yet; beyond that stores fail.
@@ -105,6 +107,7 @@ pub struct TieredStore {
     arena: Arc<Arena>,
     host: HashMap<BlockHash, Record>,
     at_hand: HashMap<BlockHash, Record>,
+    filling: Filling,
     below: Vec<(Tier, Box<dyn Backend>)>,
     sealer: Sealer,
     pending: HashMap<Ticket, Pending>,
@@ -164,6 +167,7 @@ impl TieredStore {
             arena,
             host: HashMap::new(),
             at_hand: HashMap::new(),
+            filling: Filling::default(),
             below: backends,
             sealer: Sealer::start(waker)?,
             pending: HashMap::new(),
@@ -182,13 +186,7 @@ impl TieredStore {
         (all - self.arena.free(), all)
     }
 
-    fn store(
-        &mut self,
-        (id, unit): (TransferId, Unit),
-        blocks: &[BlockId],
-        to: Vec<Tier>,
-        device: &dyn DeviceBlocks,
-    ) {
+    fn store(&mut self, (id, unit): (TransferId, Unit), blocks: Vec<BlockId>, to: Vec<Tier>) {
         let is_busy = self.backlog.len() >= BACKLOG;
         let draft = self.arena.take().filter(|_| !is_busy).and_then(|slot| {
             let now_s = (self.config.now_s)();
@@ -205,19 +203,21 @@ impl TieredStore {
             };
             Draft::new(slot, meta, &self.parts)
         });
-        let Some(mut draft) = draft else {
-            for tier in to {
-                self.stored(id, tier, TransferResult::Failed);
-            }
-            return;
-        };
-        for (part, &bytes) in self.config.part_bytes.iter().enumerate() {
-            let pieces = draft.part_mut(part).chunks_exact_mut(bytes.max(1));
-            for (piece, &block) in pieces.zip(blocks) {
-                device.read(block, part, piece);
-            }
+        match draft {
+            Some(draft) => self.filling.add(Opened {
+                id,
+                draft,
+                blocks,
+                to,
+            }),
+            None => self.store_failed(id, to),
         }
-        self.sealer.submit(Job::Seal { id, draft, to });
+    }
+
+    fn store_failed(&mut self, id: TransferId, to: Vec<Tier>) {
+        for tier in to {
+            self.stored(id, tier, TransferResult::Failed);
+        }
     }
 
     /// A record is complete: it goes where it shall.
@@ -252,7 +252,7 @@ impl TieredStore {
             return;
         }
         match self.index_of(from) {
-            Some(index) => self.read(index, name, Pending::Load { id }),
+            Some(index) => self.get(index, name, Pending::Load { id }),
             None => self.load_failed(id),
         }
     }
@@ -266,13 +266,13 @@ impl TieredStore {
             return;
         }
         match self.index_of(from) {
-            Some(index) => self.read(index, name, Pending::Demote { id, to }),
+            Some(index) => self.get(index, name, Pending::Demote { id, to }),
             None => self.stored(id, to, TransferResult::Failed),
         }
     }
 
     /// Reads a record, as soon as a slot is free.
-    fn read(&mut self, index: usize, name: BlockHash, pending: Pending) {
+    fn get(&mut self, index: usize, name: BlockHash, pending: Pending) {
         let Some(slot) = self.arena.take() else {
             return self.reads.push_back((index, name, pending));
         };
@@ -396,14 +396,14 @@ impl TieredStore {
 }
 
 impl BlockMover for TieredStore {
-    fn submit(&mut self, transfer: Transfer, device: &dyn DeviceBlocks) {
+    fn submit(&mut self, transfer: Transfer) {
         match transfer {
             Transfer::Store {
                 id,
                 unit,
                 blocks,
                 to,
-            } => self.store((id, unit), &blocks, to, device),
+            } => self.store((id, unit), blocks, to),
             Transfer::Demote { id, name, from, to } => self.demote(id, name, from, to),
             Transfer::Load { id, name, from } => self.load(id, name, from),
             Transfer::Keep { name, tier } => {
@@ -423,13 +423,27 @@ impl BlockMover for TieredStore {
         }
     }
 
+    fn read(&mut self, part: usize, device: &dyn DevicePart) {
+        self.filling.read(part, device);
+    }
+
+    fn end_reads(&mut self) {
+        let (parts_read, opened) = self.filling.take();
+        for Opened { id, draft, to, .. } in opened {
+            match parts_read == self.parts.len() {
+                true => self.sealer.submit(Job::Seal { id, draft, to }),
+                false => self.store_failed(id, to),
+            }
+        }
+    }
+
     fn poll(&mut self, moved: &mut Vec<Moved>) {
         self.take_sealed();
         self.give_backlog();
         self.take_reports();
         while !self.reads.is_empty() && self.arena.free() > 0 {
             if let Some((index, name, pending)) = self.reads.pop_front() {
-                self.read(index, name, pending);
+                self.get(index, name, pending);
             }
         }
         moved.append(&mut self.moved);

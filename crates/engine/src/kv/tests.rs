@@ -47,7 +47,7 @@ fn a_block_is_stored_loaded_and_stored_again_to_the_same_bytes() {
             let mut pool = pool(dtype, kept, block_size);
             let before = pool.layer(1).clone();
             let bytes = stored(&before, 2);
-            pool.write(BlockId(4), 1, &bytes);
+            pool.layer_mut(1).load(BlockId(4), &bytes);
             let after = pool.layer(1);
             assert_eq!(stored(after, 4), bytes, "{dtype:?} {kept:?}");
             for block in 0..4 {
@@ -76,7 +76,7 @@ fn a_layer_is_as_long_as_is_said_without_a_pool() {
         (Dtype::Bf16, Stored::Fp8, 4_100),
     ] {
         let pool = KvPool::new(&config, dtype, 1, 16).with_stored(stored);
-        assert_eq!(pool.part_bytes(7), bytes);
+        assert_eq!(pool.layer(7).stored_bytes(), bytes);
         assert_eq!(stored.layer_bytes(&config, dtype, 16), bytes);
     }
 }

@@ -79,8 +79,9 @@ impl Scheduler {
         self.announce_tiers();
     }
 
-    /// What shall be moved. To be asked after each call that changes something, and carried out
-    /// before the next step is computed: blocks that are to be stored are overwritten then.
+    /// What shall be moved. To be asked after each call that changes something. Blocks that are to
+    /// be stored are overwritten by the next step: they are read before, each part at the latest
+    /// when the step comes to it.
     pub fn take_transfers(&mut self) -> Vec<Transfer> {
         let tiers = self.tiers.as_mut();
         tiers.map_or_else(Vec::new, Tiers::take_transfers)

@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use headstart_cache::PrefixCache;
 use headstart_cache::policy::Lru;
-use headstart_core::transfer::DeviceBlocks;
+use headstart_core::transfer::{BlockMover, DevicePart, Transfer};
 use headstart_core::{
-    Access, BlockHash, BlockHasher, BlockIdentity, CacheEvent, Nanos, Rng, SeqId, TokenId,
+    Access, BlockHash, BlockHasher, BlockId, BlockIdentity, CacheEvent, Nanos, Rng, SeqId, TokenId,
 };
 use headstart_scheduler::{
-    Batch, Executor, NewSequence, Output, QueueOrder, Sampling, Scheduler, SchedulerConfig, Submit,
+    Batch, Copies, Executor, NewSequence, Output, QueueOrder, Sampling, Scheduler, SchedulerConfig,
+    Submit,
 };
 
 const BLOCK_SIZE: usize = 4;
@@ -38,8 +39,31 @@ fn next_token(digest: u64) -> TokenId {
 
 struct Digests(Vec<[u64; BLOCK_SIZE]>);
 
+/// Bytes of a digest.
+const DIGEST: usize = size_of::<u64>();
+
+/// The only one.
+impl DevicePart for Digests {
+    fn block_bytes(&self) -> usize {
+        BLOCK_SIZE * DIGEST
+    }
+
+    fn read(&self, block: BlockId, bytes: &mut [u8]) {
+        let digests = self.0[block.index()].iter();
+        let bytes = bytes.chunks_exact_mut(DIGEST).zip(digests);
+        bytes.for_each(|(bytes, digest)| bytes.copy_from_slice(&digest.to_le_bytes()));
+    }
+
+    fn write(&mut self, block: BlockId, bytes: &[u8]) {
+        let (bytes, _) = bytes.as_chunks::<DIGEST>();
+        let digests = self.0[block.index()].iter_mut().zip(bytes);
+        digests.for_each(|(digest, bytes)| *digest = u64::from_le_bytes(*bytes));
+    }
+}
+
 impl Executor for Digests {
-    fn execute(&mut self, batch: &Batch) -> Vec<TokenId> {
+    fn execute(&mut self, batch: &Batch, copies: Option<Copies<'_>>) -> Vec<TokenId> {
+        copies.into_iter().for_each(|copies| self.copy(copies));
         let mut sampled = Vec::new();
         for entry in &batch.entries {
             let at = |position: usize| {
@@ -62,8 +86,8 @@ impl Executor for Digests {
         sampled
     }
 
-    fn device(&mut self) -> Option<&mut dyn DeviceBlocks> {
-        None
+    fn copy(&mut self, mut copies: Copies<'_>) {
+        copies.copy(0, self);
     }
 }
 
@@ -85,6 +109,7 @@ struct Engine {
     scheduler: Scheduler,
     executor: Digests,
     mover: Option<mover::Mover>,
+    unread_blocks: usize,
     loaded_tokens: usize,
     prompts: HashMap<SeqId, (Vec<TokenId>, usize)>,
     answers: HashMap<SeqId, Vec<TokenId>>,
@@ -120,6 +145,7 @@ impl Engine {
             scheduler: Scheduler::new(config, cache),
             executor: Digests(vec![[0; BLOCK_SIZE]; capacity]),
             mover: None,
+            unread_blocks: 0,
             loaded_tokens: 0,
             prompts: HashMap::new(),
             answers: HashMap::new(),
@@ -161,19 +187,19 @@ impl Engine {
     fn step(&mut self) {
         self.now = self.now + Duration::from_millis(1);
         if let Some(mover) = &mut self.mover {
-            let moved = mover.poll().into_iter();
+            let mut moved = Vec::new();
+            mover.poll(&mut moved);
+            let moved = moved.into_iter();
             moved.for_each(|moved| self.scheduler.moved(moved, self.now));
         }
         let batch = self.scheduler.schedule(self.now);
         assert!(batch.num_tokens() <= 10);
-        self.move_units();
+        self.hand_over();
+        let sampled = self.copy_and_compute(&batch);
         if !batch.is_empty() {
-            if let Some(mover) = &self.mover {
-                mover.copy(&batch.arrivals, &mut self.executor);
-            }
-            let sampled = self.executor.execute(&batch);
             self.scheduler.complete(&batch, &sampled, self.now);
-            self.move_units();
+            // Read beside the next step.
+            self.hand_over();
         } else if !self.scheduler.is_idle() {
             assert!(
                 self.scheduler.waits_until(self.now).is_some(),
@@ -209,11 +235,25 @@ impl Engine {
         }
     }
 
-    fn move_units(&mut self) {
+    fn hand_over(&mut self) {
         for transfer in self.scheduler.take_transfers() {
+            if let Transfer::Store { blocks, .. } = &transfer {
+                self.unread_blocks += blocks.len();
+            }
             let mover = self.mover.as_mut().expect("only tiers move anything");
-            mover.submit(transfer, &self.executor);
+            mover.submit(transfer);
         }
+    }
+
+    fn copy_and_compute(&mut self, batch: &Batch) -> Vec<TokenId> {
+        let unread = std::mem::take(&mut self.unread_blocks);
+        let Some(mover) = &mut self.mover else {
+            return self.executor.execute(batch, None);
+        };
+        let copies = Copies::new(mover, &batch.arrivals, unread);
+        let sampled = self.executor.execute(batch, copies);
+        mover.end_reads();
+        sampled
     }
 
     fn check_answer(&mut self, seq: SeqId) {

@@ -7,23 +7,33 @@ use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
     Admission, Assumed, LoadWhen, Shares, TierConfig, Tiers, TiersConfig, WriteWhen,
 };
-use headstart_core::transfer::{Moved, Transfer, TransferId, TransferResult};
-use headstart_core::{BlockHash, CostModel, EngineModel, Rng, Tier};
-use headstart_scheduler::Arrival;
+use headstart_core::transfer::{
+    BlockMover, DevicePart, Moved, Transfer, TransferId, TransferResult,
+};
+use headstart_core::{BlockHash, BlockId, CostModel, EngineModel, Rng, Tier};
 
-use crate::{BLOCK_SIZE, Digests};
+use crate::BLOCK_SIZE;
 
 const UNIT_BLOCKS: usize = 2;
 
-type Unit = Vec<[u64; BLOCK_SIZE]>;
+type Unit = Vec<u8>;
 
 pub(crate) struct Mover {
     rng: Rng,
     tiers: HashMap<(Tier, BlockHash), Unit>,
     at_hand: HashMap<BlockHash, Unit>,
+    unread: Vec<Unread>,
     waiting: VecDeque<Waiting>,
     pub(crate) loads: usize,
     pub(crate) failed: usize,
+}
+
+/// A unit whose blocks are to be read.
+struct Unread {
+    id: TransferId,
+    name: BlockHash,
+    blocks: Vec<BlockId>,
+    to: Vec<Tier>,
 }
 
 enum Waiting {
@@ -37,64 +47,11 @@ impl Mover {
             rng: Rng::new(seed ^ 0xabc),
             tiers: HashMap::new(),
             at_hand: HashMap::new(),
+            unread: Vec::new(),
             waiting: VecDeque::new(),
             loads: 0,
             failed: 0,
         }
-    }
-
-    /// Whatever is asked of it before the next step; blocks are read now.
-    pub(crate) fn submit(&mut self, transfer: Transfer, device: &Digests) {
-        match transfer {
-            Transfer::Store {
-                id,
-                unit,
-                blocks,
-                to,
-            } => {
-                let bytes: Unit = blocks.iter().map(|block| device.0[block.index()]).collect();
-                assert_eq!(bytes.len(), UNIT_BLOCKS);
-                for tier in to {
-                    let write = Waiting::Write(id, unit.name, tier, Some(bytes.clone()));
-                    self.waiting.push_back(write);
-                }
-            }
-            Transfer::Demote { id, name, from, to } => {
-                // It may have been lost, which is told later.
-                let bytes = self.tiers.get(&(from, name)).cloned();
-                self.waiting.push_back(Waiting::Write(id, name, to, bytes));
-            }
-            Transfer::Load { id, name, from } => {
-                self.waiting.push_back(Waiting::Load(id, name, from));
-            }
-            Transfer::Keep { name, tier } => {
-                let bytes = self.at_hand[&name].clone();
-                self.tiers.insert((tier, name), bytes);
-            }
-            Transfer::Release { name } => {
-                self.at_hand.remove(&name).expect("it was at hand");
-            }
-            Transfer::Note { .. } => {}
-            Transfer::Forget { tier, names } => {
-                for name in names {
-                    self.tiers.remove(&(tier, name));
-                }
-            }
-        }
-    }
-
-    /// What has happened by now: some of what waits, in any order.
-    pub(crate) fn poll(&mut self) -> Vec<Moved> {
-        let mut moved = Vec::new();
-        while !self.waiting.is_empty() && self.rng.below(3) > 0 {
-            let at = self.rng.below(self.waiting.len());
-            let waiting = self.waiting.remove(at).expect("it is there");
-            moved.push(self.carry_out(waiting));
-        }
-        if self.rng.below(40) == 0 {
-            moved.extend(self.lose());
-        }
-        moved
     }
 
     fn carry_out(&mut self, waiting: Waiting) -> Moved {
@@ -150,18 +107,91 @@ impl Mover {
         })
     }
 
-    pub(crate) fn copy(&self, arrivals: &[Arrival], device: &mut Digests) {
-        for arrival in arrivals {
-            let unit = &self.at_hand[&arrival.claim.name];
-            for &(part, block) in &arrival.blocks {
-                device.0[block.index()] = unit[part];
+    /// Nothing is at hand that nobody needs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.at_hand.is_empty() && self.waiting.is_empty() && self.unread.is_empty()
+    }
+}
+
+impl BlockMover for Mover {
+    fn submit(&mut self, transfer: Transfer) {
+        match transfer {
+            Transfer::Store {
+                id,
+                unit,
+                blocks,
+                to,
+            } => {
+                assert_eq!(blocks.len(), UNIT_BLOCKS);
+                let name = unit.name;
+                self.unread.push(Unread {
+                    id,
+                    name,
+                    blocks,
+                    to,
+                });
+            }
+            Transfer::Demote { id, name, from, to } => {
+                // It may have been lost, which is told later.
+                let bytes = self.tiers.get(&(from, name)).cloned();
+                self.waiting.push_back(Waiting::Write(id, name, to, bytes));
+            }
+            Transfer::Load { id, name, from } => {
+                self.waiting.push_back(Waiting::Load(id, name, from));
+            }
+            Transfer::Keep { name, tier } => {
+                let bytes = self.at_hand[&name].clone();
+                self.tiers.insert((tier, name), bytes);
+            }
+            Transfer::Release { name } => {
+                self.at_hand.remove(&name).expect("it was at hand");
+            }
+            Transfer::Note { .. } => {}
+            Transfer::Forget { tier, names } => {
+                for name in names {
+                    self.tiers.remove(&(tier, name));
+                }
             }
         }
     }
 
-    /// Nothing is at hand that nobody needs.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.at_hand.is_empty() && self.waiting.is_empty()
+    fn read(&mut self, _: usize, device: &dyn DevicePart) {
+        let len = device.block_bytes();
+        for Unread {
+            id,
+            name,
+            blocks,
+            to,
+        } in self.unread.drain(..)
+        {
+            let mut bytes = vec![0; blocks.len() * len];
+            let pieces = bytes.chunks_exact_mut(len).zip(blocks);
+            pieces.for_each(|(piece, block)| device.read(block, piece));
+            for tier in to {
+                let write = Waiting::Write(id, name, tier, Some(bytes.clone()));
+                self.waiting.push_back(write);
+            }
+        }
+    }
+
+    fn end_reads(&mut self) {
+        assert!(self.unread.is_empty(), "there is one part");
+    }
+
+    /// What has happened by now: some of what waits, in any order.
+    fn poll(&mut self, moved: &mut Vec<Moved>) {
+        while !self.waiting.is_empty() && self.rng.below(3) > 0 {
+            let at = self.rng.below(self.waiting.len());
+            let waiting = self.waiting.remove(at).expect("it is there");
+            moved.push(self.carry_out(waiting));
+        }
+        if self.rng.below(40) == 0 {
+            moved.extend(self.lose());
+        }
+    }
+
+    fn part(&self, name: BlockHash, _: usize) -> Option<&[u8]> {
+        self.at_hand.get(&name).map(Vec::as_slice)
     }
 }
 

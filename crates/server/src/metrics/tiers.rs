@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use headstart_core::transfer::{DeviceBlocks, Moved, Transfer, TransferId, TransferResult};
+use headstart_core::transfer::{DevicePart, Moved, Transfer, TransferId, TransferResult};
 use headstart_core::{BlockHash, BlockMover, Tier};
 use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
 
@@ -208,11 +208,19 @@ impl TimedMover {
 }
 
 impl BlockMover for TimedMover {
-    fn submit(&mut self, transfer: Transfer, device: &dyn DeviceBlocks) {
+    fn submit(&mut self, transfer: Transfer) {
         if let Transfer::Load { id, from, .. } = &transfer {
             self.loads.insert(*id, (*from, Instant::now()));
         }
-        self.mover.submit(transfer, device);
+        self.mover.submit(transfer);
+    }
+
+    fn read(&mut self, part: usize, device: &dyn DevicePart) {
+        self.mover.read(part, device);
+    }
+
+    fn end_reads(&mut self) {
+        self.mover.end_reads();
     }
 
     fn poll(&mut self, moved: &mut Vec<Moved>) {
@@ -242,7 +250,6 @@ impl BlockMover for TimedMover {
 mod tests {
     use super::super::Metrics;
     use super::*;
-    use headstart_core::transfer::BlankDevice;
 
     #[test]
     fn a_place_is_told_as_it_is() {
@@ -293,11 +300,15 @@ mod tests {
     struct Every(Vec<TransferId>);
 
     impl BlockMover for Every {
-        fn submit(&mut self, transfer: Transfer, _: &dyn DeviceBlocks) {
+        fn submit(&mut self, transfer: Transfer) {
             if let Transfer::Load { id, .. } = transfer {
                 self.0.push(id);
             }
         }
+
+        fn read(&mut self, _: usize, _: &dyn DevicePart) {}
+
+        fn end_reads(&mut self) {}
 
         fn poll(&mut self, moved: &mut Vec<Moved>) {
             let loaded = self.0.drain(..).map(|id| Moved::Loaded {
@@ -324,7 +335,7 @@ mod tests {
             let (id, name) = (TransferId(number), BlockHash::from_u64(number));
             let from = [Tier::Host, Tier::Disk][usize::from(number > 2)];
             let load = Transfer::Load { id, name, from };
-            mover.submit(load, &BlankDevice::default());
+            mover.submit(load);
         }
         let mut moved = Vec::new();
         mover.poll(&mut moved);

@@ -115,7 +115,7 @@ impl<'a> Run<'a> {
         self.take_arrivals();
         let batch = self.scheduler.schedule(self.now);
         if !batch.entries.is_empty() {
-            let sampled = self.executor.execute(&batch);
+            let sampled = self.executor.execute(&batch, None);
             self.now = self.now + self.executor.last_step();
             self.scheduler.complete(&batch, &sampled, self.now);
             self.outcome.steps += 1;

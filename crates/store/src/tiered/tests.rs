@@ -8,23 +8,19 @@ use crate::disk::{Disk, DiskOptions, unix_seconds};
 
 const BLOCK_BYTES: usize = 500;
 
-/// Blocks whose bytes follow from their number and part.
-struct Device(Vec<u8>);
+/// A part of blocks whose bytes are these numbers.
+struct Part(Vec<u8>);
 
-impl DeviceBlocks for Device {
-    fn num_parts(&self) -> usize {
-        2
-    }
-
-    fn part_bytes(&self, _: usize) -> usize {
+impl DevicePart for Part {
+    fn block_bytes(&self) -> usize {
         BLOCK_BYTES
     }
 
-    fn read(&self, block: BlockId, part: usize, bytes: &mut [u8]) {
-        bytes.fill(self.0[block.index()].wrapping_add(part as u8 * 100));
+    fn read(&self, block: BlockId, bytes: &mut [u8]) {
+        bytes.fill(self.0[block.index()]);
     }
 
-    fn write(&mut self, _: BlockId, _: usize, _: &[u8]) {}
+    fn write(&mut self, _: BlockId, _: &[u8]) {}
 }
 
 fn config(host_units: usize) -> StoreConfig {
@@ -71,14 +67,24 @@ fn wait(store: &mut TieredStore, count: usize) -> Vec<Moved> {
     moved
 }
 
-fn put(store: &mut TieredStore, id: u64, to: &[Tier], device: &Device) {
+fn put(store: &mut TieredStore, id: u64, to: &[Tier], blocks: [u8; 2]) {
     let transfer = Transfer::Store {
         id: TransferId(id),
         unit: unit(id),
         blocks: vec![BlockId(0), BlockId(1)],
         to: to.to_vec(),
     };
-    store.submit(transfer, device);
+    store.submit(transfer);
+    read(store, blocks, 2);
+}
+
+/// The device comes to its first parts; bytes follow from the block and the part.
+fn read(store: &mut TieredStore, blocks: [u8; 2], num_parts: usize) {
+    for part in 0..num_parts {
+        let bytes = blocks.map(|block| block.wrapping_add(part as u8 * 100));
+        store.read(part, &Part(bytes.to_vec()));
+    }
+    store.end_reads();
 }
 
 fn load(store: &mut TieredStore, id: u64, from: Tier) -> TransferResult {
@@ -87,7 +93,7 @@ fn load(store: &mut TieredStore, id: u64, from: Tier) -> TransferResult {
         name: BlockHash::from_u64(id),
         from,
     };
-    store.submit(transfer, &Device(Vec::new()));
+    store.submit(transfer);
     match wait(store, 1)[..] {
         [
             Moved::Loaded {
@@ -105,12 +111,7 @@ fn a_unit_goes_down_and_comes_back() {
         TieredStore::new(config(2), vec![disk(folder.path())], no_waker()).expect("a store");
     wait(&mut store, 1);
     // What the device holds when it is told counts, not what it holds later.
-    put(
-        &mut store,
-        1,
-        &[Tier::Host, Tier::Disk],
-        &Device(vec![7, 9]),
-    );
+    put(&mut store, 1, &[Tier::Host, Tier::Disk], [7, 9]);
     let stored = wait(&mut store, 2);
     for tier in [Tier::Host, Tier::Disk] {
         let (id, result) = (TransferId(1), TransferResult::Done);
@@ -126,7 +127,7 @@ fn a_unit_goes_down_and_comes_back() {
             assert!(other.iter().all(|&byte| byte == 9 + part as u8 * 100));
         }
         let name = BlockHash::from_u64(1);
-        store.submit(Transfer::Release { name }, &Device(Vec::new()));
+        store.submit(Transfer::Release { name });
         assert_eq!(store.part(name, 0), None);
     }
     assert_eq!(load(&mut store, 2, Tier::Disk), TransferResult::Failed);
@@ -156,7 +157,7 @@ fn what_is_not_as_exact_is_not_loaded() {
         let mut store = TieredStore::new(config, below, no_waker()).expect("a store");
         wait(&mut store, 1);
         let own = number as u64 + 1;
-        put(&mut store, own, &[Tier::Disk], &Device(vec![7, 9]));
+        put(&mut store, own, &[Tier::Disk], [7, 9]);
         wait(&mut store, 1);
         for id in 1..=own {
             let right = match id == own {
@@ -176,19 +177,38 @@ fn what_is_not_as_exact_is_not_loaded() {
 }
 
 #[test]
+fn a_unit_that_was_not_read_to_its_end_is_not_stored() {
+    let mut store = TieredStore::new(config(2), Vec::new(), no_waker()).expect("a store");
+    let free = store.slots();
+    let transfer = Transfer::Store {
+        id: TransferId(1),
+        unit: unit(1),
+        blocks: vec![BlockId(0), BlockId(1)],
+        to: vec![Tier::Host],
+    };
+    store.submit(transfer);
+    read(&mut store, [7, 9], 1);
+    let (id, tier) = (TransferId(1), Tier::Host);
+    let result = TransferResult::Failed;
+    assert_eq!(wait(&mut store, 1), [Moved::Stored { id, tier, result }]);
+    assert_eq!(store.slots(), free);
+    assert_eq!(load(&mut store, 1, Tier::Host), TransferResult::Failed);
+}
+
+#[test]
 fn demotion_outlives_being_forgotten_above() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut store =
         TieredStore::new(config(2), vec![disk(folder.path())], no_waker()).expect("a store");
     wait(&mut store, 1);
-    put(&mut store, 1, &[Tier::Host], &Device(vec![1, 2]));
+    put(&mut store, 1, &[Tier::Host], [1, 2]);
     wait(&mut store, 1);
     let name = BlockHash::from_u64(1);
     let (from, to) = (Tier::Host, Tier::Disk);
     let id = TransferId(5);
-    store.submit(Transfer::Demote { id, name, from, to }, &Device(Vec::new()));
+    store.submit(Transfer::Demote { id, name, from, to });
     let names = vec![name];
-    store.submit(Transfer::Forget { tier: from, names }, &Device(Vec::new()));
+    store.submit(Transfer::Forget { tier: from, names });
     let result = TransferResult::Done;
     let tier = to;
     assert_eq!(wait(&mut store, 1), [Moved::Stored { id, tier, result }]);
@@ -205,11 +225,11 @@ fn without_a_free_slot_stores_fail_and_loads_wait() {
         TieredStore::new(small, vec![disk(folder.path())], no_waker()).expect("a store");
     wait(&mut store, 1);
     for id in [1, 2] {
-        put(&mut store, id, &[Tier::Disk], &Device(vec![1, 2]));
+        put(&mut store, id, &[Tier::Disk], [1, 2]);
         wait(&mut store, 1);
     }
     assert_eq!(load(&mut store, 1, Tier::Disk), TransferResult::Done);
-    put(&mut store, 3, &[Tier::Disk], &Device(vec![1, 2]));
+    put(&mut store, 3, &[Tier::Disk], [1, 2]);
     let result = TransferResult::Failed;
     let (id, tier) = (TransferId(3), Tier::Disk);
     assert_eq!(wait(&mut store, 1), [Moved::Stored { id, tier, result }]);
@@ -218,12 +238,12 @@ fn without_a_free_slot_stores_fail_and_loads_wait() {
         name: BlockHash::from_u64(2),
         from: Tier::Disk,
     };
-    store.submit(second, &Device(Vec::new()));
+    store.submit(second);
     let mut moved = Vec::new();
     store.poll(&mut moved);
     assert!(moved.is_empty());
     let name = BlockHash::from_u64(1);
-    store.submit(Transfer::Release { name }, &Device(Vec::new()));
+    store.submit(Transfer::Release { name });
     let told = wait(&mut store, 1);
     let is_it = |it: &Moved| match it {
         Moved::Loaded { id, result, .. } => (*id, *result) == (TransferId(9), TransferResult::Done),
@@ -243,7 +263,7 @@ fn what_is_noted_is_told_after_a_restart() {
     };
     let mut store = TieredStore::new(config.clone(), Vec::new(), no_waker()).expect("a store");
     assert_eq!(wait(&mut store, 1), [Moved::Noted { tails: Vec::new() }]);
-    store.submit(note, &Device(Vec::new()));
+    store.submit(note);
     drop(store);
     let mut store = TieredStore::new(config, Vec::new(), no_waker()).expect("a store");
     assert_eq!(wait(&mut store, 1), [Moved::Noted { tails }]);
@@ -266,9 +286,9 @@ fn notes_that_cannot_be_written_delay_nothing_else() {
     wait(&mut store, 1);
     for _ in 0..9 {
         let tails = vec![BlockHash::from_u64(1)];
-        store.submit(Transfer::Note { tails }, &Device(Vec::new()));
+        store.submit(Transfer::Note { tails });
     }
-    put(&mut store, 1, &[Tier::Host], &Device(vec![7, 9]));
+    put(&mut store, 1, &[Tier::Host], [7, 9]);
     wait(&mut store, 1);
     assert_eq!(load(&mut store, 1, Tier::Host), TransferResult::Done);
     let started = Instant::now();

@@ -1,0 +1,62 @@
+//! What a step copies between the device and host memory, part by part.
+//!
+//! ```text
+//! part 0   read what is stored ─► write what arrived ─► compute
+//! part 1                          read what is stored ─► write what arrived ─► compute
+//! ```
+//!
+//! In each part the order is the one above, so that a block may be stored and overwritten in the
+//! same step: what it held goes to the store. Parts know nothing of one another: while one is
+//! computed the next can be copied, on another thread.
+
+use headstart_core::BlockMover;
+use headstart_core::transfer::DevicePart;
+
+use crate::Arrival;
+
+/// What is to be copied beside a step.
+pub struct Copies<'a> {
+    mover: &'a mut dyn BlockMover,
+    arrivals: &'a [Arrival],
+    num_blocks: usize,
+}
+
+impl<'a> Copies<'a> {
+    /// The blocks of `arrivals`, which are at hand with `mover`, and `stored` blocks that it was
+    /// told to store; `None` where nothing is to be copied.
+    pub fn new(
+        mover: &'a mut dyn BlockMover,
+        arrivals: &'a [Arrival],
+        stored: usize,
+    ) -> Option<Self> {
+        let arrived = arrivals.iter().map(|arrival| arrival.blocks.len());
+        let num_blocks = stored + arrived.sum::<usize>();
+        (num_blocks > 0).then_some(Self {
+            mover,
+            arrivals,
+            num_blocks,
+        })
+    }
+
+    /// Blocks that are copied, each in all of its parts.
+    #[must_use]
+    pub fn num_blocks(&self) -> usize {
+        self.num_blocks
+    }
+
+    /// Copies one part. To be called once for each, before anything is computed in it.
+    ///
+    /// # Panics
+    /// When what has arrived is not at hand any more.
+    pub fn copy(&mut self, part: usize, device: &mut dyn DevicePart) {
+        self.mover.read(part, device);
+        for arrival in self.arrivals {
+            let bytes = self.mover.part(arrival.claim.name, part);
+            let bytes = bytes.expect("what has arrived is at hand until it is released");
+            let len = device.block_bytes();
+            for &(number, block) in &arrival.blocks {
+                device.write(block, &bytes[number * len..(number + 1) * len]);
+            }
+        }
+    }
+}
