@@ -14,7 +14,7 @@ pub(crate) enum What {
     WriteOver,
     /// Written, and there after a loss of power.
     WriteDurable,
-    /// Read in the order of places.
+    /// Read in the order in which it was written.
     ReadSequential,
     /// Read in random order.
     ReadRandom,

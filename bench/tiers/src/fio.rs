@@ -112,12 +112,10 @@ pub(crate) fn measure(at: &Run<'_>, figures: &mut Figures) -> Result<()> {
     fs::remove_file(dir.join(NAME))?;
     let written = run(plain(options, What::Write, LARGE_KIB, size), figures)?;
     let written = run(plain(options, What::WriteOver, LARGE_KIB, written), figures)?.min(written);
-    run(
-        plain(options, What::ReadSequential, LARGE_KIB, written),
-        figures,
-    )?;
     for &kib in &options.record_kib {
-        run(plain(options, What::ReadRandom, kib, written), figures)?;
+        for what in [What::ReadRandom, What::ReadSequential] {
+            run(plain(options, what, kib, written), figures)?;
+        }
     }
     fs::remove_dir_all(dir).context("fio's file cannot be removed")
 }

@@ -107,9 +107,11 @@ fn ratios(kib: usize) -> Vec<Ratio> {
             add(What::WriteDurable, FOYER, What::WriteDurable, kib);
             add(What::WriteDurable, FOYER, What::Write, kib);
         }
-        add(What::ReadRandom, FIO, What::ReadRandom, kib);
-        if of == OURS {
-            add(What::ReadRandom, FOYER, What::ReadRandom, kib);
+        for read in [What::ReadSequential, What::ReadRandom] {
+            add(read, FIO, read, kib);
+            if of == OURS {
+                add(read, FOYER, read, kib);
+            }
         }
     }
     ratios

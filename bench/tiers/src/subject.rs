@@ -172,7 +172,15 @@ pub(crate) fn measure(
         .series
         .iter()
         .any(|series| series.key == key(What::ReadRandom));
-    figures.add(key(What::ReadRandom), read(&mut *subject, load)?);
+    figures.add(
+        key(What::ReadRandom),
+        read(&mut *subject, load, &load.order)?,
+    );
+    let as_put: Vec<u32> = (0..load.num_records).collect();
+    figures.add(
+        key(What::ReadSequential),
+        read(&mut *subject, load, &as_put)?,
+    );
     let share = if is_first { 1 } else { COMPARED_ONE_IN };
     subject.cool();
     let compared = subject.read(&load.order[..load.order.len() / share], Check::Bytes)?;
@@ -186,10 +194,11 @@ pub(crate) fn measure(
     wait_for_threads(&name)
 }
 
-fn read(subject: &mut dyn Subject, load: &Load) -> Result<Point> {
+/// Reads records in that order.
+fn read(subject: &mut dyn Subject, load: &Load, order: &[u32]) -> Result<Point> {
     subject.cool();
     let clock = Clock::of_process()?;
-    let reads = subject.read(&load.order, Check::Begin)?;
+    let reads = subject.read(order, Check::Begin)?;
     let spent = clock.spent()?;
     let name = subject.name();
     ensure!(
@@ -198,7 +207,7 @@ fn read(subject: &mut dyn Subject, load: &Load) -> Result<Point> {
         reads.wrong
     );
     Ok(Point {
-        hit_share: reads.found as f64 / load.order.len() as f64,
+        hit_share: reads.found as f64 / order.len() as f64,
         memory_share: reads.from_memory as f64 / reads.found.max(1) as f64,
         ..Point::of(reads.found * load.record_bytes, spent)
     })

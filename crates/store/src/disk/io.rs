@@ -22,6 +22,9 @@ pub(crate) trait Io: Send {
     /// Starts `op`, which is known as `id` when it is finished.
     fn start(&mut self, id: u64, op: Op);
 
+    /// Hands over what was started, without waiting; for those that do not do so at once.
+    fn flush(&mut self) {}
+
     /// Adds what is finished to `finished`; waits for that, or for the bell, at most `limit`.
     fn wait(&mut self, limit: Duration, finished: &mut Vec<Finished>);
 
@@ -158,6 +161,7 @@ mod tests {
                 pieces: vec![page(id as u8 * 2), page(id as u8 * 2 + 1)],
             };
             io.start(id, op);
+            io.flush();
         }
         let mut finished = Vec::new();
         let long = Duration::from_secs(30);

@@ -147,9 +147,7 @@ impl Worker {
             self.look_round();
             self.pump();
             self.show();
-            if std::mem::take(&mut self.has_news) {
-                (self.edges.waker)();
-            }
+            self.tell();
             if self.edges.stop.load(Ordering::Acquire) {
                 let since = *closing.get_or_insert_with(Instant::now);
                 if self.is_quiet() && self.segments.is_closed() || since.elapsed() > CLOSE {
@@ -158,9 +156,14 @@ impl Worker {
                 self.close_active();
             }
             self.edges.io.wait(LOOK_ROUND, &mut finished);
-            for done in finished.drain(..) {
-                self.finish(done);
-            }
+            self.finish_all(&mut finished);
+        }
+    }
+
+    /// Wakes whoever polls, where there is something to poll.
+    fn tell(&mut self) {
+        if std::mem::take(&mut self.has_news) {
+            (self.edges.waker)();
         }
     }
 

@@ -155,6 +155,14 @@ impl Io for Uring {
         self.queue.push_back((id, op));
     }
 
+    fn flush(&mut self) {
+        if !self.queue.is_empty() {
+            self.fill();
+            // What the kernel does not take now it takes with the next call.
+            let _ = self.ring.submit();
+        }
+    }
+
     fn wait(&mut self, limit: Duration, finished: &mut Vec<Finished>) {
         self.fill();
         let limit = Timespec::from(limit);
@@ -162,10 +170,7 @@ impl Io for Uring {
         // Interrupted or out of time: whatever is there is collected all the same.
         let _ = self.ring.submitter().submit_with_args(1, &arguments);
         self.collect(finished);
-        if !self.queue.is_empty() {
-            self.fill();
-            let _ = self.ring.submit();
-        }
+        self.flush();
     }
 
     fn bell(&self) -> Bell {

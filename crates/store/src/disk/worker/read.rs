@@ -5,7 +5,7 @@ use std::io;
 
 use headstart_core::BlockHash;
 
-use super::{Op, Place, Purpose, Worker};
+use super::{Finished, Op, Place, Purpose, Worker};
 use crate::arena::Slot;
 use crate::backend::{Failure, Loss, Outcome, Ticket};
 use crate::disk::io::Buffer;
@@ -43,6 +43,24 @@ impl Worker {
             };
             if let Err(outcome) = self.start_read(ticket, name, slot) {
                 self.done(ticket, outcome);
+            }
+        }
+    }
+
+    /// Finishes operations that ended together, and starts new reads between them: after the
+    /// first, the second, the fourth and so on.
+    ///
+    /// Some disks end everything that they were given at once. To verify all of it before the first
+    /// record is reported, and only then to hear what is wanted next, leaves them idle meanwhile;
+    /// to wake the reader for each record costs more than it gains.
+    pub(super) fn finish_all(&mut self, finished: &mut Vec<Finished>) {
+        for (index, done) in finished.drain(..).enumerate() {
+            self.finish(done);
+            if (index + 1).is_power_of_two() {
+                self.tell();
+                self.take_commands();
+                self.pump_reads();
+                self.edges.io.flush();
             }
         }
     }
@@ -146,5 +164,160 @@ impl Worker {
             drop(slot);
             self.done(ticket, Outcome::Failed(failure));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{SyncSender, channel, sync_channel};
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use headstart_core::{IdentityDigest, TenantTag};
+
+    use super::*;
+    use crate::arena::Arena;
+    use crate::backend::{Command, Report};
+    use crate::disk::folder::Folder;
+    use crate::disk::io::faulty::{Faults, Faulty};
+    use crate::disk::io::{self, Bell, Io, IoKind};
+    use crate::disk::recover::recover;
+    use crate::disk::worker::Edges;
+    use crate::disk::{DiskOptions, DiskStats};
+    use crate::record::{Draft, Exactness, Meta};
+
+    const SEGMENT: u64 = 256 << 10;
+    const BUDGET: u64 = 8 << 20;
+
+    /// Ends all that was started together, and notes for each read how many records had been
+    /// loaded when it was started; then `None` for each flush.
+    struct Together {
+        inner: Faulty,
+        stats: Arc<DiskStats>,
+        noted: Arc<Mutex<Vec<Option<u64>>>>,
+    }
+
+    impl Io for Together {
+        fn start(&mut self, id: u64, op: Op) {
+            if matches!(op, Op::Read { .. }) {
+                let loaded = self.stats.loaded.get();
+                self.noted.lock().expect("notes").push(Some(loaded));
+            }
+            self.inner.start(id, op);
+        }
+
+        fn flush(&mut self) {
+            self.noted.lock().expect("notes").push(None);
+        }
+
+        fn wait(&mut self, limit: Duration, finished: &mut Vec<Finished>) {
+            self.inner.wait(limit, finished);
+        }
+
+        fn bell(&self) -> Bell {
+            self.inner.bell()
+        }
+    }
+
+    fn record(arena: &Arc<Arena>, name: u64) -> Record {
+        let meta = Meta {
+            name: BlockHash::from_u64(name),
+            parent: None,
+            identity: IdentityDigest([1; 16]),
+            tenant: TenantTag(1),
+            tokens: 16,
+            exactness: Exactness::Exact,
+            created_s: 1,
+            expires_s: None,
+        };
+        let slot = arena.take().expect("a slot");
+        Draft::new(slot, meta, &[100]).expect("it fits").seal()
+    }
+
+    fn get(arena: &Arc<Arena>, name: u64) -> Command {
+        Command::Get {
+            ticket: Ticket(100 + name),
+            name: BlockHash::from_u64(name),
+            slot: arena.take().expect("a slot"),
+        }
+    }
+
+    /// Who is woken asks for the record called 4, once.
+    fn asks(arena: Arc<Arena>, commands: SyncSender<Command>) -> impl Fn() + Send + Sync {
+        let next = Mutex::new(None);
+        move || {
+            let asked = next.lock().expect("it").replace(());
+            if asked.is_none() {
+                commands.try_send(get(&arena, 4)).expect("there is room");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_reader_asks_for_next_does_not_wait_for_the_other_reads() {
+        let place = tempfile::tempdir().expect("a folder");
+        let options = DiskOptions::new(place.path(), BUDGET);
+        let folder = Folder::open(place.path()).expect("it is free");
+        let recovered = recover(&folder, BUDGET, SEGMENT, 0).expect("it is read");
+        let (inner, _) = io::open(IoKind::Threads, 1).expect("threads");
+        let (stats, noted) = (Arc::<DiskStats>::default(), Arc::default());
+        let together = Together {
+            inner: Faulty::new(inner, Faults::default()),
+            stats: stats.clone(),
+            noted: Arc::clone(&noted),
+        };
+        let arena = Arena::new(2 * PAGE, 16).expect("memory");
+        let (commands, inbox) = sync_channel(16);
+        let (sender, reports) = channel();
+        let edges = Edges {
+            io: Box::new(together),
+            inbox,
+            reports: sender,
+            waker: Arc::new(asks(arena.clone(), commands.clone())),
+            stop: Arc::default(),
+            stats: stats.clone(),
+        };
+        let mut worker = Worker::new(options, BUDGET, folder, recovered, edges);
+        let mut finished = Vec::new();
+        for name in 0..5 {
+            let (ticket, record) = (Ticket(name), record(&arena, name));
+            let put = Command::Put { ticket, record };
+            commands.try_send(put).expect("there is room");
+        }
+        let mut stored = 0;
+        while stored < 5 {
+            worker.take_commands();
+            worker.look_round();
+            worker.pump();
+            worker.edges.io.wait(Duration::ZERO, &mut finished);
+            finished.drain(..).for_each(|done| worker.finish(done));
+            let is_stored = |report: &Report| {
+                let Report::Done { outcome, .. } = report else {
+                    return false;
+                };
+                matches!(outcome, Outcome::Stored)
+            };
+            stored += reports.try_iter().filter(is_stored).count();
+        }
+        worker.has_news = false;
+        (0..4).for_each(|name| commands.try_send(get(&arena, name)).expect("there is room"));
+        worker.take_commands();
+        worker.pump();
+        worker.edges.io.wait(Duration::ZERO, &mut finished);
+        assert_eq!(finished.len(), 4, "all end together");
+        worker.finish_all(&mut finished);
+        let noted = noted.lock().expect("notes").clone();
+        let expected = [
+            Some(0),
+            Some(0),
+            Some(0),
+            Some(0),
+            Some(1),
+            None,
+            None,
+            None,
+        ];
+        assert_eq!(noted, expected, "after the first of them, and handed over");
+        assert_eq!((stats.loaded.get(), reports.try_iter().count()), (4, 4));
     }
 }
