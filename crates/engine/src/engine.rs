@@ -323,13 +323,14 @@ impl Engine {
         let unread = std::mem::take(&mut self.unread_blocks);
         let mover = self.mover.as_deref_mut();
         let copies = mover.and_then(|mover| Copies::new(mover, &batch.arrivals, unread));
+        let is_copying = copies.is_some();
         let mut tokens = Vec::new();
         if !batch.entries.is_empty() {
             tokens = self.executor.execute(batch, copies);
         } else if let Some(copies) = copies {
             self.executor.copy(copies);
         }
-        if let Some(mover) = self.mover.as_mut().filter(|_| unread > 0) {
+        if let Some(mover) = self.mover.as_mut().filter(|_| is_copying) {
             mover.end_reads();
         }
         tokens

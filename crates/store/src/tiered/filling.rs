@@ -30,6 +30,9 @@ impl Filling {
 
     /// Reads a part of all of them.
     pub(super) fn read(&mut self, part: usize, device: &dyn DevicePart) {
+        if self.opened.is_empty() {
+            return;
+        }
         let block_bytes = device.block_bytes().max(1);
         for Opened { draft, blocks, .. } in &mut self.opened {
             let pieces = draft.part_mut(part).chunks_exact_mut(block_bytes);

@@ -195,6 +195,17 @@ fn a_unit_that_was_not_read_to_its_end_is_not_stored() {
     assert_eq!(load(&mut store, 1, Tier::Host), TransferResult::Failed);
 }
 
+/// A step in which something has only arrived.
+#[test]
+fn parts_that_nothing_was_read_of_do_not_count() {
+    let mut store = TieredStore::new(config(2), Vec::new(), no_waker()).expect("a store");
+    let device = Part(vec![0, 0]);
+    (0..2).for_each(|part| store.read(part, &device));
+    put(&mut store, 1, &[Tier::Host], [7, 9]);
+    wait(&mut store, 1);
+    assert_eq!(load(&mut store, 1, Tier::Host), TransferResult::Done);
+}
+
 #[test]
 fn demotion_outlives_being_forgotten_above() {
     let folder = tempfile::tempdir().expect("a folder");
