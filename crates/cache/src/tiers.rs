@@ -110,6 +110,8 @@ pub struct TierCounts {
     pub dropped: u64,
     /// Units that went to make room.
     pub evicted: u64,
+    /// Units that could not be written.
+    pub unstored: u64,
     /// Units that cannot be read though nobody evicted them.
     pub lost: u64,
     /// Units that were brought to hand.
@@ -244,7 +246,8 @@ impl Tiers {
         self.store(unit, blocks, access, counts);
     }
 
-    /// The device has evicted the block called `name`. Its bytes are there until the next step.
+    /// The device has evicted the block called `name`. Its bytes are there until the next step,
+    /// which reads them before it overwrites any.
     pub fn evicted(&mut self, name: BlockHash, now: Nanos) {
         let Some(OnDevice {
             unit,

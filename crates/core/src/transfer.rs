@@ -160,7 +160,8 @@ pub enum TransferResult {
 /// Moves units between tiers. Nothing waits: transfers are handed over, and looked for later.
 ///
 /// Bytes go to and from the device part by part, when whoever computes says so: before anything is
-/// changed in a part, [`Self::read`]; after the last part, [`Self::end_reads`].
+/// changed in a part, [`Self::read`]; after the last part, [`Self::end_reads`], also where nothing
+/// was to be stored.
 pub trait BlockMover: Send {
     /// Hands over a transfer.
     fn submit(&mut self, transfer: Transfer);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use headstart_cache::{Policy, PrefixCache, Tiers};
 use headstart_core::cost::Work;
-use headstart_core::cost::learned::LearnedCost;
+use headstart_core::cost::learned::{FEW_TOKENS, LearnedCost};
 use headstart_core::transfer::{BlockMover, Transfer};
 use headstart_core::{
     Access, BlockHasher, BlockIdentity, CacheEvent, EngineModel, Nanos, Probability, SeqId,
@@ -82,6 +82,8 @@ pub struct Step {
     pub num_tokens: usize,
     /// Pairs of a query and a key.
     pub pairs: u128,
+    /// Whether something was copied between the device and host memory beside it.
+    pub has_copied: bool,
     /// What happened to sequences.
     pub outputs: Vec<Output>,
     /// How residency changed.
@@ -230,6 +232,7 @@ impl Engine {
         self.take_moved(now);
         let batch = self.scheduler.schedule(now);
         self.hand_over();
+        let has_copied = self.unread_blocks > 0 || !batch.arrivals.is_empty();
         let tokens = self.copy_and_compute(&batch);
         if !batch.is_empty() {
             self.scheduler.complete(&batch, &tokens, now);
@@ -243,6 +246,7 @@ impl Engine {
         Step {
             is_empty: batch.is_empty(),
             pairs: pairs.sum(),
+            has_copied,
             num_tokens: batch.num_tokens(),
             outputs: self.scheduler.take_outputs(),
             events: self.scheduler.take_events(),
@@ -251,7 +255,9 @@ impl Engine {
 
     /// A step took so long: what loading is compared with.
     pub fn took(&mut self, step: &Step, seconds: f64) {
-        if self.mover.is_none() || step.num_tokens == 0 {
+        // What is copied beside a short step would be taken for what each step costs.
+        let is_copying = step.has_copied && step.num_tokens < FEW_TOKENS;
+        if self.mover.is_none() || step.num_tokens == 0 || is_copying {
             return;
         }
         let work = Work {
@@ -323,15 +329,11 @@ impl Engine {
         let unread = std::mem::take(&mut self.unread_blocks);
         let mover = self.mover.as_deref_mut();
         let copies = mover.and_then(|mover| Copies::new(mover, &batch.arrivals, unread));
-        let is_copying = copies.is_some();
         let mut tokens = Vec::new();
         if !batch.entries.is_empty() {
             tokens = self.executor.execute(batch, copies);
         } else if let Some(copies) = copies {
             self.executor.copy(copies);
-        }
-        if let Some(mover) = self.mover.as_mut().filter(|_| is_copying) {
-            mover.end_reads();
         }
         tokens
     }

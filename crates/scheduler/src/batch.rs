@@ -9,7 +9,7 @@ use headstart_core::{BlockId, CostModel, SeqId, TokenId};
 pub struct Batch {
     /// Decodes and prefill chunks, at most one entry per sequence.
     pub entries: Vec<Entry>,
-    /// Units at hand that are copied into blocks before anything is computed.
+    /// Units at hand that are copied into blocks, in each part before anything is computed in it.
     pub arrivals: Vec<Arrival>,
 }
 

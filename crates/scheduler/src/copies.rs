@@ -7,7 +7,8 @@
 //!
 //! In each part the order is the one above, so that a block may be stored and overwritten in the
 //! same step: what it held goes to the store. Parts know nothing of one another: while one is
-//! computed the next can be copied, on another thread.
+//! computed the next can be copied, on another thread. Who is given copies takes them to the end:
+//! dropped, they say that all parts were read.
 
 use headstart_core::BlockMover;
 use headstart_core::transfer::DevicePart;
@@ -19,6 +20,12 @@ pub struct Copies<'a> {
     mover: &'a mut dyn BlockMover,
     arrivals: &'a [Arrival],
     num_blocks: usize,
+}
+
+impl Drop for Copies<'_> {
+    fn drop(&mut self) {
+        self.mover.end_reads();
+    }
 }
 
 impl<'a> Copies<'a> {

@@ -257,7 +257,8 @@ impl ReplicaMetrics {
             tier_moves: make.counter(
                 "headstart_tier_units_total",
                 "Units of a lower tier that were stored, declined, dropped because too many were \
-                 on their way, evicted, lost, loaded, or could not be loaded.",
+                 on their way, evicted, lost, loaded, could not be stored (unstored) or loaded \
+                 (failed).",
                 &["replica", "tier", "what"],
             ),
         }
@@ -272,6 +273,7 @@ impl ReplicaMetrics {
             declined,
             dropped,
             evicted,
+            unstored,
             lost,
             loaded,
             failed,
@@ -287,6 +289,7 @@ impl ReplicaMetrics {
             ("declined", declined),
             ("dropped", dropped),
             ("evicted", evicted),
+            ("unstored", unstored),
             ("lost", lost),
             ("loaded", loaded),
             ("failed", failed),

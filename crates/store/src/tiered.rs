@@ -155,7 +155,7 @@ impl TieredStore {
             found,
         } in below
         {
-            moved.push(found_in(tier, &found));
+            moved.push(found_in(tier, &found, record_bytes(&parts)));
             backends.push((tier, backend));
         }
         if let Some(path) = &config.notes {
@@ -329,7 +329,10 @@ impl TieredStore {
                 match report {
                     Report::Done { ticket, outcome } => self.done(ticket, outcome),
                     Report::Lost { names, .. } => self.moved.push(Moved::Lost { tier, names }),
-                    Report::Found(found) => self.moved.push(found_in(tier, &found)),
+                    Report::Found(found) => {
+                        let bytes = record_bytes(&self.parts);
+                        self.moved.push(found_in(tier, &found, bytes));
+                    }
                     Report::Condition(_) => {}
                 }
             }
@@ -454,8 +457,12 @@ impl BlockMover for TieredStore {
     }
 }
 
-fn found_in(tier: Tier, found: &[Resident]) -> Moved {
-    let units = found.iter().map(|resident| FoundUnit {
+/// Records of our length: those of others who use the same place would be counted as if they took
+/// as much room as ours, and be told to go for it.
+fn found_in(tier: Tier, found: &[Resident], unit_bytes: usize) -> Moved {
+    let ours = found.iter();
+    let ours = ours.filter(|resident| resident.bytes == unit_bytes as u64);
+    let units = ours.map(|resident| FoundUnit {
         name: resident.name,
         parent: resident.parent,
         tenant: resident.tenant,

@@ -37,6 +37,7 @@ impl Tiers {
             }
             TransferResult::Failed => {
                 shelf.level.abort(name);
+                shelf.counts.unstored += 1;
                 self.changes.push(Change::NotStored { tier, name });
             }
         }

@@ -10,7 +10,7 @@ use super::{CostModel, EngineModel, Work};
 const MEMORY: f64 = 200.0;
 
 /// Fewer tokens than this say more about overhead than about tokens.
-const FEW_TOKENS: usize = 16;
+pub const FEW_TOKENS: usize = 16;
 
 /// Sums over the steps that are remembered.
 #[derive(Clone, Copy, Debug, Default)]

@@ -84,9 +84,7 @@ impl Bench {
         {
             self.executor.copy(copies);
         }
-        let logits = self.executor.logits_and_copies(batch, copies);
-        self.shelf.end_reads();
-        logits
+        self.executor.logits_and_copies(batch, copies)
     }
 
     /// All that its blocks hold.
@@ -97,7 +95,6 @@ impl Bench {
         stores.for_each(|transfer| self.shelf.submit(transfer));
         let copies = Copies::new(&mut self.shelf, &[], BLOCKS);
         self.executor.copy(copies.expect("there are blocks"));
-        self.shelf.end_reads();
         let names = (0..BLOCKS / UNIT_BLOCKS).map(|number| unit(9_000 + number as u64).name);
         names
             .map(|name| self.shelf.kept.remove(&name).expect("just read"))

@@ -51,6 +51,8 @@ pub(crate) struct Shelf {
     pub(crate) to_read: Vec<(BlockHash, Vec<BlockId>)>,
     /// Of these, the parts that were read.
     pub(crate) reading: Vec<Parts>,
+    /// Parts that the device came to since the last end.
+    pub(crate) passed: usize,
     pub(crate) kept: HashMap<BlockHash, Parts>,
     pub(crate) moved: Vec<Moved>,
     pub(crate) loads: usize,
@@ -84,6 +86,8 @@ impl BlockMover for Shelf {
     }
 
     fn read(&mut self, part: usize, device: &dyn DevicePart) {
+        assert_eq!(part, self.passed, "from the first part on, each once");
+        self.passed += 1;
         for ((_, blocks), parts) in self.to_read.iter().zip(&mut self.reading) {
             assert_eq!(parts.len(), part, "one part after the other");
             let mut bytes = vec![0; blocks.len() * device.block_bytes()];
@@ -94,6 +98,11 @@ impl BlockMover for Shelf {
     }
 
     fn end_reads(&mut self) {
+        assert_eq!(
+            std::mem::take(&mut self.passed),
+            LAYERS,
+            "also without stores"
+        );
         let read = self.to_read.drain(..).zip(self.reading.drain(..));
         for ((name, _), parts) in read {
             assert_eq!(parts.len(), LAYERS, "every part is read");

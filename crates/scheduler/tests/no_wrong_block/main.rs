@@ -251,9 +251,7 @@ impl Engine {
             return self.executor.execute(batch, None);
         };
         let copies = Copies::new(mover, &batch.arrivals, unread);
-        let sampled = self.executor.execute(batch, copies);
-        mover.end_reads();
-        sampled
+        self.executor.execute(batch, copies)
     }
 
     fn check_answer(&mut self, seq: SeqId) {

@@ -35,7 +35,11 @@ impl Filling {
         }
         let block_bytes = device.block_bytes().max(1);
         for Opened { draft, blocks, .. } in &mut self.opened {
-            let pieces = draft.part_mut(part).chunks_exact_mut(block_bytes);
+            let bytes = draft.part_mut(part);
+            // What is not written holds what was there before, of whomever.
+            let is_all = bytes.len() == blocks.len() * device.block_bytes();
+            assert!(is_all, "blocks are as long as the store was told");
+            let pieces = bytes.chunks_exact_mut(block_bytes);
             for (piece, &block) in pieces.zip(&*blocks) {
                 device.read(block, piece);
             }

@@ -110,7 +110,6 @@ fn a_unit_goes_down_and_comes_back() {
     let mut store =
         TieredStore::new(config(2), vec![disk(folder.path())], no_waker()).expect("a store");
     wait(&mut store, 1);
-    // What the device holds when it is told counts, not what it holds later.
     put(&mut store, 1, &[Tier::Host, Tier::Disk], [7, 9]);
     let stored = wait(&mut store, 2);
     for tier in [Tier::Host, Tier::Disk] {
