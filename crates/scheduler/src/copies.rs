@@ -38,7 +38,7 @@ impl<'a> Copies<'a> {
     ) -> Option<Self> {
         let arrived = arrivals.iter().map(|arrival| arrival.blocks.len());
         let num_blocks = stored + arrived.sum::<usize>();
-        (num_blocks > 0).then_some(Self {
+        (num_blocks > 0).then(|| Self {
             mover,
             arrivals,
             num_blocks,
