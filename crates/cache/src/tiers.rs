@@ -106,7 +106,7 @@ pub struct TierCounts {
     pub stored: u64,
     /// Units that were offered and not admitted.
     pub declined: u64,
-    /// Units that were not written because too many others were on their way.
+    /// Units that were offered while too many others were on their way, each time.
     pub dropped: u64,
     /// Units that went to make room.
     pub evicted: u64,

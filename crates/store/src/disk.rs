@@ -233,13 +233,14 @@ impl Disk {
     }
 
     /// How many records of so many bytes a caller may keep in it so that nothing is given up
-    /// unasked, even where each comes alone and needs a table of its own.
+    /// unasked, even where each comes alone and needs tables of its own.
     #[must_use]
     pub fn capacity_records(&self, bytes: u64) -> usize {
         let pages = bytes.div_ceil(PAGE as u64).max(1) as usize;
         let room = self.segment_pages - 2;
-        let mut counts = (1..=room / (pages + 1)).rev();
-        let fits = counts.find(|&count| count * (pages + 1) + layout::table_pages(count) <= room);
+        let each = pages + 2 * layout::table_pages(1);
+        let mut counts = (1..=room / each).rev();
+        let fits = counts.find(|&count| count * each + layout::table_pages(count) <= room);
         self.usable_segments * fits.unwrap_or(0) * space::FILL_PERCENT / 100
     }
 

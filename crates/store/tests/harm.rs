@@ -4,7 +4,6 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use headstart_core::{BlockHash, Rng, TenantTag};
@@ -169,28 +168,78 @@ fn what_is_left_of_a_file_that_was_cut_is_read_and_the_rest_is_noted() {
     assert_eq!(before, NAMES as usize, "all of it, in the end");
 }
 
-#[test]
-fn what_nobody_knows_is_destroyed_with_whatever_is_purged() {
-    let left = Left::new();
-    let mut driver = Driver::open(options(&left.place.path().join("other"), BUDGET));
-    driver.must_store(0);
+/// A record's bytes, in a folder whose first group's tables are harmed.
+fn with_hidden_record(left: &Left) -> (PathBuf, Vec<u8>) {
     let arena = headstart_store::Arena::new(slot_bytes(PART_BYTES), 1).expect("memory");
     let record = record_of(0, PART_BYTES, arena.take().expect("a slot"));
     let mut parts = (0..record.num_parts()).map(|part| record.part(part));
     let part = parts.find(|part| part.len() > 64).expect("a part");
     let (before, behind) = left.tables()[0];
-    let folder = left.folder(&left.segment);
-    let file = fs::File::options()
-        .write(true)
-        .open(folder.join("segment-00000"));
-    let file = file.expect("a file");
+    let mut harmed = left.segment.clone();
     for page in [before, behind] {
-        file.write_all_at(&[9; 16], (page * PAGE) as u64)
-            .expect("written");
+        harmed[page * PAGE..][..16].fill(9);
     }
+    let folder = left.folder(&harmed);
     fs::write(folder.join("lock"), "").expect("written");
     assert!(support::contains(&folder, part));
+    (folder, part.to_vec())
+}
+
+#[test]
+fn what_nobody_knows_is_destroyed_with_whatever_is_purged() {
+    let left = Left::new();
+    let (folder, part) = with_hidden_record(&left);
     let inspector = FolderInspector::open(&folder).expect("nobody uses it");
     inspector.purge(TenantTag(u64::MAX)).expect("purged");
-    assert!(!support::contains(&folder, part));
+    assert!(!support::contains(&folder, &part));
+    assert!(notes(&folder).contains(" - to page "), "and noted before");
+}
+
+#[test]
+fn what_nobody_knows_is_destroyed_by_a_start_because_no_purge_would_find_it() {
+    let left = Left::new();
+    let (folder, part) = with_hidden_record(&left);
+    drop(Driver::open(options(&folder, BUDGET)));
+    assert!(!support::contains(&folder, &part));
+    assert!(notes(&folder).contains(" - to page "), "and noted before");
+}
+
+#[test]
+fn what_is_damaged_is_purged_also_after_a_start() {
+    let left = Left::new();
+    let arena = headstart_store::Arena::new(slot_bytes(PART_BYTES), 1).expect("memory");
+    let record = record_of(0, PART_BYTES, arena.take().expect("a slot"));
+    let mut parts = (0..record.num_parts()).map(|part| record.part(part));
+    let part = parts.find(|part| part.len() > 64).expect("a part");
+    let windows = left.segment.windows(part.len());
+    let at = windows.enumerate().find(|(_, bytes)| *bytes == part);
+    let mut harmed = left.segment.clone();
+    harmed[at.expect("it is there").0] ^= 1;
+    for starts in [0, 1] {
+        let folder = left.folder(&harmed);
+        fs::write(folder.join("lock"), "").expect("written");
+        for _ in 0..starts {
+            drop(Driver::open(options(&folder, BUDGET)));
+        }
+        assert!(support::contains(&folder, &part[1..]));
+        let inspector = FolderInspector::open(&folder).expect("nobody uses it");
+        inspector.purge(record.meta().tenant).expect("purged");
+        assert!(!support::contains(&folder, &part[1..]), "{starts} starts");
+        assert!(is_noted(&notes(&folder), 0));
+    }
+}
+
+#[test]
+fn a_segment_that_is_cleared_away_is_noted_before() {
+    let left = Left::new();
+    let mut harmed = left.segment.clone();
+    for page in left.tables().iter().flat_map(|&(a, b)| [a, b]) {
+        harmed[page * PAGE + 40] ^= 1;
+    }
+    let folder = left.folder(&harmed);
+    fs::write(folder.join("lock"), "").expect("written");
+    let inspector = FolderInspector::open(&folder).expect("nobody uses it");
+    inspector.clear(1).expect("cleared");
+    assert!(!folder.join("segment-00000").exists());
+    assert!(notes(&folder).contains(" - to page "), "{}", notes(&folder));
 }

@@ -49,8 +49,8 @@ pub enum Fetched {
 pub(super) struct Loads {
     units: HashMap<BlockHash, Load>,
     under_way: HashMap<TransferId, BlockHash>,
-    /// Of those under way from below host memory, what nobody waits for any more.
-    abandoned: usize,
+    /// Of those under way, by tier below host memory, what nobody waits for any more.
+    abandoned: HashMap<Tier, usize>,
 }
 
 #[derive(Debug)]
@@ -80,8 +80,19 @@ impl Loads {
             "what is awaited is on its way"
         );
         assert!(self.units.len() <= most, "what is at hand has a limit");
-        let abandoned = self.units.values().filter(|load| load.is_abandoned());
-        assert_eq!(abandoned.count(), self.abandoned, "who waits is counted");
+        let mut abandoned = HashMap::new();
+        for load in self.units.values().filter(|load| load.is_abandoned()) {
+            *abandoned.entry(load.from).or_default() += 1;
+        }
+        assert_eq!(abandoned, self.abandoned, "who waits is counted");
+    }
+
+    fn begin_to_wait(&mut self, from: Tier) {
+        let count = self.abandoned.entry(from).or_default();
+        *count -= 1;
+        if *count == 0 {
+            self.abandoned.remove(&from);
+        }
     }
 }
 
@@ -134,9 +145,13 @@ impl Tiers {
     }
 
     /// Whether another load from a tier may begin: from one that does not answer they would take
-    /// all that may be at hand, and none would be left for host memory.
+    /// all that may be at hand, and nothing would be left for the other tiers. Each has its part,
+    /// and one is left for host memory.
     fn answers(&self, from: Tier) -> bool {
-        from <= Tier::Host || self.loads.abandoned < self.config.most_at_hand.div_ceil(2)
+        let below = self.shelves.iter().filter(|shelf| shelf.tier > Tier::Host);
+        let part = self.config.most_at_hand.div_ceil(below.count() + 1);
+        let abandoned = self.loads.abandoned.get(&from);
+        abandoned.is_none_or(|&abandoned| abandoned < part)
     }
 
     fn nearest(&self, name: BlockHash) -> Option<Tier> {
@@ -195,9 +210,12 @@ impl Tiers {
     pub(super) fn fetch_link(&mut self, link: Link, now: Nanos) -> Option<Claim> {
         let name = link.name;
         if let Some(load) = self.loads.units.get_mut(&name) {
-            self.loads.abandoned -= usize::from(load.is_abandoned());
+            let was_abandoned = load.is_abandoned();
             load.users += 1;
-            let load = load.id;
+            let (load, from) = (load.id, load.from);
+            if was_abandoned {
+                self.loads.begin_to_wait(from);
+            }
             return Some(Claim { name, load });
         }
         let from = self.nearest(name)?;
@@ -252,7 +270,9 @@ impl Tiers {
             return;
         };
         load.users -= 1;
-        self.loads.abandoned += usize::from(load.is_abandoned());
+        if load.is_abandoned() {
+            *self.loads.abandoned.entry(load.from).or_default() += 1;
+        }
         // What is on its way arrives first: it cannot be called back.
         if load.users == 0 && load.is_here {
             self.loads.units.remove(&name);
@@ -273,11 +293,14 @@ impl Tiers {
         let Some(load) = self.loads.units.get_mut(&name) else {
             return;
         };
-        self.loads.abandoned -= usize::from(load.is_abandoned());
+        let was_abandoned = load.is_abandoned();
         load.is_here = true;
         let slot = load.slot.take();
         let (from, link, asked_at) = (load.from, load.link, load.asked_at);
         let (users, bytes) = (load.users, self.config.unit_bytes);
+        if was_abandoned {
+            self.loads.begin_to_wait(from);
+        }
         if let Some(shelf) = self.shelf(from) {
             if let Some(slot) = slot {
                 shelf.level.unpin(slot);

@@ -132,7 +132,8 @@ impl Tiers {
             return;
         }
         let (room, units) = self.shelves[0].level.size();
-        let most = AT_ONCE.min(room.saturating_sub(units));
+        let few = self.config.most_at_hand.div_ceil(4).min(AT_ONCE);
+        let most = few.min(room.saturating_sub(units));
         while self.loads.under_way() < most
             && let Some(link) = self.warm.wanted.pop()
         {

@@ -19,7 +19,7 @@ const ENTRY: usize = 64;
 const TABLE_START: usize = 32;
 
 const HEADER: &[u8; 8] = b"HDST-SG2";
-const TRAILER: &[u8; 8] = b"HDST-END";
+const TRAILER: &[u8; 8] = b"HDST-EN2";
 const FOOTER: &[u8; 8] = b"HDST-FTR";
 const TABLES: [&[u8; 8]; 2] = [b"HDST-GRP", b"HDST-GRE"];
 

@@ -220,18 +220,20 @@ impl Folder {
         let path = self.segment_path(id);
         let is_new = !path.exists();
         let file = open_direct(&path)?;
-        if file.metadata()?.len() != bytes {
+        let is_cut = file.metadata()?.len() != bytes;
+        if is_cut {
             file.set_len(bytes)?;
         }
-        if is_new {
+        if is_new || is_cut {
             let room = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes);
             match room {
                 // Not every file system can promise room; writes then find out.
                 Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
-                Err(error) => {
+                Err(error) if is_new => {
                     let _ = fs::remove_file(&path);
                     return Err(error.into());
                 }
+                Err(error) => return Err(error.into()),
             }
             File::open(&self.path)?.sync_all()?;
         }
@@ -290,7 +292,7 @@ impl Folder {
     /// Takes note of a file of which nobody knows what it held.
     pub(super) fn quarantine_segment(&self, id: SegmentId) -> io::Result<()> {
         let name = segment_name(id);
-        let what = "neither its first nor its last page can be read";
+        let what = "neither its first nor its last page says what it held";
         self.note(&format!("- - {name} {what}"))
     }
 

@@ -6,8 +6,8 @@
 
 mod clear;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slotted;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -71,6 +71,8 @@ enum State {
 struct Views {
     segments: Vec<View>,
     segment_bytes: u64,
+    /// Files of which nothing says what they held.
+    unknown: Vec<SegmentId>,
     /// Files that are no segments of this tier.
     strangers: Vec<SegmentId>,
     /// The highest sequence number that was ever used, as far as anybody knows.
@@ -116,7 +118,7 @@ impl FolderInspector {
     pub fn survey(&self, now_s: u64) -> Result<Survey, DiskError> {
         let views = self.views(now_s)?;
         let mut survey = Survey {
-            strangers: views.strangers.len(),
+            strangers: views.strangers.len() + views.unknown.len(),
             is_whole: true,
             ..Survey::default()
         };
@@ -157,13 +159,16 @@ impl FolderInspector {
         Ok(survey)
     }
 
-    /// Bytes of its segments, whole or not: what a budget must have room for if all are to stay.
+    /// Bytes that its segments take at most, whole or cut, and with those between that are not
+    /// there: what a budget must have room for if all are to stay.
     ///
     /// # Errors
     /// When it cannot be listed.
     pub fn file_bytes(&self) -> Result<u64, DiskError> {
         let files = self.folder.segments().map_err(io_at(self.folder.path()))?;
-        Ok(files.segments.values().sum())
+        let length = files.segments.values().max().copied().unwrap_or(0);
+        let last = files.segments.keys().max();
+        Ok(last.map_or(0, |last| (u64::from(last.0) + 1) * length))
     }
 
     fn views(&self, now_s: u64) -> Result<Views, DiskError> {
@@ -174,17 +179,21 @@ impl FolderInspector {
             segments,
             last_sequence,
             segment_bytes,
-            mut unknown,
+            unknown,
             unwanted,
             ..
         } = sorted;
-        unknown.extend(unwanted);
         let pages = (segment_bytes / PAGE as u64) as u32;
         let mut views = Vec::with_capacity(segments.len());
         for (sequence, id) in segments {
             let scanned = scan(&self.folder, id, sequence, pages);
             let scanned = scanned.map_err(io_at(self.folder.segment_path(id)))?;
+            let damaged = scanned.damaged.iter().map(|(entry, _)| entry.page);
+            let damaged: HashSet<u32> = damaged.collect();
             let state = |entry: Entry| match filter.verdict(sequence, &entry) {
+                Verdict::Wanted if damaged.contains(&entry.page) => {
+                    (entry, State::Dropped(Verdict::Quarantined))
+                }
                 Verdict::Wanted => (entry, State::Kept),
                 dropped => (entry, State::Dropped(dropped)),
             };
@@ -204,7 +213,8 @@ impl FolderInspector {
         Ok(Views {
             segments: views,
             segment_bytes,
-            strangers: unknown,
+            unknown,
+            strangers: unwanted,
             last_sequence: last_sequence.max(filter.last_sequence()),
         })
     }
@@ -290,7 +300,7 @@ impl FolderInspector {
         let path = self.folder.segment_path(SegmentId(id));
         let len = std::fs::metadata(path).map(|file| file.len());
         let head = len.and_then(|len| head(&self.folder, SegmentId(id), len));
-        matches!(head, Ok(Head::Is(header)) if header.sequence == sequence)
+        matches!(head, Ok(Head::Is { header, .. }) if header.sequence == sequence)
     }
 
     /// Notes that records are damaged.

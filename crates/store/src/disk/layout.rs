@@ -39,7 +39,7 @@ pub(crate) const SHORTEST_SEGMENT_BYTES: u64 = 16 * PAGE as u64;
 pub(crate) const LONGEST_SEGMENT_BYTES: u64 = 1 << 30;
 
 const HEADER: u64 = u64::from_le_bytes(*b"HDST-SG2");
-const TRAILER: u64 = u64::from_le_bytes(*b"HDST-END");
+const TRAILER: u64 = u64::from_le_bytes(*b"HDST-EN2");
 
 /// The kinds of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use headstart_core::{BlockHash, TenantTag};
 
-use super::folder::{DiskError, Files, Folder, io_at};
+use super::folder::{DiskError, Files, Folder, destroy, io_at};
 use super::index::{Index, Place};
-use super::layout::Entry;
-use super::scan::{Head, apart, head, scan, write_footer};
+use super::layout::{Entry, SegmentHeader};
+use super::scan::{Head, Scanned, apart, head, scan, set_aside, write_footer, write_header};
 use super::space::{SegmentId, Space};
 use super::{FEWEST_SEGMENTS, LISTS_BYTES};
 use crate::backend::Resident;
@@ -49,6 +49,8 @@ pub(super) struct Sorted {
     pub(super) last_sequence: u64,
     pub(super) segment_bytes: u64,
     count: usize,
+    /// Those whose first page does not say what they are, with what it should say.
+    headless: Vec<(SegmentId, SegmentHeader)>,
     /// Those of which nothing says what they are.
     pub(super) unknown: Vec<SegmentId>,
     pub(super) unwanted: Vec<SegmentId>,
@@ -62,7 +64,7 @@ pub(super) fn recover(
     segment_bytes: u64,
     now_s: u64,
 ) -> Result<Recovered, DiskError> {
-    let filter = Filter::new(folder, now_s)?;
+    let mut filter = Filter::new(folder, now_s)?;
     let files = folder.segments().map_err(io_at(folder.path()))?;
     let sorted = sort(folder, &files, budget_bytes, segment_bytes)?;
     let is_blocked = |id: &&SegmentId| id.index() < sorted.count;
@@ -89,10 +91,12 @@ pub(super) fn recover(
     for (sequence, id) in sorted.segments {
         let scanned = scan(folder, id, sequence, pages);
         let scanned = scanned.map_err(io_at(folder.segment_path(id)))?;
-        scanned.set_aside(folder, sequence);
+        for (entry, _) in &scanned.damaged {
+            filter.quarantined.insert((sequence, entry.page));
+        }
         if !scanned.is_sealed {
             // So that the next start need not read all of it again; if it fails, it will.
-            let _ = write_footer(folder, id, sequence, &scanned.entries, (scanned.end, pages));
+            let _ = seal(folder, (id, sequence), &scanned, pages);
         }
         let found = Found {
             id,
@@ -101,10 +105,18 @@ pub(super) fn recover(
         };
         recovered.add(found, &filter);
     }
+    for (id, header) in sorted.headless {
+        // The copy is needed no less than before if that fails; where the file goes, it is gone.
+        let _ = write_header(folder, id, header);
+    }
     for id in sorted.unknown {
-        let _ = folder.quarantine_segment(id);
+        let noted = folder.quarantine_segment(id);
         let removed = folder.remove_segment(id);
         removed.map_err(io_at(folder.segment_path(id)))?;
+        if noted.is_err() {
+            // There may have been no room for it.
+            let _ = folder.quarantine_segment(id);
+        }
     }
     for id in sorted.unwanted {
         let removed = folder.remove_segment(id);
@@ -116,19 +128,44 @@ pub(super) fn recover(
     Ok(recovered)
 }
 
-/// Reads the first pages; changes nothing.
+/// Seals a segment that the last process left open. What is damaged or hidden there is noted first,
+/// and pages of which nobody knows whose they are are destroyed: no purge would find them later.
+fn seal(
+    folder: &Folder,
+    (id, sequence): (SegmentId, u64),
+    scanned: &Scanned,
+    pages: u32,
+) -> std::io::Result<()> {
+    set_aside(folder, sequence, &scanned.damaged, &scanned.unknown)?;
+    if !scanned.unknown.is_empty() {
+        let path = folder.segment_path(id);
+        let file = std::fs::File::options().write(true).open(path)?;
+        for unknown in &scanned.unknown {
+            destroy(&file, unknown.start, unknown.end - unknown.start)?;
+        }
+        file.sync_data()?;
+    }
+    write_footer(folder, id, sequence, &scanned.entries, (scanned.end, pages))
+}
+
+/// Reads the first and last pages; changes nothing.
 pub(super) fn sort(
     folder: &Folder,
     files: &Files,
     budget_bytes: u64,
     segment_bytes: u64,
 ) -> Result<Sorted, DiskError> {
-    let mut headed = Vec::new();
+    let (mut headed, mut headless) = (Vec::new(), Vec::new());
     let (mut unknown, mut unwanted) = (Vec::new(), Vec::new());
     for (&id, &len) in &files.segments {
         let head = head(folder, id, len);
         match head.map_err(io_at(folder.segment_path(id)))? {
-            Head::Is(header) => headed.push((id, header)),
+            Head::Is { header, is_first } => {
+                headed.push((id, header));
+                if !is_first {
+                    headless.push((id, header));
+                }
+            }
             Head::Unknown => unknown.push(id),
             Head::Blank => unwanted.push(id),
         }
@@ -154,6 +191,7 @@ pub(super) fn sort(
         last_sequence,
         segment_bytes,
         count,
+        headless,
         unknown,
         unwanted,
     })
@@ -246,7 +284,7 @@ impl Recovered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::layout::{Kind, SegmentHeader, write_table};
+    use crate::disk::layout::{Kind, write_table};
     use crate::record::Wrong;
     use std::fs::{self, File};
     use std::os::unix::fs::FileExt;
@@ -407,7 +445,8 @@ mod tests {
         let pages = bytes / PAGE as u64;
         for page in 1..pages {
             let left = (pages - page).saturating_sub(200);
-            let fields = [Kind::Group as u64, 5, 0, left];
+            let kind = [Kind::Group, Kind::GroupEnd][page as usize % 2];
+            let fields = [kind as u64, 5, 0, left];
             let claim: Vec<u8> = fields.into_iter().flat_map(u64::to_le_bytes).collect();
             let at = page * PAGE as u64;
             file.write_all_at(&claim, at).expect("written");

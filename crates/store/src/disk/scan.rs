@@ -23,7 +23,11 @@ use crate::record::{PAGE, Wrong, verify_bytes};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head {
     /// A segment; it may be longer than the file is.
-    Is(SegmentHeader),
+    Is {
+        header: SegmentHeader,
+        /// Whether its first page says so.
+        is_first: bool,
+    },
     /// Both are damaged, or it is a file of somebody else.
     Unknown,
     /// Nothing was ever written there.
@@ -49,8 +53,10 @@ pub(super) fn head(folder: &Folder, id: SegmentId, len: u64) -> io::Result<Head>
         is_segment_bytes(header.segment_bytes) && header.sequence < SEQUENCES
     };
     let found = header.into_iter().chain(copy).filter(is_ours);
-    if let Some(header) = found.max_by_key(|header| header.sequence) {
-        return Ok(Head::Is(header));
+    if let Some(found) = found.max_by_key(|header| header.sequence) {
+        let is_first = header == Some(found);
+        let header = found;
+        return Ok(Head::Is { header, is_first });
     }
     let pages = [first?, read_pages(&file, 1, 1)?, last?];
     let is_whole = pages.iter().all(Option::is_some);
@@ -81,7 +87,8 @@ fn header_in_last(page: &[u8], len: u64) -> Option<SegmentHeader> {
 
 /// What a segment holds.
 pub(super) struct Scanned {
-    /// Its records, in the order in which they were added.
+    /// Its records, in the order in which they were added; also damaged ones, so that what a tenant
+    /// had can be found when it shall go.
     pub(super) entries: Vec<Entry>,
     /// The page behind its last group: where its footer is, or could be.
     pub(super) end: u32,
@@ -95,17 +102,20 @@ pub(super) struct Scanned {
     pub(super) is_sealed: bool,
 }
 
-impl Scanned {
-    /// Notes what is damaged and what is hidden, as far as that is possible: it is not found any
-    /// more either way.
-    pub(super) fn set_aside(&self, folder: &Folder, sequence: u64) {
-        for (entry, wrong) in &self.damaged {
-            let _ = folder.quarantine(sequence, entry.page, entry.name, *wrong);
-        }
-        for pages in &self.unknown {
-            let _ = folder.quarantine_pages(sequence, pages.clone());
-        }
+/// Notes what is damaged and what is hidden in a segment.
+pub(super) fn set_aside(
+    folder: &Folder,
+    sequence: u64,
+    damaged: &[(Entry, Wrong)],
+    unknown: &[Range<u32>],
+) -> io::Result<()> {
+    for (entry, wrong) in damaged {
+        folder.quarantine(sequence, entry.page, entry.name, *wrong)?;
     }
+    for pages in unknown {
+        folder.quarantine_pages(sequence, pages.clone())?;
+    }
+    Ok(())
 }
 
 /// Reads what says which records a segment holds, and of an unsealed one the records as well.
@@ -116,10 +126,12 @@ pub(super) fn scan(
     pages: u32,
 ) -> io::Result<Scanned> {
     let file = File::open(folder.segment_path(id))?;
+    let len = file.metadata()?.len();
     let mut scan = Scan {
         file: &file,
         sequence,
         pages,
+        there: (len / PAGE as u64).min(u64::from(pages)) as u32,
         table_pages_left: 2 * u64::from(pages),
         damaged: Vec::new(),
         unknown: Vec::new(),
@@ -180,6 +192,8 @@ struct Scan<'a> {
     file: &'a File,
     sequence: u64,
     pages: u32,
+    /// Pages that the file has.
+    there: u32,
     /// How much of tables longer than a page may still be read: twice what the segment can hold.
     /// Without this limit pages that only claim to be tables would cost quadratic time.
     table_pages_left: u64,
@@ -218,7 +232,7 @@ impl Scan<'_> {
     fn groups(&mut self) -> io::Result<(Vec<Entry>, u32)> {
         let mut entries = Vec::new();
         let (mut at, mut end, mut least) = (1, 1, 0);
-        while at + 1 < self.pages {
+        while at + 1 < self.pages && at < self.there {
             let found = match self.group(at)? {
                 Some(found) => Some(found),
                 None => self.group_behind(at)?,
@@ -234,10 +248,10 @@ impl Scan<'_> {
                 self.unknown.push(end..pages.start);
             }
             for entry in table.entries {
-                match self.verify(&entry)? {
-                    Ok(()) => entries.push(entry),
-                    Err(wrong) => self.damaged.push((entry, wrong)),
+                if let Err(wrong) = self.verify(&entry)? {
+                    self.damaged.push((entry, wrong));
                 }
+                entries.push(entry);
             }
             least = table.number + 1;
             end = pages.end;
@@ -249,8 +263,7 @@ impl Scan<'_> {
     /// Takes note of what lay behind the last group, as far as something says that there was more:
     /// the trailer, the beginning of a table of this life, or the file's length.
     fn note_end(&mut self, end: u32, trailer: Option<(u32, usize)>) -> io::Result<()> {
-        let len = self.file.metadata()?.len();
-        let there = (len / PAGE as u64).min(u64::from(self.pages)) as u32;
+        let there = self.there;
         let more = match trailer {
             Some((footer, _)) => end..footer,
             None => self.begun(end..there)?.unwrap_or(there)..self.pages - 1,
@@ -307,9 +320,12 @@ impl Scan<'_> {
             return Ok(None);
         };
         // The last page is the trailer's, and each record has a page at least.
-        let own = table_pages(count);
-        let records = if kind == Kind::Group { count } else { 0 };
-        if at as usize + own + records >= self.pages as usize {
+        let (own, at_page) = (table_pages(count), at as usize);
+        let has_room = match kind {
+            Kind::GroupEnd => own + count < at_page && at_page + own < self.pages as usize,
+            Kind::Group | Kind::Footer => at_page + own + count < self.pages as usize,
+        };
+        if !has_room {
             return Ok(None);
         }
         let bytes = match own {
@@ -335,9 +351,22 @@ impl Scan<'_> {
 fn behind(table: &Table, start: u32) -> Option<u32> {
     let mut entries = table.entries.iter();
     entries.try_fold(start, |end, entry| {
-        let is_next = entry.page == end;
+        let is_next = entry.page == end && entry.pages > 0;
         is_next.then(|| end.checked_add(entry.pages))?
     })
+}
+
+/// Writes the first page of a segment anew, which only its last one told.
+pub(super) fn write_header(
+    folder: &Folder,
+    id: SegmentId,
+    header: SegmentHeader,
+) -> io::Result<()> {
+    let file = File::options().write(true).open(folder.segment_path(id))?;
+    let mut page = vec![0; PAGE];
+    header.write(&mut page);
+    file.write_all_at(&page, 0)?;
+    file.sync_data()
 }
 
 /// Seals a segment that the last process left open, or seals one anew: its last group ends before

@@ -84,7 +84,7 @@ fn keep(bytes: usize, one_by_one: bool, seed: u64) -> (usize, usize) {
 
 #[test]
 fn put_04_the_capacity_is_kept() {
-    for bytes in [3_000, 11_000, 60_000] {
+    for bytes in [3_000, 11_000, 60_000, 118_000] {
         for one_by_one in [false, true] {
             let (most, lost) = keep(bytes, one_by_one, 4);
             eprintln!("{bytes} bytes, one by one {one_by_one}: {most} kept, {lost} lost");

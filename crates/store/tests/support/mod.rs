@@ -64,7 +64,7 @@ pub(crate) fn flip_bits(folder: &Path, count: usize, seed: u64) -> usize {
             .write(true)
             .open(segment.path())
             .expect("a file");
-        // Not in the first page, without which a segment is none.
+        // Not in the first page, of which the last one holds a copy.
         let at = 4096 + rng.below(bytes as usize - 4096) as u64;
         let mut byte = [0];
         file.read_exact_at(&mut byte, at).expect("in the file");

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use headstart_core::cost::Work;
-use headstart_core::{BlockHash, Nanos, Tier};
+use headstart_core::transfer::{FoundUnit, Moved};
+use headstart_core::{BlockHash, Nanos, TenantTag, Tier};
 
 use super::{Admission, Fetched, LoadWhen, Waiting, World, WriteWhen, name, tier, unit};
 
@@ -73,4 +74,33 @@ fn loads_that_never_come_leave_room_for_those_of_others() {
     assert!(!plan(&world, 4).is_empty(), "the disk has answered");
     world.tiers.release(claim);
     world.tiers.check();
+}
+
+#[test]
+fn each_tier_has_its_part_of_what_may_be_at_hand() {
+    let below = [Tier::Disk, Tier::Remote];
+    let tiers = below.map(|it| tier(it, 9, WriteWhen::Through, Admission::Always));
+    let mut world = World::new(tiers.into());
+    for (tier, ids) in below.into_iter().zip([1..=5, 11..=15]) {
+        let found = |id| FoundUnit {
+            name: name(id),
+            parent: None,
+            tenant: TenantTag::default(),
+        };
+        let units: Vec<FoundUnit> = ids.map(found).collect();
+        let held = units.iter().map(|unit| unit.name).collect();
+        world.mover.tiers.insert(tier, held);
+        world.tiers.moved(Moved::Found { tier, units }, Nanos(1));
+    }
+    for first in [1, 11] {
+        let mut given_up = 0;
+        for id in first..first + 5 {
+            if let Some(claim) = world.tiers.fetch(&unit(id), Nanos(2)) {
+                world.tiers.release(claim);
+                given_up += 1;
+            }
+        }
+        assert_eq!(given_up, 3, "a third of what may be at hand");
+        world.tiers.check();
+    }
 }

@@ -16,7 +16,7 @@ use super::{FolderInspector, State, View};
 use crate::disk::folder::{DiskError, destroy, io_at};
 use crate::disk::layout::{Entry, table_pages};
 use crate::disk::recover::Verdict;
-use crate::disk::scan::write_footer;
+use crate::disk::scan::{set_aside, write_footer};
 use crate::inspect::Cleared;
 use crate::record::PAGE;
 
@@ -72,6 +72,7 @@ impl FolderInspector {
                 }
             }
             let path = self.folder.segment_path(view.id);
+            self.note(view).map_err(io_at(self.folder.path()))?;
             let after = match view.has_kept() {
                 false => {
                     let removed = self.folder.remove_segment(view.id);
@@ -89,16 +90,13 @@ impl FolderInspector {
         Ok(cleared)
     }
 
+    /// Notes what is damaged or hidden, before what shows it is gone.
+    fn note(&self, view: &View) -> io::Result<()> {
+        set_aside(&self.folder, view.sequence, &view.damaged, &view.unknown)
+    }
+
     /// Gives back the pages of a segment that nothing will name.
     fn shrink(&self, view: &View, pages: u32) -> io::Result<()> {
-        for (entry, wrong) in &view.damaged {
-            let (page, name) = (entry.page, entry.name);
-            self.folder.quarantine(view.sequence, page, name, *wrong)?;
-        }
-        for unknown in &view.unknown {
-            let sequence = view.sequence;
-            self.folder.quarantine_pages(sequence, unknown.clone())?;
-        }
         let (stay, go) = view.sorted();
         if !go.is_empty() || !view.is_sealed {
             let place = (view.end, pages);
@@ -139,19 +137,20 @@ impl FolderInspector {
             let kept = kept.filter(|(_, state)| *state == State::Kept);
             count += kept.map(|(entry, _)| entry).filter(is_theirs).count() as u64;
             let entries = view.entries.iter().map(|(entry, _)| entry);
-            let damaged = view.damaged.iter().map(|(entry, _)| entry);
-            // A table may name records without pages: nothing is there.
-            let has_pages = |entry: &&Entry| entry.pages > 0;
-            let theirs = entries.chain(damaged).filter(is_theirs);
-            let theirs = theirs.filter(has_pages);
+            let theirs = entries.filter(is_theirs);
             let theirs = theirs.map(|entry| entry.page..entry.page + entry.pages);
             // What nobody knows may be theirs.
             let theirs: Vec<_> = theirs.chain(view.unknown.iter().cloned()).collect();
             let path = self.folder.segment_path(view.id);
+            self.note(view).map_err(io_at(self.folder.path()))?;
             let destroyed = self.destroy(view, &theirs, pages);
             destroyed.map_err(io_at(path))?;
         }
-        for id in views.strangers {
+        for &id in &views.unknown {
+            let noted = self.folder.quarantine_segment(id);
+            noted.map_err(io_at(self.folder.path()))?;
+        }
+        for id in views.strangers.into_iter().chain(views.unknown) {
             let removed = self.folder.remove_segment(id);
             removed.map_err(io_at(self.folder.segment_path(id)))?;
         }
