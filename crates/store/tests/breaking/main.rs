@@ -89,7 +89,7 @@ fn is_right(record: &Record, name: u64) -> bool {
         })
 }
 
-const SLOT: usize = 64 << 10;
+const SLOT: usize = 128 << 10;
 
 impl Raw {
     fn open(options: DiskOptions) -> Self {
