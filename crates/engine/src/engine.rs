@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use headstart_cache::{Policy, PrefixCache, Tiers};
 use headstart_core::cost::Work;
-use headstart_core::cost::learned::{FEW_TOKENS, LearnedCost};
+use headstart_core::cost::learned::LearnedCost;
 use headstart_core::transfer::{BlockMover, Transfer};
 use headstart_core::{
     Access, BlockHasher, BlockIdentity, CacheEvent, EngineModel, Nanos, Probability, SeqId,
@@ -82,8 +82,8 @@ pub struct Step {
     pub num_tokens: usize,
     /// Pairs of a query and a key.
     pub pairs: u128,
-    /// Whether something was copied between the device and host memory beside it.
-    pub has_copied: bool,
+    /// Tokens whose keys and values were copied between the device and host memory beside it.
+    pub copied_tokens: usize,
     /// What happened to sequences.
     pub outputs: Vec<Output>,
     /// How residency changed.
@@ -232,7 +232,8 @@ impl Engine {
         self.take_moved(now);
         let batch = self.scheduler.schedule(now);
         self.hand_over();
-        let has_copied = self.unread_blocks > 0 || !batch.arrivals.is_empty();
+        let arrived = batch.arrivals.iter().map(|arrival| arrival.blocks.len());
+        let copied_blocks = self.unread_blocks + arrived.sum::<usize>();
         let tokens = self.copy_and_compute(&batch);
         if !batch.is_empty() {
             self.scheduler.complete(&batch, &tokens, now);
@@ -246,7 +247,7 @@ impl Engine {
         Step {
             is_empty: batch.is_empty(),
             pairs: pairs.sum(),
-            has_copied,
+            copied_tokens: copied_blocks * self.config.block_size,
             num_tokens: batch.num_tokens(),
             outputs: self.scheduler.take_outputs(),
             events: self.scheduler.take_events(),
@@ -255,8 +256,8 @@ impl Engine {
 
     /// A step took so long: what loading is compared with.
     pub fn took(&mut self, step: &Step, seconds: f64) {
-        // What is copied beside a short step would be taken for what each step costs.
-        let is_copying = step.has_copied && step.num_tokens < FEW_TOKENS;
+        // What is copied beside a short step would be taken for what its few tokens cost.
+        let is_copying = step.copied_tokens > 2 * step.num_tokens;
         if self.mover.is_none() || step.num_tokens == 0 || is_copying {
             return;
         }
@@ -285,6 +286,12 @@ impl Engine {
         let config = &self.config;
         let kv_tokens = config.cache_blocks * config.block_size;
         self.learned.engine(config.max_batched_tokens, kv_tokens)
+    }
+
+    /// There is nothing to do, and was not for a while: what a restart should know is noted.
+    pub fn rest(&mut self) {
+        self.scheduler.rest();
+        self.hand_over();
     }
 
     /// Takes note of what was moved while nobody asked, and returns how residency changed; to be

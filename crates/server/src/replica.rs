@@ -309,10 +309,12 @@ impl Worker {
                 self.status.report(engine);
                 match self.inbox.recv_timeout(IDLE_PAUSE) {
                     Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                        engine.rest();
                         return Ended::Stopped;
                     }
                     Ok(command) => self.obey(command, engine, &mut clients),
                     Err(RecvTimeoutError::Timeout) => {
+                        engine.rest();
                         self.look_round(engine);
                         continue;
                     }

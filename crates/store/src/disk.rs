@@ -46,6 +46,8 @@ pub use io::IoKind;
 pub use io::faulty::Faults;
 pub use stats::{Count, DiskStats};
 
+pub(crate) use folder::LOCK;
+
 use folder::Folder;
 use io::Bell;
 use layout::{LONGEST_SEGMENT_BYTES, SHORTEST_SEGMENT_BYTES, is_segment_bytes};

@@ -94,6 +94,8 @@ pub struct Survey {
     pub strangers: usize,
     /// Of a folder, its segments.
     pub files: Option<Files>,
+    /// What is damaged or hidden in a folder that nobody uses and that no list says yet, in words.
+    pub harm: Vec<String>,
     /// Whether that is all: a listing of object storage ends at a limit.
     pub is_whole: bool,
 }

@@ -118,6 +118,11 @@ fn where_both_tables_of_a_group_are_harmed_its_pages_are_noted() {
         for page in [before, behind] {
             harmed[page * PAGE + 40] ^= 1;
         }
+        let folder = left.folder(&harmed);
+        fs::write(folder.join("lock"), "").expect("written");
+        let inspector = FolderInspector::look(&folder).expect("it is one");
+        let told = inspector.survey(1).expect("it is read").harm;
+        assert_eq!(told.len(), 1, "told before a start: {told:?}");
         let (there, notes) = left.look(&harmed);
         let gone = missing(&there);
         assert!(!gone.is_empty(), "group {number}");

@@ -362,3 +362,14 @@ fn at_object(folder: &Path, name: BlockHash, act: &dyn Fn(&Path)) {
         }
     }
 }
+
+#[test]
+fn a_disk_tier_is_not_taken_for_object_storage() {
+    let place = tempfile::tempdir().expect("a folder");
+    drop(filled(place.path(), 3));
+    let url = format!("file://{}", name(place.path()));
+    for opened in [Cache::look(&url), Cache::open(&url)] {
+        let error = opened.expect_err("it is a folder").to_string();
+        assert!(error.contains("without `file://`"), "{error}");
+    }
+}

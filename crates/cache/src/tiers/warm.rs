@@ -16,7 +16,7 @@ use super::level::Link;
 /// Prompts that are remembered: 16 KiB of names.
 const MOST: usize = 1024;
 
-/// Prompts between two notes.
+/// Prompts between two notes where somebody always asks.
 const NOTE_EVERY: u32 = 64;
 
 /// Loads ahead of need at once: whoever asks comes first.
@@ -65,10 +65,21 @@ impl Tiers {
         self.warm.put(tail);
         self.warm.since_note += 1;
         if self.warm.since_note >= NOTE_EVERY {
-            self.warm.since_note = 0;
-            let tails = self.warm.tails();
-            self.transfers.push(Transfer::Note { tails });
+            self.note_used();
         }
+    }
+
+    /// Nobody asks: what was used since the last note is noted, in case this is the end.
+    pub fn rest(&mut self) {
+        if self.warm.since_note > 0 {
+            self.note_used();
+        }
+    }
+
+    fn note_used(&mut self) {
+        self.warm.since_note = 0;
+        let tails = self.warm.tails();
+        self.transfers.push(Transfer::Note { tails });
     }
 
     /// These prompts were used last, the latest last, as far as they are still there.

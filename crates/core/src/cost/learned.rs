@@ -9,8 +9,11 @@ use super::{CostModel, EngineModel, Work};
 /// What counts half after so many steps.
 const MEMORY: f64 = 200.0;
 
-/// Fewer tokens than this say more about overhead than about tokens.
-pub const FEW_TOKENS: usize = 16;
+/// Steps of fewer tokens than this say what a step costs.
+const FEW_TOKENS: usize = 16;
+
+/// Steps of fewer tokens than this do not say what a token costs: the overhead is not told apart.
+const ENOUGH_TOKENS: usize = 64;
 
 /// Sums over the steps that are remembered.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +33,9 @@ impl LearnedCost {
         if work.tokens < FEW_TOKENS {
             let before = self.decode_s.unwrap_or(seconds);
             self.decode_s = Some(before * keep + seconds * (1.0 - keep));
+            return;
+        }
+        if work.tokens < ENOUGH_TOKENS {
             return;
         }
         let (tokens, pairs) = (work.tokens as f64, pairs as f64);
@@ -126,5 +132,20 @@ mod tests {
         learned.observe(work, 5_000, 0.2);
         let cost = learned.engine(512, 1_000).expect("it was told").cost;
         assert!((cost.token_s - 2e-3).abs() < 1e-9 && cost.pair_s == 0.0);
+    }
+
+    #[test]
+    fn short_prompts_do_not_tell_what_a_token_costs() {
+        let mut learned = LearnedCost::default();
+        let work = |tokens| Work {
+            tokens,
+            ..Work::default()
+        };
+        learned.observe(work(25), 25, 0.02);
+        assert!(learned.engine(512, 1 << 20).is_none());
+        learned.observe(work(512), 512 * 512 / 2, 0.2);
+        learned.observe(work(25), 25, 0.2);
+        let engine = learned.engine(512, 1 << 20).expect("learnt");
+        assert!(engine.cost.token_s < 0.0005, "{engine:?}");
     }
 }

@@ -20,6 +20,13 @@ impl Scheduler {
         self.announce_evictions(now);
     }
 
+    /// There is nothing to do, and was not for a while.
+    pub fn rest(&mut self) {
+        if let Some(tiers) = &mut self.tiers {
+            tiers.rest();
+        }
+    }
+
     pub(super) fn commit_full_blocks(&mut self, index: usize, now: Nanos) {
         let sequence = &mut self.running[index];
         let access = sequence.access(now);

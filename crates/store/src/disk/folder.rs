@@ -30,7 +30,7 @@ use crate::record::{PAGE, Wrong};
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
 
-const LOCK: &str = "lock";
+pub(crate) const LOCK: &str = "lock";
 const PURGED: &str = "purged";
 const QUARANTINE: &str = "quarantine";
 const SEGMENT: &str = "segment-";
@@ -186,6 +186,11 @@ impl Folder {
             (Ok(ours), Ok(theirs)) => (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()),
             _ => false,
         }
+    }
+
+    /// The name of a segment's file.
+    pub(super) fn segment_name(id: SegmentId) -> String {
+        segment_name(id)
     }
 
     pub(super) fn segment_path(&self, id: SegmentId) -> PathBuf {

@@ -79,6 +79,27 @@ struct Views {
     last_sequence: u64,
 }
 
+impl Views {
+    fn harm(&self) -> Vec<String> {
+        let mut harm = Vec::new();
+        for view in &self.segments {
+            let file = Folder::segment_name(view.id);
+            for (entry, wrong) in &view.damaged {
+                harm.push(format!("{file}: {:?}: {wrong}", entry.name));
+            }
+            for Range { start, end } in &view.unknown {
+                let what = "nothing says any more which records lay there";
+                harm.push(format!("{file}: pages {start} to {end}: {what}"));
+            }
+        }
+        for &id in &self.unknown {
+            let what = "neither its first nor its last page says what it held";
+            harm.push(format!("{}: {what}", Folder::segment_name(id)));
+        }
+        harm
+    }
+}
+
 impl FolderInspector {
     /// Looks at a folder.
     ///
@@ -117,7 +138,10 @@ impl FolderInspector {
     /// When it cannot be read.
     pub fn survey(&self, now_s: u64) -> Result<Survey, DiskError> {
         let views = self.views(now_s)?;
+        // Who uses it may be writing what is not whole yet.
+        let is_still = self.is_ours || self.holder() == Holder::Nobody;
         let mut survey = Survey {
+            harm: if is_still { views.harm() } else { Vec::new() },
             strangers: views.strangers.len() + views.unknown.len(),
             is_whole: true,
             ..Survey::default()

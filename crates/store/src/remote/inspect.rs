@@ -95,6 +95,7 @@ impl StoreInspector {
             at: At::Object,
         };
         Ok(Survey {
+            harm: Vec::new(),
             items: sorted.wanted.iter().map(item).collect(),
             expired: tally(&sorted.expired),
             quarantined: Tally {

@@ -34,6 +34,11 @@ pub(super) enum Place {
     Folder(PathBuf),
 }
 
+/// Whether a folder has the lock that a disk tier takes.
+fn is_disk_tier(folder: &std::path::Path) -> bool {
+    folder.join(crate::disk::LOCK).is_file()
+}
+
 impl Place {
     /// Reads what an operator wrote.
     pub(super) fn parse(url: &str) -> Result<Self, RemoteError> {
@@ -111,6 +116,10 @@ impl Place {
                     folder: folder.clone(),
                     reason,
                 };
+                if is_disk_tier(&folder) {
+                    let reason = "it is the folder of a disk tier: name it without `file://`";
+                    return Err(wrong(reason.to_owned()));
+                }
                 std::fs::create_dir_all(&folder).map_err(|error| wrong(error.to_string()))?;
                 let store = LocalFileSystem::new_with_prefix(&folder);
                 let store = store.map_err(|error| wrong(error.to_string()))?;

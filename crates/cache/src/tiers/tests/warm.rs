@@ -59,3 +59,20 @@ fn a_ring_of_parents_is_no_prompt() {
     assert_eq!(world.tiers.warm.tails(), []);
     world.tiers.check();
 }
+
+#[test]
+fn what_was_used_is_noted_when_nobody_asks_any_more() {
+    let disk = tier(Tier::Disk, 30, WriteWhen::Through, Admission::Always);
+    let mut world = World::new(vec![disk]);
+    (1..=3).for_each(|id| world.commit(id));
+    world.finish();
+    world
+        .tiers
+        .used(&[name(1), name(2), name(3)], &Access::at(Nanos(9)));
+    assert_eq!(world.tiers.take_transfers(), [], "others may follow");
+    world.tiers.rest();
+    let tails = vec![name(3)];
+    assert_eq!(world.tiers.take_transfers(), [Transfer::Note { tails }]);
+    world.tiers.rest();
+    assert_eq!(world.tiers.take_transfers(), [], "once");
+}

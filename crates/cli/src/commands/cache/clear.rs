@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use headstart_core::TenantTag;
 use headstart_store::disk::unix_seconds;
 use headstart_store::inspect::{Cache as Opened, Tally};
 use serde_json::json;
@@ -44,7 +45,7 @@ pub(crate) struct Purge {
     /// Everybody's
     #[arg(long, conflicts_with_all = ["tenant", "salt", "salt_file", "no_salt"])]
     all: bool,
-    /// Do not ask back
+    /// Do not ask back; asked is for --all and --no-salt
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
@@ -80,9 +81,13 @@ pub(super) fn purge(purge: &Purge) -> Result<()> {
     let tenant = purge.whose.tag()?;
     let cache = purge.place.open()?;
     let purged = match (tenant, purge.all) {
+        // Where nobody gives salts, that is all there is.
+        (Some(tag), _) if tag == TenantTag::default() && !purge.yes => {
+            return Err(ask_back(&cache, Some(tag), &purge.place.cache)?);
+        }
         (Some(tag), _) => cache.purge(tag)?,
         (None, true) if purge.yes => cache.purge_all()?,
-        (None, true) => return Err(ask_back(&cache, &purge.place.cache)?),
+        (None, true) => return Err(ask_back(&cache, None, &purge.place.cache)?),
         (None, false) => {
             let message = "whose records? Give --tenant TAG, --salt TEXT, --salt-file FILE, \
                            --no-salt, or --all";
@@ -105,12 +110,14 @@ pub(super) fn purge(purge: &Purge) -> Result<()> {
 }
 
 /// What would go.
-fn ask_back(cache: &Opened, place: &str) -> Result<anyhow::Error> {
-    let survey = cache.survey(unix_seconds())?;
-    let bytes = survey.items.iter().map(|item| item.resident.bytes).sum();
+fn ask_back(cache: &Opened, tenant: Option<TenantTag>, place: &str) -> Result<anyhow::Error> {
+    let mut items = cache.survey(unix_seconds())?.items;
+    items.retain(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));
+    let bytes = items.iter().map(|item| item.resident.bytes).sum();
+    let whose = tenant.map_or("all", |_| "all that have no salt:");
     let message = format!(
-        "this destroys all {} records in {place}, {}: repeat it with --yes",
-        survey.items.len(),
+        "this destroys {whose} {} records in {place}, {}: repeat it with --yes",
+        items.len(),
         words::bytes(bytes),
     );
     Ok(UsageError(message).into())

@@ -42,6 +42,8 @@ struct Found {
     damaged: Vec<(Item, Wrong)>,
     unreadable: Vec<(Item, String)>,
     gone: u64,
+    /// Damaged or hidden where no list of records tells it.
+    harm: Vec<String>,
 }
 
 pub(super) fn run(verify: &Verify) -> Result<()> {
@@ -50,12 +52,16 @@ pub(super) fn run(verify: &Verify) -> Result<()> {
         true => verify.place.look()?,
         false => verify.place.open()?,
     };
-    let mut items = cache.survey(unix_seconds())?.items;
+    let survey = cache.survey(unix_seconds())?;
+    let mut items = survey.items;
     items.retain(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));
     let arena = arena(&items)?;
     let bar = bar(&items);
     let began = Instant::now();
-    let mut found = Found::default();
+    let mut found = Found {
+        harm: survey.harm,
+        ..Found::default()
+    };
     cache.read(
         &items,
         &mut || arena.take().expect("as many slots as are read at once"),
@@ -79,10 +85,16 @@ pub(super) fn run(verify: &Verify) -> Result<()> {
         false => found.text(verify.dry_run, seconds),
     })?;
     let wrong = found.damaged.len() + found.unreadable.len();
-    if wrong > 0 {
-        bail!("{wrong} of {} records are wrong", items.len());
+    let harm = found.harm.len();
+    match (wrong, harm) {
+        (0, 0) => Ok(()),
+        (0, _) => bail!("segments are harmed in {harm} places"),
+        (_, 0) => bail!("{wrong} of {} records are wrong", items.len()),
+        _ => bail!(
+            "{wrong} of {} records are wrong, and segments are harmed in {harm} places",
+            items.len()
+        ),
     }
-    Ok(())
 }
 
 impl Found {
@@ -105,6 +117,7 @@ impl Found {
             "unreadable": unreadable
                 .map(|(item, why)| named(item, why.clone()))
                 .collect::<Vec<_>>(),
+            "harm": self.harm,
             "gone_meanwhile": self.gone,
             "set_aside": !is_dry,
             "seconds": seconds,
@@ -120,6 +133,7 @@ impl Found {
         for (item, why) in &self.unreadable {
             lines.push(line(item, why));
         }
+        lines.extend(self.harm.iter().cloned());
         lines.push(format!(
             "{} unharmed, {} in {seconds:.1} s ({}/s)",
             self.unharmed.records,
