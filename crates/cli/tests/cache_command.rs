@@ -231,6 +231,11 @@ fn one_tenant_is_purged_and_then_all() {
         (all - theirs) as u64
     );
 
+    let asked_back = complaint(&["purge", &kv, "--no-salt"], 2);
+    assert!(
+        asked_back.contains("no salt") && asked_back.contains("--yes"),
+        "{asked_back}"
+    );
     let asked_back = complaint(&["purge", &kv, "--all"], 2);
     assert!(asked_back.contains("--yes"), "{asked_back}");
     assert_eq!(lines(&[]), all - theirs);

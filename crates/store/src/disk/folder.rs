@@ -188,11 +188,6 @@ impl Folder {
         }
     }
 
-    /// The name of a segment's file.
-    pub(super) fn segment_name(id: SegmentId) -> String {
-        segment_name(id)
-    }
-
     pub(super) fn segment_path(&self, id: SegmentId) -> PathBuf {
         self.path.join(segment_name(id))
     }
@@ -384,7 +379,8 @@ pub(super) struct Files {
     pub(super) others: BTreeSet<SegmentId>,
 }
 
-fn segment_name(id: SegmentId) -> String {
+/// The name of a segment's file.
+pub(super) fn segment_name(id: SegmentId) -> String {
     format!("{SEGMENT}{:05}", id.0)
 }
 

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use headstart_core::BlockHash;
 
-use super::folder::{DiskError, Folder, io_at};
+use super::folder::{DiskError, Folder, io_at, segment_name};
 use super::holder::{self, Holder};
 use super::layout::Entry;
 use super::recover::{Filter, Sorted, Verdict, sort};
@@ -83,7 +83,7 @@ impl Views {
     fn harm(&self) -> Vec<String> {
         let mut harm = Vec::new();
         for view in &self.segments {
-            let file = Folder::segment_name(view.id);
+            let file = segment_name(view.id);
             for (entry, wrong) in &view.damaged {
                 harm.push(format!("{file}: {:?}: {wrong}", entry.name));
             }
@@ -94,7 +94,7 @@ impl Views {
         }
         for &id in &self.unknown {
             let what = "neither its first nor its last page says what it held";
-            harm.push(format!("{}: {what}", Folder::segment_name(id)));
+            harm.push(format!("{}: {what}", segment_name(id)));
         }
         harm
     }
