@@ -8,6 +8,10 @@
 //!   device ──Store──► lower tiers        Load ──► at hand ──► device blocks ──► Release
 //!                     tier ──Demote──► tier below         └──Keep──► tier above
 //! ```
+//!
+//! A tier can also be read part by part ([`Transfer::LoadPart`]), and hold *packs*: copies of one
+//! part of many units with the tokens in another order, so that those that are wanted together are
+//! read together.
 
 use std::time::Duration;
 
@@ -28,6 +32,47 @@ pub struct Unit {
     pub identity: IdentityDigest,
     /// Whose it is.
     pub tenant: TenantTag,
+}
+
+/// One part of a stored record: of a unit, or of a pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PartName {
+    /// The record.
+    pub record: BlockHash,
+    /// Which of its parts.
+    pub part: u16,
+}
+
+/// One part of consecutive units, their tokens in another order. A record of its own: part 0 says
+/// what it is ([`FoundPack`]), part 1 + c holds tokens `order[c * unit_tokens..]`, laid out as
+/// `part` of a unit is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pack {
+    /// Its name.
+    pub name: BlockHash,
+    /// The units, in order: a run of one chain.
+    pub units: Vec<BlockHash>,
+    /// How they were computed.
+    pub identity: IdentityDigest,
+    /// Whose they are.
+    pub tenant: TenantTag,
+    /// Which part of each.
+    pub part: u16,
+    /// The tokens that it holds, counted from the first unit's first, in its order.
+    pub order: Vec<u32>,
+}
+
+/// A pack that is in a tier already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundPack {
+    /// Its name.
+    pub name: BlockHash,
+    /// Its units, in order.
+    pub units: Vec<BlockHash>,
+    /// Which part of each.
+    pub part: u16,
+    /// The tokens that it holds, in its order.
+    pub order: Vec<u32>,
 }
 
 /// Something to move or to drop.
@@ -66,6 +111,31 @@ pub enum Transfer {
         name: BlockHash,
         /// Where from.
         from: Tier,
+    },
+    /// Brings one part of a record to hand, where it stays until [`Transfer::ReleaseParts`].
+    /// Answered by a [`Moved::PartLoaded`].
+    LoadPart {
+        /// Its id.
+        id: TransferId,
+        /// What.
+        name: PartName,
+        /// Where from.
+        from: Tier,
+    },
+    /// Parts at hand are needed there no more; those that are not there are ignored.
+    ReleaseParts {
+        /// What.
+        names: Vec<PartName>,
+    },
+    /// Writes a pack of units of a tier to the same tier, in the background: whoever loads goes
+    /// first. Answered by a [`Moved::Packed`]. Dropped by [`Transfer::Forget`].
+    Pack {
+        /// Its id.
+        id: TransferId,
+        /// What.
+        pack: Pack,
+        /// Where.
+        tier: Tier,
     },
     /// A unit at hand stays in this tier as well, which is memory.
     Keep {
@@ -116,7 +186,30 @@ pub enum Moved {
         /// slow as steps are.
         ago: Duration,
     },
-    /// Units cannot be read from a tier any more, though nobody dropped them.
+    /// A part is at hand, verified; or it is not there any more, or was damaged.
+    PartLoaded {
+        /// The transfer.
+        id: TransferId,
+        /// Whether it is at hand.
+        result: TransferResult,
+        /// How long ago that was.
+        ago: Duration,
+    },
+    /// A pack can be read from its tier, also after a crash; or it could not be made.
+    Packed {
+        /// The transfer.
+        id: TransferId,
+        /// Whether it is there.
+        result: TransferResult,
+    },
+    /// Packs were found in a tier.
+    FoundPacks {
+        /// Where.
+        tier: Tier,
+        /// What.
+        packs: Vec<FoundPack>,
+    },
+    /// Units, or packs, cannot be read from a tier any more, though nobody dropped them.
     Lost {
         /// Where.
         tier: Tier,
@@ -178,6 +271,18 @@ pub trait BlockMover: Send {
 
     /// The bytes of a part of a unit at hand: what [`DevicePart::read`] gave, block by block.
     fn part(&self, name: BlockHash, part: usize) -> Option<&[u8]>;
+
+    /// The bytes of a part that was brought to hand by itself ([`Transfer::LoadPart`]).
+    fn loaded_part(&self, _name: PartName) -> Option<&[u8]> {
+        None
+    }
+}
+
+/// How the tokens of a unit lie in a part: for whoever lays them in another order and knows no more
+/// of them.
+pub trait TokenFormat: Send + Sync {
+    /// Copies token `at` of `from` to the place of token `to_at` of `to`; both are parts of a unit.
+    fn copy_token(&self, from: &[u8], at: usize, to: &mut [u8], to_at: usize);
 }
 
 /// One part (a layer) of all of a device's blocks, as bytes: each block has as many.

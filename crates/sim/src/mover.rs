@@ -29,6 +29,8 @@ pub struct SimMover {
     /// What happens when, in order; of equal times in the order asked.
     due: BTreeMap<(Nanos, u64), Due>,
     asked: u64,
+    /// Single parts and packs, which it does not know.
+    refused: Vec<Moved>,
     moved_bytes: BTreeMap<Tier, u64>,
 }
 
@@ -62,6 +64,7 @@ impl SimMover {
             at_hand: HashSet::new(),
             due: BTreeMap::new(),
             asked: 0,
+            refused: Vec::new(),
             moved_bytes: BTreeMap::new(),
         }
     }
@@ -74,6 +77,9 @@ impl SimMover {
     /// When something happens next, if anything does.
     #[must_use]
     pub fn next(&self) -> Option<Nanos> {
+        if !self.refused.is_empty() {
+            return Some(self.now);
+        }
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
@@ -136,7 +142,16 @@ impl BlockMover for SimMover {
             Transfer::Release { name } => {
                 self.at_hand.remove(&name);
             }
-            Transfer::Note { .. } => {}
+            Transfer::LoadPart { id, .. } => self.refused.push(Moved::PartLoaded {
+                id,
+                result: TransferResult::Failed,
+                ago: Duration::ZERO,
+            }),
+            Transfer::Pack { id, .. } => self.refused.push(Moved::Packed {
+                id,
+                result: TransferResult::Failed,
+            }),
+            Transfer::ReleaseParts { .. } | Transfer::Note { .. } => {}
             Transfer::Forget { tier, names } => {
                 let held = self.held(tier);
                 names.iter().for_each(|name| {
@@ -151,6 +166,7 @@ impl BlockMover for SimMover {
     fn end_reads(&mut self) {}
 
     fn poll(&mut self, moved: &mut Vec<Moved>) {
+        moved.append(&mut self.refused);
         while let Some(entry) = self.due.first_entry() {
             if entry.key().0 > self.now {
                 return;

@@ -83,6 +83,7 @@ impl Replay {
             session: request.session,
             request: self.served,
             p_continue,
+            importance: None,
         };
         let mut lease = self.cache.acquire(&self.chain);
         let hits = lease.matched();

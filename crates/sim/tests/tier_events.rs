@@ -47,6 +47,9 @@ impl Mover {
             }
             Transfer::Release { .. } => {}
             Transfer::Note { .. } => {}
+            other @ (Transfer::LoadPart { .. }
+            | Transfer::ReleaseParts { .. }
+            | Transfer::Pack { .. }) => unreachable!("nobody asks for {other:?}"),
             Transfer::Forget { tier, names } => {
                 names.iter().for_each(|&name| {
                     self.held.remove(&(tier, name));

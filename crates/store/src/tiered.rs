@@ -422,6 +422,16 @@ impl BlockMover for TieredStore {
                     self.sealer.note(path, tails);
                 }
             }
+            Transfer::LoadPart { id, .. } => self.moved.push(Moved::PartLoaded {
+                id,
+                result: TransferResult::Failed,
+                ago: Duration::ZERO,
+            }),
+            Transfer::Pack { id, .. } => self.moved.push(Moved::Packed {
+                id,
+                result: TransferResult::Failed,
+            }),
+            Transfer::ReleaseParts { .. } => {}
             Transfer::Forget { tier, names } => self.forget(tier, names),
         }
     }

@@ -190,6 +190,7 @@ impl Calls {
             session: (self.rng.below(3) > 0).then(|| SessionId(self.rng.below(4) as u64)),
             request: self.request,
             p_continue: Probability::new(self.rng.next_f64()),
+            importance: (self.rng.below(3) > 0).then(|| self.rng.next_f64() as f32),
         }
     }
 

@@ -265,5 +265,6 @@ fn access(workload: &Workload, request: usize, offset: usize) -> Access {
         session: asked.session,
         request: request as u32,
         p_continue: asked.p_continue,
+        importance: None,
     }
 }

@@ -112,6 +112,9 @@ impl Mover {
                 assert!(self.at_hand.remove(&name), "what is released is at hand");
             }
             Transfer::Note { .. } => {}
+            other @ (Transfer::LoadPart { .. }
+            | Transfer::ReleaseParts { .. }
+            | Transfer::Pack { .. }) => unreachable!("nobody asks for {other:?}"),
             Transfer::Forget { tier, names } => {
                 let held = self.tiers.entry(tier).or_default();
                 names.iter().for_each(|name| {

@@ -18,6 +18,8 @@ impl Tiers {
             }
             Moved::Found { tier, units } => self.found(tier, &units, now),
             Moved::Noted { tails } => self.recall(&tails, now),
+            // Whoever loads by importance hears of these.
+            Moved::PartLoaded { .. } | Moved::Packed { .. } | Moved::FoundPacks { .. } => {}
         }
     }
 

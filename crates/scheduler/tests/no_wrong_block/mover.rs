@@ -147,6 +147,9 @@ impl BlockMover for Mover {
                 self.at_hand.remove(&name).expect("it was at hand");
             }
             Transfer::Note { .. } => {}
+            other @ (Transfer::LoadPart { .. }
+            | Transfer::ReleaseParts { .. }
+            | Transfer::Pack { .. }) => unreachable!("nobody asks for {other:?}"),
             Transfer::Forget { tier, names } => {
                 for name in names {
                     self.tiers.remove(&(tier, name));
