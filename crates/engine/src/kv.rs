@@ -10,13 +10,17 @@
 //! Lower tiers have a block as it is in memory, or, where that was chosen, as [`fp8`].
 
 pub mod fp8;
+mod probes;
 mod stored;
+
+use std::sync::Arc;
 
 use half::bf16;
 use headstart_core::BlockId;
 
 use crate::ModelConfig;
 
+pub use probes::{Probes, RestFormat, Section, SectionOf};
 pub use stored::Stored;
 
 /// Name of the layout, part of every block's identity.
@@ -199,6 +203,8 @@ pub struct LayerKv {
     head_dim: usize,
     block_size: usize,
     stored: Stored,
+    /// Whether a head's keys are a probe's, where those lie apart in lower tiers.
+    probes: Option<Arc<[bool]>>,
 }
 
 impl KvPool {
@@ -221,6 +227,7 @@ impl KvPool {
             head_dim,
             block_size,
             stored: Stored::Same,
+            probes: None,
         };
         Self {
             layers: (0..config.num_layers).map(layer).collect(),
@@ -233,6 +240,15 @@ impl KvPool {
     pub fn with_stored(mut self, stored: Stored) -> Self {
         for layer in &mut self.layers {
             layer.stored = stored;
+        }
+        self
+    }
+
+    /// The same, of which lower tiers store the keys of `probes` apart.
+    #[must_use]
+    pub fn with_probes(mut self, probes: &Probes) -> Self {
+        for layer in &mut self.layers {
+            layer.probes = Some(probes.is_probed().clone());
         }
         self
     }

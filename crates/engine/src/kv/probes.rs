@@ -1,0 +1,431 @@
+//! Units whose probe heads' keys lie apart, so that they can be loaded first.
+//!
+//! ```text
+//! part l       probe part   of layer l: keys of the probes' key-value heads
+//! part L + l   rest part    of layer l: all other keys, then all values
+//! ```
+//!
+//! Each part has a unit's blocks one behind the other, and a block has its heads as the pool has
+//! them: keys `[kv_head][head_dim][block_size]`, values `[kv_head][block_size][head_dim]`. Nothing
+//! is stored twice.
+//!
+//! Source: Chen et al., "IMPRESS", FAST'25: a redundant copy of the probe heads' keys. Here the keys
+//! are moved there instead. Under grouped-query attention the probes are of distinct key-value
+//! heads, because probes that share one cannot disagree about what others look at.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use headstart_core::BlockId;
+use headstart_core::transfer::{DevicePart, TokenFormat};
+
+use super::{Dtype, LayerKv};
+use crate::ModelConfig;
+
+/// Probe heads of a layer where nobody chose: as many as the source's.
+const PROBES: usize = 3;
+
+/// The heads whose queries and keys tell what matters, the same in each layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probes {
+    /// Query heads, in order.
+    heads: Vec<usize>,
+    /// Whether a key-value head is a probe's.
+    is_probed: Arc<[bool]>,
+    group: usize,
+}
+
+impl Probes {
+    /// These query heads of a model.
+    ///
+    /// # Errors
+    /// When there are none, the model has no such head, or one is named twice.
+    pub fn new(heads: &[usize], config: &ModelConfig) -> Result<Self, String> {
+        let mut heads = heads.to_vec();
+        heads.sort_unstable();
+        let num_heads = config.num_heads;
+        if heads.is_empty() {
+            return Err("no probe heads: name at least one".to_owned());
+        }
+        if let Some(head) = heads.iter().find(|&&head| head >= num_heads) {
+            let last = num_heads - 1;
+            return Err(format!(
+                "there is no head {head}: the model has heads 0 to {last}"
+            ));
+        }
+        if heads.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err("a probe head is named twice".to_owned());
+        }
+        let group = config.group();
+        let is_probed = |kv_head| heads.iter().any(|head| head / group == kv_head);
+        let is_probed = (0..config.num_kv_heads).map(is_probed).collect();
+        Ok(Self {
+            heads,
+            is_probed,
+            group,
+        })
+    }
+
+    /// Three heads: 0, 1 and 2 where each has keys of its own, else the first ones of key-value heads
+    /// that lie as far apart as they can. A model with fewer key-value heads has more probes on each.
+    #[must_use]
+    pub fn of(config: &ModelConfig) -> Self {
+        let (kv_heads, group) = (config.num_kv_heads, config.group());
+        let count = PROBES.min(config.num_heads);
+        let heads: Vec<usize> = match group {
+            1 => (0..count).collect(),
+            _ => (0..count)
+                .map(|probe| match kv_heads >= count {
+                    true => probe * kv_heads / count * group,
+                    false => probe % kv_heads * group + probe / kv_heads,
+                })
+                .collect(),
+        };
+        Self::new(&heads, config).expect("they are heads of the model, and differ")
+    }
+
+    /// All heads: then only values are left to choose from, as H2O does.
+    #[must_use]
+    pub fn all(config: &ModelConfig) -> Self {
+        let heads: Vec<usize> = (0..config.num_heads).collect();
+        Self::new(&heads, config).expect("they are heads of the model, and differ")
+    }
+
+    /// Query heads, in order.
+    #[must_use]
+    pub fn heads(&self) -> &[usize] {
+        &self.heads
+    }
+
+    /// Whether a key-value head is a probe's.
+    pub(super) fn is_probed(&self) -> &Arc<[bool]> {
+        &self.is_probed
+    }
+
+    /// Where the keys of a query head lie among those of the probes.
+    #[must_use]
+    pub(crate) fn place_of(&self, head: usize) -> usize {
+        let before = &self.is_probed[..head / self.group];
+        before.iter().filter(|is_probed| **is_probed).count()
+    }
+
+    /// Key-value heads that are probes'.
+    #[must_use]
+    pub fn num_probed(&self) -> usize {
+        self.is_probed.iter().filter(|it| **it).count()
+    }
+
+    /// Share of the bytes of keys and values that are probes' keys.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.num_probed() as f64 / (2 * self.is_probed.len()) as f64
+    }
+
+    /// Bytes of each part of a block, as units have them.
+    #[must_use]
+    pub fn part_bytes(&self, config: &ModelConfig, dtype: Dtype, block_size: usize) -> Vec<usize> {
+        let head = config.head_dim * block_size * dtype.bytes();
+        let probes = self.num_probed() * head;
+        let rest = (2 * config.num_kv_heads - self.num_probed()) * head;
+        let parts = |bytes: usize| std::iter::repeat_n(bytes, config.num_layers);
+        parts(probes).chain(parts(rest)).collect()
+    }
+
+    /// What tells units of these probes from others, in a block's identity.
+    #[must_use]
+    pub fn layout(&self) -> String {
+        let mut layout = format!("{},probes", super::LAYOUT);
+        let probed = self.is_probed.iter().enumerate();
+        for (head, _) in probed.filter(|(_, is_probed)| **is_probed) {
+            // Writing to a string cannot fail.
+            let _ = write!(layout, ":{head}");
+        }
+        layout
+    }
+
+    /// How tokens lie in a rest part.
+    #[must_use]
+    pub fn rest_format(&self, config: &ModelConfig, dtype: Dtype, block_size: usize) -> RestFormat {
+        RestFormat {
+            keys: config.num_kv_heads - self.num_probed(),
+            values: config.num_kv_heads,
+            dim: config.head_dim,
+            block_size,
+            element: dtype.bytes(),
+        }
+    }
+}
+
+/// How tokens lie in a rest part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RestFormat {
+    keys: usize,
+    values: usize,
+    dim: usize,
+    block_size: usize,
+    element: usize,
+}
+
+impl RestFormat {
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(&self) -> usize {
+        (self.keys + self.values) * self.dim * self.block_size * self.element
+    }
+}
+
+impl TokenFormat for RestFormat {
+    fn copy_token(&self, from: &[u8], at: usize, to: &mut [u8], to_at: usize) {
+        let (size, element) = (self.block_size, self.element);
+        let from = &from[at / size * self.block_bytes()..][..self.block_bytes()];
+        let to = &mut to[to_at / size * self.block_bytes()..][..self.block_bytes()];
+        let (at, to_at) = (at % size * element, to_at % size * element);
+        let columns = self.keys * self.dim;
+        let rows = size * element;
+        for column in 0..columns {
+            let start = column * rows;
+            to[start + to_at..][..element].copy_from_slice(&from[start + at..][..element]);
+        }
+        for head in 0..self.values {
+            let start = columns * rows + head * self.dim * rows;
+            let (at, to_at) = (start + at * self.dim, start + to_at * self.dim);
+            let bytes = self.dim * element;
+            to[to_at..to_at + bytes].copy_from_slice(&from[at..at + bytes]);
+        }
+    }
+}
+
+/// Which of a layer's two parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// The probes' keys.
+    Probes,
+    /// All else.
+    Rest,
+}
+
+/// One of a layer's two parts.
+pub struct SectionOf<'a> {
+    pub(crate) layer: &'a mut LayerKv,
+    pub(crate) section: Section,
+}
+
+impl DevicePart for SectionOf<'_> {
+    fn block_bytes(&self) -> usize {
+        let (keys, values) = self.layer.heads_of(self.section);
+        (keys.count() + values.count()) * self.layer.head_bytes()
+    }
+
+    fn read(&self, block: BlockId, bytes: &mut [u8]) {
+        let (keys, values) = self.layer.heads_of(self.section);
+        let mut pieces = bytes.chunks_exact_mut(self.layer.head_bytes());
+        for head in keys {
+            let from = self.layer.keys.bytes(self.layer.range(block, head));
+            pieces.next().expect("a piece a head").copy_from_slice(from);
+        }
+        for head in values {
+            let from = self.layer.values.bytes(self.layer.range(block, head));
+            pieces.next().expect("a piece a head").copy_from_slice(from);
+        }
+    }
+
+    fn write(&mut self, block: BlockId, bytes: &[u8]) {
+        self.layer.write_section(self.section, block, bytes);
+    }
+}
+
+impl LayerKv {
+    /// Bytes of what a head has of a block: keys, or values.
+    pub(crate) fn head_bytes(&self) -> usize {
+        self.head_dim * self.block_size * self.keys.dtype().bytes()
+    }
+
+    /// The heads whose keys, and those whose values, a section has.
+    fn heads_of(
+        &self,
+        section: Section,
+    ) -> (
+        impl Iterator<Item = usize> + use<>,
+        impl Iterator<Item = usize> + use<>,
+    ) {
+        let probes = self.probes.clone().expect("its probes lie apart");
+        let (wants_probed, num_values) = match section {
+            Section::Probes => (true, 0),
+            Section::Rest => (false, self.num_kv_heads),
+        };
+        let keys = (0..self.num_kv_heads).filter(move |&head| probes[head] == wants_probed);
+        (keys, 0..num_values)
+    }
+
+    /// Copies what [`SectionOf::read`] gave to a block.
+    fn write_section(&mut self, section: Section, block: BlockId, bytes: &[u8]) {
+        let (keys, values) = self.heads_of(section);
+        let mut pieces = bytes.chunks_exact(self.head_bytes());
+        for head in keys {
+            let range = self.range(block, head);
+            let to = self.keys.bytes_mut(range);
+            to.copy_from_slice(pieces.next().expect("a piece a head"));
+        }
+        for head in values {
+            let range = self.range(block, head);
+            let to = self.values.bytes_mut(range);
+            to.copy_from_slice(pieces.next().expect("a piece a head"));
+        }
+    }
+
+    /// Copies one token of a block's section, at `slot` of `from`, to slot `to_slot` of a block.
+    pub(crate) fn place_token(
+        &mut self,
+        section: Section,
+        (from, slot): (&[u8], usize),
+        (block, to_slot): (BlockId, usize),
+    ) {
+        let (keys, values) = self.heads_of(section);
+        let (size, dim) = (self.block_size, self.head_dim);
+        let element = self.keys.dtype().bytes();
+        let mut pieces = from.chunks_exact(self.head_bytes());
+        for head in keys {
+            let range = self.range(block, head);
+            let to = self.keys.bytes_mut(range);
+            let from = pieces.next().expect("a piece a head");
+            for row in 0..dim {
+                let (at, to_at) = (
+                    (row * size + slot) * element,
+                    (row * size + to_slot) * element,
+                );
+                to[to_at..to_at + element].copy_from_slice(&from[at..at + element]);
+            }
+        }
+        for head in values {
+            let range = self.range(block, head);
+            let to = self.values.bytes_mut(range);
+            let from = pieces.next().expect("a piece a head");
+            let bytes = dim * element;
+            to[to_slot * bytes..][..bytes].copy_from_slice(&from[slot * bytes..][..bytes]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::KvPool;
+    use crate::model::toy;
+    use headstart_core::Rng;
+
+    fn pool(config: &ModelConfig, dtype: Dtype, probes: &Probes) -> KvPool {
+        let mut pool = KvPool::new(config, dtype, 6, 16).with_probes(probes);
+        let mut rng = Rng::new(5);
+        let width = config.num_kv_heads * config.head_dim;
+        let mut random = || -> Vec<f32> { (0..width).map(|_| rng.next_f64() as f32).collect() };
+        for (block, slot) in (0..6).flat_map(|block| (0..16).map(move |slot| (block, slot))) {
+            let (key, value) = (random(), random());
+            pool.layer_mut(0).write(BlockId(block), slot, &key, &value);
+        }
+        pool
+    }
+
+    fn config() -> ModelConfig {
+        let mut config = toy::config();
+        (config.num_layers, config.num_heads) = (1, 12);
+        (config.num_kv_heads, config.head_dim) = (6, 16);
+        config
+    }
+
+    fn block(pool: &mut KvPool, block: u32) -> Vec<u8> {
+        let layer = pool.layer_mut(0);
+        let mut bytes = vec![0; layer.stored_bytes()];
+        layer.store(BlockId(block), &mut bytes);
+        bytes
+    }
+
+    fn read(pool: &mut KvPool, section: Section, block: u32) -> Vec<u8> {
+        let layer = pool.layer_mut(0);
+        let part = SectionOf { layer, section };
+        let mut bytes = vec![0; part.block_bytes()];
+        part.read(BlockId(block), &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn both_sections_are_the_block_and_each_token_of_it() {
+        let config = config();
+        for dtype in [Dtype::F32, Dtype::Bf16] {
+            for heads in [&[0, 4, 8][..], &[0, 1, 2], &[11]] {
+                let probes = Probes::new(heads, &config).expect("heads");
+                let mut pool = pool(&config, dtype, &probes);
+                let expected = block(&mut pool, 1);
+                let sections = [Section::Probes, Section::Rest];
+                let bytes = sections.map(|section| read(&mut pool, section, 1));
+                assert_eq!(bytes[0].len() + bytes[1].len(), expected.len());
+                let share = bytes[0].len() as f64 / expected.len() as f64;
+                assert!((share - probes.share()).abs() < 1e-9);
+                for (section, bytes) in sections.into_iter().zip(&bytes) {
+                    let layer = pool.layer_mut(0);
+                    SectionOf { layer, section }.write(BlockId(2), bytes);
+                    for slot in 0..16 {
+                        let to = (BlockId(3), slot);
+                        pool.layer_mut(0).place_token(section, (bytes, slot), to);
+                    }
+                }
+                assert!(block(&mut pool, 2) == expected, "as sections");
+                assert!(block(&mut pool, 3) == expected, "token by token");
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_is_copied_from_one_unit_to_another() {
+        let config = config();
+        let probes = Probes::of(&config);
+        let mut pool = pool(&config, Dtype::Bf16, &probes);
+        let format = probes.rest_format(&config, Dtype::Bf16, 16);
+        let unit: Vec<u8> = [
+            read(&mut pool, Section::Rest, 0),
+            read(&mut pool, Section::Rest, 1),
+        ]
+        .concat();
+        assert_eq!(unit.len(), 2 * format.block_bytes());
+        let mut other = vec![0; unit.len()];
+        let mut back = vec![0; unit.len()];
+        let mut order: Vec<usize> = (0..32).collect();
+        Rng::new(1).shuffle(&mut order);
+        for (place, &token) in order.iter().enumerate() {
+            format.copy_token(&unit, token, &mut other, place);
+        }
+        assert!(other != unit, "another order");
+        for (place, &token) in order.iter().enumerate() {
+            format.copy_token(&other, place, &mut back, token);
+        }
+        assert!(back == unit, "and back");
+        let (slot, to) = (order[20] % 16, (BlockId(5), 7));
+        let from = (
+            &unit[order[20] / 16 * format.block_bytes()..][..format.block_bytes()],
+            slot,
+        );
+        pool.layer_mut(0).place_token(Section::Rest, from, to);
+        let placed = read(&mut pool, Section::Rest, 5);
+        let from = (&other[format.block_bytes()..], 4);
+        pool.layer_mut(0).place_token(Section::Rest, from, to);
+        assert!(read(&mut pool, Section::Rest, 5) == placed, "from either");
+    }
+
+    #[test]
+    fn probes_are_of_distinct_keys_where_there_are_such() {
+        let mut config = config();
+        let heads = |config: &ModelConfig| Probes::of(config).heads().to_vec();
+        assert_eq!(heads(&config), [0, 4, 8]);
+        config.num_kv_heads = 12;
+        assert_eq!(heads(&config), [0, 1, 2]);
+        config.num_kv_heads = 2;
+        assert_eq!(heads(&config), [0, 1, 6]);
+        config.num_kv_heads = 1;
+        assert_eq!(heads(&config), [0, 1, 2]);
+        (config.num_heads, config.num_kv_heads) = (1, 1);
+        assert_eq!(heads(&config), [0]);
+        assert!((Probes::all(&config).share() - 0.5).abs() < 1e-9);
+        for wrong in [&[][..], &[1], &[0, 0]] {
+            assert!(Probes::new(wrong, &config).is_err());
+        }
+    }
+}
