@@ -26,6 +26,7 @@ mod change;
 mod level;
 mod loads;
 mod owners;
+mod partly;
 pub mod plan;
 mod speed;
 mod told;
@@ -48,6 +49,7 @@ pub use change::Change;
 pub use level::Held;
 pub use loads::{Claim, Fetched};
 pub use owners::Shares;
+pub use partly::{Hold, PARTS_FROM, Partly, PartlyQuestion};
 pub use plan::{LoadWhen, Plan, Question, Run, plan};
 pub use speed::Assumed;
 

@@ -126,6 +126,7 @@ fn answers_at(
             max_tokens: 12,
             sampling: Sampling::default(),
             stop_at_end: StopTokens::Ignore,
+            is_exact: false,
             salt: None,
             request_type: 0,
             turn: 0,
@@ -143,7 +144,7 @@ fn answers_at(
         let step = engine.step(now);
         for output in &step.outputs {
             match *output {
-                Output::Started { .. } => {}
+                Output::Started { .. } | Output::Partly { .. } => {}
                 Output::Loaded { tokens, .. } => loaded += tokens,
                 Output::Token { seq, token, .. } => answers[seq.0 as usize].push(token),
             }

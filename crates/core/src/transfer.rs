@@ -273,9 +273,7 @@ pub trait BlockMover: Send {
     fn part(&self, name: BlockHash, part: usize) -> Option<&[u8]>;
 
     /// The bytes of a part that was brought to hand by itself ([`Transfer::LoadPart`]).
-    fn loaded_part(&self, _name: PartName) -> Option<&[u8]> {
-        None
-    }
+    fn loaded_part(&self, name: PartName) -> Option<&[u8]>;
 }
 
 /// How the tokens of a unit lie in a part: for whoever lays them in another order and knows no more

@@ -23,7 +23,7 @@ use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
     Admission, Assumed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
 };
-use headstart_core::transfer::{BlockMover, DevicePart, Moved, Transfer, TransferResult};
+use headstart_core::transfer::{BlockMover, DevicePart, Moved, PartName, Transfer, TransferResult};
 use headstart_core::{BlockHash, BlockId, EngineModel, Nanos, Rng, SeqId, Tier, TokenId};
 use headstart_engine::engine::{EngineConfig, StopTokens};
 use headstart_engine::kv::{Dtype, Stored};
@@ -110,6 +110,7 @@ fn stored(model: Arc<Model>, dtype: Dtype) -> Vec<u8> {
         max_tokens: 1,
         sampling: Sampling::default(),
         stop_at_end: StopTokens::Ignore,
+        is_exact: false,
         salt: None,
         request_type: 0,
         turn: 0,
@@ -160,6 +161,10 @@ impl BlockMover for Keeper {
     }
 
     fn part(&self, _: BlockHash, _: usize) -> Option<&[u8]> {
+        None
+    }
+
+    fn loaded_part(&self, _: PartName) -> Option<&[u8]> {
         None
     }
 }

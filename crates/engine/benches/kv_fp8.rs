@@ -199,6 +199,7 @@ fn batch(tokens: &[TokenId], start: usize) -> Batch {
             start,
             blocks: (0..blocks).map(BlockId).collect(),
             sampling: Some(Sampling::default()),
+            pruned: None,
         }],
         ..Batch::default()
     }

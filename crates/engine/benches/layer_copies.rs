@@ -23,7 +23,9 @@ use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
     Admission, Assumed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
 };
-use headstart_core::transfer::{BlockMover, DevicePart, FoundUnit, Moved, Transfer, Unit};
+use headstart_core::transfer::{
+    BlockMover, DevicePart, FoundUnit, Moved, PartName, Transfer, Unit,
+};
 use headstart_core::{
     BlockHash, BlockId, EngineModel, IdentityDigest, Nanos, SeqId, TenantTag, Tier, TokenId,
 };
@@ -158,6 +160,7 @@ impl Bench {
                 start: CONTEXT,
                 blocks: blocks.clone(),
                 sampling: Some(Sampling::default()),
+                pruned: None,
             }],
         };
         let stored = blocks.chunks_exact(UNIT_BLOCKS).rev().take(store);
@@ -258,5 +261,9 @@ impl BlockMover for Shelf {
 
     fn part(&self, name: BlockHash, part: usize) -> Option<&[u8]> {
         self.at_hand.get(&name).map(|parts| &*parts[part])
+    }
+
+    fn loaded_part(&self, _: PartName) -> Option<&[u8]> {
+        None
     }
 }

@@ -95,6 +95,7 @@ fn submit(engine: &mut Engine, id: usize, length: usize, max_tokens: usize) {
             max_tokens,
             sampling: Sampling::default(),
             stop_at_end: StopTokens::Ignore,
+            is_exact: false,
             salt: None,
             request_type: 0,
             turn: 0,

@@ -62,6 +62,8 @@ pub struct Submission {
     pub session: Option<SessionId>,
     /// How likely another request of the conversation follows, where that is known already.
     pub p_continue: Option<Probability>,
+    /// Whether its stored prefix must be loaded as a whole, where others' are loaded in part.
+    pub is_exact: bool,
 }
 
 /// What the model's own stop tokens do.
@@ -209,6 +211,7 @@ impl Engine {
             stop_tokens,
             sampling: submission.sampling,
             hasher,
+            is_exact: submission.is_exact,
             salt: submission.salt,
             access,
         };

@@ -4,18 +4,19 @@
 //! sequences, only attention does.
 
 mod beside;
+pub mod partly;
 mod rotation;
 
 use std::sync::Arc;
 
 use headstart_core::TokenId;
-use headstart_scheduler::{Batch, Copies, Executor};
+use headstart_scheduler::{Batch, Copies, Entry, Executor};
 
 use crate::cpu::attention::{Attention, Heads, Queries};
 use crate::cpu::head::rows_dot;
 use crate::cpu::linear::Write;
 use crate::cpu::ops;
-use crate::kv::{Dtype, KvPool, LayerKv, Stored};
+use crate::kv::{Dtype, KvPool, LayerKv, Probes, Stored};
 use crate::model::{Layer, Model};
 use crate::sampler::sample;
 
@@ -59,6 +60,13 @@ impl CpuExecutor {
         Self { kv, ..self }
     }
 
+    /// The same, whose pool lower tiers store with the keys of `probes` apart.
+    #[must_use]
+    pub fn with_probes(self, probes: &Probes) -> Self {
+        let kv = self.kv.with_probes(probes);
+        Self { kv, ..self }
+    }
+
     /// Its keys and values.
     pub fn pool_mut(&mut self) -> &mut KvPool {
         &mut self.kv
@@ -80,19 +88,14 @@ impl CpuExecutor {
         let pass = Pass {
             model,
             batch,
-            rotation,
+            rotation: &rotation,
         };
         buffers.embed(&pass);
         beside::compute(kv.layers_mut(), copies, |index, kv| {
-            buffers.attention(&pass, &model.layers[index], kv);
+            buffers.attention(&pass, index, kv);
             buffers.feed_forward(model, &model.layers[index]);
         });
-        let sampled = buffers.sampled_rows(model, batch);
-        let mut normed = vec![0.0; sampled.len()];
-        ops::rms_norm(&sampled, &model.final_norm, config.rms_eps, &mut normed);
-        let mut logits = vec![0.0; sampled.len() / config.hidden * config.vocab];
-        rows_dot(&normed, model.head_table(), config.hidden, &mut logits);
-        logits
+        buffers.logits(model, batch)
     }
 }
 
@@ -121,7 +124,7 @@ impl Executor for CpuExecutor {
 struct Pass<'a> {
     model: &'a Model,
     batch: &'a Batch,
-    rotation: Rotation,
+    rotation: &'a Rotation,
 }
 
 impl Buffers {
@@ -138,8 +141,15 @@ impl Buffers {
     }
 
     /// Adds the attention of `layer` to the stream, writing the batch's keys and values.
-    fn attention(&mut self, pass: &Pass<'_>, layer: &Layer, kv: &mut LayerKv) {
-        let config = &pass.model.config;
+    fn attention(&mut self, pass: &Pass<'_>, index: usize, kv: &mut LayerKv) {
+        self.project(pass, index);
+        self.store(pass, kv, |entry| entry.pruned_in(index));
+        self.attend(pass, index, kv, |entry| entry.pruned_in(index));
+    }
+
+    /// Queries, keys and values of the stream's rows, normed and rotated.
+    fn project(&mut self, pass: &Pass<'_>, index: usize) {
+        let (config, layer) = (&pass.model.config, &pass.model.layers[index]);
         let rows = self.stream.len() / config.hidden;
         let q_stride = layer.qkv.n();
         ops::rms_norm(
@@ -150,7 +160,49 @@ impl Buffers {
         );
         self.qkv.resize(rows * q_stride, 0.0);
         layer.qkv.apply(&self.normed, &mut self.qkv, Write::Replace);
-        self.rotate_and_store(pass, layer, kv);
+        let q_width = config.num_heads * config.head_dim;
+        let kv_width = config.num_kv_heads * config.head_dim;
+        for (row, qkv) in self.qkv.chunks_exact_mut(q_stride).enumerate() {
+            let (queries, rest) = qkv.split_at_mut(q_width);
+            let (keys, _) = rest.split_at_mut(kv_width);
+            if let Some((q_norm, k_norm)) = &layer.head_norms {
+                ops::rms_norm_heads(queries, q_norm, config.rms_eps);
+                ops::rms_norm_heads(keys, k_norm, config.rms_eps);
+            }
+            pass.rotation.apply(row, queries);
+            pass.rotation.apply(row, keys);
+        }
+    }
+
+    /// Writes keys and values to their blocks, as many slots further to the front as tokens before
+    /// them were `pruned` in this layer.
+    fn store(&self, pass: &Pass<'_>, kv: &mut LayerKv, pruned: impl Fn(&Entry) -> usize) {
+        let config = &pass.model.config;
+        let q_width = config.num_heads * config.head_dim;
+        let kv_width = config.num_kv_heads * config.head_dim;
+        let block_size = kv.block_size();
+        let slots = pass.batch.entries.iter().flat_map(|entry| {
+            let start = entry.start - pruned(entry);
+            let slots = start..start + entry.tokens.len();
+            slots.map(move |at| (entry.blocks[at / block_size], at % block_size))
+        });
+        let rows = self.qkv.chunks_exact(q_width + 2 * kv_width);
+        for (qkv, (block, slot)) in rows.zip(slots) {
+            let (keys, values) = qkv[q_width..].split_at(kv_width);
+            kv.write(block, slot, keys, values);
+        }
+    }
+
+    /// Adds what the rows' queries find in their blocks to the stream.
+    fn attend(
+        &mut self,
+        pass: &Pass<'_>,
+        index: usize,
+        kv: &LayerKv,
+        pruned: impl Fn(&Entry) -> usize,
+    ) {
+        let (config, layer) = (&pass.model.config, &pass.model.layers[index]);
+        let rows = self.stream.len() / config.hidden;
         let heads = Heads {
             num_kv: config.num_kv_heads,
             group: config.group(),
@@ -158,10 +210,10 @@ impl Buffers {
         };
         self.heads
             .resize(rows * config.num_heads * config.head_dim, 0.0);
-        let queries = queries(pass.batch);
+        let queries = queries(pass.batch, pruned);
         let attention = Attention {
             q: &self.qkv,
-            q_stride,
+            q_stride: layer.qkv.n(),
             queries: &queries,
             kv,
             heads,
@@ -170,30 +222,6 @@ impl Buffers {
         layer
             .output
             .apply(&self.heads, &mut self.stream, Write::Add);
-    }
-
-    /// Norms and rotates queries and keys in place; writes keys and values to their blocks.
-    fn rotate_and_store(&mut self, pass: &Pass<'_>, layer: &Layer, kv: &mut LayerKv) {
-        let config = &pass.model.config;
-        let q_width = config.num_heads * config.head_dim;
-        let kv_width = config.num_kv_heads * config.head_dim;
-        let block_size = kv.block_size();
-        let slots = pass.batch.entries.iter().flat_map(|entry| {
-            let positions = entry.start..entry.start + entry.tokens.len();
-            positions.map(move |at| (entry.blocks[at / block_size], at % block_size))
-        });
-        let rows = self.qkv.chunks_exact_mut(layer.qkv.n()).enumerate();
-        for ((row, qkv), (block, slot)) in rows.zip(slots) {
-            let (queries, rest) = qkv.split_at_mut(q_width);
-            let (keys, values) = rest.split_at_mut(kv_width);
-            if let Some((q_norm, k_norm)) = &layer.head_norms {
-                ops::rms_norm_heads(queries, q_norm, config.rms_eps);
-                ops::rms_norm_heads(keys, k_norm, config.rms_eps);
-            }
-            pass.rotation.apply(row, queries);
-            pass.rotation.apply(row, keys);
-            kv.write(block, slot, keys, values);
-        }
     }
 
     /// Adds the layer's feed-forward part to the stream.
@@ -215,6 +243,17 @@ impl Buffers {
         layer.down.apply(&self.gated, &mut self.stream, Write::Add);
     }
 
+    /// Logits of the last token of every entry that samples, `[entries, vocab]`.
+    fn logits(&self, model: &Model, batch: &Batch) -> Vec<f32> {
+        let config = &model.config;
+        let sampled = self.sampled_rows(model, batch);
+        let mut normed = vec![0.0; sampled.len()];
+        ops::rms_norm(&sampled, &model.final_norm, config.rms_eps, &mut normed);
+        let mut logits = vec![0.0; sampled.len() / config.hidden * config.vocab];
+        rows_dot(&normed, model.head_table(), config.hidden, &mut logits);
+        logits
+    }
+
     /// The stream's rows of the last tokens of all entries that sample.
     fn sampled_rows(&self, model: &Model, batch: &Batch) -> Vec<f32> {
         let hidden = model.config.hidden;
@@ -230,13 +269,13 @@ impl Buffers {
     }
 }
 
-fn queries(batch: &Batch) -> Vec<Queries<'_>> {
+fn queries(batch: &Batch, pruned: impl Fn(&Entry) -> usize) -> Vec<Queries<'_>> {
     let mut first_row = 0;
     let queries = batch.entries.iter().map(|entry| {
         let query = Queries {
             first_row,
             num_tokens: entry.tokens.len(),
-            start: entry.start,
+            start: entry.start - pruned(entry),
             blocks: &entry.blocks,
         };
         first_row += entry.tokens.len();

@@ -43,6 +43,7 @@ fn entry(tokens: &[TokenId], start: usize, blocks: &[BlockId]) -> Entry {
         start,
         blocks: blocks[..(start + tokens.len()).div_ceil(BLOCK_SIZE)].to_vec(),
         sampling: Some(Sampling::default()),
+        pruned: None,
     }
 }
 
@@ -186,6 +187,7 @@ fn answers(engine: &mut Engine, prompts: &[Vec<TokenId>]) -> Vec<(Vec<TokenId>, 
             max_tokens: 12,
             sampling: Sampling::default(),
             stop_at_end: StopTokens::Obey,
+            is_exact: false,
             salt: None,
             request_type: 0,
             turn: 0,
@@ -293,6 +295,7 @@ fn tenants_do_not_share() {
             max_tokens: 1,
             sampling: Sampling::default(),
             stop_at_end: StopTokens::Obey,
+            is_exact: false,
             salt: salt.map(Into::into),
             request_type: 0,
             turn: 0,

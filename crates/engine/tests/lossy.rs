@@ -40,6 +40,7 @@ fn batch(tokens: &[TokenId], start: usize) -> Batch {
         start,
         blocks: blocks.collect(),
         sampling: Some(Sampling::default()),
+        pruned: None,
     };
     Batch {
         entries: vec![entry],
@@ -97,6 +98,7 @@ fn names(dtype: Dtype, stored: Stored) -> HashSet<BlockHash> {
         max_tokens: 1,
         sampling: Sampling::default(),
         stop_at_end: StopTokens::Ignore,
+        is_exact: false,
         salt: None,
         request_type: 0,
         turn: 0,

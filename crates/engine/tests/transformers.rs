@@ -61,6 +61,7 @@ fn step(executor: &mut CpuExecutor, tokens: &[TokenId], start: usize) -> Vec<f32
         start,
         blocks,
         sampling,
+        pruned: None,
     };
     executor.logits(&Batch {
         entries: vec![entry],

@@ -1,5 +1,7 @@
 //! What the executor gets for one step.
 
+use std::sync::Arc;
+
 use headstart_cache::tiers::Claim;
 use headstart_core::cost::Work;
 use headstart_core::{BlockId, CostModel, SeqId, TokenId};
@@ -63,6 +65,19 @@ pub struct Entry {
     pub blocks: Vec<BlockId>,
     /// How to choose the next token; `None` for a prefill chunk that is not the last.
     pub sampling: Option<Sampling>,
+    /// Tokens before it whose keys and values were left out in each layer, where its prefix was
+    /// loaded in part: all behind them stand so many slots further to the front of `blocks`. Their
+    /// positions are what they were.
+    pub pruned: Option<Arc<[u32]>>,
+}
+
+impl Entry {
+    /// Tokens before it that were left out in a layer.
+    #[must_use]
+    pub fn pruned_in(&self, layer: usize) -> usize {
+        let pruned = self.pruned.as_ref();
+        pruned.map_or(0, |pruned| pruned[layer] as usize)
+    }
 }
 
 /// How to choose a token from logits.

@@ -33,5 +33,7 @@ pub use batch::{Arrival, Batch, Entry, Sampling};
 pub use copies::Copies;
 pub use executor::Executor;
 pub use queue::QueueOrder;
-pub use scheduler::{Decode, Load, MadeUp, Scheduler, SchedulerConfig, Submit};
+pub use scheduler::{
+    Decode, Load, MadeUp, Partly, PartlyDone, PartlyWhen, Scheduler, SchedulerConfig, Submit,
+};
 pub use sequence::{FinishReason, NewSequence, Output};

@@ -24,12 +24,15 @@ use crate::sequence::{Fetch, NewSequence, Output, Sequence};
 
 use counted::Counter;
 use fetch::Turn;
+use partly::PartlyLoads;
 
 mod counted;
 mod fetch;
+mod partly;
 mod residency;
 
 pub use counted::{Decode, MadeUp};
+pub use partly::{Partly, PartlyDone, PartlyWhen};
 
 /// Limits of one engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +86,7 @@ pub struct Scheduler {
     cache: PrefixCache,
     tiers: Option<Tiers>,
     lower: LowerTiers,
+    partly: PartlyLoads,
     waiting: VecDeque<Sequence>,
     /// Oldest first.
     running: Vec<Sequence>,
@@ -115,6 +119,7 @@ impl Scheduler {
             cache,
             tiers: None,
             lower: LowerTiers::default(),
+            partly: PartlyLoads::default(),
             waiting: VecDeque::new(),
             running: Vec::new(),
             outputs: Vec::new(),
@@ -344,6 +349,7 @@ impl Scheduler {
         sequence.fetch = Fetch::Open;
         self.preemptions += 1;
         sequence.computed = 0;
+        sequence.pruned = None;
         let lease = sequence
             .lease
             .take()
@@ -450,5 +456,6 @@ fn entry(sequence: &Sequence, chunk: usize) -> Entry {
         start: sequence.computed,
         blocks: lease.blocks().to_vec(),
         sampling: (end == sequence.tokens.len()).then_some(sequence.new.sampling),
+        pruned: sequence.pruned.clone(),
     }
 }

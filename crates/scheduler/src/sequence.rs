@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use headstart_cache::Lease;
-use headstart_cache::tiers::Claim;
+use headstart_cache::tiers::{Claim, Hold};
 use headstart_core::transfer::Unit;
 use headstart_core::{Access, BlockHash, BlockHasher, Nanos, SeqId, TenantTag, Tier, TokenId};
 
@@ -31,6 +31,8 @@ pub struct NewSequence {
     pub salt: Option<Arc<str>>,
     /// What the cache policy is told of it; `now` and `offset` are set by the scheduler.
     pub access: Access,
+    /// Whether its stored prefix must be loaded as a whole, where others' are loaded in part.
+    pub is_exact: bool,
 }
 
 /// Why an answer ended.
@@ -61,6 +63,18 @@ pub enum Output {
         /// The tier.
         from: Tier,
     },
+    /// Of its stored prefix only parts were loaded: what is computed behind it is not what a full
+    /// computation gives. Told before its first token.
+    Partly {
+        /// The sequence.
+        seq: SeqId,
+        /// Stored prompt tokens.
+        tokens: usize,
+        /// Bytes that were loaded, wherever from.
+        loaded_bytes: u64,
+        /// Bytes of all of them.
+        whole_bytes: u64,
+    },
     /// It has a new token.
     Token {
         /// The sequence.
@@ -90,6 +104,9 @@ pub(crate) struct Sequence {
     pub(crate) decoding_since: Option<u64>,
     /// What is loaded for it.
     pub(crate) fetch: Fetch,
+    /// Tokens of its prefix that were left out in each layer, where that was loaded in part: nothing
+    /// that it computes is what its names say.
+    pub(crate) pruned: Option<Arc<[u32]>>,
     /// Tokens of it that the device held when that was decided.
     pub(crate) counted_on: usize,
     /// Tokens that were loaded for it, by tier, until that is told.
@@ -117,6 +134,20 @@ pub(crate) enum Fetch {
         /// When they are computed instead.
         deadline: Nanos,
     },
+    /// Parts of what these units hold, chosen while it is computed; what stands before them is on
+    /// the device.
+    Partly {
+        /// The first of them.
+        from: usize,
+        /// The one behind the last.
+        to: usize,
+        /// Keeps them where they are.
+        hold: Hold,
+        /// When all of it is computed instead.
+        deadline: Nanos,
+        /// Whether whoever computes was told.
+        is_begun: bool,
+    },
 }
 
 impl Sequence {
@@ -133,6 +164,7 @@ impl Sequence {
             place: 0,
             decoding_since: None,
             fetch: Fetch::Open,
+            pruned: None,
             counted_on: 0,
             loaded: BTreeMap::new(),
             told: 0,

@@ -91,6 +91,7 @@ fn new_sequence(id: u64, hasher: &Arc<BlockHasher>, rng: &mut Rng) -> NewSequenc
         stop_tokens: Arc::default(),
         sampling: Sampling::default(),
         hasher: hasher.clone(),
+        is_exact: false,
         salt: None,
         access: Access {
             session: Some(SessionId(id)),

@@ -65,6 +65,13 @@ pub enum ReplicaEvent {
         /// The tier.
         from: Tier,
     },
+    /// Of its stored prefix only so much was loaded.
+    Partly {
+        /// Bytes that were loaded.
+        loaded_bytes: u64,
+        /// Bytes of all of it.
+        whole_bytes: u64,
+    },
     /// A token.
     Token {
         /// The token.
@@ -456,6 +463,18 @@ fn tell(output: Output, clients: &mut HashMap<SeqId, mpsc::Sender<ReplicaEvent>>
             (seq, ReplicaEvent::Started { cached_tokens }, false)
         }
         Output::Loaded { seq, tokens, from } => (seq, ReplicaEvent::Loaded { tokens, from }, false),
+        Output::Partly {
+            seq,
+            loaded_bytes,
+            whole_bytes,
+            ..
+        } => {
+            let event = ReplicaEvent::Partly {
+                loaded_bytes,
+                whole_bytes,
+            };
+            (seq, event, false)
+        }
         Output::Token { seq, token, finish } => {
             (seq, ReplicaEvent::Token { token, finish }, finish.is_some())
         }

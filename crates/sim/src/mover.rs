@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use headstart_core::transfer::{
-    BlockMover, DevicePart, Moved, Transfer, TransferId, TransferResult,
+    BlockMover, DevicePart, Moved, PartName, Transfer, TransferId, TransferResult,
 };
 use headstart_core::{BlockHash, Nanos, Tier};
 
@@ -178,6 +178,10 @@ impl BlockMover for SimMover {
     }
 
     fn part(&self, _: BlockHash, _: usize) -> Option<&[u8]> {
+        None
+    }
+
+    fn loaded_part(&self, _: PartName) -> Option<&[u8]> {
         None
     }
 }

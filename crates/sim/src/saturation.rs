@@ -137,6 +137,7 @@ impl Saturated {
             stop_tokens: Arc::default(),
             sampling: Sampling::default(),
             hasher: self.hasher.clone(),
+            is_exact: false,
             salt: None,
             access: Access::default(),
         };

@@ -163,6 +163,7 @@ impl TieredReplica {
             stop_tokens: Arc::default(),
             sampling: Sampling::default(),
             hasher: self.hasher.clone(),
+            is_exact: false,
             salt: None,
             access,
         };
@@ -216,6 +217,7 @@ impl TieredReplica {
         for output in self.scheduler.take_outputs() {
             let (Output::Started { seq, .. }
             | Output::Loaded { seq, .. }
+            | Output::Partly { seq, .. }
             | Output::Token { seq, .. }) = output;
             let (index, arrival) = self.flights[&seq];
             let outcome = &mut self.outcomes[index];
@@ -228,7 +230,7 @@ impl TieredReplica {
                     outcome.is_answered = true;
                     outcome.ttft = self.now.since(arrival);
                 }
-                Output::Token { .. } => {}
+                Output::Token { .. } | Output::Partly { .. } => {}
             }
         }
     }

@@ -254,6 +254,7 @@ impl World {
             stop_tokens: Arc::default(),
             sampling: Sampling::default(),
             hasher: self.hasher.clone(),
+            is_exact: false,
             salt: None,
             access: Access::default(),
         };

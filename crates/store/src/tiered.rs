@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headstart_core::transfer::{
-    BlockMover, DevicePart, FoundUnit, Moved, Transfer, TransferId, TransferResult, Unit,
+    BlockMover, DevicePart, FoundUnit, Moved, PartName, Transfer, TransferId, TransferResult, Unit,
 };
 use headstart_core::{BlockHash, BlockId, TenantTag, Tier};
 
@@ -464,6 +464,10 @@ impl BlockMover for TieredStore {
 
     fn part(&self, name: BlockHash, part: usize) -> Option<&[u8]> {
         self.at_hand.get(&name).map(|record| record.part(part))
+    }
+
+    fn loaded_part(&self, _: PartName) -> Option<&[u8]> {
+        None
     }
 }
 

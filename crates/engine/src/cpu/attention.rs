@@ -14,6 +14,7 @@
 //! "PagedAttention", SOSP'23 (block tables). Here keys are stored transposed inside a block, so
 //! that neighbouring keys, not neighbouring dimensions, fill a vector.
 
+pub mod column_sums;
 mod kernels;
 
 use headstart_core::BlockId;

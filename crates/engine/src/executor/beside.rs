@@ -13,7 +13,7 @@ use headstart_core::BlockId;
 use headstart_core::transfer::DevicePart;
 use headstart_scheduler::Copies;
 
-use crate::kv::LayerKv;
+use crate::kv::{LayerKv, Section, SectionOf};
 
 impl DevicePart for LayerKv {
     fn block_bytes(&self) -> usize {
@@ -31,8 +31,22 @@ impl DevicePart for LayerKv {
 
 /// Copies all layers.
 pub(super) fn copy(layers: &mut [LayerKv], copies: &mut Copies<'_>) {
+    let num_layers = layers.len();
     for (index, layer) in layers.iter_mut().enumerate() {
-        copies.copy(index, layer);
+        copy_layer(copies, (index, num_layers), layer);
+    }
+}
+
+/// Copies a layer: one part, or two where its probes lie apart.
+fn copy_layer(copies: &mut Copies<'_>, (index, num_layers): (usize, usize), layer: &mut LayerKv) {
+    if !layer.has_probes() {
+        return copies.copy(index, layer);
+    }
+    for (section, part) in [
+        (Section::Probes, index),
+        (Section::Rest, num_layers + index),
+    ] {
+        copies.copy(part, &mut SectionOf { layer, section });
     }
 }
 
@@ -46,14 +60,15 @@ pub(super) fn compute(
         let layers = layers.iter_mut().enumerate();
         return layers.for_each(|(index, layer)| compute(index, layer));
     };
+    let num_layers = layers.len();
     if let Some(first) = layers.first_mut() {
-        copies.copy(0, first);
+        copy_layer(&mut copies, (0, num_layers), first);
     }
-    for index in 0..layers.len() {
+    for index in 0..num_layers {
         let (ready, rest) = layers[index..].split_at_mut(1);
         let copy_next = || {
             if let Some(next) = rest.first_mut() {
-                copies.copy(index + 1, next);
+                copy_layer(&mut copies, (index + 1, num_layers), next);
             }
         };
         rayon::join(|| compute(index, &mut ready[0]), copy_next);

@@ -235,6 +235,11 @@ impl DevicePart for SectionOf<'_> {
 }
 
 impl LayerKv {
+    /// Whether lower tiers store it as two parts.
+    pub(crate) fn has_probes(&self) -> bool {
+        self.probes.is_some()
+    }
+
     /// Bytes of what a head has of a block: keys, or values.
     pub(crate) fn head_bytes(&self) -> usize {
         self.head_dim * self.block_size * self.keys.dtype().bytes()

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use headstart_cache::policy::Random;
 use headstart_cache::tiers::WriteWhen;
-use headstart_core::transfer::{BlockMover, DevicePart, Moved, Transfer};
+use headstart_core::transfer::{BlockMover, DevicePart, Moved, PartName, Transfer};
 use headstart_core::{BlockHash, BlockId, Nanos, Rng, SeqId, TokenId};
 use headstart_engine::engine::{EngineConfig, StopTokens};
 use headstart_engine::kv::Dtype;
@@ -103,6 +103,10 @@ impl BlockMover for Witness {
     fn part(&self, name: BlockHash, part: usize) -> Option<&[u8]> {
         self.shelf.part(name, part)
     }
+
+    fn loaded_part(&self, _: PartName) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// Writes back or through by `seed`.
@@ -144,6 +148,7 @@ fn submission(id: u64, prompt: Vec<TokenId>, max_tokens: usize) -> Submission {
         max_tokens,
         sampling: Sampling::default(),
         stop_at_end: StopTokens::Ignore,
+        is_exact: false,
         salt: None,
         request_type: 0,
         turn: 0,

@@ -125,6 +125,7 @@ fn random_step(rng: &mut Rng, claims: &mut Claims, number: u64) -> (Batch, Vec<T
             start,
             blocks: own.to_vec(),
             sampling: Some(Sampling::default()),
+            pruned: None,
         });
         if rng.below(2) == 0 {
             let first = rng.below(UNIT_BLOCKS);
@@ -192,6 +193,7 @@ fn what_is_stored_is_what_was_there_before_the_step() {
                 start: UNIT_TOKENS - 10,
                 blocks: own.clone(),
                 sampling: None,
+                pruned: None,
             }],
         };
         bench.step(&new, &[store(50, &own[..UNIT_BLOCKS])]);

@@ -9,7 +9,7 @@ use headstart_cache::tiers::{
     Admission, Assumed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
 };
 use headstart_core::transfer::{
-    BlockMover, DevicePart, FoundUnit, Moved, Transfer, TransferId, TransferResult, Unit,
+    BlockMover, DevicePart, FoundUnit, Moved, PartName, Transfer, TransferId, TransferResult, Unit,
 };
 use headstart_core::{
     BlockHash, BlockId, EngineModel, IdentityDigest, Nanos, SeqId, TenantTag, Tier,
@@ -116,6 +116,10 @@ impl BlockMover for Shelf {
 
     fn part(&self, name: BlockHash, part: usize) -> Option<&[u8]> {
         self.kept.get(&name).map(|parts| &*parts[part])
+    }
+
+    fn loaded_part(&self, _: PartName) -> Option<&[u8]> {
+        None
     }
 }
 

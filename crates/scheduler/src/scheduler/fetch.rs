@@ -93,7 +93,7 @@ impl Scheduler {
     pub fn waits_until(&self, now: Nanos) -> Option<Nanos> {
         let sequences = self.waiting.iter().chain(&self.running);
         let deadlines = sequences.filter_map(|sequence| match sequence.fetch {
-            Fetch::Units { deadline, .. } => Some(deadline),
+            Fetch::Units { deadline, .. } | Fetch::Partly { deadline, .. } => Some(deadline),
             Fetch::Open | Fetch::Nothing => None,
         });
         // One that is over waits for something else: room, or others that wait.
@@ -159,6 +159,12 @@ impl Scheduler {
         let unit_blocks = tiers.config().unit_blocks;
         let names = sequence.units(unit_blocks);
         let plan = tiers.plan(&names, device_tokens, sequence.tokens.len(), beside);
+        if let Some(fetch) = self
+            .partly
+            .begin(tiers, sequence, &names, (&plan, beside), now)
+        {
+            return fetch;
+        }
         if plan.is_empty() {
             return Fetch::Nothing;
         }
@@ -212,13 +218,14 @@ impl Scheduler {
         let first = batch.arrivals.len();
         loop {
             let sequence = &self.running[index];
-            let Fetch::Units {
-                next,
-                claims,
-                deadline,
-            } = &sequence.fetch
-            else {
-                return Turn::Compute(usize::MAX);
+            let (next, claims, deadline) = match &sequence.fetch {
+                Fetch::Units {
+                    next,
+                    claims,
+                    deadline,
+                } => (next, claims, deadline),
+                Fetch::Partly { .. } => return self.take_parts(index, now),
+                Fetch::Open | Fetch::Nothing => return Turn::Compute(usize::MAX),
             };
             let (Some(tiers), Some(&claim)) = (&self.tiers, claims.front()) else {
                 self.running[index].fetch = Fetch::Nothing;
@@ -317,9 +324,14 @@ impl Scheduler {
     /// Nothing more is loaded for a sequence that leaves.
     pub(super) fn release_loads(tiers: Option<&mut Tiers>, sequence: &mut Sequence) {
         let fetch = std::mem::replace(&mut sequence.fetch, Fetch::Nothing);
-        if let (Some(tiers), Fetch::Units { claims, .. }) = (tiers, fetch) {
-            let claims = claims.into_iter().flatten();
-            claims.for_each(|claim| tiers.release(claim));
+        let Some(tiers) = tiers else { return };
+        match fetch {
+            Fetch::Units { claims, .. } => {
+                let claims = claims.into_iter().flatten();
+                claims.for_each(|claim| tiers.release(claim));
+            }
+            Fetch::Partly { hold, .. } => tiers.let_go(hold),
+            Fetch::Open | Fetch::Nothing => {}
         }
     }
 

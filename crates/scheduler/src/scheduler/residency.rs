@@ -29,6 +29,10 @@ impl Scheduler {
 
     pub(super) fn commit_full_blocks(&mut self, index: usize, now: Nanos) {
         let sequence = &mut self.running[index];
+        if sequence.pruned.is_some() {
+            // What was computed behind a prefix that was loaded in part has no name.
+            return;
+        }
         let access = sequence.access(now);
         let full = sequence.computed / self.config.block_size;
         let lease = sequence

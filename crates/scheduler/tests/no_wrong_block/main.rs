@@ -174,6 +174,7 @@ impl Engine {
             stop_tokens: Arc::new([]),
             sampling: Sampling::default(),
             hasher: self.hasher.clone(),
+            is_exact: false,
             salt: None,
             access: Access::default(),
         };

@@ -8,7 +8,7 @@ use headstart_cache::tiers::{
     Admission, Assumed, LoadWhen, Shares, TierConfig, Tiers, TiersConfig, WriteWhen,
 };
 use headstart_core::transfer::{
-    BlockMover, DevicePart, Moved, Transfer, TransferId, TransferResult,
+    BlockMover, DevicePart, Moved, PartName, Transfer, TransferId, TransferResult,
 };
 use headstart_core::{BlockHash, BlockId, CostModel, EngineModel, Rng, Tier};
 
@@ -195,6 +195,10 @@ impl BlockMover for Mover {
 
     fn part(&self, name: BlockHash, _: usize) -> Option<&[u8]> {
         self.at_hand.get(&name).map(Vec::as_slice)
+    }
+
+    fn loaded_part(&self, _: PartName) -> Option<&[u8]> {
+        None
     }
 }
 

@@ -12,7 +12,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::Value;
 
 use super::body::{self, ClientGone, Writer};
-use super::{CACHED_HEADER, Call, REPLICA_HEADER, header_value};
+use super::{CACHED_HEADER, Call, IMPORTANCE_HEADER, REPLICA_HEADER, header_value};
 use crate::answer::{Answer, Piece};
 use crate::clock::unix_seconds;
 use crate::gateway::{Accepted, Ask, Embedded, Fleet, Gateway, unknown_model};
@@ -362,6 +362,10 @@ impl Run {
         let replica = self.accepted.reservation.replica_name();
         headers.insert(REPLICA_HEADER, header_value(replica));
         headers.insert(CACHED_HEADER, header_value(&self.usage.cached.to_string()));
+        if let Some(percent) = self.accepted.sources.loaded_percent() {
+            let value = format!("loaded={percent}%");
+            headers.insert(IMPORTANCE_HEADER, header_value(&value));
+        }
     }
 
     fn note_first_token(&self) {

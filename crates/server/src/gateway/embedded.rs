@@ -170,6 +170,7 @@ impl Gateway {
             } else {
                 StopTokens::Obey
             },
+            is_exact: false,
             salt: generation.cache_salt.as_deref().map(Into::into),
             request_type: match generation.turn {
                 0 => COMPLETION,
@@ -233,6 +234,10 @@ async fn first_token(events: Option<mpsc::Receiver<ReplicaEvent>>) -> Result<Fir
                 sources = PromptSources::on_device(cached_tokens);
             }
             Some(ReplicaEvent::Loaded { tokens, from }) => sources.add(from, tokens),
+            Some(ReplicaEvent::Partly {
+                loaded_bytes,
+                whole_bytes,
+            }) => sources.set_partly(loaded_bytes, whole_bytes),
             Some(ReplicaEvent::Token { token, finish }) => {
                 return Ok((sources, (token, finish), events));
             }

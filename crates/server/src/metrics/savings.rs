@@ -14,6 +14,8 @@ const TIERS: [Tier; 4] = [Tier::Device, Tier::Host, Tier::Disk, Tier::Remote];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PromptSources {
     found: [usize; TIERS.len()],
+    /// Bytes that were loaded, and bytes of all, where a stored prefix was loaded in part.
+    partly: Option<(u64, u64)>,
 }
 
 impl PromptSources {
@@ -31,6 +33,18 @@ impl PromptSources {
         if let Some(place) = place {
             self.found[place] += tokens;
         }
+    }
+
+    /// Of what is stored of the prompt only so many bytes were loaded.
+    pub fn set_partly(&mut self, loaded_bytes: u64, whole_bytes: u64) {
+        self.partly = Some((loaded_bytes, whole_bytes));
+    }
+
+    /// Per cent of the stored prefix's bytes that were loaded, where not all were wanted.
+    #[must_use]
+    pub fn loaded_percent(&self) -> Option<u64> {
+        let (loaded, whole) = self.partly?;
+        Some((loaded * 100).div_ceil(whole.max(1)))
     }
 
     /// All that were found somewhere.

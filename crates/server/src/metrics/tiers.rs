@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use headstart_core::transfer::{DevicePart, Moved, Transfer, TransferId, TransferResult};
+use headstart_core::transfer::{DevicePart, Moved, PartName, Transfer, TransferId, TransferResult};
 use headstart_core::{BlockHash, BlockMover, Tier};
 use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
 
@@ -244,6 +244,10 @@ impl BlockMover for TimedMover {
     fn part(&self, name: BlockHash, part: usize) -> Option<&[u8]> {
         self.mover.part(name, part)
     }
+
+    fn loaded_part(&self, name: PartName) -> Option<&[u8]> {
+        self.mover.loaded_part(name)
+    }
 }
 
 #[cfg(test)]
@@ -323,6 +327,10 @@ mod tests {
         }
 
         fn part(&self, _: BlockHash, _: usize) -> Option<&[u8]> {
+            None
+        }
+
+        fn loaded_part(&self, _: PartName) -> Option<&[u8]> {
             None
         }
     }

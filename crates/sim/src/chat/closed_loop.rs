@@ -207,6 +207,7 @@ impl<'a> Run<'a> {
             stop_tokens: Arc::default(),
             sampling: Sampling::default(),
             hasher: self.hasher.clone(),
+            is_exact: false,
             salt: None,
             access: Access {
                 turn: turn_number(place.turn),
@@ -247,7 +248,9 @@ impl<'a> Run<'a> {
     fn take_note(&mut self, output: Output) {
         match output {
             Output::Started { seq, cached_tokens } => self.started(place(seq), cached_tokens),
-            Output::Loaded { .. } => unreachable!("there are no lower tiers"),
+            Output::Loaded { .. } | Output::Partly { .. } => {
+                unreachable!("there are no lower tiers")
+            }
             Output::Token { seq, finish, .. } => self.answered(place(seq), finish),
         }
     }

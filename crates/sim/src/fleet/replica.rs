@@ -83,6 +83,7 @@ impl Replica {
             stop_tokens: Arc::default(),
             sampling: Sampling::default(),
             hasher: self.hasher.clone(),
+            is_exact: false,
             salt: None,
             access: Access {
                 session: request.session.map(SessionId),

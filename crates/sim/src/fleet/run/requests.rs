@@ -133,8 +133,10 @@ impl Run<'_> {
     }
 
     fn note(&mut self, output: Output, began: Nanos) {
-        let (Output::Started { seq, .. } | Output::Loaded { seq, .. } | Output::Token { seq, .. }) =
-            output;
+        let (Output::Started { seq, .. }
+        | Output::Loaded { seq, .. }
+        | Output::Partly { seq, .. }
+        | Output::Token { seq, .. }) = output;
         // Whoever is not there any more was given up during the step.
         let Some(flight) = self.in_flight.get_mut(&seq) else {
             return;
@@ -148,6 +150,8 @@ impl Run<'_> {
                     .record(began, prompt_tokens, cached_tokens as u32);
             }
             Output::Loaded { tokens, .. } => flight.served.cached_tokens += tokens as u32,
+            // What came was told as loaded.
+            Output::Partly { .. } => {}
             Output::Token { finish, .. } => {
                 if !flight.has_token {
                     flight.has_token = true;

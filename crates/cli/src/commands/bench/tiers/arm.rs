@@ -191,6 +191,7 @@ impl Arm {
             max_tokens: ANSWER_TOKENS,
             sampling: Sampling::default(),
             stop_at_end: StopTokens::Ignore,
+            is_exact: false,
             salt: None,
             request_type: 0,
             turn: 0,
@@ -243,7 +244,7 @@ impl Arm {
                             });
                         }
                     }
-                    Output::Started { .. } => {}
+                    Output::Started { .. } | Output::Partly { .. } => {}
                 }
             }
             let now = self.now();
