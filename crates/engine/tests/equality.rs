@@ -203,6 +203,7 @@ fn answers(engine: &mut Engine, prompts: &[Vec<TokenId>]) -> Vec<(Vec<TokenId>, 
                 Output::Started { seq, cached_tokens } => answers[seq.0 as usize].1 = cached_tokens,
                 Output::Loaded { seq, tokens, .. } => answers[seq.0 as usize].1 += tokens,
                 Output::Token { seq, token, .. } => answers[seq.0 as usize].0.push(token),
+                Output::Partly { .. } => unreachable!("nothing is loaded in part"),
             }
         }
         engine.check();

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use headstart_cache::Tiers;
 use headstart_cache::tiers::{PARTS_FROM, PartlyQuestion, Plan};
 use headstart_core::cost::Work;
-use headstart_core::{BlockHash, Nanos, SeqId, TokenId};
+use headstart_core::{BlockHash, IdentityDigest, Nanos, SeqId, TenantTag, TokenId};
 
 use super::fetch::Turn;
 use super::{Scheduler, entry};
@@ -42,6 +42,8 @@ pub struct Partly {
     pub place: u64,
     /// Its units on the disk.
     pub units: Vec<BlockHash>,
+    /// How they were computed, and whose they are.
+    pub origin: (IdentityDigest, TenantTag),
     /// Tokens of the first of them that the device has.
     pub skip: usize,
     /// Its stored tokens, by position.
@@ -202,6 +204,7 @@ impl Scheduler {
         }
         let sequence = &mut self.running[index];
         let units = sequence.units(unit_blocks)[from..to].to_vec();
+        let last = sequence.unit(to - 1, unit_blocks);
         let whole = entry(sequence, remaining);
         let entry = Entry {
             start: stored.end,
@@ -217,6 +220,7 @@ impl Scheduler {
         };
         self.partly.begun.push(Partly {
             place: sequence.place,
+            origin: (last.identity, last.tenant),
             units,
             skip: stored.start - from * unit_tokens,
             stored,

@@ -1,0 +1,294 @@
+//! Stored prefixes of which only what matters is loaded.
+//!
+//! ```text
+//! Scheduler::take_partly ─► Prefill ─ asks ─► Parts ─ LoadPart ─► mover
+//!                             │ layer by layer    ◄─ PartLoaded ──┘
+//! Scheduler::complete_partly ◄┘ first token
+//! ```
+//!
+//! Beside the engine's steps, so that whoever else runs waits for no disk. What is loaded is chosen
+//! in `headstart-cache` ([`select`](headstart_cache::importance::select()),
+//! [`reads`](headstart_cache::importance::reads())); what was computed behind such a prefix is never
+//! committed, which the scheduler sees to.
+//!
+//! Source: Chen et al., "IMPRESS: An Importance-Informed Multi-Tier Prefix KV Storage System for
+//! Large Language Model Inference", FAST'25.
+
+mod parts;
+mod prefill;
+mod tally;
+
+use std::sync::Arc;
+
+use headstart_cache::Policy;
+use headstart_cache::importance::{PartCache, PartCounts, Selecting};
+use headstart_core::transfer::{BlockMover, Moved, Transfer};
+use headstart_core::{Nanos, Tier};
+use headstart_scheduler::{PartlyDone, PartlyWhen, Scheduler};
+
+use crate::kv::{Dtype, Probes};
+use crate::{CpuExecutor, ModelConfig};
+
+use parts::{Kind, Parts};
+use prefill::{Prefill, Progress, Shared};
+
+pub use tally::Tally;
+
+/// Makes a policy for a cache of so many slots.
+pub type MakePolicy = Arc<dyn Fn(usize) -> Box<dyn Policy> + Send + Sync>;
+
+/// How stored prefixes are loaded in part.
+#[derive(Clone)]
+pub struct ImportanceConfig {
+    /// The heads that tell what matters.
+    pub probes: Probes,
+    /// What is made of what they tell.
+    pub selecting: Selecting,
+    /// The shortest stored prefix for which it is done, tokens.
+    pub least_tokens: usize,
+    /// Bytes of parts that stay in memory: on the device, and in host memory.
+    pub kept_bytes: [u64; 2],
+    /// Whether what stands in host memory takes a transfer to the device: where that is simulated.
+    pub is_host_far: bool,
+    /// Who goes first among those that stay.
+    pub policy: MakePolicy,
+}
+
+/// Sizes of what is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    dtype: Dtype,
+    block_size: usize,
+    unit_tokens: usize,
+    num_layers: usize,
+    /// Bytes of a block of a probe part, and of a rest part.
+    probe_block_bytes: usize,
+    rest_block_bytes: usize,
+}
+
+impl Shape {
+    fn new(
+        probes: &Probes,
+        config: &ModelConfig,
+        dtype: Dtype,
+        (block_size, unit_tokens): (usize, usize),
+    ) -> Self {
+        let parts = probes.part_bytes(config, dtype, block_size);
+        Self {
+            dtype,
+            block_size,
+            unit_tokens,
+            num_layers: config.num_layers,
+            probe_block_bytes: parts[0],
+            rest_block_bytes: parts[config.num_layers],
+        }
+    }
+
+    fn part_bytes(&self, kind: Kind) -> u64 {
+        let block_bytes = match kind {
+            Kind::Probes => self.probe_block_bytes,
+            Kind::Rest => self.rest_block_bytes,
+        };
+        (block_bytes * self.unit_tokens / self.block_size) as u64
+    }
+
+    /// Bytes of a unit's parts.
+    fn unit_bytes(&self) -> u64 {
+        let both = self.part_bytes(Kind::Probes) + self.part_bytes(Kind::Rest);
+        both * self.num_layers as u64
+    }
+
+    fn rest_part(&self, layer: usize) -> u16 {
+        (self.num_layers + layer) as u16
+    }
+}
+
+/// Prompts whose stored prefix is loaded in part.
+pub(crate) struct Importance {
+    config: ImportanceConfig,
+    shape: Shape,
+    parts: Parts,
+    prefills: Vec<Prefill>,
+    tally: Tally,
+}
+
+impl Importance {
+    pub(crate) fn new(
+        config: ImportanceConfig,
+        model: &ModelConfig,
+        dtype: Dtype,
+        (block_size, unit_tokens): (usize, usize),
+    ) -> Self {
+        let shape = Shape::new(&config.probes, model, dtype, (block_size, unit_tokens));
+        let parts = parts_of(&config, &shape);
+        Self {
+            config,
+            shape,
+            parts,
+            prefills: Vec::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// When the scheduler should choose it.
+    pub(crate) fn when(&self) -> PartlyWhen {
+        let share = self.config.probes.share();
+        PartlyWhen {
+            least_tokens: self.config.least_tokens,
+            share: headstart_cache::importance::bound(share, self.config.selecting.ratio, 1.0),
+        }
+    }
+
+    /// Takes note of what was moved, if it concerns parts; else gives it back.
+    pub(crate) fn moved(
+        &mut self,
+        moved: Moved,
+        scheduler: &mut Scheduler,
+        now: Nanos,
+    ) -> Option<Moved> {
+        let Moved::PartLoaded { id, result, ago } = moved else {
+            return Some(moved);
+        };
+        if let (Some(ended), Some(tiers)) = (
+            self.parts.loaded(id, result, ago, now),
+            scheduler.tiers_mut(),
+        ) {
+            tiers.part_arrived(ended.bytes, ended.asked_at, ended.arrived);
+        }
+        None
+    }
+
+    /// Begins with prompts that are to be taken over and goes on with the others. Whether anything
+    /// was computed.
+    pub(crate) fn advance(
+        &mut self,
+        (scheduler, executor, mover): (&mut Scheduler, &mut CpuExecutor, &dyn BlockMover),
+        now: Nanos,
+    ) -> bool {
+        let begun = scheduler.take_partly();
+        self.forget_unwanted(scheduler);
+        let mut has_moved = !begun.is_empty();
+        let mut asked_bytes = Vec::new();
+        let mut asked = |bytes, at| asked_bytes.push((bytes, at));
+        let packs = |_: &[_], _| Vec::new();
+        let mut shared = Shared {
+            executor,
+            mover,
+            parts: &mut self.parts,
+            probes: &self.config.probes,
+            selecting: &self.config.selecting,
+            shape: &self.shape,
+            packs: &packs,
+            asked: &mut asked,
+        };
+        for partly in begun {
+            self.prefills.push(Prefill::new(partly, &mut shared, now));
+        }
+        let mut ended = Vec::new();
+        self.prefills.retain_mut(|prefill| {
+            let layer = prefill.layer();
+            let progress = prefill.advance(&mut shared, now);
+            has_moved |= prefill.layer() != layer;
+            if matches!(progress, Progress::Waits) {
+                return true;
+            }
+            prefill.let_go(shared.parts, usize::MAX);
+            ended.push((prefill.seq, prefill.partly.place, progress, prefill.tally));
+            false
+        });
+        if let Some(tiers) = scheduler.tiers_mut() {
+            asked_bytes.iter().for_each(|&(bytes, at)| tiers.part_asked(bytes, at));
+        }
+        for (seq, place, progress, tally) in ended {
+            has_moved = true;
+            self.end((seq, place), progress, tally, scheduler, now);
+        }
+        has_moved
+    }
+
+    fn end(
+        &mut self,
+        (seq, place): (headstart_core::SeqId, u64),
+        progress: Progress,
+        tally: Tally,
+        scheduler: &mut Scheduler,
+        now: Nanos,
+    ) {
+        self.tally.add(&tally);
+        match progress {
+            Progress::Done { token, pruned, .. } => {
+                self.tally.prompts += 1;
+                let done = PartlyDone {
+                    pruned,
+                    loaded_bytes: tally.loaded_bytes(),
+                    whole_bytes: tally.whole_bytes,
+                    token,
+                };
+                scheduler.complete_partly(seq, place, done, now);
+            }
+            Progress::Waits | Progress::Failed => {
+                self.tally.failed += 1;
+                scheduler.fail_partly(seq, place);
+            }
+        }
+    }
+
+    /// Lets go of prompts that were cancelled, preempted or given up: their blocks are others'.
+    fn forget_unwanted(&mut self, scheduler: &Scheduler) {
+        let parts = &mut self.parts;
+        self.prefills.retain_mut(|prefill| {
+            let is_wanted = scheduler.is_partly(prefill.seq, prefill.partly.place);
+            if !is_wanted {
+                prefill.let_go(parts, usize::MAX);
+            }
+            is_wanted
+        });
+    }
+
+    /// What shall be moved since the last call.
+    pub(crate) fn take_transfers(&mut self) -> Vec<Transfer> {
+        self.parts.take_transfers()
+    }
+
+    /// What it has cost and saved.
+    pub(crate) fn report(&self) -> ImportanceReport {
+        let (probes, rest) = self.parts.counts();
+        ImportanceReport {
+            tally: self.tally,
+            probes,
+            rest,
+        }
+    }
+
+    pub(crate) fn check(&self) {
+        self.parts.check();
+    }
+}
+
+/// What loading in part has cost and saved.
+#[derive(Clone, Debug)]
+pub struct ImportanceReport {
+    /// Sums over prompts.
+    pub tally: Tally,
+    /// The cache of probe parts.
+    pub probes: PartCounts,
+    /// The cache of rest parts.
+    pub rest: PartCounts,
+}
+
+/// Caches for parts of both kinds, which share the bytes as they share a unit's.
+fn parts_of(config: &ImportanceConfig, shape: &Shape) -> Parts {
+    let share = config.probes.share();
+    let cache = |kind: Kind, share: f64| {
+        let bytes = shape.part_bytes(kind).max(1) as f64;
+        let count = |kept: u64| (kept as f64 * share / bytes) as usize;
+        let levels = [
+            (Tier::Device, count(config.kept_bytes[0])),
+            (Tier::Host, count(config.kept_bytes[1])),
+        ];
+        PartCache::new(&levels, |slots| (config.policy)(slots))
+    };
+    let probes = cache(Kind::Probes, share);
+    let rest = cache(Kind::Rest, 1.0 - share);
+    Parts::new(probes, rest, config.is_host_far)
+}

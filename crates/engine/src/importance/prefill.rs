@@ -1,0 +1,328 @@
+//! One prompt whose stored prefix is loaded in part: from its probes' keys, layer by layer, to its
+//! first token.
+//!
+//! ```text
+//! layer l    project ─ probe parts here? ─ column sums ─ select ─ rest parts here? ─ place ─ finish
+//! layer l+1             probe parts ────────────────────────┘ asked for: they come while l is computed
+//! ```
+//!
+//! Source: Chen et al., "IMPRESS", FAST'25. What is kept is attended to and nothing else, also where
+//! a part brought other tokens along: the same prompt gives the same answer however its prefix is
+//! laid out and whatever was in memory.
+
+use std::sync::Arc;
+
+use headstart_cache::importance::{Cover, PackView, Read, Selecting, Selection, reads, select};
+use headstart_core::transfer::{BlockMover, PartName};
+use headstart_core::{BlockHash, Nanos, SeqId, Tier, TokenId};
+use headstart_scheduler::Partly;
+
+use super::Shape;
+use super::parts::{Kind, Parts, Where};
+use super::tally::Tally;
+use crate::CpuExecutor;
+use crate::cpu::attention::column_sums::StoredKeys;
+use crate::executor::partly::{Activations, Pieces};
+use crate::kv::{Probes, Section};
+
+/// A prompt on its way.
+pub(super) struct Prefill {
+    pub(super) seq: SeqId,
+    pub(super) partly: Partly,
+    activations: Activations,
+    layer: usize,
+    stage: Stage,
+    /// Parts that it asked for, with the layer that needs them.
+    held: Vec<(usize, Kind, PartName)>,
+    pruned: Vec<u32>,
+    /// Tokens kept in each layer, counted from the first unit's first.
+    pub(super) kept: Vec<Vec<u32>>,
+    pub(super) tally: Tally,
+}
+
+/// What a layer waits for.
+enum Stage {
+    /// The first so many probe parts are here.
+    Probes(usize),
+    /// The first so many of these parts are.
+    Rest {
+        selection: Selection,
+        reads: Vec<Read>,
+        here: usize,
+    },
+}
+
+/// How far it came.
+pub(super) enum Progress {
+    /// It waits for parts.
+    Waits,
+    /// It cannot go on: something did not come.
+    Failed,
+    /// It has its first token.
+    Done {
+        token: TokenId,
+        logits: Vec<f32>,
+        pruned: Arc<[u32]>,
+    },
+}
+
+/// What all prompts share.
+pub(super) struct Shared<'a> {
+    pub(super) executor: &'a mut CpuExecutor,
+    pub(super) mover: &'a dyn BlockMover,
+    pub(super) parts: &'a mut Parts,
+    pub(super) probes: &'a Probes,
+    pub(super) selecting: &'a Selecting,
+    pub(super) shape: &'a Shape,
+    /// The packs of a layer's rest part that serve these units.
+    pub(super) packs: &'a dyn Fn(&[BlockHash], u16) -> Vec<PackView<'a>>,
+    /// Told of bytes that are asked for.
+    pub(super) asked: &'a mut dyn FnMut(u64, Nanos),
+}
+
+impl Prefill {
+    /// Begins with a prompt: its first probes are asked for.
+    pub(super) fn new(partly: Partly, shared: &mut Shared<'_>, now: Nanos) -> Self {
+        let activations = shared.executor.begin(partly.entry.clone());
+        let mut prefill = Self {
+            seq: partly.entry.seq,
+            activations,
+            partly,
+            layer: 0,
+            stage: Stage::Probes(0),
+            held: Vec::new(),
+            pruned: Vec::new(),
+            kept: Vec::new(),
+            tally: Tally::default(),
+        };
+        prefill.tally.whole_bytes = prefill.units() as u64 * shared.shape.unit_bytes();
+        shared.executor.project(&mut prefill.activations, 0);
+        prefill.ask_probes(0, shared, now);
+        prefill
+    }
+
+    fn units(&self) -> usize {
+        self.partly.units.len()
+    }
+
+    /// Goes on as far as it can.
+    pub(super) fn advance(&mut self, shared: &mut Shared<'_>, now: Nanos) -> Progress {
+        loop {
+            match self.wait(shared.parts) {
+                Where::Here => {}
+                Where::Loading => return Progress::Waits,
+                Where::Gone => return Progress::Failed,
+            }
+            let stage = std::mem::replace(&mut self.stage, Stage::Probes(0));
+            match stage {
+                Stage::Probes(_) => self.choose(shared, now),
+                Stage::Rest {
+                    selection, reads, ..
+                } => {
+                    self.finish(&selection, &reads, shared, now);
+                    if self.layer == shared.executor.num_layers() {
+                        let (token, logits) = shared.executor.sample(&self.activations);
+                        let pruned = std::mem::take(&mut self.pruned).into();
+                        return Progress::Done {
+                            token,
+                            logits,
+                            pruned,
+                        };
+                    }
+                    shared.executor.project(&mut self.activations, self.layer);
+                }
+            }
+        }
+    }
+
+    /// Whether what the stage waits for is there.
+    fn wait(&mut self, parts: &Parts) -> Where {
+        let (layer, units) = (self.layer, &self.partly.units);
+        let (here, names): (&mut usize, Box<dyn Iterator<Item = PartName>>) = match &mut self.stage {
+            Stage::Probes(here) => {
+                let names = units.iter().map(move |&unit| probe_part(unit, layer));
+                (here, Box::new(names))
+            }
+            Stage::Rest { here, reads, .. } => (here, Box::new(reads.iter().map(|read| read.part))),
+        };
+        for name in names.skip(*here) {
+            match parts.look(name) {
+                Where::Here => *here += 1,
+                other => return other,
+            }
+        }
+        Where::Here
+    }
+
+    fn ask_probes(&mut self, layer: usize, shared: &mut Shared<'_>, now: Nanos) {
+        for index in 0..self.units() {
+            let name = probe_part(self.partly.units[index], layer);
+            self.ask((layer, Kind::Probes), name, shared, now);
+        }
+    }
+
+    fn ask(
+        &mut self,
+        (layer, kind): (usize, Kind),
+        name: PartName,
+        shared: &mut Shared<'_>,
+        now: Nanos,
+    ) {
+        let bytes = shared.shape.part_bytes(kind);
+        let (from, is_new) = shared.parts.ask(kind, name, bytes, now);
+        if is_new {
+            (shared.asked)(bytes, now);
+        }
+        self.held.push((layer, kind, name));
+        self.tally.loaded(kind, from, bytes);
+    }
+
+    /// The layer's probes are here: what they look at is asked for, and the next layer's probes.
+    fn choose(&mut self, shared: &mut Shared<'_>, now: Nanos) {
+        let shape = shared.shape;
+        let skipped = self.partly.skip / shape.block_size * shape.probe_block_bytes;
+        let mut stored = StoredKeys::default();
+        for (index, &unit) in self.partly.units.iter().enumerate() {
+            let bytes = at_hand(shared.mover, probe_part(unit, self.layer));
+            let from = if index == 0 { skipped } else { 0 };
+            stored.push(&bytes[from..], shape.dtype);
+        }
+        let front = self.partly.stored.start / shape.block_size;
+        let probes = (shared.probes, &stored);
+        let sums = shared.executor.column_sums(&self.activations, self.layer, probes, front);
+        let sums: Vec<&[f32]> = sums.iter().map(Vec::as_slice).collect();
+        let mut selection = select(shared.selecting, &sums);
+        let skip = self.partly.skip as u32;
+        selection.tokens.iter_mut().for_each(|token| *token += skip);
+        let part = shape.rest_part(self.layer);
+        let packs = (shared.packs)(&self.partly.units, part);
+        let parts = &*shared.parts;
+        let cover = Cover {
+            units: &self.partly.units,
+            skip: self.partly.skip,
+            unit_tokens: shape.unit_tokens,
+            part,
+            packs: &packs,
+            is_cached: &|name| parts.is_kept(name),
+        };
+        let reads = reads(&cover, &selection.tokens);
+        for read in &reads {
+            self.ask((self.layer, Kind::Rest), read.part, shared, now);
+        }
+        if self.layer + 1 < shared.executor.num_layers() {
+            self.ask_probes(self.layer + 1, shared, now);
+        }
+        self.stage = Stage::Rest {
+            selection,
+            reads,
+            here: 0,
+        };
+    }
+
+    /// All that the layer needs is here.
+    fn finish(&mut self, selection: &Selection, reads: &[Read], shared: &mut Shared<'_>, now: Nanos) {
+        match selection.is_all {
+            true => self.place_all(shared),
+            false => self.place(reads, shared),
+        }
+        let pruned = self.partly.stored.len() - selection.tokens.len();
+        shared.executor.finish(&mut self.activations, self.layer, pruned);
+        self.pruned.push(pruned as u32);
+        let unit_tokens = shared.shape.unit_tokens;
+        let share = |read: &Read| read.tokens.len() as f32 / unit_tokens as f32;
+        let used: Vec<_> = reads.iter().map(|read| (read.part, share(read))).collect();
+        shared.parts.used(Kind::Rest, &used, now);
+        let probes = self.partly.units.iter().map(|&unit| probe_part(unit, self.layer));
+        let probes: Vec<_> = probes.map(|name| (name, 1.0)).collect();
+        shared.parts.used(Kind::Probes, &probes, now);
+        self.tally.layer(selection, reads.len() * unit_tokens);
+        self.kept.push(selection.tokens.clone());
+        self.layer += 1;
+        self.let_go(shared.parts, self.layer);
+    }
+
+    /// Puts the selected tokens into consecutive slots, in order.
+    fn place(&self, reads: &[Read], shared: &mut Shared<'_>) {
+        let (shape, mover) = (shared.shape, shared.mover);
+        let mut tokens: Vec<(u32, usize, u16)> = Vec::new();
+        for (index, read) in reads.iter().enumerate() {
+            tokens.extend(read.tokens.iter().map(|&(token, place)| (token, index, place)));
+        }
+        tokens.sort_unstable();
+        let parts: Vec<&[u8]> = reads.iter().map(|read| at_hand(mover, read.part)).collect();
+        let units = self.partly.units.iter();
+        let probes: Vec<&[u8]> = units
+            .map(|&unit| at_hand(mover, probe_part(unit, self.layer)))
+            .collect();
+        let block = |bytes: &'_ [u8], token: usize, block_bytes: usize| -> (usize, usize) {
+            debug_assert!(token / shape.block_size * block_bytes < bytes.len().max(1));
+            (token / shape.block_size * block_bytes, token % shape.block_size)
+        };
+        let pieces = tokens.iter().map(|&(token, index, place)| {
+            let (unit, token) = (
+                token as usize / shape.unit_tokens,
+                token as usize % shape.unit_tokens,
+            );
+            let (at, slot) = block(probes[unit], token, shape.probe_block_bytes);
+            let probes = (&probes[unit][at..][..shape.probe_block_bytes], slot);
+            let (at, slot) = block(parts[index], place.into(), shape.rest_block_bytes);
+            let rest = (&parts[index][at..][..shape.rest_block_bytes], slot);
+            Pieces { probes, rest }
+        });
+        let front = self.partly.stored.start / shape.block_size;
+        let to = (self.layer, front);
+        shared.executor.place(&self.activations, to, pieces);
+    }
+
+    /// Puts all blocks where they belong.
+    fn place_all(&self, shared: &mut Shared<'_>) {
+        let (shape, mover) = (shared.shape, shared.mover);
+        let unit_blocks = shape.unit_tokens / shape.block_size;
+        let skip = self.partly.skip / shape.block_size;
+        let first = self.partly.stored.start / shape.block_size - skip;
+        for (section, bytes) in [
+            (Section::Probes, shape.probe_block_bytes),
+            (Section::Rest, shape.rest_block_bytes),
+        ] {
+            let part = |unit| match section {
+                Section::Probes => probe_part(unit, self.layer),
+                Section::Rest => PartName {
+                    record: unit,
+                    part: shape.rest_part(self.layer),
+                },
+            };
+            let units = self.partly.units.iter().enumerate();
+            let blocks = units.flat_map(|(index, &unit)| {
+                let blocks = at_hand(mover, part(unit)).chunks_exact(bytes).enumerate();
+                blocks.map(move |(block, bytes)| (index * unit_blocks + block, bytes))
+            });
+            let blocks = blocks.skip(skip);
+            let blocks = blocks.map(|(block, bytes)| (first + block, bytes));
+            let to = (self.layer, section);
+            shared.executor.place_blocks(&self.activations, to, blocks);
+        }
+    }
+
+    /// Gives back the parts that it holds for layers before `layer`.
+    pub(super) fn let_go(&mut self, parts: &mut Parts, layer: usize) {
+        self.held.retain(|&(needed, kind, name)| {
+            let is_done = needed < layer;
+            if is_done {
+                parts.let_go(kind, name);
+            }
+            !is_done
+        });
+    }
+}
+
+fn probe_part(unit: BlockHash, layer: usize) -> PartName {
+    PartName {
+        record: unit,
+        part: layer as u16,
+    }
+}
+
+fn at_hand(mover: &dyn BlockMover, name: PartName) -> &[u8] {
+    let bytes = mover.loaded_part(name);
+    bytes.expect("what is held and has come is at hand")
+}
