@@ -4,13 +4,24 @@ use std::sync::Arc as Shared;
 
 use crate::future::Future;
 use crate::policy::{
-    Arc, Belady, ContinuationOracle, Fifo, Gdsf, Learned, Lfu, Life, LpcOptions, Lru, Policy,
-    Pooling, Random, S3Fifo, Shape, Sieve, TailLru, WaOptions, WorkloadAware,
+    Arc, Belady, ContinuationOracle, Fifo, Gdsf, Importance, Learned, Lfu, Life, LpcOptions, Lru,
+    Policy, Pooling, Random, S3Fifo, Shape, Sieve, TailLru, WaOptions, WorkloadAware,
 };
 
 /// Policies that [`by_name`] makes.
 pub const NAMES: &[&str] = &[
-    "lru", "fifo", "lfu", "s3fifo", "sieve", "arc", "gdsf", "tlru", "wa", "lpc", "random",
+    "lru",
+    "fifo",
+    "lfu",
+    "s3fifo",
+    "sieve",
+    "arc",
+    "gdsf",
+    "tlru",
+    "wa",
+    "lpc",
+    "importance",
+    "random",
 ];
 
 /// Policies that [`offline`] makes: bounds that read the future.
@@ -94,6 +105,7 @@ impl std::error::Error for PolicyError {}
 /// | `wa` | `published` (the study's priority, `life=5`), `exponential`, `life=SECONDS`, |
 /// |      | `no-life`, `one-class`, `no-offset`, `no-guard` |
 /// | `lpc` | `interval=100`: mean gap between turns, seconds; `no-decay`, `literal-max` |
+/// | `importance` | `half-life=N`: uses of the cache after which one counts half; else none fades |
 /// | `random` | `seed=1` |
 ///
 /// What a policy's own needs take off the cache is no option of the policy: see
@@ -133,6 +145,10 @@ pub fn by_name(spec: &str, setting: Setting) -> Result<Box<dyn Policy>, PolicyEr
             Box::new(WorkloadAware::new(capacity, wa))
         }
         "lpc" => Box::new(Learned::new(capacity, options.learned()?)),
+        "importance" => match options.number("half-life", 0.0, |uses| uses > 0.0)? {
+            0.0 => Box::new(Importance::new(capacity)),
+            uses => Box::new(Importance::fading(capacity, uses)),
+        },
         "random" => Box::new(Random::new(capacity, options.whole("seed", 1)?)),
         name if OFFLINE_NAMES.contains(&name) => {
             let name = name.to_owned();

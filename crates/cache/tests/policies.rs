@@ -41,6 +41,10 @@ const TWINS: &[Row] = &[
     ("lpc:no-decay", |_| {
         continuous_lpc(None, Pooling::ByConversation)
     }),
+    ("importance", |_| Box::new(Ranked::importance())),
+    ("importance:half-life=37.3", |_| {
+        Box::new(Ranked::fading_importance(37.3))
+    }),
     ("belady", |load| Box::new(Ranked::belady(&load.requests))),
     ("belady-bypass", |load| {
         Box::new(Ranked::belady_with_bypass(&load.requests))
@@ -76,7 +80,7 @@ type OfSlots = fn(usize) -> Box<dyn Policy>;
 
 #[test]
 fn policies_that_are_made_to_forget_choose_what_their_twins_choose() {
-    let twins: [(&str, OfSlots); 7] = [
+    let twins: [(&str, OfSlots); 9] = [
         ("lru", |_| Box::new(Ranked::lru())),
         ("fifo", |_| Box::new(Ranked::fifo())),
         ("s3fifo", |slots| Box::new(ListS3Fifo::new(slots, 0.1, 0.9))),
@@ -86,6 +90,10 @@ fn policies_that_are_made_to_forget_choose_what_their_twins_choose() {
         ("sieve", |_| Box::new(ListSieve::default())),
         ("arc", |slots| Box::new(ListArc::new(slots))),
         ("gdsf:depth=64", |_| Box::new(Ranked::gdsf(4.0))),
+        ("importance", |_| Box::new(Ranked::importance())),
+        ("importance:half-life=37.3", |_| {
+            Box::new(Ranked::fading_importance(37.3))
+        }),
     ];
     for (spec, twin) in twins {
         println!("{spec}");

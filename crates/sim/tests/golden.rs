@@ -37,6 +37,7 @@ const GOLDEN: &[(&str, [u64; 4])] = &[
     ("tlru", [4_970, 15_961, 20_489, 20_676]),
     ("wa", [4_973, 16_400, 20_487, 20_676]),
     ("lpc", [4_960, 15_971, 20_487, 20_676]),
+    ("importance", [5_110, 9_457, 13_471, 19_931]),
     ("random", [5_345, 14_841, 19_129, 20_441]),
     ("belady", [6_611, 19_732, 20_734, 20_734]),
     ("belady-bypass", [9_935, 19_820, 20_734, 20_734]),
@@ -92,6 +93,7 @@ fn no_policy_beats_the_bounds() {
         assert!(never_shrinks && hits[3] <= INFINITE, "{name}");
     }
     assert_eq!(golden["lpc"], golden["lru"], "the trace has no predictions");
+    assert_eq!(golden["importance"], golden["lfu"], "nor importances");
     for name in NAMES {
         for (index, hits) in golden[name].iter().enumerate() {
             assert!(*hits <= golden["belady-bypass"][index], "{name} {index}");

@@ -27,6 +27,8 @@ pub struct Resident {
     pub access: Access,
     /// The requests that have used it since its insertion; one that repeats it counts once.
     pub users: Vec<u32>,
+    /// How much of the block mattered to each of them, with the number of the release.
+    pub shares: Vec<(u64, f64)>,
     /// GDSF's clock, the largest worth evicted so far: at its last use or, for the first one,
     /// before room was made for it.
     pub clock: f64,
@@ -54,6 +56,8 @@ pub struct Ranked {
     admitted: Option<(BlockHash, f64)>,
     num_inserted: u64,
     num_released: u64,
+    /// Calls that release, however many blocks each.
+    num_requests: u64,
     clock: f64,
     growth: f64,
 }
@@ -71,6 +75,7 @@ impl Ranked {
             admitted: None,
             num_inserted: 0,
             num_released: 0,
+            num_requests: 0,
             clock: 0.0,
             growth: 0.0,
         }
@@ -92,6 +97,23 @@ impl Ranked {
     #[must_use]
     pub fn lfu() -> Self {
         Self::new(Box::new(|resident, _| resident.users.len() as f64))
+    }
+
+    /// What mattered least to all of its users together goes first.
+    #[must_use]
+    pub fn importance() -> Self {
+        Self::new(Box::new(|resident, _| {
+            resident.shares.iter().map(|(_, share)| share).sum()
+        }))
+    }
+
+    /// The same; a use counts twice as much as one `half_life` releases before.
+    #[must_use]
+    pub fn fading_importance(half_life: f64) -> Self {
+        Self::new(Box::new(move |resident, _| {
+            let worth = |(at, share): &(u64, f64)| share * (*at as f64 / half_life).exp2();
+            resident.shares.iter().map(worth).sum()
+        }))
     }
 
     /// Clock + frequency · cost; a block at a depth of `doubling_blocks` costs twice the first.
@@ -171,6 +193,7 @@ impl Ranked {
             chain_len: 0,
             access: *access,
             users: Vec::new(),
+            shares: Vec::new(),
             clock: self.clock,
             growth: self.growth,
             is_offered: false,
@@ -216,7 +239,8 @@ impl Policy for Ranked {
     fn release(&mut self, blocks: &[BlockId], access: &Access) {
         self.declined = None;
         self.learn_growth(blocks);
-        let (clock, growth) = (self.clock, self.growth);
+        self.num_requests += 1;
+        let (clock, growth, request) = (self.clock, self.growth, self.num_requests);
         for (depth, &block) in blocks.iter().enumerate().rev() {
             self.num_released += 1;
             let released = self.num_released;
@@ -231,6 +255,8 @@ impl Policy for Ranked {
             }
             if !blocks[depth + 1..].contains(&block) {
                 resident.users.push(access.request);
+                let share = access.importance.map_or(1.0, f64::from);
+                resident.shares.push((request, share));
             }
         }
     }

@@ -1,0 +1,400 @@
+//! Which tokens of a stored prefix a layer needs.
+//!
+//! Each probe names the k tokens that the new queries look at most; where the probes agree more
+//! than chance would have it, the tokens of all of them are loaded, else everything is.
+//!
+//! Source: IMPRESS (FAST '25), section 4: top k of the column sums of attention (H2O, NeurIPS
+//! '23), mean pairwise Jaccard index, threshold `j^0.6` with the `j` that random sets have. We
+//! differ in one thing: tokens that are always kept are no evidence, so agreement and threshold
+//! are those of the other tokens, among which the probes had a choice.
+
+/// Exponent of the threshold, as published.
+pub const ALPHA: f64 = 0.6;
+
+/// What becomes of several probes' sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// A token that any probe names.
+    Union,
+    /// A token that more than half of the probes name.
+    Majority,
+    /// The top k of the probes' summed importance (what H2O does with all heads).
+    Sum,
+}
+
+/// How tokens are selected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Selecting {
+    /// Share of the tokens that each probe names, 0 to 1.
+    pub ratio: f64,
+    /// Tokens from the start that are always kept: they draw attention whatever they say.
+    pub first: usize,
+    /// Tokens up to the end that are always kept: what is near matters.
+    pub recent: usize,
+    /// What becomes of several probes' sets.
+    pub merge: Merge,
+    /// Whether everything is loaded where the probes do not agree.
+    pub falls_back: bool,
+    /// Exponent of the threshold.
+    pub alpha: f64,
+}
+
+impl Default for Selecting {
+    /// The published ratio of three of four tasks, exponent and union; 4 first tokens as in
+    /// StreamingLLM (ICLR '24); 32 recent ones, half a chunk, is our choice.
+    fn default() -> Self {
+        Self {
+            ratio: 0.25,
+            first: 4,
+            recent: 32,
+            merge: Merge::Union,
+            falls_back: true,
+            alpha: ALPHA,
+        }
+    }
+}
+
+/// The tokens that a layer needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Selection {
+    /// Sorted; counted as the importances are.
+    pub tokens: Vec<u32>,
+    /// Mean pairwise Jaccard index of what the probes chose freely; 1 where there was no choice,
+    /// or one probe.
+    pub agreement: f64,
+    /// What the agreement had to reach.
+    pub threshold: f64,
+    /// Whether that is every token.
+    pub is_all: bool,
+}
+
+/// The agreement from which probes are believed: `j^alpha`, where `j = ratio / (2 - ratio)` is the
+/// Jaccard index to be expected of two random sets that hold `ratio` of the tokens each.
+#[must_use]
+pub fn threshold(ratio: f64, alpha: f64) -> f64 {
+    let ratio = ratio.clamp(0.0, 1.0);
+    (ratio / (2.0 - ratio)).powf(alpha)
+}
+
+/// Selects tokens by what the probes say: one slice per probe, over the same tokens.
+///
+/// Each probe names `k = ceil(ratio · tokens)`, those always kept among them; these are kept even
+/// where they are more than k. Ties go to the earlier token; what is no number is least. A union
+/// can be larger than k, a majority smaller. O(probes · tokens).
+///
+/// # Panics
+/// When the slices differ in length, or have 2^32 tokens or more.
+#[must_use]
+pub fn select(selecting: &Selecting, importances: &[&[f32]]) -> Selection {
+    let num_tokens = importances.first().map_or(0, |probe| probe.len());
+    let is_as_long = |probe: &&[f32]| probe.len() == num_tokens;
+    assert!(
+        importances.iter().all(is_as_long),
+        "probes see the same tokens"
+    );
+    let end = u32::try_from(num_tokens).expect("a prefix has fewer than 2^32 tokens");
+    let first = selecting.first.min(num_tokens);
+    let recent = selecting.recent.min(num_tokens - first);
+    let free = first..num_tokens - recent;
+    let kept = count(selecting.ratio, num_tokens).saturating_sub(first + recent);
+    let kept = kept.min(free.len());
+    let sets: Vec<Bits> = importances
+        .iter()
+        .map(|probe| top(&probe[free.clone()], kept))
+        .collect();
+    let agreement = agreement(&sets);
+    let threshold = match kept {
+        0 => 0.0,
+        _ => threshold(kept as f64 / free.len() as f64, selecting.alpha),
+    };
+    let mut tokens: Vec<u32> = (0..first as u32).collect();
+    if selecting.falls_back && agreement < threshold {
+        tokens.extend(first as u32..end - recent as u32);
+    } else {
+        let merged = merge(selecting.merge, &sets, importances, free, kept);
+        tokens.extend(merged.iter().map(|at| first as u32 + at));
+    }
+    tokens.extend(end - recent as u32..end);
+    Selection {
+        is_all: tokens.len() == num_tokens,
+        tokens,
+        agreement,
+        threshold,
+    }
+}
+
+/// `ceil(ratio · num_tokens)`; what floating point adds to a whole number is no token.
+fn count(ratio: f64, num_tokens: usize) -> usize {
+    let exact = ratio.clamp(0.0, 1.0) * num_tokens as f64;
+    ((exact - 1e-9).ceil().max(0.0) as usize).min(num_tokens)
+}
+
+/// The places of the `kept` largest.
+fn top(importances: &[f32], kept: usize) -> Bits {
+    let value = |at: u32| {
+        let value = importances[at as usize];
+        if value.is_nan() {
+            f32::NEG_INFINITY
+        } else {
+            value
+        }
+    };
+    let mut places: Vec<u32> = (0..importances.len() as u32).collect();
+    if 0 < kept && kept < places.len() {
+        places.select_nth_unstable_by(kept - 1, |&one, &other| {
+            let order = value(other).partial_cmp(&value(one));
+            order
+                .unwrap_or(std::cmp::Ordering::Equal)
+                .then(one.cmp(&other))
+        });
+    }
+    let mut bits = Bits::new(importances.len());
+    places[..kept].iter().for_each(|&at| bits.set(at));
+    bits
+}
+
+/// Mean Jaccard index over all pairs.
+fn agreement(sets: &[Bits]) -> f64 {
+    let pairs = sets
+        .iter()
+        .enumerate()
+        .flat_map(|(at, one)| sets[at + 1..].iter().map(move |other| one.jaccard(other)));
+    let (sum, num_pairs) = pairs.fold((0.0, 0), |(sum, count), pair| (sum + pair, count + 1));
+    if num_pairs == 0 {
+        1.0
+    } else {
+        sum / f64::from(num_pairs)
+    }
+}
+
+fn merge(
+    merge: Merge,
+    sets: &[Bits],
+    importances: &[&[f32]],
+    free: std::ops::Range<usize>,
+    kept: usize,
+) -> Bits {
+    let mut merged = Bits::new(free.len());
+    match merge {
+        Merge::Union => sets.iter().for_each(|set| merged.join(set)),
+        Merge::Majority => {
+            let mut votes = vec![0usize; free.len()];
+            for at in sets.iter().flat_map(Bits::iter) {
+                votes[at as usize] += 1;
+                if votes[at as usize] * 2 > sets.len() {
+                    merged.set(at);
+                }
+            }
+        }
+        Merge::Sum => {
+            let sum = |at| importances.iter().map(|probe| probe[at]).sum();
+            let sums: Vec<f32> = free.map(sum).collect();
+            merged = top(&sums, kept);
+        }
+    }
+    merged
+}
+
+/// A set of places.
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(len: usize) -> Self {
+        Self(vec![0; len.div_ceil(64)])
+    }
+
+    fn set(&mut self, at: u32) {
+        self.0[at as usize / 64] |= 1 << (at % 64);
+    }
+
+    fn join(&mut self, other: &Self) {
+        let words = self.0.iter_mut().zip(&other.0);
+        words.for_each(|(word, other)| *word |= other);
+    }
+
+    /// 1 for two empty sets: they do not differ.
+    fn jaccard(&self, other: &Self) -> f64 {
+        let words = || self.0.iter().zip(&other.0);
+        let both: u32 = words().map(|(one, other)| (one & other).count_ones()).sum();
+        let any: u32 = words().map(|(one, other)| (one | other).count_ones()).sum();
+        if any == 0 {
+            1.0
+        } else {
+            f64::from(both) / f64::from(any)
+        }
+    }
+
+    /// In order.
+    fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().zip(0u32..).flat_map(|(&word, index)| {
+            let rest = |word: &u64| Some(word & (word - 1)).filter(|&rest| rest != 0);
+            let first = Some(word).filter(|&word| word != 0);
+            std::iter::successors(first, rest).map(move |word| index * 64 + word.trailing_zeros())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::Rng;
+    use std::collections::BTreeSet;
+
+    fn plain(ratio: f64) -> Selecting {
+        Selecting {
+            ratio,
+            first: 0,
+            recent: 0,
+            ..Selecting::default()
+        }
+    }
+
+    /// The same by sorting, and by sets.
+    fn by_sorting(selecting: &Selecting, importances: &[&[f32]]) -> Selection {
+        let len = importances.first().map_or(0, |probe| probe.len());
+        let is_always = |at: usize| at < selecting.first || at + selecting.recent >= len;
+        let always: BTreeSet<usize> = (0..len).filter(|&at| is_always(at)).collect();
+        let k = (selecting.ratio * len as f64 - 1e-9).ceil() as usize;
+        let kept = k.saturating_sub(always.len());
+        let choose = |values: &dyn Fn(usize) -> f32| -> BTreeSet<usize> {
+            let mut places: Vec<usize> = (0..len).filter(|&at| !is_always(at)).collect();
+            let value = |at: usize| match values(at) {
+                value if value.is_nan() => f32::NEG_INFINITY,
+                value => value + 0.0,
+            };
+            places.sort_by(|&one, &other| value(other).total_cmp(&value(one)));
+            places.into_iter().take(kept).collect()
+        };
+        let sets: Vec<_> = importances
+            .iter()
+            .map(|probe| choose(&|at| probe[at]))
+            .collect();
+        let mut pairs = Vec::new();
+        for (at, one) in sets.iter().enumerate() {
+            for other in &sets[at + 1..] {
+                let any = one.union(other).count();
+                let both = one.intersection(other).count();
+                pairs.push(if any == 0 {
+                    1.0
+                } else {
+                    both as f64 / any as f64
+                });
+            }
+        }
+        let agreement = match pairs.len() {
+            0 => 1.0,
+            num_pairs => pairs.iter().sum::<f64>() / num_pairs as f64,
+        };
+        let num_free = len - always.len();
+        let threshold = match kept.min(num_free) {
+            0 => 0.0,
+            kept => threshold(kept as f64 / num_free as f64, selecting.alpha),
+        };
+        let merged: BTreeSet<usize> = match selecting.merge {
+            _ if selecting.falls_back && agreement < threshold => (0..len).collect(),
+            Merge::Union => sets.iter().flatten().copied().collect(),
+            Merge::Majority => (0..len)
+                .filter(|at| 2 * sets.iter().filter(|set| set.contains(at)).count() > sets.len())
+                .collect(),
+            Merge::Sum => choose(&|at| importances.iter().map(|probe| probe[at]).sum()),
+        };
+        let tokens: Vec<u32> = merged.union(&always).map(|&at| at as u32).collect();
+        Selection {
+            is_all: tokens.len() == len,
+            tokens,
+            agreement,
+            threshold,
+        }
+    }
+
+    #[test]
+    fn selects_what_sorting_selects() {
+        let mut num_all = 0;
+        for seed in 0..2_000 {
+            let mut rng = Rng::new(seed);
+            let len = rng.below(200);
+            let num_probes = 1 + rng.below(4);
+            let common: Vec<f32> = (0..len).map(|_| rng.below(8) as f32 - 2.0).collect();
+            let noise = rng.below(9);
+            let mut probe = |_| -> Vec<f32> {
+                let value = |at: &f32| match rng.below(60) {
+                    0 => f32::NAN,
+                    1 => f32::NEG_INFINITY,
+                    2 => -0.0,
+                    _ => at + (rng.below(1 + noise) as f32),
+                };
+                common.iter().map(value).collect()
+            };
+            let probes: Vec<Vec<f32>> = (0..num_probes).map(&mut probe).collect();
+            let importances: Vec<&[f32]> = probes.iter().map(Vec::as_slice).collect();
+            let selecting = Selecting {
+                ratio: [0.0, 0.05, 0.1, 0.25, 0.5, 1.0][rng.below(6)],
+                first: rng.below(6),
+                recent: rng.below(20),
+                merge: [Merge::Union, Merge::Majority, Merge::Sum][rng.below(3)],
+                falls_back: rng.below(2) == 0,
+                alpha: ALPHA,
+            };
+            let selection = select(&selecting, &importances);
+            let expected = by_sorting(&selecting, &importances);
+            assert_eq!(selection, expected, "seed {seed}, {selecting:?}");
+            num_all += usize::from(selection.is_all && selecting.ratio < 1.0);
+        }
+        assert!(num_all > 100, "only {num_all} fall back");
+    }
+
+    /// The table of the published values; j = k/n / (2 - k/n).
+    #[test]
+    fn thresholds_are_the_published_ones() {
+        let check = |ratio, expected: f64| {
+            let found = threshold(ratio, ALPHA);
+            assert!((found - expected).abs() < 0.0005, "{ratio}: {found}");
+        };
+        check(0.5, 0.517);
+        check(0.25, 0.311);
+        check(0.1, 0.171);
+        check(0.05, 0.111);
+        check(1.0, 1.0);
+        check(0.0, 0.0);
+    }
+
+    #[test]
+    fn random_sets_agree_as_their_threshold_presumes() {
+        let mut rng = Rng::new(5);
+        let mut draw = |_| (0..20_000).map(|_| rng.next_f64() as f32).collect();
+        let probes: [Vec<f32>; 2] = std::array::from_fn(&mut draw);
+        let selection = select(&plain(0.25), &[&probes[0], &probes[1]]);
+        assert!((selection.agreement - 0.25 / 1.75).abs() < 0.01);
+        assert!(selection.is_all, "chance is not believed");
+    }
+
+    #[test]
+    fn one_probe_or_no_token_is_fine() {
+        let one = select(&plain(0.5), &[&[1.0, 3.0, 3.0, 0.0]]);
+        assert_eq!((one.tokens.as_slice(), one.agreement), (&[1, 2][..], 1.0));
+        let tie = select(&plain(0.25), &[&[f32::NAN, 2.0, 2.0, 2.0]]);
+        assert_eq!(tie.tokens, [1], "the earlier of equals, no number last");
+        for probes in [&[][..], &[&[][..], &[][..]][..]] {
+            let none = select(&Selecting::default(), probes);
+            assert!(none.tokens.is_empty() && none.is_all);
+        }
+    }
+
+    #[test]
+    fn first_and_recent_tokens_count_among_the_kept() {
+        let falling: Vec<f32> = (0..100).map(|at| -(at as f32)).collect();
+        let selecting = Selecting {
+            first: 2,
+            recent: 3,
+            ..plain(0.1)
+        };
+        let selection = select(&selecting, &[&falling]);
+        assert_eq!(selection.tokens, [0, 1, 2, 3, 4, 5, 6, 97, 98, 99]);
+        let more = Selecting {
+            recent: 30,
+            ..selecting
+        };
+        let selection = select(&more, &[&falling]);
+        assert_eq!(selection.tokens.len(), 32, "kept though more than k");
+    }
+}

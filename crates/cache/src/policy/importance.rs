@@ -1,0 +1,173 @@
+//! Score-based: the candidate goes first that mattered least, over all of its uses.
+//!
+//! `score = uses · mean share of its tokens that mattered`, which is the sum of the shares
+//! ([`Access::importance`]). A use of which nobody says how much mattered counts 1: without
+//! importances this is LFU. Ties go to the least recently released.
+//!
+//! Source: IMPRESS (FAST '25), section 4.4: access frequency × share of important tokens in a
+//! chunk ("CKLFU" in the authors' code). With `half-life=N` (ours) a use counts twice as much as
+//! one N uses of the cache before; scores are kept as logarithms, of which each use adds a larger
+//! one, so that fading changes no order among those that wait.
+//!
+//! Invariant: a request counts once for a block, however often its chain repeats it.
+//!
+//! When not to use it: where what is popular changes, unless it fades: what mattered an hour ago
+//! stays, and a newcomer, with one use, is pushed out by the next. Where whole prefixes are
+//! loaded, and nobody says what mattered: it is LFU then.
+
+use headstart_core::{Access, BlockHash, BlockId, Nanos};
+
+use super::{Newcomer, Policy};
+use crate::queues::Queues;
+use crate::recency::Recency;
+
+/// Score, as bits that are in its order, then recency.
+type Key = [u32; 4];
+
+/// Least frequency × importance.
+#[derive(Debug)]
+pub struct Importance {
+    /// Releases after which a use counts half.
+    half_life: Option<f64>,
+    num_releases: u64,
+    /// The score, or its logarithm where it fades.
+    score: Vec<f64>,
+    recency: Recency,
+    candidates: Queues<Key>,
+}
+
+impl Importance {
+    /// For a cache of `capacity` slots.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            half_life: None,
+            num_releases: 0,
+            score: vec![0.0; capacity],
+            recency: Recency::new(capacity),
+            candidates: Queues::new(capacity, 1),
+        }
+    }
+
+    /// The same; a use counts half after `half_life` more calls of [`Policy::release`]: requests
+    /// of a prefix cache, uses of any part in a cache of parts.
+    #[must_use]
+    pub fn fading(capacity: usize, half_life: f64) -> Self {
+        Self {
+            half_life: Some(half_life),
+            ..Self::new(capacity)
+        }
+    }
+
+    /// A score with one use more.
+    fn used(&self, score: f64, share: f64) -> f64 {
+        match self.half_life {
+            None => score + share,
+            Some(half_life) => {
+                let use_now = share.log2() + self.num_releases as f64 / half_life;
+                let (less, more) = (score.min(use_now), score.max(use_now));
+                if more == f64::NEG_INFINITY {
+                    return more;
+                }
+                more + (less - more).exp2().ln_1p() * std::f64::consts::LOG2_E
+            }
+        }
+    }
+}
+
+impl Policy for Importance {
+    fn insert(&mut self, block: BlockId, _: BlockHash, _: &Access) {
+        self.score[block.index()] = match self.half_life {
+            None => 0.0,
+            Some(_) => f64::NEG_INFINITY,
+        };
+        self.recency.forget(block);
+    }
+
+    fn release(&mut self, blocks: &[BlockId], access: &Access) {
+        self.num_releases += 1;
+        // What is no number, or negative, is 0.
+        let share = access
+            .importance
+            .map_or(1.0, |share| f64::from(share).max(0.0));
+        let before = self.recency.clock();
+        for &block in blocks.iter().rev() {
+            let is_repeated = self.recency.of(block) > before;
+            self.recency.release(&[block]);
+            if !is_repeated {
+                self.score[block.index()] = self.used(self.score[block.index()], share);
+            }
+        }
+    }
+
+    fn offer(&mut self, block: BlockId) {
+        let score = ordered(self.score[block.index()]);
+        let released = self.recency.of(block);
+        let key = [score >> 32, score, released >> 32, released].map(|part| part as u32);
+        self.candidates.push(0, block, key);
+    }
+
+    fn withdraw(&mut self, block: BlockId) {
+        self.candidates.remove(0, block);
+    }
+
+    fn victim(&mut self, _: Nanos, _: Option<&Newcomer>) -> Option<BlockId> {
+        self.candidates.first(0).map(|(_, block)| block)
+    }
+
+    fn remove(&mut self, block: BlockId, _: BlockHash) {
+        self.candidates.remove(0, block);
+    }
+
+    /// Nothing is kept of what is not offered.
+    fn forget(&mut self, _: BlockId, _: BlockHash) {}
+}
+
+/// Bits that are in the order of the numbers.
+fn ordered(number: f64) -> u64 {
+    let (bits, sign) = (number.to_bits(), 1 << 63);
+    if bits & sign == 0 { bits | sign } else { !bits }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_in_the_order_of_the_numbers() {
+        let numbers = [
+            f64::NEG_INFINITY,
+            -1e300,
+            -2.0,
+            -1e-300,
+            0.0,
+            1e-300,
+            2.0,
+            1e300,
+        ];
+        assert!(numbers.map(ordered).is_sorted_by(|one, other| one < other));
+    }
+
+    #[test]
+    fn what_mattered_more_stays_and_what_mattered_long_ago_fades() {
+        let uses = |policy: &mut dyn Policy| {
+            for (block, importances) in [(0, &[0.9f32, 0.9][..]), (1, &[0.1, 0.2, 0.3])] {
+                let block = BlockId(block);
+                let hash = BlockHash::from_u64(u64::from(block.0));
+                policy.insert(block, hash, &Access::default());
+                for &importance in importances {
+                    let access = Access {
+                        importance: Some(importance),
+                        ..Access::default()
+                    };
+                    policy.release(&[block], &access);
+                }
+                policy.offer(block);
+            }
+            policy.victim(Nanos(0), None)
+        };
+        assert_eq!(uses(&mut Importance::new(2)), Some(BlockId(1)));
+        assert_eq!(uses(&mut Importance::fading(2, 100.0)), Some(BlockId(1)));
+        assert_eq!(uses(&mut Importance::fading(2, 0.5)), Some(BlockId(0)));
+    }
+}
