@@ -1,5 +1,6 @@
 //! One replica's engine: scheduler, cache and executor, a step at a time.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use headstart_cache::{Policy, PrefixCache, Tiers};
@@ -15,7 +16,8 @@ use headstart_scheduler::{
     SchedulerConfig, Submit,
 };
 
-use crate::kv::{self, Dtype, Stored};
+use crate::importance::{Importance, ImportanceConfig, ImportanceReport};
+use crate::kv::{self, Dtype, Probes, Stored};
 use crate::{CpuExecutor, Model};
 
 /// Limits of one replica.
@@ -92,13 +94,29 @@ pub struct Step {
     pub events: Vec<CacheEvent>,
 }
 
+/// Who computes.
+enum Computer {
+    Cpu(Box<CpuExecutor>),
+    Other(Box<dyn Executor + Send>),
+}
+
+impl Computer {
+    fn executor(&mut self) -> &mut dyn Executor {
+        match self {
+            Self::Cpu(executor) => &mut **executor,
+            Self::Other(executor) => &mut **executor,
+        }
+    }
+}
+
 /// One replica's engine.
 pub struct Engine {
     model: Arc<Model>,
     name: String,
     config: EngineConfig,
     scheduler: Scheduler,
-    executor: Box<dyn Executor + Send>,
+    executor: Computer,
+    importance: Option<Importance>,
     mover: Option<Box<dyn BlockMover>>,
     /// Blocks that are to be stored and were not read yet.
     unread_blocks: usize,
@@ -123,13 +141,8 @@ impl Engine {
         )
         .with_stored(config.stored);
         let max_context = model.config.max_context;
-        Self::with_executor(
-            model,
-            name,
-            config,
-            policy,
-            (Box::new(executor), max_context),
-        )
+        let executor = (Computer::Cpu(Box::new(executor)), max_context);
+        Self::with_computer(model, name, config, policy, executor)
     }
 
     /// The same with another executor, which takes sequences of so many tokens.
@@ -141,6 +154,17 @@ impl Engine {
         policy: Box<dyn Policy>,
         (executor, max_context): (Box<dyn Executor + Send>, usize),
     ) -> Self {
+        let executor = (Computer::Other(executor), max_context);
+        Self::with_computer(model, name, config, policy, executor)
+    }
+
+    fn with_computer(
+        model: Arc<Model>,
+        name: &str,
+        config: EngineConfig,
+        policy: Box<dyn Policy>,
+        (executor, max_context): (Computer, usize),
+    ) -> Self {
         let cache = PrefixCache::new(config.cache_blocks, policy);
         let limits = SchedulerConfig {
             max_batched_tokens: config.max_batched_tokens,
@@ -150,7 +174,7 @@ impl Engine {
             block_size: config.block_size,
             order: config.order,
         };
-        let hasher = Arc::new(hasher(&model, name, &config, None));
+        let hasher = Arc::new(hasher(&model, name, (&config, None), None));
         let scheduler = Scheduler::new(limits, cache);
         Self {
             model,
@@ -158,6 +182,7 @@ impl Engine {
             config,
             scheduler,
             executor,
+            importance: None,
             mover: None,
             unread_blocks: 0,
             learned: LearnedCost::default(),
@@ -173,6 +198,36 @@ impl Engine {
             mover: Some(mover),
             ..self
         }
+    }
+
+    /// The same, which loads stored prefixes in part: to be called behind [`Self::with_tiers`], whose
+    /// units must have the parts that the probes want ([`Probes::part_bytes`]).
+    ///
+    /// # Panics
+    /// When there are no lower tiers, or nothing here is computed.
+    #[must_use]
+    pub fn with_importance(mut self, importance: ImportanceConfig) -> Self {
+        let unit_tokens = self.tiers().map(Tiers::unit_tokens);
+        let unit_tokens = unit_tokens.expect("what is loaded in part is in a lower tier");
+        let probes = importance.probes.clone();
+        self.executor = match self.executor {
+            Computer::Cpu(executor) => Computer::Cpu(Box::new(executor.with_probes(&probes))),
+            Computer::Other(_) => panic!("who computes nothing needs no importance"),
+        };
+        let config = &self.config;
+        let hasher = hasher(&self.model, &self.name, (config, Some(&probes)), None);
+        self.hasher = Arc::new(hasher);
+        let sizes = (config.block_size, unit_tokens);
+        let importance = Importance::new(importance, &self.model.config, config.kv_dtype, sizes);
+        self.scheduler = self.scheduler.with_partly(importance.when());
+        self.importance = Some(importance);
+        self
+    }
+
+    /// What loading in part has cost and saved, where that is done.
+    #[must_use]
+    pub fn importance(&self) -> Option<ImportanceReport> {
+        self.importance.as_ref().map(Importance::report)
     }
 
     /// The lower tiers, if there are any.
@@ -191,7 +246,11 @@ impl Engine {
     pub fn submit(&mut self, submission: Submission, now: Nanos) -> Submit {
         let hasher = match &submission.salt {
             None => self.hasher.clone(),
-            Some(salt) => Arc::new(hasher(&self.model, &self.name, &self.config, Some(salt))),
+            Some(salt) => {
+                let probes = self.importance.as_ref().map(Importance::probes);
+                let config = (&self.config, probes);
+                Arc::new(hasher(&self.model, &self.name, config, Some(salt)))
+            }
         };
         let stop_tokens = match submission.stop_at_end {
             StopTokens::Obey => self.model.generation.stop_tokens.clone(),
@@ -243,12 +302,13 @@ impl Engine {
             self.hand_over();
             self.copy_if_idle();
         }
+        let has_advanced = self.advance_partly(now);
         let pairs = batch.entries.iter().map(|entry| {
             let (before, new) = (entry.start as u128, entry.tokens.len() as u128);
             new * before + new * (new + 1) / 2
         });
         Step {
-            is_empty: batch.is_empty(),
+            is_empty: batch.is_empty() && !has_advanced,
             pairs: pairs.sum(),
             copied_tokens: copied_blocks * self.config.block_size,
             num_tokens: batch.num_tokens(),
@@ -317,7 +377,40 @@ impl Engine {
         let mut moved = Vec::new();
         mover.poll(&mut moved);
         for moved in moved {
-            self.scheduler.moved(moved, now);
+            let moved = match &mut self.importance {
+                Some(importance) => importance.moved(moved, &mut self.scheduler, now),
+                None => Some(moved),
+            };
+            if let Some(moved) = moved {
+                self.scheduler.moved(moved, now);
+            }
+        }
+    }
+
+    /// Computes what can be computed of prompts whose prefix is loaded in part. Whether that was
+    /// anything. After all else of a step: what is to be stored was read by then, and their blocks
+    /// may be overwritten.
+    fn advance_partly(&mut self, now: Nanos) -> bool {
+        let mut has_advanced = false;
+        loop {
+            let (Some(importance), Computer::Cpu(executor), Some(mover)) =
+                (&mut self.importance, &mut self.executor, &mut self.mover)
+            else {
+                return false;
+            };
+            let parts = (&mut self.scheduler, &mut **executor, &**mover);
+            let has_moved = importance.advance(parts, now);
+            let transfers = importance.take_transfers();
+            if !has_moved && transfers.is_empty() {
+                return has_advanced;
+            }
+            has_advanced |= has_moved;
+            transfers
+                .into_iter()
+                .for_each(|transfer| mover.submit(transfer));
+            // What is in memory may be at hand at once.
+            self.take_moved(now);
+            self.hand_over();
         }
     }
 
@@ -341,9 +434,9 @@ impl Engine {
         let copies = mover.and_then(|mover| Copies::new(mover, &batch.arrivals, unread));
         let mut tokens = Vec::new();
         if !batch.entries.is_empty() {
-            tokens = self.executor.execute(batch, copies);
+            tokens = self.executor.executor().execute(batch, copies);
         } else if let Some(copies) = copies {
-            self.executor.copy(copies);
+            self.executor.executor().copy(copies);
         }
         tokens
     }
@@ -373,16 +466,27 @@ impl Engine {
     /// When one is broken.
     pub fn check(&self) {
         self.scheduler.check();
+        if let Some(importance) = &self.importance {
+            importance.check();
+        }
     }
 }
 
 /// The one place where a block's whole identity comes together.
-fn hasher(model: &Model, name: &str, config: &EngineConfig, salt: Option<&str>) -> BlockHasher {
+fn hasher(
+    model: &Model,
+    name: &str,
+    (config, probes): (&EngineConfig, Option<&Probes>),
+    salt: Option<&str>,
+) -> BlockHasher {
+    let layout = probes.map_or(Cow::Borrowed(kv::LAYOUT), |probes| {
+        Cow::Owned(probes.layout())
+    });
     BlockHasher::new(&BlockIdentity {
         model: name,
         weights_revision: &model.revision,
         kv_dtype: &config.stored.kv_dtype(config.kv_dtype),
-        kv_layout: kv::LAYOUT,
+        kv_layout: &layout,
         adapter: None,
         salt,
         block_size: config.block_size as u32,

@@ -130,6 +130,11 @@ impl Importance {
         }
     }
 
+    /// The heads that tell what matters.
+    pub(crate) fn probes(&self) -> &Probes {
+        &self.config.probes
+    }
+
     /// When the scheduler should choose it.
     pub(crate) fn when(&self) -> PartlyWhen {
         let share = self.config.probes.share();
@@ -197,7 +202,9 @@ impl Importance {
             false
         });
         if let Some(tiers) = scheduler.tiers_mut() {
-            asked_bytes.iter().for_each(|&(bytes, at)| tiers.part_asked(bytes, at));
+            asked_bytes
+                .iter()
+                .for_each(|&(bytes, at)| tiers.part_asked(bytes, at));
         }
         for (seq, place, progress, tally) in ended {
             has_moved = true;

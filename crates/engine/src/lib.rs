@@ -12,6 +12,7 @@
 //! | [`config`] | [`ModelConfig`] from `config.json`; refuses what is not supported, by name |
 //! | [`model`] | weights as they are computed with; loading and the built-in toy |
 //! | [`executor`] | [`CpuExecutor`]: a batch through the layers |
+//! | [`importance`] | stored prefixes of which only what matters is loaded |
 //! | [`kv`] | the paged pool of keys and values |
 //! | [`cpu`] | kernels: matrix products, fused attention, element-wise passes |
 //! | [`sampler`] | from logits to a token |
@@ -27,6 +28,7 @@ pub mod config;
 pub mod cpu;
 pub mod engine;
 pub mod executor;
+pub mod importance;
 pub mod kv;
 pub mod model;
 pub mod reference;

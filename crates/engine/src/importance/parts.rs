@@ -41,10 +41,21 @@ pub(super) struct Parts {
     rest: PartCache,
     /// Whether what stands in host memory takes a transfer to the device.
     is_host_far: bool,
-    states: HashMap<PartName, bool>,
+    states: HashMap<PartName, State>,
     under_way: HashMap<TransferId, Asked>,
     next_id: u64,
     transfers: Vec<Transfer>,
+}
+
+/// A part that is at hand or on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Here,
+    Loading {
+        /// Whether somebody waits for it: else it is released when it comes, since it cannot be
+        /// called back.
+        is_wanted: bool,
+    },
 }
 
 /// A load.
@@ -90,12 +101,22 @@ impl Parts {
 
     /// Holds a part, which is loaded if need be. Says where it comes from, and whether it was asked
     /// for from the disk just now.
-    pub(super) fn ask(&mut self, kind: Kind, name: PartName, bytes: u64, now: Nanos) -> (Tier, bool) {
+    pub(super) fn ask(
+        &mut self,
+        kind: Kind,
+        name: PartName,
+        bytes: u64,
+        now: Nanos,
+    ) -> (Tier, bool) {
         let found = self.cache(kind).find(name);
         self.cache(kind).hold(name);
         let from = found.unwrap_or(PARTS_FROM);
-        let needs_load = match self.states.get(&name) {
-            Some(is_here) => *is_here && from == Tier::Host && self.is_host_far,
+        let needs_load = match self.states.get_mut(&name) {
+            Some(State::Here) => from == Tier::Host && self.is_host_far,
+            Some(State::Loading { is_wanted }) => {
+                *is_wanted = true;
+                false
+            }
             None => true,
         };
         if needs_load {
@@ -108,7 +129,7 @@ impl Parts {
                 from,
             };
             self.under_way.insert(id, asked);
-            self.states.insert(name, false);
+            self.states.insert(name, State::Loading { is_wanted: true });
             self.transfers.push(Transfer::LoadPart { id, name, from });
         }
         (from, needs_load && from == PARTS_FROM)
@@ -117,8 +138,8 @@ impl Parts {
     /// Where a part is that is held.
     pub(super) fn look(&self, name: PartName) -> Where {
         match self.states.get(&name) {
-            Some(true) => Where::Here,
-            Some(false) => Where::Loading,
+            Some(State::Here) => Where::Here,
+            Some(State::Loading { .. }) => Where::Loading,
             None => Where::Gone,
         }
     }
@@ -132,11 +153,15 @@ impl Parts {
         now: Nanos,
     ) -> Option<Ended> {
         let asked = self.under_way.remove(&id)?;
+        let name = asked.name;
         let is_here = result == TransferResult::Done;
-        match is_here {
-            true => self.states.insert(asked.name, true),
-            false => self.states.remove(&asked.name),
-        };
+        let state = self.states.remove(&name);
+        if is_here {
+            self.states.insert(name, State::Here);
+        }
+        if state == Some(State::Loading { is_wanted: false }) {
+            self.release([name]);
+        }
         (asked.from == PARTS_FROM).then(|| Ended {
             bytes: asked.bytes,
             asked_at: asked.at,
@@ -164,12 +189,20 @@ impl Parts {
     }
 
     fn release(&mut self, names: impl IntoIterator<Item = PartName>) {
-        let names: Vec<PartName> = names.into_iter().collect();
-        for name in &names {
-            self.states.remove(name);
+        let mut at_hand = Vec::new();
+        for name in names {
+            match self.states.get_mut(&name) {
+                Some(State::Here) => {
+                    self.states.remove(&name);
+                    at_hand.push(name);
+                }
+                Some(State::Loading { is_wanted }) => *is_wanted = false,
+                None => {}
+            }
         }
-        if !names.is_empty() {
-            self.transfers.push(Transfer::ReleaseParts { names });
+        if !at_hand.is_empty() {
+            self.transfers
+                .push(Transfer::ReleaseParts { names: at_hand });
         }
     }
 

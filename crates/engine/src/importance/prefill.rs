@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use headstart_cache::importance::{Cover, PackView, Read, Selecting, Selection, reads, select};
 use headstart_core::transfer::{BlockMover, PartName};
-use headstart_core::{BlockHash, Nanos, SeqId, Tier, TokenId};
+use headstart_core::{BlockHash, Nanos, SeqId, TokenId};
 use headstart_scheduler::Partly;
 
 use super::Shape;
@@ -101,6 +101,11 @@ impl Prefill {
         prefill
     }
 
+    /// The layer that is next.
+    pub(super) fn layer(&self) -> usize {
+        self.layer
+    }
+
     fn units(&self) -> usize {
         self.partly.units.len()
     }
@@ -138,7 +143,8 @@ impl Prefill {
     /// Whether what the stage waits for is there.
     fn wait(&mut self, parts: &Parts) -> Where {
         let (layer, units) = (self.layer, &self.partly.units);
-        let (here, names): (&mut usize, Box<dyn Iterator<Item = PartName>>) = match &mut self.stage {
+        let (here, names): (&mut usize, Box<dyn Iterator<Item = PartName>>) = match &mut self.stage
+        {
             Stage::Probes(here) => {
                 let names = units.iter().map(move |&unit| probe_part(unit, layer));
                 (here, Box::new(names))
@@ -189,7 +195,9 @@ impl Prefill {
         }
         let front = self.partly.stored.start / shape.block_size;
         let probes = (shared.probes, &stored);
-        let sums = shared.executor.column_sums(&self.activations, self.layer, probes, front);
+        let sums = shared
+            .executor
+            .column_sums(&self.activations, self.layer, probes, front);
         let sums: Vec<&[f32]> = sums.iter().map(Vec::as_slice).collect();
         let mut selection = select(shared.selecting, &sums);
         let skip = self.partly.skip as u32;
@@ -220,19 +228,31 @@ impl Prefill {
     }
 
     /// All that the layer needs is here.
-    fn finish(&mut self, selection: &Selection, reads: &[Read], shared: &mut Shared<'_>, now: Nanos) {
+    fn finish(
+        &mut self,
+        selection: &Selection,
+        reads: &[Read],
+        shared: &mut Shared<'_>,
+        now: Nanos,
+    ) {
         match selection.is_all {
             true => self.place_all(shared),
             false => self.place(reads, shared),
         }
         let pruned = self.partly.stored.len() - selection.tokens.len();
-        shared.executor.finish(&mut self.activations, self.layer, pruned);
+        shared
+            .executor
+            .finish(&mut self.activations, self.layer, pruned);
         self.pruned.push(pruned as u32);
         let unit_tokens = shared.shape.unit_tokens;
         let share = |read: &Read| read.tokens.len() as f32 / unit_tokens as f32;
         let used: Vec<_> = reads.iter().map(|read| (read.part, share(read))).collect();
         shared.parts.used(Kind::Rest, &used, now);
-        let probes = self.partly.units.iter().map(|&unit| probe_part(unit, self.layer));
+        let probes = self
+            .partly
+            .units
+            .iter()
+            .map(|&unit| probe_part(unit, self.layer));
         let probes: Vec<_> = probes.map(|name| (name, 1.0)).collect();
         shared.parts.used(Kind::Probes, &probes, now);
         self.tally.layer(selection, reads.len() * unit_tokens);
@@ -246,7 +266,11 @@ impl Prefill {
         let (shape, mover) = (shared.shape, shared.mover);
         let mut tokens: Vec<(u32, usize, u16)> = Vec::new();
         for (index, read) in reads.iter().enumerate() {
-            tokens.extend(read.tokens.iter().map(|&(token, place)| (token, index, place)));
+            tokens.extend(
+                read.tokens
+                    .iter()
+                    .map(|&(token, place)| (token, index, place)),
+            );
         }
         tokens.sort_unstable();
         let parts: Vec<&[u8]> = reads.iter().map(|read| at_hand(mover, read.part)).collect();
@@ -256,7 +280,10 @@ impl Prefill {
             .collect();
         let block = |bytes: &'_ [u8], token: usize, block_bytes: usize| -> (usize, usize) {
             debug_assert!(token / shape.block_size * block_bytes < bytes.len().max(1));
-            (token / shape.block_size * block_bytes, token % shape.block_size)
+            (
+                token / shape.block_size * block_bytes,
+                token % shape.block_size,
+            )
         };
         let pieces = tokens.iter().map(|&(token, index, place)| {
             let (unit, token) = (

@@ -64,6 +64,11 @@ impl Scheduler {
         self.tiers.as_ref()
     }
 
+    /// The lower tiers, to tell them of parts.
+    pub fn tiers_mut(&mut self) -> Option<&mut Tiers> {
+        self.tiers.as_mut()
+    }
+
     /// From now on computing costs this, compared with loading.
     pub fn set_engine(&mut self, engine: EngineModel) {
         if let Some(tiers) = &mut self.tiers {
