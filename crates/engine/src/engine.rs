@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use headstart_cache::importance::Guard;
 use headstart_cache::{Policy, PrefixCache, Tiers};
 use headstart_core::cost::Work;
 use headstart_core::cost::learned::LearnedCost;
@@ -219,7 +220,8 @@ impl Engine {
         self.hasher = Arc::new(hasher);
         let sizes = (config.block_size, unit_tokens);
         let importance = Importance::new(importance, &self.model.config, config.kv_dtype, sizes);
-        self.scheduler = self.scheduler.with_partly(importance.when());
+        let guard = Guard::new(importance.guard());
+        self.scheduler = self.scheduler.with_partly(importance.when(), guard);
         self.importance = Some(importance);
         self
     }
@@ -292,6 +294,7 @@ impl Engine {
     /// one, which must follow unless [`Self::is_idle`].
     pub fn step(&mut self, now: Nanos) -> Step {
         self.take_moved(now);
+        self.begin_check(now);
         let batch = self.scheduler.schedule(now);
         self.hand_over();
         let arrived = batch.arrivals.iter().map(|arrival| arrival.blocks.len());
@@ -312,9 +315,27 @@ impl Engine {
             pairs: pairs.sum(),
             copied_tokens: copied_blocks * self.config.block_size,
             num_tokens: batch.num_tokens(),
-            outputs: self.scheduler.take_outputs(),
+            outputs: self.take_outputs(),
             events: self.scheduler.take_events(),
         }
+    }
+
+    fn begin_check(&mut self, now: Nanos) {
+        if let (Some(importance), Computer::Cpu(executor)) =
+            (&mut self.importance, &mut self.executor)
+        {
+            importance.begin_check(&mut self.scheduler, executor, now);
+        }
+    }
+
+    fn take_outputs(&mut self) -> Vec<Output> {
+        let mut outputs = self.scheduler.take_outputs();
+        if let (Some(importance), Computer::Cpu(executor)) =
+            (&mut self.importance, &mut self.executor)
+        {
+            importance.take_checked(&mut outputs, &mut self.scheduler, executor);
+        }
+        outputs
     }
 
     /// A step took so long: what loading is compared with.
@@ -451,7 +472,8 @@ impl Engine {
     /// Whether there is nothing to do.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.scheduler.is_idle()
+        let has_checked = self.importance.as_ref().is_none_or(Importance::is_idle);
+        self.scheduler.is_idle() && has_checked
     }
 
     /// How busy it is.

@@ -9,7 +9,7 @@ mod rotation;
 
 use std::sync::Arc;
 
-use headstart_core::TokenId;
+use headstart_core::{SeqId, TokenId};
 use headstart_scheduler::{Batch, Copies, Entry, Executor};
 
 use crate::cpu::attention::{Attention, Heads, Queries};
@@ -27,6 +27,8 @@ pub struct CpuExecutor {
     model: Arc<Model>,
     kv: KvPool,
     buffers: Buffers,
+    /// A sequence whose logits are wanted, and these.
+    watched: Option<(SeqId, Vec<f32>)>,
 }
 
 /// Activations, kept between steps so that a step allocates next to nothing.
@@ -50,6 +52,7 @@ impl CpuExecutor {
             model,
             kv,
             buffers: Buffers::default(),
+            watched: None,
         }
     }
 
@@ -67,6 +70,17 @@ impl CpuExecutor {
         Self { kv, ..self }
     }
 
+    /// Keeps the logits that the next token of `seq` is chosen by.
+    pub fn watch(&mut self, seq: SeqId) {
+        self.watched = Some((seq, Vec::new()));
+    }
+
+    /// The logits that were kept, once; `None` where there are none yet.
+    pub fn take_watched(&mut self) -> Option<Vec<f32>> {
+        let (_, logits) = self.watched.take_if(|(_, logits)| !logits.is_empty())?;
+        Some(logits)
+    }
+
     /// Its keys and values.
     pub fn pool_mut(&mut self) -> &mut KvPool {
         &mut self.kv
@@ -80,7 +94,9 @@ impl CpuExecutor {
 
     /// The same, and each layer is copied as `copies` say before it is computed.
     pub fn logits_and_copies(&mut self, batch: &Batch, copies: Option<Copies<'_>>) -> Vec<f32> {
-        let Self { model, kv, buffers } = self;
+        let Self {
+            model, kv, buffers, ..
+        } = self;
         let config = &model.config;
         let positions = batch.entries.iter();
         let positions = positions.flat_map(|entry| entry.start..entry.start + entry.tokens.len());
@@ -103,6 +119,11 @@ impl Executor for CpuExecutor {
     fn execute(&mut self, batch: &Batch, copies: Option<Copies<'_>>) -> Vec<TokenId> {
         let logits = self.logits_and_copies(batch, copies);
         let rows = logits.chunks_exact(self.model.config.vocab);
+        if let Some((watched, kept)) = &mut self.watched {
+            let sampled = batch.entries.iter().filter(|entry| entry.sampling.is_some());
+            let found = sampled.zip(rows.clone()).find(|(entry, _)| entry.seq == *watched);
+            kept.extend(found.into_iter().flat_map(|(_, row)| row));
+        }
         let suppressed = &self.model.generation.suppress_tokens;
         let asked = batch.entries.iter().filter_map(|entry| {
             entry

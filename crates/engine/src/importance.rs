@@ -14,6 +14,7 @@
 //! Source: Chen et al., "IMPRESS: An Importance-Informed Multi-Tier Prefix KV Storage System for
 //! Large Language Model Inference", FAST'25.
 
+mod checks;
 mod parts;
 mod prefill;
 mod tally;
@@ -21,14 +22,15 @@ mod tally;
 use std::sync::Arc;
 
 use headstart_cache::Policy;
-use headstart_cache::importance::{PartCache, PartCounts, Selecting};
+use headstart_cache::importance::{GuardCounts, GuardOptions, PartCache, PartCounts, Selecting};
 use headstart_core::transfer::{BlockMover, Moved, Transfer};
-use headstart_core::{Nanos, Tier};
-use headstart_scheduler::{PartlyDone, PartlyWhen, Scheduler};
+use headstart_core::{Nanos, SeqId, Tier};
+use headstart_scheduler::{Output, PartlyDone, PartlyWhen, Scheduler};
 
 use crate::kv::{Dtype, Probes};
 use crate::{CpuExecutor, ModelConfig};
 
+use checks::Checks;
 use parts::{Kind, Parts};
 use prefill::{Prefill, Progress, Shared};
 
@@ -46,6 +48,8 @@ pub struct ImportanceConfig {
     pub selecting: Selecting,
     /// The shortest stored prefix for which it is done, tokens.
     pub least_tokens: usize,
+    /// How often what it changed is looked at, and how much of that is tolerated.
+    pub guard: GuardOptions,
     /// Bytes of parts that stay in memory: on the device, and in host memory.
     pub kept_bytes: [u64; 2],
     /// Whether what stands in host memory takes a transfer to the device: where that is simulated.
@@ -109,6 +113,7 @@ pub(crate) struct Importance {
     shape: Shape,
     parts: Parts,
     prefills: Vec<Prefill>,
+    checks: Checks,
     tally: Tally,
 }
 
@@ -126,6 +131,7 @@ impl Importance {
             shape,
             parts,
             prefills: Vec::new(),
+            checks: Checks::default(),
             tally: Tally::default(),
         }
     }
@@ -133,6 +139,11 @@ impl Importance {
     /// The heads that tell what matters.
     pub(crate) fn probes(&self) -> &Probes {
         &self.config.probes
+    }
+
+    /// What is looked at, and tolerated.
+    pub(crate) fn guard(&self) -> GuardOptions {
+        self.config.guard
     }
 
     /// When the scheduler should choose it.
@@ -215,7 +226,7 @@ impl Importance {
 
     fn end(
         &mut self,
-        (seq, place): (headstart_core::SeqId, u64),
+        (seq, place): (SeqId, u64),
         progress: Progress,
         tally: Tally,
         scheduler: &mut Scheduler,
@@ -223,8 +234,13 @@ impl Importance {
     ) {
         self.tally.add(&tally);
         match progress {
-            Progress::Done { token, pruned, .. } => {
+            Progress::Done {
+                token,
+                pruned,
+                logits,
+            } => {
                 self.tally.prompts += 1;
+                self.checks.consider(scheduler, (seq, place), logits);
                 let done = PartlyDone {
                     pruned,
                     loaded_bytes: tally.loaded_bytes(),
@@ -250,6 +266,34 @@ impl Importance {
             }
             is_wanted
         });
+    }
+
+    /// Whether no prompt waits to be computed again.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.checks.is_empty()
+    }
+
+    /// Begins to compute a prompt again where nothing else is to be done.
+    pub(crate) fn begin_check(
+        &mut self,
+        scheduler: &mut Scheduler,
+        executor: &mut CpuExecutor,
+        now: Nanos,
+    ) {
+        if let Some(seq) = self.checks.begin(scheduler, now) {
+            executor.watch(seq);
+        }
+    }
+
+    /// Keeps what became of such prompts for itself.
+    pub(crate) fn take_checked(
+        &mut self,
+        outputs: &mut Vec<Output>,
+        scheduler: &mut Scheduler,
+        executor: &mut CpuExecutor,
+    ) {
+        let logits = || executor.take_watched();
+        self.checks.take(outputs, scheduler, logits);
     }
 
     /// What shall be moved since the last call.

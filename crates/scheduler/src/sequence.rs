@@ -86,6 +86,19 @@ pub enum Output {
     },
 }
 
+impl Output {
+    /// Whom it concerns.
+    #[must_use]
+    pub fn seq(&self) -> SeqId {
+        match *self {
+            Self::Started { seq, .. }
+            | Self::Loaded { seq, .. }
+            | Self::Partly { seq, .. }
+            | Self::Token { seq, .. } => seq,
+        }
+    }
+}
+
 /// A sequence in the scheduler.
 #[derive(Debug)]
 pub(crate) struct Sequence {

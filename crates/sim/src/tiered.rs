@@ -215,11 +215,7 @@ impl TieredReplica {
     fn take_notes(&mut self) {
         self.scheduler.take_events().clear();
         for output in self.scheduler.take_outputs() {
-            let (Output::Started { seq, .. }
-            | Output::Loaded { seq, .. }
-            | Output::Partly { seq, .. }
-            | Output::Token { seq, .. }) = output;
-            let (index, arrival) = self.flights[&seq];
+            let (index, arrival) = self.flights[&output.seq()];
             let outcome = &mut self.outcomes[index];
             match output {
                 Output::Started { cached_tokens, .. } => outcome.device_tokens = cached_tokens,

@@ -38,6 +38,7 @@ const MAX_AGE: Duration = Duration::from_secs(2);
   headstart serve --kv-events-port 5557
   headstart serve --context-cache ./kv --context-cache-gib 20 --host-cache-gib 4
   headstart serve --context-cache ./kv --context-cache-dtype fp8
+  headstart serve --context-cache ./kv --importance ratio=0.25 --host-cache-gib 2
   headstart serve --policy lpc
   headstart serve --policy lpc --predictor chat.model --prediction-log outcomes.jsonl
   headstart serve --policy lpc --predictor e5.model --encoder ./multilingual-e5-small
@@ -286,6 +287,7 @@ fn refuse_engine_options(options: &ServeOptions) -> Result<()> {
             "--context-cache-dtype",
             options.context_cache_dtype.is_some(),
         ),
+        ("--importance", options.importance.is_some()),
         ("--cache-blocks", options.cache_blocks.is_some()),
         ("--block-size", options.block_size.is_some()),
         ("--dtype", options.dtype.is_some()),

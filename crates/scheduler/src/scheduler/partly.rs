@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use headstart_cache::Tiers;
+use headstart_cache::importance::Guard;
 use headstart_cache::tiers::{PARTS_FROM, PartlyQuestion, Plan};
 use headstart_core::cost::Work;
 use headstart_core::{BlockHash, IdentityDigest, Nanos, SeqId, TenantTag, TokenId};
@@ -21,7 +22,7 @@ use headstart_core::{BlockHash, IdentityDigest, Nanos, SeqId, TenantTag, TokenId
 use super::fetch::Turn;
 use super::{Scheduler, entry};
 use crate::batch::Entry;
-use crate::sequence::{Fetch, Output, Sequence};
+use crate::sequence::{Fetch, NewSequence, Output, Sequence};
 
 /// Weight of the newest in the share of bytes that is expected to be loaded.
 const NEWEST: f64 = 0.2;
@@ -68,7 +69,7 @@ pub struct PartlyDone {
 /// What the scheduler knows of loading in part.
 #[derive(Debug, Default)]
 pub(super) struct PartlyLoads {
-    when: Option<PartlyWhen>,
+    when: Option<(PartlyWhen, Guard)>,
     most_rest: usize,
     begun: Vec<Partly>,
 }
@@ -84,7 +85,7 @@ impl PartlyLoads {
         (plan, beside): (&Plan, Work),
         now: Nanos,
     ) -> Option<Fetch> {
-        let when = self.when.filter(|_| !sequence.new.is_exact)?;
+        let (when, guard) = self.when.as_ref().filter(|_| !sequence.new.is_exact)?;
         let question = PartlyQuestion {
             names,
             device_tokens: sequence.counted_on,
@@ -95,6 +96,9 @@ impl PartlyLoads {
             beside,
         };
         let partly = tiers.partly(&question, plan)?;
+        if !guard.allows(&names[..partly.to]) {
+            return None;
+        }
         let hold = tiers.hold(names[partly.to - 1])?;
         Some(Fetch::Partly {
             from: partly.from,
@@ -107,13 +111,39 @@ impl PartlyLoads {
 }
 
 impl Scheduler {
-    /// The same, which loads stored prefixes in part. Whoever computes must ask for
-    /// [`Self::take_partly`].
+    /// The same, which loads stored prefixes in part, but for those that `guard` bars. Whoever
+    /// computes must ask for [`Self::take_partly`].
     #[must_use]
-    pub fn with_partly(mut self, when: PartlyWhen) -> Self {
+    pub fn with_partly(mut self, when: PartlyWhen, guard: Guard) -> Self {
         self.partly.most_rest = self.config.max_batched_tokens;
-        self.partly.when = Some(when);
+        self.partly.when = Some((when, guard));
         self
+    }
+
+    /// Who watches over what loading in part changes, where that is done.
+    pub fn guard_mut(&mut self) -> Option<&mut Guard> {
+        self.partly.when.as_mut().map(|(_, guard)| guard)
+    }
+
+    /// A prompt that was taken over, as another one, called `id`, whose prefix is loaded as a whole
+    /// and that ends with its first token; and its stored units from the first on.
+    #[must_use]
+    pub fn in_full(&self, seq: SeqId, place: u64, id: SeqId) -> Option<(NewSequence, Vec<BlockHash>)> {
+        let sequence = &self.running[self.partly_index(seq, place)?];
+        let Fetch::Partly { to, .. } = sequence.fetch else {
+            return None;
+        };
+        let unit_blocks = self.tiers.as_ref()?.config().unit_blocks;
+        let mut units = sequence.units(unit_blocks);
+        units.truncate(to);
+        let new = NewSequence {
+            id,
+            prompt: sequence.tokens.clone(),
+            max_tokens: 1,
+            is_exact: true,
+            ..sequence.new.clone()
+        };
+        Some((new, units))
     }
 
     /// Prompts that were to be taken over since the last call.
@@ -140,7 +170,7 @@ impl Scheduler {
         let Some(index) = self.partly_index(seq, place) else {
             return;
         };
-        if let Some(when) = &mut self.partly.when {
+        if let Some((when, _)) = &mut self.partly.when {
             let share = done.loaded_bytes as f64 / done.whole_bytes.max(1) as f64;
             when.share += NEWEST * (share.min(1.0) - when.share);
         }

@@ -133,10 +133,7 @@ impl Run<'_> {
     }
 
     fn note(&mut self, output: Output, began: Nanos) {
-        let (Output::Started { seq, .. }
-        | Output::Loaded { seq, .. }
-        | Output::Partly { seq, .. }
-        | Output::Token { seq, .. }) = output;
+        let seq = output.seq();
         // Whoever is not there any more was given up during the step.
         let Some(flight) = self.in_flight.get_mut(&seq) else {
             return;
