@@ -25,10 +25,16 @@
 //! and that the parts to read are the fewest, where IMPRESS reads whatever chunk holds a token.
 
 mod cover;
+mod guard;
+mod nodes;
+mod packs;
 mod parts;
 mod reads;
 mod select;
 
+pub use guard::{Divergence, Guard, GuardCounts, GuardOptions, Verdict, divergence};
+pub use nodes::{Job, NodeOptions, Nodes};
+pub use packs::Packs;
 pub use parts::{LevelCounts, PartCache, PartCounts};
 pub use reads::{Cover, PackView, Read, reads};
 pub use select::{ALPHA, Merge, Selecting, Selection, select, threshold};

@@ -144,10 +144,10 @@ fn find(question: &Cover<'_>, packs: &[PackView<'_>], tokens: &[u32]) -> Packed 
     for pack in packs {
         let first = pack.before * unit_tokens;
         let held = first..first + pack.units * unit_tokens;
-        for (chunk, order) in pack.order.chunks(unit_tokens).enumerate() {
+        for (part, order) in (1..=u16::MAX).zip(pack.order.chunks(unit_tokens)) {
             let name = PartName {
                 record: pack.name,
-                part: u16::try_from(chunk + 1).expect("a pack has fewer than 2^16 chunks"),
+                part,
             };
             let wanted = order.iter().zip(0u16..).filter_map(|(&token, at)| {
                 let token = token as usize;

@@ -1,0 +1,114 @@
+//! What loading by importance decides per layer, and what that costs: three probes over 5,120
+//! tokens, a quarter of them kept, in units of 64.
+//!
+//! `cargo bench -p headstart-cache --bench importance`
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use headstart_cache::importance::{
+    Cover, NodeOptions, Nodes, PackView, PartCache, Selecting, reads, select,
+};
+use headstart_cache::policy::Importance;
+use headstart_core::transfer::PartName;
+use headstart_core::{BlockHash, Nanos, Rng, Tier};
+
+const TOKENS: usize = 5_120;
+const UNIT_TOKENS: usize = 64;
+const LAYERS: usize = 32;
+/// Odd, so that the median is one of them.
+const ROUNDS: usize = 1_001;
+
+fn main() {
+    let mut rng = Rng::new(1);
+    let importances = probes(&mut rng);
+    let slices: Vec<&[f32]> = importances.iter().map(Vec::as_slice).collect();
+    let selecting = Selecting::default();
+    let tokens = select(&selecting, &slices).tokens;
+    let units: Vec<_> = (0..TOKENS / UNIT_TOKENS)
+        .map(|unit| BlockHash::from_u64(unit as u64))
+        .collect();
+    let mut order: Vec<u32> = (0..TOKENS as u32).collect();
+    let total = |token: &u32| -> f32 { importances.iter().map(|of| of[*token as usize]).sum() };
+    order.sort_by(|one, other| total(other).total_cmp(&total(one)));
+    order.truncate(TOKENS / 2);
+    let pack = PackView {
+        name: BlockHash::from_u64(1_000),
+        before: 0,
+        first_unit: 0,
+        units: units.len(),
+        order: &order,
+    };
+    let packs = [pack];
+    let question = |packs| Cover {
+        units: &units,
+        skip: 0,
+        unit_tokens: UNIT_TOKENS,
+        part: 0,
+        packs,
+        is_cached: &|_| false,
+    };
+    let [alone, packed] = [&[][..], &packs].map(|packs| reads(&question(packs), &tokens));
+    let kept = tokens.len();
+    let amplification = |parts: usize| (parts * UNIT_TOKENS) as f64 / kept as f64;
+    for (name, parts) in [("units", alone.len()), ("units and a pack", packed.len())] {
+        let amplification = amplification(parts);
+        println!("{kept} tokens from {name}: {parts} parts, amplification {amplification:.2}");
+    }
+    timed("select", || select(&selecting, &slices).tokens.len());
+    timed("reads, units", || reads(&question(&[]), &tokens).len());
+    timed("reads, units and a pack", || {
+        reads(&question(&packs), &tokens).len()
+    });
+    let parts: Vec<_> = alone.iter().map(|read| (read.part, 0.25)).collect();
+    let levels = [(Tier::Device, 2_000), (Tier::Host, 8_000)];
+    let mut cache = PartCache::new(&levels, |slots| Box::new(Importance::new(slots)));
+    let mut request = 0;
+    timed("parts used", || {
+        request += 1;
+        let of_request = |(name, share): &(PartName, f32)| {
+            let record = BlockHash::from_u64(request << 32 | u64::from(name.record.0[15]));
+            (PartName { record, ..*name }, *share)
+        };
+        let parts: Vec<_> = parts.iter().map(of_request).collect();
+        cache.used(&parts, Nanos(request)).len()
+    });
+    let mut nodes = Nodes::new(NodeOptions::default());
+    timed("nodes, a layer selected", || {
+        nodes.used(&units);
+        nodes.selected(&units, 0, &tokens);
+        nodes.num_units()
+    });
+    (0..LAYERS).for_each(|layer| nodes.selected(&units, layer, &tokens));
+    let start = Instant::now();
+    let jobs = nodes.due(Nanos(0), 1).len();
+    let micros = start.elapsed().as_secs_f64() * 1e6;
+    println!(
+        "{:<24} {micros:>8.1} µs, once: {jobs} job of {LAYERS} layers",
+        "nodes due"
+    );
+}
+
+/// What most tokens draw is noise; one in eight draws more, from all probes.
+fn probes(rng: &mut Rng) -> [Vec<f32>; 3] {
+    let common: Vec<f64> = (0..TOKENS)
+        .map(|_| if rng.below(8) == 0 { 4.0 } else { 1.0 })
+        .collect();
+    std::array::from_fn(|_| {
+        let draw = |common: &f64| (common * rng.next_f64()) as f32;
+        common.iter().map(draw).collect()
+    })
+}
+
+fn timed(name: &str, mut decide: impl FnMut() -> usize) {
+    let mut micros: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let start = Instant::now();
+            black_box(decide());
+            start.elapsed().as_secs_f64() * 1e6
+        })
+        .collect();
+    micros.sort_by(f64::total_cmp);
+    let median = micros[ROUNDS / 2];
+    println!("{name:<24} {median:>8.1} µs a layer, median of {ROUNDS}");
+}
