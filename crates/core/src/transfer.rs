@@ -62,6 +62,25 @@ pub struct Pack {
     pub order: Vec<u32>,
 }
 
+impl Pack {
+    /// The name of a pack: of what it holds, in its order.
+    #[must_use]
+    pub fn name_of(units: &[BlockHash], part: u16, order: &[u32]) -> BlockHash {
+        let mut hasher = blake3::Hasher::new_derive_key("headstart 2026 Pack v1");
+        hasher.update(&part.to_le_bytes());
+        hasher.update(&(units.len() as u64).to_le_bytes());
+        units.iter().for_each(|unit| {
+            hasher.update(&unit.0);
+        });
+        order.iter().for_each(|token| {
+            hasher.update(&token.to_le_bytes());
+        });
+        let mut name = [0; 16];
+        hasher.finalize_xof().fill(&mut name);
+        BlockHash(name)
+    }
+}
+
 /// A pack that is in a tier already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundPack {

@@ -229,7 +229,13 @@ impl Engine {
     /// What loading in part has cost and saved, where that is done.
     #[must_use]
     pub fn importance(&self) -> Option<ImportanceReport> {
-        self.importance.as_ref().map(Importance::report)
+        let guard = self
+            .scheduler
+            .guard()
+            .map(Guard::counts)
+            .unwrap_or_default();
+        let importance = self.importance.as_ref();
+        importance.map(|importance| importance.report(guard))
     }
 
     /// The lower tiers, if there are any.
@@ -382,6 +388,7 @@ impl Engine {
     /// called from time to time while idle.
     pub fn look_round(&mut self, now: Nanos) -> Vec<CacheEvent> {
         self.take_moved(now);
+        self.advance_partly(now);
         self.hand_over();
         self.copy_if_idle();
         self.scheduler.take_events()
@@ -421,6 +428,7 @@ impl Engine {
             };
             let parts = (&mut self.scheduler, &mut **executor, &**mover);
             let has_moved = importance.advance(parts, now);
+            importance.tend(now);
             let transfers = importance.take_transfers();
             if !has_moved && transfers.is_empty() {
                 return has_advanced;

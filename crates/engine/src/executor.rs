@@ -120,8 +120,13 @@ impl Executor for CpuExecutor {
         let logits = self.logits_and_copies(batch, copies);
         let rows = logits.chunks_exact(self.model.config.vocab);
         if let Some((watched, kept)) = &mut self.watched {
-            let sampled = batch.entries.iter().filter(|entry| entry.sampling.is_some());
-            let found = sampled.zip(rows.clone()).find(|(entry, _)| entry.seq == *watched);
+            let sampled = batch
+                .entries
+                .iter()
+                .filter(|entry| entry.sampling.is_some());
+            let found = sampled
+                .zip(rows.clone())
+                .find(|(entry, _)| entry.seq == *watched);
             kept.extend(found.into_iter().flat_map(|(_, row)| row));
         }
         let suppressed = &self.model.generation.suppress_tokens;

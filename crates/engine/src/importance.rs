@@ -15,6 +15,7 @@
 //! Large Language Model Inference", FAST'25.
 
 mod checks;
+mod packing;
 mod parts;
 mod prefill;
 mod tally;
@@ -23,17 +24,20 @@ use std::sync::Arc;
 
 use headstart_cache::Policy;
 use headstart_cache::importance::{GuardCounts, GuardOptions, PartCache, PartCounts, Selecting};
+use headstart_cache::tiers::PARTS_FROM;
 use headstart_core::transfer::{BlockMover, Moved, Transfer};
-use headstart_core::{Nanos, SeqId, Tier};
+use headstart_core::{BlockHash, Nanos, Tier};
 use headstart_scheduler::{Output, PartlyDone, PartlyWhen, Scheduler};
 
 use crate::kv::{Dtype, Probes};
 use crate::{CpuExecutor, ModelConfig};
 
 use checks::Checks;
+use packing::Packing;
 use parts::{Kind, Parts};
 use prefill::{Prefill, Progress, Shared};
 
+pub use packing::{PackCounts, PackingOptions};
 pub use tally::Tally;
 
 /// Makes a policy for a cache of so many slots.
@@ -54,6 +58,8 @@ pub struct ImportanceConfig {
     pub kept_bytes: [u64; 2],
     /// Whether what stands in host memory takes a transfer to the device: where that is simulated.
     pub is_host_far: bool,
+    /// What is packed, so that what is wanted together is read together; `None`: nothing.
+    pub packing: Option<PackingOptions>,
     /// Who goes first among those that stay.
     pub policy: MakePolicy,
 }
@@ -113,7 +119,9 @@ pub(crate) struct Importance {
     shape: Shape,
     parts: Parts,
     prefills: Vec<Prefill>,
+    packing: Packing,
     checks: Checks,
+    transfers: Vec<Transfer>,
     tally: Tally,
 }
 
@@ -126,12 +134,15 @@ impl Importance {
     ) -> Self {
         let shape = Shape::new(&config.probes, model, dtype, (block_size, unit_tokens));
         let parts = parts_of(&config, &shape);
+        let packing = Packing::new(config.packing, model.num_layers);
         Self {
             config,
             shape,
             parts,
             prefills: Vec::new(),
+            packing,
             checks: Checks::default(),
+            transfers: Vec::new(),
             tally: Tally::default(),
         }
     }
@@ -162,16 +173,50 @@ impl Importance {
         scheduler: &mut Scheduler,
         now: Nanos,
     ) -> Option<Moved> {
-        let Moved::PartLoaded { id, result, ago } = moved else {
-            return Some(moved);
-        };
-        if let (Some(ended), Some(tiers)) = (
-            self.parts.loaded(id, result, ago, now),
-            scheduler.tiers_mut(),
-        ) {
-            tiers.part_arrived(ended.bytes, ended.asked_at, ended.arrived);
+        match moved {
+            Moved::PartLoaded { id, result, ago } => {
+                let ended = self.parts.loaded(id, result, ago, now);
+                if let (Some(ended), Some(tiers)) = (ended, scheduler.tiers_mut()) {
+                    tiers.part_arrived(ended.bytes, ended.asked_at, ended.arrived);
+                }
+                None
+            }
+            Moved::Packed { id, result } => {
+                let replaced = self.packing.packed(id, result);
+                self.forget(replaced);
+                None
+            }
+            Moved::FoundPacks { packs, .. } => {
+                for pack in packs {
+                    let replaced = self.packing.found(pack);
+                    self.forget(replaced);
+                }
+                None
+            }
+            Moved::Lost { tier, mut names } => {
+                names.retain(|&name| !self.lose(name));
+                Some(Moved::Lost { tier, names })
+            }
+            other => Some(other),
         }
-        None
+    }
+
+    /// Packs that nobody reads any more go.
+    fn forget(&mut self, names: Vec<BlockHash>) {
+        names.iter().for_each(|&name| self.parts.forget(name));
+        if !names.is_empty() {
+            let tier = PARTS_FROM;
+            self.transfers.push(Transfer::Forget { tier, names });
+        }
+    }
+
+    /// A record is lost. Whether it was a pack.
+    fn lose(&mut self, name: BlockHash) -> bool {
+        let was_pack = self.packing.lost(name);
+        if was_pack {
+            self.parts.forget(name);
+        }
+        was_pack
     }
 
     /// Begins with prompts that are to be taken over and goes on with the others. Whether anything
@@ -186,7 +231,6 @@ impl Importance {
         let mut has_moved = !begun.is_empty();
         let mut asked_bytes = Vec::new();
         let mut asked = |bytes, at| asked_bytes.push((bytes, at));
-        let packs = |_: &[_], _| Vec::new();
         let mut shared = Shared {
             executor,
             mover,
@@ -194,45 +238,42 @@ impl Importance {
             probes: &self.config.probes,
             selecting: &self.config.selecting,
             shape: &self.shape,
-            packs: &packs,
+            packs: &self.packing.packs,
             asked: &mut asked,
         };
         for partly in begun {
             self.prefills.push(Prefill::new(partly, &mut shared, now));
         }
         let mut ended = Vec::new();
-        self.prefills.retain_mut(|prefill| {
+        for mut prefill in std::mem::take(&mut self.prefills) {
             let layer = prefill.layer();
             let progress = prefill.advance(&mut shared, now);
             has_moved |= prefill.layer() != layer;
-            if matches!(progress, Progress::Waits) {
-                return true;
+            match progress {
+                Progress::Waits => self.prefills.push(prefill),
+                progress => {
+                    prefill.let_go(shared.parts, usize::MAX);
+                    ended.push((prefill, progress));
+                }
             }
-            prefill.let_go(shared.parts, usize::MAX);
-            ended.push((prefill.seq, prefill.partly.place, progress, prefill.tally));
-            false
-        });
-        if let Some(tiers) = scheduler.tiers_mut() {
-            asked_bytes
-                .iter()
-                .for_each(|&(bytes, at)| tiers.part_asked(bytes, at));
         }
-        for (seq, place, progress, tally) in ended {
+        if let Some(tiers) = scheduler.tiers_mut() {
+            let asked = asked_bytes.iter();
+            asked.for_each(|&(bytes, at)| tiers.part_asked(bytes, at));
+        }
+        for (prefill, progress) in ended {
             has_moved = true;
-            self.end((seq, place), progress, tally, scheduler, now);
+            self.end(prefill, progress, scheduler, now);
         }
         has_moved
     }
 
-    fn end(
-        &mut self,
-        (seq, place): (SeqId, u64),
-        progress: Progress,
-        tally: Tally,
-        scheduler: &mut Scheduler,
-        now: Nanos,
-    ) {
-        self.tally.add(&tally);
+    fn end(&mut self, prefill: Prefill, progress: Progress, scheduler: &mut Scheduler, now: Nanos) {
+        let Prefill {
+            seq, partly, tally, ..
+        } = &prefill;
+        let (seq, place) = (*seq, partly.place);
+        self.tally.add(tally);
         match progress {
             Progress::Done {
                 token,
@@ -240,6 +281,10 @@ impl Importance {
                 logits,
             } => {
                 self.tally.prompts += 1;
+                let units = (&partly.prefix[..], partly.first);
+                let packs = prefill.packs.iter().copied();
+                self.packing
+                    .used(units, partly.origin, &prefill.kept, packs);
                 self.checks.consider(scheduler, (seq, place), logits);
                 let done = PartlyDone {
                     pruned,
@@ -296,16 +341,25 @@ impl Importance {
         self.checks.take(outputs, scheduler, logits);
     }
 
+    /// Goes on with packing.
+    pub(crate) fn tend(&mut self, now: Nanos) {
+        self.packing.tend(now, &mut self.transfers);
+    }
+
     /// What shall be moved since the last call.
     pub(crate) fn take_transfers(&mut self) -> Vec<Transfer> {
-        self.parts.take_transfers()
+        let mut transfers = self.parts.take_transfers();
+        transfers.append(&mut self.transfers);
+        transfers
     }
 
     /// What it has cost and saved.
-    pub(crate) fn report(&self) -> ImportanceReport {
+    pub(crate) fn report(&self, guard: GuardCounts) -> ImportanceReport {
         let (probes, rest) = self.parts.counts();
         ImportanceReport {
             tally: self.tally,
+            guard,
+            packs: self.packing.counts(),
             probes,
             rest,
         }
@@ -321,6 +375,10 @@ impl Importance {
 pub struct ImportanceReport {
     /// Sums over prompts.
     pub tally: Tally,
+    /// What prompts computed again in full have shown.
+    pub guard: GuardCounts,
+    /// Packs.
+    pub packs: PackCounts,
     /// The cache of probe parts.
     pub probes: PartCounts,
     /// The cache of rest parts.

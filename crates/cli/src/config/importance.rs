@@ -84,8 +84,10 @@ impl ImportanceOption {
             "check" => self.check = number(value, 0.0, 1.0, "a share from 0 to 1")?,
             "max-kl" => self.most_kl = number(value, 0.0, 1e6, "nats, 0 or more")?,
             _ => {
-                return Err("one of ratio, probes, merge, fallback, least, chunk, policy, reorder, \
-                     check, max-kl, each with =VALUE, commas between them");
+                return Err(
+                    "one of ratio, probes, merge, fallback, least, chunk, policy, reorder, \
+                     check, max-kl, each with =VALUE, commas between them",
+                );
             }
         }
         Ok(())
@@ -147,7 +149,9 @@ fn probes(value: &str) -> Result<Option<Vec<usize>>, Wrong> {
         return Ok(None);
     }
     let heads: Result<Vec<usize>, _> = value.split(':').map(str::parse).collect();
-    heads.map(Some).map_err(|_| "auto, or query heads as 0:8:16")
+    heads
+        .map(Some)
+        .map_err(|_| "auto, or query heads as 0:8:16")
 }
 
 #[cfg(test)]
@@ -194,7 +198,10 @@ mod tests {
             ("reorder=0", "or off"),
             ("policy=", "a policy"),
         ] {
-            let error = text.parse::<ImportanceOption>().expect_err(text).to_string();
+            let error = text
+                .parse::<ImportanceOption>()
+                .expect_err(text)
+                .to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
     }

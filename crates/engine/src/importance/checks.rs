@@ -85,9 +85,8 @@ impl Checks {
         scheduler: &mut Scheduler,
         logits: impl FnOnce() -> Option<Vec<f32>>,
     ) {
-        let is_done = |output: &Output| {
-            matches!(output, Output::Token { seq, .. } if Self::is_one(*seq))
-        };
+        let is_done =
+            |output: &Output| matches!(output, Output::Token { seq, .. } if Self::is_one(*seq));
         let has_token = outputs.iter().any(is_done);
         outputs.retain(|output| !Self::is_one(output.seq()));
         if !has_token {

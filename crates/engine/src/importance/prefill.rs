@@ -10,9 +10,10 @@
 //! a part brought other tokens along: the same prompt gives the same answer however its prefix is
 //! laid out and whatever was in memory.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use headstart_cache::importance::{Cover, PackView, Read, Selecting, Selection, reads, select};
+use headstart_cache::importance::{Cover, Packs, Read, Selecting, Selection, reads, select};
 use headstart_core::transfer::{BlockMover, PartName};
 use headstart_core::{BlockHash, Nanos, SeqId, TokenId};
 use headstart_scheduler::Partly;
@@ -37,6 +38,8 @@ pub(super) struct Prefill {
     pruned: Vec<u32>,
     /// Tokens kept in each layer, counted from the first unit's first.
     pub(super) kept: Vec<Vec<u32>>,
+    /// Packs that could serve it.
+    pub(super) packs: BTreeSet<BlockHash>,
     pub(super) tally: Tally,
 }
 
@@ -74,8 +77,7 @@ pub(super) struct Shared<'a> {
     pub(super) probes: &'a Probes,
     pub(super) selecting: &'a Selecting,
     pub(super) shape: &'a Shape,
-    /// The packs of a layer's rest part that serve these units.
-    pub(super) packs: &'a dyn Fn(&[BlockHash], u16) -> Vec<PackView<'a>>,
+    pub(super) packs: &'a Packs,
     /// Told of bytes that are asked for.
     pub(super) asked: &'a mut dyn FnMut(u64, Nanos),
 }
@@ -93,6 +95,7 @@ impl Prefill {
             held: Vec::new(),
             pruned: Vec::new(),
             kept: Vec::new(),
+            packs: BTreeSet::new(),
             tally: Tally::default(),
         };
         prefill.tally.whole_bytes = prefill.units() as u64 * shared.shape.unit_bytes();
@@ -107,7 +110,7 @@ impl Prefill {
     }
 
     fn units(&self) -> usize {
-        self.partly.units.len()
+        self.partly.units().len()
     }
 
     /// Goes on as far as it can.
@@ -142,7 +145,7 @@ impl Prefill {
 
     /// Whether what the stage waits for is there.
     fn wait(&mut self, parts: &Parts) -> Where {
-        let (layer, units) = (self.layer, &self.partly.units);
+        let (layer, units) = (self.layer, self.partly.units());
         let (here, names): (&mut usize, Box<dyn Iterator<Item = PartName>>) = match &mut self.stage
         {
             Stage::Probes(here) => {
@@ -162,7 +165,7 @@ impl Prefill {
 
     fn ask_probes(&mut self, layer: usize, shared: &mut Shared<'_>, now: Nanos) {
         for index in 0..self.units() {
-            let name = probe_part(self.partly.units[index], layer);
+            let name = probe_part(self.partly.units()[index], layer);
             self.ask((layer, Kind::Probes), name, shared, now);
         }
     }
@@ -188,7 +191,7 @@ impl Prefill {
         let shape = shared.shape;
         let skipped = self.partly.skip / shape.block_size * shape.probe_block_bytes;
         let mut stored = StoredKeys::default();
-        for (index, &unit) in self.partly.units.iter().enumerate() {
+        for (index, &unit) in self.partly.units().iter().enumerate() {
             let bytes = at_hand(shared.mover, probe_part(unit, self.layer));
             let from = if index == 0 { skipped } else { 0 };
             stored.push(&bytes[from..], shape.dtype);
@@ -203,10 +206,10 @@ impl Prefill {
         let skip = self.partly.skip as u32;
         selection.tokens.iter_mut().for_each(|token| *token += skip);
         let part = shape.rest_part(self.layer);
-        let packs = (shared.packs)(&self.partly.units, part);
+        let packs = shared.packs.find(self.partly.units(), part);
         let parts = &*shared.parts;
         let cover = Cover {
-            units: &self.partly.units,
+            units: self.partly.units(),
             skip: self.partly.skip,
             unit_tokens: shape.unit_tokens,
             part,
@@ -214,6 +217,7 @@ impl Prefill {
             is_cached: &|name| parts.is_kept(name),
         };
         let reads = reads(&cover, &selection.tokens);
+        self.packs.extend(packs.iter().map(|pack| pack.name));
         for read in &reads {
             self.ask((self.layer, Kind::Rest), read.part, shared, now);
         }
@@ -250,7 +254,7 @@ impl Prefill {
         shared.parts.used(Kind::Rest, &used, now);
         let probes = self
             .partly
-            .units
+            .units()
             .iter()
             .map(|&unit| probe_part(unit, self.layer));
         let probes: Vec<_> = probes.map(|name| (name, 1.0)).collect();
@@ -274,7 +278,7 @@ impl Prefill {
         }
         tokens.sort_unstable();
         let parts: Vec<&[u8]> = reads.iter().map(|read| at_hand(mover, read.part)).collect();
-        let units = self.partly.units.iter();
+        let units = self.partly.units().iter();
         let probes: Vec<&[u8]> = units
             .map(|&unit| at_hand(mover, probe_part(unit, self.layer)))
             .collect();
@@ -318,7 +322,7 @@ impl Prefill {
                     part: shape.rest_part(self.layer),
                 },
             };
-            let units = self.partly.units.iter().enumerate();
+            let units = self.partly.units().iter().enumerate();
             let blocks = units.flat_map(|(index, &unit)| {
                 let blocks = at_hand(mover, part(unit)).chunks_exact(bytes).enumerate();
                 blocks.map(move |(block, bytes)| (index * unit_blocks + block, bytes))

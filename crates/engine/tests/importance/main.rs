@@ -4,7 +4,7 @@ mod shelf;
 
 use std::sync::Arc;
 
-use headstart_cache::importance::Selecting;
+use headstart_cache::importance::{GuardOptions, Selecting};
 use headstart_cache::policy::Lru;
 use headstart_core::{CacheEvent, Nanos, Rng, SeqId, TokenId};
 use headstart_engine::config::ModelConfig;
@@ -60,6 +60,11 @@ fn importance(model: &Model, ratio: f64, kept_bytes: [u64; 2]) -> ImportanceConf
             ..Selecting::default()
         },
         least_tokens: 2 * UNIT_TOKENS,
+        guard: GuardOptions {
+            sample: 0.0,
+            ..GuardOptions::default()
+        },
+        packing: None,
         kept_bytes,
         is_host_far: false,
         policy: Arc::new(|slots| Box::new(Lru::new(slots))),
@@ -244,7 +249,7 @@ fn whoever_wants_all_of_it_gets_it() {
     let mut partly = engine(&model, 200, Some(importance(&model, 0.1, [0, 0])), shelf);
     let mut clock = Clock::default();
     let mut answers = [Answer::default(), Answer::default()];
-    partly.submit(submission(0, document.clone(), 1), Nanos(0));
+    partly.submit(submission(0, document, 1), Nanos(0));
     run(&mut partly, &mut clock, &mut answers);
     partly.clear_device(Nanos(clock.0));
     let exact = Submission {

@@ -41,16 +41,26 @@ pub struct PartlyWhen {
 pub struct Partly {
     /// Which admission of its sequence this is: another one has other blocks.
     pub place: u64,
-    /// Its units on the disk.
-    pub units: Vec<BlockHash>,
+    /// Its units up to the last on the disk.
+    pub prefix: Vec<BlockHash>,
+    /// The first of them that is needed from there.
+    pub first: usize,
     /// How they were computed, and whose they are.
     pub origin: (IdentityDigest, TenantTag),
-    /// Tokens of the first of them that the device has.
+    /// Tokens of that one that the device has.
     pub skip: usize,
     /// Its stored tokens, by position.
     pub stored: Range<usize>,
     /// All tokens behind them, to be computed at once, and blocks for the whole prompt.
     pub entry: Entry,
+}
+
+impl Partly {
+    /// The units that are needed from the disk.
+    #[must_use]
+    pub fn units(&self) -> &[BlockHash] {
+        &self.prefix[self.first..]
+    }
 }
 
 /// How a prompt that was taken over was computed.
@@ -125,10 +135,21 @@ impl Scheduler {
         self.partly.when.as_mut().map(|(_, guard)| guard)
     }
 
+    /// The same, to look at.
+    #[must_use]
+    pub fn guard(&self) -> Option<&Guard> {
+        self.partly.when.as_ref().map(|(_, guard)| guard)
+    }
+
     /// A prompt that was taken over, as another one, called `id`, whose prefix is loaded as a whole
     /// and that ends with its first token; and its stored units from the first on.
     #[must_use]
-    pub fn in_full(&self, seq: SeqId, place: u64, id: SeqId) -> Option<(NewSequence, Vec<BlockHash>)> {
+    pub fn in_full(
+        &self,
+        seq: SeqId,
+        place: u64,
+        id: SeqId,
+    ) -> Option<(NewSequence, Vec<BlockHash>)> {
         let sequence = &self.running[self.partly_index(seq, place)?];
         let Fetch::Partly { to, .. } = sequence.fetch else {
             return None;
@@ -233,7 +254,7 @@ impl Scheduler {
             return Turn::Preempted;
         }
         let sequence = &mut self.running[index];
-        let units = sequence.units(unit_blocks)[from..to].to_vec();
+        let prefix = sequence.units(unit_blocks)[..to].to_vec();
         let last = sequence.unit(to - 1, unit_blocks);
         let whole = entry(sequence, remaining);
         let entry = Entry {
@@ -251,7 +272,8 @@ impl Scheduler {
         self.partly.begun.push(Partly {
             place: sequence.place,
             origin: (last.identity, last.tenant),
-            units,
+            prefix,
+            first: from,
             skip: stored.start - from * unit_tokens,
             stored,
             entry,
