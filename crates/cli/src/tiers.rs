@@ -183,6 +183,7 @@ impl Recipe {
             lifetimes: lifetimes(hours, &options.tenants),
             now_s: unix_seconds,
             notes: None,
+            parts: None,
         };
         let unit_bytes = store.unit_bytes() as usize;
         if let Some(gib) = options.host_cache_gib {

@@ -74,6 +74,7 @@ fn tiered(
         lifetimes: Lifetimes::default(),
         now_s: unix_seconds,
         notes: None,
+        parts: None,
     };
     let options = DiskOptions::new(folder, 32 << 20);
     let (disk, found) = Disk::open(options, no_waker()).expect("it opens");

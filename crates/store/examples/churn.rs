@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use headstart_core::{BlockHash, IdentityDigest, Rng, TenantTag};
 use headstart_store::backend::{Loss, no_waker};
-use headstart_store::record::{Exactness, record_bytes};
+use headstart_store::record::{Content, Exactness, record_bytes};
 use headstart_store::{
     Arena, Backend, Command, Disk, DiskOptions, Draft, Meta, Outcome, Report, Slot, Ticket,
 };
@@ -308,6 +308,7 @@ fn draft(number: u64, slot: Slot, rng: &mut Rng) -> (Draft, usize) {
         tenant: TenantTag(number % TENANTS),
         tokens: 64,
         exactness: Exactness::Exact,
+        content: Content::Unit,
         created_s: now_s(),
         expires_s: ends.then(|| now_s() + 1 + rng.below(120) as u64),
     };

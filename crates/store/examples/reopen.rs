@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use headstart_core::{BlockHash, IdentityDigest, TenantTag};
 use headstart_store::backend::no_waker;
-use headstart_store::record::Exactness;
+use headstart_store::record::{Content, Exactness};
 use headstart_store::{
     Arena, Backend, Command, Disk, DiskOptions, Draft, Meta, Outcome, Report, Slot, Ticket,
 };
@@ -132,6 +132,7 @@ fn draft(slot: Slot, number: u64, bytes: usize) -> Draft {
         tenant: TenantTag::default(),
         tokens: 64,
         exactness: Exactness::Exact,
+        content: Content::Unit,
         created_s: 0,
         expires_s: None,
     };

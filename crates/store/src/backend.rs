@@ -10,7 +10,7 @@ use std::sync::Arc;
 use headstart_core::{BlockHash, TenantTag};
 
 use crate::arena::Slot;
-use crate::record::{Meta, Record};
+use crate::record::{Content, Meta, PartBytes, Record};
 
 /// Names a command; chosen by whoever gives it, and repeated in its report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,6 +47,19 @@ pub enum Command {
         /// Where to.
         slot: Slot,
     },
+    /// Read one part of the record called `name`: its pages alone, and the record's header where
+    /// that is not known from before.
+    GetPart {
+        /// Its ticket.
+        ticket: Ticket,
+        /// The record's name.
+        name: BlockHash,
+        /// Which part.
+        part: u16,
+        /// Where to: room for all pages that the part touches
+        /// ([`Layout::slot_bytes`](crate::record::Layout::slot_bytes)).
+        slot: Slot,
+    },
     /// Forget these. They may be found again after a restart.
     Remove {
         /// Its ticket.
@@ -70,6 +83,7 @@ impl Command {
         match self {
             Self::Put { ticket, .. }
             | Self::Get { ticket, .. }
+            | Self::GetPart { ticket, .. }
             | Self::Remove { ticket, .. }
             | Self::Purge { ticket, .. } => *ticket,
         }
@@ -107,7 +121,9 @@ pub enum Outcome {
     Stored,
     /// Get: here it is, verified.
     Loaded(Record),
-    /// Get: there is none.
+    /// Get part: here it is, verified.
+    Part(PartBytes),
+    /// Get: there is none. Get part: there is none, or it has no such part.
     Missing,
     /// Remove, purge: they cannot be read any more; so many there were.
     Removed(usize),
@@ -182,6 +198,8 @@ pub struct Resident {
     pub tokens: u32,
     /// From when on it cannot be read, seconds since 1970.
     pub expires_s: Option<u64>,
+    /// What its parts are.
+    pub content: Content,
 }
 
 impl Resident {
@@ -195,6 +213,7 @@ impl Resident {
             bytes,
             tokens: meta.tokens,
             expires_s: meta.expires_s,
+            content: meta.content,
         }
     }
 }

@@ -12,7 +12,7 @@ use headstart_core::{BlockHash, IdentityDigest, Rng, TenantTag};
 
 use crate::arena::{Arena, Slot};
 use crate::backend::{Backend, Command, Outcome, Report, Ticket};
-use crate::record::{Draft, Exactness, Meta, Record};
+use crate::record::{Content, Draft, Exactness, Meta, Record};
 
 /// How long a backend may take to answer before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,6 +48,7 @@ pub fn record_of(name: u64, part_bytes: usize, slot: Slot) -> Record {
         tenant: TenantTag(name % 5),
         tokens: 16,
         exactness: Exactness::Exact,
+        content: Content::Unit,
         created_s: 1,
         expires_s: None,
     };
@@ -108,7 +109,8 @@ fn run(backend: &mut dyn Backend, trial: Trial, faults: Faults) {
         let name = rng.below(trial.names as usize) as u64;
         match rng.below(100) {
             0..45 => run.put(number, name),
-            45..90 => run.get(number, name),
+            45..75 => run.get(number, name),
+            75..90 => run.get_part(number, name, rng.below(6) as u16),
             90..99 => run.remove(number, name),
             _ => run.purge(number, TenantTag(name % 5)),
         }
@@ -130,6 +132,8 @@ enum Asked {
     Put(u64),
     Get {
         name: u64,
+        /// `None`: all of it.
+        part: Option<u16>,
         /// It was stored when it was asked for, and not lost since.
         is_stored: bool,
         /// It may have been there when it was asked for.
@@ -171,6 +175,25 @@ impl Run<'_> {
         };
         let asked = Asked::Get {
             name,
+            part: None,
+            is_stored: self.stored.contains(&name),
+            is_known: self.is_known(name),
+        };
+        self.give(number, command, asked);
+    }
+
+    fn get_part(&mut self, number: u64, name: u64, part: u16) {
+        let slot = self.slot(number);
+        let (ticket, hash) = (Ticket(number), BlockHash::from_u64(name));
+        let command = Command::GetPart {
+            ticket,
+            name: hash,
+            part,
+            slot,
+        };
+        let asked = Asked::Get {
+            name,
+            part: Some(part),
             is_stored: self.stored.contains(&name),
             is_known: self.is_known(name),
         };
@@ -283,17 +306,28 @@ impl Run<'_> {
                 self.unsure.remove(&name);
                 self.stored.insert(name);
             }
-            (Asked::Get { name, is_known, .. }, Outcome::Loaded(record)) => {
+            (
+                Asked::Get { name, is_known, .. },
+                outcome @ (Outcome::Loaded(_) | Outcome::Part(_)),
+            ) => {
                 let is_known = is_known || self.is_known(name);
                 assert!(is_known, "{trial:?}, command {number}: {name} was removed");
-                self.must_be(number, name, &record);
+                self.must_be(number, asked, outcome);
             }
             (
                 Asked::Get {
-                    name, is_stored, ..
+                    name,
+                    part,
+                    is_stored,
+                    ..
                 },
                 Outcome::Missing,
-            ) => assert!(!is_stored, "{trial:?}, command {number}: {name} is missing"),
+            ) => {
+                let has_it =
+                    part.is_none_or(|part| usize::from(part) < self.right(name).num_parts());
+                let is_wrong = is_stored && has_it;
+                assert!(!is_wrong, "{trial:?}, command {number}: {name} is missing");
+            }
             (Asked::Put(_) | Asked::Get { .. }, Outcome::Failed(_))
                 if self.faults == Faults::Expected => {}
             (Asked::Remove | Asked::Purge, Outcome::Removed(_)) => {}
@@ -301,12 +335,30 @@ impl Run<'_> {
         }
     }
 
-    fn must_be(&self, number: u64, name: u64, record: &Record) {
+    /// The record of that name.
+    fn right(&self, name: u64) -> Record {
         let Trial { part_bytes, .. } = self.trial;
         let room = Arena::new(slot_bytes(part_bytes), 1).expect("memory");
-        let right = record_of(name, part_bytes, room.take().expect("a slot"));
-        let parts = (0..record.num_parts()).map(|part| record.part(part));
-        let is_right = parts.eq((0..right.num_parts()).map(|part| right.part(part)));
+        record_of(name, part_bytes, room.take().expect("a slot"))
+    }
+
+    fn must_be(&self, number: u64, asked: Asked, outcome: Outcome) {
+        let Asked::Get { name, part, .. } = asked else {
+            unreachable!("what is read was asked for")
+        };
+        let right = self.right(name);
+        let is_right = match (part, outcome) {
+            (None, Outcome::Loaded(record)) => {
+                let parts = (0..record.num_parts()).map(|part| record.part(part));
+                parts.eq((0..right.num_parts()).map(|part| right.part(part)))
+            }
+            (Some(part), Outcome::Part(read)) => {
+                let index = usize::from(part);
+                let is_it = read.part() == part && read.meta() == right.meta();
+                is_it && index < right.num_parts() && read.bytes() == right.part(index)
+            }
+            _ => false,
+        };
         let trial = self.trial;
         assert!(is_right, "{trial:?}, command {number}: {name} is wrong");
     }

@@ -12,6 +12,7 @@ use crate::backend::Command;
 
 pub use faulty::{FaultShares, Faulty, Injected};
 pub use metered::{KindCounts, Meter, MeterCounts, Metered};
+pub(crate) use throttled::{Alarm, Line};
 pub use throttled::{Limits, Rate, Throttled};
 
 /// Kinds of commands.
@@ -21,6 +22,8 @@ pub enum Kind {
     Put,
     /// [`Command::Get`].
     Get,
+    /// [`Command::GetPart`].
+    GetPart,
     /// [`Command::Remove`].
     Remove,
     /// [`Command::Purge`].
@@ -34,6 +37,7 @@ impl Kind {
         match command {
             Command::Put { .. } => Self::Put,
             Command::Get { .. } => Self::Get,
+            Command::GetPart { .. } => Self::GetPart,
             Command::Remove { .. } => Self::Remove,
             Command::Purge { .. } => Self::Purge,
         }

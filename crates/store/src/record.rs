@@ -8,11 +8,15 @@
 //! The same bytes in host memory, on disk and in object storage: a slot of the arena is written
 //! and read as it is, without a copy in between. A *part* (a layer's keys and values) can be read
 //! and verified alone. [`Draft`] is filled and sealed; a [`Record`] was verified and never changes.
-//! There is no other way to a [`Record`], so nothing that holds one needs to ask.
+//! There is no other way to a [`Record`], so nothing that holds one needs to ask. [`PartBytes`] are
+//! one part of a record, had the same way without reading the others.
 //!
 //! Does not know what the parts mean.
 
 mod header;
+mod headers;
+mod layout;
+mod part;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,8 +26,10 @@ use headstart_core::{BlockHash, IdentityDigest, TenantTag};
 use crate::arena::Slot;
 use crate::checksum;
 
-pub use header::{Exactness, Header, Part, Wrong};
-use header::{PART_BYTES, PARTS_START};
+pub use header::{Content, Exactness, Header, Part, Wrong};
+pub(crate) use headers::Headers;
+pub use layout::Layout;
+pub use part::{Checked, PartBytes};
 
 /// Records begin and end at multiples of this, as direct I/O wants it, bytes.
 pub const PAGE: usize = 4096;
@@ -49,22 +55,18 @@ pub struct Meta {
     pub tokens: u32,
     /// Whether these are what a full computation gives.
     pub exactness: Exactness,
+    /// What its parts are.
+    pub content: Content,
     /// When it was made, seconds since 1970.
     pub created_s: u64,
     /// From when on it must not be used, seconds since 1970; `None`: never.
     pub expires_s: Option<u64>,
 }
 
-/// Bytes of a record whose parts have these lengths.
+/// Bytes of a record whose parts have these lengths and lie densely.
 #[must_use]
 pub fn record_bytes(parts: &[usize]) -> usize {
-    let end = |at: usize, len: &usize| (at + len).next_multiple_of(PART_ALIGN);
-    let payload = payload_start(parts.len());
-    parts.iter().fold(payload, end).next_multiple_of(PAGE)
-}
-
-fn payload_start(num_parts: usize) -> usize {
-    (PARTS_START + num_parts * PART_BYTES + 8).next_multiple_of(PART_ALIGN)
+    Layout::Dense.record_bytes(parts)
 }
 
 /// A record that is being filled.
@@ -76,27 +78,39 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// A record in `slot` whose parts have these lengths. `None`, and the slot is free again, where
-    /// it is too small or the parts are too many.
+    /// A record in `slot` whose parts have these lengths and lie densely. `None`, and the slot is
+    /// free again, where it is too small or the parts are too many.
     #[must_use]
     pub fn new(slot: Slot, meta: Meta, parts: &[usize]) -> Option<Self> {
-        let len = record_bytes(parts);
+        Self::laid_out(slot, meta, parts, Layout::Dense)
+    }
+
+    /// The same where its parts lie as `layout` says.
+    #[must_use]
+    pub fn laid_out(slot: Slot, meta: Meta, parts: &[usize], layout: Layout) -> Option<Self> {
+        let len = layout.record_bytes(parts);
         if len > slot.len() || parts.len() > MAX_PARTS {
             return None;
         }
-        let mut at = payload_start(parts.len());
-        let place = |&bytes: &usize| {
-            let offset = at as u32;
-            at = (at + bytes).next_multiple_of(PART_ALIGN);
-            Part {
-                offset,
-                bytes: bytes as u32,
-                checksum: 0,
-            }
-        };
-        let parts = parts.iter().map(place).collect();
+        let places = layout.places(parts);
+        let parts = places.map(|(offset, bytes)| Part {
+            offset: offset as u32,
+            bytes: bytes as u32,
+            checksum: 0,
+        });
+        let parts = parts.collect();
         let header = Header { meta, parts };
         Some(Self { slot, header, len })
+    }
+
+    /// How many parts it has.
+    pub(crate) fn num_parts(&self) -> usize {
+        self.header.parts.len()
+    }
+
+    /// It must not be used from then on.
+    pub(crate) fn expires_at(&mut self, expires_s: Option<u64>) {
+        self.header.meta.expires_s = expires_s;
     }
 
     /// Where part number `part` goes. Holds anything until it is written.
@@ -164,6 +178,12 @@ impl Record {
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.header.meta
+    }
+
+    /// Its header, for whoever reads parts of it elsewhere.
+    #[must_use]
+    pub fn header(&self) -> Checked {
+        Checked::of(self.header.clone())
     }
 
     /// How many parts it has.
@@ -261,6 +281,7 @@ mod tests {
             tenant: TenantTag(3),
             tokens: 16,
             exactness: Exactness::Exact,
+            content: Content::Unit,
             created_s: 1,
             expires_s: Some(2),
         }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use headstart_core::BlockHash;
 
+use crate::arena::Slot;
 use crate::backend::{Backend, Command, Failure, Outcome, Report};
-use crate::record::Record;
+use crate::record::{Checked, PartBytes, Record};
 
 /// Keeps everything, in a map.
 #[derive(Debug, Default)]
@@ -44,6 +45,12 @@ impl Map {
                     record.map_or(Outcome::Failed(Failure::Corrupt), Outcome::Loaded)
                 }
             },
+            Command::GetPart {
+                name, part, slot, ..
+            } => match self.records.get(&name) {
+                None => Outcome::Missing,
+                Some(bytes) => part_of(bytes, name, part, slot),
+            },
             Command::Remove { names, .. } => {
                 let removed = names.iter().filter(|&&name| self.remove(name));
                 Outcome::Removed(removed.count())
@@ -58,6 +65,27 @@ impl Map {
             }
         }
     }
+}
+
+fn part_of(bytes: &[u8], name: BlockHash, part: u16, mut slot: Slot) -> Outcome {
+    let Ok(header) = Checked::read(bytes, bytes.len(), name) else {
+        return Outcome::Failed(Failure::Corrupt);
+    };
+    let Some(pages) = header.pages_of(part) else {
+        return Outcome::Missing;
+    };
+    let Some(room) = slot.get_mut(..pages.len()) else {
+        return Outcome::Failed(Failure::TooLarge);
+    };
+    room.copy_from_slice(&bytes[pages.clone()]);
+    // An empty part lies in no page.
+    let start = header.header().parts[usize::from(part)].range().start;
+    let from = match pages.is_empty() {
+        true => start,
+        false => pages.start,
+    };
+    let read = PartBytes::verify(slot, from, &header, part);
+    read.map_or(Outcome::Failed(Failure::Corrupt), Outcome::Part)
 }
 
 impl Backend for Map {

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `place` | URLs, credentials |
 //! | `key` | the names of objects |
-//! | `store`, `transfer`, `sweep` | requests |
+//! | `store`, `transfer`, `parts`, `sweep` | requests |
 //! | `index`, `health`, `backoff`, `trouble` | decisions, without a clock |
 //! | `service` | the loop |
 //!
@@ -28,6 +28,7 @@ mod health;
 mod index;
 mod inspect;
 mod key;
+mod parts;
 mod place;
 mod service;
 mod stats;

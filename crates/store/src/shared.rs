@@ -75,6 +75,7 @@ struct Asked {
 enum About {
     Put(Resident),
     Get(BlockHash),
+    GetPart(BlockHash),
     Remove(Vec<BlockHash>),
     Purge(headstart_core::TenantTag),
 }
@@ -227,6 +228,12 @@ impl Hub {
                     self.tell_all(Some(member), || Report::Found(vec![resident]));
                 }
             }
+            // Others are told of whole records only: many parts are read of each.
+            (About::GetPart(name), Outcome::Part(_)) => {
+                if let Some(&(_, resident)) = self.known.get(&name) {
+                    self.note_use(resident);
+                }
+            }
             (About::Remove(names), _) => self.gone(member, names),
             (About::Purge(tenant), _) => {
                 let all = self.known.values().map(|(_, resident)| resident);
@@ -234,7 +241,7 @@ impl Hub {
                 let names = theirs.map(|resident| resident.name).collect();
                 self.gone(member, names);
             }
-            (About::Put(_) | About::Get(_), _) => {}
+            (About::Put(_) | About::Get(_) | About::GetPart(_), _) => {}
         }
         if let Some(place) = self.members.get_mut(&member) {
             place.reports.push(Report::Done { ticket, outcome });
@@ -280,6 +287,17 @@ fn renamed(command: Command, ticket: Ticket) -> (About, Command) {
             (About::Put(resident), Command::Put { ticket, record })
         }
         Command::Get { name, slot, .. } => (About::Get(name), Command::Get { ticket, name, slot }),
+        Command::GetPart {
+            name, part, slot, ..
+        } => {
+            let command = Command::GetPart {
+                ticket,
+                name,
+                part,
+                slot,
+            };
+            (About::GetPart(name), command)
+        }
         Command::Remove { names, .. } => {
             let about = About::Remove(names.clone());
             (about, Command::Remove { ticket, names })
@@ -363,6 +381,7 @@ mod tests {
             bytes: 1,
             tokens: 1,
             expires_s: None,
+            content: crate::record::Content::Unit,
         };
         let lost = |number: u64, loss| Report::Lost {
             names: vec![BlockHash::from_u64(number)],

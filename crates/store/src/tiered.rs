@@ -15,90 +15,35 @@
 //! Does not decide anything: what is stored, loaded and forgotten is said in `headstart-cache`.
 //! Where no slot is free a store fails, and a load waits for one.
 
+mod config;
+mod description;
 mod filling;
 mod notes;
+mod packs;
+mod parts;
 mod sealer;
 
 use std::collections::{HashMap, VecDeque};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use headstart_core::transfer::{
-    BlockMover, DevicePart, FoundUnit, Moved, PartName, Transfer, TransferId, TransferResult, Unit,
+    BlockMover, DevicePart, FoundUnit, Moved, PartName, TransferId, TransferResult, Unit,
 };
-use headstart_core::{BlockHash, BlockId, TenantTag, Tier};
+use headstart_core::{BlockHash, BlockId, Tier};
 
 use crate::arena::Arena;
 use crate::backend::{Backend, Command, Outcome, Report, Resident, Ticket, Waker};
-use crate::record::{Draft, Exactness, Meta, Record, record_bytes};
+use crate::record::{Content, Draft, Meta, Record};
 
+pub use config::{Below, Lifetimes, PartsConfig, StoreConfig};
 use filling::{Filling, Opened};
+use packs::Packs;
+use parts::Parts;
 use sealer::{Job, Sealed, Sealer};
 
 /// Commands that a backend did not take yet; beyond that stores fail.
 const BACKLOG: usize = 1024;
-
-/// How a store is set up.
-#[derive(Clone, Debug)]
-pub struct StoreConfig {
-    /// Bytes of each part of a block, as the device gives it.
-    pub part_bytes: Vec<usize>,
-    /// Whether that is all that the device has. Records of the other kind are not loaded.
-    pub exactness: Exactness,
-    /// Blocks of a unit.
-    pub unit_blocks: usize,
-    /// Tokens of a unit.
-    pub unit_tokens: u32,
-    /// Units that host memory holds; 0 where it is no tier.
-    pub host_units: usize,
-    /// Units at hand or on their way, beside those.
-    pub staging_units: usize,
-    /// How long what is stored may be used.
-    pub lifetimes: Lifetimes,
-    /// Seconds since 1970.
-    pub now_s: fn() -> u64,
-    /// Where the prompts that were used last are noted, if anywhere.
-    pub notes: Option<PathBuf>,
-}
-
-/// How long what a tenant stores may be used, seconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lifetimes {
-    /// Each that is not named; `None`: for ever.
-    pub each_s: Option<u64>,
-    /// Those that are.
-    pub named_s: HashMap<TenantTag, u64>,
-}
-
-impl Lifetimes {
-    fn of(&self, tenant: TenantTag) -> Option<u64> {
-        self.named_s.get(&tenant).copied().or(self.each_s)
-    }
-}
-
-impl StoreConfig {
-    fn parts(&self) -> Vec<usize> {
-        let bytes = self.part_bytes.iter();
-        bytes.map(|bytes| bytes * self.unit_blocks).collect()
-    }
-
-    /// Bytes that a unit takes in a tier.
-    #[must_use]
-    pub fn unit_bytes(&self) -> u64 {
-        record_bytes(&self.parts()) as u64
-    }
-}
-
-/// A tier below host memory.
-pub struct Below {
-    /// Which.
-    pub tier: Tier,
-    /// Where its records are.
-    pub backend: Box<dyn Backend>,
-    /// What it holds already.
-    pub found: Vec<Resident>,
-}
 
 /// Host memory and what is below.
 pub struct TieredStore {
@@ -116,6 +61,11 @@ pub struct TieredStore {
     backlog: VecDeque<(usize, Command)>,
     /// Reads that wait for a slot.
     reads: VecDeque<(usize, BlockHash, Pending)>,
+    /// Loads of units that were not answered yet.
+    loads: usize,
+    /// Where parts are read alone.
+    single: Option<Parts>,
+    packs: Option<Packs>,
     moved: Vec<Moved>,
 }
 
@@ -134,6 +84,20 @@ enum Pending {
         id: TransferId,
         to: Tier,
     },
+    Part(PartName),
+    /// Read to be copied to a pack, the number of which this is.
+    PackUnit {
+        pack: u64,
+        unit: usize,
+    },
+    Pack {
+        pack: u64,
+    },
+    /// The front of a pack that was found.
+    Describe {
+        index: usize,
+        name: BlockHash,
+    },
     Forget,
 }
 
@@ -144,26 +108,34 @@ impl TieredStore {
     /// # Errors
     /// When the system gives no memory or thread.
     pub fn new(config: StoreConfig, below: Vec<Below>, waker: Waker) -> std::io::Result<Self> {
-        let parts = config.parts();
         let slots = config.host_units + config.staging_units;
-        let arena = Arena::new(record_bytes(&parts), slots)?;
+        let arena = Arena::new(config.unit_bytes() as usize, slots)?;
         let mut moved = Vec::new();
         let mut backends = Vec::new();
+        let mut packs_found = Vec::new();
         for Below {
             tier,
             backend,
             found,
         } in below
         {
-            moved.push(found_in(tier, &found, record_bytes(&parts)));
+            moved.push(found_in(tier, &found, config.unit_bytes()));
+            packs_found.push(packs_of(&found));
             backends.push((tier, backend));
         }
         if let Some(path) = &config.notes {
             let tails = notes::read(path);
             moved.push(Moved::Noted { tails });
         }
-        Ok(Self {
-            parts,
+        let (single, packs) = match &config.parts {
+            None => (None, None),
+            Some(parts) => (
+                Some(Parts::new(parts, &config, waker.clone())?),
+                Some(Packs::new(parts, &config)?),
+            ),
+        };
+        let mut store = Self {
+            parts: config.unit_parts(),
             arena,
             host: HashMap::new(),
             at_hand: HashMap::new(),
@@ -174,9 +146,16 @@ impl TieredStore {
             last_ticket: 0,
             backlog: VecDeque::new(),
             reads: VecDeque::new(),
+            loads: 0,
+            single,
+            packs,
             moved,
             config,
-        })
+        };
+        for (index, names) in packs_found.into_iter().enumerate() {
+            store.found_packs(index, names);
+        }
+        Ok(store)
     }
 
     /// Slots of host memory that are in use, and all of them.
@@ -198,10 +177,11 @@ impl TieredStore {
                 tenant: unit.tenant,
                 tokens: self.config.unit_tokens,
                 exactness: self.config.exactness,
+                content: Content::Unit,
                 created_s: now_s,
                 expires_s: lifetime_s.map(|lifetime_s| now_s.saturating_add(lifetime_s)),
             };
-            Draft::new(slot, meta, &self.parts)
+            Draft::laid_out(slot, meta, &self.parts, self.config.layout())
         });
         match draft {
             Some(draft) => self.filling.add(Opened {
@@ -241,6 +221,7 @@ impl TieredStore {
     }
 
     fn load(&mut self, id: TransferId, name: BlockHash, from: Tier) {
+        self.loads += 1;
         if from == Tier::Host {
             match self.host.get(&name) {
                 Some(record) => self.sealer.submit(Job::Verify {
@@ -286,6 +267,7 @@ impl TieredStore {
                 self.host.remove(name);
             });
         } else if let Some(index) = self.index_of(tier) {
+            self.forget_packs(index, &names);
             let ticket = self.expect(Pending::Forget);
             self.give(index, Command::Remove { ticket, names });
         }
@@ -323,20 +305,30 @@ impl TieredStore {
     fn take_reports(&mut self) {
         let mut reports = Vec::new();
         for index in 0..self.below.len() {
-            let tier = self.below[index].0;
             self.below[index].1.poll(&mut reports);
             for report in reports.drain(..) {
                 match report {
                     Report::Done { ticket, outcome } => self.done(ticket, outcome),
-                    Report::Lost { names, .. } => self.moved.push(Moved::Lost { tier, names }),
-                    Report::Found(found) => {
-                        let bytes = record_bytes(&self.parts);
-                        self.moved.push(found_in(tier, &found, bytes));
-                    }
+                    Report::Lost { names, .. } => self.lost(index, names),
+                    Report::Found(found) => self.found(index, &found),
                     Report::Condition(_) => {}
                 }
             }
         }
+    }
+
+    fn lost(&mut self, index: usize, names: Vec<BlockHash>) {
+        if let Some(packs) = &mut self.packs {
+            packs.lost(index, &names);
+        }
+        let tier = self.below[index].0;
+        self.moved.push(Moved::Lost { tier, names });
+    }
+
+    fn found(&mut self, index: usize, found: &[Resident]) {
+        let units = found_in(self.below[index].0, found, self.config.unit_bytes());
+        self.moved.push(units);
+        self.found_packs(index, packs_of(found));
     }
 
     fn done(&mut self, ticket: Ticket, outcome: Outcome) {
@@ -354,6 +346,12 @@ impl TieredStore {
             (Pending::Load { id }, _) => self.load_failed(id),
             (Pending::Demote { id, to }, Outcome::Loaded(record)) => self.put(id, record, to),
             (Pending::Demote { id, to }, _) => self.stored(id, to, TransferResult::Failed),
+            (Pending::Part(name), outcome) => self.part_read(name, outcome),
+            (Pending::PackUnit { pack, unit }, outcome) => {
+                self.pack_unit_read(pack, unit, outcome);
+            }
+            (Pending::Pack { pack }, outcome) => self.pack_put(pack, &outcome),
+            (Pending::Describe { index, name }, outcome) => self.described(index, name, outcome),
             (Pending::Forget, _) => {}
         }
     }
@@ -370,6 +368,9 @@ impl TieredStore {
             match sealed {
                 Sealed::Record { id, record, to } => self.place(id, &record, to),
                 Sealed::Unharmed { id, record } => self.arrived(id, record),
+                Sealed::Part { name, copied } => self.part_copied(name, copied),
+                Sealed::Copied => {}
+                Sealed::Packed { pack, record } => self.packed(pack, record),
                 Sealed::Damaged { id, name } => {
                     self.host.remove(&name);
                     self.load_failed(id);
@@ -383,6 +384,7 @@ impl TieredStore {
     }
 
     fn arrived(&mut self, id: TransferId, record: Record) {
+        self.loads -= 1;
         let ago = record.since().elapsed();
         self.at_hand.insert(record.meta().name, record);
         let result = TransferResult::Done;
@@ -390,6 +392,7 @@ impl TieredStore {
     }
 
     fn load_failed(&mut self, id: TransferId) {
+        self.loads -= 1;
         self.moved.push(Moved::Loaded {
             id,
             result: TransferResult::Failed,
@@ -422,16 +425,9 @@ impl BlockMover for TieredStore {
                     self.sealer.note(path, tails);
                 }
             }
-            Transfer::LoadPart { id, .. } => self.moved.push(Moved::PartLoaded {
-                id,
-                result: TransferResult::Failed,
-                ago: Duration::ZERO,
-            }),
-            Transfer::Pack { id, .. } => self.moved.push(Moved::Packed {
-                id,
-                result: TransferResult::Failed,
-            }),
-            Transfer::ReleaseParts { .. } => {}
+            Transfer::LoadPart { id, name, from } => self.load_part(id, name, from),
+            Transfer::ReleaseParts { names } => self.release_parts(&names),
+            Transfer::Pack { id, pack, tier } => self.pack(id, pack, tier),
             Transfer::Forget { tier, names } => self.forget(tier, names),
         }
     }
@@ -459,6 +455,9 @@ impl BlockMover for TieredStore {
                 self.get(index, name, pending);
             }
         }
+        self.pump_parts();
+        self.take_from_line();
+        self.pump_packs();
         moved.append(&mut self.moved);
     }
 
@@ -466,16 +465,17 @@ impl BlockMover for TieredStore {
         self.at_hand.get(&name).map(|record| record.part(part))
     }
 
-    fn loaded_part(&self, _: PartName) -> Option<&[u8]> {
-        None
+    fn loaded_part(&self, name: PartName) -> Option<&[u8]> {
+        self.single.as_ref()?.bytes(name)
     }
 }
 
 /// Records of our length: those of others who use the same place would be counted as if they took
 /// as much room as ours, and be told to go for it.
-fn found_in(tier: Tier, found: &[Resident], unit_bytes: usize) -> Moved {
-    let ours = found.iter();
-    let ours = ours.filter(|resident| resident.bytes == unit_bytes as u64);
+fn found_in(tier: Tier, found: &[Resident], unit_bytes: u64) -> Moved {
+    let ours = found
+        .iter()
+        .filter(|resident| resident.content == Content::Unit && resident.bytes == unit_bytes);
     let units = ours.map(|resident| FoundUnit {
         name: resident.name,
         parent: resident.parent,
@@ -485,6 +485,12 @@ fn found_in(tier: Tier, found: &[Resident], unit_bytes: usize) -> Moved {
         tier,
         units: units.collect(),
     }
+}
+
+fn packs_of(found: &[Resident]) -> Vec<BlockHash> {
+    let packs = found.iter();
+    let packs = packs.filter(|resident| resident.content == Content::Pack);
+    packs.map(|resident| resident.name).collect()
 }
 
 #[cfg(test)]

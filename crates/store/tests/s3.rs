@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use headstart_core::{BlockHash, IdentityDigest, TenantTag};
 use headstart_store::backend::{Condition, Failure, Loss, Resident, no_waker};
 use headstart_store::conformance::{Trial, check, record_of, slot_bytes};
-use headstart_store::record::{Exactness, record_bytes};
+use headstart_store::record::{Content, Exactness, record_bytes};
 use headstart_store::remote::{Remote, RemoteOptions};
 use headstart_store::{Arena, Backend, Command, Draft, Meta, Outcome, Record, Report, Ticket};
 
@@ -112,6 +112,7 @@ fn large_records_go_in_parts(bench: &mut Bench) {
         tenant: TenantTag(1),
         tokens: 256,
         exactness: Exactness::Exact,
+        content: Content::Unit,
         created_s: 1,
         expires_s: None,
     };

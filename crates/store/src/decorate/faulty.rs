@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use headstart_core::{BlockHash, Rng};
 
 use crate::backend::{Backend, Command, Failure, Loss, Outcome, Report, Ticket, Waker};
-use crate::record::Record;
+use crate::record::{PartBytes, Record};
 
 /// Most polls by which an answer comes late.
 const LATEST: usize = 8;
@@ -116,8 +116,12 @@ impl Faulty {
     fn refused(&mut self, command: &Command) -> Option<Outcome> {
         let fails = match command {
             Command::Put { .. } => self.draws(self.shares.failed_puts),
-            Command::Get { name, .. } if self.gone.contains(name) => return Some(Outcome::Missing),
-            Command::Get { .. } => self.draws(self.shares.failed_gets),
+            Command::Get { name, .. } | Command::GetPart { name, .. }
+                if self.gone.contains(name) =>
+            {
+                return Some(Outcome::Missing);
+            }
+            Command::Get { .. } | Command::GetPart { .. } => self.draws(self.shares.failed_gets),
             Command::Remove { .. } | Command::Purge { .. } => false,
         };
         self.injected.failed += u64::from(fails);
@@ -131,6 +135,9 @@ impl Faulty {
             (About::Put(name), Outcome::Stored) => (Outcome::Stored, self.stored(name)),
             (About::Get(name), Outcome::Loaded(record)) if self.damaged.contains(&name) => {
                 self.flipped(name, record)
+            }
+            (About::Get(name), Outcome::Part(part)) if self.damaged.contains(&name) => {
+                self.flipped_part(name, part)
             }
             (_, outcome) => (outcome, None),
         };
@@ -165,14 +172,29 @@ impl Faulty {
                 self.injected.harmless += 1;
                 (Outcome::Loaded(record), None)
             }
-            Err(_) => {
-                self.injected.found += 1;
-                self.damaged.remove(&name);
-                self.gone.insert(name);
-                let outcome = Outcome::Failed(Failure::Corrupt);
-                (outcome, Some(lost(name, Loss::Corrupt)))
-            }
+            Err(_) => self.found(name),
         }
+    }
+
+    /// A part of a record in which a bit has flipped: just there.
+    fn flipped_part(&mut self, name: BlockHash, part: PartBytes) -> (Outcome, Option<Report>) {
+        let bit = self.rng.below(part.bytes().len().max(1) * 8);
+        match part.with_flipped(bit) {
+            Ok(part) => {
+                self.injected.harmless += 1;
+                (Outcome::Part(part), None)
+            }
+            Err(_) => self.found(name),
+        }
+    }
+
+    /// A flipped bit was found: the record is gone.
+    fn found(&mut self, name: BlockHash) -> (Outcome, Option<Report>) {
+        self.injected.found += 1;
+        self.damaged.remove(&name);
+        self.gone.insert(name);
+        let outcome = Outcome::Failed(Failure::Corrupt);
+        (outcome, Some(lost(name, Loss::Corrupt)))
     }
 
     /// Hands reports on, now or later, but never those that say what is there before others that
@@ -214,7 +236,7 @@ impl Backend for Faulty {
         }
         let about = match &command {
             Command::Put { record, .. } => About::Put(record.meta().name),
-            Command::Get { name, .. } => About::Get(*name),
+            Command::Get { name, .. } | Command::GetPart { name, .. } => About::Get(*name),
             Command::Remove { .. } | Command::Purge { .. } => About::Other,
         };
         self.inner.submit(command)?;
@@ -228,7 +250,7 @@ impl Backend for Faulty {
         for report in new {
             match report {
                 Report::Done { ticket, outcome } => {
-                    let is_loaded = matches!(outcome, Outcome::Loaded(_));
+                    let is_loaded = matches!(outcome, Outcome::Loaded(_) | Outcome::Part(_));
                     let told = self.told(ticket, outcome);
                     let order = match is_loaded && told.len() == 1 {
                         true => Order::Any,

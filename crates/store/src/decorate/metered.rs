@@ -36,6 +36,8 @@ pub struct MeterCounts {
     pub puts: KindCounts,
     /// Gets.
     pub gets: KindCounts,
+    /// Gets of parts.
+    pub parts: KindCounts,
     /// Removes.
     pub removes: KindCounts,
     /// Purges.
@@ -55,7 +57,7 @@ pub struct KindCounts {
     pub missing: u64,
     /// Those that failed.
     pub failed: u64,
-    /// Bytes of records that were stored or loaded, as they are stored.
+    /// Bytes of records that were stored or loaded, as they are stored; of parts, their own.
     pub bytes: u64,
     /// From asking to reporting, those that were done; summed.
     pub took: Duration,
@@ -96,10 +98,11 @@ impl KindCounts {
 
     fn note(&mut self, outcome: &Outcome, took: Duration, bytes: u64) {
         match outcome {
-            Outcome::Stored | Outcome::Loaded(_) | Outcome::Removed(_) => {
+            Outcome::Stored | Outcome::Loaded(_) | Outcome::Part(_) | Outcome::Removed(_) => {
                 self.done += 1;
                 self.bytes += match outcome {
                     Outcome::Loaded(record) => record.bytes().len() as u64,
+                    Outcome::Part(part) => part.bytes().len() as u64,
                     _ => bytes,
                 };
                 self.took += took;
@@ -122,6 +125,7 @@ impl MeterCounts {
         match kind {
             Kind::Put => &mut self.puts,
             Kind::Get => &mut self.gets,
+            Kind::GetPart => &mut self.parts,
             Kind::Remove => &mut self.removes,
             Kind::Purge => &mut self.purges,
         }

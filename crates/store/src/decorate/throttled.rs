@@ -42,7 +42,7 @@ impl Rate {
 /// How fast a place is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Gets.
+    /// Gets, also of parts.
     pub reads: Rate,
     /// Puts, and whatever else changes what is there.
     pub writes: Rate,
@@ -116,7 +116,8 @@ impl Throttled {
         };
         match (asked.kind, outcome) {
             (Kind::Get, Outcome::Loaded(record)) => self.reads.due(asked.at, record.bytes().len()),
-            (Kind::Get, _) => self.reads.due(asked.at, 0),
+            (Kind::GetPart, Outcome::Part(part)) => self.reads.due(asked.at, part.bytes().len()),
+            (Kind::Get | Kind::GetPart, _) => self.reads.due(asked.at, 0),
             (Kind::Put | Kind::Remove | Kind::Purge, _) => self.writes.due(asked.at, asked.bytes),
         }
     }
@@ -172,19 +173,27 @@ fn let_go(report: Report, due: Instant) -> Report {
             let outcome = Outcome::Loaded(record.with_since(since));
             Report::Done { ticket, outcome }
         }
+        Report::Done {
+            ticket,
+            outcome: Outcome::Part(part),
+        } => {
+            let since = due.max(part.since());
+            let outcome = Outcome::Part(part.with_since(since));
+            Report::Done { ticket, outcome }
+        }
         other => other,
     }
 }
 
 /// One direction: bytes follow one another.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+pub(crate) struct Line {
     rate: Rate,
     busy_until: Nanos,
 }
 
 impl Line {
-    fn new(rate: Rate) -> Self {
+    pub(crate) fn new(rate: Rate) -> Self {
         assert!(rate.bytes_per_s > 0.0, "a line carries something");
         Self {
             rate,
@@ -193,7 +202,7 @@ impl Line {
     }
 
     /// When `bytes` that were asked for at `asked` are there. Called once for each.
-    fn due(&mut self, asked: Nanos, bytes: usize) -> Nanos {
+    pub(crate) fn due(&mut self, asked: Nanos, bytes: usize) -> Nanos {
         let seconds = bytes as f64 / self.rate.bytes_per_s;
         let took = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         self.busy_until = self.busy_until.max(asked) + took;
@@ -202,7 +211,7 @@ impl Line {
 }
 
 /// Calls a waker at a time.
-struct Alarm {
+pub(crate) struct Alarm {
     shared: Arc<(Mutex<Setting>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
@@ -214,7 +223,7 @@ struct Setting {
 }
 
 impl Alarm {
-    fn start(waker: Waker) -> std::io::Result<Self> {
+    pub(crate) fn start(waker: Waker) -> std::io::Result<Self> {
         let shared = Arc::new((Mutex::new(Setting::default()), Condvar::new()));
         let theirs = shared.clone();
         let thread = std::thread::Builder::new().name("headstart-throttle".to_owned());
@@ -226,7 +235,7 @@ impl Alarm {
     }
 
     /// Calls once at this time; what was set before is forgotten.
-    fn set(&self, at: Option<Instant>) {
+    pub(crate) fn set(&self, at: Option<Instant>) {
         let (setting, changed) = &*self.shared;
         let mut setting = setting.lock().unwrap_or_else(PoisonError::into_inner);
         if setting.at != at {

@@ -6,6 +6,7 @@ use headstart_core::{BlockHash, TenantTag};
 
 use super::layout::Entry;
 use super::space::SegmentId;
+use crate::record::{Checked, Headers};
 
 /// Where a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Index {
     places: HashMap<BlockHash, Place>,
+    /// Of records that can be read, as they were read at their places.
+    headers: Headers,
     added: Vec<Vec<Added>>,
 }
 
@@ -49,6 +52,7 @@ impl Index {
     pub(super) fn new(segments: usize) -> Self {
         Self {
             places: HashMap::new(),
+            headers: Headers::default(),
             added: vec![Vec::new(); segments],
         }
     }
@@ -63,11 +67,25 @@ impl Index {
 
     /// The record can be read there; where it was before is returned.
     pub(super) fn insert(&mut self, name: BlockHash, place: Place) -> Option<Place> {
+        self.headers.remove(name);
         self.places.insert(name, place)
     }
 
     pub(super) fn remove(&mut self, name: BlockHash) -> Option<Place> {
+        self.headers.remove(name);
         self.places.remove(&name)
+    }
+
+    /// The header of a record, where it was read since the record came to its place.
+    pub(super) fn header(&self, name: BlockHash) -> Option<Checked> {
+        self.headers.get(name).cloned()
+    }
+
+    /// The header of the record at this place was read, and is unharmed.
+    pub(super) fn know(&mut self, name: BlockHash, place: Place, header: &Checked) {
+        if self.get(name) == Some(place) {
+            self.headers.insert(name, header.clone());
+        }
     }
 
     /// A record was added to a segment.

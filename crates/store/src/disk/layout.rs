@@ -17,7 +17,7 @@ use headstart_core::{BlockHash, TenantTag};
 
 use crate::backend::Resident;
 use crate::checksum;
-use crate::record::PAGE;
+use crate::record::{Content, PAGE};
 use crate::wire::{Reader, Writer};
 
 /// An entry of a table, bytes.
@@ -64,6 +64,7 @@ pub(crate) struct Entry {
     pub(crate) pages: u32,
     pub(crate) tokens: u32,
     pub(crate) expires_s: Option<u64>,
+    pub(crate) content: Content,
 }
 
 impl Entry {
@@ -76,6 +77,7 @@ impl Entry {
             bytes: u64::from(self.pages) * PAGE as u64,
             tokens: self.tokens,
             expires_s: self.expires_s,
+            content: self.content,
         }
     }
 }
@@ -119,7 +121,8 @@ pub(crate) fn write_table(
         out.u32(entry.page);
         out.u32(entry.pages);
         out.u32(entry.tokens);
-        out.u32(u32::from(entry.parent.is_some()));
+        out.u16(entry.content.flags(entry.parent.is_some()));
+        out.u16(0);
         out.u64(entry.expires_s.unwrap_or(0));
     }
     let sum = checksum::of_fields(kind as u64, out.written());
@@ -157,7 +160,8 @@ fn entry(bytes: &[u8]) -> Option<Entry> {
     let parent = BlockHash(from.array()?);
     let tenant = TenantTag(from.u64()?);
     let (page, pages, tokens) = (from.u32()?, from.u32()?, from.u32()?);
-    let has_parent = from.u32()? != 0;
+    let (has_parent, content) = Content::of_flags(from.u16()?);
+    let _unused = from.u16()?;
     let expires_s = from.u64()?;
     Some(Entry {
         name,
@@ -167,6 +171,7 @@ fn entry(bytes: &[u8]) -> Option<Entry> {
         pages,
         tokens,
         expires_s: (expires_s != 0).then_some(expires_s),
+        content,
     })
 }
 
@@ -253,6 +258,10 @@ mod tests {
             pages: 3,
             tokens: 16,
             expires_s: (number % 5 > 0).then_some(number),
+            content: match number % 7 {
+                0 => Content::Pack,
+                _ => Content::Unit,
+            },
         };
         (0..count).map(entry).collect()
     }

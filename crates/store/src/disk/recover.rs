@@ -310,6 +310,7 @@ mod tests {
             pages,
             tokens: 16,
             expires_s: None,
+            content: crate::record::Content::Unit,
         }
     }
 

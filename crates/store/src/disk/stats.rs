@@ -29,6 +29,8 @@ pub struct DiskStats {
     pub stored: Count,
     /// Records read and found unharmed.
     pub loaded: Count,
+    /// Parts of records read and found unharmed.
+    pub parts: Count,
     /// Reads of names that are not there.
     pub missing: Count,
     /// Records found damaged.

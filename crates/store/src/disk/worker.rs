@@ -5,6 +5,7 @@
 //! which takes milliseconds, seldom.
 
 mod clean;
+mod parts;
 mod read;
 mod segments;
 mod trouble;
@@ -31,7 +32,7 @@ use crate::backend::{Command, Failure, Loss, Outcome, Report, Ticket, Waker};
 use crate::record::{PAGE, Record};
 
 use clean::Cleaning;
-use read::Reads;
+use read::{Reads, Wanted};
 use segments::Segments;
 use write::Writes;
 
@@ -86,6 +87,7 @@ pub(super) struct Worker {
 /// What an operation with the disk is for.
 enum Purpose {
     Get(read::Getting),
+    GetPart(parts::Getting),
     Move(clean::Moving),
     Write { group: u64 },
     Commit { upto: u64 },
@@ -171,7 +173,23 @@ impl Worker {
         while let Ok(command) = self.edges.inbox.try_recv() {
             match command {
                 Command::Put { ticket, record } => self.put(ticket, record),
-                Command::Get { ticket, name, slot } => self.get(ticket, name, slot),
+                Command::Get { ticket, name, slot } => self.get(Wanted {
+                    ticket,
+                    name,
+                    part: None,
+                    slot,
+                }),
+                Command::GetPart {
+                    ticket,
+                    name,
+                    part,
+                    slot,
+                } => self.get(Wanted {
+                    ticket,
+                    name,
+                    part: Some(part),
+                    slot,
+                }),
                 Command::Remove { ticket, names } => {
                     let removed = names.iter().filter(|&&name| self.forget(name));
                     let outcome = Outcome::Removed(removed.count());
@@ -196,6 +214,7 @@ impl Worker {
         };
         match purpose {
             Purpose::Get(getting) => self.got(getting, op, result),
+            Purpose::GetPart(getting) => self.got_part(getting, op, result),
             Purpose::Move(moving) => self.read_to_move(moving, op, result),
             Purpose::Write { group } => self.wrote(group, result),
             Purpose::Commit { upto } => self.committed(upto, result),
@@ -343,5 +362,6 @@ fn entry_of(record: &Record) -> Entry {
         pages: (record.bytes().len() / PAGE) as u32,
         tokens: meta.tokens,
         expires_s: meta.expires_s,
+        content: meta.content,
     }
 }

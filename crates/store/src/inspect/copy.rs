@@ -145,7 +145,7 @@ impl Delivery<'_> {
         match outcome {
             Outcome::Stored => self.copied.stored.add(bytes),
             Outcome::Failed(failure) => *self.copied.failed.entry(*failure).or_default() += 1,
-            Outcome::Loaded(_) | Outcome::Missing | Outcome::Removed(_) => {}
+            Outcome::Loaded(_) | Outcome::Part(_) | Outcome::Missing | Outcome::Removed(_) => {}
         }
     }
 }

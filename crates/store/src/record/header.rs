@@ -40,6 +40,40 @@ impl Exactness {
     }
 }
 
+/// What the parts of a record are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Content {
+    /// Parts of a unit, as the device gave them.
+    #[default]
+    Unit,
+    /// A description, then tokens of units in another order: a copy, which may go at any time.
+    Pack,
+}
+
+impl Content {
+    /// Marks a pack in fields that say whether there is a parent. A pack has one, so that those who
+    /// know no packs read it right.
+    const PACK: u16 = 2;
+
+    /// The field that says whether there is a parent, and what a record holds.
+    pub(crate) fn flags(self, has_parent: bool) -> u16 {
+        let pack = match self {
+            Self::Unit => 0,
+            Self::Pack => Self::PACK,
+        };
+        u16::from(has_parent) | pack
+    }
+
+    /// The same, read.
+    pub(crate) fn of_flags(flags: u16) -> (bool, Self) {
+        let content = match flags & Self::PACK {
+            0 => Self::Unit,
+            _ => Self::Pack,
+        };
+        (flags & !Self::PACK != 0, content)
+    }
+}
+
 /// What is wrong with stored bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
@@ -58,6 +92,9 @@ pub enum Wrong {
     /// The checksum of a part differs.
     #[error("part {0} is damaged")]
     Part(usize),
+    /// It has no such part.
+    #[error("it has no part {0}")]
+    NoPart(usize),
 }
 
 /// The header of a record.
@@ -116,7 +153,7 @@ impl Header {
         out.u64(meta.created_s);
         out.u64(meta.expires_s.unwrap_or(0));
         out.u32(meta.tokens);
-        out.u16(u16::from(meta.parent.is_some()));
+        out.u16(meta.content.flags(meta.parent.is_some()));
         out.u16(u16::from(meta.exactness == Exactness::Lossy));
         out.u32(self.parts.len() as u32);
         out.u32(self.record_bytes() as u32);
@@ -157,6 +194,14 @@ impl Header {
         is_sensible.then_some(header).ok_or(Wrong::Senseless)
     }
 
+    /// Bytes that the header at the front of `bytes` takes, if it is one: known from its first
+    /// bytes, and to be trusted once [`Header::read`] found it unharmed.
+    #[must_use]
+    pub(crate) fn claimed_bytes(bytes: &[u8]) -> Option<usize> {
+        let (_, num_parts, _) = fields(bytes)?;
+        (num_parts <= MAX_PARTS).then_some(PARTS_START + num_parts * PART_BYTES + 8)
+    }
+
     fn parts_are_in_order(&self) -> bool {
         let mut end = self.end();
         self.parts.iter().all(|part| {
@@ -181,7 +226,7 @@ fn fields(bytes: &[u8]) -> Option<(Meta, usize, usize)> {
     let created_s = from.u64()?;
     let expires_s = from.u64()?;
     let tokens = from.u32()?;
-    let has_parent = from.u16()? != 0;
+    let (has_parent, content) = Content::of_flags(from.u16()?);
     let is_lossy = from.u16()? != 0;
     let num_parts = from.u32()? as usize;
     let record_bytes = from.u32()? as usize;
@@ -195,6 +240,7 @@ fn fields(bytes: &[u8]) -> Option<(Meta, usize, usize)> {
             true => Exactness::Lossy,
             false => Exactness::Exact,
         },
+        content,
         created_s,
         expires_s: (expires_s != 0).then_some(expires_s),
     };

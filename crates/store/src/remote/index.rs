@@ -194,6 +194,7 @@ impl Index {
             bytes: object.bytes,
             tokens: object.key.tokens,
             expires_s: self.expires_s(object),
+            content: object.key.content,
         }
     }
 }
@@ -201,7 +202,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Exactness, Meta};
+    use crate::record::{Content, Exactness, Meta};
     use headstart_core::IdentityDigest;
 
     fn object(name: u64, modified_s: u64, expires_s: Option<u64>) -> Listed {
@@ -212,6 +213,7 @@ mod tests {
             tenant: TenantTag(name % 2),
             tokens: 16,
             exactness: Exactness::Exact,
+            content: Content::Unit,
             created_s: 0,
             expires_s,
         });

@@ -6,14 +6,15 @@
 //!
 //! The tenant has 16 digits, `xx` is the name's first byte, so that folders stay small, and names
 //! have 32 digits, all hexadecimal; no parent is `-`. Tokens and seconds are decimal, and 0 seconds
-//! are no end. So a listing alone says what is there, and all of a tenant lies under one prefix.
-//! Invariant: each key has one spelling, and what is not spelled so is not ours.
+//! are no end. The names of packs end in `.pack`. So a listing alone says what is there, and all of
+//! a tenant lies under one prefix. Invariant: each key has one spelling, and what is not spelled so
+//! is not ours.
 
 use headstart_core::{BlockHash, TenantTag};
 use object_store::path::Path;
 
 use crate::backend::Resident;
-use crate::record::Meta;
+use crate::record::{Content, Meta};
 
 /// Which way of writing keys and records this is. Others beside it are left alone.
 const VERSION: &str = "v1";
@@ -21,7 +22,11 @@ const VERSION: &str = "v1";
 /// Where damaged records are set aside, beside [`VERSION`].
 const QUARANTINE: &str = "quarantine";
 
-const ENDING: &str = ".kv";
+/// How the names of units end.
+const UNIT: &str = ".kv";
+
+/// How the names of packs end; those who know none leave them alone.
+const PACK: &str = ".pack";
 
 /// A record, as its object's name has it. Ordered so that of two objects of one record the greater
 /// one stays: the one that can be read for longer.
@@ -32,6 +37,7 @@ pub(super) struct Key {
     pub(super) parent: Option<BlockHash>,
     pub(super) tenant: TenantTag,
     pub(super) tokens: u32,
+    pub(super) content: Content,
 }
 
 /// Seconds since 1970; never is after all others.
@@ -49,6 +55,7 @@ impl Key {
             parent: meta.parent,
             tenant: meta.tenant,
             tokens: meta.tokens,
+            content: meta.content,
         }
     }
 
@@ -60,6 +67,7 @@ impl Key {
             parent: resident.parent,
             tenant: resident.tenant,
             tokens: resident.tokens,
+            content: resident.content,
         }
     }
 
@@ -72,6 +80,7 @@ impl Key {
             bytes,
             tokens: self.tokens,
             expires_s: self.expires_s(),
+            content: self.content,
         }
     }
 
@@ -89,12 +98,20 @@ impl Key {
             .parent
             .map_or("-".to_owned(), |parent| format!("{parent:?}"));
         let expires = self.expires_s().unwrap_or(0);
-        format!("{name:?}_{parent}_{tokens}_{expires}{ENDING}")
+        let ending = match self.content {
+            Content::Unit => UNIT,
+            Content::Pack => PACK,
+        };
+        format!("{name:?}_{parent}_{tokens}_{expires}{ending}")
     }
 
     fn parse(tenant: &str, file_name: &str) -> Option<Self> {
         let tenant = u64::from_str_radix(tenant, 16).ok()?;
-        let mut fields = file_name.strip_suffix(ENDING)?.split('_');
+        let (content, fields) = match file_name.strip_suffix(UNIT) {
+            Some(fields) => (Content::Unit, fields),
+            None => (Content::Pack, file_name.strip_suffix(PACK)?),
+        };
+        let mut fields = fields.split('_');
         let name = hash(fields.next()?)?;
         let parent = match fields.next()? {
             "-" => None,
@@ -109,6 +126,7 @@ impl Key {
             parent,
             tenant,
             tokens,
+            content,
         })
     }
 }
@@ -205,6 +223,10 @@ mod tests {
             parent: (rng.below(2) == 0).then(|| hash(rng)),
             tenant: TenantTag(rng.next_u64() >> rng.below(64)),
             tokens: (rng.next_u64() >> rng.below(64)) as u32,
+            content: match rng.below(3) {
+                0 => Content::Pack,
+                _ => Content::Unit,
+            },
         }
     }
 
@@ -216,6 +238,7 @@ mod tests {
             parent: Some(BlockHash::from_u64(1)),
             tenant: TenantTag(0x1f),
             tokens: 256,
+            content: Content::Unit,
         };
         let object = layout().object(&key);
         assert_eq!(

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use super::health::Health;
 use super::index::{Changes, Index, Listed, Listing};
 use super::key::Key;
+use super::parts::FoundPart;
 use super::store::Store;
 use super::transfer::{Found, Presence};
 use super::trouble::Trouble;
@@ -75,6 +76,7 @@ enum Asked {
 enum Done {
     Put(Result<(), Trouble>),
     Got(Result<Found, Trouble>),
+    GotPart(Result<FoundPart, Trouble>),
     Removed(Result<usize, Trouble>),
     Swept,
     Listed(Result<Listing, Trouble>),
@@ -227,6 +229,20 @@ impl Service {
                 let asked = Asked::Get { ticket, object };
                 self.ask(asked, async move { Done::Got(get.await) });
             }
+            Command::GetPart {
+                ticket,
+                name,
+                part,
+                slot,
+            } => {
+                let Some(object) = self.readable(name) else {
+                    return self.answer(ticket, Outcome::Missing);
+                };
+                let store = self.setup.store.clone();
+                let get = async move { store.get_part(object, part, slot).await };
+                let asked = Asked::Get { ticket, object };
+                self.ask(asked, async move { Done::GotPart(get.await) });
+            }
             Command::Remove { ticket, names } => self.start_remove(ticket, names),
             Command::Purge { ticket, tenant } => {
                 self.setup.index.remove_tenant(tenant);
@@ -244,7 +260,7 @@ impl Service {
     /// Whether nothing under way must end first.
     fn may_start(&self, command: &Command) -> bool {
         match command {
-            Command::Get { .. } => true,
+            Command::Get { .. } | Command::GetPart { .. } => true,
             Command::Put { record, .. } => {
                 let meta = record.meta();
                 let is_deleted = self.deleting.contains_key(&meta.name);

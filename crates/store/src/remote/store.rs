@@ -13,6 +13,7 @@ use super::backoff::Backoff;
 use super::key::Layout;
 use super::stats::{RemoteStats, add};
 use super::trouble::{Kind, Trouble};
+use crate::record::Headers;
 
 /// Slowest transfer that is waited for, bytes a second: below it, computing is quicker.
 const SLOWEST_BYTES_S: usize = 4 << 20;
@@ -44,6 +45,8 @@ pub(super) struct Store {
     pub(super) stats: Arc<RemoteStats>,
     /// Objects that were set aside.
     pub(super) quarantined: AtomicUsize,
+    /// Of records of which parts were read.
+    pub(super) headers: Mutex<Headers>,
     rng: Mutex<Rng>,
 }
 
@@ -60,6 +63,7 @@ impl Store {
             rules,
             stats: Arc::default(),
             quarantined: AtomicUsize::new(0),
+            headers: Mutex::default(),
             rng: Mutex::new(Rng::new(seed)),
         })
     }

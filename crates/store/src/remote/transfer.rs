@@ -219,7 +219,7 @@ impl Store {
     }
 }
 
-fn cut_off(object: &Path) -> Trouble {
+pub(super) fn cut_off(object: &Path) -> Trouble {
     let text = format!("the answer for {object} is not as long as it says");
     Trouble::new(Kind::Unreachable, text)
 }

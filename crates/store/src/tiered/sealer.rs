@@ -2,21 +2,24 @@
 //! disk that hangs delays nothing but its own notes.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use headstart_core::transfer::TransferId;
+use headstart_core::transfer::{PartName, TokenFormat, TransferId};
 use headstart_core::{BlockHash, Tier};
 
 use super::notes;
+use crate::arena::Slot;
 use crate::backend::Waker;
-use crate::record::{Draft, Record};
+use crate::record::{Draft, PartBytes, Record};
 
 /// How long the last note may take when all ends.
 const NOTE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Something to do. Each job holds a slot, so that the arena bounds how many there are.
+/// Something to do. Each job but the last one of a pack holds a slot, so that arenas bound how many
+/// there are.
 pub(super) enum Job {
     /// A draft is full.
     Seal {
@@ -26,6 +29,29 @@ pub(super) enum Job {
     },
     /// A record of host memory is to be used: it may have been harmed there.
     Verify { id: TransferId, record: Record },
+    /// The same of one part, which is copied to a slot of its own.
+    CopyPart {
+        name: PartName,
+        record: Record,
+        slot: Slot,
+    },
+    /// A pack is begun; one that was not ended is given up.
+    BeginPack { draft: Draft, description: Vec<u8> },
+    /// Tokens of a unit go to their places in it.
+    CopyTokens {
+        tokens: Tokens,
+        format: Arc<dyn TokenFormat>,
+    },
+    /// Everything is in its place.
+    EndPack { pack: u64, expires_s: Option<u64> },
+}
+
+/// Tokens of a part, and where they go in a pack.
+pub(super) struct Tokens {
+    pub(super) from: PartBytes,
+    /// Which token, and which of the pack's it becomes.
+    pub(super) moves: Vec<(u32, u32)>,
+    pub(super) unit_tokens: u32,
 }
 
 /// What became of it.
@@ -42,6 +68,17 @@ pub(super) enum Sealed {
     Damaged {
         id: TransferId,
         name: BlockHash,
+    },
+    /// A part of a record of host memory, as it is or not.
+    Part {
+        name: PartName,
+        copied: Option<PartBytes>,
+    },
+    /// Tokens are in their places, and the slot that they were read to is free.
+    Copied,
+    Packed {
+        pack: u64,
+        record: Record,
     },
 }
 
@@ -66,8 +103,12 @@ impl Sealer {
         let (sender, sealed) = channel();
         let thread = std::thread::Builder::new().name("headstart-seal".to_owned());
         let thread = thread.spawn(move || {
+            let mut pack = None;
             for job in inbox {
-                if sender.send(carry_out(job)).is_err() {
+                let Some(sealed) = carry_out(job, &mut pack) else {
+                    continue;
+                };
+                if sender.send(sealed).is_err() {
                     return;
                 }
                 waker();
@@ -127,8 +168,9 @@ fn start_noting() -> std::io::Result<(SyncSender<Note>, Receiver<()>)> {
     Ok((notes, noting))
 }
 
-fn carry_out(job: Job) -> Sealed {
-    match job {
+/// Does a job, beside the pack that was begun.
+fn carry_out(job: Job, pack: &mut Option<Draft>) -> Option<Sealed> {
+    Some(match job {
         Job::Seal { id, draft, to } => Sealed::Record {
             id,
             record: draft.seal(),
@@ -147,5 +189,46 @@ fn carry_out(job: Job) -> Sealed {
                 },
             }
         }
+        Job::CopyPart { name, record, slot } => {
+            let copied = PartBytes::copied(&record, name.part, slot).ok();
+            Sealed::Part { name, copied }
+        }
+        Job::BeginPack {
+            mut draft,
+            description,
+        } => {
+            draft.part_mut(0).copy_from_slice(&description);
+            // The last chunk may be longer than its tokens.
+            let last = draft.num_parts() - 1;
+            draft.part_mut(last).fill(0);
+            *pack = Some(draft);
+            return None;
+        }
+        Job::CopyTokens { tokens, format } => {
+            if let Some(draft) = pack {
+                copy(&tokens, &*format, draft);
+            }
+            Sealed::Copied
+        }
+        Job::EndPack {
+            pack: number,
+            expires_s,
+        } => {
+            let mut draft = pack.take()?;
+            draft.expires_at(expires_s);
+            Sealed::Packed {
+                pack: number,
+                record: draft.seal(),
+            }
+        }
+    })
+}
+
+fn copy(tokens: &Tokens, format: &dyn TokenFormat, draft: &mut Draft) {
+    for &(at, to) in &tokens.moves {
+        let chunk = 1 + (to / tokens.unit_tokens) as usize;
+        let to_at = (to % tokens.unit_tokens) as usize;
+        let to = draft.part_mut(chunk);
+        format.copy_token(tokens.from.bytes(), at as usize, to, to_at);
     }
 }

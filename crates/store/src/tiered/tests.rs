@@ -3,8 +3,11 @@ use std::time::{Duration, Instant};
 use headstart_core::{IdentityDigest, TenantTag};
 
 use super::*;
+mod parts;
+
 use crate::backend::no_waker;
 use crate::disk::{Disk, DiskOptions, unix_seconds};
+use crate::record::Exactness;
 
 const BLOCK_BYTES: usize = 500;
 
@@ -34,6 +37,7 @@ fn config(host_units: usize) -> StoreConfig {
         lifetimes: Lifetimes::default(),
         now_s: unix_seconds,
         notes: None,
+        parts: None,
     }
 }
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use headstart_core::{BlockHash, IdentityDigest, Rng, TenantTag};
 use headstart_store::backend::{Condition, Loss, Resident};
 use headstart_store::disk::{Disk, DiskError, DiskOptions, Faults};
-use headstart_store::record::{Exactness, Meta, PAGE, record_bytes};
+use headstart_store::record::{Content, Exactness, Meta, PAGE, record_bytes};
 use headstart_store::{Arena, Backend, Command, Draft, Outcome, Record, Report, Slot, Ticket};
 
 use support::{Driver, options};
@@ -69,6 +69,7 @@ fn record(slot: Slot, name: u64, tenant: u64, expires_s: Option<u64>, bytes: usi
         tenant: TenantTag(tenant),
         tokens: 16,
         exactness: Exactness::Exact,
+        content: Content::Unit,
         created_s: 1,
         expires_s,
     };

@@ -130,6 +130,7 @@ impl Worker {
                     pages: place.pages,
                     tokens: header.meta.tokens,
                     expires_s: header.meta.expires_s,
+                    content: header.meta.content,
                 };
                 self.writes.push_move(Addition {
                     entry,

@@ -5,7 +5,7 @@ use std::io;
 
 use headstart_core::BlockHash;
 
-use super::{Finished, Op, Place, Purpose, Worker};
+use super::{Finished, Op, Place, Purpose, Worker, parts};
 use crate::arena::Slot;
 use crate::backend::{Failure, Loss, Outcome, Ticket};
 use crate::disk::io::Buffer;
@@ -14,8 +14,17 @@ use crate::record::{PAGE, Record, Wrong};
 /// Reads that wait for their turn, and those under way.
 #[derive(Default)]
 pub(super) struct Reads {
-    queue: VecDeque<(Ticket, BlockHash, Slot)>,
-    under_way: usize,
+    queue: VecDeque<Wanted>,
+    pub(super) under_way: usize,
+}
+
+/// A record that is to be read, or one part of it.
+pub(super) struct Wanted {
+    pub(super) ticket: Ticket,
+    pub(super) name: BlockHash,
+    /// `None`: all of it.
+    pub(super) part: Option<u16>,
+    pub(super) slot: Slot,
 }
 
 impl Reads {
@@ -32,16 +41,17 @@ pub(super) struct Getting {
 }
 
 impl Worker {
-    pub(super) fn get(&mut self, ticket: Ticket, name: BlockHash, slot: Slot) {
-        self.reads.queue.push_back((ticket, name, slot));
+    pub(super) fn get(&mut self, wanted: Wanted) {
+        self.reads.queue.push_back(wanted);
     }
 
     pub(super) fn pump_reads(&mut self) {
         while self.reads.under_way < self.options.depth {
-            let Some((ticket, name, slot)) = self.reads.queue.pop_front() else {
+            let Some(wanted) = self.reads.queue.pop_front() else {
                 return;
             };
-            if let Err(outcome) = self.start_read(ticket, name, slot) {
+            let ticket = wanted.ticket;
+            if let Err(outcome) = self.start_read(wanted) {
                 self.done(ticket, outcome);
             }
         }
@@ -65,7 +75,13 @@ impl Worker {
         }
     }
 
-    fn start_read(&mut self, ticket: Ticket, name: BlockHash, slot: Slot) -> Result<(), Outcome> {
+    fn start_read(&mut self, wanted: Wanted) -> Result<(), Outcome> {
+        let Wanted {
+            ticket,
+            name,
+            part,
+            slot,
+        } = wanted;
         if let Some(failure) = self.health.refuses_reads() {
             return Err(Outcome::Failed(failure));
         }
@@ -74,6 +90,11 @@ impl Worker {
             self.edges.stats.missing.add(1);
             return Err(Outcome::Missing);
         };
+        if let Some(part) = part {
+            let getting = parts::Getting::new(ticket, (name, part), place);
+            self.start_part(getting, slot);
+            return Ok(());
+        }
         let len = place.pages as usize * PAGE;
         if slot.len() < len {
             return Err(Outcome::Failed(Failure::TooLarge));
@@ -143,7 +164,7 @@ impl Worker {
         Outcome::Failed(Failure::Corrupt)
     }
 
-    fn read_failed(&mut self, name: BlockHash, place: Place) -> Outcome {
+    pub(super) fn read_failed(&mut self, name: BlockHash, place: Place) -> Outcome {
         let now = self.now();
         if self.health.read_failed(now) {
             self.went_away();
@@ -160,9 +181,9 @@ impl Worker {
 
     /// Answers what waits to be read.
     pub(super) fn fail_reads(&mut self, failure: Failure) {
-        for (ticket, _, slot) in std::mem::take(&mut self.reads.queue) {
-            drop(slot);
-            self.done(ticket, Outcome::Failed(failure));
+        for wanted in std::mem::take(&mut self.reads.queue) {
+            drop(wanted.slot);
+            self.done(wanted.ticket, Outcome::Failed(failure));
         }
     }
 }
@@ -184,7 +205,7 @@ mod tests {
     use crate::disk::recover::recover;
     use crate::disk::worker::Edges;
     use crate::disk::{DiskOptions, DiskStats};
-    use crate::record::{Draft, Exactness, Meta};
+    use crate::record::{Content, Draft, Exactness, Meta};
 
     const SEGMENT: u64 = 256 << 10;
     const BUDGET: u64 = 8 << 20;
@@ -227,6 +248,7 @@ mod tests {
             tenant: TenantTag(1),
             tokens: 16,
             exactness: Exactness::Exact,
+            content: Content::Unit,
             created_s: 1,
             expires_s: None,
         };

@@ -8,6 +8,7 @@ use super::ours::Sweep;
 use super::{Asked, Done, Service, now_s};
 use crate::backend::{Failure, Loss, Outcome, Report, Ticket};
 use crate::remote::index::{Changes, Listed, Listing};
+use crate::remote::parts::FoundPart;
 use crate::remote::transfer::Found;
 use crate::remote::trouble::{Kind, Trouble};
 
@@ -32,6 +33,9 @@ impl Service {
                     _ => Err(given_up()),
                 };
                 self.end_put(name, result);
+            }
+            (Asked::Get { ticket, object }, Some(Done::GotPart(result))) => {
+                self.end_get_part(ticket, object, result);
             }
             (Asked::Get { ticket, object }, done) => {
                 let result = match done {
@@ -125,24 +129,44 @@ impl Service {
                 self.setup.health.answered();
                 Outcome::Loaded(record)
             }
-            Ok(Found::Damaged(_)) => {
-                self.setup.health.answered();
-                if self.forget(object, Loss::Corrupt) {
-                    self.sweep(Sweep::SetAside(object.key));
-                }
-                Outcome::Failed(Failure::Corrupt)
-            }
-            Err(trouble) if trouble.kind == Kind::Missing => {
-                self.setup.health.answered();
-                self.forget(object, Loss::Evicted);
-                Outcome::Missing
-            }
-            Err(trouble) => {
-                self.note(&trouble);
-                Outcome::Failed(trouble.kind.failure(false))
-            }
+            Ok(Found::Damaged(_)) => self.damaged(object),
+            Err(trouble) => self.get_failed(object, &trouble),
         };
         self.answer(ticket, outcome);
+    }
+
+    fn end_get_part(&mut self, ticket: Ticket, object: Listed, result: Result<FoundPart, Trouble>) {
+        let outcome = match result {
+            Ok(FoundPart::Whole(part)) => {
+                self.setup.health.answered();
+                Outcome::Part(part)
+            }
+            Ok(FoundPart::None) => {
+                self.setup.health.answered();
+                Outcome::Missing
+            }
+            Ok(FoundPart::Damaged) => self.damaged(object),
+            Err(trouble) => self.get_failed(object, &trouble),
+        };
+        self.answer(ticket, outcome);
+    }
+
+    fn damaged(&mut self, object: Listed) -> Outcome {
+        self.setup.health.answered();
+        if self.forget(object, Loss::Corrupt) {
+            self.sweep(Sweep::SetAside(object.key));
+        }
+        Outcome::Failed(Failure::Corrupt)
+    }
+
+    fn get_failed(&mut self, object: Listed, trouble: &Trouble) -> Outcome {
+        if trouble.kind == Kind::Missing {
+            self.setup.health.answered();
+            self.forget(object, Loss::Evicted);
+            return Outcome::Missing;
+        }
+        self.note(trouble);
+        Outcome::Failed(trouble.kind.failure(false))
     }
 
     /// Forgets an object that is not what it was; not the one that came in its place.

@@ -16,7 +16,7 @@ use crate::backend::{
     Backend, Command, Condition, Failure, Loss, Outcome, Report, Resident, Ticket, no_waker,
 };
 use crate::conformance::record_of;
-use crate::record::{Draft, Exactness, Meta, Record};
+use crate::record::{Content, Draft, Exactness, Meta, Record};
 use crate::remote::{Remote, RemoteOptions};
 
 /// Longest wait for anything; far beyond what is expected.
@@ -166,6 +166,7 @@ pub(super) fn meta(name: u64, expires_s: Option<u64>) -> Meta {
         tenant: TenantTag(name % 5),
         tokens: 16,
         exactness: Exactness::Exact,
+        content: Content::Unit,
         created_s: 1,
         expires_s,
     }

@@ -74,6 +74,7 @@ impl Setting<'_> {
             lifetimes: Lifetimes::default(),
             now_s: unix_seconds,
             notes: None,
+            parts: None,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::arena::Arena;
 use crate::backend::{Condition, no_waker};
 use crate::disk::io::{Bell, Buffer};
 use crate::disk::recover::recover;
-use crate::record::{Draft, Exactness, Meta};
+use crate::record::{Content, Draft, Exactness, Meta};
 
 const SLOT: usize = 64 << 10;
 const SEGMENT: u64 = 256 << 10;
@@ -99,6 +99,7 @@ fn record_of(arena: &Arc<Arena>, name: u64, tenant: u64) -> Option<Record> {
         tenant: TenantTag(tenant),
         tokens: 16,
         exactness: Exactness::Exact,
+        content: Content::Unit,
         created_s: 1,
         expires_s: None,
     };

@@ -1,0 +1,187 @@
+//! Reading one part of a record: its pages alone, and the header before where it is not known.
+//!
+//! ```text
+//! header known ─────────────────────────────────► the part's pages ─► verified
+//! else  front of the record ─┬─ the part is in it ─────────────────► verified
+//!                            ├─ header known now ─► the part's pages ─► verified
+//!                            └─ a long header ─► all of it ─► the part's pages ─► verified
+//! ```
+
+use std::io;
+
+use headstart_core::BlockHash;
+
+use super::{Op, Place, Purpose, Worker};
+use crate::arena::Slot;
+use crate::backend::{Failure, Outcome, Ticket};
+use crate::disk::io::Buffer;
+use crate::record::{Checked, Header, PAGE, PartBytes, Wrong};
+
+/// What is read of a record whose header is not known, at most, bytes: the header, and small parts
+/// that lie behind it.
+const FRONT: usize = 8 * PAGE;
+
+/// A read of a part under way.
+pub(super) struct Getting {
+    ticket: Ticket,
+    name: BlockHash,
+    part: u16,
+    place: Place,
+    step: Step,
+}
+
+/// What is being read.
+enum Step {
+    /// The front of the record.
+    Front,
+    /// A header that is longer than that; the slot waits.
+    Header(Slot),
+    /// The pages of the part, which begin there within the record.
+    Pages { header: Checked, from: usize },
+}
+
+/// Why a read goes no further.
+enum Stop {
+    Wrong(Wrong),
+    Outcome(Outcome),
+}
+
+impl Getting {
+    pub(super) fn new(ticket: Ticket, (name, part): (BlockHash, u16), place: Place) -> Self {
+        Self {
+            ticket,
+            name,
+            part,
+            place,
+            step: Step::Front,
+        }
+    }
+
+    fn room(&self) -> usize {
+        self.place.pages as usize * PAGE
+    }
+}
+
+impl Worker {
+    pub(super) fn start_part(&mut self, getting: Getting, slot: Slot) {
+        self.space.add_reader(getting.place.segment);
+        self.reads.under_way += 1;
+        if let Some(header) = self.index.header(getting.name) {
+            return self.read_pages(getting, header, slot);
+        }
+        let len = slot.len().min(FRONT).min(getting.room());
+        self.read_at(getting, 0, Buffer::Slot(slot), len);
+    }
+
+    pub(super) fn got_part(&mut self, mut getting: Getting, op: Op, result: io::Result<()>) {
+        let Op::Read { buffer, len, .. } = op else {
+            unreachable!("parts are read")
+        };
+        if result.is_err() {
+            let outcome = self.read_failed(getting.name, getting.place);
+            return self.end_part(getting, outcome);
+        }
+        self.health.read_worked();
+        self.edges.stats.read_bytes.add(len as u64);
+        let step = std::mem::replace(&mut getting.step, Step::Front);
+        match (step, buffer) {
+            (Step::Front, Buffer::Slot(slot)) => self.got_front(getting, slot, len),
+            (Step::Header(slot), Buffer::Pages(pages)) => {
+                match self.know(&getting, &pages) {
+                    Ok(header) => self.read_pages(getting, header, slot),
+                    Err(wrong) => self.stop(getting, Stop::Wrong(wrong)),
+                };
+            }
+            (Step::Pages { header, from }, Buffer::Slot(slot)) => {
+                self.verify(getting, &header, from, slot);
+            }
+            _ => unreachable!("each step has its buffer"),
+        }
+    }
+
+    fn got_front(&mut self, mut getting: Getting, slot: Slot, len: usize) {
+        let claimed = Header::claimed_bytes(&slot[..len]).unwrap_or(0);
+        if claimed > len && claimed <= getting.room() {
+            let Ok(pages) = Buffer::pages(claimed.div_ceil(PAGE)) else {
+                return self.stop(getting, Stop::Outcome(Outcome::Failed(Failure::Io)));
+            };
+            let len = pages.len();
+            getting.step = Step::Header(slot);
+            return self.read_at(getting, 0, Buffer::Pages(pages), len);
+        }
+        let header = match self.know(&getting, &slot[..len]) {
+            Ok(header) => header,
+            Err(wrong) => return self.stop(getting, Stop::Wrong(wrong)),
+        };
+        let is_here = header
+            .pages_of(getting.part)
+            .is_some_and(|pages| pages.end <= len);
+        match is_here {
+            true => self.verify(getting, &header, 0, slot),
+            false => self.read_pages(getting, header, slot),
+        }
+    }
+
+    /// The header at the front of these bytes, remembered where it is unharmed.
+    fn know(&mut self, getting: &Getting, bytes: &[u8]) -> Result<Checked, Wrong> {
+        let header = Checked::read(bytes, getting.room(), getting.name)?;
+        self.index.know(getting.name, getting.place, &header);
+        Ok(header)
+    }
+
+    fn read_pages(&mut self, mut getting: Getting, header: Checked, slot: Slot) {
+        let Some(pages) = header.pages_of(getting.part) else {
+            return self.stop(getting, Stop::Outcome(Outcome::Missing));
+        };
+        if pages.is_empty() {
+            let start = header.header().parts[usize::from(getting.part)].offset;
+            return self.verify(getting, &header, start as usize, slot);
+        }
+        if pages.len() > slot.len() {
+            return self.stop(getting, Stop::Outcome(Outcome::Failed(Failure::TooLarge)));
+        }
+        let from = pages.start;
+        getting.step = Step::Pages { header, from };
+        self.read_at(getting, from, Buffer::Slot(slot), pages.len());
+    }
+
+    fn verify(&mut self, getting: Getting, header: &Checked, from: usize, slot: Slot) {
+        match PartBytes::verify(slot, from, header, getting.part) {
+            Ok(part) => {
+                self.edges.stats.parts.add(1);
+                self.end_part(getting, Outcome::Part(part));
+            }
+            Err(wrong) => self.stop(getting, Stop::Wrong(wrong)),
+        }
+    }
+
+    fn read_at(&mut self, getting: Getting, from: usize, buffer: Buffer, len: usize) {
+        let Ok(file) = self.open_file(getting.place.segment) else {
+            return self.stop(getting, Stop::Outcome(Outcome::Failed(Failure::Offline)));
+        };
+        let op = Op::Read {
+            file,
+            offset: u64::from(getting.place.page) * PAGE as u64 + from as u64,
+            buffer,
+            len,
+        };
+        self.start(Purpose::GetPart(getting), op);
+    }
+
+    fn stop(&mut self, getting: Getting, stop: Stop) {
+        let outcome = match stop {
+            Stop::Outcome(outcome) => outcome,
+            Stop::Wrong(wrong) => self.set_aside(getting.name, getting.place, wrong),
+        };
+        self.end_part(getting, outcome);
+    }
+
+    fn end_part(&mut self, getting: Getting, outcome: Outcome) {
+        self.reads.under_way -= 1;
+        self.space.remove_reader(getting.place.segment);
+        if let Outcome::Missing = outcome {
+            self.edges.stats.missing.add(1);
+        }
+        self.done(getting.ticket, outcome);
+    }
+}

@@ -1,0 +1,258 @@
+//! One part of a record, read and verified without the others.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use headstart_core::BlockHash;
+
+use super::{Header, Meta, PAGE, Part, Record, Wrong};
+use crate::arena::Slot;
+use crate::checksum;
+
+/// The header of a record, unharmed and that of the record of this name. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Checked(Arc<Header>);
+
+impl Checked {
+    /// The header at the front of `bytes`, which need not hold the rest of the record called
+    /// `name`, of `room` bytes at most.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(bytes: &[u8], room: usize, name: BlockHash) -> Result<Self, Wrong> {
+        let header = Header::read(bytes, room)?;
+        match header.meta.name == name {
+            true => Ok(Self(Arc::new(header))),
+            false => Err(Wrong::Misplaced),
+        }
+    }
+
+    /// That of a record.
+    pub(super) fn of(header: Arc<Header>) -> Self {
+        Self(header)
+    }
+
+    /// What it says.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.0
+    }
+
+    /// The whole pages of the record in which part number `part` lies, bytes; none where it is
+    /// empty. `None` where there is no such part.
+    #[must_use]
+    pub fn pages_of(&self, part: u16) -> Option<Range<usize>> {
+        let range = self.part(part)?.range();
+        let first = range.start / PAGE * PAGE;
+        let end = range.end.next_multiple_of(PAGE);
+        Some(match range.is_empty() {
+            true => first..first,
+            false => first..end,
+        })
+    }
+
+    fn part(&self, part: u16) -> Option<&Part> {
+        self.0.parts.get(usize::from(part))
+    }
+}
+
+/// The bytes of one part of a record, unharmed. Cheap to clone; its slot is free when the last
+/// clone is gone.
+#[derive(Clone, Debug)]
+pub struct PartBytes {
+    slot: Arc<Slot>,
+    header: Checked,
+    part: u16,
+    /// Where they lie in the slot.
+    at: usize,
+    since: Instant,
+}
+
+impl PartBytes {
+    /// Part number `part` of the record of this header, of which `slot` holds the bytes from
+    /// `from` on.
+    ///
+    /// # Errors
+    /// What is wrong with it; the slot is free again.
+    pub fn verify(slot: Slot, from: usize, header: &Checked, part: u16) -> Result<Self, Wrong> {
+        let index = usize::from(part);
+        let place = header.part(part).ok_or(Wrong::NoPart(index))?;
+        let range = place.range();
+        let at = range.start.checked_sub(from).ok_or(Wrong::Part(index))?;
+        let bytes = slot.get(at..at + range.len());
+        let found = bytes.map(|bytes| checksum::of_part(header.0.meta.name, index, bytes));
+        if found != Some(place.checksum) {
+            return Err(Wrong::Part(index));
+        }
+        Ok(Self {
+            slot: Arc::new(slot),
+            header: header.clone(),
+            part,
+            at,
+            since: Instant::now(),
+        })
+    }
+
+    /// A copy of part number `part` of a record in memory; memory forgets, too.
+    ///
+    /// # Errors
+    /// What is wrong with it, also where the slot is too small; the slot is free again.
+    pub fn copied(record: &Record, part: u16, mut slot: Slot) -> Result<Self, Wrong> {
+        let index = usize::from(part);
+        if index >= record.num_parts() {
+            return Err(Wrong::NoPart(index));
+        }
+        let bytes = record.part(index);
+        let room = slot.get_mut(..bytes.len()).ok_or(Wrong::Part(index))?;
+        room.copy_from_slice(bytes);
+        let header = record.header();
+        let from = header.0.parts[index].range().start;
+        Self::verify(slot, from, &header, part)
+    }
+
+    /// What the record is.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.header.0.meta
+    }
+
+    /// The header of the record.
+    #[must_use]
+    pub fn header(&self) -> &Checked {
+        &self.header
+    }
+
+    /// Which part it is.
+    #[must_use]
+    pub fn part(&self) -> u16 {
+        self.part
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        let len = self.header.0.parts[usize::from(self.part)].bytes as usize;
+        &self.slot[self.at..self.at + len]
+    }
+
+    /// Since when it is what it says: when it was verified, or when whoever withheld it let it go.
+    #[must_use]
+    pub fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// The same, as if it had been verified at `since`.
+    #[must_use]
+    pub(crate) fn with_since(self, since: Instant) -> Self {
+        Self { since, ..self }
+    }
+
+    /// The same with a bit of it changed, verified again. As it was where it is empty or somebody
+    /// holds a clone.
+    pub(crate) fn with_flipped(self, bit: usize) -> Result<Self, Wrong> {
+        let bits = self.bytes().len() * 8;
+        let Self {
+            slot,
+            header,
+            part,
+            at,
+            since,
+        } = self;
+        match Arc::try_unwrap(slot) {
+            Ok(mut slot) if bits > 0 => {
+                let bit = bit % bits;
+                slot[at + bit / 8] ^= 1 << (bit % 8);
+                let place = header.part(part).ok_or(Wrong::NoPart(usize::from(part)))?;
+                let from = place.range().start - at;
+                Self::verify(slot, from, &header, part)
+            }
+            slot => Ok(Self {
+                slot: slot.map_or_else(|slot| slot, Arc::new),
+                header,
+                part,
+                at,
+                since,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headstart_core::{IdentityDigest, TenantTag};
+
+    use super::*;
+    use crate::arena::Arena;
+    use crate::record::{Content, Draft, Exactness, Layout};
+
+    const PARTS: [usize; 5] = [300, PAGE, 0, 2 * PAGE + 5, 64];
+
+    fn sealed(arena: &Arc<Arena>, layout: Layout) -> Record {
+        let meta = Meta {
+            name: BlockHash::from_u64(9),
+            parent: None,
+            identity: IdentityDigest([7; 16]),
+            tenant: TenantTag(3),
+            tokens: 16,
+            exactness: Exactness::Exact,
+            content: Content::Unit,
+            created_s: 1,
+            expires_s: None,
+        };
+        let slot = arena.take().expect("a slot");
+        let mut draft = Draft::laid_out(slot, meta, &PARTS, layout).expect("it fits");
+        for part in 0..PARTS.len() {
+            draft.part_mut(part).fill(part as u8 + 1);
+        }
+        draft.seal()
+    }
+
+    /// Reads a part as a disk does: its pages alone.
+    fn read(arena: &Arc<Arena>, bytes: &[u8], part: u16) -> Result<PartBytes, Wrong> {
+        let name = BlockHash::from_u64(9);
+        let header = Checked::read(&bytes[..PAGE], bytes.len(), name)?;
+        let pages = header.pages_of(part).ok_or(Wrong::NoPart(part.into()))?;
+        let mut slot = arena.take().expect("a slot");
+        slot[..pages.len()].copy_from_slice(&bytes[pages.clone()]);
+        PartBytes::verify(slot, pages.start, &header, part)
+    }
+
+    #[test]
+    fn each_part_is_read_alone() {
+        let arena = Arena::new(8 * PAGE, 3).expect("memory");
+        for layout in [Layout::Dense, Layout::Paged] {
+            let record = sealed(&arena, layout);
+            for (part, &len) in PARTS.iter().enumerate() {
+                let read = read(&arena, record.bytes(), part as u16).expect("unharmed");
+                assert_eq!(read.bytes(), vec![part as u8 + 1; len]);
+                drop(read);
+                let slot = arena.take().expect("a slot");
+                let copy = PartBytes::copied(&record, part as u16, slot).expect("unharmed");
+                assert_eq!(copy.bytes(), vec![part as u8 + 1; len]);
+            }
+            let none = read(&arena, record.bytes(), 5).expect_err("there are five");
+            assert_eq!(none, Wrong::NoPart(5));
+            let other = Checked::read(record.bytes(), 8 * PAGE, BlockHash::from_u64(8));
+            assert_eq!(other.expect_err("another"), Wrong::Misplaced);
+        }
+        assert_eq!(arena.free(), 3);
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_part_is_seen_there_and_nowhere_else() {
+        let arena = Arena::new(8 * PAGE, 2).expect("memory");
+        let record = sealed(&arena, Layout::Paged);
+        let header = record.header();
+        let end = header.header().end();
+        for at in (0..record.bytes().len()).step_by(13).chain(0..end) {
+            let mut wrong = record.bytes().to_vec();
+            wrong[at] ^= 1 << (at % 8);
+            for (part, place) in header.header().parts.iter().enumerate() {
+                let is_seen = read(&arena, &wrong, part as u16).is_err();
+                let is_harmed = at < end || place.range().contains(&at);
+                assert_eq!(is_seen, is_harmed, "byte {at}, part {part}");
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! How a store is set up.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use headstart_core::transfer::TokenFormat;
+#[cfg(doc)]
+use headstart_core::transfer::Transfer;
+use headstart_core::{TenantTag, Tier};
+
+use crate::backend::{Backend, Resident};
+use crate::decorate::Rate;
+use crate::record::{Exactness, Layout};
+
+/// How a store is set up.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// Bytes of each part of a block, as the device gives it.
+    pub part_bytes: Vec<usize>,
+    /// Whether that is all that the device has. Records of the other kind are not loaded.
+    pub exactness: Exactness,
+    /// Blocks of a unit.
+    pub unit_blocks: usize,
+    /// Tokens of a unit.
+    pub unit_tokens: u32,
+    /// Units that host memory holds; 0 where it is no tier.
+    pub host_units: usize,
+    /// Units at hand or on their way, beside those.
+    pub staging_units: usize,
+    /// How long what is stored may be used.
+    pub lifetimes: Lifetimes,
+    /// Seconds since 1970.
+    pub now_s: fn() -> u64,
+    /// Where the prompts that were used last are noted, if anywhere.
+    pub notes: Option<PathBuf>,
+    /// Whether and how parts of units are read alone, and packed. Then the parts of a unit lie so
+    /// that each is read alone without loss ([`Layout::Paged`]): its records are a little longer.
+    pub parts: Option<PartsConfig>,
+}
+
+/// How parts of units are read alone, and packed.
+#[derive(Clone)]
+pub struct PartsConfig {
+    /// Parts at hand or on their way.
+    pub slots: usize,
+    /// Beside those, parts at most a quarter as long as the longest; where a unit has none, as many
+    /// more of the others.
+    pub small_slots: usize,
+    /// Loads of parts that were not answered yet; those beyond fail.
+    pub most_loads: usize,
+    /// Packs that were asked for and not begun yet; those beyond fail.
+    pub most_packs: usize,
+    /// How tokens lie in a part.
+    pub format: Arc<dyn TokenFormat>,
+    /// How fast a part at hand is brought nearer ([`Transfer::LoadPart`] from [`Tier::Host`]), for
+    /// measuring; `None`: at once.
+    pub host_line: Option<Rate>,
+}
+
+impl std::fmt::Debug for PartsConfig {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("PartsConfig")
+            .field("slots", &self.slots)
+            .field("small_slots", &self.small_slots)
+            .field("most_loads", &self.most_loads)
+            .field("most_packs", &self.most_packs)
+            .field("host_line", &self.host_line)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How long what a tenant stores may be used, seconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// Each that is not named; `None`: for ever.
+    pub each_s: Option<u64>,
+    /// Those that are.
+    pub named_s: HashMap<TenantTag, u64>,
+}
+
+impl Lifetimes {
+    pub(super) fn of(&self, tenant: TenantTag) -> Option<u64> {
+        self.named_s.get(&tenant).copied().or(self.each_s)
+    }
+}
+
+impl StoreConfig {
+    pub(super) fn unit_parts(&self) -> Vec<usize> {
+        let bytes = self.part_bytes.iter();
+        bytes.map(|bytes| bytes * self.unit_blocks).collect()
+    }
+
+    /// Bytes that a unit takes in a tier.
+    #[must_use]
+    pub fn unit_bytes(&self) -> u64 {
+        self.layout().record_bytes(&self.unit_parts()) as u64
+    }
+
+    /// How the parts of a unit lie.
+    pub(super) fn layout(&self) -> Layout {
+        match &self.parts {
+            None => Layout::Dense,
+            Some(_) => Layout::Paged,
+        }
+    }
+}
+
+/// A tier below host memory.
+pub struct Below {
+    /// Which.
+    pub tier: Tier,
+    /// Where its records are.
+    pub backend: Box<dyn Backend>,
+    /// What it holds already.
+    pub found: Vec<Resident>,
+}

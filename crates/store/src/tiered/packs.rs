@@ -1,0 +1,426 @@
+//! Packs: found, and made in the background.
+//!
+//! ```text
+//! asked ─► waits until nobody loads ─► reads the part of its units, few at once
+//!            ─► tokens to their places (a thread) ─► sealed ─► put ─► can be read
+//! ```
+//!
+//! One at a time. A pack is one record, so that after a crash it is there or not; and a copy, so
+//! that whatever is wrong with one it may go. It must not outlive what it was copied from: it
+//! expires with the first of its units.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use headstart_core::transfer::{FoundPack, Moved, Pack, TokenFormat, TransferId, TransferResult};
+use headstart_core::{BlockHash, Tier};
+
+use super::sealer::{Job, Tokens};
+use super::{PartsConfig, Pending, StoreConfig, TieredStore, description};
+use crate::arena::Arena;
+use crate::backend::{Command, Failure, Outcome};
+use crate::record::{Content, Draft, MAX_PARTS, Meta, PartBytes, Record};
+
+/// Parts read or about to be copied at once for a pack.
+const READS: usize = 4;
+
+/// Descriptions of packs read at once.
+const DESCRIPTIONS: usize = 4;
+
+/// Longest pack, bytes: no segment of a disk is longer by default.
+const MOST_BYTES: usize = 64 << 20;
+
+/// What is known of packs, and those that are being made.
+pub(super) struct Packs {
+    format: Arc<dyn TokenFormat>,
+    /// Packs that can be read: by index of the backend where, and which part they have.
+    known: HashMap<BlockHash, (usize, u16)>,
+    waiting: VecDeque<Asked>,
+    most_waiting: usize,
+    current: Option<Packing>,
+    /// Packs begun so far.
+    count: u64,
+    /// For the units that are read.
+    arena: Arc<Arena>,
+    /// Found, and not read yet.
+    found: VecDeque<(usize, BlockHash)>,
+    /// Those of them, and of those being read, that are wanted.
+    awaited: HashSet<BlockHash>,
+    /// For the fronts of those.
+    fronts: Arc<Arena>,
+}
+
+/// A pack that is to be made.
+struct Asked {
+    id: TransferId,
+    pack: Pack,
+    index: usize,
+}
+
+/// Which tokens of a unit become which of a pack.
+type Moves = Vec<(u32, u32)>;
+
+/// A pack that is being made.
+struct Packing {
+    asked: Asked,
+    number: u64,
+    /// Units that were not read yet, by their places in the run.
+    left: BTreeMap<usize, Moves>,
+    /// Those that are being read.
+    reading: HashMap<usize, Moves>,
+    /// The first end of any unit.
+    expires_s: Option<u64>,
+    /// It was given to the backend.
+    is_put: bool,
+    /// It is not wanted any more.
+    is_forgotten: bool,
+}
+
+impl Packs {
+    pub(super) fn new(parts: &PartsConfig, config: &StoreConfig) -> std::io::Result<Self> {
+        let longest = config.unit_parts().into_iter().max().unwrap_or(0);
+        let layout = config.layout();
+        Ok(Self {
+            format: parts.format.clone(),
+            known: HashMap::new(),
+            waiting: VecDeque::new(),
+            most_waiting: parts.most_packs,
+            current: None,
+            count: 0,
+            arena: Arena::new(layout.slot_bytes(longest), READS)?,
+            found: VecDeque::new(),
+            awaited: HashSet::new(),
+            fronts: Arena::new(layout.slot_bytes(description::MOST_BYTES), DESCRIPTIONS)?,
+        })
+    }
+
+    /// Which part a pack has, if it is one that can be read.
+    pub(super) fn part_of(&self, name: BlockHash) -> Option<u16> {
+        self.known.get(&name).map(|(_, part)| *part)
+    }
+
+    /// These are gone from a backend.
+    pub(super) fn lost(&mut self, index: usize, names: &[BlockHash]) {
+        for name in names {
+            self.awaited.remove(name);
+            if self.known.get(name).is_some_and(|known| known.0 == index) {
+                self.known.remove(name);
+            }
+        }
+    }
+
+    /// The pack that is being made, if it is this one.
+    fn packing(&mut self, number: u64) -> Option<&mut Packing> {
+        let current = self.current.as_mut();
+        current.filter(|packing| packing.number == number)
+    }
+}
+
+/// What becomes of the tokens of each unit that has some in a pack.
+fn moves_of(pack: &Pack, unit_tokens: u32) -> BTreeMap<usize, Moves> {
+    let mut moves: BTreeMap<usize, Moves> = BTreeMap::new();
+    for (to, &token) in (0..).zip(&pack.order) {
+        let unit = moves.entry((token / unit_tokens) as usize).or_default();
+        unit.push((token % unit_tokens, to));
+    }
+    moves
+}
+
+impl TieredStore {
+    pub(super) fn pack(&mut self, id: TransferId, pack: Pack, tier: Tier) {
+        let is_possible = self.pack_parts(&pack).is_some();
+        let index = self.index_of(tier).filter(|_| is_possible);
+        match (&mut self.packs, index) {
+            (Some(packs), Some(index)) if packs.waiting.len() < packs.most_waiting => {
+                packs.waiting.push_back(Asked { id, pack, index });
+                self.pump_packs();
+            }
+            _ => self.tell_pack(id, TransferResult::Failed),
+        }
+    }
+
+    /// The lengths of its parts, where it makes sense and is not too long.
+    fn pack_parts(&self, pack: &Pack) -> Option<Vec<usize>> {
+        let unit_tokens = self.config.unit_tokens;
+        let chunk = *self.parts.get(usize::from(pack.part))?;
+        if !description::is_sensible(&pack.units, &pack.order, unit_tokens) {
+            return None;
+        }
+        let chunks = pack.order.len().div_ceil(unit_tokens as usize);
+        let mut parts = vec![chunk; 1 + chunks];
+        parts[0] = description::bytes(pack.units.len(), pack.order.len());
+        let bytes = self.config.layout().record_bytes(&parts);
+        (parts.len() <= MAX_PARTS && bytes <= MOST_BYTES).then_some(parts)
+    }
+
+    /// Goes on with packs, where nobody loads anything.
+    pub(super) fn pump_packs(&mut self) {
+        self.read_fronts();
+        let loads = self.loads + self.single.as_ref().map_or(0, |parts| parts.loads);
+        if loads > 0 {
+            return;
+        }
+        while let Some(packs) = &mut self.packs
+            && packs.current.is_none()
+            && let Some(asked) = packs.waiting.pop_front()
+        {
+            self.begin_pack(asked);
+        }
+        self.read_units();
+    }
+
+    fn begin_pack(&mut self, asked: Asked) {
+        let (id, unit_tokens) = (asked.id, self.config.unit_tokens);
+        let (Some(draft), Some(packs)) = (self.pack_draft(&asked.pack), &mut self.packs) else {
+            return self.tell_pack(id, TransferResult::Failed);
+        };
+        let description = description::write(&asked.pack, unit_tokens);
+        self.sealer.submit(Job::BeginPack { draft, description });
+        packs.count += 1;
+        packs.current = Some(Packing {
+            left: moves_of(&asked.pack, unit_tokens),
+            asked,
+            number: packs.count,
+            reading: HashMap::new(),
+            expires_s: None,
+            is_put: false,
+            is_forgotten: false,
+        });
+    }
+
+    /// A record for a pack, in memory of its own that is gone with it.
+    fn pack_draft(&self, pack: &Pack) -> Option<Draft> {
+        let parts = self.pack_parts(pack)?;
+        let layout = self.config.layout();
+        let memory = Arena::new(layout.record_bytes(&parts), 1).ok()?;
+        let meta = Meta {
+            name: pack.name,
+            parent: pack.units.last().copied(),
+            identity: pack.identity,
+            tenant: pack.tenant,
+            tokens: pack.order.len() as u32,
+            exactness: self.config.exactness,
+            content: Content::Pack,
+            created_s: (self.config.now_s)(),
+            expires_s: None,
+        };
+        Draft::laid_out(memory.take()?, meta, &parts, layout)
+    }
+
+    fn read_units(&mut self) {
+        while let Some(packs) = &mut self.packs
+            && let Some(packing) = &mut packs.current
+            && !packing.left.is_empty()
+            && let Some(slot) = packs.arena.take()
+            && let Some((unit, moves)) = packing.left.pop_first()
+        {
+            packing.reading.insert(unit, moves);
+            let pack = packing.number;
+            let (index, part) = (packing.asked.index, packing.asked.pack.part);
+            let name = packing.asked.pack.units[unit];
+            let ticket = self.expect(Pending::PackUnit { pack, unit });
+            let command = Command::GetPart {
+                ticket,
+                name,
+                part,
+                slot,
+            };
+            self.give(index, command);
+        }
+    }
+
+    pub(super) fn pack_unit_read(&mut self, pack: u64, unit: usize, outcome: Outcome) {
+        let read = match outcome {
+            Outcome::Part(part) if self.may_be_packed(&part) => Some(part),
+            _ => None,
+        };
+        let unit_tokens = self.config.unit_tokens;
+        let Some(packs) = &mut self.packs else {
+            return;
+        };
+        let format = packs.format.clone();
+        let Some(packing) = packs.packing(pack) else {
+            return;
+        };
+        let (Some(from), Some(moves)) = (read, packing.reading.remove(&unit)) else {
+            return self.end_pack(TransferResult::Failed);
+        };
+        let ends = [packing.expires_s, from.meta().expires_s];
+        let expires_s = ends.into_iter().flatten().min();
+        packing.expires_s = expires_s;
+        let is_last = packing.left.is_empty() && packing.reading.is_empty();
+        let tokens = Tokens {
+            from,
+            moves,
+            unit_tokens,
+        };
+        self.sealer.submit(Job::CopyTokens { tokens, format });
+        if is_last {
+            self.sealer.submit(Job::EndPack { pack, expires_s });
+        }
+    }
+
+    /// Whether a part is of a unit like ours, computed as the pack's and of the same tenant.
+    fn may_be_packed(&self, part: &PartBytes) -> bool {
+        let packing = self.packs.as_ref().and_then(|packs| packs.current.as_ref());
+        let pack = packing.map(|packing| &packing.asked.pack);
+        let meta = part.meta();
+        let theirs = (meta.identity, meta.tenant);
+        pack.is_some_and(|pack| (pack.identity, pack.tenant) == theirs)
+            && meta.exactness == self.config.exactness
+            && self.is_unit(part)
+    }
+
+    /// All tokens are in their places.
+    pub(super) fn packed(&mut self, pack: u64, record: Record) {
+        let packs = self.packs.as_mut();
+        let Some(packing) = packs.and_then(|packs| packs.packing(pack)) else {
+            return;
+        };
+        packing.is_put = true;
+        let index = packing.asked.index;
+        let ticket = self.expect(Pending::Pack { pack });
+        self.give(index, Command::Put { ticket, record });
+    }
+
+    /// A backend has it, or not.
+    pub(super) fn pack_put(&mut self, pack: u64, outcome: &Outcome) {
+        let Some(packs) = &mut self.packs else {
+            return;
+        };
+        let Some(packing) = packs.packing(pack) else {
+            return;
+        };
+        let is_there = matches!(outcome, Outcome::Stored) && !packing.is_forgotten;
+        let (index, pack) = (packing.asked.index, &packing.asked.pack);
+        let (name, part) = (pack.name, pack.part);
+        let result = match is_there {
+            true => {
+                packs.known.insert(name, (index, part));
+                TransferResult::Done
+            }
+            false => TransferResult::Failed,
+        };
+        self.end_pack(result);
+    }
+
+    /// What is under way for it is not waited for.
+    fn end_pack(&mut self, result: TransferResult) {
+        let current = self.packs.as_mut().and_then(|packs| packs.current.take());
+        if let Some(packing) = current {
+            self.tell_pack(packing.asked.id, result);
+        }
+    }
+
+    /// Packs that are wanted no more, among other records.
+    pub(super) fn forget_packs(&mut self, index: usize, names: &[BlockHash]) {
+        let Some(packs) = &mut self.packs else {
+            return;
+        };
+        packs.lost(index, names);
+        let is_it = |asked: &Asked| asked.index == index && names.contains(&asked.pack.name);
+        let waiting = std::mem::take(&mut packs.waiting).into_iter();
+        let (gone, waiting): (VecDeque<Asked>, VecDeque<Asked>) = waiting.partition(is_it);
+        packs.waiting = waiting;
+        let current = packs.current.as_mut();
+        let ends = match current.filter(|packing| is_it(&packing.asked)) {
+            Some(packing) => {
+                packing.is_forgotten = true;
+                !packing.is_put
+            }
+            None => false,
+        };
+        for asked in gone {
+            self.tell_pack(asked.id, TransferResult::Failed);
+        }
+        if ends {
+            self.end_pack(TransferResult::Failed);
+        }
+    }
+
+    /// Packs are there: those that can be used are told when they were read. The others go: nobody
+    /// would ask for them, or count them.
+    pub(super) fn found_packs(&mut self, index: usize, names: Vec<BlockHash>) {
+        match &mut self.packs {
+            Some(packs) => {
+                let new = names.into_iter();
+                let new = new.filter(|name| !packs.known.contains_key(name));
+                for name in new.filter(|&name| packs.awaited.insert(name)) {
+                    packs.found.push_back((index, name));
+                }
+                self.read_fronts();
+            }
+            None => self.drop_packs(index, names),
+        }
+    }
+
+    fn drop_packs(&mut self, index: usize, names: Vec<BlockHash>) {
+        if !names.is_empty() {
+            let ticket = self.expect(Pending::Forget);
+            self.give(index, Command::Remove { ticket, names });
+        }
+    }
+
+    fn read_fronts(&mut self) {
+        while let Some(packs) = &mut self.packs
+            && !packs.found.is_empty()
+            && let Some(slot) = packs.fronts.take()
+            && let Some((index, name)) = packs.found.pop_front()
+        {
+            if !packs.awaited.contains(&name) {
+                continue;
+            }
+            let ticket = self.expect(Pending::Describe { index, name });
+            let part = 0;
+            let command = Command::GetPart {
+                ticket,
+                name,
+                part,
+                slot,
+            };
+            self.give(index, command);
+        }
+    }
+
+    /// The front of a pack was read.
+    pub(super) fn described(&mut self, index: usize, name: BlockHash, outcome: Outcome) {
+        let is_awaited = |packs: &mut Packs| packs.awaited.remove(&name);
+        if !self.packs.as_mut().is_some_and(is_awaited) {
+            return;
+        }
+        let found = match outcome {
+            Outcome::Part(front) => self.found_pack(name, &front),
+            Outcome::Missing | Outcome::Failed(Failure::Offline | Failure::Aborted) => return,
+            _ => None,
+        };
+        let (Some(found), Some(packs)) = (found, &mut self.packs) else {
+            return self.drop_packs(index, vec![name]);
+        };
+        packs.known.insert(name, (index, found.part));
+        let tier = self.below[index].0;
+        let packs = vec![found];
+        self.moved.push(Moved::FoundPacks { tier, packs });
+    }
+
+    /// What a pack says of itself, where it is one of ours.
+    fn found_pack(&self, name: BlockHash, front: &PartBytes) -> Option<FoundPack> {
+        let unit_tokens = self.config.unit_tokens;
+        let found = description::read(name, front.bytes(), unit_tokens)?;
+        let chunk = *self.parts.get(usize::from(found.part))?;
+        let chunks = found.order.len().div_ceil(unit_tokens as usize);
+        let lens = front.header().header().parts[1..].iter();
+        let mut lens = lens.map(|part| part.bytes as usize);
+        let meta = front.meta();
+        let is_ours = meta.content == Content::Pack
+            && meta.exactness == self.config.exactness
+            && meta.tokens as usize == found.order.len()
+            && meta.parent == found.units.last().copied()
+            && lens.len() == chunks
+            && lens.all(|len| len == chunk);
+        is_ours.then_some(found)
+    }
+
+    fn tell_pack(&mut self, id: TransferId, result: TransferResult) {
+        self.moved.push(Moved::Packed { id, result });
+    }
+}

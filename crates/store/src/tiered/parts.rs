@@ -1,0 +1,336 @@
+//! Parts of records brought to hand one by one.
+//!
+//! ```text
+//! asked ─► waits for a slot ─┬─► backend: the part's pages, verified ─┬─► at hand ─► released
+//!                            └─► host memory: copied, verified ───────┘
+//! ```
+//!
+//! Slots of two lengths, since the parts that are read to choose are much shorter than those that
+//! are chosen. A part that is asked for twice is read once. What is released while it is on its way
+//! is at hand all the same when it arrives.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use headstart_core::transfer::{Moved, PartName, TransferId, TransferResult};
+use headstart_core::{Nanos, Tier};
+
+use super::sealer::Job;
+use super::{PartsConfig, Pending, StoreConfig, TieredStore};
+use crate::arena::{Arena, Slot};
+use crate::backend::{Command, Outcome, Waker};
+use crate::decorate::{Alarm, Line};
+use crate::record::{Content, PAGE, PartBytes};
+
+/// Parts are small that are at most this share of the longest.
+const SMALL: usize = 4;
+
+/// Parts at hand, and on their way there.
+pub(super) struct Parts {
+    small: Class,
+    large: Class,
+    at_hand: HashMap<PartName, PartBytes>,
+    /// Who waits for what is on its way.
+    on_their_way: HashMap<PartName, Vec<TransferId>>,
+    /// Loads that were not answered.
+    pub(super) loads: usize,
+    most_loads: usize,
+    nearer: Option<Nearer>,
+}
+
+/// Slots of one length, and what waits for them.
+struct Class {
+    arena: Arc<Arena>,
+    waiting: VecDeque<(PartName, Source)>,
+}
+
+/// Where a part is read.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Host,
+    /// By index of the backend.
+    Below(usize),
+}
+
+/// A line between parts at hand and where they are used, made up for measuring.
+struct Nearer {
+    line: Line,
+    began: Instant,
+    under_way: BTreeMap<(Nanos, u64), (TransferId, PartName)>,
+    count: u64,
+    alarm: Alarm,
+}
+
+impl Class {
+    fn new(slot_bytes: usize, slots: usize) -> std::io::Result<Self> {
+        Ok(Self {
+            arena: Arena::new(slot_bytes, slots)?,
+            waiting: VecDeque::new(),
+        })
+    }
+
+    /// The first that waits, where there is a slot for it.
+    fn next(&mut self) -> Option<(PartName, Source, Slot)> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let slot = self.arena.take()?;
+        let (name, source) = self.waiting.pop_front()?;
+        Some((name, source, slot))
+    }
+}
+
+impl Parts {
+    pub(super) fn new(
+        parts: &PartsConfig,
+        config: &StoreConfig,
+        waker: Waker,
+    ) -> std::io::Result<Self> {
+        let lens = config.unit_parts();
+        let layout = config.layout();
+        let longest = lens.iter().copied().max().unwrap_or(0);
+        let small = lens.iter().copied().filter(|len| len * SMALL <= longest);
+        let (small, large_slots) = match small.max() {
+            // With the header before them, which is read at once.
+            Some(len) => {
+                let slot_bytes = layout.slot_bytes(len) + PAGE;
+                (Class::new(slot_bytes, parts.small_slots)?, parts.slots)
+            }
+            None => (Class::new(0, 0)?, parts.slots + parts.small_slots),
+        };
+        let nearer = match parts.host_line {
+            None => None,
+            Some(rate) => Some(Nearer {
+                line: Line::new(rate),
+                began: Instant::now(),
+                under_way: BTreeMap::new(),
+                count: 0,
+                alarm: Alarm::start(waker)?,
+            }),
+        };
+        Ok(Self {
+            small,
+            large: Class::new(layout.slot_bytes(longest), large_slots)?,
+            at_hand: HashMap::new(),
+            on_their_way: HashMap::new(),
+            loads: 0,
+            most_loads: parts.most_loads,
+            nearer,
+        })
+    }
+
+    pub(super) fn bytes(&self, name: PartName) -> Option<&[u8]> {
+        self.at_hand.get(&name).map(PartBytes::bytes)
+    }
+
+    /// A part that needs a slot so long waits for one.
+    fn wait(&mut self, name: PartName, source: Source, slot_bytes: usize) {
+        let small = &self.small.arena;
+        let is_small = small.num_slots() > 0 && slot_bytes + PAGE <= small.slot_bytes();
+        let class = match is_small {
+            true => &mut self.small,
+            false => &mut self.large,
+        };
+        class.waiting.push_back((name, source));
+    }
+
+    /// The first that waits and for which there is a slot.
+    fn next(&mut self) -> Option<(PartName, Source, Slot)> {
+        self.small.next().or_else(|| self.large.next())
+    }
+}
+
+impl Nearer {
+    fn now(&self) -> Nanos {
+        Nanos::default() + self.began.elapsed()
+    }
+
+    fn begin(&mut self, id: TransferId, name: PartName, bytes: usize) {
+        let due = self.line.due(self.now(), bytes);
+        self.count += 1;
+        self.under_way.insert((due, self.count), (id, name));
+        self.set_alarm();
+    }
+
+    /// The next that is there, and for how long.
+    fn next(&mut self) -> Option<(TransferId, PartName, Duration)> {
+        let now = self.now();
+        let first = self.under_way.first_entry()?;
+        let (due, _) = *first.key();
+        if due > now {
+            self.set_alarm();
+            return None;
+        }
+        let (id, name) = first.remove();
+        Some((id, name, now.since(due)))
+    }
+
+    fn set_alarm(&self) {
+        let next = self.under_way.first_key_value();
+        let next = next.map(|((due, _), _)| self.began + due.since(Nanos::default()));
+        self.alarm.set(next);
+    }
+}
+
+impl TieredStore {
+    pub(super) fn load_part(&mut self, id: TransferId, name: PartName, from: Tier) {
+        let len = self.part_bytes(name);
+        let source = match from {
+            Tier::Host => Some(Source::Host),
+            _ => self.index_of(from).map(Source::Below),
+        };
+        let parts = self.single.as_mut();
+        let Some(parts) = parts.filter(|parts| parts.loads < parts.most_loads) else {
+            return self.tell_part(id, TransferResult::Failed, Duration::ZERO);
+        };
+        parts.loads += 1;
+        if let Some(part) = parts.at_hand.get(&name) {
+            return match (&mut parts.nearer, from) {
+                (Some(nearer), Tier::Host) => nearer.begin(id, name, part.bytes().len()),
+                _ => self.end_load(id, TransferResult::Done, Duration::ZERO),
+            };
+        }
+        if let Some(waiting) = parts.on_their_way.get_mut(&name) {
+            return waiting.push(id);
+        }
+        let (Some(len), Some(source)) = (len, source) else {
+            return self.end_load(id, TransferResult::Failed, Duration::ZERO);
+        };
+        parts.on_their_way.insert(name, vec![id]);
+        let slot_bytes = self.config.layout().slot_bytes(len);
+        parts.wait(name, source, slot_bytes);
+        self.pump_parts();
+    }
+
+    pub(super) fn release_parts(&mut self, names: &[PartName]) {
+        if let Some(parts) = &mut self.single {
+            names.iter().for_each(|name| {
+                parts.at_hand.remove(name);
+            });
+            self.pump_parts();
+        }
+    }
+
+    /// Starts reads for which there are slots.
+    pub(super) fn pump_parts(&mut self) {
+        while let Some((name, source, slot)) = self.single.as_mut().and_then(Parts::next) {
+            match source {
+                Source::Below(index) => {
+                    let ticket = self.expect(Pending::Part(name));
+                    let PartName { record, part } = name;
+                    let command = Command::GetPart {
+                        ticket,
+                        name: record,
+                        part,
+                        slot,
+                    };
+                    self.give(index, command);
+                }
+                Source::Host => match self.host.get(&name.record).cloned() {
+                    Some(record) => self.sealer.submit(Job::CopyPart { name, record, slot }),
+                    None => {
+                        drop(slot);
+                        self.part_arrived(name, None);
+                    }
+                },
+            }
+        }
+    }
+
+    /// A backend answered.
+    pub(super) fn part_read(&mut self, name: PartName, outcome: Outcome) {
+        let part = match outcome {
+            Outcome::Part(part) if self.fits_part(name, &part) => Some(part),
+            _ => None,
+        };
+        self.part_arrived(name, part);
+    }
+
+    /// A part was copied from host memory, or is damaged there.
+    pub(super) fn part_copied(&mut self, name: PartName, copied: Option<PartBytes>) {
+        if copied.is_none() {
+            self.host.remove(&name.record);
+        }
+        let copied = copied.filter(|part| self.fits_part(name, part));
+        self.part_arrived(name, copied);
+    }
+
+    fn part_arrived(&mut self, name: PartName, part: Option<PartBytes>) {
+        let Some(parts) = &mut self.single else {
+            return;
+        };
+        let waiting = parts.on_their_way.remove(&name).unwrap_or_default();
+        let (result, ago) = match part {
+            Some(part) => {
+                let ago = part.since().elapsed();
+                parts.at_hand.insert(name, part);
+                (TransferResult::Done, ago)
+            }
+            None => (TransferResult::Failed, Duration::ZERO),
+        };
+        for id in waiting {
+            self.end_load(id, result, ago);
+        }
+    }
+
+    /// Takes what came through the line.
+    pub(super) fn take_from_line(&mut self) {
+        while let Some(parts) = &mut self.single
+            && let Some((id, name, ago)) = parts.nearer.as_mut().and_then(Nearer::next)
+        {
+            let result = match parts.at_hand.contains_key(&name) {
+                true => TransferResult::Done,
+                // Released meanwhile.
+                false => TransferResult::Failed,
+            };
+            self.end_load(id, result, ago);
+        }
+    }
+
+    fn end_load(&mut self, id: TransferId, result: TransferResult, ago: Duration) {
+        if let Some(parts) = &mut self.single {
+            parts.loads -= 1;
+        }
+        self.tell_part(id, result, ago);
+    }
+
+    fn tell_part(&mut self, id: TransferId, result: TransferResult, ago: Duration) {
+        self.moved.push(Moved::PartLoaded { id, result, ago });
+    }
+
+    /// What the record of a part holds, as far as is known, and how long the part should be; `None`
+    /// where there can be none.
+    fn part_of(&self, name: PartName) -> (Content, Option<usize>) {
+        let PartName { record, part } = name;
+        let packed = self.packs.as_ref().and_then(|packs| packs.part_of(record));
+        let len = |part: u16| self.parts.get(usize::from(part)).copied();
+        match packed {
+            Some(packed) => (Content::Pack, len(packed).filter(|_| part > 0)),
+            None => (Content::Unit, len(part)),
+        }
+    }
+
+    fn part_bytes(&self, name: PartName) -> Option<usize> {
+        self.part_of(name).1
+    }
+
+    /// Whether a part is what was asked for, of a record that this device can use: as long and as
+    /// exact as its own.
+    fn fits_part(&self, name: PartName, part: &PartBytes) -> bool {
+        let (content, len) = self.part_of(name);
+        let meta = part.meta();
+        let is_it = meta.name == name.record && part.part() == name.part;
+        let is_right = meta.content == content
+            && meta.exactness == self.config.exactness
+            && len == Some(part.bytes().len());
+        is_it && is_right && (content == Content::Pack || self.is_unit(part))
+    }
+
+    /// Whether a part is one of a unit that has the parts that the device expects.
+    pub(super) fn is_unit(&self, part: &PartBytes) -> bool {
+        let lens = part.header().header().parts.iter();
+        let lens = lens.map(|part| part.bytes as usize);
+        part.meta().content == Content::Unit && lens.eq(self.parts.iter().copied())
+    }
+}
