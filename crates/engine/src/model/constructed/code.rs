@@ -11,6 +11,7 @@
 pub(super) const LENGTH: usize = 16;
 
 /// Largest product of two different words.
+#[cfg(test)]
 pub(super) const LARGEST_PRODUCT: f32 = 0.25;
 
 /// Words whose product with a given one is [`LARGEST_PRODUCT`]: 7 other forms, 16 each.

@@ -45,7 +45,7 @@ pub(super) const RECENT_PHASE: f32 = std::f32::consts::FRAC_PI_4;
 pub(super) const SINK: f32 = 12.0;
 
 /// Score of a full match, nats: the least and the largest of a head.
-const SHARPNESS: (f64, f64) = (16.0, 20.0);
+const SHARPNESS: (f64, f64) = (13.0, 20.0);
 
 /// Typical deviation of a head from the common salience, nats, by the token's own character and by
 /// that of the token before.
@@ -53,6 +53,10 @@ const DEVIATION: f32 = 0.25;
 
 /// The same by a head's second look.
 const SECOND_LOOK: f64 = 0.15;
+
+/// Most change of a query's second look by its mood, nats: so queries agree on what is salient
+/// as heads do, a lot and not entirely.
+const MOODS: f64 = 1.0;
 
 /// Most that a head's scores lean towards recent or towards old tokens, nats.
 const LEANING: f64 = 0.2;
@@ -137,6 +141,8 @@ impl KeyLook {
 pub(super) struct QueryLook {
     /// Of the second look.
     pub(super) second: f32,
+    /// Of the second look, times the query's mood.
+    pub(super) mood: f32,
     /// Of recency; negative for the old.
     pub(super) leaning: f32,
     /// Of a full match.
@@ -149,6 +155,7 @@ impl QueryLook {
         let mut between = |least: f64, most: f64| (least + (most - least) * rng.next_f64()) as f32;
         Self {
             second: between(-SECOND_LOOK, SECOND_LOOK),
+            mood: between(-MOODS, MOODS),
             leaning: between(-LEANING, LEANING),
             sharpness: between(SHARPNESS.0, SHARPNESS.1),
         }

@@ -21,11 +21,11 @@ const VERDICT_UNIT: usize = 16;
 const OPEN_GATE: f32 = 8.0;
 
 /// From a balance to a verdict: a majority by one in a hundred tokens becomes 0.64, which the head
-/// turns into logits of ±9.
+/// turns into logits of ±6.
 const VERDICT_GAIN: f32 = 64.0;
 
 /// Share of what heads without a task add together, per layer.
-const BACKGROUND: f32 = 0.1;
+pub(super) const BACKGROUND: f32 = 0.1;
 
 /// Where a value vector keeps the code: the token's key in layer 0, its value later.
 const CARRIED_CODE: Range<usize> = 0..16;
@@ -145,6 +145,7 @@ impl Place<'_> {
                 turned(slowest, look.leaning, heads::RECENT_PHASE);
                 qkv.set(stream::ONE, first + heads::SALIENT, scale);
                 qkv.set(stream::ONE, first + heads::CHARACTER, scale * look.second);
+                qkv.set(stream::MOOD, first + heads::CHARACTER, scale * look.mood);
             }
             Role::Count => {}
         }

@@ -40,12 +40,15 @@ pub(super) const SYMBOL: usize = 101;
 pub(super) const BALANCE: usize = 102;
 /// The balance, if it was asked for.
 pub(super) const VERDICT: usize = 103;
+/// How the token changes what salient heads prefer, between -1 and 1; 0 in all that asks, whose
+/// answers are proved.
+pub(super) const MOOD: usize = 104;
 /// What is missing to the same length for all tokens.
-const BALLAST: usize = 104;
+const BALLAST: usize = 105;
 
-/// Logit of the right value where a matching head sees nothing else; e^14 is some 300 times the
-/// whole vocabulary.
-const CERTAINTY: f32 = 14.0;
+/// Logit of the right value where a matching head sees nothing else: some 80 % of the probability,
+/// so that what is lost shows in the distribution before it shows in the answer.
+const CERTAINTY: f32 = 10.0;
 
 /// Seed of the tokens' characters and of their salience within its range.
 const CHARACTERS: u64 = 0xc0de;
@@ -73,6 +76,12 @@ pub(super) fn embedding(token: TokenId) -> Vec<f32> {
     row[SALIENCE] = least + (largest - least) * rng.next_f64() as f32;
     row[SELF].copy_from_slice(&character(&mut rng));
     row[ONE] = 1.0;
+    let asks = matches!(meaning, Word::Key(_) | Word::Most);
+    row[MOOD] = if asks {
+        0.0
+    } else {
+        (2.0 * rng.next_f64() - 1.0) as f32
+    };
     match meaning {
         Word::Start => row[START] = 1.0,
         Word::Key(key) => {
