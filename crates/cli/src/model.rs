@@ -1,4 +1,4 @@
-//! Naming a model: the built-in toy, a folder, or a name on the hub.
+//! Naming a model: the built-in toy, a constructed model, a folder, or a name on the hub.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use headstart_engine::Model;
 use headstart_engine::kv::Dtype;
+use headstart_engine::model::constructed::{self, Shape};
 use headstart_engine::model::toy;
 use headstart_prompt::PromptModel;
 use indicatif::ProgressBar;
@@ -36,6 +37,14 @@ pub(crate) fn load(spec: &str, dtype: Dtype) -> Result<Loaded> {
             model,
             prompt,
             name: TOY.to_owned(),
+        });
+    }
+    if let Some(shape) = Shape::named(spec) {
+        return Ok(Loaded {
+            model: Arc::new(constructed::build(shape, dtype)),
+            // Its language has no text; the toy's tokenizer has as many tokens.
+            prompt: Arc::new(PromptModel::toy()),
+            name: shape.name().to_owned(),
         });
     }
     let dir = if Path::new(spec).is_dir() {

@@ -1,6 +1,7 @@
 //! A model as it is computed with: weights in the kernels' layout, and what its files say about
 //! generation.
 
+pub mod constructed;
 mod export;
 mod generation;
 mod load;

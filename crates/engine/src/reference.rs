@@ -1,12 +1,16 @@
 //! The obvious forward pass: one sequence, no cache, no blocks, attention with the whole score
 //! matrix. Slow; the tests compare the engine with it.
 
+pub mod importance;
+pub mod selective;
+
 use crate::Model;
 use crate::cpu::attention::Heads;
 use crate::cpu::head::rows_dot;
 use crate::cpu::linear::Write;
 use crate::cpu::ops;
 use crate::executor::Rotation;
+use crate::model::Layer;
 use headstart_core::TokenId;
 
 /// Causal attention with materialized scores. `q` is `[tokens, num_kv * group, dim]`, `k` and
@@ -49,59 +53,96 @@ pub fn naive_attention(q: &[f32], k: &[f32], v: &[f32], start: usize, heads: Hea
 /// Logits of every position of `tokens`, `[tokens, vocab]`.
 #[must_use]
 pub fn logits(model: &Model, tokens: &[TokenId]) -> Vec<f32> {
-    let config = &model.config;
-    let hidden = config.hidden;
-    let heads = Heads {
-        num_kv: config.num_kv_heads,
-        group: config.group(),
-        dim: config.head_dim,
-    };
-    let rotation = Rotation::of_positions(config, 0..tokens.len());
+    let rotation = Rotation::of_positions(&model.config, 0..tokens.len());
+    let mut stream = embed(model, tokens);
+    for layer in &model.layers {
+        let Projected { q, k, v } = project(model, layer, &rotation, &stream);
+        let attended = naive_attention(&q, &k, &v, 0, heads(model));
+        layer.output.apply(&attended, &mut stream, Write::Add);
+        feed_forward(model, layer, &mut stream);
+    }
+    head(model, &stream)
+}
+
+/// Queries, keys and values of some tokens, `[tokens, heads, dim]` each, queries and keys rotated.
+struct Projected {
+    q: Vec<f32>,
+    k: Vec<f32>,
+    v: Vec<f32>,
+}
+
+fn heads(model: &Model) -> Heads {
+    Heads {
+        num_kv: model.config.num_kv_heads,
+        group: model.config.group(),
+        dim: model.config.head_dim,
+    }
+}
+
+/// The stream before the first layer, `[tokens, hidden]`.
+fn embed(model: &Model, tokens: &[TokenId]) -> Vec<f32> {
+    let hidden = model.config.hidden;
     let mut scratch = Vec::new();
-    let mut stream: Vec<f32> = Vec::new();
+    let mut stream = Vec::new();
     for &token in tokens {
         let row = token as usize * hidden..(token as usize + 1) * hidden;
         stream.extend_from_slice(model.embedding.widen(row, &mut scratch));
     }
+    stream
+}
+
+/// What a layer makes of the stream; row i is at the position of `rotation`'s row i.
+fn project(model: &Model, layer: &Layer, rotation: &Rotation, stream: &[f32]) -> Projected {
+    let config = &model.config;
     let mut normed = vec![0.0; stream.len()];
-    for layer in &model.layers {
-        ops::rms_norm(&stream, &layer.attention_norm, config.rms_eps, &mut normed);
-        let mut qkv = vec![0.0; tokens.len() * layer.qkv.n()];
-        layer.qkv.apply(&normed, &mut qkv, Write::Replace);
-        let (mut q, mut k, mut v) = (Vec::new(), Vec::new(), Vec::new());
-        let (q_width, kv_width) = (
-            config.num_heads * config.head_dim,
-            config.num_kv_heads * config.head_dim,
-        );
-        for (token, row) in qkv.chunks_exact_mut(layer.qkv.n()).enumerate() {
-            let (queries, rest) = row.split_at_mut(q_width);
-            let (keys, values) = rest.split_at_mut(kv_width);
-            if let Some((q_norm, k_norm)) = &layer.head_norms {
-                ops::rms_norm_heads(queries, q_norm, config.rms_eps);
-                ops::rms_norm_heads(keys, k_norm, config.rms_eps);
-            }
-            rotation.apply(token, queries);
-            rotation.apply(token, keys);
-            q.extend_from_slice(queries);
-            k.extend_from_slice(keys);
-            v.extend_from_slice(values);
+    ops::rms_norm(stream, &layer.attention_norm, config.rms_eps, &mut normed);
+    let mut qkv = vec![0.0; stream.len() / config.hidden * layer.qkv.n()];
+    layer.qkv.apply(&normed, &mut qkv, Write::Replace);
+    let (q_width, kv_width) = (
+        config.num_heads * config.head_dim,
+        config.num_kv_heads * config.head_dim,
+    );
+    let (mut q, mut k, mut v) = (Vec::new(), Vec::new(), Vec::new());
+    for (token, row) in qkv.chunks_exact_mut(layer.qkv.n()).enumerate() {
+        let (queries, rest) = row.split_at_mut(q_width);
+        let (keys, values) = rest.split_at_mut(kv_width);
+        if let Some((q_norm, k_norm)) = &layer.head_norms {
+            ops::rms_norm_heads(queries, q_norm, config.rms_eps);
+            ops::rms_norm_heads(keys, k_norm, config.rms_eps);
         }
-        let attended = naive_attention(&q, &k, &v, 0, heads);
-        layer.output.apply(&attended, &mut stream, Write::Add);
-        ops::rms_norm(
-            &stream,
-            &layer.feed_forward_norm,
-            config.rms_eps,
-            &mut normed,
-        );
-        let mut gate_up = vec![0.0; tokens.len() * layer.gate_up.n()];
-        layer.gate_up.apply(&normed, &mut gate_up, Write::Replace);
-        let mut gated = vec![0.0; tokens.len() * config.intermediate];
-        ops::silu_mul(&gate_up, config.intermediate, &mut gated);
-        layer.down.apply(&gated, &mut stream, Write::Add);
+        rotation.apply(token, queries);
+        rotation.apply(token, keys);
+        q.extend_from_slice(queries);
+        k.extend_from_slice(keys);
+        v.extend_from_slice(values);
     }
-    ops::rms_norm(&stream, &model.final_norm, config.rms_eps, &mut normed);
-    let mut logits = vec![0.0; tokens.len() * config.vocab];
-    rows_dot(&normed, model.head_table(), hidden, &mut logits);
+    Projected { q, k, v }
+}
+
+/// Adds a layer's feed-forward part to the stream.
+fn feed_forward(model: &Model, layer: &Layer, stream: &mut [f32]) {
+    let config = &model.config;
+    let tokens = stream.len() / config.hidden;
+    let mut normed = vec![0.0; stream.len()];
+    ops::rms_norm(
+        stream,
+        &layer.feed_forward_norm,
+        config.rms_eps,
+        &mut normed,
+    );
+    let mut gate_up = vec![0.0; tokens * layer.gate_up.n()];
+    layer.gate_up.apply(&normed, &mut gate_up, Write::Replace);
+    let mut gated = vec![0.0; tokens * config.intermediate];
+    ops::silu_mul(&gate_up, config.intermediate, &mut gated);
+    layer.down.apply(&gated, stream, Write::Add);
+}
+
+/// Logits of every row of the stream.
+fn head(model: &Model, stream: &[f32]) -> Vec<f32> {
+    let config = &model.config;
+    let mut normed = vec![0.0; stream.len()];
+    ops::rms_norm(stream, &model.final_norm, config.rms_eps, &mut normed);
+    let mut logits = vec![0.0; stream.len() / config.hidden * config.vocab];
+    rows_dot(&normed, model.head_table(), config.hidden, &mut logits);
     logits
 }

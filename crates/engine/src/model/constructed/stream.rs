@@ -1,0 +1,141 @@
+//! Where the residual stream keeps what, and what a token brings.
+
+use std::ops::Range;
+
+use headstart_core::{Rng, TokenId};
+
+use super::code::{self, word};
+use super::words::{Symbol, Word};
+
+/// Width of the stream.
+pub(super) const HIDDEN: usize = 128;
+
+/// The token's own key, as a word of the code; nothing if it is none.
+pub(super) const KEY: Range<usize> = 0..16;
+/// The token's own value.
+pub(super) const VALUE: Range<usize> = 16..32;
+/// The key before the token.
+pub(super) const EARLIER_KEY: Range<usize> = 32..48;
+/// What matching heads found.
+pub(super) const FOUND: Range<usize> = 48..64;
+/// What was found, if it was asked for.
+pub(super) const ANSWER: Range<usize> = 64..80;
+/// The token's own character, in which heads differ: a unit vector.
+pub(super) const SELF: Range<usize> = 80..88;
+/// The character of the token before.
+pub(super) const EARLIER_SELF: Range<usize> = 88..96;
+/// Always 1.
+pub(super) const ONE: usize = 96;
+/// How much all heads are drawn to the token, in units of score (nats).
+pub(super) const SALIENCE: usize = 97;
+/// 1 in the first token of a document.
+pub(super) const START: usize = 98;
+/// 1 in keys: they ask for their value.
+pub(super) const ASKS_VALUE: usize = 99;
+/// 1 in [`Word::Most`].
+pub(super) const ASKS_MOST: usize = 100;
+/// 1 and -1 in the two symbols.
+pub(super) const SYMBOL: usize = 101;
+/// Mean of [`SYMBOL`] over all that is seen.
+pub(super) const BALANCE: usize = 102;
+/// The balance, if it was asked for.
+pub(super) const VERDICT: usize = 103;
+/// How the token changes what salient heads prefer, between -1 and 1; 0 in all that asks, whose
+/// answers are proved.
+pub(super) const MOOD: usize = 104;
+/// What is missing to the same length for all tokens.
+const BALLAST: usize = 105;
+
+/// Logit of the right value where a matching head sees nothing else: some 80 % of the probability,
+/// so that what is lost shows in the distribution before it shows in the answer.
+const CERTAINTY: f32 = 10.0;
+
+/// Seed of the tokens' characters and of their salience within its range.
+const CHARACTERS: u64 = 0xc0de;
+
+/// Least and largest salience, nats: facts are e² to e⁴ times as salient as filler. The two
+/// symbols are filler to everybody but the counting head, one near the top, one at the bottom.
+fn salience_range(word: Word) -> (f32, f32) {
+    match word {
+        Word::Value(_) => (4.0, 4.6),
+        Word::Key(_) => (3.6, 4.2),
+        Word::Open | Word::Close => (3.4, 3.6),
+        Word::Start => (4.0, 4.0),
+        Word::Symbol(Symbol::Loud) => (1.8, 1.8),
+        Word::Symbol(Symbol::Quiet) => (0.0, 0.0),
+        Word::Filler(_) | Word::Ask | Word::Most => (0.0, 1.5),
+    }
+}
+
+/// What `token` brings to the stream: squared length [`HIDDEN`].
+pub(super) fn embedding(token: TokenId) -> Vec<f32> {
+    let meaning = Word::of(token);
+    let mut row = vec![0.0; HIDDEN];
+    let mut rng = Rng::new(CHARACTERS ^ u64::from(token) << 16);
+    let (least, largest) = salience_range(meaning);
+    row[SALIENCE] = least + (largest - least) * rng.next_f64() as f32;
+    row[SELF].copy_from_slice(&character(&mut rng));
+    row[ONE] = 1.0;
+    let asks = matches!(meaning, Word::Key(_) | Word::Most);
+    row[MOOD] = if asks {
+        0.0
+    } else {
+        (2.0 * rng.next_f64() - 1.0) as f32
+    };
+    match meaning {
+        Word::Start => row[START] = 1.0,
+        Word::Key(key) => {
+            row[KEY].copy_from_slice(&word(key));
+            row[ASKS_VALUE] = 1.0;
+        }
+        Word::Value(value) => row[VALUE].copy_from_slice(&word(value)),
+        Word::Most => row[ASKS_MOST] = 1.0,
+        Word::Symbol(Symbol::Loud) => row[SYMBOL] = 1.0,
+        Word::Symbol(Symbol::Quiet) => row[SYMBOL] = -1.0,
+        Word::Open | Word::Close | Word::Ask | Word::Filler(_) => {}
+    }
+    let square: f32 = row.iter().map(|x| x * x).sum();
+    row[BALLAST] = (HIDDEN as f32 - square).sqrt();
+    row
+}
+
+/// Which stream gives `token` a large logit.
+pub(super) fn unembedding(token: TokenId) -> Vec<f32> {
+    let mut row = vec![0.0; HIDDEN];
+    match Word::of(token) {
+        Word::Value(value) => {
+            let scaled = word(value).map(|x| CERTAINTY * x);
+            row[ANSWER].copy_from_slice(&scaled);
+        }
+        Word::Symbol(Symbol::Loud) => row[VERDICT] = CERTAINTY,
+        Word::Symbol(Symbol::Quiet) => row[VERDICT] = -CERTAINTY,
+        _ => {}
+    }
+    row
+}
+
+/// A unit vector.
+fn character(rng: &mut Rng) -> [f32; SELF.end - SELF.start] {
+    let raw: [f64; SELF.end - SELF.start] = std::array::from_fn(|_| rng.next_f64() * 2.0 - 1.0);
+    let length = raw.iter().map(|x| x * x).sum::<f64>().sqrt();
+    raw.map(|x| (x / length) as f32)
+}
+
+const _: () = assert!(KEY.end - KEY.start == code::LENGTH && BALLAST < HIDDEN);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::constructed::words::VOCAB;
+
+    #[test]
+    fn all_tokens_have_the_same_length() {
+        for token in 0..VOCAB as TokenId {
+            let row = embedding(token);
+            let square: f32 = row.iter().map(|x| x * x).sum();
+            assert!((square - HIDDEN as f32).abs() < 1e-3, "{token}: {square}");
+            let character: f32 = row[SELF].iter().map(|x| x * x).sum();
+            assert!((character - 1.0).abs() < 1e-5, "{token}: {character}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Documents and questions with known answers, drawn from a seed.
+
+use headstart_core::{Rng, TokenId};
+
+use super::words::{FILLERS, KEYS, Symbol, Word};
+
+/// Tokens of a fact: open, key, value, close.
+pub const FACT_TOKENS: usize = 4;
+
+/// How large a document is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Tokens of all.
+    pub tokens: usize,
+    /// Facts, each about a key of its own; at most [`KEYS`].
+    pub facts: usize,
+    /// Symbols to be counted, both kinds together.
+    pub symbols: usize,
+}
+
+impl Size {
+    /// A fifth of the tokens belong to facts, a tenth are symbols.
+    #[must_use]
+    pub fn of(tokens: usize) -> Self {
+        Self {
+            tokens,
+            facts: (tokens / (5 * FACT_TOKENS)).min(KEYS),
+            symbols: tokens / 10,
+        }
+    }
+}
+
+/// A prefix: facts and symbols, scattered among filler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// Its tokens.
+    pub tokens: Vec<TokenId>,
+    /// Its facts: keys and their values.
+    pub facts: Vec<(u8, u8)>,
+    /// The symbol that it holds more of.
+    pub majority: Symbol,
+}
+
+/// What is asked behind a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Its tokens, the last of which asks.
+    pub tokens: Vec<TokenId>,
+    /// The right next token.
+    pub answer: TokenId,
+}
+
+impl Document {
+    /// A document whose majority has 55 to 65 % of the symbols.
+    ///
+    /// # Panics
+    /// When facts and symbols do not fit into the tokens, or there are more facts than keys.
+    #[must_use]
+    pub fn new(rng: &mut Rng, size: Size) -> Self {
+        assert!(size.facts <= KEYS, "every fact needs a key of its own");
+        let taken = 1 + size.facts * FACT_TOKENS + size.symbols;
+        assert!(taken <= size.tokens, "facts and symbols do not fit");
+        let facts = draw_facts(rng, size.facts);
+        let majority = if rng.below(2) == 0 {
+            Symbol::Loud
+        } else {
+            Symbol::Quiet
+        };
+        let mut pieces: Vec<Vec<Word>> = facts.iter().copied().map(fact).collect();
+        let lead = 0.55 + 0.1 * rng.next_f64();
+        let winners = (size.symbols as f64 * lead).round() as usize;
+        for index in 0..size.symbols {
+            let symbol = if index < winners {
+                majority
+            } else {
+                other(majority)
+            };
+            pieces.push(vec![Word::Symbol(symbol)]);
+        }
+        pieces.extend((taken..size.tokens).map(|_| vec![filler(rng)]));
+        rng.shuffle(&mut pieces);
+        let words = std::iter::once(Word::Start).chain(pieces.into_iter().flatten());
+        Self {
+            tokens: words.map(Word::token).collect(),
+            facts,
+            majority,
+        }
+    }
+
+    /// Asks for a value: filler, three worked examples, `ASK key`; `tokens` long, at least 16.
+    ///
+    /// # Panics
+    /// When the document has no fact, or `tokens` are too few.
+    #[must_use]
+    pub fn ask_value(&self, rng: &mut Rng, tokens: usize) -> Question {
+        const EXAMPLES: usize = 3;
+        let pick = |rng: &mut Rng| self.facts[rng.below(self.facts.len())];
+        let (key, value) = pick(rng);
+        let mut words = Vec::new();
+        for _ in 0..EXAMPLES {
+            let (other, value) = pick(rng);
+            // The answer must not stand in the question.
+            if other != key {
+                words.extend([Word::Ask, Word::Key(other), Word::Value(value)]);
+            }
+        }
+        words.extend([Word::Ask, Word::Key(key)]);
+        Question::padded(rng, tokens, words, Word::Value(value))
+    }
+
+    /// Asks for the majority: filler, `MOST`; `tokens` long, at least 1.
+    #[must_use]
+    pub fn ask_majority(&self, rng: &mut Rng, tokens: usize) -> Question {
+        Question::padded(rng, tokens, vec![Word::Most], Word::Symbol(self.majority))
+    }
+}
+
+impl Question {
+    fn padded(rng: &mut Rng, tokens: usize, words: Vec<Word>, answer: Word) -> Self {
+        assert!(words.len() <= tokens, "the question does not fit");
+        let padding = (words.len()..tokens).map(|_| filler(rng));
+        let tokens = padding.collect::<Vec<_>>().into_iter().chain(words);
+        Self {
+            tokens: tokens.map(Word::token).collect(),
+            answer: answer.token(),
+        }
+    }
+}
+
+fn draw_facts(rng: &mut Rng, count: usize) -> Vec<(u8, u8)> {
+    let mut keys: Vec<u8> = (0..=u8::MAX).collect();
+    rng.shuffle(&mut keys);
+    keys.truncate(count);
+    keys.into_iter()
+        .map(|key| (key, rng.below(KEYS) as u8))
+        .collect()
+}
+
+fn fact((key, value): (u8, u8)) -> Vec<Word> {
+    vec![Word::Open, Word::Key(key), Word::Value(value), Word::Close]
+}
+
+fn other(symbol: Symbol) -> Symbol {
+    match symbol {
+        Symbol::Loud => Symbol::Quiet,
+        Symbol::Quiet => Symbol::Loud,
+    }
+}
+
+/// Some kinds are more frequent than others: the n-th of N as 1 / √(n·N).
+fn filler(rng: &mut Rng) -> Word {
+    let uniform = rng.next_f64();
+    Word::Filler((uniform * uniform * FILLERS as f64) as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_what_their_size_says() {
+        for seed in 0..20 {
+            let size = Size::of(2_000);
+            let document = Document::new(&mut Rng::new(seed), size);
+            let words: Vec<Word> = document.tokens.iter().map(|id| Word::of(*id)).collect();
+            let count = |word| words.iter().filter(|other| **other == word).count();
+            assert_eq!((words.len(), words[0]), (size.tokens, Word::Start));
+            assert_eq!(document.facts.len(), size.facts);
+            for &(key, value) in &document.facts {
+                let at = words.iter().position(|word| *word == Word::Key(key));
+                assert_eq!(words[at.unwrap() + 1], Word::Value(value), "seed {seed}");
+                assert_eq!(count(Word::Key(key)), 1, "seed {seed}");
+            }
+            let more = count(Word::Symbol(document.majority));
+            let fewer = count(Word::Symbol(other(document.majority)));
+            assert_eq!(more + fewer, size.symbols);
+            assert!(more > fewer, "seed {seed}: {more} {fewer}");
+        }
+    }
+
+    #[test]
+    fn questions_end_with_what_they_ask_and_do_not_hold_the_answer() {
+        let mut rng = Rng::new(3);
+        let document = Document::new(&mut rng, Size::of(400));
+        for _ in 0..200 {
+            let question = document.ask_value(&mut rng, 16);
+            let (Word::Key(key), Word::Value(value)) =
+                (Word::of(question.tokens[15]), Word::of(question.answer))
+            else {
+                panic!("{question:?} asks for no value");
+            };
+            assert!(document.facts.contains(&(key, value)));
+            let asked = question
+                .tokens
+                .iter()
+                .filter(|id| **id == Word::Key(key).token());
+            assert_eq!((question.tokens.len(), asked.count()), (16, 1));
+        }
+    }
+}
