@@ -1,5 +1,6 @@
 //! The lower tiers of `serve`: options made into decisions, memory and files.
 
+pub(crate) mod importance;
 pub(crate) mod in_virtual_time;
 
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ use headstart_store::{Disk, DiskOptions, Shared, TieredStore};
 
 use crate::config::tenants::Tenant;
 use crate::config::{ServeOptions, UsageError};
+use importance::Importance;
 
 /// Tokens of a unit: what a hosted context cache stores at once.
 pub(crate) const UNIT_TOKENS: usize = 64;
@@ -105,6 +107,7 @@ struct Recipe {
     place: Place,
     budget_bytes: u64,
     store: StoreConfig,
+    importance: Option<Importance>,
     shares: Shares,
     most_at_hand: usize,
     block_size: usize,
@@ -113,6 +116,12 @@ struct Recipe {
 /// The tiers that the options ask for, if they ask for any.
 pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<TiersOf>> {
     let Some(place) = &options.context_cache else {
+        if options.importance.is_some() {
+            return Err(usage(
+                "--importance says what of the context cache is loaded, and there is none: give \
+                 --context-cache DIR as well",
+            ));
+        }
         return match (options.host_cache_gib, shape.stored) {
             (None, Stored::Same) => Ok(None),
             (Some(_), _) => Err(usage("--host-cache-gib needs --context-cache DIR|URL")),
@@ -133,7 +142,9 @@ pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<Tie
         .check()
         .context("the context cache cannot be used (--context-cache)")?;
     let reporting = recipe.clone();
+    let importance = recipe.importance.as_ref();
     Ok(Some(TiersOf {
+        importance: importance.map(Importance::engine),
         make: Arc::new(move |replica, waker| {
             let made = recipe.make(replica, waker);
             made.map_err(|error| format!("{error:#}"))
@@ -166,7 +177,12 @@ impl Recipe {
             CONTEXT_CACHE_HOURS,
             "--context-cache-hours",
         )?;
-        let unit_blocks = (UNIT_TOKENS / shape.block_size).max(1);
+        let budget_bytes = (gib * GIB) as u64;
+        let importance = importance_of(options, place, shape, budget_bytes)?;
+        let unit_tokens = importance
+            .as_ref()
+            .map_or(UNIT_TOKENS, Importance::unit_tokens);
+        let unit_blocks = (unit_tokens / shape.block_size).max(1);
         let layers = shape.model.num_layers;
         let stored = shape.stored;
         let layer_bytes = stored.layer_bytes(shape.model, shape.dtype, shape.block_size);
@@ -185,8 +201,12 @@ impl Recipe {
             notes: None,
             parts: None,
         };
+        if let Some(importance) = &importance {
+            importance.set_store(&mut store);
+        }
         let unit_bytes = store.unit_bytes() as usize;
-        if let Some(gib) = options.host_cache_gib {
+        // By importance, parts stay in memory instead of units.
+        if let Some(gib) = options.host_cache_gib.filter(|_| importance.is_none()) {
             let gib = positive(Some(gib), 0.0, "--host-cache-gib")?;
             store.host_units = (gib * GIB) as usize / unit_bytes;
         }
@@ -211,8 +231,9 @@ impl Recipe {
         Ok(Self {
             opened: Mutex::new(None),
             place,
-            budget_bytes: (gib * GIB) as u64,
+            budget_bytes,
             store,
+            importance,
             shares,
             most_at_hand,
             block_size: shape.block_size,
@@ -240,7 +261,8 @@ impl Recipe {
         let (tier, shared, units, assumed, stats) = match &self.place {
             Place::Folder(folder) => {
                 let (disk, found) = Disk::open(self.disk(folder), waker)?;
-                let units = disk.capacity_records(unit_bytes);
+                let share = self.importance.as_ref().map_or(1.0, Importance::unit_share);
+                let units = (disk.capacity_records(unit_bytes) as f64 * share) as usize;
                 let stats = Stats::Disk(disk.stats().clone());
                 let shared = Shared::new(Box::new(disk), found, wakers, self.log());
                 (Tier::Disk, shared, units, DISK, stats)
@@ -344,6 +366,30 @@ impl Recipe {
         let store = TieredStore::new(store, vec![below], waker)?;
         Ok((Tiers::new(config, tiers), Box::new(store)))
     }
+}
+
+/// What is loaded by importance, if anything is.
+fn importance_of(
+    options: &ServeOptions,
+    place: &str,
+    shape: &Shape<'_>,
+    budget_bytes: u64,
+) -> Result<Option<Importance>> {
+    let Some(text) = &options.importance else {
+        return Ok(None);
+    };
+    if place.contains("://") {
+        return Err(usage(
+            "--importance reads parts of what is stored, in a folder: give --context-cache DIR \
+             instead of an URL",
+        ));
+    }
+    let kept_gib = match options.host_cache_gib {
+        Some(gib) => positive(Some(gib), 0.0, "--host-cache-gib")?,
+        None => 0.0,
+    };
+    let kept_bytes = (kept_gib * GIB) as u64;
+    Importance::new(text, shape, (budget_bytes, kept_bytes)).map(Some)
 }
 
 /// A place's counts, as metrics name them.

@@ -20,6 +20,7 @@ mod parts;
 mod prefill;
 mod tally;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use headstart_cache::Policy;
@@ -27,7 +28,7 @@ use headstart_cache::importance::{GuardCounts, GuardOptions, PartCache, PartCoun
 use headstart_cache::tiers::PARTS_FROM;
 use headstart_core::transfer::{BlockMover, Moved, Transfer};
 use headstart_core::{BlockHash, Nanos, Tier};
-use headstart_scheduler::{Output, PartlyDone, PartlyWhen, Scheduler};
+use headstart_scheduler::{Output, Partly, PartlyDone, PartlyWhen, Scheduler};
 
 use crate::kv::{Dtype, Probes};
 use crate::{CpuExecutor, ModelConfig};
@@ -58,6 +59,8 @@ pub struct ImportanceConfig {
     pub kept_bytes: [u64; 2],
     /// Whether what stands in host memory takes a transfer to the device: where that is simulated.
     pub is_host_far: bool,
+    /// Prompts that are loaded in part at once: what they need at hand has a limit. Others wait.
+    pub most_at_once: usize,
     /// What is packed, so that what is wanted together is read together; `None`: nothing.
     pub packing: Option<PackingOptions>,
     /// Who goes first among those that stay.
@@ -119,6 +122,8 @@ pub(crate) struct Importance {
     shape: Shape,
     parts: Parts,
     prefills: Vec<Prefill>,
+    /// Prompts whose turn has not come.
+    waiting: VecDeque<Partly>,
     packing: Packing,
     checks: Checks,
     transfers: Vec<Transfer>,
@@ -140,6 +145,7 @@ impl Importance {
             shape,
             parts,
             prefills: Vec::new(),
+            waiting: VecDeque::new(),
             packing,
             checks: Checks::default(),
             transfers: Vec::new(),
@@ -226,9 +232,11 @@ impl Importance {
         (scheduler, executor, mover): (&mut Scheduler, &mut CpuExecutor, &dyn BlockMover),
         now: Nanos,
     ) -> bool {
-        let begun = scheduler.take_partly();
+        self.waiting.extend(scheduler.take_partly());
         self.forget_unwanted(scheduler);
-        let mut has_moved = !begun.is_empty();
+        let room = self.config.most_at_once.max(1) - self.prefills.len();
+        let begun = self.waiting.drain(..room.min(self.waiting.len()));
+        let mut has_moved = begun.len() > 0;
         let mut asked_bytes = Vec::new();
         let mut asked = |bytes, at| asked_bytes.push((bytes, at));
         let mut shared = Shared {
@@ -311,6 +319,8 @@ impl Importance {
             }
             is_wanted
         });
+        let is_wanted = |partly: &Partly| scheduler.is_partly(partly.entry.seq, partly.place);
+        self.waiting.retain(is_wanted);
     }
 
     /// Whether no prompt waits to be computed again.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use headstart_cache::Tiers;
 use headstart_core::{BlockMover, EngineModel};
+use headstart_engine::importance::ImportanceConfig;
 use headstart_engine::{EngineConfig, Model};
 use headstart_prompt::PromptModel;
 use headstart_router::Profile;
@@ -88,6 +89,8 @@ pub struct TiersOf {
     /// Makes those of a replica, by its number, which may call the waker when something was moved.
     /// The error says why there are none.
     pub make: Arc<MakeTiers>,
+    /// How stored prefixes are loaded in part, if they are.
+    pub importance: Option<ImportanceConfig>,
     /// What the places that all replicas share say of themselves; nothing before one is open.
     pub reports: Arc<TierReports>,
 }

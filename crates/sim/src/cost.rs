@@ -128,6 +128,7 @@ mod tests {
             start,
             blocks: Vec::new(),
             sampling: sampled.then(Sampling::default),
+            pruned: None,
         }
     }
 

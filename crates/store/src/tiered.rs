@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headstart_core::transfer::{
-    BlockMover, DevicePart, FoundUnit, Moved, PartName, TransferId, TransferResult, Unit,
+    BlockMover, DevicePart, FoundUnit, Moved, PartName, Transfer, TransferId, TransferResult, Unit,
 };
 use headstart_core::{BlockHash, BlockId, Tier};
 

@@ -68,6 +68,7 @@ impl Prefix {
             start: 0,
             blocks: (0..num_blocks as u32).map(BlockId).collect(),
             sampling: None,
+            pruned: None,
         };
         executor.logits(&Batch {
             entries: vec![entry],

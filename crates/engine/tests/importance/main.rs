@@ -64,6 +64,7 @@ fn importance(model: &Model, ratio: f64, kept_bytes: [u64; 2]) -> ImportanceConf
             sample: 0.0,
             ..GuardOptions::default()
         },
+        most_at_once: 2,
         packing: None,
         kept_bytes,
         is_host_far: false,

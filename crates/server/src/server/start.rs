@@ -387,6 +387,7 @@ fn hooks(
     let (model, name, engine) = (config.model.clone(), config.name.clone(), config.engine);
     let policy_name = config.policy.clone();
     let tiers = config.tiers.clone();
+    let importance = tiers.as_ref().and_then(|tiers| tiers.importance.clone());
     let emulated = config.emulated.as_deref().copied();
     let emulated = emulated.map(|it| (it, config.prompt.stable_words()));
     Hooks {
@@ -407,7 +408,11 @@ fn hooks(
                 Some(tiers) => match (tiers.make)(replica.0, waker) {
                     Ok((tiers, mover)) => {
                         let timed = TimedMover::new(mover, tier_metrics.clone());
-                        built.with_tiers(tiers, Box::new(timed))
+                        let built = built.with_tiers(tiers, Box::new(timed));
+                        match &importance {
+                            Some(importance) => built.with_importance(importance.clone()),
+                            None => built,
+                        }
                     }
                     // It works without them.
                     Err(problem) => {

@@ -1,0 +1,176 @@
+//! Stored prefixes of which only what matters is loaded: options made into sizes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use headstart_cache::importance::{GuardOptions, NodeOptions, Selecting};
+use headstart_cache::policy::{self, Setting};
+use headstart_engine::importance::{ImportanceConfig, PackingOptions};
+use headstart_engine::kv::{Probes, Stored};
+use headstart_store::tiered::{PartsConfig, StoreConfig};
+
+use super::{Shape, usage};
+use crate::config::importance::ImportanceOption;
+
+/// Share of the context cache's budget that packs may take.
+const PACK_SHARE: f64 = 0.2;
+
+/// Prompts that are loaded in part at once, per replica.
+const AT_ONCE: usize = 2;
+
+/// Packs that were asked for and not begun yet.
+const MOST_PACKS: usize = 64;
+
+/// Stored prefixes that are loaded in part, in a model's sizes.
+#[derive(Clone)]
+pub(crate) struct Importance {
+    option: ImportanceOption,
+    probes: Probes,
+    block_size: usize,
+    part_bytes: Vec<usize>,
+    parts: PartsConfig,
+    /// Bytes of memory that parts stay in.
+    kept_bytes: u64,
+    /// Units of a layer that packs may hold.
+    most_pack_units: usize,
+}
+
+impl Importance {
+    /// What `text` asks for; `budget_bytes` are the context cache's, `kept_bytes` are for parts that
+    /// stay in memory.
+    pub(crate) fn new(
+        text: &str,
+        shape: &Shape<'_>,
+        (budget_bytes, kept_bytes): (u64, u64),
+    ) -> Result<Self> {
+        let option: ImportanceOption = text.parse()?;
+        refuse(&option, shape)?;
+        let model = shape.model;
+        let probes = match &option.probes {
+            None => Ok(Probes::of(model)),
+            Some(heads) => Probes::new(heads, model),
+        };
+        let probes = probes.map_err(|problem| usage(&format!("--importance probes: {problem}")))?;
+        let part_bytes = probes.part_bytes(model, shape.dtype, shape.block_size);
+        let unit_blocks = option.chunk_tokens / shape.block_size;
+        let unit_parts = [part_bytes[0], part_bytes[model.num_layers]];
+        let [probe_bytes, rest_bytes] = unit_parts.map(|bytes| (bytes * unit_blocks).max(1) as u64);
+        // A prompt needs its probes' keys twice, this layer's and the next one's.
+        let longest = model.max_context.div_ceil(option.chunk_tokens) + 1;
+        let share = probes.share();
+        let kept = |share: f64, bytes: u64| (kept_bytes as f64 * share / bytes as f64) as usize;
+        let parts = PartsConfig {
+            slots: AT_ONCE * 2 * longest + kept(1.0 - share, rest_bytes),
+            small_slots: AT_ONCE * 2 * longest + kept(share, probe_bytes),
+            most_loads: AT_ONCE * 4 * longest,
+            most_packs: MOST_PACKS,
+            format: Arc::new(probes.rest_format(model, shape.dtype, shape.block_size)),
+            host_line: None,
+        };
+        let pack_bytes = match option.reorder_s {
+            Some(_) => budget_bytes as f64 * PACK_SHARE,
+            None => 0.0,
+        };
+        let unit_bytes = rest_bytes as f64 * NodeOptions::default().most_share;
+        Ok(Self {
+            option,
+            probes,
+            block_size: shape.block_size,
+            part_bytes,
+            parts,
+            kept_bytes,
+            most_pack_units: (pack_bytes / unit_bytes) as usize,
+        })
+    }
+
+    /// Tokens of a unit.
+    pub(crate) fn unit_tokens(&self) -> usize {
+        self.option.chunk_tokens
+    }
+
+    /// Of the context cache's budget, the share that is left for units.
+    pub(crate) fn unit_share(&self) -> f64 {
+        match self.option.reorder_s {
+            Some(_) => 1.0 - PACK_SHARE,
+            None => 1.0,
+        }
+    }
+
+    /// Sets what the store must know.
+    pub(crate) fn set_store(&self, store: &mut StoreConfig) {
+        store.part_bytes.clone_from(&self.part_bytes);
+        store.parts = Some(self.parts.clone());
+    }
+
+    /// What the engine must know.
+    pub(crate) fn engine(&self) -> ImportanceConfig {
+        let option = &self.option;
+        let (name, block_tokens) = (option.policy.clone(), self.block_size as u32);
+        let nodes = |seconds| NodeOptions {
+            unit_tokens: option.chunk_tokens,
+            interval: Duration::from_secs_f64(seconds),
+            ..NodeOptions::default()
+        };
+        let packing = option.reorder_s.map(|seconds| PackingOptions {
+            nodes: nodes(seconds),
+            most_units: self.most_pack_units,
+        });
+        ImportanceConfig {
+            probes: self.probes.clone(),
+            selecting: Selecting {
+                ratio: option.ratio,
+                merge: option.merge,
+                falls_back: option.falls_back,
+                ..Selecting::default()
+            },
+            least_tokens: option.least_tokens,
+            guard: GuardOptions {
+                sample: option.check,
+                most_kl: option.most_kl as f32,
+                ..GuardOptions::default()
+            },
+            kept_bytes: [0, self.kept_bytes],
+            is_host_far: false,
+            most_at_once: AT_ONCE,
+            packing,
+            policy: Arc::new(move |capacity| {
+                let setting = Setting {
+                    capacity,
+                    block_tokens,
+                };
+                policy::by_name(&name, setting).expect("the name was checked at start")
+            }),
+        }
+    }
+}
+
+/// Refuses what does not go together.
+fn refuse(option: &ImportanceOption, shape: &Shape<'_>) -> Result<()> {
+    if shape.is_emulated {
+        return Err(usage(
+            "--importance chooses by keys and queries, and --executor cost-model=FILE computes \
+             none: leave one of them out",
+        ));
+    }
+    if shape.stored != Stored::Same {
+        return Err(usage(
+            "--importance loads parts of what is stored as it is: leave out \
+             --context-cache-dtype fp8",
+        ));
+    }
+    if !option.chunk_tokens.is_multiple_of(shape.block_size) {
+        let (chunk, size) = (option.chunk_tokens, shape.block_size);
+        return Err(usage(&format!(
+            "--importance chunk={chunk}: expected a multiple of --block-size {size}"
+        )));
+    }
+    let setting = Setting {
+        capacity: 1,
+        block_tokens: shape.block_size as u32,
+    };
+    let policy = policy::by_name(&option.policy, setting);
+    policy
+        .map(drop)
+        .map_err(|problem| usage(&format!("--importance policy: {problem}")))
+}
