@@ -66,6 +66,7 @@ impl Exact {
             start: self.start,
             blocks: blocks.collect(),
             sampling: Some(Sampling::default()),
+            pruned: None,
         };
         self.executor.logits(&Batch {
             entries: vec![entry],
@@ -151,6 +152,7 @@ fn the_engine_answers_with_the_value() {
                 max_tokens: 1,
                 sampling: Sampling::default(),
                 stop_at_end: StopTokens::Ignore,
+                is_exact: false,
                 salt: None,
                 request_type: 0,
                 turn: 0,

@@ -63,7 +63,7 @@ fn written(scheduler: &mut Scheduler, prompts: &Batch, now: Nanos, end: Nanos) -
         Output::Token { seq, finish, .. } => {
             finish.is_some() || !decodes.iter().any(|decode| decode.seq == *seq)
         }
-        Output::Started { .. } | Output::Loaded { .. } => true,
+        Output::Started { .. } | Output::Loaded { .. } | Output::Partly { .. } => true,
     };
     outputs.retain(is_told);
     Step {

@@ -68,6 +68,19 @@ pub struct Selection {
     pub is_all: bool,
 }
 
+impl Selection {
+    /// All of so many tokens, though nobody asked the probes.
+    #[must_use]
+    pub fn everything(num_tokens: usize) -> Self {
+        Self {
+            tokens: (0..num_tokens as u32).collect(),
+            agreement: 1.0,
+            threshold: 0.0,
+            is_all: true,
+        }
+    }
+}
+
 /// The agreement from which probes are believed: `j^alpha`, where `j = ratio / (2 - ratio)` is the
 /// Jaccard index to be expected of two random sets that hold `ratio` of the tokens each.
 #[must_use]

@@ -82,6 +82,13 @@ pub(super) struct Shared<'a> {
     pub(super) asked: &'a mut dyn FnMut(u64, Nanos),
 }
 
+impl Shared<'_> {
+    /// Whether nothing is left out, so that there is nothing to choose.
+    fn wants_all(&self) -> bool {
+        self.selecting.ratio >= 1.0
+    }
+}
+
 impl Prefill {
     /// Begins with a prompt: its first probes are asked for.
     pub(super) fn new(partly: Partly, shared: &mut Shared<'_>, now: Nanos) -> Self {
@@ -100,8 +107,24 @@ impl Prefill {
         };
         prefill.tally.whole_bytes = prefill.units() as u64 * shared.shape.unit_bytes();
         shared.executor.project(&mut prefill.activations, 0);
-        prefill.ask_probes(0, shared, now);
+        prefill.ask_ahead(0, shared, now);
         prefill
+    }
+
+    /// Asks for what a layer needs whatever will be chosen: its probes' keys, or all of it.
+    fn ask_ahead(&mut self, layer: usize, shared: &mut Shared<'_>, now: Nanos) {
+        if layer == shared.executor.num_layers() {
+            return;
+        }
+        for index in 0..self.units() {
+            let unit = self.partly.units()[index];
+            self.ask((layer, Kind::Probes), probe_part(unit, layer), shared, now);
+            if shared.wants_all() {
+                let part = shared.shape.rest_part(layer);
+                let rest = PartName { record: unit, part };
+                self.ask((layer, Kind::Rest), rest, shared, now);
+            }
+        }
     }
 
     /// The layer that is next.
@@ -163,13 +186,6 @@ impl Prefill {
         Where::Here
     }
 
-    fn ask_probes(&mut self, layer: usize, shared: &mut Shared<'_>, now: Nanos) {
-        for index in 0..self.units() {
-            let name = probe_part(self.partly.units()[index], layer);
-            self.ask((layer, Kind::Probes), name, shared, now);
-        }
-    }
-
     fn ask(
         &mut self,
         (layer, kind): (usize, Kind),
@@ -186,8 +202,30 @@ impl Prefill {
         self.tally.loaded(kind, from, bytes);
     }
 
-    /// The layer's probes are here: what they look at is asked for, and the next layer's probes.
+    /// The layer's probes are here: what they look at is asked for, and what the next layer needs.
     fn choose(&mut self, shared: &mut Shared<'_>, now: Nanos) {
+        let mut selection = match shared.wants_all() {
+            true => Selection::everything(self.partly.stored.len()),
+            false => self.select(shared),
+        };
+        let skip = self.partly.skip as u32;
+        selection.tokens.iter_mut().for_each(|token| *token += skip);
+        let reads = self.reads(&selection, shared);
+        if !shared.wants_all() {
+            for read in &reads {
+                self.ask((self.layer, Kind::Rest), read.part, shared, now);
+            }
+        }
+        self.ask_ahead(self.layer + 1, shared, now);
+        self.stage = Stage::Rest {
+            selection,
+            reads,
+            here: 0,
+        };
+    }
+
+    /// What the layer's probes look at.
+    fn select(&self, shared: &Shared<'_>) -> Selection {
         let shape = shared.shape;
         let skipped = self.partly.skip / shape.block_size * shape.probe_block_bytes;
         let mut stored = StoredKeys::default();
@@ -198,37 +236,30 @@ impl Prefill {
         }
         let front = self.partly.stored.start / shape.block_size;
         let probes = (shared.probes, &stored);
-        let sums = shared
-            .executor
-            .column_sums(&self.activations, self.layer, probes, front);
+        let executor = &*shared.executor;
+        let sums = executor.column_sums(&self.activations, self.layer, probes, front);
         let sums: Vec<&[f32]> = sums.iter().map(Vec::as_slice).collect();
-        let mut selection = select(shared.selecting, &sums);
-        let skip = self.partly.skip as u32;
-        selection.tokens.iter_mut().for_each(|token| *token += skip);
-        let part = shape.rest_part(self.layer);
-        let packs = shared.packs.find(self.partly.units(), part);
+        select(shared.selecting, &sums)
+    }
+
+    /// Which parts hold them.
+    fn reads(&mut self, selection: &Selection, shared: &Shared<'_>) -> Vec<Read> {
+        let part = shared.shape.rest_part(self.layer);
+        let packs = match selection.is_all {
+            true => Vec::new(),
+            false => shared.packs.find(self.partly.units(), part),
+        };
+        self.packs.extend(packs.iter().map(|pack| pack.name));
         let parts = &*shared.parts;
         let cover = Cover {
             units: self.partly.units(),
             skip: self.partly.skip,
-            unit_tokens: shape.unit_tokens,
+            unit_tokens: shared.shape.unit_tokens,
             part,
             packs: &packs,
             is_cached: &|name| parts.is_kept(name),
         };
-        let reads = reads(&cover, &selection.tokens);
-        self.packs.extend(packs.iter().map(|pack| pack.name));
-        for read in &reads {
-            self.ask((self.layer, Kind::Rest), read.part, shared, now);
-        }
-        if self.layer + 1 < shared.executor.num_layers() {
-            self.ask_probes(self.layer + 1, shared, now);
-        }
-        self.stage = Stage::Rest {
-            selection,
-            reads,
-            here: 0,
-        };
+        reads(&cover, &selection.tokens)
     }
 
     /// All that the layer needs is here.

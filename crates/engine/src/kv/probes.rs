@@ -66,8 +66,8 @@ impl Probes {
         })
     }
 
-    /// Three heads: 0, 1 and 2 where each has keys of its own, else the first ones of key-value heads
-    /// that lie as far apart as they can. A model with fewer key-value heads has more probes on each.
+    /// Three heads: 0, 1 and 2 where each has keys of its own, else the first one of the middle group
+    /// of each third. A model with fewer key-value heads has more probes on each.
     #[must_use]
     pub fn of(config: &ModelConfig) -> Self {
         let (kv_heads, group) = (config.num_kv_heads, config.group());
@@ -76,7 +76,7 @@ impl Probes {
             1 => (0..count).collect(),
             _ => (0..count)
                 .map(|probe| match kv_heads >= count {
-                    true => probe * kv_heads / count * group,
+                    true => (2 * probe + 1) * kv_heads / (2 * count) * group,
                     false => probe % kv_heads * group + probe / kv_heads,
                 })
                 .collect(),
@@ -419,7 +419,7 @@ mod tests {
     fn probes_are_of_distinct_keys_where_there_are_such() {
         let mut config = config();
         let heads = |config: &ModelConfig| Probes::of(config).heads().to_vec();
-        assert_eq!(heads(&config), [0, 4, 8]);
+        assert_eq!(heads(&config), [2, 6, 10]);
         config.num_kv_heads = 12;
         assert_eq!(heads(&config), [0, 1, 2]);
         config.num_kv_heads = 2;

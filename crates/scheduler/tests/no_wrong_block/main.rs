@@ -219,6 +219,7 @@ impl Engine {
                         "started twice"
                     );
                 }
+                Output::Partly { .. } => unreachable!("nothing is loaded in part"),
                 Output::Loaded { seq, tokens, .. } => {
                     assert_eq!(self.answers[&seq], [], "before its first token");
                     *self.found.get_mut(&seq).expect("started before") += tokens;
