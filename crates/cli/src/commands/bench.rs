@@ -3,6 +3,7 @@
 mod chat;
 mod continuation;
 mod fleet;
+mod importance;
 mod prediction;
 mod recording;
 mod runs;
@@ -31,6 +32,8 @@ pub(crate) enum Bench {
     Fleet(Box<fleet::Fleet>),
     /// What a hit in a lower tier costs on this machine, and whether loading is faster.
     Tiers(tiers::TiersBench),
+    /// What loading only what matters of a stored prefix saves, and what it changes.
+    Importance(Box<importance::ImportanceBench>),
 }
 
 /// Runs the benchmark.
@@ -40,6 +43,7 @@ pub(crate) fn run(bench: Bench) -> Result<()> {
         Bench::Trace(trace) => trace::run(&trace),
         Bench::Fleet(fleet) => fleet::run(&fleet),
         Bench::Tiers(bench) => tiers::run(&bench),
+        Bench::Importance(bench) => importance::run(&bench),
     }
 }
 

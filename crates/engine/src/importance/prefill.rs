@@ -290,7 +290,7 @@ impl Prefill {
             .map(|&unit| probe_part(unit, self.layer));
         let probes: Vec<_> = probes.map(|name| (name, 1.0)).collect();
         shared.parts.used(Kind::Probes, &probes, now);
-        self.tally.layer(selection, reads.len() * unit_tokens);
+        self.tally.layer(selection, reads.len(), unit_tokens);
         self.kept.push(selection.tokens.clone());
         self.layer += 1;
         self.let_go(shared.parts, self.layer);

@@ -26,6 +26,8 @@ pub struct Tally {
     pub selected_tokens: u64,
     /// Tokens of the parts that were read for them.
     pub read_tokens: u64,
+    /// Rest parts that were read, or would have been had they not been kept.
+    pub chunks: u64,
     /// Layers.
     pub layers: u64,
     /// Layers in which everything was loaded, because the probes did not agree.
@@ -64,29 +66,57 @@ impl Tally {
         self.bytes[place] += bytes;
     }
 
-    pub(super) fn layer(&mut self, selection: &Selection, read_tokens: usize) {
+    /// A layer of which so many chunks were read, of so many tokens each.
+    pub(super) fn layer(&mut self, selection: &Selection, chunks: usize, chunk_tokens: usize) {
         self.selected_tokens += selection.tokens.len() as u64;
-        self.read_tokens += read_tokens as u64;
+        self.read_tokens += (chunks * chunk_tokens) as u64;
+        self.chunks += chunks as u64;
         self.layers += 1;
         self.full_layers += u64::from(selection.is_all);
         self.agreement += selection.agreement;
     }
 
+    /// What was added to `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut since = *self;
+        since.sum(before, |mine, others| mine - others);
+        since.agreement = self.agreement - before.agreement;
+        since
+    }
+
     /// Adds another one's sums.
     pub fn add(&mut self, other: &Self) {
-        self.prompts += other.prompts;
-        self.failed += other.failed;
-        self.whole_bytes += other.whole_bytes;
-        self.probe_bytes += other.probe_bytes;
-        self.rest_bytes += other.rest_bytes;
-        for place in 0..self.parts.len() {
-            self.parts[place] += other.parts[place];
-            self.bytes[place] += other.bytes[place];
-        }
-        self.selected_tokens += other.selected_tokens;
-        self.read_tokens += other.read_tokens;
-        self.layers += other.layers;
-        self.full_layers += other.full_layers;
+        self.sum(other, |mine, others| mine + others);
         self.agreement += other.agreement;
+    }
+
+    fn sum(&mut self, other: &Self, op: impl Fn(u64, u64) -> u64) {
+        let mut other = *other;
+        let counts = self.counts().into_iter().zip(other.counts());
+        counts.for_each(|(mine, others)| *mine = op(*mine, *others));
+    }
+
+    fn counts(&mut self) -> [&mut u64; 16] {
+        let [device_parts, host_parts, disk_parts] = &mut self.parts;
+        let [device_bytes, host_bytes, disk_bytes] = &mut self.bytes;
+        [
+            &mut self.prompts,
+            &mut self.failed,
+            &mut self.whole_bytes,
+            &mut self.probe_bytes,
+            &mut self.rest_bytes,
+            device_parts,
+            host_parts,
+            disk_parts,
+            device_bytes,
+            host_bytes,
+            disk_bytes,
+            &mut self.selected_tokens,
+            &mut self.read_tokens,
+            &mut self.chunks,
+            &mut self.layers,
+            &mut self.full_layers,
+        ]
     }
 }

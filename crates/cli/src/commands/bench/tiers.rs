@@ -141,11 +141,11 @@ fn check(bench: &TiersBench) -> Result<()> {
 }
 
 /// A folder of our own that is gone afterwards.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
-    fn new(parent: &Path) -> Result<Self> {
-        let path = parent.join(format!("headstart-bench-tiers-{}", std::process::id()));
+    pub(super) fn new(parent: &Path) -> Result<Self> {
+        let path = parent.join(format!("headstart-bench-{}", std::process::id()));
         std::fs::create_dir(&path).with_context(|| {
             format!(
                 "cannot make a folder in {}; name another one with --dir",

@@ -1,0 +1,331 @@
+//! One engine over one disk, asked one question at a time.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use headstart_cache::importance::{GuardOptions, NodeOptions};
+use headstart_cache::policy::{self, Lru, Setting as PolicySetting};
+use headstart_cache::tiers::{LoadWhen, Shares, TiersConfig};
+use headstart_cache::Tiers;
+use headstart_core::{Nanos, SeqId, Tier, TokenId};
+use headstart_engine::engine::{EngineConfig, StopTokens};
+use headstart_engine::importance::{ImportanceConfig, ImportanceReport, PackingOptions, Tally};
+use headstart_engine::kv::{Dtype, Stored};
+use headstart_engine::{Engine, Model, Output, QueueOrder, Sampling, Submission, Submit};
+use headstart_store::backend::Waker;
+use headstart_store::decorate::{Limits, Meter, Metered, Rate, Throttled};
+use headstart_store::disk::unix_seconds;
+use headstart_store::record::Exactness;
+use headstart_store::tiered::{Below, Lifetimes, PartsConfig, StoreConfig};
+use headstart_store::{Disk, DiskOptions, TieredStore};
+
+use super::variants::Variant;
+use super::workload::QUESTION_TOKENS;
+use crate::tiers::{DISK, tier, unknown_engine};
+
+/// Tokens of a block, as in `serve`.
+const BLOCK_TOKENS: usize = 16;
+
+/// Tokens of a step, as in `serve`.
+const MAX_BATCHED_TOKENS: usize = 512;
+
+/// Pause while nothing is told.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long an answer, or what follows it, may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How an arm is set up.
+#[derive(Clone, Copy)]
+pub(super) struct Setting<'a> {
+    pub(super) variant: Variant,
+    pub(super) ratio: f64,
+    pub(super) model: &'a Arc<Model>,
+    pub(super) dtype: Dtype,
+    pub(super) folder: &'a Path,
+    pub(super) chunk_tokens: usize,
+    pub(super) document_tokens: usize,
+    pub(super) documents: usize,
+    pub(super) disk: Rate,
+    pub(super) host: Rate,
+    /// Shares of all documents that stay on the device and in host memory.
+    pub(super) kept: [f64; 2],
+    /// Whether answers are computed again in full.
+    pub(super) is_checked: bool,
+}
+
+impl Setting<'_> {
+    fn units(&self) -> usize {
+        self.document_tokens / self.chunk_tokens
+    }
+
+    fn unit_blocks(&self) -> usize {
+        self.chunk_tokens / BLOCK_TOKENS
+    }
+
+    /// Bytes of a unit's parts.
+    fn unit_bytes(&self) -> u64 {
+        let token = self.model.config.kv_bytes_per_token(self.dtype.bytes());
+        (token * self.chunk_tokens) as u64
+    }
+
+    /// Bytes of a document's keys and values.
+    pub(super) fn document_bytes(&self) -> u64 {
+        self.unit_bytes() * self.units() as u64
+    }
+
+    fn kept_bytes(&self) -> [u64; 2] {
+        let all = (self.document_bytes() * self.documents as u64) as f64;
+        self.kept.map(|share| (share * all) as u64)
+    }
+
+    fn store(&self) -> StoreConfig {
+        let (config, probes) = (&self.model.config, self.variant.probes(&self.model.config));
+        let kept: u64 = self.kept_bytes().iter().sum();
+        let layers = config.num_layers;
+        let part_bytes = probes.part_bytes(config, self.dtype, BLOCK_TOKENS);
+        let slots = |part: usize| {
+            let bytes = (part_bytes[part] * self.unit_blocks()).max(1) as u64;
+            let share = part_bytes[part] as f64 / (part_bytes[0] + part_bytes[layers]) as f64;
+            (kept as f64 * share / bytes as f64) as usize + 3 * self.units() + 16
+        };
+        StoreConfig {
+            parts: Some(PartsConfig {
+                slots: slots(layers),
+                small_slots: slots(0),
+                most_loads: 8 * self.units() + 64,
+                most_packs: 64,
+                format: Arc::new(probes.rest_format(config, self.dtype, BLOCK_TOKENS)),
+                host_line: Some(self.host),
+            }),
+            part_bytes,
+            exactness: Exactness::Exact,
+            unit_blocks: self.unit_blocks(),
+            unit_tokens: self.chunk_tokens as u32,
+            host_units: 0,
+            staging_units: 2 * self.units() + 16,
+            lifetimes: Lifetimes::default(),
+            now_s: unix_seconds,
+            notes: None,
+        }
+    }
+
+    fn importance(&self) -> ImportanceConfig {
+        let (variant, config) = (self.variant, &self.model.config);
+        let packing = variant.packs().then(|| PackingOptions {
+            nodes: NodeOptions {
+                unit_tokens: self.chunk_tokens,
+                interval: Duration::from_millis(1),
+                ..NodeOptions::default()
+            },
+            most_units: self.units() * self.documents * config.num_layers,
+        });
+        ImportanceConfig {
+            probes: variant.probes(config),
+            selecting: variant.selecting(self.ratio),
+            least_tokens: self.chunk_tokens,
+            guard: GuardOptions {
+                sample: f64::from(u8::from(self.is_checked)),
+                // It looks on, and bars nothing.
+                most_kl: f32::INFINITY,
+                most_disagreements: u32::MAX,
+                ..GuardOptions::default()
+            },
+            kept_bytes: self.kept_bytes(),
+            is_host_far: true,
+            most_at_once: 1,
+            packing,
+            policy: Arc::new(move |capacity| {
+                let setting = PolicySetting {
+                    capacity,
+                    block_tokens: BLOCK_TOKENS as u32,
+                };
+                policy::by_name(variant.policy(), setting).expect("a policy that there is")
+            }),
+        }
+    }
+
+    fn engine(&self) -> Engine {
+        let cache_blocks = (self.document_tokens + 2 * QUESTION_TOKENS) / BLOCK_TOKENS + 16;
+        let config = EngineConfig {
+            cache_blocks,
+            block_size: BLOCK_TOKENS,
+            kv_dtype: self.dtype,
+            stored: Stored::Same,
+            max_batched_tokens: MAX_BATCHED_TOKENS,
+            max_sequences: 1,
+            max_waiting: 2,
+            order: QueueOrder::FirstCome,
+        };
+        let policy = Box::new(Lru::new(cache_blocks));
+        Engine::new(self.model.clone(), "bench", config, policy)
+    }
+}
+
+/// An engine over a disk.
+pub(super) struct Arm {
+    engine: Engine,
+    began: Instant,
+    woken: Receiver<()>,
+    meter: Arc<Meter>,
+    last_id: u64,
+}
+
+/// What became of a question.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) token: TokenId,
+    pub(super) ttft: Duration,
+    /// Time in which there was nothing to compute: it waited for what was to be loaded.
+    pub(super) io: Duration,
+    /// What was loaded, where anything was.
+    pub(super) tally: Tally,
+}
+
+impl Arm {
+    /// Opens what is in the folder.
+    pub(super) fn open(setting: &Setting<'_>) -> Result<Self> {
+        let (wakes, woken) = sync_channel(1);
+        // A wake-up that waits already is enough.
+        let waker: Waker = Arc::new(move || wakes.try_send(()).unwrap_or_default());
+        let store = setting.store();
+        let unit_bytes = store.unit_bytes();
+        // As much again: questions are stored, packs are, and segments are not filled to the end.
+        let units = (setting.units() + 4) * (setting.documents + 1);
+        let budget_bytes = 2 * unit_bytes * units as u64 + (128 << 20);
+        let (disk, found) = Disk::open(DiskOptions::new(setting.folder, budget_bytes), waker.clone())?;
+        let capacity_units = disk.capacity_records(unit_bytes);
+        let limits = Limits {
+            reads: setting.disk,
+            writes: Rate::UNLIMITED,
+        };
+        let metered = Metered::new(Box::new(Throttled::new(Box::new(disk), limits, waker.clone())?));
+        let meter = metered.meter();
+        let below = Below {
+            tier: Tier::Disk,
+            backend: Box::new(metered),
+            found,
+        };
+        let tiers = TiersConfig {
+            unit_blocks: store.unit_blocks,
+            block_tokens: BLOCK_TOKENS,
+            unit_bytes,
+            most_at_hand: setting.units() + 4,
+            engine: unknown_engine(),
+            load: match setting.variant {
+                Variant::Recompute => LoadWhen::Never,
+                _ => LoadWhen::Always,
+            },
+        };
+        let disk = tier(Tier::Disk, capacity_units, DISK, Shares::default());
+        let tiers = Tiers::new(tiers, vec![disk]);
+        let store = TieredStore::new(store, vec![below], waker)?;
+        let engine = setting.engine().with_tiers(tiers, Box::new(store));
+        Ok(Self {
+            engine: engine.with_importance(setting.importance()),
+            began: Instant::now(),
+            woken,
+            meter,
+            last_id: 0,
+        })
+    }
+
+    /// Asks with nothing on the device, and waits until all is done that follows.
+    pub(super) fn ask(&mut self, prompt: Vec<TokenId>) -> Result<Answer> {
+        self.engine.clear_device(self.now());
+        self.last_id += 1;
+        let submission = Submission {
+            id: SeqId(self.last_id),
+            prompt,
+            max_tokens: 1,
+            sampling: Sampling::default(),
+            stop_at_end: StopTokens::Ignore,
+            is_exact: false,
+            salt: None,
+            request_type: 0,
+            turn: 0,
+            session: None,
+            p_continue: None,
+        };
+        let before = self.report().tally;
+        let asked = self.now();
+        match self.engine.submit(submission, asked) {
+            Submit::Queued => {}
+            refused => bail!("the engine refused the question: {refused:?}"),
+        }
+        let (token, ttft, io) = self.answer(asked)?;
+        let tally = self.report().tally.since(&before);
+        self.settle()?;
+        Ok(Answer {
+            token,
+            ttft,
+            io,
+            tally,
+        })
+    }
+
+    /// What loading in part has come to.
+    pub(super) fn report(&self) -> ImportanceReport {
+        let report = self.engine.importance();
+        report.expect("every arm is made with it")
+    }
+
+    /// Steps until the first token: which, after how long, and how much of that was waiting.
+    fn answer(&mut self, asked: Nanos) -> Result<(TokenId, Duration, Duration)> {
+        let mut io = Duration::ZERO;
+        loop {
+            let began = self.now();
+            let step = self.engine.step(began);
+            let seconds = self.now().since(began).as_secs_f64();
+            self.engine.took(&step, seconds);
+            for output in &step.outputs {
+                if let Output::Token { token, .. } = output {
+                    return Ok((*token, self.now().since(asked), io));
+                }
+            }
+            if step.is_empty {
+                io += self.rest(PAUSE);
+            }
+            if self.now().since(asked) > PATIENCE {
+                bail!("no answer after {} s", PATIENCE.as_secs());
+            }
+        }
+    }
+
+    /// Waits until nothing is computed, moved or packed any more.
+    fn settle(&mut self) -> Result<()> {
+        let began = Instant::now();
+        let mut still = 0;
+        while still < 3 {
+            let now = self.now();
+            let is_empty = match self.engine.is_idle() {
+                true => self.engine.look_round(now).is_empty(),
+                false => self.engine.step(now).is_empty,
+            };
+            let counts = self.meter.counts();
+            let under_way = counts.gets.under_way() + counts.puts.under_way();
+            let is_still = is_empty && self.engine.is_idle() && under_way == 0;
+            still = if is_still { still + 1 } else { 0 };
+            if began.elapsed() > PATIENCE {
+                bail!("the disk is busy after {} s", PATIENCE.as_secs());
+            }
+            self.rest(Duration::from_millis(1));
+        }
+        self.engine.check();
+        Ok(())
+    }
+
+    /// Waits until something was moved; how long.
+    fn rest(&self, pause: Duration) -> Duration {
+        let began = Instant::now();
+        let _ = self.woken.recv_timeout(pause);
+        began.elapsed()
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos::default() + self.began.elapsed()
+    }
+}

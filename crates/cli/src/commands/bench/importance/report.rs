@@ -1,0 +1,125 @@
+//! What was found: rows, and sentences.
+
+use serde_json::{Value, json};
+
+use super::sweep::Row;
+use super::variants::Variant;
+use super::workload::Workload;
+use crate::report::aligned;
+
+fn ms(time: std::time::Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// A row as JSON.
+pub(super) fn json(row: &Row, document_tokens: usize) -> Value {
+    let tally = &row.tally;
+    let per_answer = |count: u64| count as f64 / row.answers.len().max(1) as f64;
+    let parts: u64 = tally.parts.iter().sum();
+    let hit = |place: usize| tally.parts[place] as f64 / parts.max(1) as f64;
+    json!({
+        "variant": row.variant.name(),
+        "ratio": row.ratio,
+        "bytes_per_s": row.bytes_per_s,
+        "ttft_ms": row.answers.iter().map(|it| ms(it.ttft)).collect::<Vec<_>>(),
+        "io_ms": row.answers.iter().map(|it| ms(it.io)).collect::<Vec<_>>(),
+        "ttft_gain": row.gain().map(|(ttft, _)| ttft),
+        "io_gain": row.gain().map(|(_, io)| io),
+        "whole_bytes": per_answer(tally.whole_bytes),
+        "loaded_bytes": per_answer(tally.loaded_bytes()),
+        "probe_bytes": per_answer(tally.probe_bytes),
+        "loaded_share": row.loaded_share(),
+        "bound_share": row.bound(document_tokens),
+        "selected_share": row.selected_share(document_tokens),
+        "parts": per_answer(parts),
+        "read_amplification": tally.read_amplification(),
+        "device_hits": hit(0),
+        "host_hits": hit(1),
+        "disk_reads": hit(2),
+        "full_layers": tally.full_layers as f64 / tally.layers.max(1) as f64,
+        "probe_agreement": tally.agreement / tally.layers.max(1) as f64,
+        "packs": row.packs,
+        "asked": row.answers.len(),
+        "known": row.known,
+        "right": row.right,
+        "compared": row.guard.compared,
+        "top1_agreed": row.guard.agreed,
+        "kl_mean": row.guard.kl_sum / row.guard.compared.max(1) as f64,
+        "kl_max": row.guard.kl_max,
+    })
+}
+
+/// A row as a line, while the others are still measured.
+pub(super) fn progress(row: &Row, document_tokens: usize) -> String {
+    let cells = cells(row, document_tokens);
+    let head = HEAD.iter().zip(&cells).skip(1);
+    let words: Vec<String> = head.map(|(head, cell)| format!("{head} {cell}")).collect();
+    format!("{}: {}", cells[0], words.join(", "))
+}
+
+const HEAD: [&str; 16] = [
+    "variant", "ratio", "MB/s", "TTFT ms", "I/O ms", "TTFT ×", "I/O ×", "loaded", "bound", "chunks",
+    "ampl.", "dev/host", "agree", "full", "right", "top-1, KL",
+];
+
+fn cells(row: &Row, document_tokens: usize) -> Vec<String> {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let is_computed = row.variant == Variant::Recompute;
+    let tally = &row.tally;
+    let unless = |is_none: bool, text: String| if is_none { "–".to_owned() } else { text };
+    let parts = tally.parts.iter().sum::<u64>().max(1) as f64;
+    let layers = tally.layers.max(1) as f64;
+    let (ttft_gain, io_gain) = row.gain().unwrap_or_default();
+    let compared = row.guard.compared;
+    let kl = row.guard.kl_sum / compared.max(1) as f64;
+    vec![
+        row.variant.name().to_owned(),
+        row.ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio}")),
+        unless(is_computed, format!("{:.0}", row.bytes_per_s / 1e6)),
+        format!("{:.0}", ms(row.ttft())),
+        unless(is_computed, format!("{:.0}", ms(row.io()))),
+        unless(ttft_gain == 0.0, format!("{ttft_gain:.2}")),
+        unless(io_gain == 0.0 || is_computed, format!("{io_gain:.2}")),
+        unless(is_computed, percent(row.loaded_share())),
+        unless(is_computed, percent(row.bound(document_tokens))),
+        unless(is_computed, format!("{:.0}", chunks(row))),
+        unless(is_computed, format!("{:.2}", tally.read_amplification())),
+        unless(
+            is_computed,
+            format!(
+                "{:.0}/{:.0} %",
+                tally.parts[0] as f64 / parts * 100.0,
+                tally.parts[1] as f64 / parts * 100.0
+            ),
+        ),
+        unless(is_computed, format!("{:.2}", tally.agreement / layers)),
+        unless(is_computed, format!("{:.0} %", tally.full_layers as f64 / layers * 100.0)),
+        unless(row.known == 0, format!("{}/{}", row.right, row.known)),
+        unless(compared == 0, format!("{}/{compared}, {kl:.1e}", row.guard.agreed)),
+    ]
+}
+
+/// Chunks that were read for a question, beside the probes' keys.
+fn chunks(row: &Row) -> f64 {
+    let answers = row.answers.len().max(1) as f64;
+    row.tally.chunks as f64 / answers
+}
+
+/// All rows, and what they mean.
+pub(super) fn text(workload: &Workload, rows: &[Row]) -> String {
+    let mut table = vec![HEAD.map(str::to_owned).to_vec()];
+    table.extend(rows.iter().map(|row| cells(row, workload.tokens())));
+    format!(
+        "{}, {} documents of {} tokens\n{}\n\
+         Medians; × is the full load's over the row's. I/O: time with nothing to compute. Loaded: \
+         of the stored bytes, from anywhere; bound: probes' keys and what was selected, nothing \
+         read in vain. Chunks: read for a question, over all layers. Ampl.: tokens read for each \
+         selected. Dev/host: parts that were on the device and in host memory. Agree: mean Jaccard \
+         index of the probes' sets; full: layers in which all was loaded because of it. Right: \
+         answers known to be right. Top-1, KL: against a full computation of the same question.\n",
+        workload.name,
+        workload.documents.len(),
+        workload.tokens(),
+        aligned(&table),
+    )
+}

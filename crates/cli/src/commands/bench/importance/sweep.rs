@@ -1,0 +1,293 @@
+//! Which variants, at which ratios and speeds, how often.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use headstart_cache::importance::{GuardCounts, bound};
+use headstart_engine::importance::Tally;
+use headstart_engine::kv::Dtype;
+use headstart_store::decorate::Rate;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::arm::{Answer, Arm, Setting};
+use super::variants::Variant;
+use super::workload::Workload;
+
+/// Questions for which all is computed: it takes long, and always the same.
+const RECOMPUTED: usize = 3;
+
+/// Full loads by which the speed of everything but the disk is measured; the median counts.
+const CALIBRATIONS: u64 = 5;
+
+/// What was asked for.
+pub(super) struct Asked<'a> {
+    pub(super) folder: &'a Path,
+    pub(super) dtype: Dtype,
+    pub(super) chunk_tokens: usize,
+    pub(super) ratios: &'a [f64],
+    pub(super) variants: Vec<Variant>,
+    pub(super) io_shares: &'a [f64],
+    pub(super) bytes_per_s: Option<f64>,
+    pub(super) latency: Duration,
+    /// Times by which host memory is faster.
+    pub(super) host_speed: f64,
+    pub(super) kept: [f64; 2],
+    pub(super) questions: usize,
+    pub(super) warm_up: usize,
+}
+
+/// One variant at one ratio and speed.
+pub(super) struct Row {
+    pub(super) variant: Variant,
+    /// `None` where it changes nothing.
+    pub(super) ratio: Option<f64>,
+    pub(super) bytes_per_s: f64,
+    pub(super) answers: Vec<Answer>,
+    /// Of the answers, those that are known to be right or wrong, and those that are right.
+    pub(super) known: usize,
+    pub(super) right: usize,
+    /// What was loaded for all of them.
+    pub(super) tally: Tally,
+    /// Against a full computation.
+    pub(super) guard: GuardCounts,
+    /// Share of the bytes that are its probes' keys.
+    pub(super) probe_share: f64,
+    /// Packs that there were.
+    pub(super) packs: usize,
+    /// The full load's row at the same speed: medians of its TTFT and its I/O.
+    pub(super) full: Option<(Duration, Duration)>,
+}
+
+impl Row {
+    /// The median time to the first token.
+    pub(super) fn ttft(&self) -> Duration {
+        median(self.answers.iter().map(|it| it.ttft))
+    }
+
+    /// The median time that was spent waiting for what was loaded.
+    pub(super) fn io(&self) -> Duration {
+        median(self.answers.iter().map(|it| it.io))
+    }
+
+    /// Share of the stored bytes that were loaded, wherever from.
+    pub(super) fn loaded_share(&self) -> f64 {
+        self.tally.loaded_bytes() as f64 / self.tally.whole_bytes.max(1) as f64
+    }
+
+    /// Share of the tokens that were selected, over all layers.
+    pub(super) fn selected_share(&self, document_tokens: usize) -> f64 {
+        let all = self.tally.layers * document_tokens as u64;
+        self.tally.selected_tokens as f64 / all.max(1) as f64
+    }
+
+    /// How many times as long a full load takes, and waits, where one was measured.
+    pub(super) fn gain(&self) -> Option<(f64, f64)> {
+        let (ttft, io) = self.full?;
+        let times = |full: Duration, ours: Duration| full.as_secs_f64() / ours.as_secs_f64();
+        Some((times(ttft, self.ttft()), times(io, self.io())))
+    }
+
+    /// The share that cannot be gone below where so much is selected: nothing read in vain.
+    pub(super) fn bound(&self, document_tokens: usize) -> f64 {
+        bound(self.probe_share, self.selected_share(document_tokens), 1.0)
+    }
+}
+
+fn median(times: impl Iterator<Item = Duration>) -> Duration {
+    let mut times: Vec<Duration> = times.collect();
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+/// Measures all of it. Each row is told when it is done.
+pub(super) fn run(
+    workload: &Workload,
+    asked: &Asked<'_>,
+    mut tell: impl FnMut(Row) -> Result<()>,
+) -> Result<()> {
+    let sweep = Sweep { workload, asked };
+    let speeds = match asked.bytes_per_s {
+        Some(bytes_per_s) => vec![bytes_per_s],
+        None => sweep.speeds()?,
+    };
+    for bytes_per_s in speeds {
+        let is_plain = |it: &&Variant| !it.has_ratio();
+        let plain: Vec<Variant> = asked.variants.iter().filter(is_plain).copied().collect();
+        let chosen = asked.variants.iter().filter(|it| it.has_ratio());
+        let chosen: Vec<Variant> = chosen.copied().collect();
+        let mut full = None;
+        for (index, &ratio) in asked.ratios.iter().enumerate() {
+            let variants = match index {
+                0 => [&plain[..], &chosen].concat(),
+                _ => chosen.clone(),
+            };
+            for mut row in sweep.rows(&variants, ratio, bytes_per_s)? {
+                if row.variant == Variant::Full {
+                    full = Some((row.ttft(), row.io()));
+                }
+                row.full = full;
+                tell(row)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Sweep<'a> {
+    workload: &'a Workload,
+    asked: &'a Asked<'a>,
+}
+
+impl Sweep<'_> {
+    fn setting<'b>(&'b self, variant: Variant, folder: &'b Path) -> Setting<'b> {
+        Setting {
+            variant,
+            ratio: 1.0,
+            model: &self.workload.model,
+            dtype: self.asked.dtype,
+            folder,
+            chunk_tokens: self.asked.chunk_tokens,
+            document_tokens: self.workload.tokens(),
+            documents: self.workload.documents.len(),
+            disk: Rate::UNLIMITED,
+            host: Rate::UNLIMITED,
+            kept: [0.0, 0.0],
+            is_checked: false,
+        }
+    }
+
+    /// The folder of a variant, with all documents in it.
+    fn folder(&self, variant: Variant) -> Result<PathBuf> {
+        let folder = self.asked.folder.join(variant.name());
+        if !folder.exists() {
+            let mut arm = Arm::open(&self.setting(variant, &folder))?;
+            let documents = self.workload.documents.iter();
+            documents.cloned().try_for_each(|it| arm.ask(it).map(drop))?;
+        }
+        Ok(folder)
+    }
+
+    /// Speeds of the disk at which a full load's I/O has the shares that were asked for.
+    fn speeds(&self) -> Result<Vec<f64>> {
+        let folder = self.folder(Variant::Full)?;
+        let setting = self.setting(Variant::Full, &folder);
+        let mut arm = Arm::open(&setting)?;
+        let mut computing = Vec::new();
+        for number in 0..CALIBRATIONS {
+            let answer = arm.ask(self.prompt(number))?;
+            computing.push(answer.ttft.saturating_sub(answer.io));
+        }
+        let computing_s = median(computing.into_iter()).as_secs_f64();
+        let bytes = setting.document_bytes() as f64;
+        let speed = |share: &f64| bytes * (1.0 - share) / (share * computing_s);
+        Ok(self.asked.io_shares.iter().map(speed).collect())
+    }
+
+    fn prompt(&self, number: u64) -> Vec<headstart_core::TokenId> {
+        let question = self.workload.question(number);
+        [&self.workload.documents[question.document][..], &question.tokens].concat()
+    }
+
+    /// The variants in turn, question by question.
+    fn rows(&self, variants: &[Variant], ratio: f64, bytes_per_s: f64) -> Result<Vec<Row>> {
+        let mut arms = Vec::new();
+        let total = variants.len() * (self.warm_ups() + self.asked.questions);
+        let bar = progress(total as u64, ratio);
+        for &variant in variants {
+            arms.push((variant, self.warm(variant, ratio, bytes_per_s, &bar)?));
+        }
+        let mut rows: Vec<Row> = arms.iter().map(|(it, _)| self.row(*it, ratio, bytes_per_s)).collect();
+        let before: Vec<GuardCounts> = arms.iter().map(|(_, arm)| arm.report().guard).collect();
+        for number in 0..self.asked.questions {
+            let question = self.workload.question(1_000_000 + number as u64);
+            let prompt = [&self.workload.documents[question.document][..], &question.tokens];
+            for turn in 0..arms.len() {
+                let index = (number + turn) % arms.len();
+                let (variant, arm) = &mut arms[index];
+                bar.inc(1);
+                if *variant == Variant::Recompute && number >= RECOMPUTED {
+                    continue;
+                }
+                let answer = arm.ask(prompt.concat())?;
+                let row = &mut rows[index];
+                row.known += usize::from(question.answer.is_some());
+                row.right += usize::from(question.answer == Some(answer.token));
+                row.tally.add(&answer.tally);
+                row.answers.push(answer);
+            }
+        }
+        bar.finish_and_clear();
+        for ((row, (_, arm)), before) in rows.iter_mut().zip(&arms).zip(before) {
+            let report = arm.report();
+            row.guard = GuardCounts {
+                compared: report.guard.compared - before.compared,
+                agreed: report.guard.agreed - before.agreed,
+                kl_sum: report.guard.kl_sum - before.kl_sum,
+                ..report.guard
+            };
+            row.packs = report.packs.packs;
+        }
+        Ok(rows)
+    }
+
+    fn warm_ups(&self) -> usize {
+        self.asked.warm_up * self.workload.documents.len()
+    }
+
+    /// An arm that has answered questions about each document.
+    fn warm(&self, variant: Variant, ratio: f64, bytes_per_s: f64, bar: &ProgressBar) -> Result<Arm> {
+        let folder = self.folder(variant)?;
+        let rate = |bytes_per_s| Rate {
+            latency: self.asked.latency,
+            bytes_per_s,
+        };
+        let setting = Setting {
+            ratio,
+            disk: rate(bytes_per_s),
+            host: rate(bytes_per_s * self.asked.host_speed),
+            kept: self.asked.kept,
+            is_checked: variant != Variant::Recompute,
+            ..self.setting(variant, &folder)
+        };
+        let mut arm = Arm::open(&setting).with_context(|| format!("cannot open {}", variant.name()))?;
+        if variant == Variant::Recompute {
+            bar.inc(self.warm_ups() as u64);
+            return Ok(arm);
+        }
+        for round in 0..self.asked.warm_up {
+            for (document, text) in self.workload.documents.iter().enumerate() {
+                let number = (round * self.workload.documents.len() + document) as u64;
+                let question = self.workload.about(document, 2_000_000 + number);
+                arm.ask([&text[..], &question.tokens].concat())?;
+                bar.inc(1);
+            }
+        }
+        Ok(arm)
+    }
+
+    fn row(&self, variant: Variant, ratio: f64, bytes_per_s: f64) -> Row {
+        Row {
+            variant,
+            ratio: variant.has_ratio().then_some(ratio),
+            bytes_per_s,
+            answers: Vec::new(),
+            known: 0,
+            right: 0,
+            tally: Tally::default(),
+            guard: GuardCounts::default(),
+            probe_share: variant.probes(&self.workload.model.config).share(),
+            packs: 0,
+            full: None,
+        }
+    }
+}
+
+fn progress(steps: u64, ratio: f64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}");
+    let bar = ProgressBar::new(steps).with_message(format!("ratio {ratio}"));
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -1,0 +1,108 @@
+//! What is compared: published ways to load a prefix, and ours with each part switched off.
+//!
+//! All of them are settings of the same code, so that nothing but the setting differs. *Full* is
+//! AttentionStore's way: all of it, layer by layer beside computing, with LRU. *H2O* reads all heads'
+//! keys, sums what all heads look at, and reads the values of what matters most. IMPRESS's three
+//! parts are probes instead of all keys, packs, and scores.
+
+use headstart_cache::importance::{Merge, Selecting};
+use headstart_engine::ModelConfig;
+use headstart_engine::kv::Probes;
+
+/// A way to load a stored prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Variant {
+    Recompute,
+    Full,
+    H2oLru,
+    H2oLfu,
+    Impress,
+    ImpressNoProbe,
+    ImpressNoReorder,
+    ImpressNoScore,
+    ImpressBlind,
+}
+
+impl Variant {
+    const ALL: [Self; 9] = [
+        Self::Recompute,
+        Self::Full,
+        Self::H2oLru,
+        Self::H2oLfu,
+        Self::ImpressNoProbe,
+        Self::ImpressNoReorder,
+        Self::ImpressNoScore,
+        Self::Impress,
+        Self::ImpressBlind,
+    ];
+
+    /// Those that say something of a model: without groups no probe is blind.
+    pub(super) fn all(model: &ModelConfig) -> Vec<Self> {
+        let all = Self::ALL.into_iter();
+        let says_something = |it: &Self| *it != Self::ImpressBlind || model.group() > 1;
+        all.filter(says_something).collect()
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Recompute => "recompute",
+            Self::Full => "full",
+            Self::H2oLru => "h2o-lru",
+            Self::H2oLfu => "h2o-lfu",
+            Self::Impress => "impress",
+            Self::ImpressNoProbe => "impress-no-probe",
+            Self::ImpressNoReorder => "impress-no-reorder",
+            Self::ImpressNoScore => "impress-no-score",
+            Self::ImpressBlind => "impress-blind",
+        }
+    }
+
+    /// Whether the kept ratio changes it.
+    pub(super) fn has_ratio(self) -> bool {
+        !matches!(self, Self::Recompute | Self::Full)
+    }
+
+    /// Whether it reads all heads' keys.
+    fn reads_all_keys(self) -> bool {
+        matches!(self, Self::H2oLru | Self::H2oLfu | Self::ImpressNoProbe)
+    }
+
+    pub(super) fn probes(self, model: &ModelConfig) -> Probes {
+        match self {
+            _ if self.reads_all_keys() => Probes::all(model),
+            Self::ImpressBlind => {
+                let heads: Vec<usize> = (0..3.min(model.num_heads)).collect();
+                Probes::new(&heads, model).expect("a model has its first heads")
+            }
+            _ => Probes::of(model),
+        }
+    }
+
+    pub(super) fn selecting(self, ratio: f64) -> Selecting {
+        let is_h2o = self.reads_all_keys();
+        Selecting {
+            ratio: if self == Self::Full { 1.0 } else { ratio },
+            merge: if is_h2o { Merge::Sum } else { Merge::Union },
+            falls_back: !is_h2o,
+            ..Selecting::default()
+        }
+    }
+
+    pub(super) fn packs(self) -> bool {
+        matches!(
+            self,
+            Self::Impress | Self::ImpressNoProbe | Self::ImpressNoScore | Self::ImpressBlind
+        )
+    }
+
+    /// The policy of what stays in memory.
+    pub(super) fn policy(self) -> &'static str {
+        match self {
+            Self::Recompute | Self::Full | Self::H2oLru | Self::ImpressNoScore => "lru",
+            Self::H2oLfu => "lfu",
+            Self::Impress | Self::ImpressNoProbe | Self::ImpressNoReorder | Self::ImpressBlind => {
+                "importance"
+            }
+        }
+    }
+}
