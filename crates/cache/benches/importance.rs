@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use headstart_cache::importance::{
-    Cover, NodeOptions, Nodes, PackView, PartCache, Selecting, reads, reads_sparing, select,
+    Cover, NodeOptions, Nodes, PackView, PartCache, Read, Selecting, reads, reads_sparing, select,
 };
 use headstart_cache::policy::Importance;
 use headstart_core::transfer::PartName;
@@ -67,8 +67,13 @@ fn main() {
         reads(&question(&packs), &tokens).len()
     });
     timed("the same, sparing 5 %", || sparing(0.05).len());
-    let alone = reads(&question(&[]), &tokens);
-    let parts: Vec<_> = alone.iter().map(|read| (read.part, 0.25)).collect();
+    keep(&reads(&question(&[]), &tokens));
+    track(&units, &tokens);
+}
+
+/// Parts that come and go, each prompt's own.
+fn keep(reads: &[Read]) {
+    let parts: Vec<_> = reads.iter().map(|read| (read.part, 0.25)).collect();
     let levels = [(Tier::Device, 2_000), (Tier::Host, 8_000)];
     let mut cache = PartCache::new(&levels, |slots| Box::new(Importance::new(slots)));
     let mut request = 0;
@@ -81,13 +86,17 @@ fn main() {
         let parts: Vec<_> = parts.iter().map(of_request).collect();
         cache.used(&parts, Nanos(request)).len()
     });
+}
+
+/// One prompt again and again, then what is to be packed of it.
+fn track(units: &[BlockHash], tokens: &[u32]) {
     let mut nodes = Nodes::new(NodeOptions::default());
     timed("nodes, a layer selected", || {
-        nodes.used(&units);
-        nodes.selected(&units, 0, &tokens);
+        nodes.used(units);
+        nodes.selected(units, 0, tokens);
         nodes.num_units()
     });
-    (0..LAYERS).for_each(|layer| nodes.selected(&units, layer, &tokens));
+    (0..LAYERS).for_each(|layer| nodes.selected(units, layer, tokens));
     let start = Instant::now();
     let jobs = nodes.due(Nanos(0), 1).len();
     let micros = start.elapsed().as_secs_f64() * 1e6;
