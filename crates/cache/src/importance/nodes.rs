@@ -3,9 +3,9 @@
 //! A *node* is a maximal run of stored units along which all prompts go the same way:
 //!
 //! ```text
-//!   ┌─ system prompt ─┐┌─ document 1 ─┐
-//!   u1 ── u2 ── u3 ── u4 ── u5 ── u6      one node each: packs never straddle a branch, nor
-//!                └─── v4 ── v5            where a prompt ended in front of known units
+//!   ┌ system prompt ┐  ┌ document 1 ─┐
+//!   u1 ──── u2 ──── u3 ── u4 ── u5 ── u6    one node each: packs never straddle a branch, nor
+//!                   └──── v4 ── v5          where a prompt ended in front of known units
 //! ```
 //!
 //! For each unit and layer there is a byte a token: how often it was selected (7 bits; all are

@@ -161,7 +161,7 @@ impl PartCache {
                 self.settle(block);
             }
         }
-        released.retain(|name| !self.names.contains_key(name) && !self.holds.contains_key(name));
+        released.retain(|name| !self.holds.contains_key(name));
         released.sort_unstable();
         released.dedup();
         released
