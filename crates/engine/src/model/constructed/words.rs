@@ -26,6 +26,20 @@ pub enum Symbol {
     Quiet,
 }
 
+impl Symbol {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Loud, Self::Quiet];
+
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Loud => Self::Quiet,
+            Self::Quiet => Self::Loud,
+        }
+    }
+}
+
 /// What a token means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
