@@ -299,7 +299,7 @@ fn selective(shape: Shape, documents: usize, values: usize) {
 
 #[test]
 fn important_tokens_answer_for_facts_and_not_for_counts_in_mha() {
-    selective(Shape::Mha, 2, 4);
+    selective(Shape::Mha, 2, 3);
 }
 
 #[test]

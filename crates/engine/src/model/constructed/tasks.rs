@@ -82,7 +82,8 @@ impl Document {
         }
     }
 
-    /// Asks for a value: filler, up to three worked examples, `ASK key`; `tokens` long, at least 11.
+    /// Asks for a value: filler, up to three worked examples, `ASK key`. It has so many `tokens`,
+    /// at least 11.
     ///
     /// # Panics
     /// When the document has no fact, or `tokens` are too few.
