@@ -15,10 +15,10 @@
 //!
 //! # Why the answers are right
 //!
-//! - **Norm.** Every embedding has the squared length `HIDDEN` ([`stream`]): the first RMS norm is
+//! - **Norm.** Every embedding has the squared length `HIDDEN` (`stream`): the first RMS norm is
 //!   the identity, and what layers add changes later ones by a few per cent.
 //! - **Codes.** Keys and values are words of the Kerdock code of length 16: 256 unit vectors, no
-//!   two with a product above 1/4 ([`code`]).
+//!   two with a product above 1/4 (`code`).
 //! - **Place.** `ROPE_THETA` turns four pairs of a head's dimensions; the others turn by less than
 //!   0.01 over 8,192 positions and hold contents. A previous-token head scores
 //!   `Σ A·cos(ω(Δ - 1))`; the softmax of all other distances together is below 2·10⁻⁴ of the
