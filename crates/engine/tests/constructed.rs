@@ -87,6 +87,7 @@ fn check(shape: Shape, dtype: Dtype, tokens: usize, facts: usize, seed: u64) {
 #[test]
 fn every_question_behind_5000_tokens_is_answered_by_mha() {
     check(Shape::Mha, Dtype::F32, LONG, 12, 1);
+    check(Shape::Mha, Dtype::Bf16, LONG, 12, 4);
 }
 
 #[test]
