@@ -127,3 +127,17 @@ fn wanted(file: &str) -> bool {
         file.ends_with(".safetensors") || file.ends_with(".json") || file.ends_with(".jinja");
     name && !file.contains('/')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constructed_model_takes_every_token_of_its_tokenizer() {
+        for shape in Shape::ALL {
+            let loaded = load(shape.name(), Dtype::Bf16).expect("it is built in");
+            let known = loaded.prompt.tokenizer.vocab_size();
+            assert!(known <= loaded.model.config.vocab, "{}", loaded.name);
+        }
+    }
+}

@@ -10,6 +10,7 @@ use headstart_core::Rng;
 use headstart_engine::Model;
 use headstart_engine::kv::Dtype;
 use headstart_engine::model::constructed::tasks::{Document, Question, Size};
+use headstart_engine::model::constructed::words::Symbol;
 use headstart_engine::model::constructed::{self, Shape};
 use headstart_engine::reference::importance::{divergence, jaccard, likeliest, top_sets, union};
 use headstart_engine::reference::selective::Prefix;
@@ -66,9 +67,9 @@ struct Lot {
 }
 
 fn lots(model: &Arc<Model>, tokens: usize, questions: usize) -> Vec<Lot> {
-    let lot = |seed| {
-        let mut rng = Rng::new(seed);
-        let document = Document::new(&mut rng, Size::of(tokens));
+    let lot = |index: usize| {
+        let mut rng = Rng::new(index as u64);
+        let document = Document::new(&mut rng, Size::of(tokens), Symbol::ALL[index % 2]);
         let prefix = Prefix::compute(model, Dtype::F32, &document.tokens);
         let value = document.ask_value(&mut rng, QUESTION);
         let exact = prefix.ask_exactly(model, &value.tokens);
@@ -79,7 +80,7 @@ fn lots(model: &Arc<Model>, tokens: usize, questions: usize) -> Vec<Lot> {
             exact,
         }
     };
-    (0..questions as u64).map(lot).collect()
+    (0..questions).map(lot).collect()
 }
 
 /// Means over questions, and over layers where that means something.

@@ -9,16 +9,16 @@
 //! layer 0     previous-token heads   the token before  ─► EARLIER_KEY, EARLIER_SELF
 //! layer 1     counting head          mean of ±1 per symbol ─► BALANCE
 //! layers 1-3  matching heads         where EARLIER_KEY is my KEY: its VALUE ─► FOUND
-//! layer 3     feed-forward           FOUND ─► ANSWER if I am a key, BALANCE ─► VERDICT if I am MOST
+//! layer 3     feed-forward           FOUND ─► ANSWER if I am a key, BALANCE ─► VERDICT if MOST
 //! head        logits                 ANSWER · value's word, ± VERDICT
 //! ```
 //!
 //! # Why the answers are right
 //!
-//! - **Norm.** Every embedding has the squared length `HIDDEN` ([`stream`]): the first RMS norm is
+//! - **Norm.** Every embedding has the squared length `HIDDEN` (`stream`): the first RMS norm is
 //!   the identity, and what layers add changes later ones by a few per cent.
 //! - **Codes.** Keys and values are words of the Kerdock code of length 16: 256 unit vectors, no
-//!   two with a product above 1/4 ([`code`]).
+//!   two with a product above 1/4 (`code`).
 //! - **Place.** `ROPE_THETA` turns four pairs of a head's dimensions; the others turn by less than
 //!   0.01 over 8,192 positions and hold contents. A previous-token head scores
 //!   `Σ A·cos(ω(Δ - 1))`; the softmax of all other distances together is below 2·10⁻⁴ of the
@@ -27,7 +27,7 @@
 //!   keys have the product 1/4, so that the asked fact's weight is at least
 //!   `1 / (1 + e^S (112 e^(-3M/4) + n e^-M))`: w > 0.85 on the average over heads at n = 8,192, for
 //!   M from 13 to 20 and the worst tokens of the vocabulary (computed from the weights in this
-//!   module's test; in documents it is above 0.98). With b of background, at most 0.08, the right
+//!   module's test; in documents it is above 0.9). With b of background, at most 0.08, the right
 //!   value has at least `w - (1 - w) - b`, above 0.62, any other at most `w / 4 + (1 - w) + b`,
 //!   below 0.45.
 //! - **Count.** A head with a zero query attends alike to all it sees: the mean is

@@ -7,7 +7,8 @@
 //!
 //! Importance: for one query head, the sum over the suffix's queries of the attention that a
 //! prefix token gets, after a softmax over everything that the query may see.
-//! Source: column sums as in Zhang et al., "H2O", NeurIPS'23, of a few heads as in IMPRESS, FAST'25.
+//! Source: column sums as in Zhang et al., "H2O", NeurIPS'23; of a few heads as in Chen et al.,
+//! "IMPRESS", FAST'25.
 
 use std::ops::Range;
 use std::sync::Arc;

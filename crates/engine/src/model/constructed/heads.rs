@@ -31,11 +31,11 @@ pub(super) fn code_dim(i: usize) -> usize {
     if i < 8 { 8 + i } else { PAIRS + i }
 }
 
-/// How strongly a previous-token head weighs each pair of [`PLACE`], nats: the least that leaves
-/// no other distance up to 8,192 within 8.9 of the first.
+/// How strongly a previous-token head weighs each pair of [`PLACE`], nats: no other distance up
+/// to 8,192 comes within 8.9 of the first.
 pub(super) const PREVIOUS: [f32; 4] = [120.0, 80.0, 80.0, 40.0];
 
-/// How fast a local head forgets: scores fall by about `LOCAL / 5,300` nats a token.
+/// How fast a local head forgets: scores fall by `LOCAL / 5,200` nats a token at first.
 pub(super) const LOCAL: f32 = 30.0;
 
 /// Phase of the slowest pair at distance 0, an eighth of a turn: falling from there on.

@@ -51,21 +51,16 @@ pub struct Question {
 }
 
 impl Document {
-    /// A document whose majority has 55 to 65 % of the symbols.
+    /// A document; `majority` gets 55 to 65 % of the symbols.
     ///
     /// # Panics
     /// When facts and symbols do not fit into the tokens, or there are more facts than keys.
     #[must_use]
-    pub fn new(rng: &mut Rng, size: Size) -> Self {
+    pub fn new(rng: &mut Rng, size: Size, majority: Symbol) -> Self {
         assert!(size.facts <= KEYS, "every fact needs a key of its own");
         let taken = 1 + size.facts * FACT_TOKENS + size.symbols;
         assert!(taken <= size.tokens, "facts and symbols do not fit");
         let facts = draw_facts(rng, size.facts);
-        let majority = if rng.below(2) == 0 {
-            Symbol::Loud
-        } else {
-            Symbol::Quiet
-        };
         let mut pieces: Vec<Vec<Word>> = facts.iter().copied().map(fact).collect();
         let lead = 0.55 + 0.1 * rng.next_f64();
         let winners = (size.symbols as f64 * lead).round() as usize;
@@ -73,7 +68,7 @@ impl Document {
             let symbol = if index < winners {
                 majority
             } else {
-                other(majority)
+                majority.other()
             };
             pieces.push(vec![Word::Symbol(symbol)]);
         }
@@ -87,7 +82,8 @@ impl Document {
         }
     }
 
-    /// Asks for a value: filler, three worked examples, `ASK key`; `tokens` long, at least 16.
+    /// Asks for a value: filler, up to three worked examples, `ASK key`. It has so many `tokens`,
+    /// at least 11.
     ///
     /// # Panics
     /// When the document has no fact, or `tokens` are too few.
@@ -140,13 +136,6 @@ fn fact((key, value): (u8, u8)) -> Vec<Word> {
     vec![Word::Open, Word::Key(key), Word::Value(value), Word::Close]
 }
 
-fn other(symbol: Symbol) -> Symbol {
-    match symbol {
-        Symbol::Loud => Symbol::Quiet,
-        Symbol::Quiet => Symbol::Loud,
-    }
-}
-
 /// Some kinds are more frequent than others: the n-th of N as 1 / √(n·N).
 fn filler(rng: &mut Rng) -> Word {
     let uniform = rng.next_f64();
@@ -161,7 +150,8 @@ mod tests {
     fn documents_are_what_their_size_says() {
         for seed in 0..20 {
             let size = Size::of(2_000);
-            let document = Document::new(&mut Rng::new(seed), size);
+            let majority = Symbol::ALL[seed as usize % 2];
+            let document = Document::new(&mut Rng::new(seed), size, majority);
             let words: Vec<Word> = document.tokens.iter().map(|id| Word::of(*id)).collect();
             let count = |word| words.iter().filter(|other| **other == word).count();
             assert_eq!((words.len(), words[0]), (size.tokens, Word::Start));
@@ -172,7 +162,7 @@ mod tests {
                 assert_eq!(count(Word::Key(key)), 1, "seed {seed}");
             }
             let more = count(Word::Symbol(document.majority));
-            let fewer = count(Word::Symbol(other(document.majority)));
+            let fewer = count(Word::Symbol(document.majority.other()));
             assert_eq!(more + fewer, size.symbols);
             assert!(more > fewer, "seed {seed}: {more} {fewer}");
         }
@@ -181,7 +171,7 @@ mod tests {
     #[test]
     fn questions_end_with_what_they_ask_and_do_not_hold_the_answer() {
         let mut rng = Rng::new(3);
-        let document = Document::new(&mut rng, Size::of(400));
+        let document = Document::new(&mut rng, Size::of(400), Symbol::Quiet);
         for _ in 0..200 {
             let question = document.ask_value(&mut rng, 16);
             let (Word::Key(key), Word::Value(value)) =

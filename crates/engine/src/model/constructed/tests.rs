@@ -82,7 +82,9 @@ fn least_weight(layer: usize, head: usize, kv_head: usize) -> f64 {
     let spread = other - needle + other_before - before + background + leaning;
     let sharpness = f64::from(queries.sharpness) * LEAST_NORM;
     let gap = sharpness * f64::from(1.0 - LARGEST_PRODUCT);
-    let others = NEIGHBOURS as f64 * (-gap).exp() + LONGEST * (-sharpness).exp();
+    // Worked examples in the question repeat up to three of them.
+    let neighbours = NEIGHBOURS as f64 + 3.0;
+    let others = neighbours * (-gap).exp() + LONGEST * (-sharpness).exp();
     1.0 / (1.0 + spread.exp() * others)
 }
 

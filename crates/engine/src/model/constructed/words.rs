@@ -9,8 +9,9 @@ pub const VOCAB: usize = 4096;
 /// Keys there are, and values.
 pub const KEYS: usize = 256;
 
-/// Ids of the first of a kind; the few single words come before.
-const FIRST_KEY: TokenId = 16;
+/// Ids of the first of a kind; single words come before. From 256 on the toy's tokenizer has a text
+/// for each id, by which answers can be told apart.
+const FIRST_KEY: TokenId = 256;
 const FIRST_VALUE: TokenId = FIRST_KEY + KEYS as TokenId;
 const FIRST_FILLER: TokenId = FIRST_VALUE + KEYS as TokenId;
 
@@ -24,6 +25,20 @@ pub enum Symbol {
     Loud,
     /// The other.
     Quiet,
+}
+
+impl Symbol {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Loud, Self::Quiet];
+
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Loud => Self::Quiet,
+            Self::Quiet => Self::Loud,
+        }
+    }
 }
 
 /// What a token means.
