@@ -4,15 +4,19 @@
 mod support;
 
 use std::fs;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use headstart_core::{BlockHash, Rng, TenantTag};
-use headstart_store::backend::{Condition, Failure, Loss, Report};
+use headstart_core::{BlockHash, IdentityDigest, Rng, TenantTag};
+use headstart_store::backend::{
+    Backend, Command, Condition, Failure, Loss, Report, Ticket, no_waker,
+};
 use headstart_store::conformance::{Trial, check, record_of, slot_bytes};
 use headstart_store::disk::{Disk, DiskError, DiskOptions, Faults, IoKind};
-use headstart_store::{Arena, Outcome};
+use headstart_store::record::{Content, Exactness, Layout, PAGE};
+use headstart_store::{Arena, Draft, Meta, Outcome, Record};
 
 use support::{Driver, PART_BYTES, options};
 
@@ -286,4 +290,114 @@ fn the_waker_is_called() {
     let mut reports = Vec::new();
     headstart_store::Backend::poll(&mut driver.disk, &mut reports);
     assert!(matches!(reports[..], [Report::Done { .. }]));
+}
+
+/// A record of these parts, each filled with its number.
+fn record_of_parts(arena: &Arc<Arena>, name: u64, parts: &[usize]) -> Record {
+    let slot = arena.take().expect("a slot");
+    let meta = Meta {
+        name: BlockHash::from_u64(name),
+        parent: None,
+        identity: IdentityDigest([1; 16]),
+        tenant: TenantTag(1),
+        tokens: 16,
+        exactness: Exactness::Exact,
+        content: Content::Unit,
+        created_s: 1,
+        expires_s: None,
+    };
+    let mut draft = Draft::laid_out(slot, meta, parts, Layout::Paged).expect("it fits");
+    for part in 0..parts.len() {
+        draft.part_mut(part).fill(part as u8);
+    }
+    draft.seal()
+}
+
+fn ask(disk: &mut Disk, command: Command) -> Outcome {
+    let asked = command.ticket();
+    disk.submit(command).expect("there is room");
+    let started = Instant::now();
+    loop {
+        let mut reports = Vec::new();
+        disk.poll(&mut reports);
+        for report in reports {
+            match report {
+                Report::Done { ticket, outcome } if ticket == asked => return outcome,
+                _ => {}
+            }
+        }
+        assert!(started.elapsed() < Duration::from_secs(30), "no answer");
+        std::thread::sleep(Duration::from_micros(50));
+    }
+}
+
+/// Reads a part; its bytes must be right. How many bytes that took.
+fn cost(disk: &mut Disk, arena: &Arc<Arena>, part: u16, len: usize) -> u64 {
+    let before = disk.stats().read_bytes.get();
+    let slot = arena.take().expect("a slot");
+    let (ticket, name) = (Ticket(9), BlockHash::from_u64(1));
+    let outcome = ask(
+        disk,
+        Command::GetPart {
+            ticket,
+            name,
+            part,
+            slot,
+        },
+    );
+    let Outcome::Part(read) = outcome else {
+        panic!("{part}: {outcome:?}");
+    };
+    assert_eq!(read.bytes(), vec![part as u8; len], "{part}");
+    disk.stats().read_bytes.get() - before
+}
+
+#[test]
+fn a_part_costs_its_own_pages_and_the_header_once() {
+    let place = tempfile::tempdir().expect("a folder");
+    let arena = Arena::new(96 * PAGE, 2).expect("memory");
+    let parts = [PAGE, 5 * PAGE, 7 * PAGE + 1, 0, 100, 100];
+    let record = record_of_parts(&arena, 1, &parts);
+    let options = || DiskOptions::new(place.path(), 8 << 20);
+    let (mut disk, _) = Disk::open(options(), no_waker()).expect("it opens");
+    let ticket = Ticket(1);
+    let stored = ask(&mut disk, Command::Put { ticket, record });
+    assert!(matches!(stored, Outcome::Stored));
+    let pages = |count: usize| (count * PAGE) as u64;
+    let cost_of = |disk: &mut Disk, part: usize| cost(disk, &arena, part as u16, parts[part]);
+    assert_eq!(cost_of(&mut disk, 2), pages(8 + 8), "the front, then it");
+    assert_eq!(cost_of(&mut disk, 2), pages(8));
+    assert_eq!(cost_of(&mut disk, 1), pages(5));
+    assert_eq!(cost_of(&mut disk, 3), 0, "it is empty");
+    assert_eq!(cost_of(&mut disk, 5), pages(1));
+    drop(disk);
+    let (mut disk, _) = Disk::open(options(), no_waker()).expect("it opens");
+    assert_eq!(cost_of(&mut disk, 1), pages(8), "it lies in the front");
+    assert_eq!(disk.stats().parts.get(), 1);
+}
+
+#[test]
+fn a_part_behind_a_long_header_is_read() {
+    let place = tempfile::tempdir().expect("a folder");
+    let arena = Arena::new(96 * PAGE, 2).expect("memory");
+    let parts = vec![8; 4096];
+    let record = record_of_parts(&arena, 1, &parts);
+    let options = DiskOptions::new(place.path(), 8 << 20);
+    let (mut disk, _) = Disk::open(options, no_waker()).expect("it opens");
+    let ticket = Ticket(1);
+    let stored = ask(&mut disk, Command::Put { ticket, record });
+    assert!(matches!(stored, Outcome::Stored));
+    let pages = |count: usize| (count * PAGE) as u64;
+    assert_eq!(cost(&mut disk, &arena, 4000, 8), pages(8 + 17 + 1));
+    assert_eq!(cost(&mut disk, &arena, 7, 8), pages(1));
+    let slot = arena.take().expect("a slot");
+    let (ticket, name) = (Ticket(2), BlockHash::from_u64(1));
+    let part = 4096;
+    let beyond = Command::GetPart {
+        ticket,
+        name,
+        part,
+        slot,
+    };
+    assert!(matches!(ask(&mut disk, beyond), Outcome::Missing));
 }

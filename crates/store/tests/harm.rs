@@ -248,3 +248,39 @@ fn a_segment_that_is_cleared_away_is_noted_before() {
     assert!(!folder.join("segment-00000").exists());
     assert!(notes(&folder).contains(" - to page "), "{}", notes(&folder));
 }
+
+/// A byte anywhere: what is read of any part is right, or nothing is.
+#[test]
+fn whatever_is_harmed_no_part_is_wrong() {
+    let left = Left::new();
+    let used = |at: &usize| left.segment[*at] != 0;
+    let used: Vec<usize> = (0..left.segment.len()).filter(used).collect();
+    let num_parts: Vec<u16> = (0..NAMES)
+        .map(|name| {
+            let arena = headstart_store::Arena::new(slot_bytes(PART_BYTES), 1).expect("memory");
+            let record = record_of(name, PART_BYTES, arena.take().expect("a slot"));
+            record.num_parts() as u16
+        })
+        .collect();
+    let mut rng = Rng::new(3);
+    let mut hurt = 0;
+    for _ in 0..150 {
+        let mut harmed = left.segment.clone();
+        for _ in 0..8 {
+            harmed[used[rng.below(used.len())]] ^= 1 << rng.below(8);
+        }
+        let folder = left.folder(&harmed);
+        let mut driver = Driver::open(options(&folder, BUDGET));
+        for name in 0..NAMES {
+            for part in 0..num_parts[name as usize] {
+                // Asserts that what is there is right.
+                hurt += u64::from(!driver.loads_part(name, part));
+            }
+            // Where a part was harmed all of the record is gone, as if all had been read.
+            if !driver.loads(name) {
+                assert!(!driver.loads_part(name, 0), "{name}");
+            }
+        }
+    }
+    assert!(hurt > 100, "{hurt}");
+}

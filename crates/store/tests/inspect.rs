@@ -5,14 +5,14 @@ mod support;
 use std::path::Path;
 
 use headstart_core::{BlockHash, TenantTag};
-use headstart_store::backend::no_waker;
+use headstart_store::backend::{Command, Report, Resident, Ticket, no_waker};
 use headstart_store::conformance::{record_of, slot_bytes};
 use headstart_store::disk::{Disk, Holder, unix_seconds};
 use headstart_store::inspect::copy::{Copied, Wakeups, copy, wakeups};
 use headstart_store::inspect::{Cache, Damage, Item};
-use headstart_store::record::{PAGE, Wrong};
+use headstart_store::record::{Content, Layout, PAGE, Wrong};
 use headstart_store::remote::{Remote, RemoteOptions};
-use headstart_store::{Arena, Backend, Slot};
+use headstart_store::{Arena, Backend, Draft, Meta, Outcome, Slot};
 
 use support::{Driver, PART_BYTES, contains, flip_bits, folder_bytes, options};
 
@@ -372,4 +372,85 @@ fn a_disk_tier_is_not_taken_for_object_storage() {
         let error = opened.expect_err("it is a folder").to_string();
         assert!(error.contains("without `file://`"), "{error}");
     }
+}
+
+/// A pack of a tenant, among the records of a folder.
+fn add_pack(folder: &Path, number: u64, tenant: TenantTag) {
+    let (mut disk, _) = Disk::open(options(folder, BUDGET), no_waker()).expect("it opens");
+    let arena = Arena::new(8 * PAGE, 1).expect("memory");
+    let meta = Meta {
+        name: BlockHash::from_u64(number),
+        parent: Some(BlockHash::from_u64(1)),
+        tenant,
+        content: Content::Pack,
+        ..*record_of(1, 8, arena.take().expect("a slot")).meta()
+    };
+    let slot = arena.take().expect("a slot");
+    let mut draft = Draft::laid_out(slot, meta, &[100, PAGE], Layout::Paged).expect("it fits");
+    (0..2).for_each(|part| draft.part_mut(part).fill(0xab));
+    let (ticket, record) = (Ticket(1), draft.seal());
+    disk.submit(Command::Put { ticket, record })
+        .expect("there is room");
+    let mut reports = Vec::new();
+    let is_stored = |report: &Report| match report {
+        Report::Done { outcome, .. } => matches!(outcome, Outcome::Stored),
+        _ => false,
+    };
+    while reports.is_empty() {
+        std::thread::sleep(std::time::Duration::from_micros(100));
+        disk.poll(&mut reports);
+    }
+    assert!(reports.iter().all(is_stored), "{reports:?}");
+}
+
+fn packs(items: &[Item]) -> Vec<BlockHash> {
+    let packs = items.iter();
+    let packs = packs.filter(|item| item.resident.content == Content::Pack);
+    packs.map(|item| item.resident.name).collect()
+}
+
+#[test]
+fn packs_are_looked_at_copied_and_purged_as_other_records_are() {
+    let place = tempfile::tempdir().expect("a folder");
+    let (folder, objects) = (place.path().join("kv"), place.path().join("objects"));
+    drop(filled(&folder, 20));
+    for (number, tenant) in [(100, 1), (101, 2)] {
+        add_pack(&folder, number, TenantTag(tenant));
+    }
+    let both = [100, 101].map(BlockHash::from_u64);
+    let cache = Cache::look(name(&folder)).expect("it is there");
+    let items = cache.survey(unix_seconds()).expect("it is read").items;
+    assert_eq!(packs(&items), both);
+    assert_eq!(read(&cache, &items), (22, Vec::new()));
+
+    let url = format!("file://{}", objects.display());
+    let (waker, woken) = wakeups();
+    let (mut remote, _) = Remote::open(&RemoteOptions::new(&url), waker).expect("it opens");
+    assert_eq!(copied(&cache, (&mut remote, &woken)).stored.records, 22);
+    drop(remote);
+    let store = Cache::open(&url).expect("it is there");
+    let mut items = store.survey(unix_seconds()).expect("it is listed").items;
+    items.sort_unstable_by_key(|item| item.resident.name);
+    assert_eq!(packs(&items), both);
+    assert_eq!(read(&store, &items), (22, Vec::new()));
+    let other = place.path().join("other");
+    let (waker, woken) = wakeups();
+    let (mut disk, _) = Disk::open(options(&other, BUDGET), waker).expect("it opens");
+    assert_eq!(copied(&store, (&mut disk, &woken)).stored.records, 22);
+    drop(disk);
+
+    for url in [url.as_str(), name(&folder), name(&other)] {
+        let cache = Cache::open(url).expect("it is free");
+        let before = names(&cache).len();
+        let purged = cache.purge(TenantTag(2)).expect("it is purged");
+        assert_eq!((before, purged), (22, 5), "four units and a pack");
+        let items = cache.survey(unix_seconds()).expect("it is read").items;
+        assert_eq!(packs(&items), both[..1], "{url}");
+        cache.clear(unix_seconds()).expect("it is cleared");
+        assert_eq!(names(&cache).len(), 17, "{url}");
+    }
+    let (disk, found) = Disk::open(options(&folder, BUDGET), no_waker()).expect("it opens");
+    let is_pack = |resident: &&Resident| resident.content == Content::Pack;
+    assert_eq!((found.len(), found.iter().filter(is_pack).count()), (17, 1));
+    drop(disk);
 }

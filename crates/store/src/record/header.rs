@@ -55,6 +55,15 @@ impl Content {
     /// know no packs read it right.
     const PACK: u16 = 2;
 
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unit => "unit",
+            Self::Pack => "pack",
+        }
+    }
+
     /// The field that says whether there is a parent, and what a record holds.
     pub(crate) fn flags(self, has_parent: bool) -> u16 {
         let pack = match self {

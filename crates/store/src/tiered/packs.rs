@@ -390,7 +390,7 @@ impl TieredStore {
         }
         let found = match outcome {
             Outcome::Part(front) => self.found_pack(name, &front),
-            Outcome::Missing | Outcome::Failed(Failure::Offline | Failure::Aborted) => return,
+            Outcome::Failed(Failure::Offline | Failure::Aborted) => return,
             _ => None,
         };
         let (Some(found), Some(packs)) = (found, &mut self.packs) else {

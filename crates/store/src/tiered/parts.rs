@@ -29,6 +29,8 @@ const SMALL: usize = 4;
 /// Parts at hand, and on their way there.
 pub(super) struct Parts {
     small: Class,
+    /// Longest part that goes there.
+    small_bytes: usize,
     large: Class,
     at_hand: HashMap<PartName, PartBytes>,
     /// Who waits for what is on its way.
@@ -91,13 +93,12 @@ impl Parts {
         let layout = config.layout();
         let longest = lens.iter().copied().max().unwrap_or(0);
         let small = lens.iter().copied().filter(|len| len * SMALL <= longest);
-        let (small, large_slots) = match small.max() {
-            // With the header before them, which is read at once.
-            Some(len) => {
-                let slot_bytes = layout.slot_bytes(len) + PAGE;
-                (Class::new(slot_bytes, parts.small_slots)?, parts.slots)
-            }
-            None => (Class::new(0, 0)?, parts.slots + parts.small_slots),
+        let small_bytes = small.max().unwrap_or(0);
+        // With the header before them, which is read at once.
+        let small_slot = layout.slot_bytes(small_bytes) + PAGE;
+        let (small_slots, slots) = match small_bytes {
+            0 => (0, parts.slots + parts.small_slots),
+            _ => (parts.small_slots, parts.slots),
         };
         let nearer = match parts.host_line {
             None => None,
@@ -110,8 +111,9 @@ impl Parts {
             }),
         };
         Ok(Self {
-            small,
-            large: Class::new(layout.slot_bytes(longest), large_slots)?,
+            small: Class::new(small_slot, small_slots)?,
+            small_bytes,
+            large: Class::new(layout.slot_bytes(longest), slots)?,
             at_hand: HashMap::new(),
             on_their_way: HashMap::new(),
             loads: 0,
@@ -124,11 +126,9 @@ impl Parts {
         self.at_hand.get(&name).map(PartBytes::bytes)
     }
 
-    /// A part that needs a slot so long waits for one.
-    fn wait(&mut self, name: PartName, source: Source, slot_bytes: usize) {
-        let small = &self.small.arena;
-        let is_small = small.num_slots() > 0 && slot_bytes + PAGE <= small.slot_bytes();
-        let class = match is_small {
+    /// A part of this length waits for a slot.
+    fn wait(&mut self, name: PartName, source: Source, len: usize) {
+        let class = match len <= self.small_bytes && self.small.arena.num_slots() > 0 {
             true => &mut self.small,
             false => &mut self.large,
         };
@@ -198,8 +198,7 @@ impl TieredStore {
             return self.end_load(id, TransferResult::Failed, Duration::ZERO);
         };
         parts.on_their_way.insert(name, vec![id]);
-        let slot_bytes = self.config.layout().slot_bytes(len);
-        parts.wait(name, source, slot_bytes);
+        parts.wait(name, source, len);
         self.pump_parts();
     }
 

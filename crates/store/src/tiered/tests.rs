@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 use headstart_core::{IdentityDigest, TenantTag};
 
 use super::*;
+mod packs;
 mod parts;
 
 use crate::backend::no_waker;

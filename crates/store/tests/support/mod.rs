@@ -232,6 +232,25 @@ impl Driver {
         assert!(self.loads(name), "{name} is missing");
     }
 
+    /// Whether one part of it is there; if it is, it is right.
+    pub(crate) fn loads_part(&mut self, name: u64, part: u16) -> bool {
+        let (ticket, slot) = (self.ticket(), self.slot());
+        let hash = BlockHash::from_u64(name);
+        self.give(Command::GetPart {
+            ticket,
+            name: hash,
+            part,
+            slot,
+        });
+        let Outcome::Part(read) = self.answer(ticket) else {
+            return false;
+        };
+        let right = record_of(name, PART_BYTES, self.slot());
+        let is_right = read.bytes() == right.part(usize::from(part));
+        assert!(is_right, "part {part} of {name} is wrong");
+        true
+    }
+
     pub(crate) fn remove(&mut self, name: u64) {
         let ticket = self.ticket();
         let names = vec![BlockHash::from_u64(name)];

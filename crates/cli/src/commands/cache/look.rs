@@ -7,7 +7,7 @@ use clap::Args;
 use headstart_core::TenantTag;
 use headstart_store::disk::{Holder, unix_seconds};
 use headstart_store::inspect::{Cache as Opened, Item, Survey, Tally};
-use headstart_store::record::Exactness;
+use headstart_store::record::{Content, Exactness};
 use serde_json::{Value, json};
 
 use super::whose::Whose;
@@ -115,6 +115,7 @@ fn as_json(item: &Item) -> Value {
         "parent": it.parent.map(|parent| format!("{parent:?}")),
         "tenant": words::tenant(it.tenant),
         "tokens": it.tokens,
+        "content": it.content.name(),
         "bytes": it.bytes,
         "created_s": item.created_s,
         "expires_s": it.expires_s,
@@ -199,8 +200,19 @@ impl Told<'_> {
     }
 
     fn tokens(&self) -> u64 {
-        let tokens = self.survey.items.iter();
-        tokens.map(|item| u64::from(item.resident.tokens)).sum()
+        let units = self.survey.items.iter();
+        // Packs are copies.
+        let units = units.filter(|item| item.resident.content == Content::Unit);
+        units.map(|item| u64::from(item.resident.tokens)).sum()
+    }
+
+    /// Copies of units' parts with the tokens in another order, among all records.
+    fn packs(&self) -> Tally {
+        let mut packs = Tally::default();
+        let items = self.survey.items.iter().map(|item| item.resident);
+        let items = items.filter(|resident| resident.content == Content::Pack);
+        items.for_each(|resident| packs.add(resident.bytes));
+        packs
     }
 
     /// What counts for the budget.
@@ -229,6 +241,7 @@ impl Told<'_> {
             "records": all.records,
             "bytes": all.bytes,
             "tokens": self.tokens(),
+            "packs": tally(self.packs()),
             "budget_bytes": self.budget_bytes,
             "used_bytes": self.used_bytes(),
             "segments": self.survey.files.map(|files| json!({
@@ -264,6 +277,9 @@ impl Told<'_> {
             row_of("tokens", &self.tokens().to_string()),
             row_of("budget", &self.budget()),
         ];
+        if self.packs() != Tally::default() {
+            lines.push(row_of("packs", &tallied(self.packs())));
+        }
         if let Some(files) = self.survey.files {
             let text = format!(
                 "{} of {}, {}; the disk has given {} to them",

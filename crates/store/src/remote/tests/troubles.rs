@@ -7,7 +7,7 @@ use std::time::Duration;
 use headstart_core::{BlockHash, TenantTag};
 use object_store::path::Path;
 
-use super::bench::{Bench, assert_failed, assert_loaded, objects, options};
+use super::bench::{Bench, assert_failed, assert_loaded, meta, objects, options, record};
 use super::faulty::Faulty;
 use crate::backend::{Command, Condition, Failure, Loss, Outcome, Report};
 use crate::remote::RemoteOptions;
@@ -23,6 +23,41 @@ fn a_body_that_is_cut_off_is_read_again() {
     assert_failed(&bench.get(1), Failure::Offline);
     store.with(|faults| faults.cut = 0);
     assert_loaded(&bench.get(1));
+}
+
+#[test]
+fn a_part_is_read_alone_and_again_where_it_is_cut_off() {
+    let store = Faulty::new();
+    let mut bench = Bench::over(&store, &options());
+    let large = record(bench.slot(), meta(1, None), 300_000);
+    bench.put_record(large);
+    let part = |bench: &mut Bench, part| {
+        let (slot, name) = (bench.slot(), BlockHash::from_u64(1));
+        bench.ask(|ticket| Command::GetPart {
+            ticket,
+            name,
+            part,
+            slot,
+        })
+    };
+    let bytes_in = |bench: &Bench| bench.remote.stats().bytes_in.load(Relaxed);
+    store.with(|faults| faults.cut = 2);
+    let Outcome::Part(read) = part(&mut bench, 0) else {
+        panic!("it was stored");
+    };
+    let is_right = |(at, &byte): (usize, &u8)| byte == (at * 7) as u8;
+    assert!(read.bytes().iter().enumerate().all(is_right));
+    drop(read);
+    assert_eq!(bytes_in(&bench), 32_768 + 300_000, "its front, then it");
+    assert!(matches!(part(&mut bench, 0), Outcome::Part(_)));
+    assert_eq!(bytes_in(&bench), 32_768 + 600_000, "the header is known");
+    assert!(matches!(part(&mut bench, 1), Outcome::Missing));
+    store.with(|faults| faults.cut = usize::MAX);
+    assert_failed(&part(&mut bench, 0), Failure::Offline);
+    store.with(|faults| (faults.cut, faults.flip) = (0, 1));
+    assert_failed(&part(&mut bench, 0), Failure::Corrupt);
+    bench.lost(1, Loss::Corrupt);
+    assert!(matches!(part(&mut bench, 0), Outcome::Missing));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use headstart_core::transfer::TokenFormat;
 use super::*;
 use crate::decorate::Rate;
 
-const TOKENS: usize = 8;
+pub(super) const TOKENS: usize = 8;
 
 /// Bytes of a token in each part: two layers, a small part and a large one of each.
 pub(super) const TOKEN_BYTES: [usize; 4] = [24, 24, 640, 640];
@@ -30,7 +30,7 @@ pub(super) fn byte(unit: u64, part: usize, at: usize) -> u8 {
 }
 
 /// A part of a device whose block `n` is what unit `n` is made of.
-struct Device(usize);
+pub(super) struct Device(pub(super) usize);
 
 impl DevicePart for Device {
     fn block_bytes(&self) -> usize {

@@ -1,0 +1,538 @@
+//! Packs are made while units are loaded, stored and dropped, and the power fails at any point.
+//!
+//! What is left is opened again: whatever pack is found holds for each of its tokens the bytes that
+//! the token has in its unit, each pack that was said to be there is found unless it was dropped,
+//! and with flipped bits less may be there but nothing wrong. Of one run of units several packs may
+//! be found, in other orders: all are right.
+//!
+//! ```bash
+//! HEADSTART_CUTS=20000 cargo test --release -p headstart-store --test packs -- --nocapture
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use headstart_core::transfer::{
+    BlockMover, DevicePart, FoundPack, Moved, Pack, PartName, TokenFormat, Transfer, TransferId,
+    TransferResult, Unit,
+};
+use headstart_core::{BlockHash, BlockId, IdentityDigest, Rng, TenantTag, Tier};
+use headstart_store::backend::no_waker;
+use headstart_store::disk::{Disk, DiskOptions, Faults, IoKind, unix_seconds};
+use headstart_store::record::Exactness;
+use headstart_store::tiered::{Below, Lifetimes, PartsConfig, StoreConfig, TieredStore};
+
+/// Power cuts where nothing else is asked for: some seconds.
+const CUTS: u64 = 300;
+
+/// Cuts after which the folder is emptied: the disk would be full.
+const LIFE: u64 = 8;
+
+const TOKENS: usize = 8;
+const TOKEN_BYTES: [usize; 4] = [24, 24, 640, 640];
+
+/// Units in runs of so many; packs are of runs.
+const RUN: u64 = 4;
+const RUNS: u64 = 4;
+
+const EIO: u64 = 5;
+
+/// Tokens lie one behind the other.
+struct Rows;
+
+impl TokenFormat for Rows {
+    fn copy_token(&self, from: &[u8], at: usize, to: &mut [u8], to_at: usize) {
+        let row = from.len() / TOKENS;
+        to[to_at * row..][..row].copy_from_slice(&from[at * row..][..row]);
+    }
+}
+
+/// A byte of a unit.
+fn byte(unit: u64, part: usize, at: usize) -> u8 {
+    let mixed = (unit * 4 + part as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at as u64 * 0x2545);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xff51_afd7) as u8
+}
+
+/// A part of a device whose block `n` is what unit `n` is made of.
+struct Device(usize);
+
+impl DevicePart for Device {
+    fn block_bytes(&self) -> usize {
+        TOKENS * TOKEN_BYTES[self.0]
+    }
+
+    fn read(&self, block: BlockId, bytes: &mut [u8]) {
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = self::byte(block.index() as u64, self.0, at);
+        }
+    }
+
+    fn write(&mut self, _: BlockId, _: &[u8]) {}
+}
+
+fn number_of(name: BlockHash) -> u64 {
+    u128::from_be_bytes(name.0) as u64
+}
+
+fn config() -> StoreConfig {
+    StoreConfig {
+        part_bytes: TOKEN_BYTES.map(|bytes| bytes * TOKENS).to_vec(),
+        exactness: Exactness::Exact,
+        unit_blocks: 1,
+        unit_tokens: TOKENS as u32,
+        host_units: 0,
+        staging_units: 40,
+        lifetimes: Lifetimes::default(),
+        now_s: unix_seconds,
+        notes: None,
+        parts: Some(PartsConfig {
+            slots: 4,
+            small_slots: 4,
+            most_loads: 64,
+            most_packs: 8,
+            format: Arc::new(Rows),
+            host_line: None,
+        }),
+    }
+}
+
+/// A store over a disk, and the switch that cuts its power.
+struct Bench {
+    store: TieredStore,
+    power: Arc<AtomicU64>,
+    tears: Arc<AtomicU64>,
+    flips: Arc<AtomicU64>,
+    moved: Vec<Moved>,
+}
+
+impl Bench {
+    fn open(folder: &Path, seed: u64, flipped: f64) -> Self {
+        let faults = Faults {
+            seed,
+            loses_power: true,
+            torn: 0.3,
+            flipped,
+            ..Faults::default()
+        };
+        let (power, tears) = (faults.writes_fail.clone(), faults.tears.clone());
+        let flips = faults.flips.clone();
+        let mut options = DiskOptions::new(folder, 6 << 20);
+        options.segment_bytes = Some(512 << 10);
+        options.io = IoKind::Threads;
+        options.depth = 4;
+        options.faults = Some(faults);
+        let (disk, found) = Disk::open(options, no_waker()).expect("it opens");
+        let below = Below {
+            tier: Tier::Disk,
+            backend: Box::new(disk),
+            found,
+        };
+        let store = TieredStore::new(config(), vec![below], no_waker()).expect("a store");
+        Self {
+            store,
+            power,
+            tears,
+            flips,
+            moved: Vec::new(),
+        }
+    }
+
+    fn poll(&mut self) -> Vec<Moved> {
+        self.store.poll(&mut self.moved);
+        std::mem::take(&mut self.moved)
+    }
+
+    /// Polls until something has happened.
+    fn wait(&mut self) -> Vec<Moved> {
+        let started = Instant::now();
+        loop {
+            let moved = self.poll();
+            if !moved.is_empty() {
+                return moved;
+            }
+            assert!(started.elapsed() < Duration::from_secs(30), "no answer");
+            std::thread::sleep(Duration::from_micros(20));
+        }
+    }
+
+    /// Loads a part while nothing else is loaded; keeps what else happened.
+    fn part(&mut self, name: PartName) -> Option<Vec<u8>> {
+        let (id, from) = (TransferId(u64::MAX), Tier::Disk);
+        self.store.submit(Transfer::LoadPart { id, name, from });
+        let mut others = Vec::new();
+        let result = loop {
+            let mut answer = None;
+            for moved in self.wait() {
+                match moved {
+                    Moved::PartLoaded { id, result, .. } if id == TransferId(u64::MAX) => {
+                        answer = Some(result);
+                    }
+                    other => others.push(other),
+                }
+            }
+            if let Some(result) = answer {
+                break result;
+            }
+        };
+        self.moved = others;
+        let bytes = self.store.loaded_part(name).map(<[u8]>::to_vec);
+        assert_eq!(bytes.is_some(), result == TransferResult::Done);
+        let names = vec![name];
+        self.store.submit(Transfer::ReleaseParts { names });
+        bytes
+    }
+
+    /// How many tokens of a pack can be read; each is right.
+    fn check(&mut self, pack: &FoundPack, context: &str) -> usize {
+        let row = TOKEN_BYTES[usize::from(pack.part)];
+        let mut right = 0;
+        for (chunk, tokens) in pack.order.chunks(TOKENS).enumerate() {
+            let name = PartName {
+                record: pack.name,
+                part: 1 + chunk as u16,
+            };
+            let Some(bytes) = self.part(name) else {
+                continue;
+            };
+            for (place, &token) in tokens.iter().enumerate() {
+                let unit = number_of(pack.units[token as usize / TOKENS]);
+                let first = token as usize % TOKENS * row;
+                let expected = (first..first + row).map(|at| byte(unit, pack.part.into(), at));
+                let there = bytes[place * row..][..row].iter().copied();
+                assert!(there.eq(expected), "{context}: token {token} of {pack:?}");
+                right += 1;
+            }
+        }
+        right
+    }
+}
+
+/// What was said of what is on the disk.
+#[derive(Default)]
+struct Said {
+    units: BTreeSet<u64>,
+    /// Stored or dropped when the power failed: there or not.
+    unsure: BTreeSet<u64>,
+    packs: BTreeMap<u64, FoundPack>,
+    unsure_packs: BTreeMap<u64, FoundPack>,
+    last_pack: u64,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    cuts: u64,
+    packed: u64,
+    failed: u64,
+    found: u64,
+    several: u64,
+    unsaid: u64,
+    lost: u64,
+    /// Packs of which something, or all, could not be read.
+    harmed: u64,
+    tears: u64,
+    flips: u64,
+}
+
+/// What happens before a cut: commands, drawn.
+struct Run<'a> {
+    bench: Bench,
+    said: &'a mut Said,
+    tally: &'a mut Tally,
+    rng: Rng,
+    last_id: u64,
+    storing: BTreeMap<u64, u64>,
+    packing: BTreeMap<u64, FoundPack>,
+}
+
+impl Run<'_> {
+    fn step(&mut self) {
+        let unit = self.rng.below((RUN * RUNS) as usize) as u64;
+        match self.rng.below(20) {
+            0..6 => self.store_unit(unit),
+            6..11 => self.pack(),
+            11..14 => {
+                let name = PartName {
+                    record: BlockHash::from_u64(unit),
+                    part: self.rng.below(4) as u16,
+                };
+                if let Some(bytes) = self.bench.part(name) {
+                    let expected = (0..bytes.len()).map(|at| byte(unit, name.part.into(), at));
+                    assert!(bytes.iter().copied().eq(expected), "unit {unit}");
+                }
+            }
+            14 => {
+                if self.said.units.remove(&unit) {
+                    self.said.unsure.insert(unit);
+                }
+                self.forget(unit);
+            }
+            15 => {
+                if let Some(pack) = self.any_pack() {
+                    let name = number_of(pack.name);
+                    self.said.packs.remove(&name);
+                    self.said.unsure_packs.insert(name, pack);
+                    self.forget(name);
+                }
+            }
+            16 => {
+                if let Some(pack) = self.any_pack() {
+                    // Asserts that what is there is right.
+                    let right = self.bench.check(&pack, "before a cut");
+                    self.tally.harmed += u64::from(right < pack.order.len());
+                }
+            }
+            _ => std::thread::sleep(Duration::from_micros(self.rng.below(400) as u64)),
+        }
+        let moved = self.bench.poll();
+        self.hear(moved);
+    }
+
+    fn any_pack(&mut self) -> Option<FoundPack> {
+        let at = self.rng.below(self.said.packs.len().max(1));
+        self.said.packs.values().nth(at).cloned()
+    }
+
+    fn forget(&mut self, name: u64) {
+        let (tier, names) = (Tier::Disk, vec![BlockHash::from_u64(name)]);
+        self.bench.store.submit(Transfer::Forget { tier, names });
+    }
+
+    fn store_unit(&mut self, unit: u64) {
+        self.last_id += 1;
+        let id = TransferId(self.last_id);
+        self.storing.insert(self.last_id, unit);
+        if !self.said.units.contains(&unit) {
+            self.said.unsure.insert(unit);
+        }
+        let parent = (unit % RUN > 0).then(|| BlockHash::from_u64(unit - 1));
+        self.bench.store.submit(Transfer::Store {
+            id,
+            unit: Unit {
+                name: BlockHash::from_u64(unit),
+                parent,
+                identity: IdentityDigest::default(),
+                tenant: TenantTag::default(),
+            },
+            blocks: vec![BlockId(unit as u32)],
+            to: vec![Tier::Disk],
+        });
+        (0..4).for_each(|part| self.bench.store.read(part, &Device(part)));
+        self.bench.store.end_reads();
+    }
+
+    /// Packs a run anew, in another order.
+    fn pack(&mut self) {
+        let run = self.rng.below(RUNS as usize) as u64;
+        let units = (run * RUN..(run + 1) * RUN).map(BlockHash::from_u64);
+        let mut order: Vec<u32> = (0..(RUN as usize * TOKENS) as u32).collect();
+        self.rng.shuffle(&mut order);
+        order.truncate(1 + self.rng.below(order.len()));
+        self.said.last_pack += 1;
+        let name = 1_000_000 + self.said.last_pack;
+        let found = FoundPack {
+            name: BlockHash::from_u64(name),
+            units: units.collect(),
+            part: self.rng.below(4) as u16,
+            order,
+        };
+        self.last_id += 1;
+        let id = TransferId(self.last_id);
+        self.said.unsure_packs.insert(name, found.clone());
+        self.packing.insert(self.last_id, found.clone());
+        let FoundPack {
+            name,
+            units,
+            part,
+            order,
+        } = found;
+        let pack = Pack {
+            name,
+            units,
+            identity: IdentityDigest::default(),
+            tenant: TenantTag::default(),
+            part,
+            order,
+        };
+        let tier = Tier::Disk;
+        self.bench.store.submit(Transfer::Pack { id, pack, tier });
+    }
+
+    fn hear(&mut self, moved: Vec<Moved>) {
+        for moved in moved {
+            match moved {
+                Moved::Stored { id, result, .. } => {
+                    let unit = self.storing.remove(&id.0).expect("answered once");
+                    if result == TransferResult::Done && !self.is_forgotten(unit) {
+                        self.said.units.insert(unit);
+                        self.said.unsure.remove(&unit);
+                    }
+                }
+                Moved::Packed { id, result } => {
+                    let pack = self.packing.remove(&id.0).expect("answered once");
+                    let name = number_of(pack.name);
+                    match result {
+                        TransferResult::Done => {
+                            self.tally.packed += 1;
+                            self.said.unsure_packs.remove(&name);
+                            self.said.packs.insert(name, pack);
+                        }
+                        TransferResult::Failed => self.tally.failed += 1,
+                    }
+                }
+                Moved::Lost { names, .. } => {
+                    for name in names.into_iter().map(number_of) {
+                        self.tally.lost += 1;
+                        self.said.units.remove(&name);
+                        if let Some(pack) = self.said.packs.remove(&name) {
+                            self.said.unsure_packs.insert(name, pack);
+                        }
+                    }
+                }
+                Moved::PartLoaded { .. } | Moved::Found { .. } | Moved::FoundPacks { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Whether a unit may have been dropped after it was stored last: then it may be gone.
+    fn is_forgotten(&self, unit: u64) -> bool {
+        self.storing.values().any(|&storing| storing == unit)
+    }
+
+    /// The power fails: nothing more reaches the files, and they are copied.
+    fn cut(mut self, folder: &Path, copy: &Path) {
+        self.bench.power.store(EIO, Relaxed);
+        // What was durable before was told, or not.
+        let moved = self.bench.poll();
+        self.hear(moved);
+        std::thread::sleep(Duration::from_millis(1));
+        let _ = fs::remove_dir_all(copy);
+        fs::create_dir(copy).expect("a folder");
+        for file in fs::read_dir(folder).expect("a folder") {
+            let file = file.expect("a file");
+            fs::copy(file.path(), copy.join(file.file_name())).expect("it is copied");
+        }
+        self.bench.power.store(0, Relaxed);
+        self.tally.tears += self.bench.tears.load(Relaxed);
+        self.tally.flips += self.bench.flips.load(Relaxed);
+        self.tally.cuts += 1;
+    }
+}
+
+/// Hears what is found, and checks all of it.
+fn look(bench: &mut Bench, said: &mut Said, tally: &mut Tally, flipped: f64, context: &str) {
+    let mut units = BTreeSet::new();
+    let mut packs: BTreeMap<u64, FoundPack> = BTreeMap::new();
+    let started = Instant::now();
+    let mut idle = 0;
+    // Packs are told when they were read: as long as any that must be there is missing.
+    while idle < 5 || (flipped == 0.0 && !said.packs.keys().all(|name| packs.contains_key(name))) {
+        let late = started.elapsed() > Duration::from_secs(30);
+        let wanted: Vec<_> = said.packs.keys().collect();
+        assert!(!late, "{context}: {wanted:?} are not all in {packs:?}");
+        let moved = bench.poll();
+        idle = if moved.is_empty() { idle + 1 } else { 0 };
+        for moved in moved {
+            match moved {
+                Moved::Found { units: found, .. } => {
+                    units.extend(found.into_iter().map(|unit| number_of(unit.name)));
+                }
+                Moved::FoundPacks { packs: found, .. } => {
+                    let found = found.into_iter();
+                    packs.extend(found.map(|pack| (number_of(pack.name), pack)));
+                }
+                Moved::Lost { .. } if flipped > 0.0 => {}
+                other => panic!("{context}: {other:?}"),
+            }
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    let is_unit = |unit: &u64| *unit < RUN * RUNS;
+    assert!(units.iter().all(is_unit), "{context}: packs are no units");
+    if flipped == 0.0 {
+        let missing: Vec<&u64> = said.units.difference(&units).collect();
+        assert!(missing.is_empty(), "{context}: {missing:?} are gone");
+    }
+    let is_gone = |name: &&u64| !packs.contains_key(name);
+    tally.harmed += said.packs.keys().filter(is_gone).count() as u64;
+    let mut runs = BTreeMap::new();
+    for (name, pack) in &packs {
+        let known = said.packs.get(name).or(said.unsure_packs.get(name));
+        assert_eq!(Some(pack), known, "{context}: nobody made it so");
+        tally.unsaid += u64::from(!said.packs.contains_key(name));
+        *runs.entry(pack.units[0]).or_insert(0) += 1;
+        let right = bench.check(pack, context);
+        tally.harmed += u64::from(right < pack.order.len());
+        assert!(flipped > 0.0 || right == pack.order.len(), "{context}");
+        tally.found += 1;
+    }
+    tally.several += u64::from(runs.values().any(|&count| count > 1));
+    said.units = units;
+    // What was dropped, or is damaged, may be found again.
+    let gone = std::mem::replace(&mut said.packs, packs);
+    said.unsure_packs.extend(gone);
+}
+
+fn cuts() -> u64 {
+    let asked = std::env::var("HEADSTART_CUTS");
+    asked.map_or(CUTS, |cuts| cuts.parse().expect("HEADSTART_CUTS: a number"))
+}
+
+fn check(seed: u64, flipped: f64) -> Tally {
+    let place = tempfile::tempdir().expect("a folder");
+    let mut said = Said::default();
+    let mut tally = Tally::default();
+    let mut rng = Rng::new(seed);
+    let folder_of = |number: u64| place.path().join(format!("{}", number % 2));
+    for cut in 0..cuts() {
+        let (folder, copy) = (folder_of(cut), folder_of(cut + 1));
+        if cut % LIFE == 0 {
+            let _ = fs::remove_dir_all(&folder);
+            let last_pack = said.last_pack;
+            said = Said {
+                last_pack,
+                ..Said::default()
+            };
+        }
+        let context = format!("seed {seed}, before cut {cut}");
+        let mut bench = Bench::open(&folder, rng.next_u64(), flipped);
+        look(&mut bench, &mut said, &mut tally, flipped, &context);
+        let steps = 1 + rng.below(60);
+        let mut run = Run {
+            bench,
+            said: &mut said,
+            tally: &mut tally,
+            rng: Rng::new(rng.next_u64()),
+            last_id: 0,
+            storing: BTreeMap::new(),
+            packing: BTreeMap::new(),
+        };
+        if cut % LIFE == 0 {
+            (0..RUN * RUNS).for_each(|unit| run.store_unit(unit));
+        }
+        (0..steps).for_each(|_| run.step());
+        run.cut(&folder, &copy);
+    }
+    eprintln!("flipped {flipped}: {tally:?}");
+    tally
+}
+
+#[test]
+fn packs_survive_power_cuts_whole_and_right_or_not_at_all() {
+    let tally = check(1, 0.0);
+    assert!(tally.packed > tally.cuts / 4 && tally.found > tally.cuts / 4);
+    assert!(tally.several > 0, "generations side by side");
+    assert!(tally.unsaid > 0 && tally.failed > 0 && tally.tears > 0);
+    assert_eq!(tally.harmed, 0);
+}
+
+#[test]
+fn with_flipping_bits_nothing_wrong_is_served() {
+    let tally = check(2, 0.2);
+    assert!(tally.packed > tally.cuts / 8 && tally.found > 0);
+    assert!(tally.flips > tally.cuts / 4 && tally.harmed > 0);
+}
