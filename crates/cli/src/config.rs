@@ -55,7 +55,8 @@ pub(crate) struct ServeOptions {
     /// Embedded replicas; they share one compute pool [default: 2]
     #[arg(long, env = "HEADSTART_REPLICAS", value_name = "N")]
     pub(crate) replicas: Option<usize>,
-    /// `toy`, a Hugging Face folder, or a hub name such as Qwen/Qwen3-0.6B [default: toy]
+    /// `toy`, a Hugging Face folder, or a hub name such as Qwen/Qwen3-0.6B; needle-mha, needle-gqa
+    /// and needle-small are set by formula and answer token ids only [default: toy]
     #[arg(long, env = "HEADSTART_MODEL", value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// The model's name in the API [default: the last part of --model]

@@ -23,8 +23,8 @@ pub struct Access {
     /// How likely another request of the conversation follows this one, as predicted for it;
     /// `None` where nobody predicted.
     pub p_continue: Option<Probability>,
-    /// Share of the block's tokens that mattered to the request, from 0 to 1, where somebody looked:
-    /// a prompt that was loaded by importance.
+    /// Share of the block's tokens that mattered to the request, 0 to 1, where somebody looked: a
+    /// prompt that was loaded by importance.
     pub importance: Option<f32>,
 }
 

@@ -62,7 +62,12 @@ pub(crate) struct ImportanceBench {
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
     /// Shares of the tokens that each probe names
-    #[arg(long, value_name = "R[,R…]", default_value = "0.25", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "R[,R…]",
+        default_value = "0.25",
+        value_delimiter = ','
+    )]
     ratio: Vec<f64>,
     /// Tokens of a chunk: 16, 32 or 64
     #[arg(long, value_name = "N", default_value_t = 64)]
@@ -71,7 +76,12 @@ pub(crate) struct ImportanceBench {
     #[arg(long, value_name = "V[,V…]", value_delimiter = ',')]
     variant: Vec<Variant>,
     /// Share of a full load's time to the first token that is loading: the disk's speed follows
-    #[arg(long, value_name = "S[,S…]", default_value = "0.9", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "S[,S…]",
+        default_value = "0.9",
+        value_delimiter = ','
+    )]
     io_share: Vec<f64>,
     /// The disk's speed instead, bytes a second in millions
     #[arg(long, value_name = "X", conflicts_with = "io_share")]
@@ -145,17 +155,29 @@ pub(super) fn run(bench: &ImportanceBench) -> Result<()> {
 fn check(bench: &ImportanceBench) -> Result<()> {
     let usage = |message: String| Err(UsageError(message).into());
     let is_share = |share: &f64| (0.0..=1.0).contains(share);
-    if let Some(ratio) = bench.ratio.iter().find(|ratio| !(0.001..=1.0).contains(*ratio)) {
+    if let Some(ratio) = bench
+        .ratio
+        .iter()
+        .find(|ratio| !(0.001..=1.0).contains(*ratio))
+    {
         return usage(format!("--ratio {ratio}: expected shares from 0.001 to 1"));
     }
-    if let Some(share) = bench.io_share.iter().find(|it| !(0.01..0.999).contains(*it)) {
-        return usage(format!("--io-share {share}: expected shares from 0.01 to 0.99"));
+    if let Some(share) = bench
+        .io_share
+        .iter()
+        .find(|it| !(0.01..0.999).contains(*it))
+    {
+        return usage(format!(
+            "--io-share {share}: expected shares from 0.01 to 0.99"
+        ));
     }
     if ![16, 32, 64].contains(&bench.chunk) {
         return usage(format!("--chunk {}: expected 16, 32 or 64", bench.chunk));
     }
     if !(1..=MOST_QUESTIONS).contains(&bench.questions) || bench.warm_up > MOST_QUESTIONS {
-        return usage(format!("--questions, --warm-up: expected 1 to {MOST_QUESTIONS}"));
+        return usage(format!(
+            "--questions, --warm-up: expected 1 to {MOST_QUESTIONS}"
+        ));
     }
     if !(1..=64).contains(&bench.documents) {
         return usage(format!("--documents {}: expected 1 to 64", bench.documents));
@@ -169,6 +191,9 @@ fn check(bench: &ImportanceBench) -> Result<()> {
     }
     match (0.0..=10_000.0).contains(&bench.latency_ms) {
         true => Ok(()),
-        false => usage(format!("--latency-ms {}: expected 0 to 10000", bench.latency_ms)),
+        false => usage(format!(
+            "--latency-ms {}: expected 0 to 10000",
+            bench.latency_ms
+        )),
     }
 }

@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use headstart_cache::Tiers;
 use headstart_cache::importance::{GuardOptions, NodeOptions};
 use headstart_cache::policy::{self, Lru, Setting as PolicySetting};
 use headstart_cache::tiers::{LoadWhen, Shares, TiersConfig};
-use headstart_cache::Tiers;
 use headstart_core::{Nanos, SeqId, Tier, TokenId};
 use headstart_engine::engine::{EngineConfig, StopTokens};
 use headstart_engine::importance::{ImportanceConfig, ImportanceReport, PackingOptions, Tally};
@@ -196,13 +196,20 @@ impl Arm {
         // As much again: questions are stored, packs are, and segments are not filled to the end.
         let units = (setting.units() + 4) * (setting.documents + 1);
         let budget_bytes = 2 * unit_bytes * units as u64 + (128 << 20);
-        let (disk, found) = Disk::open(DiskOptions::new(setting.folder, budget_bytes), waker.clone())?;
+        let (disk, found) = Disk::open(
+            DiskOptions::new(setting.folder, budget_bytes),
+            waker.clone(),
+        )?;
         let capacity_units = disk.capacity_records(unit_bytes);
         let limits = Limits {
             reads: setting.disk,
             writes: Rate::UNLIMITED,
         };
-        let metered = Metered::new(Box::new(Throttled::new(Box::new(disk), limits, waker.clone())?));
+        let metered = Metered::new(Box::new(Throttled::new(
+            Box::new(disk),
+            limits,
+            waker.clone(),
+        )?));
         let meter = metered.meter();
         let below = Below {
             tier: Tier::Disk,

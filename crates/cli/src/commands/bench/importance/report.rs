@@ -58,8 +58,22 @@ pub(super) fn progress(row: &Row, document_tokens: usize) -> String {
 }
 
 const HEAD: [&str; 16] = [
-    "variant", "ratio", "MB/s", "TTFT ms", "I/O ms", "TTFT ×", "I/O ×", "loaded", "bound", "chunks",
-    "ampl.", "dev/host", "agree", "full", "right", "top-1, KL",
+    "variant",
+    "ratio",
+    "MB/s",
+    "TTFT ms",
+    "I/O ms",
+    "TTFT ×",
+    "I/O ×",
+    "loaded",
+    "bound",
+    "chunks",
+    "ampl.",
+    "dev/host",
+    "agree",
+    "full",
+    "right",
+    "top-1, KL",
 ];
 
 fn cells(row: &Row, document_tokens: usize) -> Vec<String> {
@@ -74,7 +88,8 @@ fn cells(row: &Row, document_tokens: usize) -> Vec<String> {
     let kl = row.guard.kl_sum / compared.max(1) as f64;
     vec![
         row.variant.name().to_owned(),
-        row.ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio}")),
+        row.ratio
+            .map_or_else(|| "–".to_owned(), |ratio| format!("{ratio}")),
         unless(is_computed, format!("{:.0}", row.bytes_per_s / 1e6)),
         format!("{:.0}", ms(row.ttft())),
         unless(is_computed, format!("{:.0}", ms(row.io()))),
@@ -93,9 +108,15 @@ fn cells(row: &Row, document_tokens: usize) -> Vec<String> {
             ),
         ),
         unless(is_computed, format!("{:.2}", tally.agreement / layers)),
-        unless(is_computed, format!("{:.0} %", tally.full_layers as f64 / layers * 100.0)),
+        unless(
+            is_computed,
+            format!("{:.0} %", tally.full_layers as f64 / layers * 100.0),
+        ),
         unless(row.known == 0, format!("{}/{}", row.right, row.known)),
-        unless(compared == 0, format!("{}/{compared}, {kl:.1e}", row.guard.agreed)),
+        unless(
+            compared == 0,
+            format!("{}/{compared}, {kl:.1e}", row.guard.agreed),
+        ),
     ]
 }
 

@@ -163,7 +163,9 @@ impl Sweep<'_> {
         if !folder.exists() {
             let mut arm = Arm::open(&self.setting(variant, &folder))?;
             let documents = self.workload.documents.iter();
-            documents.cloned().try_for_each(|it| arm.ask(it).map(drop))?;
+            documents
+                .cloned()
+                .try_for_each(|it| arm.ask(it).map(drop))?;
         }
         Ok(folder)
     }
@@ -186,7 +188,11 @@ impl Sweep<'_> {
 
     fn prompt(&self, number: u64) -> Vec<headstart_core::TokenId> {
         let question = self.workload.question(number);
-        [&self.workload.documents[question.document][..], &question.tokens].concat()
+        [
+            &self.workload.documents[question.document][..],
+            &question.tokens,
+        ]
+        .concat()
     }
 
     /// The variants in turn, question by question.
@@ -197,11 +203,17 @@ impl Sweep<'_> {
         for &variant in variants {
             arms.push((variant, self.warm(variant, ratio, bytes_per_s, &bar)?));
         }
-        let mut rows: Vec<Row> = arms.iter().map(|(it, _)| self.row(*it, ratio, bytes_per_s)).collect();
+        let mut rows: Vec<Row> = arms
+            .iter()
+            .map(|(it, _)| self.row(*it, ratio, bytes_per_s))
+            .collect();
         let before: Vec<GuardCounts> = arms.iter().map(|(_, arm)| arm.report().guard).collect();
         for number in 0..self.asked.questions {
             let question = self.workload.question(1_000_000 + number as u64);
-            let prompt = [&self.workload.documents[question.document][..], &question.tokens];
+            let prompt = [
+                &self.workload.documents[question.document][..],
+                &question.tokens,
+            ];
             for turn in 0..arms.len() {
                 let index = (number + turn) % arms.len();
                 let (variant, arm) = &mut arms[index];
@@ -236,7 +248,13 @@ impl Sweep<'_> {
     }
 
     /// An arm that has answered questions about each document.
-    fn warm(&self, variant: Variant, ratio: f64, bytes_per_s: f64, bar: &ProgressBar) -> Result<Arm> {
+    fn warm(
+        &self,
+        variant: Variant,
+        ratio: f64,
+        bytes_per_s: f64,
+        bar: &ProgressBar,
+    ) -> Result<Arm> {
         let folder = self.folder(variant)?;
         let rate = |bytes_per_s| Rate {
             latency: self.asked.latency,
@@ -250,7 +268,8 @@ impl Sweep<'_> {
             is_checked: variant != Variant::Recompute,
             ..self.setting(variant, &folder)
         };
-        let mut arm = Arm::open(&setting).with_context(|| format!("cannot open {}", variant.name()))?;
+        let mut arm =
+            Arm::open(&setting).with_context(|| format!("cannot open {}", variant.name()))?;
         if variant == Variant::Recompute {
             bar.inc(self.warm_ups() as u64);
             return Ok(arm);

@@ -8,6 +8,7 @@ use headstart_engine::Model;
 use headstart_engine::kv::Dtype;
 use headstart_engine::model::constructed::Shape;
 use headstart_engine::model::constructed::tasks::{Document, Size};
+use headstart_engine::model::constructed::words::Symbol;
 
 use super::ImportanceBench;
 use headstart_prompt::tokenizer::SpecialTokensIn;
@@ -56,7 +57,11 @@ enum Asks {
 pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<Workload> {
     let loaded = model::load(&bench.model, dtype)?;
     let tokens = bench.prefix / MOST_CHUNK * MOST_CHUNK;
-    let most = loaded.model.config.max_context.saturating_sub(QUESTION_TOKENS + 1);
+    let most = loaded
+        .model
+        .config
+        .max_context
+        .saturating_sub(QUESTION_TOKENS + 1);
     if !(MOST_CHUNK..=most).contains(&tokens) {
         let (prefix, model) = (bench.prefix, &bench.model);
         let problem = format!("--prefix {prefix}: expected {MOST_CHUNK} to {most} for {model}");
@@ -74,15 +79,28 @@ pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<Workload> {
                 }
             };
             let size = Size::of(tokens);
-            let draw = |_| Document::new(&mut rng, size);
+            // Both in turn: who always says the same is right half of the time.
+            let draw = |index: usize| {
+                let majority = [Symbol::Loud, Symbol::Quiet][index % 2];
+                Document::new(&mut rng, size, majority)
+            };
             let documents: Vec<Document> = (0..bench.documents).map(draw).collect();
             let texts = documents.iter().map(|it| it.tokens.clone()).collect();
-            (texts, Asks::Needle { documents, is_value })
+            (
+                texts,
+                Asks::Needle {
+                    documents,
+                    is_value,
+                },
+            )
         }
         (None, Some(path)) => {
             let text = std::fs::read_to_string(path);
             let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-            let encoded = loaded.prompt.tokenizer.encode(&text, SpecialTokensIn::AddBosEos)?;
+            let encoded = loaded
+                .prompt
+                .tokenizer
+                .encode(&text, SpecialTokensIn::AddBosEos)?;
             pieces(&encoded, bench.documents, tokens)?
         }
         (None, None) => {
