@@ -31,6 +31,10 @@ pub struct Selecting {
     pub first: usize,
     /// Tokens up to the end that are always kept: what is near matters.
     pub recent: usize,
+    /// Attention of what a probe names that may be left out again, the least important first: summed
+    /// over all queries, of which each gives 1. So no query's output misses more than this share.
+    /// Without it a few tokens that hardly matter, far apart, are as dear as all that do.
+    pub spared: f64,
     /// What becomes of several probes' sets.
     pub merge: Merge,
     /// Whether everything is loaded where the probes do not agree.
@@ -41,12 +45,13 @@ pub struct Selecting {
 
 impl Default for Selecting {
     /// The published ratio of three of four tasks, exponent and union; 4 first tokens as in
-    /// StreamingLLM (ICLR '24); 32 recent ones, half a chunk, is our choice.
+    /// StreamingLLM (ICLR '24); 32 recent ones, half a chunk, and what is spared are our choice.
     fn default() -> Self {
         Self {
             ratio: 0.25,
             first: 4,
             recent: 32,
+            spared: 0.05,
             merge: Merge::Union,
             falls_back: true,
             alpha: ALPHA,
@@ -92,8 +97,9 @@ pub fn threshold(ratio: f64, alpha: f64) -> f64 {
 /// Selects tokens by what the probes say: one slice per probe, over the same tokens.
 ///
 /// Each probe names `k = ceil(ratio · tokens)`, those always kept among them; these are kept even
-/// where they are more than k. Ties go to the earlier token; what is no number is least. A union
-/// can be larger than k, a majority smaller. O(probes · tokens).
+/// where they are more than k. Of these it leaves out what may be spared; whether probes agree is
+/// judged before that. Ties go to the earlier token; what is no number is least. A union can be
+/// larger than k, a majority smaller. O(probes · (tokens + k log k)).
 ///
 /// # Panics
 /// When the slices differ in length, or have 2^32 tokens or more.
@@ -124,7 +130,13 @@ pub fn select(selecting: &Selecting, importances: &[&[f32]]) -> Selection {
     if selecting.falls_back && agreement < threshold {
         tokens.extend(first as u32..end - recent as u32);
     } else {
-        let merged = merge(selecting.merge, &sets, importances, free, kept);
+        let free = Free {
+            importances,
+            places: free,
+            kept,
+            spared: selecting.spared as f32,
+        };
+        let merged = free.merge(selecting.merge, &sets);
         tokens.extend(merged.iter().map(|at| first as u32 + at));
     }
     tokens.extend(end - recent as u32..end);
@@ -180,32 +192,69 @@ fn agreement(sets: &[Bits]) -> f64 {
     }
 }
 
-fn merge(
-    merge: Merge,
-    sets: &[Bits],
-    importances: &[&[f32]],
-    free: std::ops::Range<usize>,
+/// What probes choose from.
+struct Free<'a> {
+    importances: &'a [&'a [f32]],
+    places: std::ops::Range<usize>,
     kept: usize,
-) -> Bits {
-    let mut merged = Bits::new(free.len());
-    match merge {
-        Merge::Union => sets.iter().for_each(|set| merged.join(set)),
-        Merge::Majority => {
-            let mut votes = vec![0usize; free.len()];
-            for at in sets.iter().flat_map(Bits::iter) {
-                votes[at as usize] += 1;
-                if votes[at as usize] * 2 > sets.len() {
-                    merged.set(at);
-                }
+    spared: f32,
+}
+
+impl Free<'_> {
+    fn merge(&self, merge: Merge, sets: &[Bits]) -> Bits {
+        let len = self.places.len();
+        let probes = self.importances.iter();
+        let of_probe = probes.map(|probe| &probe[self.places.clone()]);
+        let sets = of_probe.zip(sets);
+        let sets = sets.map(|(importances, set)| spare(importances, set, self.spared));
+        match merge {
+            Merge::Union => sets.fold(Bits::new(len), |mut all, set| {
+                all.join(&set);
+                all
+            }),
+            Merge::Majority => majority(len, &sets.collect::<Vec<_>>()),
+            Merge::Sum => {
+                let probes = self.importances;
+                let sum = |at| probes.iter().map(|probe| probe[at]).sum();
+                let sums: Vec<f32> = self.places.clone().map(sum).collect();
+                let spared = self.spared * probes.len() as f32;
+                spare(&sums, &top(&sums, self.kept), spared)
             }
         }
-        Merge::Sum => {
-            let sum = |at| importances.iter().map(|probe| probe[at]).sum();
-            let sums: Vec<f32> = free.map(sum).collect();
-            merged = top(&sums, kept);
+    }
+}
+
+fn majority(len: usize, sets: &[Bits]) -> Bits {
+    let mut merged = Bits::new(len);
+    let mut votes = vec![0usize; len];
+    for at in sets.iter().flat_map(Bits::iter) {
+        votes[at as usize] += 1;
+        if votes[at as usize] * 2 > sets.len() {
+            merged.set(at);
         }
     }
     merged
+}
+
+/// The set without those that matter least, which matter at most `spared` together. Ties: the later
+/// goes first.
+fn spare(importances: &[f32], set: &Bits, spared: f32) -> Bits {
+    let value = |at: u32| importances[at as usize].max(0.0);
+    let mut places: Vec<u32> = set.iter().collect();
+    places
+        .sort_unstable_by(|&one, &other| value(one).total_cmp(&value(other)).then(other.cmp(&one)));
+    let mut sum = 0.0;
+    let is_spared = |at: &u32| {
+        sum += value(*at);
+        sum <= spared
+    };
+    let num_spared = match spared > 0.0 {
+        true => places.iter().copied().take_while(is_spared).count(),
+        false => 0,
+    };
+    let mut left = Bits::new(importances.len());
+    places[num_spared..].iter().for_each(|&at| left.set(at));
+    left
 }
 
 /// A set of places.
@@ -258,6 +307,7 @@ mod tests {
             ratio,
             first: 0,
             recent: 0,
+            spared: 0.0,
             ..Selecting::default()
         }
     }
@@ -303,13 +353,42 @@ mod tests {
             0 => 0.0,
             kept => threshold(kept as f64 / num_free as f64, selecting.alpha),
         };
+        // One after the other is taken out, while what is out matters little.
+        let spare = |mut set: BTreeSet<usize>, values: &dyn Fn(usize) -> f32, spared: f32| {
+            let mut out = 0.0;
+            loop {
+                let value = |at: usize| values(at).max(0.0);
+                let least = set.iter().copied().reduce(|one, other| {
+                    if value(other) <= value(one) {
+                        other
+                    } else {
+                        one
+                    }
+                });
+                match least {
+                    Some(least) if spared > 0.0 && out + value(least) <= spared => {
+                        out += value(least);
+                        set.remove(&least);
+                    }
+                    _ => return set,
+                }
+            }
+        };
+        let spared = selecting.spared as f32;
+        let probes = importances.iter().zip(sets);
+        let sets: Vec<_> = probes
+            .map(|(probe, set)| spare(set, &|at| probe[at], spared))
+            .collect();
         let merged: BTreeSet<usize> = match selecting.merge {
             _ if selecting.falls_back && agreement < threshold => (0..len).collect(),
             Merge::Union => sets.iter().flatten().copied().collect(),
             Merge::Majority => (0..len)
                 .filter(|at| 2 * sets.iter().filter(|set| set.contains(at)).count() > sets.len())
                 .collect(),
-            Merge::Sum => choose(&|at| importances.iter().map(|probe| probe[at]).sum()),
+            Merge::Sum => {
+                let sum = |at: usize| importances.iter().map(|probe| probe[at]).sum();
+                spare(choose(&sum), &sum, spared * importances.len() as f32)
+            }
         };
         let tokens: Vec<u32> = merged.union(&always).map(|&at| at as u32).collect();
         Selection {
@@ -344,6 +423,7 @@ mod tests {
                 ratio: [0.0, 0.05, 0.1, 0.25, 0.5, 1.0][rng.below(6)],
                 first: rng.below(6),
                 recent: rng.below(20),
+                spared: [0.0, 1.0, 10.0][rng.below(3)],
                 merge: [Merge::Union, Merge::Majority, Merge::Sum][rng.below(3)],
                 falls_back: rng.below(2) == 0,
                 alpha: ALPHA,

@@ -20,6 +20,8 @@ pub(crate) struct ImportanceOption {
     pub(crate) ratio: f64,
     /// Query heads that are asked; `None`: chosen by the model's shape.
     pub(crate) probes: Option<Vec<usize>>,
+    /// Attention that may be left out of what a probe names.
+    pub(crate) spared: f64,
     pub(crate) merge: Merge,
     /// Whether everything is loaded where the probes do not agree.
     pub(crate) falls_back: bool,
@@ -42,6 +44,7 @@ impl Default for ImportanceOption {
         Self {
             ratio: 0.25,
             probes: None,
+            spared: 0.05,
             merge: Merge::Union,
             falls_back: true,
             least_tokens: 1024,
@@ -74,6 +77,7 @@ impl ImportanceOption {
         match key {
             "ratio" => self.ratio = number(value, 0.001, 1.0, "a share from 0.001 to 1")?,
             "probes" => self.probes = probes(value)?,
+            "spared" => self.spared = number(value, 0.0, 1e6, "attention, 0 or more")?,
             "merge" => self.merge = merge(value)?,
             "fallback" => self.falls_back = on_or_off(value)?,
             "least" => self.least_tokens = count(value, "tokens, 64 or more")?,
@@ -85,7 +89,7 @@ impl ImportanceOption {
             "max-kl" => self.most_kl = number(value, 0.0, 1e6, "nats, 0 or more")?,
             _ => {
                 return Err(
-                    "one of ratio, probes, merge, fallback, least, chunk, policy, reorder, \
+                    "one of ratio, probes, spared, merge, fallback, least, chunk, policy, reorder, \
                      check, max-kl, each with =VALUE, commas between them",
                 );
             }
@@ -163,13 +167,14 @@ mod tests {
         let option: ImportanceOption = "".parse().expect("nothing is fine");
         assert_eq!(option, ImportanceOption::default());
         let option: ImportanceOption =
-            "ratio=0.1, probes=0:8:16,merge=majority,fallback=off,least=256,chunk=16,policy=lru,\
+            "ratio=0.1, probes=0:8:16,spared=0,merge=majority,fallback=off,least=256,chunk=16,policy=lru,\
              reorder=2,check=0.5,max-kl=1"
                 .parse()
                 .expect("all of it is known");
         let expected = ImportanceOption {
             ratio: 0.1,
             probes: Some(vec![0, 8, 16]),
+            spared: 0.0,
             merge: Merge::Majority,
             falls_back: false,
             least_tokens: 256,

@@ -120,6 +120,7 @@ impl Importance {
             probes: self.probes.clone(),
             selecting: Selecting {
                 ratio: option.ratio,
+                spared: option.spared,
                 merge: option.merge,
                 falls_back: option.falls_back,
                 ..Selecting::default()

@@ -37,6 +37,8 @@ pub struct PackCounts {
     pub packs: usize,
     /// Their units.
     pub units: usize,
+    /// Packs that are being made, or wait for it.
+    pub pending: usize,
     /// Packs that were made.
     pub made: u64,
     /// Packs that could not be made.
@@ -185,6 +187,7 @@ impl Packing {
         PackCounts {
             packs,
             units,
+            pending: self.queue.len() + usize::from(self.under_way.is_some()),
             ..self.counts
         }
     }

@@ -69,6 +69,9 @@ pub(crate) struct ImportanceBench {
         value_delimiter = ','
     )]
     ratio: Vec<f64>,
+    /// Attention, of all queries together, that may be left out of what a probe names
+    #[arg(long, value_name = "A", default_value_t = 0.05)]
+    spared: f64,
     /// Tokens of a chunk: 16, 32 or 64
     #[arg(long, value_name = "N", default_value_t = 64)]
     chunk: usize,
@@ -125,6 +128,7 @@ pub(super) fn run(bench: &ImportanceBench) -> Result<()> {
         dtype,
         chunk_tokens: bench.chunk,
         ratios: &bench.ratio,
+        spared: bench.spared,
         variants: match &bench.variant[..] {
             [] => Variant::all(&workload.model.config),
             chosen => chosen.to_vec(),
@@ -170,6 +174,9 @@ fn check(bench: &ImportanceBench) -> Result<()> {
         return usage(format!(
             "--io-share {share}: expected shares from 0.01 to 0.99"
         ));
+    }
+    if !(0.0..=1e6).contains(&bench.spared) {
+        return usage(format!("--spared {}: expected 0 or more", bench.spared));
     }
     if ![16, 32, 64].contains(&bench.chunk) {
         return usage(format!("--chunk {}: expected 16, 32 or 64", bench.chunk));

@@ -43,6 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(super) struct Setting<'a> {
     pub(super) variant: Variant,
     pub(super) ratio: f64,
+    pub(super) spared: f64,
     pub(super) model: &'a Arc<Model>,
     pub(super) dtype: Dtype,
     pub(super) folder: &'a Path,
@@ -125,7 +126,7 @@ impl Setting<'_> {
         });
         ImportanceConfig {
             probes: variant.probes(config),
-            selecting: variant.selecting(self.ratio),
+            selecting: variant.selecting(self.ratio, self.spared),
             least_tokens: self.chunk_tokens,
             guard: GuardOptions {
                 sample: f64::from(u8::from(self.is_checked)),
@@ -314,7 +315,8 @@ impl Arm {
             };
             let counts = self.meter.counts();
             let under_way = counts.gets.under_way() + counts.puts.under_way();
-            let is_still = is_empty && self.engine.is_idle() && under_way == 0;
+            let is_idle = self.engine.is_idle() && self.report().packs.pending == 0;
+            let is_still = is_empty && is_idle && under_way == 0;
             still = if is_still { still + 1 } else { 0 };
             if began.elapsed() > PATIENCE {
                 bail!("the disk is busy after {} s", PATIENCE.as_secs());

@@ -26,6 +26,7 @@ pub(super) struct Asked<'a> {
     pub(super) dtype: Dtype,
     pub(super) chunk_tokens: usize,
     pub(super) ratios: &'a [f64],
+    pub(super) spared: f64,
     pub(super) variants: Vec<Variant>,
     pub(super) io_shares: &'a [f64],
     pub(super) bytes_per_s: Option<f64>,
@@ -144,6 +145,7 @@ impl Sweep<'_> {
         Setting {
             variant,
             ratio: 1.0,
+            spared: self.asked.spared,
             model: &self.workload.model,
             dtype: self.asked.dtype,
             folder,

@@ -78,10 +78,11 @@ impl Variant {
         }
     }
 
-    pub(super) fn selecting(self, ratio: f64) -> Selecting {
+    pub(super) fn selecting(self, ratio: f64, spared: f64) -> Selecting {
         let is_h2o = self.reads_all_keys();
         Selecting {
             ratio: if self == Self::Full { 1.0 } else { ratio },
+            spared,
             merge: if is_h2o { Merge::Sum } else { Merge::Union },
             falls_back: !is_h2o,
             ..Selecting::default()
