@@ -4,8 +4,8 @@
 //! cargo run --release -p headstart-store --example parts -- [FOLDER [MIB [PART_KIB [PARTS]]]]
 //! ```
 //!
-//! 64 MiB in the folder for temporary files unless told otherwise, in records of 8 small parts of 16
-//! KiB and 8 parts of 256 KiB. The folder must be empty or not there; what is written is deleted.
+//! 64 MiB in the folder for temporary files unless told otherwise, in records of 8 parts of 16
+//! KiB and 8 of 256 KiB. The folder must be empty or not there; what is written is deleted.
 //! Everything is read and written past the page cache, verified, with 32 reads at once.
 
 use std::path::PathBuf;
