@@ -255,8 +255,9 @@ fn look(bench: &mut Bench, said: &mut Said, tally: &mut Tally, flipped: f64, con
     // Packs are told when they were read: as long as any that must be there is missing.
     while idle < 5 || (flipped == 0.0 && !said.packs.keys().all(|name| packs.contains_key(name))) {
         let late = started.elapsed() > Duration::from_secs(30);
-        let wanted: Vec<_> = said.packs.keys().collect();
-        assert!(!late, "{context}: {wanted:?} are not all in {packs:?}");
+        let is_gone = |name: &&u64| !packs.contains_key(name);
+        let gone: Vec<&u64> = said.packs.keys().filter(is_gone).collect();
+        assert!(!late, "{context}: {gone:?} are gone");
         let moved = bench.poll();
         idle = if moved.is_empty() { idle + 1 } else { 0 };
         for moved in moved {
