@@ -218,7 +218,13 @@ mod tests {
         };
         check(&mut metered, trial);
         let counts = meter.counts();
-        let kinds = [counts.puts, counts.gets, counts.removes, counts.purges];
+        let kinds = [
+            counts.puts,
+            counts.gets,
+            counts.parts,
+            counts.removes,
+            counts.purges,
+        ];
         assert!(kinds.iter().all(|kind| kind.under_way() == 0));
         assert!(counts.puts.done > 800 && counts.puts.failed == 0);
         assert!(counts.gets.done > 300 && counts.gets.missing > 100);
@@ -234,10 +240,11 @@ mod tests {
     #[test]
     fn bytes_and_outcomes_are_told_apart() {
         let mut metered = Metered::new(Box::new(Map::default()));
-        let arena = Arena::new(slot_bytes(900), 3).expect("memory");
+        let arena = Arena::new(slot_bytes(900), 4).expect("memory");
         let slot = || arena.take().expect("a slot");
         let record = record_of(4, 900, slot());
         let bytes = record.bytes().len() as u64;
+        let part_bytes = record.part(0).len() as u64;
         let get = |ticket, name| Command::Get {
             ticket: Ticket(ticket),
             name: BlockHash::from_u64(name),
@@ -248,6 +255,12 @@ mod tests {
             Command::Put { ticket, record },
             get(2, 4),
             get(3, 5),
+            Command::GetPart {
+                ticket: Ticket(5),
+                name: BlockHash::from_u64(4),
+                part: 0,
+                slot: slot(),
+            },
             Command::Purge {
                 ticket: Ticket(4),
                 tenant: TenantTag(4),
@@ -260,10 +273,15 @@ mod tests {
         assert_eq!(meter.counts().gets.under_way(), 2);
         metered.poll(&mut Vec::new());
         let MeterCounts {
-            puts, gets, purges, ..
+            puts,
+            gets,
+            parts,
+            purges,
+            ..
         } = meter.counts();
         assert_eq!((puts.done, puts.bytes), (1, bytes));
         assert_eq!((gets.done, gets.missing, gets.bytes), (1, 1, bytes));
+        assert_eq!((parts.done, parts.bytes), (1, part_bytes));
         assert_eq!((purges.done, gets.under_way()), (1, 0));
     }
 

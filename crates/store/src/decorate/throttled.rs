@@ -292,6 +292,7 @@ mod tests {
     use crate::arena::Arena;
     use crate::backend::{Loss, no_waker};
     use crate::conformance::{Trial, check, record_of, slot_bytes};
+    use crate::record::PartBytes;
     use crate::reference::Map;
 
     const PART_BYTES: usize = 3_000;
@@ -338,6 +339,29 @@ mod tests {
     }
 
     /// Whoever waits for the waker alone gets every answer, and none sooner than it is due.
+    #[test]
+    fn a_part_takes_the_time_of_its_own_bytes() {
+        let limits = Limits {
+            reads: rate(5, 1e6),
+            writes: Rate::UNLIMITED,
+        };
+        let map = Box::new(Map::default());
+        let mut throttled = Throttled::new(map, limits, no_waker()).expect("a thread");
+        let arena = Arena::new(slot_bytes(PART_BYTES), 2).expect("memory");
+        let record = record_of(3, PART_BYTES, arena.take().expect("a slot"));
+        let (at, ticket) = (Nanos(7), Ticket(1));
+        for part in 0..record.num_parts() as u16 {
+            let slot = arena.take().expect("a slot");
+            let part = PartBytes::copied(&record, part, slot).expect("it is unharmed");
+            let mut line = Line::new(limits.reads);
+            line.busy_until = throttled.reads.busy_until;
+            let due = line.due(at, part.bytes().len());
+            let (kind, bytes) = (Kind::GetPart, 0);
+            throttled.asked.insert(ticket, Asked { kind, at, bytes });
+            assert_eq!(throttled.done(ticket, &Outcome::Part(part), at), due);
+        }
+    }
+
     #[test]
     fn the_waker_is_called_when_something_is_due() {
         let (wakes, woken) = channel();

@@ -9,22 +9,20 @@
 //! HEADSTART_CUTS=20000 cargo test --release -p headstart-store --test packs -- --nocapture
 //! ```
 
+mod bench;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use headstart_core::transfer::{
-    BlockMover, DevicePart, FoundPack, Moved, Pack, PartName, TokenFormat, Transfer, TransferId,
-    TransferResult, Unit,
+    BlockMover, FoundPack, Moved, Pack, PartName, Transfer, TransferId, TransferResult, Unit,
 };
 use headstart_core::{BlockHash, BlockId, IdentityDigest, Rng, TenantTag, Tier};
-use headstart_store::backend::no_waker;
-use headstart_store::disk::{Disk, DiskOptions, Faults, IoKind, unix_seconds};
-use headstart_store::record::Exactness;
-use headstart_store::tiered::{Below, Lifetimes, PartsConfig, StoreConfig, TieredStore};
+
+use bench::{Bench, Device, TOKENS, byte, number_of};
 
 /// Power cuts where nothing else is asked for: some seconds.
 const CUTS: u64 = 300;
@@ -32,184 +30,9 @@ const CUTS: u64 = 300;
 /// Cuts after which the folder is emptied: the disk would be full.
 const LIFE: u64 = 8;
 
-const TOKENS: usize = 8;
-const TOKEN_BYTES: [usize; 4] = [24, 24, 640, 640];
-
 /// Units in runs of so many; packs are of runs.
 const RUN: u64 = 4;
 const RUNS: u64 = 4;
-
-const EIO: u64 = 5;
-
-/// Tokens lie one behind the other.
-struct Rows;
-
-impl TokenFormat for Rows {
-    fn copy_token(&self, from: &[u8], at: usize, to: &mut [u8], to_at: usize) {
-        let row = from.len() / TOKENS;
-        to[to_at * row..][..row].copy_from_slice(&from[at * row..][..row]);
-    }
-}
-
-/// A byte of a unit.
-fn byte(unit: u64, part: usize, at: usize) -> u8 {
-    let mixed = (unit * 4 + part as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at as u64 * 0x2545);
-    (mixed ^ (mixed >> 29)).wrapping_mul(0xff51_afd7) as u8
-}
-
-/// A part of a device whose block `n` is what unit `n` is made of.
-struct Device(usize);
-
-impl DevicePart for Device {
-    fn block_bytes(&self) -> usize {
-        TOKENS * TOKEN_BYTES[self.0]
-    }
-
-    fn read(&self, block: BlockId, bytes: &mut [u8]) {
-        for (at, byte) in bytes.iter_mut().enumerate() {
-            *byte = self::byte(block.index() as u64, self.0, at);
-        }
-    }
-
-    fn write(&mut self, _: BlockId, _: &[u8]) {}
-}
-
-fn number_of(name: BlockHash) -> u64 {
-    u128::from_be_bytes(name.0) as u64
-}
-
-fn config() -> StoreConfig {
-    StoreConfig {
-        part_bytes: TOKEN_BYTES.map(|bytes| bytes * TOKENS).to_vec(),
-        exactness: Exactness::Exact,
-        unit_blocks: 1,
-        unit_tokens: TOKENS as u32,
-        host_units: 0,
-        staging_units: 40,
-        lifetimes: Lifetimes::default(),
-        now_s: unix_seconds,
-        notes: None,
-        parts: Some(PartsConfig {
-            slots: 4,
-            small_slots: 4,
-            most_loads: 64,
-            most_packs: 8,
-            format: Arc::new(Rows),
-            host_line: None,
-        }),
-    }
-}
-
-/// A store over a disk, and the switch that cuts its power.
-struct Bench {
-    store: TieredStore,
-    power: Arc<AtomicU64>,
-    tears: Arc<AtomicU64>,
-    flips: Arc<AtomicU64>,
-    moved: Vec<Moved>,
-}
-
-impl Bench {
-    fn open(folder: &Path, seed: u64, flipped: f64) -> Self {
-        let faults = Faults {
-            seed,
-            loses_power: true,
-            torn: 0.3,
-            flipped,
-            ..Faults::default()
-        };
-        let (power, tears) = (faults.writes_fail.clone(), faults.tears.clone());
-        let flips = faults.flips.clone();
-        let mut options = DiskOptions::new(folder, 6 << 20);
-        options.segment_bytes = Some(512 << 10);
-        options.io = IoKind::Threads;
-        options.depth = 4;
-        options.faults = Some(faults);
-        let (disk, found) = Disk::open(options, no_waker()).expect("it opens");
-        let below = Below {
-            tier: Tier::Disk,
-            backend: Box::new(disk),
-            found,
-        };
-        let store = TieredStore::new(config(), vec![below], no_waker()).expect("a store");
-        Self {
-            store,
-            power,
-            tears,
-            flips,
-            moved: Vec::new(),
-        }
-    }
-
-    fn poll(&mut self) -> Vec<Moved> {
-        self.store.poll(&mut self.moved);
-        std::mem::take(&mut self.moved)
-    }
-
-    /// Polls until something has happened.
-    fn wait(&mut self) -> Vec<Moved> {
-        let started = Instant::now();
-        loop {
-            let moved = self.poll();
-            if !moved.is_empty() {
-                return moved;
-            }
-            assert!(started.elapsed() < Duration::from_secs(30), "no answer");
-            std::thread::sleep(Duration::from_micros(20));
-        }
-    }
-
-    /// Loads a part while nothing else is loaded; keeps what else happened.
-    fn part(&mut self, name: PartName) -> Option<Vec<u8>> {
-        let (id, from) = (TransferId(u64::MAX), Tier::Disk);
-        self.store.submit(Transfer::LoadPart { id, name, from });
-        let mut others = Vec::new();
-        let result = loop {
-            let mut answer = None;
-            for moved in self.wait() {
-                match moved {
-                    Moved::PartLoaded { id, result, .. } if id == TransferId(u64::MAX) => {
-                        answer = Some(result);
-                    }
-                    other => others.push(other),
-                }
-            }
-            if let Some(result) = answer {
-                break result;
-            }
-        };
-        self.moved = others;
-        let bytes = self.store.loaded_part(name).map(<[u8]>::to_vec);
-        assert_eq!(bytes.is_some(), result == TransferResult::Done);
-        let names = vec![name];
-        self.store.submit(Transfer::ReleaseParts { names });
-        bytes
-    }
-
-    /// How many tokens of a pack can be read; each is right.
-    fn check(&mut self, pack: &FoundPack, context: &str) -> usize {
-        let row = TOKEN_BYTES[usize::from(pack.part)];
-        let mut right = 0;
-        for (chunk, tokens) in pack.order.chunks(TOKENS).enumerate() {
-            let name = PartName {
-                record: pack.name,
-                part: 1 + chunk as u16,
-            };
-            let Some(bytes) = self.part(name) else {
-                continue;
-            };
-            for (place, &token) in tokens.iter().enumerate() {
-                let unit = number_of(pack.units[token as usize / TOKENS]);
-                let first = token as usize % TOKENS * row;
-                let expected = (first..first + row).map(|at| byte(unit, pack.part.into(), at));
-                let there = bytes[place * row..][..row].iter().copied();
-                assert!(there.eq(expected), "{context}: token {token} of {pack:?}");
-                right += 1;
-            }
-        }
-        right
-    }
-}
 
 /// What was said of what is on the disk.
 #[derive(Default)]
@@ -308,7 +131,7 @@ impl Run<'_> {
         if !self.said.units.contains(&unit) {
             self.said.unsure.insert(unit);
         }
-        let parent = (unit % RUN > 0).then(|| BlockHash::from_u64(unit - 1));
+        let parent = (!unit.is_multiple_of(RUN)).then(|| BlockHash::from_u64(unit - 1));
         self.bench.store.submit(Transfer::Store {
             id,
             unit: Unit {
@@ -405,7 +228,7 @@ impl Run<'_> {
 
     /// The power fails: nothing more reaches the files, and they are copied.
     fn cut(mut self, folder: &Path, copy: &Path) {
-        self.bench.power.store(EIO, Relaxed);
+        self.bench.cut_power();
         // What was durable before was told, or not.
         let moved = self.bench.poll();
         self.hear(moved);
@@ -416,7 +239,7 @@ impl Run<'_> {
             let file = file.expect("a file");
             fs::copy(file.path(), copy.join(file.file_name())).expect("it is copied");
         }
-        self.bench.power.store(0, Relaxed);
+        self.bench.restore_power();
         self.tally.tears += self.bench.tears.load(Relaxed);
         self.tally.flips += self.bench.flips.load(Relaxed);
         self.tally.cuts += 1;
@@ -432,8 +255,9 @@ fn look(bench: &mut Bench, said: &mut Said, tally: &mut Tally, flipped: f64, con
     // Packs are told when they were read: as long as any that must be there is missing.
     while idle < 5 || (flipped == 0.0 && !said.packs.keys().all(|name| packs.contains_key(name))) {
         let late = started.elapsed() > Duration::from_secs(30);
-        let wanted: Vec<_> = said.packs.keys().collect();
-        assert!(!late, "{context}: {wanted:?} are not all in {packs:?}");
+        let is_gone = |name: &&u64| !packs.contains_key(name);
+        let gone: Vec<&u64> = said.packs.keys().filter(is_gone).collect();
+        assert!(!late, "{context}: {gone:?} are gone");
         let moved = bench.poll();
         idle = if moved.is_empty() { idle + 1 } else { 0 };
         for moved in moved {
