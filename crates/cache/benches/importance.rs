@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use headstart_cache::importance::{
-    Cover, NodeOptions, Nodes, PackView, PartCache, Read, Selecting, reads, reads_sparing, select,
+    Cover, NodeOptions, Nodes, PackView, PartCache, Read, Selecting, reads, select,
 };
 use headstart_cache::policy::Importance;
 use headstart_core::transfer::PartName;
@@ -16,6 +16,8 @@ use headstart_core::{BlockHash, Nanos, Rng, Tier};
 const TOKENS: usize = 5_120;
 const UNIT_TOKENS: usize = 64;
 const LAYERS: usize = 32;
+/// Tokens of a question, whose attention the importances are.
+const QUERIES: usize = 32;
 /// Odd, so that the median is one of them.
 const ROUNDS: usize = 1_001;
 
@@ -23,52 +25,72 @@ fn main() {
     let mut rng = Rng::new(1);
     let importances = probes(&mut rng);
     let slices: Vec<&[f32]> = importances.iter().map(Vec::as_slice).collect();
-    let selecting = Selecting::default();
-    let tokens = select(&selecting, &slices).tokens;
     let units: Vec<_> = (0..TOKENS / UNIT_TOKENS)
         .map(|unit| BlockHash::from_u64(unit as u64))
         .collect();
+    let mut tokens = Vec::new();
+    for spared in [0.0, 0.01, 0.02, 0.05] {
+        let selecting = Selecting {
+            spared,
+            ..Selecting::default()
+        };
+        let order = packed_order(&mut rng, &selecting, &units);
+        tokens = select(&selecting, &slices, QUERIES).tokens;
+        tell(
+            &format!("spared {spared}, units"),
+            &tokens,
+            &question(&units, &[]),
+        );
+        let packs = [pack(&units, &order)];
+        tell(
+            &format!("spared {spared}, and a pack"),
+            &tokens,
+            &question(&units, &packs),
+        );
+    }
+    let selecting = Selecting::default();
     let order = packed_order(&mut rng, &selecting, &units);
-    let pack = PackView {
+    let packs = [pack(&units, &order)];
+    timed("select", || {
+        select(&selecting, &slices, QUERIES).tokens.len()
+    });
+    timed("reads, units", || {
+        reads(&question(&units, &[]), &tokens).len()
+    });
+    timed("reads, units and a pack", || {
+        reads(&question(&units, &packs), &tokens).len()
+    });
+    keep(&reads(&question(&units, &[]), &tokens));
+    track(&units, &tokens);
+}
+
+fn pack<'a>(units: &[BlockHash], order: &'a [u32]) -> PackView<'a> {
+    PackView {
         name: BlockHash::from_u64(1_000),
         before: 0,
         first_unit: 0,
         units: units.len(),
-        order: &order,
-    };
-    let packs = [pack];
-    let question = |packs| Cover {
-        units: &units,
+        order,
+    }
+}
+
+fn question<'a>(units: &'a [BlockHash], packs: &'a [PackView<'a>]) -> Cover<'a> {
+    Cover {
+        units,
         skip: 0,
         unit_tokens: UNIT_TOKENS,
         part: 0,
         packs,
         is_cached: &|_| false,
-    };
-    let weigh = |token: u32| importances.iter().map(|probe| probe[token as usize]).sum();
-    let sparing = |share| reads_sparing(&question(&packs), &tokens, weigh, share);
-    for (name, reads) in [
-        ("units", reads(&question(&[]), &tokens)),
-        ("units and a pack", reads(&question(&packs), &tokens)),
-        ("the same, sparing 2 %", sparing(0.02)),
-        ("the same, sparing 5 %", sparing(0.05)),
-    ] {
-        let kept: usize = reads.iter().map(|read| read.tokens.len()).sum();
-        let (num_tokens, num_parts) = (tokens.len(), reads.len());
-        let amplification = (num_parts * UNIT_TOKENS) as f64 / kept as f64;
-        println!(
-            "{name:<24} {num_parts} parts for {kept} of {num_tokens} tokens, \
-             amplification {amplification:.2}"
-        );
     }
-    timed("select", || select(&selecting, &slices).tokens.len());
-    timed("reads, units", || reads(&question(&[]), &tokens).len());
-    timed("reads, units and a pack", || {
-        reads(&question(&packs), &tokens).len()
-    });
-    timed("the same, sparing 5 %", || sparing(0.05).len());
-    keep(&reads(&question(&[]), &tokens));
-    track(&units, &tokens);
+}
+
+fn tell(name: &str, tokens: &[u32], question: &Cover<'_>) {
+    let (num_tokens, num_parts) = (tokens.len(), reads(question, tokens).len());
+    let amplification = (num_parts * UNIT_TOKENS) as f64 / num_tokens as f64;
+    println!(
+        "{name:<24} {num_parts} parts for {num_tokens} tokens, amplification {amplification:.2}"
+    );
 }
 
 /// Parts that come and go, each prompt's own.
@@ -113,7 +135,7 @@ fn packed_order(rng: &mut Rng, selecting: &Selecting, units: &[BlockHash]) -> Ve
         let importances = probes(rng);
         let slices: Vec<&[f32]> = importances.iter().map(Vec::as_slice).collect();
         nodes.used(units);
-        nodes.selected(units, 0, &select(selecting, &slices).tokens);
+        nodes.selected(units, 0, &select(selecting, &slices, QUERIES).tokens);
     }
     let mut jobs = nodes.due(Nanos(0), 1);
     jobs.pop()
@@ -130,7 +152,10 @@ fn probes(rng: &mut Rng) -> [Vec<f32>; 3] {
             let mean = if is_heavy { 3.0 } else { 0.0 };
             (mean + 2.0 * rng.next_f64()).exp() as f32
         };
-        (0..TOKENS).map(draw).collect()
+        let drawn: Vec<f32> = (0..TOKENS).map(draw).collect();
+        // Nine tenths of the attention are the prefix's.
+        let scale = 0.9 * QUERIES as f32 / drawn.iter().sum::<f32>();
+        drawn.into_iter().map(|it| it * scale).collect()
     })
 }
 

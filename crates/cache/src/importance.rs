@@ -12,7 +12,6 @@
 //! |---|---|
 //! | [`select()`] | top tokens per probe, their agreement, and when to load everything |
 //! | [`reads()`] | the fewest parts that hold the tokens |
-//! | [`reads_sparing()`] | the same, without parts that hold next to nothing |
 //! | [`PartCache`] | parts in memory, level above level |
 //! | [`Packs`] | the packs on a disk, and which of them serve a prompt |
 //! | [`Nodes`] | what was selected where, and which packs are worth making |
@@ -32,15 +31,13 @@ mod packs;
 mod parts;
 mod reads;
 mod select;
-mod spare;
 
 pub use guard::{Divergence, Guard, GuardCounts, GuardOptions, Verdict, divergence};
 pub use nodes::{Job, NodeOptions, Nodes};
 pub use packs::Packs;
 pub use parts::{LevelCounts, PartCache, PartCounts};
 pub use reads::{Cover, PackView, Read, reads};
-pub use select::{ALPHA, Merge, Selecting, Selection, select, threshold};
-pub use spare::reads_sparing;
+pub use select::{ALPHA, MOST_SPARED, Merge, Selecting, Selection, select, threshold};
 
 /// Share of a prefix' bytes that loading by importance cannot go below: the probes' share, and of
 /// the rest the kept ratio times the read amplification (tokens read over tokens wanted).

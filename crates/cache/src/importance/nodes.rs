@@ -61,7 +61,7 @@ impl Default for NodeOptions {
             interval: Duration::from_secs(600),
             least_uses: 3,
             most_share: 0.5,
-            least_change: 0.1,
+            least_change: 0.02,
             most_pack_units: 1_024,
         }
     }

@@ -221,7 +221,6 @@ fn choose(question: &Cover<'_>, packed: &Packed, tokens: &[u32]) -> Chosen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::importance::reads_sparing;
     use headstart_core::Rng;
     use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -439,54 +438,6 @@ mod tests {
             });
             self.cost(&names.collect())
         }
-    }
-
-    /// Weights that differ much, as attention does; two in ten are never left out.
-    fn check_sparing(seed: u64) -> usize {
-        let case = Case::random(seed, 1);
-        let mut rng = Rng::new(seed);
-        let mut weight = |_| match rng.below(10) {
-            0 | 1 => f32::INFINITY,
-            _ => (rng.next_f64() * 9.0 - 9.0).exp() as f32,
-        };
-        let weights: Vec<f32> = (0..100).map(&mut weight).collect();
-        let weigh = |token: u32| weights[token as usize];
-        let share = [0.0, 0.05, 0.3][seed as usize % 3];
-        let sparing = case.ask(|question| reads_sparing(question, &case.tokens, weigh, share));
-        let (plain, contents) = (case.reads(), case.contents());
-        let mut left: BTreeSet<u32> = case.tokens.iter().copied().collect();
-        for read in &sparing {
-            assert!(
-                !read.tokens.is_empty() && read.tokens.is_sorted(),
-                "seed {seed}"
-            );
-            for (token, place) in &read.tokens {
-                assert_eq!(contents[&read.part].get(token), Some(place), "seed {seed}");
-                assert!(left.remove(token), "once, and asked for, seed {seed}");
-            }
-        }
-        let all: f64 = case
-            .tokens
-            .iter()
-            .map(|token| f64::from(weigh(*token)))
-            .filter(|w| w.is_finite())
-            .sum();
-        let lost: f64 = left.iter().map(|token| f64::from(weigh(*token))).sum();
-        assert!(lost <= share * all + 1e-9, "seed {seed}: {lost} of {all}");
-        let cost = |reads: &[Read]| case.cost(&reads.iter().map(|read| read.part).collect());
-        // Where all are asked for, units alone are read, and what was left out may change that.
-        let is_all = case.tokens.len() + case.skip == case.units.len() * case.unit_tokens;
-        assert!(is_all || cost(&sparing) <= cost(&plain), "seed {seed}");
-        if share == 0.0 {
-            assert_eq!(sparing, plain, "seed {seed}");
-        }
-        cost(&plain).saturating_sub(cost(&sparing))
-    }
-
-    #[test]
-    fn sparing_leaves_out_little_and_reads_less() {
-        let saved: usize = (0..6_000).map(check_sparing).sum();
-        assert!(saved > 500, "only {saved} parts");
     }
 
     #[test]

@@ -22,6 +22,10 @@ pub enum Merge {
     Sum,
 }
 
+/// A token to which all queries together give more attention than this is never spared: then none
+/// of them looks at it.
+pub const MOST_SPARED: f32 = 0.05;
+
 /// How tokens are selected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Selecting {
@@ -31,9 +35,10 @@ pub struct Selecting {
     pub first: usize,
     /// Tokens up to the end that are always kept: what is near matters.
     pub recent: usize,
-    /// Attention of what a probe names that may be left out again, the least important first: summed
-    /// over all queries, of which each gives 1. So no query's output misses more than this share.
-    /// Without it a few tokens that hardly matter, far apart, are as dear as all that do.
+    /// Share of its attention that a query misses in the mean, at most, because of what a probe
+    /// named and is left out again, the least important first. Without it a few tokens that hardly
+    /// matter, far apart, are as dear as all that do. A token that one query looks at is not among
+    /// them ([`MOST_SPARED`]).
     pub spared: f64,
     /// What becomes of several probes' sets.
     pub merge: Merge,
@@ -51,7 +56,7 @@ impl Default for Selecting {
             ratio: 0.25,
             first: 4,
             recent: 32,
-            spared: 0.05,
+            spared: 0.02,
             merge: Merge::Union,
             falls_back: true,
             alpha: ALPHA,
@@ -94,7 +99,8 @@ pub fn threshold(ratio: f64, alpha: f64) -> f64 {
     (ratio / (2.0 - ratio)).powf(alpha)
 }
 
-/// Selects tokens by what the probes say: one slice per probe, over the same tokens.
+/// Selects tokens by what the probes say: one slice per probe, over the same tokens, sums of the
+/// attention of so many `queries`.
 ///
 /// Each probe names `k = ceil(ratio · tokens)`, those always kept among them; these are kept even
 /// where they are more than k. Of these it leaves out what may be spared; whether probes agree is
@@ -104,7 +110,7 @@ pub fn threshold(ratio: f64, alpha: f64) -> f64 {
 /// # Panics
 /// When the slices differ in length, or have 2^32 tokens or more.
 #[must_use]
-pub fn select(selecting: &Selecting, importances: &[&[f32]]) -> Selection {
+pub fn select(selecting: &Selecting, importances: &[&[f32]], queries: usize) -> Selection {
     let num_tokens = importances.first().map_or(0, |probe| probe.len());
     let is_as_long = |probe: &&[f32]| probe.len() == num_tokens;
     assert!(
@@ -134,7 +140,7 @@ pub fn select(selecting: &Selecting, importances: &[&[f32]]) -> Selection {
             importances,
             places: free,
             kept,
-            spared: selecting.spared as f32,
+            spared: selecting.spared as f32 * queries as f32,
         };
         let merged = free.merge(selecting.merge, &sets);
         tokens.extend(merged.iter().map(|at| first as u32 + at));
@@ -206,7 +212,8 @@ impl Free<'_> {
         let probes = self.importances.iter();
         let of_probe = probes.map(|probe| &probe[self.places.clone()]);
         let sets = of_probe.zip(sets);
-        let sets = sets.map(|(importances, set)| spare(importances, set, self.spared));
+        let sets =
+            sets.map(|(importances, set)| spare(importances, set, (self.spared, MOST_SPARED)));
         match merge {
             Merge::Union => sets.fold(Bits::new(len), |mut all, set| {
                 all.join(&set);
@@ -217,8 +224,9 @@ impl Free<'_> {
                 let probes = self.importances;
                 let sum = |at| probes.iter().map(|probe| probe[at]).sum();
                 let sums: Vec<f32> = self.places.clone().map(sum).collect();
-                let spared = self.spared * probes.len() as f32;
-                spare(&sums, &top(&sums, self.kept), spared)
+                let times = probes.len() as f32;
+                let limits = (self.spared * times, MOST_SPARED * times);
+                spare(&sums, &top(&sums, self.kept), limits)
             }
         }
     }
@@ -236,9 +244,9 @@ fn majority(len: usize, sets: &[Bits]) -> Bits {
     merged
 }
 
-/// The set without those that matter least, which matter at most `spared` together. Ties: the later
-/// goes first.
-fn spare(importances: &[f32], set: &Bits, spared: f32) -> Bits {
+/// The set without those that matter least, which matter at most `spared` together and `most` each.
+/// Ties: the later goes first.
+fn spare(importances: &[f32], set: &Bits, (spared, most): (f32, f32)) -> Bits {
     let value = |at: u32| importances[at as usize].max(0.0);
     let mut places: Vec<u32> = set.iter().collect();
     places
@@ -246,7 +254,7 @@ fn spare(importances: &[f32], set: &Bits, spared: f32) -> Bits {
     let mut sum = 0.0;
     let is_spared = |at: &u32| {
         sum += value(*at);
-        sum <= spared
+        sum <= spared && value(*at) <= most
     };
     let num_spared = match spared > 0.0 {
         true => places.iter().copied().take_while(is_spared).count(),
@@ -313,7 +321,7 @@ mod tests {
     }
 
     /// The same by sorting, and by sets.
-    fn by_sorting(selecting: &Selecting, importances: &[&[f32]]) -> Selection {
+    fn by_sorting(selecting: &Selecting, importances: &[&[f32]], queries: usize) -> Selection {
         let len = importances.first().map_or(0, |probe| probe.len());
         let is_always = |at: usize| at < selecting.first || at + selecting.recent >= len;
         let always: BTreeSet<usize> = (0..len).filter(|&at| is_always(at)).collect();
@@ -354,7 +362,8 @@ mod tests {
             kept => threshold(kept as f64 / num_free as f64, selecting.alpha),
         };
         // One after the other is taken out, while what is out matters little.
-        let spare = |mut set: BTreeSet<usize>, values: &dyn Fn(usize) -> f32, spared: f32| {
+        let spare = |mut set: BTreeSet<usize>, values: &dyn Fn(usize) -> f32, times: f32| {
+            let spared = selecting.spared as f32 * queries as f32 * times;
             let mut out = 0.0;
             loop {
                 let value = |at: usize| values(at).max(0.0);
@@ -366,7 +375,11 @@ mod tests {
                     }
                 });
                 match least {
-                    Some(least) if spared > 0.0 && out + value(least) <= spared => {
+                    Some(least)
+                        if spared > 0.0
+                            && out + value(least) <= spared
+                            && value(least) <= MOST_SPARED * times =>
+                    {
                         out += value(least);
                         set.remove(&least);
                     }
@@ -374,10 +387,9 @@ mod tests {
                 }
             }
         };
-        let spared = selecting.spared as f32;
         let probes = importances.iter().zip(sets);
         let sets: Vec<_> = probes
-            .map(|(probe, set)| spare(set, &|at| probe[at], spared))
+            .map(|(probe, set)| spare(set, &|at| probe[at], 1.0))
             .collect();
         let merged: BTreeSet<usize> = match selecting.merge {
             _ if selecting.falls_back && agreement < threshold => (0..len).collect(),
@@ -387,7 +399,7 @@ mod tests {
                 .collect(),
             Merge::Sum => {
                 let sum = |at: usize| importances.iter().map(|probe| probe[at]).sum();
-                spare(choose(&sum), &sum, spared * importances.len() as f32)
+                spare(choose(&sum), &sum, importances.len() as f32)
             }
         };
         let tokens: Vec<u32> = merged.union(&always).map(|&at| at as u32).collect();
@@ -406,6 +418,8 @@ mod tests {
             let mut rng = Rng::new(seed);
             let len = rng.below(200);
             let num_probes = 1 + rng.below(4);
+            // Eighths and sixteenths: sums are the same in any order.
+            let scale = [1.0, 1.0 / 64.0][rng.below(2)];
             let common: Vec<f32> = (0..len).map(|_| rng.below(8) as f32 - 2.0).collect();
             let noise = rng.below(9);
             let mut probe = |_| -> Vec<f32> {
@@ -413,7 +427,7 @@ mod tests {
                     0 => f32::NAN,
                     1 => f32::NEG_INFINITY,
                     2 => -0.0,
-                    _ => at + (rng.below(1 + noise) as f32),
+                    _ => (at + rng.below(1 + noise) as f32) * scale,
                 };
                 common.iter().map(value).collect()
             };
@@ -423,13 +437,14 @@ mod tests {
                 ratio: [0.0, 0.05, 0.1, 0.25, 0.5, 1.0][rng.below(6)],
                 first: rng.below(6),
                 recent: rng.below(20),
-                spared: [0.0, 1.0, 10.0][rng.below(3)],
+                spared: [0.0, 0.01, 0.2][rng.below(3)],
                 merge: [Merge::Union, Merge::Majority, Merge::Sum][rng.below(3)],
                 falls_back: rng.below(2) == 0,
                 alpha: ALPHA,
             };
-            let selection = select(&selecting, &importances);
-            let expected = by_sorting(&selecting, &importances);
+            let queries = 1 + rng.below(40);
+            let selection = select(&selecting, &importances, queries);
+            let expected = by_sorting(&selecting, &importances, queries);
             assert_eq!(selection, expected, "seed {seed}, {selecting:?}");
             num_all += usize::from(selection.is_all && selecting.ratio < 1.0);
         }
@@ -456,19 +471,19 @@ mod tests {
         let mut rng = Rng::new(5);
         let mut draw = |_| (0..20_000).map(|_| rng.next_f64() as f32).collect();
         let probes: [Vec<f32>; 2] = std::array::from_fn(&mut draw);
-        let selection = select(&plain(0.25), &[&probes[0], &probes[1]]);
+        let selection = select(&plain(0.25), &[&probes[0], &probes[1]], 8);
         assert!((selection.agreement - 0.25 / 1.75).abs() < 0.01);
         assert!(selection.is_all, "chance is not believed");
     }
 
     #[test]
     fn one_probe_or_no_token_is_fine() {
-        let one = select(&plain(0.5), &[&[1.0, 3.0, 3.0, 0.0]]);
+        let one = select(&plain(0.5), &[&[1.0, 3.0, 3.0, 0.0]], 8);
         assert_eq!((one.tokens.as_slice(), one.agreement), (&[1, 2][..], 1.0));
-        let tie = select(&plain(0.25), &[&[f32::NAN, 2.0, 2.0, 2.0]]);
+        let tie = select(&plain(0.25), &[&[f32::NAN, 2.0, 2.0, 2.0]], 8);
         assert_eq!(tie.tokens, [1], "the earlier of equals, no number last");
         for probes in [&[][..], &[&[][..], &[][..]][..]] {
-            let none = select(&Selecting::default(), probes);
+            let none = select(&Selecting::default(), probes, 8);
             assert!(none.tokens.is_empty() && none.is_all);
         }
     }
@@ -481,13 +496,13 @@ mod tests {
             recent: 3,
             ..plain(0.1)
         };
-        let selection = select(&selecting, &[&falling]);
+        let selection = select(&selecting, &[&falling], 8);
         assert_eq!(selection.tokens, [0, 1, 2, 3, 4, 5, 6, 97, 98, 99]);
         let more = Selecting {
             recent: 30,
             ..selecting
         };
-        let selection = select(&more, &[&falling]);
+        let selection = select(&more, &[&falling], 8);
         assert_eq!(selection.tokens.len(), 32, "kept though more than k");
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct ImportanceOption {
     pub(crate) ratio: f64,
     /// Query heads that are asked; `None`: chosen by the model's shape.
     pub(crate) probes: Option<Vec<usize>>,
-    /// Attention that may be left out of what a probe names.
+    /// Share of a query's attention to what a probe names that may be left out again.
     pub(crate) spared: f64,
     pub(crate) merge: Merge,
     /// Whether everything is loaded where the probes do not agree.
@@ -44,7 +44,7 @@ impl Default for ImportanceOption {
         Self {
             ratio: 0.25,
             probes: None,
-            spared: 0.05,
+            spared: 0.02,
             merge: Merge::Union,
             falls_back: true,
             least_tokens: 1024,
@@ -77,7 +77,7 @@ impl ImportanceOption {
         match key {
             "ratio" => self.ratio = number(value, 0.001, 1.0, "a share from 0.001 to 1")?,
             "probes" => self.probes = probes(value)?,
-            "spared" => self.spared = number(value, 0.0, 1e6, "attention, 0 or more")?,
+            "spared" => self.spared = number(value, 0.0, 1.0, "a share from 0 to 1")?,
             "merge" => self.merge = merge(value)?,
             "fallback" => self.falls_back = on_or_off(value)?,
             "least" => self.least_tokens = count(value, "tokens, 64 or more")?,

@@ -16,6 +16,10 @@ use crate::config::importance::ImportanceOption;
 /// Share of the context cache's budget that packs may take.
 const PACK_SHARE: f64 = 0.2;
 
+/// The largest pack that a disk takes, bytes, and the share of its budget that it may be.
+const MOST_PACK_BYTES: u64 = 60 << 20;
+const SEGMENTS: u64 = 20;
+
 /// Prompts that are loaded in part at once, per replica.
 const AT_ONCE: usize = 2;
 
@@ -32,6 +36,8 @@ pub(crate) struct Importance {
     parts: PartsConfig,
     /// Bytes of memory that parts stay in.
     kept_bytes: u64,
+    /// Units of one pack.
+    units_of_one: usize,
     /// Units of a layer that packs may hold.
     most_pack_units: usize,
 }
@@ -68,6 +74,9 @@ impl Importance {
             format: Arc::new(probes.rest_format(model, shape.dtype, shape.block_size)),
             host_line: None,
         };
+        let most = MOST_PACK_BYTES.min(budget_bytes / SEGMENTS);
+        let units_of_one =
+            (most as f64 / (rest_bytes as f64 * NodeOptions::default().most_share)) as usize;
         let pack_bytes = match option.reorder_s {
             Some(_) => budget_bytes as f64 * PACK_SHARE,
             None => 0.0,
@@ -80,6 +89,7 @@ impl Importance {
             part_bytes,
             parts,
             kept_bytes,
+            units_of_one,
             most_pack_units: (pack_bytes / unit_bytes) as usize,
         })
     }
@@ -110,6 +120,7 @@ impl Importance {
         let nodes = |seconds| NodeOptions {
             unit_tokens: option.chunk_tokens,
             interval: Duration::from_secs_f64(seconds),
+            most_pack_units: self.units_of_one.max(2),
             ..NodeOptions::default()
         };
         let packing = option.reorder_s.map(|seconds| PackingOptions {

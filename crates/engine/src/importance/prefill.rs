@@ -239,7 +239,8 @@ impl Prefill {
         let executor = &*shared.executor;
         let sums = executor.column_sums(&self.activations, self.layer, probes, front);
         let sums: Vec<&[f32]> = sums.iter().map(Vec::as_slice).collect();
-        select(shared.selecting, &sums)
+        let queries = self.partly.entry.tokens.len();
+        select(shared.selecting, &sums, queries)
     }
 
     /// Which parts hold them.

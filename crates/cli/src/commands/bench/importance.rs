@@ -69,8 +69,9 @@ pub(crate) struct ImportanceBench {
         value_delimiter = ','
     )]
     ratio: Vec<f64>,
-    /// Attention, of all queries together, that may be left out of what a probe names
-    #[arg(long, value_name = "A", default_value_t = 0.05)]
+    /// Share of its attention that a query misses in the mean, at most, because what hardly matters is
+    /// left out of what a probe names
+    #[arg(long, value_name = "S", default_value_t = 0.02)]
     spared: f64,
     /// Tokens of a chunk: 16, 32 or 64
     #[arg(long, value_name = "N", default_value_t = 64)]
@@ -175,8 +176,11 @@ fn check(bench: &ImportanceBench) -> Result<()> {
             "--io-share {share}: expected shares from 0.01 to 0.99"
         ));
     }
-    if !(0.0..=1e6).contains(&bench.spared) {
-        return usage(format!("--spared {}: expected 0 or more", bench.spared));
+    if !(0.0..=1.0).contains(&bench.spared) {
+        return usage(format!(
+            "--spared {}: expected a share from 0 to 1",
+            bench.spared
+        ));
     }
     if ![16, 32, 64].contains(&bench.chunk) {
         return usage(format!("--chunk {}: expected 16, 32 or 64", bench.chunk));
