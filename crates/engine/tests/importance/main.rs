@@ -1,5 +1,6 @@
 //! Prompts whose stored prefix is loaded in part, against those whose prefix is not.
 
+mod oracle;
 mod shelf;
 
 use std::sync::Arc;

@@ -9,8 +9,13 @@ use headstart_cache::policy::Lru;
 use headstart_cache::tiers::{
     Admission, Assumed, LoadWhen, Shares, TierConfig, TiersConfig, WriteWhen,
 };
-use headstart_core::transfer::{BlockMover, DevicePart, Moved, PartName, Transfer, TransferResult};
+use headstart_core::transfer::{
+    BlockMover, DevicePart, Moved, Pack, PartName, TokenFormat, Transfer, TransferResult,
+};
 use headstart_core::{BlockHash, BlockId, EngineModel, Rng, Tier};
+
+use headstart_engine::Model;
+use headstart_engine::kv::{Dtype, Probes, RestFormat};
 
 use crate::{BLOCK_SIZE, UNIT_BLOCKS};
 
@@ -37,6 +42,8 @@ pub(crate) struct Shelf {
     kept: HashMap<BlockHash, Vec<Vec<u8>>>,
     at_hand: HashSet<PartName>,
     waiting: VecDeque<(Moved, Option<PartName>)>,
+    /// How tokens lie in the rest parts, for packs.
+    format: Option<RestFormat>,
 }
 
 impl Shelf {
@@ -51,8 +58,35 @@ impl Shelf {
             kept: HashMap::new(),
             at_hand: HashSet::new(),
             waiting: VecDeque::new(),
+            format: None,
         };
         (shelf, seen)
+    }
+
+    /// The same, which makes packs.
+    pub(crate) fn with_format(self, model: &Model, probes: &Probes) -> Self {
+        let format = probes.rest_format(&model.config, Dtype::F32, BLOCK_SIZE);
+        Self {
+            format: Some(format),
+            ..self
+        }
+    }
+
+    /// Writes a pack: its part 0 is nobody's concern here.
+    fn pack(&mut self, pack: &Pack) {
+        let format = self.format.expect("packs need a format");
+        let unit_tokens = UNIT_BLOCKS * BLOCK_SIZE;
+        let mut parts = vec![Vec::new()];
+        for chunk in pack.order.chunks(unit_tokens) {
+            let mut bytes = vec![0; format.block_bytes() * UNIT_BLOCKS];
+            for (place, &token) in chunk.iter().enumerate() {
+                let unit = pack.units[token as usize / unit_tokens];
+                let from = &self.kept[&unit][usize::from(pack.part)];
+                format.copy_token(from, token as usize % unit_tokens, &mut bytes, place);
+            }
+            parts.push(bytes);
+        }
+        self.kept.insert(pack.name, parts);
     }
 
     fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
@@ -109,6 +143,14 @@ impl BlockMover for Shelf {
                 }
                 self.seen().at_hand = self.at_hand.len();
             }
+            Transfer::Pack { id, pack, .. } => {
+                self.pack(&pack);
+                let result = TransferResult::Done;
+                self.waiting.push_back((Moved::Packed { id, result }, None));
+            }
+            Transfer::Forget { names, .. } => names.iter().for_each(|name| {
+                self.kept.remove(name);
+            }),
             _ => {}
         }
     }

@@ -17,7 +17,7 @@ use headstart_engine::kv::{Dtype, Stored};
 use headstart_engine::{Engine, Model, Output, QueueOrder, Sampling, Submission, Submit};
 use headstart_store::backend::Waker;
 use headstart_store::decorate::{Limits, Meter, Metered, Rate, Throttled};
-use headstart_store::disk::unix_seconds;
+use headstart_store::disk::{DiskStats, unix_seconds};
 use headstart_store::record::Exactness;
 use headstart_store::tiered::{Below, Lifetimes, PartsConfig, StoreConfig};
 use headstart_store::{Disk, DiskOptions, TieredStore};
@@ -172,6 +172,7 @@ pub(super) struct Arm {
     began: Instant,
     woken: Receiver<()>,
     meter: Arc<Meter>,
+    disk: Arc<DiskStats>,
     last_id: u64,
 }
 
@@ -184,6 +185,8 @@ pub(super) struct Answer {
     pub(super) io: Duration,
     /// What was loaded, where anything was.
     pub(super) tally: Tally,
+    /// Bytes that the disk read for it, whole pages.
+    pub(super) disk_bytes: u64,
 }
 
 impl Arm {
@@ -202,6 +205,7 @@ impl Arm {
             waker.clone(),
         )?;
         let capacity_units = disk.capacity_records(unit_bytes);
+        let stats = disk.stats().clone();
         let limits = Limits {
             reads: setting.disk,
             writes: Rate::UNLIMITED,
@@ -237,6 +241,7 @@ impl Arm {
             began: Instant::now(),
             woken,
             meter,
+            disk: stats,
             last_id: 0,
         })
     }
@@ -258,20 +263,22 @@ impl Arm {
             session: None,
             p_continue: None,
         };
-        let before = self.report().tally;
+        let before = (self.report().tally, self.disk.read_bytes.get());
         let asked = self.now();
         match self.engine.submit(submission, asked) {
             Submit::Queued => {}
             refused => bail!("the engine refused the question: {refused:?}"),
         }
         let (token, ttft, io) = self.answer(asked)?;
-        let tally = self.report().tally.since(&before);
+        let tally = self.report().tally.since(&before.0);
+        let disk_bytes = self.disk.read_bytes.get() - before.1;
         self.settle()?;
         Ok(Answer {
             token,
             ttft,
             io,
             tally,
+            disk_bytes,
         })
     }
 

@@ -29,6 +29,7 @@ pub(super) fn json(row: &Row, document_tokens: usize) -> Value {
         "loaded_bytes": per_answer(tally.loaded_bytes()),
         "probe_bytes": per_answer(tally.probe_bytes),
         "loaded_share": row.loaded_share(),
+        "disk_share": row.disk_share(),
         "bound_share": row.bound(document_tokens),
         "selected_share": row.selected_share(document_tokens),
         "parts": per_answer(parts),
@@ -57,7 +58,7 @@ pub(super) fn progress(row: &Row, document_tokens: usize) -> String {
     format!("{}: {}", cells[0], words.join(", "))
 }
 
-const HEAD: [&str; 16] = [
+const HEAD: [&str; 17] = [
     "variant",
     "ratio",
     "MB/s",
@@ -66,6 +67,7 @@ const HEAD: [&str; 16] = [
     "TTFT ×",
     "I/O ×",
     "loaded",
+    "disk",
     "bound",
     "chunks",
     "ampl.",
@@ -96,6 +98,7 @@ fn cells(row: &Row, document_tokens: usize) -> Vec<String> {
         unless(ttft_gain == 0.0, format!("{ttft_gain:.2}")),
         unless(io_gain == 0.0 || is_computed, format!("{io_gain:.2}")),
         unless(is_computed, percent(row.loaded_share())),
+        unless(is_computed, percent(row.disk_share())),
         unless(is_computed, percent(row.bound(document_tokens))),
         unless(is_computed, format!("{:.0}", chunks(row))),
         unless(is_computed, format!("{:.2}", tally.read_amplification())),
@@ -133,7 +136,8 @@ pub(super) fn text(workload: &Workload, rows: &[Row]) -> String {
     format!(
         "{}, {} documents of {} tokens\n{}\n\
          Medians; × is the full load's over the row's. I/O: time with nothing to compute. Loaded: \
-         of the stored bytes, from anywhere; bound: probes' keys and what was selected, nothing \
+         of the stored bytes, from anywhere; disk: that \
+         it read, whole pages; bound: probes' keys and what was selected, nothing \
          read in vain. Chunks: read for a question, over all layers. Ampl.: tokens read for each \
          selected. Dev/host: parts that were on the device and in host memory. Agree: mean Jaccard \
          index of the probes' sets; full: layers in which all was loaded because of it. Right: \

@@ -76,6 +76,12 @@ impl Row {
         self.tally.loaded_bytes() as f64 / self.tally.whole_bytes.max(1) as f64
     }
 
+    /// The same of the bytes that the disk read, whole pages and headers.
+    pub(super) fn disk_share(&self) -> f64 {
+        let read: u64 = self.answers.iter().map(|it| it.disk_bytes).sum();
+        read as f64 / self.tally.whole_bytes.max(1) as f64
+    }
+
     /// Share of the tokens that were selected, over all layers.
     pub(super) fn selected_share(&self, document_tokens: usize) -> f64 {
         let all = self.tally.layers * document_tokens as u64;

@@ -1,0 +1,152 @@
+//! The engine against the obvious forward pass behind the tokens that the same decision chooses.
+
+use std::sync::Arc;
+
+use headstart_cache::importance::select;
+use headstart_core::Rng;
+use headstart_engine::Model;
+use headstart_engine::importance::{ImportanceConfig, PackingOptions};
+use headstart_engine::kv::Dtype;
+use headstart_engine::model::constructed::tasks::{Document, Size};
+use headstart_engine::model::constructed::words::Symbol;
+use headstart_engine::model::constructed::{self, Shape};
+use headstart_engine::reference::selective::Prefix;
+
+use super::*;
+
+/// The first token behind each question, by the reference.
+fn expected(
+    model: &Arc<Model>,
+    importance: &ImportanceConfig,
+    (document, questions): (&[TokenId], &[Vec<TokenId>]),
+) -> Vec<TokenId> {
+    let stored = document.len() / UNIT_TOKENS * UNIT_TOKENS;
+    let (prefix, rest) = document.split_at(stored);
+    let prefix = Prefix::compute(model, Dtype::F32, prefix);
+    let answer = |question: &Vec<TokenId>| {
+        let suffix = [rest, question].concat();
+        let choose = |_: usize, importances: &[Vec<f32>]| {
+            let slices: Vec<&[f32]> = importances.iter().map(Vec::as_slice).collect();
+            let selection = select(&importance.selecting, &slices, suffix.len());
+            selection
+                .tokens
+                .iter()
+                .map(|&token| token as usize)
+                .collect()
+        };
+        let asked = prefix.ask(model, &suffix, importance.probes.heads(), choose);
+        let best = asked
+            .logits
+            .iter()
+            .enumerate()
+            .max_by(|one, other| one.1.total_cmp(other.1));
+        best.expect("a vocabulary").0 as TokenId
+    };
+    questions.iter().map(answer).collect()
+}
+
+fn first_tokens(answers: &[Answer]) -> Vec<TokenId> {
+    answers[1..].iter().map(|answer| answer.tokens[0]).collect()
+}
+
+#[test]
+fn what_is_chosen_is_what_is_seen() {
+    for num_kv_heads in [8, 4, 1] {
+        let model = model_of(num_kv_heads);
+        for (seed, ratio) in [(1, 0.05), (2, 0.3), (3, 0.6)] {
+            let (document, questions) = talk(seed);
+            let importance = importance(&model, ratio, [0, 0]);
+            let expected = expected(&model, &importance, (&document, &questions));
+            let (shelf, _) = Shelf::new(seed, 0, true);
+            let mut engine = engine(&model, 200, Some(importance), shelf);
+            let (answers, _) = converse(&mut engine, (&document, &questions), true);
+            assert_eq!(first_tokens(&answers), expected, "{num_kv_heads}, {ratio}");
+        }
+    }
+}
+
+/// A document of the constructed model and questions about its facts, with their answers.
+fn facts(seed: u64, count: usize) -> (Vec<TokenId>, Vec<Vec<TokenId>>, Vec<TokenId>) {
+    let mut rng = Rng::new(seed);
+    let document = Document::new(&mut rng, Size::of(16 * UNIT_TOKENS), Symbol::Loud);
+    let questions: Vec<_> = (0..count)
+        .map(|_| document.ask_value(&mut rng, 24))
+        .collect();
+    let answers = questions.iter().map(|question| question.answer).collect();
+    let questions = questions
+        .into_iter()
+        .map(|question| question.tokens)
+        .collect();
+    (document.tokens, questions, answers)
+}
+
+/// Packs are made, read, and change nothing but what is read.
+#[test]
+fn packs_bring_the_same_tokens_with_fewer_reads() {
+    let model = Arc::new(constructed::build(Shape::Small, Dtype::F32));
+    let (document, questions, right) = facts(5, 12);
+    let mut reads = Vec::new();
+    let mut all = Vec::new();
+    for packs in [false, true] {
+        let mut importance = importance(&model, 0.25, [0, 0]);
+        importance.selecting.falls_back = true;
+        importance.packing = packs.then(|| PackingOptions {
+            nodes: headstart_cache::importance::NodeOptions {
+                unit_tokens: UNIT_TOKENS,
+                interval: std::time::Duration::from_nanos(1),
+                ..Default::default()
+            },
+            most_units: 1_000,
+        });
+        let (shelf, _) = Shelf::new(5, 0, true);
+        let shelf = shelf.with_format(&model, &importance.probes);
+        let mut engine = engine(&model, 400, Some(importance), shelf);
+        let (answers, _) = converse(&mut engine, (&document, &questions), true);
+        assert_eq!(first_tokens(&answers), right);
+        let report = engine.importance().expect("it is on");
+        assert_eq!(report.packs.made > 0, packs, "{:?}", report.packs);
+        reads.push(report.tally.chunks);
+        all.push(answers.into_iter().map(|it| it.tokens).collect::<Vec<_>>());
+    }
+    assert!(reads[1] * 5 < reads[0] * 4, "{reads:?} chunks");
+    assert_eq!(all[0], all[1]);
+}
+
+/// A guard that looks at every answer sees no harm in facts, and bars what needs everything.
+#[test]
+fn the_guard_bars_what_needs_all_of_it() {
+    let model = Arc::new(constructed::build(Shape::Small, Dtype::F32));
+    for needs_all in [false, true] {
+        let mut rng = Rng::new(9);
+        let document = Document::new(&mut rng, Size::of(16 * UNIT_TOKENS), Symbol::Quiet);
+        let mut ask = |_| match needs_all {
+            true => document.ask_majority(&mut rng, 24).tokens,
+            false => document.ask_value(&mut rng, 24).tokens,
+        };
+        let questions: Vec<_> = (0..6).map(&mut ask).collect();
+        let mut importance = importance(&model, 0.25, [0, 0]);
+        importance.guard = GuardOptions {
+            sample: 1.0,
+            ..GuardOptions::default()
+        };
+        let (shelf, _) = Shelf::new(6, 0, true);
+        let mut engine = engine(&model, 400, Some(importance), shelf);
+        let (answers, _) = converse(&mut engine, (&document.tokens, &questions), true);
+        let guard = engine.importance().expect("it is on").guard;
+        let partly = answers
+            .iter()
+            .filter(|answer| answer.partly.is_some())
+            .count();
+        match needs_all {
+            false => assert_eq!(
+                (guard.compared, guard.agreed, guard.barred, partly),
+                (6, 6, 0, 6)
+            ),
+            true => {
+                assert_eq!((guard.compared, guard.barred, partly), (1, 1, 1));
+                let exact = answers[2..].iter().all(|answer| answer.partly.is_none());
+                assert!(exact, "the others are answered from all of it");
+            }
+        }
+    }
+}
