@@ -102,14 +102,14 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "HEADSTART_CONTEXT_CACHE_DTYPE", value_name = "DTYPE")]
     pub(crate) context_cache_dtype: Option<String>,
     /// Of a long prefix in the context cache load only what matters: the keys of a few probe heads
-    /// first, then the tokens that these look at. Saves loading, and changes answers a little; those
-    /// that it may have changed carry x-headstart-importance: loaded=N%. Settings with commas
-    /// between them: ratio=0.25 of the tokens (0.05 to 0.5 are usual), least=1024 stored tokens from
-    /// which on, check=0.01 of the prompts computed again in full to see what it changed, max-kl=0.1
-    /// nats beyond which a prefix is loaded in full, reorder=600 seconds between packing what is
-    /// wanted together (or off), chunk=64 tokens (or 16), probes=auto (or 0:8:16), merge=union,
-    /// fallback=on, policy=importance of the parts that --host-cache-gib keeps [default: none, all
-    /// is loaded]
+    /// first, then the tokens that these look at. Saves loading, and changes answers a little;
+    /// those that it may have changed carry x-headstart-importance: loaded=N%. Settings with
+    /// commas between them: ratio=0.25 of the tokens (0.05 to 0.5 are usual), least=1024 stored
+    /// tokens from which on, check=0.01 of the prompts computed again in full to see what it
+    /// changed, max-kl=0.1 nats beyond which a prefix is loaded in full, reorder=600 seconds
+    /// between packing what is wanted together (or off), chunk=64 tokens (or 16), probes=auto (or
+    /// 0:8:16), merge=union, fallback=on, policy=importance of the parts that --host-cache-gib
+    /// keeps [default: none, all is loaded]
     #[arg(long, env = "HEADSTART_IMPORTANCE", value_name = "SETTINGS")]
     pub(crate) importance: Option<String>,
     /// Most that the context cache takes, all replicas together, GiB [default: 10]

@@ -2,9 +2,9 @@
 
 pub(crate) mod importance;
 pub(crate) mod in_virtual_time;
+mod report;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
@@ -19,17 +19,18 @@ use headstart_engine::kv::{Dtype, Stored};
 use headstart_server::config::TiersOf;
 use headstart_server::metrics::TierReport;
 use headstart_server::replica::Waker;
-use headstart_store::backend::{Condition, Failure, Loss, no_waker};
+use headstart_store::backend::{Condition, no_waker};
 use headstart_store::disk::{DiskStats, unix_seconds};
 use headstart_store::record::Exactness;
 use headstart_store::remote::{Remote, RemoteOptions, RemoteStats};
-use headstart_store::shared::{OnCondition, Status, Wakers};
+use headstart_store::shared::{OnCondition, Wakers};
 use headstart_store::tiered::{Below, Lifetimes, StoreConfig};
 use headstart_store::{Disk, DiskOptions, Shared, TieredStore};
 
 use crate::config::tenants::Tenant;
 use crate::config::{ServeOptions, UsageError};
 use importance::Importance;
+use report::report;
 
 /// Tokens of a unit: what a hosted context cache stores at once.
 pub(crate) const UNIT_TOKENS: usize = 64;
@@ -83,6 +84,15 @@ enum Place {
     Folder(PathBuf),
     /// An object store, which others may use as well.
     Store(String),
+}
+
+impl Place {
+    fn of(place: &str) -> Self {
+        match place.contains("://") {
+            true => Self::Store(place.to_owned()),
+            false => Self::Folder(PathBuf::from(place)),
+        }
+    }
 }
 
 /// What all replicas share, once it is open.
@@ -224,13 +234,9 @@ impl Recipe {
         let most_at_hand = (STAGING_BYTES / unit_bytes).max(longest);
         // As much again for what is on its way down.
         store.staging_units = most_at_hand + most_at_hand.min(64);
-        let place = match place.contains("://") {
-            true => Place::Store(place.to_owned()),
-            false => Place::Folder(PathBuf::from(place)),
-        };
         Ok(Self {
             opened: Mutex::new(None),
-            place,
+            place: Place::of(place),
             budget_bytes,
             store,
             importance,
@@ -390,64 +396,6 @@ fn importance_of(
     };
     let kept_bytes = (kept_gib * GIB) as u64;
     Importance::new(text, shape, (budget_bytes, kept_bytes)).map(Some)
-}
-
-/// A place's counts, as metrics name them.
-fn report(tier: Tier, stats: &Stats, status: Status) -> TierReport {
-    let lost = |wanted: Loss| {
-        let mut lost = status.lost.iter();
-        lost.find(|(loss, _)| *loss == wanted)
-            .map_or(0, |(_, n)| *n)
-    };
-    let common = TierReport {
-        tier,
-        reads: !matches!(status.condition, Condition::Gone(_)),
-        writes: status.condition == Condition::Well,
-        records: status.records as u64,
-        record_bytes: None,
-        file_bytes: None,
-        read_bytes: 0,
-        stored_bytes: 0,
-        moved_bytes: None,
-        written_bytes: 0,
-        stored: 0,
-        loaded: 0,
-        failed: 0,
-        retries: None,
-        cleaned_segments: None,
-        quarantined: lost(Loss::Corrupt),
-        lost: vec![
-            ("expired", lost(Loss::Expired)),
-            ("corrupt", lost(Loss::Corrupt)),
-            ("evicted", lost(Loss::Evicted)),
-            ("offline", lost(Loss::Offline)),
-        ],
-    };
-    match stats {
-        Stats::Disk(stats) => TierReport {
-            record_bytes: Some(stats.live_bytes.get()),
-            file_bytes: Some(stats.file_bytes.get()),
-            read_bytes: stats.read_bytes.get(),
-            stored_bytes: stats.put_bytes.get(),
-            moved_bytes: Some(stats.moved_bytes.get()),
-            written_bytes: stats.written_bytes.get(),
-            stored: stats.stored.get(),
-            loaded: stats.loaded.get(),
-            failed: stats.failed.get(),
-            cleaned_segments: Some(stats.cleaned.get()),
-            ..common
-        },
-        Stats::Remote(stats) => TierReport {
-            read_bytes: stats.bytes_in.load(Relaxed),
-            stored_bytes: stats.bytes_out.load(Relaxed),
-            written_bytes: stats.bytes_out.load(Relaxed),
-            stored: stats.puts.load(Relaxed),
-            loaded: stats.gets.load(Relaxed),
-            failed: Failure::ALL.iter().map(|&why| stats.failures(why)).sum(),
-            retries: Some(stats.retries.load(Relaxed)),
-            ..common
-        },
-    }
 }
 
 /// What records of this kind are.

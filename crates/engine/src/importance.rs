@@ -6,10 +6,10 @@
 //! Scheduler::complete_partly ◄┘ first token
 //! ```
 //!
-//! Beside the engine's steps, so that whoever else runs waits for no disk. What is loaded is chosen
-//! in `headstart-cache` ([`select`](headstart_cache::importance::select()),
-//! [`reads`](headstart_cache::importance::reads())); what was computed behind such a prefix is never
-//! committed, which the scheduler sees to.
+//! Beside the engine's steps, so that whoever else runs waits for no disk. What is loaded is
+//! chosen in `headstart-cache` ([`select`](headstart_cache::importance::select()),
+//! [`reads`](headstart_cache::importance::reads())); what was computed behind such a prefix is
+//! never committed, which the scheduler sees to.
 //!
 //! Source: Chen et al., "IMPRESS: An Importance-Informed Multi-Tier Prefix KV Storage System for
 //! Large Language Model Inference", FAST'25.

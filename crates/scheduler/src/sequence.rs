@@ -117,8 +117,8 @@ pub(crate) struct Sequence {
     pub(crate) decoding_since: Option<u64>,
     /// What is loaded for it.
     pub(crate) fetch: Fetch,
-    /// Tokens of its prefix that were left out in each layer, where that was loaded in part: nothing
-    /// that it computes is what its names say.
+    /// Tokens of its prefix that were left out in each layer, where that was loaded in part:
+    /// nothing that it computes is what its names say.
     pub(crate) pruned: Option<Arc<[u32]>>,
     /// Tokens of it that the device held when that was decided.
     pub(crate) counted_on: usize,

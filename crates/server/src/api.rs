@@ -31,8 +31,8 @@ pub const REPLICA_HEADER: &str = "x-headstart-replica";
 /// Response header: prompt tokens taken from the cache.
 pub const CACHED_HEADER: &str = "x-headstart-cached-tokens";
 
-/// Names in an answer how much of a prompt's stored prefix was loaded, where that was not all of it:
-/// the answer is not what a full computation gives.
+/// Names in an answer how much of a prompt's stored prefix was loaded, where that was not all of
+/// it: the answer is not what a full computation gives.
 pub const IMPORTANCE_HEADER: &str = "x-headstart-importance";
 
 /// Request header: the conversation, for `session` routing.

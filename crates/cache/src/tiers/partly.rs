@@ -64,8 +64,8 @@ pub struct Hold {
 }
 
 impl Tiers {
-    /// Whether to load parts of a prompt's stored prefix instead of following `plan`, which loads or
-    /// computes all of it. Changes nothing.
+    /// Whether to load parts of a prompt's stored prefix instead of following `plan`, which loads
+    /// or computes all of it. Changes nothing.
     #[must_use]
     pub fn partly(&self, question: &PartlyQuestion<'_>, plan: &Plan) -> Option<Partly> {
         let unit_tokens = self.unit_tokens();
@@ -102,8 +102,8 @@ impl Tiers {
         now + Duration::from_secs_f64(wait_s)
     }
 
-    /// Keeps the unit called `tail` and all before it where parts are read from: a unit with a child
-    /// there is no victim. `None` where it is gone.
+    /// Keeps the unit called `tail` and all before it where parts are read from: a unit with a
+    /// child there is no victim. `None` where it is gone.
     pub fn hold(&mut self, tail: BlockHash) -> Option<Hold> {
         let slot = self.parts_shelf()?.level.pin(tail)?;
         Some(Hold { slot })

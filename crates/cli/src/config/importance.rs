@@ -167,7 +167,8 @@ mod tests {
         let option: ImportanceOption = "".parse().expect("nothing is fine");
         assert_eq!(option, ImportanceOption::default());
         let option: ImportanceOption =
-            "ratio=0.1, probes=0:8:16,spared=0,merge=majority,fallback=off,least=256,chunk=16,policy=lru,\
+            "ratio=0.1, probes=0:8:16,spared=0,merge=majority,fallback=off,least=256,chunk=16,\
+             policy=lru,\
              reorder=2,check=0.5,max-kl=1"
                 .parse()
                 .expect("all of it is known");

@@ -43,8 +43,8 @@ pub(crate) struct Importance {
 }
 
 impl Importance {
-    /// What `text` asks for; `budget_bytes` are the context cache's, `kept_bytes` are for parts that
-    /// stay in memory.
+    /// What `text` asks for; `budget_bytes` are the context cache's, `kept_bytes` are for parts
+    /// that stay in memory.
     pub(crate) fn new(
         text: &str,
         shape: &Shape<'_>,

@@ -1,7 +1,7 @@
 //! One prompt whose stored prefix is loaded in part, layer by layer.
 //!
 //! ```text
-//! begin ── per layer:  project ── column sums ─►  …chosen, loaded…  ─► place ── finish ── last: sample
+//! begin ── per layer: project ─ column sums ─► …chosen, loaded… ─► place ─ finish ── sample
 //! ```
 //!
 //! What is kept of the prefix stands in consecutive slots from where the device's exact part ends,
@@ -112,7 +112,8 @@ impl CpuExecutor {
         }
     }
 
-    /// Puts whole blocks of a section of the stored prefix, each with its number, where they belong.
+    /// Puts whole blocks of a section of the stored prefix, each with its number, where they
+    /// belong.
     pub fn place_blocks<'a>(
         &mut self,
         activations: &Activations,

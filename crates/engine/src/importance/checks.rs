@@ -1,8 +1,8 @@
 //! Prompts that are computed again in full, when nothing else is to be done, to see what loading
 //! their prefix in part has changed.
 //!
-//! Their numbers are the engine's own, and what becomes of them is told nobody. What they compute is
-//! exact, so it is committed and stored like all else.
+//! Their numbers are the engine's own, and what becomes of them is told nobody. What they compute
+//! is exact, so it is committed and stored like all else.
 
 use std::collections::VecDeque;
 

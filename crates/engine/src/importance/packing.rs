@@ -1,7 +1,7 @@
 //! Packs: which there are, which are worth making, and the one that is being made.
 //!
 //! ```text
-//! prompts ─ what was selected ─► Nodes ─ due ─► queue ─ one at a time ─► mover: reads units, writes
+//! prompts ─ what was selected ─► Nodes ─ due ─► queue ─ one at a time ─► mover reads, writes
 //! reads ◄─ Packs ◄──────────────────────────────────────────── a pack is there, replaces others
 //! ```
 

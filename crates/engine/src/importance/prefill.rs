@@ -2,13 +2,13 @@
 //! first token.
 //!
 //! ```text
-//! layer l    project ─ probe parts here? ─ column sums ─ select ─ rest parts here? ─ place ─ finish
-//! layer l+1             probe parts ────────────────────────┘ asked for: they come while l is computed
+//! layer l    project ─ probe parts? ─ column sums ─ select ─ rest parts? ─ place ─ finish
+//! layer l+1             probe parts ◄─ asked for ─────┘ they come while l is computed
 //! ```
 //!
-//! Source: Chen et al., "IMPRESS", FAST'25. What is kept is attended to and nothing else, also where
-//! a part brought other tokens along: the same prompt gives the same answer however its prefix is
-//! laid out and whatever was in memory.
+//! Source: Chen et al., "IMPRESS", FAST'25. What is kept is attended to and nothing else, also
+//! where a part brought other tokens along: the same prompt gives the same answer however its
+//! prefix is laid out and whatever was in memory.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

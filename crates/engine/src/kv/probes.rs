@@ -9,9 +9,9 @@
 //! them: keys `[kv_head][head_dim][block_size]`, values `[kv_head][block_size][head_dim]`. Nothing
 //! is stored twice.
 //!
-//! Source: Chen et al., "IMPRESS", FAST'25: a redundant copy of the probe heads' keys. Here the keys
-//! are moved there instead. Under grouped-query attention the probes are of distinct key-value
-//! heads, because probes that share one cannot disagree about what others look at.
+//! Source: Chen et al., "IMPRESS", FAST'25: a redundant copy of the probe heads' keys. Here the
+//! keys are moved there instead. Under grouped-query attention the probes are of distinct
+//! key-value heads, because probes that share one cannot disagree about what others look at.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ impl Probes {
         })
     }
 
-    /// Three heads: 0, 1 and 2 where each has keys of its own, else the first one of the middle group
-    /// of each third. A model with fewer key-value heads has more probes on each.
+    /// Three heads: 0, 1 and 2 where each has keys of its own, else the first one of the middle
+    /// group of each third. A model with fewer key-value heads has more probes on each.
     #[must_use]
     pub fn of(config: &ModelConfig) -> Self {
         let (kv_heads, group) = (config.num_kv_heads, config.group());

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! waiting ── plan ── held where it is stored ── admitted, blocks for all of it
-//!    running ── told to whoever computes ── waits ─┬─ computed ─► first token, decodes
-//!                                                  └─ not, or late ─► computed from where the device ends
+//!    running ── told to whoever computes ─┬─ computed ─► first token, decodes
+//!                                         └─ not, or late ─► computed from the device's end
 //! ```
 //!
 //! Which parts are loaded is chosen layer by layer by whoever computes, outside of batches, so that
@@ -85,8 +85,8 @@ pub(super) struct PartlyLoads {
 }
 
 impl PartlyLoads {
-    /// Decides whether the stored prefix of a waiting sequence, whose other plan is `plan`, is loaded
-    /// in part.
+    /// Decides whether the stored prefix of a waiting sequence, whose other plan is `plan`, is
+    /// loaded in part.
     pub(super) fn begin(
         &self,
         tiers: &mut Tiers,
@@ -214,8 +214,8 @@ impl Scheduler {
         self.append(index, done.token, now);
     }
 
-    /// A prompt that was taken over cannot be computed in part: all of it is, from where the device's
-    /// part ends.
+    /// A prompt that was taken over cannot be computed in part: all of it is, from where the
+    /// device's part ends.
     pub fn fail_partly(&mut self, seq: SeqId, place: u64) {
         if let Some(index) = self.partly_index(seq, place) {
             Self::release_loads(self.tiers.as_mut(), &mut self.running[index]);

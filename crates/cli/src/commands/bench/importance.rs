@@ -1,8 +1,9 @@
 //! `headstart bench importance`: what loading only what matters saves, and what it changes.
 //!
-//! Engines as in `serve`, each over a real disk whose reads come through a line of known speed. The
-//! same questions about the same documents, which are on the disk, are asked of each in turn. Answers
-//! are compared with those of a full computation, which the engine's own guard makes behind each.
+//! Engines as in `serve`, each over a real disk whose reads come through a line of known speed.
+//! The same questions about the same documents, which are on the disk, are asked of each in turn.
+//! Answers are compared with those of a full computation, which the engine's own guard makes
+//! behind each.
 
 mod arm;
 mod report;
@@ -39,7 +40,7 @@ The models needle-mha, needle-gqa and needle-small are set by formula: their ans
 and what they show of trained models is that the parts work, not how much accuracy is lost. Other
 models are asked about the text of --text, or about noise.
 
-Variants: recompute; full (all of it, LRU); h2o-lru, h2o-lfu (all heads' keys, values by importance);
+Variants: recompute; full (all of it, LRU); h2o-lru, h2o-lfu (all heads' keys, then values);
 impress (probes, packs, scores); impress-no-probe, impress-no-reorder, impress-no-score (each
 part switched off); impress-blind (probes 0, 1, 2, whatever they share).")]
 pub(crate) struct ImportanceBench {
@@ -69,8 +70,8 @@ pub(crate) struct ImportanceBench {
         value_delimiter = ','
     )]
     ratio: Vec<f64>,
-    /// Share of its attention that a query misses in the mean, at most, because what hardly matters is
-    /// left out of what a probe names
+    /// Share of its attention that a query misses in the mean, at most, because what hardly
+    /// matters is left out of what a probe names
     #[arg(long, value_name = "S", default_value_t = 0.02)]
     spared: f64,
     /// Tokens of a chunk: 16, 32 or 64
@@ -108,8 +109,8 @@ pub(crate) struct ImportanceBench {
     /// Questions before those, for each document: packs are made of what they select
     #[arg(long, value_name = "N", default_value_t = 6)]
     warm_up: usize,
-    /// A folder on a disk; what is written there is deleted at the end [default: the system's folder
-    /// for temporary files]
+    /// A folder on a disk; what is written there is deleted at the end [default: the system's
+    /// folder for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Print JSON, one line a row

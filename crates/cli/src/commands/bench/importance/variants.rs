@@ -1,9 +1,9 @@
 //! What is compared: published ways to load a prefix, and ours with each part switched off.
 //!
 //! All of them are settings of the same code, so that nothing but the setting differs. *Full* is
-//! AttentionStore's way: all of it, layer by layer beside computing, with LRU. *H2O* reads all heads'
-//! keys, sums what all heads look at, and reads the values of what matters most. IMPRESS's three
-//! parts are probes instead of all keys, packs, and scores.
+//! AttentionStore's way: all of it, layer by layer beside computing, with LRU. *H2O* reads all
+//! heads' keys, sums what all heads look at, and reads the values of what matters most. IMPRESS's
+//! three parts are probes instead of all keys, packs, and scores.
 
 use headstart_cache::importance::{Merge, Selecting};
 use headstart_engine::ModelConfig;

@@ -1,0 +1,96 @@
+//! Prompts whose stored prefix is loaded in part, beside the engine's steps.
+
+use std::sync::Arc;
+
+use headstart_cache::Tiers;
+use headstart_cache::importance::Guard;
+use headstart_core::Nanos;
+use headstart_scheduler::Output;
+
+use super::{Computer, Engine, hasher};
+use crate::importance::{Importance, ImportanceConfig, ImportanceReport};
+
+impl Engine {
+    /// The same, which loads stored prefixes in part: to be called behind [`Self::with_tiers`],
+    /// whose units must have the parts that the probes want ([`Probes::part_bytes`]).
+    ///
+    /// # Panics
+    /// When there are no lower tiers, or nothing here is computed.
+    #[must_use]
+    pub fn with_importance(mut self, importance: ImportanceConfig) -> Self {
+        let unit_tokens = self.tiers().map(Tiers::unit_tokens);
+        let unit_tokens = unit_tokens.expect("what is loaded in part is in a lower tier");
+        let probes = importance.probes.clone();
+        self.executor = match self.executor {
+            Computer::Cpu(executor) => Computer::Cpu(Box::new(executor.with_probes(&probes))),
+            Computer::Other(_) => panic!("who computes nothing needs no importance"),
+        };
+        let config = &self.config;
+        let hasher = hasher(&self.model, &self.name, (config, Some(&probes)), None);
+        self.hasher = Arc::new(hasher);
+        let sizes = (config.block_size, unit_tokens);
+        let importance = Importance::new(importance, &self.model.config, config.kv_dtype, sizes);
+        let guard = Guard::new(importance.guard());
+        self.scheduler = self.scheduler.with_partly(importance.when(), guard);
+        self.importance = Some(importance);
+        self
+    }
+
+    /// What loading in part has cost and saved, where that is done.
+    #[must_use]
+    pub fn importance(&self) -> Option<ImportanceReport> {
+        let guard = self
+            .scheduler
+            .guard()
+            .map(Guard::counts)
+            .unwrap_or_default();
+        let importance = self.importance.as_ref();
+        importance.map(|importance| importance.report(guard))
+    }
+
+    pub(super) fn begin_check(&mut self, now: Nanos) {
+        if let (Some(importance), Computer::Cpu(executor)) =
+            (&mut self.importance, &mut self.executor)
+        {
+            importance.begin_check(&mut self.scheduler, executor, now);
+        }
+    }
+
+    pub(super) fn take_outputs(&mut self) -> Vec<Output> {
+        let mut outputs = self.scheduler.take_outputs();
+        if let (Some(importance), Computer::Cpu(executor)) =
+            (&mut self.importance, &mut self.executor)
+        {
+            importance.take_checked(&mut outputs, &mut self.scheduler, executor);
+        }
+        outputs
+    }
+
+    /// Computes what can be computed of prompts whose prefix is loaded in part. Whether that was
+    /// anything. After all else of a step: what is to be stored was read by then, and their blocks
+    /// may be overwritten.
+    pub(super) fn advance_partly(&mut self, now: Nanos) -> bool {
+        let mut has_advanced = false;
+        loop {
+            let (Some(importance), Computer::Cpu(executor), Some(mover)) =
+                (&mut self.importance, &mut self.executor, &mut self.mover)
+            else {
+                return false;
+            };
+            let parts = (&mut self.scheduler, &mut **executor, &**mover);
+            let has_moved = importance.advance(parts, now);
+            importance.tend(now);
+            let transfers = importance.take_transfers();
+            if !has_moved && transfers.is_empty() {
+                return has_advanced;
+            }
+            has_advanced |= has_moved;
+            transfers
+                .into_iter()
+                .for_each(|transfer| mover.submit(transfer));
+            // What is in memory may be at hand at once.
+            self.take_moved(now);
+            self.hand_over();
+        }
+    }
+}
