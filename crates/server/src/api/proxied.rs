@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::body::{self, ClientGone, Writer};
 use super::routed::{self, Routed};
 use super::usage::{Usage, UsageScan};
-use super::{CACHED_HEADER, Call, REPLICA_HEADER, header_value};
+use super::{CACHED_HEADER, Call, IMPORTANCE_HEADER, REPLICA_HEADER, header_value};
 use crate::clock::unix_seconds;
 use crate::gateway::{Comparison, Due, Gateway, Passing, Proxied, Reservation, is_event_stream};
 use crate::openai::response::Kind;
@@ -32,6 +32,8 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         Kind::Chat => "/v1/chat/completions",
         Kind::Text => "/v1/completions",
     };
+    // What it says goes on to an engine, which may load in part or not.
+    call.is_exact()?;
     let mut headers = call.headers.clone();
     count_hop(&mut headers)?;
     if call.gateway.api_key.is_some() {
@@ -258,6 +260,10 @@ fn respond(call: &Call, proxied: Proxied, sent: Sent) -> Response {
         if let Some(value) = head.headers.get(&name) {
             response.headers_mut().insert(name, value.clone());
         }
+    }
+    if let Some(value) = head.headers.get(IMPORTANCE_HEADER) {
+        let headers = response.headers_mut();
+        headers.insert(IMPORTANCE_HEADER, value.clone());
     }
     response.headers_mut().insert(REPLICA_HEADER, replica);
     if let Some(cached) = cached {
