@@ -108,8 +108,8 @@ pub(crate) struct ServeOptions {
     /// which on, check=0.01 of the prompts computed again in full to see what it changed, max-kl=0.1
     /// nats beyond which a prefix is loaded in full, reorder=600 seconds between packing what is
     /// wanted together (or off), chunk=64 tokens (or 16), probes=auto (or 0:8:16), merge=union,
-    /// fallback=on, policy=importance of the parts that --host-cache-gib keeps [default: none, all
-    /// is loaded]
+    /// fallback=on, policy=importance of the parts that --host-cache-gib keeps, when=faster than
+    /// computing (or always) [default: none, all is loaded]
     #[arg(long, env = "HEADSTART_IMPORTANCE", value_name = "SETTINGS")]
     pub(crate) importance: Option<String>,
     /// Most that the context cache takes, all replicas together, GiB [default: 10]

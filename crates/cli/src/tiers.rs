@@ -324,13 +324,14 @@ impl Recipe {
 
     /// What the tiers of a replica have in common.
     fn config(&self, engine: EngineModel) -> TiersConfig {
+        let importance = self.importance.as_ref();
         TiersConfig {
             unit_blocks: self.store.unit_blocks,
             block_tokens: self.block_size,
             unit_bytes: self.store.unit_bytes(),
             most_at_hand: self.most_at_hand,
             engine,
-            load: LoadWhen::Faster,
+            load: importance.map_or(LoadWhen::Faster, Importance::load),
         }
     }
 
