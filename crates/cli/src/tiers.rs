@@ -154,7 +154,7 @@ pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<Tie
     let reporting = recipe.clone();
     let importance = recipe.importance.as_ref();
     Ok(Some(TiersOf {
-        importance: importance.map(Importance::engine),
+        importance: importance.map(|importance| Arc::new(importance.engine())),
         make: Arc::new(move |replica, waker| {
             let made = recipe.make(replica, waker);
             made.map_err(|error| format!("{error:#}"))
@@ -330,13 +330,14 @@ impl Recipe {
 
     /// What the tiers of a replica have in common.
     fn config(&self, engine: EngineModel) -> TiersConfig {
+        let importance = self.importance.as_ref();
         TiersConfig {
             unit_blocks: self.store.unit_blocks,
             block_tokens: self.block_size,
             unit_bytes: self.store.unit_bytes(),
             most_at_hand: self.most_at_hand,
             engine,
-            load: LoadWhen::Faster,
+            load: importance.map_or(LoadWhen::Faster, Importance::load),
         }
     }
 

@@ -31,8 +31,8 @@ pub const REPLICA_HEADER: &str = "x-headstart-replica";
 /// Response header: prompt tokens taken from the cache.
 pub const CACHED_HEADER: &str = "x-headstart-cached-tokens";
 
-/// Names in an answer how much of a prompt's stored prefix was loaded, where that was not all of
-/// it: the answer is not what a full computation gives.
+/// Response header: how much of a prompt's stored prefix was loaded, where that was not all of it:
+/// the answer is not what a full computation gives. Request header: `off` asks for what it gives.
 pub const IMPORTANCE_HEADER: &str = "x-headstart-importance";
 
 /// Request header: the conversation, for `session` routing.
@@ -138,6 +138,27 @@ impl Call {
                 SLO_TTFT_HEADER,
                 format!(
                     "{SLO_TTFT_HEADER}: expected milliseconds above 0, up to {SLO_TTFT_MAX_MS}"
+                ),
+            )),
+        }
+    }
+
+    /// Whether the client wants what a full computation gives, and nothing else.
+    ///
+    /// # Errors
+    /// When its header says something else than that.
+    fn is_exact(&self) -> Result<bool, ApiError> {
+        let mut values = self.headers.get_all(IMPORTANCE_HEADER).iter().peekable();
+        let is_asked = values.peek().is_some();
+        let is_off =
+            |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"off");
+        match values.all(is_off) {
+            true => Ok(is_asked),
+            false => Err(ApiError::invalid(
+                IMPORTANCE_HEADER,
+                format!(
+                    "{IMPORTANCE_HEADER}: expected off, which has all of a stored prefix loaded; \
+                     leave it out to have what the server is set to"
                 ),
             )),
         }

@@ -90,7 +90,7 @@ pub struct TiersOf {
     /// The error says why there are none.
     pub make: Arc<MakeTiers>,
     /// How stored prefixes are loaded in part, if they are.
-    pub importance: Option<ImportanceConfig>,
+    pub importance: Option<Arc<ImportanceConfig>>,
     /// What the places that all replicas share say of themselves; nothing before one is open.
     pub reports: Arc<TierReports>,
 }

@@ -1,6 +1,7 @@
 //! Prometheus metrics: all names in one place. vLLM's names where the meaning is the same, so
 //! that its dashboards work; `headstart_` for the rest.
 
+mod importance;
 mod index;
 pub(crate) mod load;
 mod prediction;
@@ -18,6 +19,7 @@ use prometheus::{
     IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+pub use importance::ImportanceMetrics;
 pub use index::IndexMetrics;
 pub use prediction::PredictionMetrics;
 pub use savings::{PromptSources, SavingsMetrics};
@@ -45,6 +47,8 @@ pub struct Metrics {
     pub savings: SavingsMetrics,
     /// How the places below host memory are; shared with whoever times loads.
     pub tiers: Arc<TierMetrics>,
+    /// How loading stored prefixes in part goes.
+    pub importance: ImportanceMetrics,
     shared_index: OnceLock<SharedIndexMetrics>,
 }
 
@@ -121,6 +125,7 @@ impl Metrics {
         let index = Arc::new(IndexMetrics::new(&make));
         let savings = SavingsMetrics::new(&make);
         let tiers = Arc::new(TierMetrics::new(&make));
+        let importance = ImportanceMetrics::new(&make);
         Self {
             registry: make.0,
             requests,
@@ -128,6 +133,7 @@ impl Metrics {
             index,
             savings,
             tiers,
+            importance,
             shared_index: OnceLock::new(),
         }
     }

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use headstart_cache::tiers::TierSummary;
 use headstart_core::{CacheEvent, EngineModel, Nanos, Probability, SeqId, Tier, TokenId};
+use headstart_engine::importance::ImportanceReport;
 use headstart_engine::{Engine, FinishReason, Load, Output, Submission, Submit};
 use headstart_router::Health;
 use tokio::sync::mpsc;
@@ -127,7 +128,7 @@ impl Replica {
     /// When the system gives no thread.
     pub fn start(name: String, hooks: Hooks, clock: Clock) -> std::io::Result<Self> {
         let (commands, inbox) = sync_channel(COMMANDS);
-        let status = Arc::new(Status::default());
+        let status = Arc::new(Status::new(&name));
         let is_awake = Arc::new(AtomicBool::new(false));
         let waker = waker(commands.clone(), is_awake.clone());
         let engine = (hooks.build)(waker.clone());
@@ -161,8 +162,8 @@ impl Replica {
     /// closes before the last token means that the replica is gone. `None`: its inbox is full.
     #[must_use]
     pub fn submit(&self, submission: Submission) -> Option<mpsc::Receiver<ReplicaEvent>> {
-        // Started, loaded from each lower tier, every token, and one to spare: sending never waits.
-        let (sender, receiver) = mpsc::channel(submission.max_tokens + 2 + LOWER_TIERS);
+        // Started, loaded from each lower tier, in part, every token, one to spare: it never waits.
+        let (sender, receiver) = mpsc::channel(submission.max_tokens + 3 + LOWER_TIERS);
         match self.commands.try_send(Command::Submit(submission, sender)) {
             // A thread that is gone drops the command, which closes the receiver.
             Ok(()) | Err(TrySendError::Disconnected(_)) => Some(receiver),
@@ -196,6 +197,12 @@ impl Replica {
     #[must_use]
     pub fn tiers(&self) -> Vec<TierSummary> {
         self.status.tiers()
+    }
+
+    /// What loading stored prefixes in part has cost and saved, where that is done.
+    #[must_use]
+    pub fn importance(&self) -> Option<ImportanceReport> {
+        self.status.importance()
     }
 
     /// What its steps cost, where it has learned that: with lower tiers, once it has computed a

@@ -20,6 +20,7 @@ use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::{Notify, watch};
 
+use crate::api::IMPORTANCE_HEADER;
 use crate::config::UpstreamConfig;
 
 /// Longest wait for a connection: a dead host must not look like a slow one.
@@ -271,6 +272,7 @@ impl Upstream {
             RANK_HEADER,
             "x-session-id",
             HOPS_HEADER,
+            IMPORTANCE_HEADER,
         ] {
             if let Some(value) = headers.get(name) {
                 request

@@ -7,6 +7,7 @@
 use std::str::FromStr;
 
 use headstart_cache::importance::Merge;
+use headstart_cache::tiers::LoadWhen;
 
 use super::UsageError;
 
@@ -27,6 +28,8 @@ pub(crate) struct ImportanceOption {
     pub(crate) falls_back: bool,
     /// The shortest stored prefix for which it is done, tokens.
     pub(crate) least_tokens: usize,
+    /// Whether loading is weighed against computing.
+    pub(crate) load: LoadWhen,
     /// Tokens of a chunk.
     pub(crate) chunk_tokens: usize,
     /// Eviction policy of the parts that stay in memory.
@@ -48,6 +51,7 @@ impl Default for ImportanceOption {
             merge: Merge::Union,
             falls_back: true,
             least_tokens: 1024,
+            load: LoadWhen::Faster,
             chunk_tokens: 64,
             policy: "importance".to_owned(),
             reorder_s: Some(600.0),
@@ -81,6 +85,7 @@ impl ImportanceOption {
             "merge" => self.merge = merge(value)?,
             "fallback" => self.falls_back = on_or_off(value)?,
             "least" => self.least_tokens = count(value, "tokens, 64 or more")?,
+            "when" => self.load = load_when(value)?,
             "chunk" => self.chunk_tokens = chunk(value)?,
             "policy" if !value.is_empty() => value.clone_into(&mut self.policy),
             "policy" => return Err("a policy, such as importance, lru or lfu"),
@@ -89,8 +94,8 @@ impl ImportanceOption {
             "max-kl" => self.most_kl = number(value, 0.0, 1e6, "nats, 0 or more")?,
             _ => {
                 return Err(
-                    "one of ratio, probes, spared, merge, fallback, least, chunk, policy, reorder, \
-                     check, max-kl, each with =VALUE, commas between them",
+                    "one of ratio, probes, spared, merge, fallback, least, when, chunk, policy, \
+                     reorder, check, max-kl, each with =VALUE, commas between them",
                 );
             }
         }
@@ -140,6 +145,14 @@ fn merge(value: &str) -> Result<Merge, Wrong> {
     }
 }
 
+fn load_when(value: &str) -> Result<LoadWhen, Wrong> {
+    match value {
+        "faster" => Ok(LoadWhen::Faster),
+        "always" => Ok(LoadWhen::Always),
+        _ => Err("faster or always"),
+    }
+}
+
 fn seconds(value: &str) -> Result<Option<f64>, Wrong> {
     const EXPECTED: Wrong = "seconds, 0.1 or more, or off";
     match value {
@@ -167,9 +180,8 @@ mod tests {
         let option: ImportanceOption = "".parse().expect("nothing is fine");
         assert_eq!(option, ImportanceOption::default());
         let option: ImportanceOption =
-            "ratio=0.1, probes=0:8:16,spared=0,merge=majority,fallback=off,least=256,chunk=16,\
-             policy=lru,\
-             reorder=2,check=0.5,max-kl=1"
+            "ratio=0.1, probes=0:8:16,spared=0,merge=majority,fallback=off,least=256,when=always,\
+             chunk=16,policy=lru,reorder=2,check=0.5,max-kl=1"
                 .parse()
                 .expect("all of it is known");
         let expected = ImportanceOption {
@@ -179,6 +191,7 @@ mod tests {
             merge: Merge::Majority,
             falls_back: false,
             least_tokens: 256,
+            load: LoadWhen::Always,
             chunk_tokens: 16,
             policy: "lru".to_owned(),
             reorder_s: Some(2.0),
@@ -201,6 +214,7 @@ mod tests {
             ("probes=a", "0:8:16"),
             ("fallback=yes", "on or off"),
             ("least=1", "64 or more"),
+            ("when=never", "faster or always"),
             ("reorder=0", "or off"),
             ("policy=", "a policy"),
         ] {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use headstart_cache::importance::{GuardOptions, NodeOptions, Selecting};
 use headstart_cache::policy::{self, Setting};
+use headstart_cache::tiers::LoadWhen;
 use headstart_engine::importance::{ImportanceConfig, PackingOptions};
 use headstart_engine::kv::{Probes, Stored};
 use headstart_store::tiered::{PartsConfig, StoreConfig};
@@ -97,6 +98,11 @@ impl Importance {
     /// Tokens of a unit.
     pub(crate) fn unit_tokens(&self) -> usize {
         self.option.chunk_tokens
+    }
+
+    /// Whether loading is weighed against computing.
+    pub(crate) fn load(&self) -> LoadWhen {
+        self.option.load
     }
 
     /// Of the context cache's budget, the share that is left for units.

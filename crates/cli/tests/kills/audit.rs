@@ -21,7 +21,7 @@ pub(crate) const SLOT_BYTES: usize = 640 << 10;
 
 /// Copies of a record that were computed in pieces of other lengths differ by rounding, as a share
 /// of the largest number; those of another prompt by about 1.
-const ROUNDING: f32 = 1e-4;
+pub(crate) const ROUNDING: f32 = 1e-4;
 
 /// What audits came to.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ pub(crate) struct Counts {
 /// What a reader of a folder found.
 pub(crate) struct Found {
     /// The bytes of every part of a record, or nothing where it was found damaged.
-    records: BTreeMap<BlockHash, Option<Vec<Vec<u8>>>>,
+    pub(crate) records: BTreeMap<BlockHash, Option<Vec<Vec<u8>>>>,
     /// Lines that were added to the list of what is damaged.
     noted: Vec<String>,
 }

@@ -15,7 +15,7 @@ use crate::{BUDGET_BYTES, arguments};
 /// Prompts of which all units fit the disk.
 const CONVERSATIONS: usize = 4;
 
-type Records = Vec<(Meta, Vec<Vec<u8>>)>;
+pub(crate) type Records = Vec<(Meta, Vec<Vec<u8>>)>;
 
 fn open(folder: &Path) -> (Reader, Vec<BlockHash>) {
     let options = DiskOptions::new(folder, BUDGET_BYTES);
@@ -24,7 +24,7 @@ fn open(folder: &Path) -> (Reader, Vec<BlockHash>) {
     (Reader::new(disk), names)
 }
 
-fn read(folder: &Path) -> Records {
+pub(crate) fn read(folder: &Path) -> Records {
     let (mut reader, names) = open(folder);
     let record = |name| {
         let record = reader.get(name).expect("nothing is damaged");
@@ -33,7 +33,7 @@ fn read(folder: &Path) -> Records {
     names.into_iter().map(record).collect()
 }
 
-fn write(folder: &Path, records: &Records) {
+pub(crate) fn write(folder: &Path, records: &Records) {
     let (mut writer, _) = open(folder);
     for (meta, parts) in records {
         let lens: Vec<usize> = parts.iter().map(Vec::len).collect();

@@ -18,6 +18,7 @@ mod support;
 mod audit;
 mod control;
 mod faults;
+mod packs;
 mod pool;
 mod segments;
 
@@ -84,6 +85,7 @@ struct Tally {
     faults: faults::Counts,
     detected_while_serving: usize,
     audits: audit::Counts,
+    packs: packs::Counts,
 }
 
 /// One folder and the servers that follow each other on it.
@@ -91,6 +93,10 @@ struct Campaign {
     scratch: Scratch,
     folder: PathBuf,
     pool: Pool,
+    /// Of a server whose context cache is in this folder.
+    arguments: fn(&Path) -> Vec<String>,
+    /// Answers in a life, as a multiple of what is usual.
+    busy: usize,
     rng: Rng,
     /// The files as they were before the server that runs now.
     before: Files,
@@ -114,12 +120,14 @@ fn arguments(folder: &Path) -> Vec<String> {
 }
 
 impl Campaign {
-    fn new(name: &str, conversations: usize, seed: u64) -> Self {
+    fn new(name: &str, pool: Pool, arguments: fn(&Path) -> Vec<String>, seed: u64) -> Self {
         let scratch = Scratch::new(name);
         Self {
             folder: scratch.0.join("kv"),
             scratch,
-            pool: Pool::new(conversations, seed),
+            pool,
+            arguments,
+            busy: 1,
             rng: Rng::new(seed),
             before: Files::default(),
             harmed: BTreeSet::new(),
@@ -133,7 +141,7 @@ impl Campaign {
 
     fn spawn(&self) -> Child {
         let log = File::create(self.log()).expect("a file");
-        let mut command = serve(arguments(&self.folder));
+        let mut command = serve((self.arguments)(&self.folder));
         let process = command.stdout(Stdio::piped()).stderr(log).spawn();
         process.expect("the binary runs")
     }
@@ -147,7 +155,7 @@ impl Campaign {
             12..85 => rng.below(5),
             _ => 5 + rng.below(10),
         };
-        Moment::AfterAnswers(answers, pause(AFTERWARDS, rng))
+        Moment::AfterAnswers(answers * self.busy, pause(AFTERWARDS, rng))
     }
 
     /// Starts a server, lets it work and kills it.
@@ -232,6 +240,11 @@ impl Campaign {
         self.tally.most_bytes = self.tally.most_bytes.max(bytes);
         let is_audit = number.is_multiple_of(AUDIT_EVERY);
         let whole = is_audit.then(|| audit::read_copy(&self.folder, &self.scratch.0));
+        if let Some(whole) = &whole {
+            self.tally
+                .packs
+                .compare(&whole.records, &format!("kill {number}"));
+        }
         let layout = now.layout();
         let counts = &mut self.tally.faults;
         let harm = faults::inject(&mut now, &layout, &self.before, &mut self.rng, counts);
@@ -298,18 +311,26 @@ enum Moment {
 fn killed_and_harmed_servers_never_answer_wrongly() {
     let kills = number_of("HEADSTART_KILLS", KILLS);
     let seed = number_of("HEADSTART_SEED", 1) as u64;
-    let mut campaign = Campaign::new("kills", (kills / 4).clamp(6, 40), seed);
-    let started = Instant::now();
-    for number in 1..=kills {
-        campaign.kill_one(number);
-        campaign.harm(number);
-        if number % ASK_ALL_EVERY == 0 {
-            campaign.ask_all();
-            let seconds = started.elapsed().as_secs();
-            eprintln!("after {seconds} s: {:?}", campaign.tally);
-        }
-    }
-    campaign.ask_all();
-    eprintln!("{:#?}", campaign.tally);
+    let pool = Pool::new((kills / 4).clamp(6, 40), seed);
+    let mut campaign = Campaign::new("kills", pool, arguments, seed);
+    campaign.run(kills);
     campaign.check();
+}
+
+impl Campaign {
+    fn run(&mut self, kills: usize) {
+        let campaign = self;
+        let started = Instant::now();
+        for number in 1..=kills {
+            campaign.kill_one(number);
+            campaign.harm(number);
+            if number % ASK_ALL_EVERY == 0 {
+                campaign.ask_all();
+                let seconds = started.elapsed().as_secs();
+                eprintln!("after {seconds} s: {:?}", campaign.tally);
+            }
+        }
+        campaign.ask_all();
+        eprintln!("{:#?}", campaign.tally);
+    }
 }

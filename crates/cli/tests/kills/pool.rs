@@ -27,11 +27,12 @@ const WORDS: [&str; 24] = [
 const SALTS: [Option<&str>; 3] = [None, Some("red"), Some("blue")];
 
 /// A request without its salt.
-struct Request {
-    body: Value,
-    salt: Option<&'static str>,
+pub(crate) struct Request {
+    pub(crate) path: &'static str,
+    pub(crate) body: Value,
+    pub(crate) salt: Option<&'static str>,
     /// What servers say that find nothing: one answer, or several where rounding decides.
-    expected: Vec<Value>,
+    pub(crate) expected: Vec<Value>,
 }
 
 /// Prompts are computed in pieces of at most so many tokens for what is expected: what a prefix
@@ -42,6 +43,8 @@ const PIECES: [&str; 4] = ["512", "128", "64", "16"];
 /// All requests of a test, with their answers as computed by a server that finds nothing.
 pub(crate) struct Pool {
     requests: Vec<Request>,
+    /// Of requests that begin alike, how many stand one behind the other.
+    turns: usize,
 }
 
 /// What clients heard.
@@ -54,6 +57,8 @@ pub(crate) struct Answers {
     pub(crate) hit_tokens: u64,
     /// Answers with at least one token that was found.
     pub(crate) with_hits: usize,
+    /// Answers for which what is stored was loaded in part.
+    pub(crate) in_part: usize,
     pub(crate) wrong: Vec<String>,
 }
 
@@ -64,6 +69,7 @@ impl Answers {
         self.prompt_tokens += more.prompt_tokens;
         self.hit_tokens += more.hit_tokens;
         self.with_hits += more.with_hits;
+        self.in_part += more.in_part;
         self.wrong.extend_from_slice(&more.wrong);
     }
 
@@ -72,6 +78,7 @@ impl Answers {
     }
 
     fn hear(&mut self, number: usize, answer: &Value, expected: &[Value]) {
+        self.in_part += usize::from(answer["in_part"] == true);
         let usage = |field: &str| answer["usage"][field].as_u64().expect("a count");
         self.compared += 1;
         self.prompt_tokens += usage("prompt_tokens");
@@ -107,6 +114,7 @@ fn requests(conversations: usize, rng: &mut Rng) -> Vec<Request> {
                 "temperature": temperature, "seed": conversation,
             });
             requests.push(Request {
+                path: "/v1/chat/completions",
                 body,
                 salt: SALTS[conversation % SALTS.len()],
                 expected: Vec::new(),
@@ -117,47 +125,64 @@ fn requests(conversations: usize, rng: &mut Rng) -> Vec<Request> {
     requests
 }
 
-/// The answer, unless the server is gone before all of it came.
-fn ask(address: &str, body: &Value) -> Option<Value> {
+/// The answer, unless the server is gone before all of it came. It has a field more: whether what
+/// is stored was loaded in part.
+fn ask(address: &str, path: &str, lines: &str, body: &Value) -> Option<Value> {
     let mut socket = TcpStream::connect(address).ok()?;
     socket.set_read_timeout(Some(PATIENCE)).ok()?;
     let body = body.to_string();
-    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: t\r\nconnection: close\r\n";
+    let head = format!("POST {path} HTTP/1.1\r\nhost: t\r\nconnection: close\r\n{lines}");
     let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
     socket.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();
     socket.read_to_string(&mut answer).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
     assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
-    serde_json::from_str(body).ok()
+    let mut body: Value = serde_json::from_str(body).ok()?;
+    body["in_part"] = head.contains("\r\nx-headstart-importance: loaded=").into();
+    Some(body)
 }
 
 impl Pool {
     /// Asks a server for all answers that has nothing to find: each request has a salt of its own.
     pub(crate) fn new(conversations: usize, seed: u64) -> Self {
-        let mut pool = Self {
-            requests: requests(conversations, &mut Rng::new(seed)),
-        };
+        let requests = requests(conversations, &mut Rng::new(seed));
+        let mut pool = Self::unanswered(requests, TURNS);
         for piece in PIECES {
-            let server = Served::start(["--replicas", "2", "--max-batched-tokens", piece]);
-            let answers = pool.each(|number, request| {
-                let mut body = request.body.clone();
-                body["cache_salt"] = format!("only {number}").into();
-                let mut answer = ask(&server.address, &body).expect("an answer");
-                assert_eq!(answer["usage"]["prompt_cache_hit_tokens"], 0, "{answer}");
-                answer["choices"].take()
-            });
-            for (request, answer) in pool.requests.iter_mut().zip(answers) {
-                if !request.expected.contains(&answer) {
-                    request.expected.push(answer);
-                }
-            }
+            pool.learn(["--replicas", "2", "--max-batched-tokens", piece]);
         }
         let rounded = pool.requests.iter().filter(|it| it.expected.len() > 1);
         let rounded = rounded.count();
         println!("{rounded} of {} answers depend on rounding", pool.len());
         assert!(rounded * 20 <= pool.len(), "nearly all do not");
         pool
+    }
+
+    /// Requests of which it is not asked what the answers are.
+    pub(crate) fn unanswered(requests: Vec<Request>, turns: usize) -> Self {
+        Self { requests, turns }
+    }
+
+    /// Asks a server with nothing to find for all answers: each request has a salt of its own.
+    pub(crate) fn learn<const N: usize>(&mut self, arguments: [&str; N]) {
+        let server = Served::start(arguments);
+        let answers = self.each(|number, request| {
+            let mut body = request.body.clone();
+            body["cache_salt"] = format!("only {number}").into();
+            let mut answer = ask(&server.address, request.path, "", &body).expect("an answer");
+            assert_eq!(answer["usage"]["prompt_cache_hit_tokens"], 0, "{answer}");
+            answer["choices"].take()
+        });
+        for (request, answer) in self.requests.iter_mut().zip(answers) {
+            if !request.expected.contains(&answer) {
+                request.expected.push(answer);
+            }
+        }
+    }
+
+    /// Different answers to all requests together.
+    pub(crate) fn num_answers(&self) -> usize {
+        self.requests.iter().map(|it| it.expected.len()).sum()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -183,18 +208,18 @@ impl Pool {
         done.into_iter().map(|(_, result)| result).collect()
     }
 
-    fn ask(&self, address: &str, number: usize) -> Option<Value> {
+    fn ask(&self, address: &str, number: usize, lines: &str) -> Option<Value> {
         let request = &self.requests[number];
         let mut body = request.body.clone();
         if let Some(salt) = request.salt {
             body["cache_salt"] = salt.into();
         }
-        ask(address, &body)
+        ask(address, request.path, lines, &body)
     }
 
     /// Asks for everything once.
     pub(crate) fn ask_all(&self, address: &str) -> Answers {
-        let heard = self.each(|number, _| self.ask(address, number).expect("an answer"));
+        let heard = self.each(|number, _| self.ask(address, number, "").expect("an answer"));
         let mut answers = Answers::default();
         for (number, answer) in heard.iter().enumerate() {
             answers.hear(number, answer, &self.requests[number].expected);
@@ -214,10 +239,15 @@ impl Pool {
         let mut answers = Answers::default();
         while !killed.load(Ordering::SeqCst) {
             let share = rng.next_f64();
-            let conversations = (self.len() / TURNS) as f64;
+            let conversations = (self.len() / self.turns) as f64;
             let conversation = (share * share * conversations) as usize;
-            let number = conversation * TURNS + rng.below(TURNS);
-            match self.ask(address, number) {
+            let number = conversation * self.turns + rng.below(self.turns);
+            // Who wants no part of it asks among those who do not care.
+            let lines = match rng.below(8) {
+                0 => "x-headstart-importance: off\r\n",
+                _ => "",
+            };
+            match self.ask(address, number, lines) {
                 Some(answer) => {
                     answers.hear(number, &answer, &self.requests[number].expected);
                     answered.fetch_add(1, Ordering::SeqCst);

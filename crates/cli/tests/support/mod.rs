@@ -89,12 +89,28 @@ impl Served {
 
     /// Sends a request whose answer is still to be read.
     pub fn open(&self, method: &str, path: &str, body: &str) -> TcpStream {
+        self.open_with(method, path, "", body)
+    }
+
+    /// The same with these lines in its head.
+    fn open_with(&self, method: &str, path: &str, lines: &str, body: &str) -> TcpStream {
         let mut socket = TcpStream::connect(&self.address).expect("connects");
         socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         let head = format!("{method} {path} HTTP/1.1\r\nhost: t\r\nconnection: close\r\n");
-        let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+        let request = format!("{head}{lines}content-length: {}\r\n\r\n{body}", body.len());
         socket.write_all(request.as_bytes()).expect("sends");
         socket
+    }
+
+    /// Posts something with a header more. Status line, head and body of the answer.
+    pub fn post_with(&self, path: &str, (name, value): (&str, &str), body: &str) -> String {
+        let mut answer = String::new();
+        let lines = format!("{name}: {value}\r\n");
+        let read = self
+            .open_with("POST", path, &lines, body)
+            .read_to_string(&mut answer);
+        read.expect("an answer in time");
+        answer
     }
 
     /// Status line, head and body of the answer.

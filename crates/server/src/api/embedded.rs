@@ -33,7 +33,7 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
     if generation.model != embedded.name {
         return Err(unknown_model(&generation.model, &gateway.models()));
     }
-    let slo_ttft = call.slo_ttft()?;
+    let (slo_ttft, is_exact) = (call.slo_ttft()?, call.is_exact()?);
     let session = call.session(generation.user.as_deref());
     let scope = Scope {
         salt: generation.cache_salt.clone(),
@@ -46,6 +46,7 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
         generation: &generation,
         session,
         slo_ttft,
+        is_exact,
         prompt: &tokens,
         forecast: forecast.as_ref(),
     };

@@ -8,14 +8,14 @@ use axum::response::Response;
 use bytes::Bytes;
 use headstart_core::TokenId;
 use headstart_prompt::{GenerationPrompt, RenderInput};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderName, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::body::{self, ClientGone, Writer};
 use super::routed::{self, Routed};
 use super::usage::{Usage, UsageScan};
-use super::{CACHED_HEADER, Call, REPLICA_HEADER, header_value};
+use super::{CACHED_HEADER, Call, IMPORTANCE_HEADER, REPLICA_HEADER, header_value};
 use crate::clock::unix_seconds;
 use crate::gateway::{Comparison, Due, Gateway, Passing, Proxied, Reservation, is_event_stream};
 use crate::openai::response::Kind;
@@ -32,6 +32,8 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         Kind::Chat => "/v1/chat/completions",
         Kind::Text => "/v1/completions",
     };
+    // What it says goes on to an engine, which may load in part or not.
+    call.is_exact()?;
     let mut headers = call.headers.clone();
     count_hop(&mut headers)?;
     if call.gateway.api_key.is_some() {
@@ -254,6 +256,7 @@ fn respond(call: &Call, proxied: Proxied, sent: Sent) -> Response {
         header::CONTENT_TYPE,
         header::RETRY_AFTER,
         header::CACHE_CONTROL,
+        HeaderName::from_static(IMPORTANCE_HEADER),
     ] {
         if let Some(value) = head.headers.get(&name) {
             response.headers_mut().insert(name, value.clone());

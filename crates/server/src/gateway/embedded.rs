@@ -29,6 +29,8 @@ pub struct Ask<'a> {
     pub session: Option<&'a str>,
     /// The longest time to the first token that the client wants.
     pub slo_ttft: Option<Duration>,
+    /// Whether its stored prefix must not be loaded in part.
+    pub is_exact: bool,
     /// The prompt, at least one token.
     pub prompt: &'a [TokenId],
     /// Whether its conversation goes on, where somebody predicts it.
@@ -90,6 +92,7 @@ impl Gateway {
             generation,
             session,
             slo_ttft,
+            is_exact: _,
             prompt,
             forecast,
         } = *ask;
@@ -170,7 +173,7 @@ impl Gateway {
             } else {
                 StopTokens::Obey
             },
-            is_exact: false,
+            is_exact: ask.is_exact,
             salt: generation.cache_salt.as_deref().map(Into::into),
             request_type: match generation.turn {
                 0 => COMPLETION,

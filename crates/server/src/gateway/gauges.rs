@@ -87,6 +87,9 @@ impl Gateway {
             for tier in replica.tiers() {
                 self.metrics.replicas.set_tier(&index.to_string(), &tier);
             }
+            if let Some(report) = replica.importance() {
+                self.metrics.importance.set(&index.to_string(), &report);
+            }
         }
         if let Some(reports) = &embedded.tier_reports {
             reports().iter().for_each(|it| self.metrics.tiers.set(it));

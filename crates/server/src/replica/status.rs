@@ -6,11 +6,13 @@ use std::sync::{Mutex, PoisonError};
 
 use headstart_cache::tiers::TierSummary;
 use headstart_core::EngineModel;
+use headstart_engine::importance::ImportanceReport;
 use headstart_engine::{Engine, Load};
 
 /// What the thread last said of itself.
 #[derive(Debug, Default)]
 pub(super) struct Status {
+    name: String,
     running: AtomicUsize,
     waiting: AtomicUsize,
     available_blocks: AtomicUsize,
@@ -22,9 +24,18 @@ pub(super) struct Status {
     pub(super) down: AtomicBool,
     tiers: Mutex<Vec<TierSummary>>,
     learned: Mutex<Option<EngineModel>>,
+    importance: Mutex<Option<ImportanceReport>>,
 }
 
 impl Status {
+    /// That of a replica that has said nothing yet.
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ..Self::default()
+        }
+    }
+
     /// Says how it is now.
     pub(super) fn report(&self, engine: &Engine) {
         let load = engine.load();
@@ -39,6 +50,36 @@ impl Status {
             let learned = self.learned.lock();
             *learned.unwrap_or_else(PoisonError::into_inner) = engine.learned();
         }
+        if let Some(report) = engine.importance() {
+            self.report_importance(report);
+        }
+    }
+
+    fn report_importance(&self, report: ImportanceReport) {
+        let mut told = self
+            .importance
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let before = told.as_ref().map_or(0, |report| report.guard.barred);
+        let guard = &report.guard;
+        if guard.barred > before {
+            tracing::warn!(
+                replica = self.name,
+                prefixes = guard.barred,
+                compared = guard.compared,
+                agreed = guard.agreed,
+                largest_kl = guard.kl_max,
+                "answers from a part of a stored prefix were too far from those from all of it; \
+                 prompts that go through it are loaded in full from now on"
+            );
+        }
+        *told = Some(report);
+    }
+
+    /// What loading in part has cost and saved.
+    pub(super) fn importance(&self) -> Option<ImportanceReport> {
+        let report = self.importance.lock();
+        report.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How busy it is.

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use headstart_cache::policy::{self, Setting};
 use headstart_core::{EngineModel, Probability, ReplicaId, SeqId};
+use headstart_engine::importance::ImportanceConfig;
 use headstart_engine::{Engine, EngineConfig};
 use headstart_prompt::PromptModel;
 use headstart_router::profile::{IndexKind, ScorerKind};
@@ -410,7 +411,9 @@ fn hooks(
                         let timed = TimedMover::new(mover, tier_metrics.clone());
                         let built = built.with_tiers(tiers, Box::new(timed));
                         match &importance {
-                            Some(importance) => built.with_importance(importance.clone()),
+                            Some(importance) => {
+                                built.with_importance(ImportanceConfig::clone(importance))
+                            }
                             None => built,
                         }
                     }
