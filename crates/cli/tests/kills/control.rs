@@ -5,6 +5,7 @@ use std::path::Path;
 
 use headstart_core::BlockHash;
 use headstart_store::backend::no_waker;
+use headstart_store::record::Layout;
 use headstart_store::{Command, Disk, DiskOptions, Draft, Meta, Outcome};
 
 use crate::audit::{Reader, parts};
@@ -33,12 +34,12 @@ pub(crate) fn read(folder: &Path) -> Records {
     names.into_iter().map(record).collect()
 }
 
-pub(crate) fn write(folder: &Path, records: &Records) {
+pub(crate) fn write(folder: &Path, records: &Records, layout: Layout) {
     let (mut writer, _) = open(folder);
     for (meta, parts) in records {
         let lens: Vec<usize> = parts.iter().map(Vec::len).collect();
         let slot = writer.arena.take().expect("a slot is free");
-        let mut draft = Draft::new(slot, *meta, &lens).expect("it fits");
+        let mut draft = Draft::laid_out(slot, *meta, &lens, layout).expect("it fits");
         for (part, bytes) in parts.iter().enumerate() {
             draft.part_mut(part).copy_from_slice(bytes);
         }
@@ -50,7 +51,7 @@ pub(crate) fn write(folder: &Path, records: &Records) {
 
 /// What a server answers whose context cache has these records.
 fn answers(pool: &Pool, folder: &Path, records: &Records) -> Answers {
-    write(folder, records);
+    write(folder, records, Layout::Dense);
     let server = Served::start(arguments(folder));
     pool.ask_all(&server.address)
 }
