@@ -90,6 +90,8 @@ pub struct Step {
     pub pairs: u128,
     /// Tokens whose keys and values were copied between the device and host memory beside it.
     pub copied_tokens: usize,
+    /// Whether it computed layers of prompts whose prefix is loaded in part, beside its tokens.
+    pub is_partly: bool,
     /// What happened to sequences.
     pub outputs: Vec<Output>,
     /// How residency changed.
@@ -283,6 +285,7 @@ impl Engine {
         Step {
             is_empty: batch.is_empty() && !has_advanced,
             pairs: pairs.sum(),
+            is_partly: has_advanced,
             copied_tokens: copied_blocks * self.config.block_size,
             num_tokens: batch.num_tokens(),
             outputs: self.take_outputs(),
@@ -294,7 +297,9 @@ impl Engine {
     pub fn took(&mut self, step: &Step, seconds: f64) {
         // What is copied beside a short step would be taken for what its few tokens cost.
         let is_copying = step.copied_tokens > 2 * step.num_tokens;
-        if self.mover.is_none() || step.num_tokens == 0 || is_copying {
+        // Nor do its tokens tell what the layers of others cost.
+        let tells_nothing = step.num_tokens == 0 || is_copying || step.is_partly;
+        if self.mover.is_none() || tells_nothing {
             return;
         }
         let work = Work {
