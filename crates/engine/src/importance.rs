@@ -293,7 +293,9 @@ impl Importance {
                 let packs = prefill.packs.iter().copied();
                 self.packing
                     .used(units, partly.origin, &prefill.kept, packs);
-                self.checks.consider(scheduler, (seq, place), logits);
+                if pruned.iter().any(|&pruned| pruned > 0) {
+                    self.checks.consider(scheduler, (seq, place), logits);
+                }
                 let done = PartlyDone {
                     pruned,
                     loaded_bytes: tally.loaded_bytes(),

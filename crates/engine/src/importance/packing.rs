@@ -162,9 +162,15 @@ impl Packing {
         }
     }
 
-    /// A pack is there. Packs that nobody will read any more are returned.
+    /// A pack is there. Packs that nobody will read any more are returned: it is one of them if it is
+    /// not what its name says.
     pub(super) fn found(&mut self, pack: FoundPack) -> Vec<BlockHash> {
-        self.packs.insert(pack)
+        let is_rest = usize::from(pack.part) >= self.num_layers;
+        let name = Pack::name_of(&pack.units, pack.part, &pack.order);
+        match is_rest && pack.name == name {
+            true => self.packs.insert(pack),
+            false => vec![pack.name],
+        }
     }
 
     /// A record is gone, which may have been a pack. Whether it was.

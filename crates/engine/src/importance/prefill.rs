@@ -36,7 +36,7 @@ pub(super) struct Prefill {
     /// Parts that it asked for, with the layer that needs them.
     held: Vec<(usize, Kind, PartName)>,
     pruned: Vec<u32>,
-    /// Tokens kept in each layer, counted from the first unit's first.
+    /// Tokens chosen in each layer, counted from the first unit's first; none where all were kept.
     pub(super) kept: Vec<Vec<u32>>,
     /// Packs that could serve it.
     pub(super) packs: BTreeSet<BlockHash>,
@@ -292,7 +292,11 @@ impl Prefill {
         let probes: Vec<_> = probes.map(|name| (name, 1.0)).collect();
         shared.parts.used(Kind::Probes, &probes, now);
         self.tally.layer(selection, reads.len(), unit_tokens);
-        self.kept.push(selection.tokens.clone());
+        // What is loaded because nobody knows better tells nothing of what matters.
+        self.kept.push(match selection.is_all {
+            true => Vec::new(),
+            false => selection.tokens.clone(),
+        });
         self.layer += 1;
         self.let_go(shared.parts, self.layer);
     }

@@ -196,21 +196,26 @@ impl Scheduler {
             when.share += NEWEST * (share.min(1.0) - when.share);
         }
         let unit_tokens = self.tiers.as_ref().map_or(0, Tiers::unit_tokens);
+        // Where nothing was left out it is what a full computation gives.
+        let is_exact = done.pruned.iter().all(|&pruned| pruned == 0);
         let sequence = &mut self.running[index];
         if let Fetch::Partly { to, .. } = sequence.fetch {
             let end = to * unit_tokens;
             let tokens = end - sequence.computed;
             sequence.note_loaded(PARTS_FROM, tokens, end);
-            self.outputs.push(Output::Partly {
-                seq,
-                tokens,
-                loaded_bytes: done.loaded_bytes,
-                whole_bytes: done.whole_bytes,
-            });
+            if !is_exact {
+                self.outputs.push(Output::Partly {
+                    seq,
+                    tokens,
+                    loaded_bytes: done.loaded_bytes,
+                    whole_bytes: done.whole_bytes,
+                });
+            }
         }
         Self::release_loads(self.tiers.as_mut(), sequence);
-        sequence.pruned = Some(done.pruned);
+        sequence.pruned = (!is_exact).then_some(done.pruned);
         sequence.computed = sequence.tokens.len();
+        self.commit_full_blocks(index, now);
         self.append(index, done.token, now);
     }
 
