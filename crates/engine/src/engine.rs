@@ -275,20 +275,21 @@ impl Engine {
         if !batch.is_empty() {
             self.scheduler.complete(&batch, &tokens, now);
             self.hand_over();
-            self.copy_if_idle();
         }
         let has_advanced = self.advance_partly(now);
         let pairs = batch.entries.iter().map(|entry| {
             let (before, new) = (entry.start as u128, entry.tokens.len() as u128);
             new * before + new * (new + 1) / 2
         });
+        let outputs = self.take_outputs();
+        self.copy_if_idle();
         Step {
             is_empty: batch.is_empty() && !has_advanced,
             pairs: pairs.sum(),
             is_partly: has_advanced,
             copied_tokens: copied_blocks * self.config.block_size,
             num_tokens: batch.num_tokens(),
-            outputs: self.take_outputs(),
+            outputs,
             events: self.scheduler.take_events(),
         }
     }
@@ -339,7 +340,7 @@ impl Engine {
     /// called from time to time while idle.
     pub fn look_round(&mut self, now: Nanos) -> Vec<CacheEvent> {
         self.take_moved(now);
-        self.advance_partly(now);
+        self.tend_partly(now);
         self.hand_over();
         self.copy_if_idle();
         self.scheduler.take_events()
@@ -371,8 +372,12 @@ impl Engine {
     fn hand_over(&mut self) {
         let Some(mover) = &mut self.mover else { return };
         for transfer in self.scheduler.take_transfers() {
-            if let Transfer::Store { blocks, .. } = &transfer {
-                self.unread_blocks += blocks.len();
+            match (&transfer, &mut self.importance) {
+                (Transfer::Store { blocks, .. }, _) => self.unread_blocks += blocks.len(),
+                (Transfer::Forget { tier, names }, Some(importance)) => {
+                    importance.forgotten(*tier, names);
+                }
+                _ => {}
             }
             mover.submit(transfer);
         }

@@ -20,7 +20,6 @@ mod parts;
 mod prefill;
 mod tally;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use headstart_cache::Policy;
@@ -28,7 +27,7 @@ use headstart_cache::importance::{GuardCounts, GuardOptions, PartCache, PartCoun
 use headstart_cache::tiers::PARTS_FROM;
 use headstart_core::transfer::{BlockMover, Moved, Transfer};
 use headstart_core::{BlockHash, Nanos, Tier};
-use headstart_scheduler::{Output, Partly, PartlyDone, PartlyWhen, Scheduler};
+use headstart_scheduler::{Output, PartlyDone, PartlyWhen, Scheduler};
 
 use crate::kv::{Dtype, Probes};
 use crate::{CpuExecutor, ModelConfig};
@@ -116,14 +115,20 @@ impl Shape {
     }
 }
 
+/// What a turn came to.
+pub(crate) struct Advance {
+    /// Whether anything was computed.
+    pub(crate) has_computed: bool,
+    /// Whether a prompt has its first token, or cannot go on.
+    pub(crate) has_ended: bool,
+}
+
 /// Prompts whose stored prefix is loaded in part.
 pub(crate) struct Importance {
     config: ImportanceConfig,
     shape: Shape,
     parts: Parts,
     prefills: Vec<Prefill>,
-    /// Prompts whose turn has not come.
-    waiting: VecDeque<Partly>,
     packing: Packing,
     checks: Checks,
     transfers: Vec<Transfer>,
@@ -145,7 +150,6 @@ impl Importance {
             shape,
             parts,
             prefills: Vec::new(),
-            waiting: VecDeque::new(),
             packing,
             checks: Checks::default(),
             transfers: Vec::new(),
@@ -168,6 +172,7 @@ impl Importance {
         let share = self.config.probes.share();
         PartlyWhen {
             least_tokens: self.config.least_tokens,
+            most_at_once: self.config.most_at_once.max(1),
             share: headstart_cache::importance::bound(share, self.config.selecting.ratio, 1.0),
         }
     }
@@ -216,27 +221,31 @@ impl Importance {
         }
     }
 
-    /// A record is lost. Whether it was a pack.
+    /// A record is lost, and none of its parts is kept. Whether it was a pack.
     fn lose(&mut self, name: BlockHash) -> bool {
-        let was_pack = self.packing.lost(name);
-        if was_pack {
-            self.parts.forget(name);
-        }
-        was_pack
+        self.parts.forget(name);
+        self.packing.lost(name)
     }
 
-    /// Begins with prompts that are to be taken over and goes on with the others. Whether anything
-    /// was computed.
+    /// Units were dropped from a tier: none of their parts is kept.
+    pub(crate) fn forgotten(&mut self, tier: Tier, names: &[BlockHash]) {
+        if tier == PARTS_FROM {
+            names.iter().for_each(|&name| self.parts.forget(name));
+        }
+    }
+
+    /// Begins with prompts that are to be taken over and goes on with the others.
     pub(crate) fn advance(
         &mut self,
         (scheduler, executor, mover): (&mut Scheduler, &mut CpuExecutor, &dyn BlockMover),
         now: Nanos,
-    ) -> bool {
-        self.waiting.extend(scheduler.take_partly());
+    ) -> Advance {
         self.forget_unwanted(scheduler);
-        let room = self.config.most_at_once.max(1) - self.prefills.len();
-        let begun = self.waiting.drain(..room.min(self.waiting.len()));
-        let mut has_moved = begun.len() > 0;
+        let begun = scheduler.take_partly();
+        let mut advance = Advance {
+            has_computed: !begun.is_empty(),
+            has_ended: false,
+        };
         let mut asked_bytes = Vec::new();
         let mut asked = |bytes, at| asked_bytes.push((bytes, at));
         let mut shared = Shared {
@@ -254,9 +263,9 @@ impl Importance {
         }
         let mut ended = Vec::new();
         for mut prefill in std::mem::take(&mut self.prefills) {
-            let layer = prefill.layer();
+            let computed = prefill.computed();
             let progress = prefill.advance(&mut shared, now);
-            has_moved |= prefill.layer() != layer;
+            advance.has_computed |= prefill.computed() != computed;
             match progress {
                 Progress::Waits => self.prefills.push(prefill),
                 progress => {
@@ -270,10 +279,10 @@ impl Importance {
             asked.for_each(|&(bytes, at)| tiers.part_asked(bytes, at));
         }
         for (prefill, progress) in ended {
-            has_moved = true;
+            advance.has_ended = true;
             self.end(prefill, progress, scheduler, now);
         }
-        has_moved
+        advance
     }
 
     fn end(&mut self, prefill: Prefill, progress: Progress, scheduler: &mut Scheduler, now: Nanos) {
@@ -281,13 +290,13 @@ impl Importance {
             seq, partly, tally, ..
         } = &prefill;
         let (seq, place) = (*seq, partly.place);
-        self.tally.add(tally);
         match progress {
             Progress::Done {
                 token,
                 pruned,
                 logits,
             } => {
+                self.tally.add(tally);
                 self.tally.prompts += 1;
                 let units = (&partly.prefix[..], partly.first);
                 let packs = prefill.packs.iter().copied();
@@ -300,29 +309,29 @@ impl Importance {
                     pruned,
                     loaded_bytes: tally.loaded_bytes(),
                     whole_bytes: tally.whole_bytes,
+                    disk_bytes: tally.bytes[2],
                     token,
                 };
                 scheduler.complete_partly(seq, place, done, now);
             }
             Progress::Waits | Progress::Failed => {
-                self.tally.failed += 1;
-                scheduler.fail_partly(seq, place);
+                self.tally.fail(tally);
+                scheduler.fail_partly(seq, place, now);
             }
         }
     }
 
-    /// Lets go of prompts that were cancelled, preempted or given up: their blocks are others'.
+    /// Lets go of prompts that were cancelled, preempted or are too late: their blocks are others'.
     fn forget_unwanted(&mut self, scheduler: &Scheduler) {
-        let parts = &mut self.parts;
+        let (parts, tally) = (&mut self.parts, &mut self.tally);
         self.prefills.retain_mut(|prefill| {
             let is_wanted = scheduler.is_partly(prefill.seq, prefill.partly.place);
             if !is_wanted {
                 prefill.let_go(parts, usize::MAX);
+                tally.fail(&prefill.tally);
             }
             is_wanted
         });
-        let is_wanted = |partly: &Partly| scheduler.is_partly(partly.entry.seq, partly.place);
-        self.waiting.retain(is_wanted);
     }
 
     /// Whether no prompt waits to be computed again.
@@ -353,8 +362,9 @@ impl Importance {
         self.checks.take(outputs, scheduler, logits);
     }
 
-    /// Goes on with packing.
-    pub(crate) fn tend(&mut self, now: Nanos) {
+    /// Lets go of what nobody waits for, and goes on with packing.
+    pub(crate) fn tend(&mut self, scheduler: &Scheduler, now: Nanos) {
+        self.forget_unwanted(scheduler);
         self.packing.tend(now, &mut self.transfers);
     }
 

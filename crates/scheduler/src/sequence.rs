@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use headstart_cache::Lease;
 use headstart_cache::tiers::{Claim, Hold};
@@ -156,10 +157,10 @@ pub(crate) enum Fetch {
         to: usize,
         /// Keeps them where they are.
         hold: Hold,
-        /// When all of it is computed instead.
-        deadline: Nanos,
-        /// Whether whoever computes was told.
-        is_begun: bool,
+        /// How long that may take.
+        patience: Duration,
+        /// When it is given up, once whoever computes was told.
+        deadline: Option<Nanos>,
     },
 }
 

@@ -92,14 +92,14 @@ impl Tiers {
         is_better.then_some(Partly { from, to, total_s })
     }
 
-    /// Until when such a prompt is waited for.
+    /// How long such a prompt is waited for once it is begun.
     #[must_use]
-    pub fn partly_until(&self, partly: &Partly, now: Nanos) -> Nanos {
+    pub fn partly_patience(&self, partly: &Partly) -> Duration {
         let wait_s = match self.config.load {
             LoadWhen::Faster => (partly.total_s * PATIENCE + GRACE_S).min(LONGEST_WAIT_S),
             LoadWhen::Always | LoadWhen::Never => LONGEST_WAIT_S,
         };
-        now + Duration::from_secs_f64(wait_s)
+        Duration::from_secs_f64(wait_s)
     }
 
     /// Keeps the unit called `tail` and all before it where parts are read from: a unit with a

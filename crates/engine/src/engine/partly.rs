@@ -66,11 +66,11 @@ impl Engine {
         outputs
     }
 
-    /// Computes what can be computed of prompts whose prefix is loaded in part. Whether that was
-    /// anything. After all else of a step: what is to be stored was read by then, and their blocks
-    /// may be overwritten.
+    /// Computes what can be computed of prompts whose prefix is loaded in part, until one of them has
+    /// its first token. Whether that was anything. After all else of a step: what is to be stored was
+    /// read by then, and their blocks may be overwritten.
     pub(super) fn advance_partly(&mut self, now: Nanos) -> bool {
-        let mut has_advanced = false;
+        let mut has_computed = false;
         loop {
             let (Some(importance), Computer::Cpu(executor), Some(mover)) =
                 (&mut self.importance, &mut self.executor, &mut self.mover)
@@ -78,19 +78,28 @@ impl Engine {
                 return false;
             };
             let parts = (&mut self.scheduler, &mut **executor, &**mover);
-            let has_moved = importance.advance(parts, now);
-            importance.tend(now);
-            let transfers = importance.take_transfers();
-            if !has_moved && transfers.is_empty() {
-                return has_advanced;
+            let advance = importance.advance(parts, now);
+            has_computed |= advance.has_computed;
+            if !self.tend_partly(now) && !advance.has_computed || advance.has_ended {
+                return has_computed;
             }
-            has_advanced |= has_moved;
-            transfers
-                .into_iter()
-                .for_each(|transfer| mover.submit(transfer));
             // What is in memory may be at hand at once.
             self.take_moved(now);
             self.hand_over();
         }
+    }
+
+    /// Lets go of what nobody waits for, goes on with packing, and hands over what shall be moved;
+    /// computes nothing. Whether anything was handed over.
+    pub(super) fn tend_partly(&mut self, now: Nanos) -> bool {
+        let (Some(importance), Some(mover)) = (&mut self.importance, &mut self.mover) else {
+            return false;
+        };
+        importance.tend(&self.scheduler, now);
+        let transfers = importance.take_transfers();
+        let is_any = !transfers.is_empty();
+        let transfers = transfers.into_iter();
+        transfers.for_each(|transfer| mover.submit(transfer));
+        is_any
     }
 }

@@ -183,8 +183,9 @@ impl Packing {
     }
 
     fn unpacked(&mut self, pack: &FoundPack) {
-        if let Some(nodes) = &mut self.nodes {
-            nodes.unpacked(&pack.units, usize::from(pack.part) - self.num_layers);
+        let layer = usize::from(pack.part).checked_sub(self.num_layers);
+        if let (Some(nodes), Some(layer)) = (&mut self.nodes, layer) {
+            nodes.unpacked(&pack.units, layer);
         }
     }
 

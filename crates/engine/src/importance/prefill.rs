@@ -8,7 +8,7 @@
 //!
 //! Source: Chen et al., "IMPRESS", FAST'25. What is kept is attended to and nothing else, also
 //! where a part brought other tokens along: the same prompt gives the same answer however its
-//! prefix is laid out and whatever was in memory.
+//! prefix is laid out and whatever parts were in memory.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,6 +32,9 @@ pub(super) struct Prefill {
     pub(super) partly: Partly,
     activations: Activations,
     layer: usize,
+    computed: usize,
+    /// Whether a pack was gone: the layer's parts are units'.
+    avoids_packs: bool,
     stage: Stage,
     /// Parts that it asked for, with the layer that needs them.
     held: Vec<(usize, Kind, PartName)>,
@@ -98,6 +101,8 @@ impl Prefill {
             activations,
             partly,
             layer: 0,
+            computed: 0,
+            avoids_packs: false,
             stage: Stage::Probes(0),
             held: Vec::new(),
             pruned: Vec::new(),
@@ -127,9 +132,9 @@ impl Prefill {
         }
     }
 
-    /// The layer that is next.
-    pub(super) fn layer(&self) -> usize {
-        self.layer
+    /// How often it has computed something.
+    pub(super) fn computed(&self) -> usize {
+        self.computed
     }
 
     fn units(&self) -> usize {
@@ -142,6 +147,7 @@ impl Prefill {
             match self.wait(shared.parts) {
                 Where::Here => {}
                 Where::Loading => return Progress::Waits,
+                Where::Gone if self.is_without_packs(shared, now) => continue,
                 Where::Gone => return Progress::Failed,
             }
             let stage = std::mem::replace(&mut self.stage, Stage::Probes(0));
@@ -204,6 +210,7 @@ impl Prefill {
 
     /// The layer's probes are here: what they look at is asked for, and what the next layer needs.
     fn choose(&mut self, shared: &mut Shared<'_>, now: Nanos) {
+        self.computed += 1;
         let mut selection = match shared.wants_all() {
             true => Selection::everything(self.partly.stored.len()),
             false => self.select(shared),
@@ -222,6 +229,34 @@ impl Prefill {
             reads,
             here: 0,
         };
+    }
+
+    /// A part did not come. Whether it may have been a pack's, and the layer now waits for units
+    /// alone: packs may go at any time.
+    fn is_without_packs(&mut self, shared: &mut Shared<'_>, now: Nanos) -> bool {
+        let units = self.partly.units();
+        let is_pack = |read: &Read| !units.contains(&read.part.record);
+        let Stage::Rest {
+            selection, reads, ..
+        } = &self.stage
+        else {
+            return false;
+        };
+        if self.avoids_packs || !reads.iter().any(is_pack) {
+            return false;
+        }
+        self.avoids_packs = true;
+        let selection = selection.clone();
+        let reads = self.reads(&selection, shared);
+        for read in &reads {
+            self.ask((self.layer, Kind::Rest), read.part, shared, now);
+        }
+        self.stage = Stage::Rest {
+            selection,
+            reads,
+            here: 0,
+        };
+        true
     }
 
     /// What the layer's probes look at.
@@ -246,7 +281,7 @@ impl Prefill {
     /// Which parts hold them.
     fn reads(&mut self, selection: &Selection, shared: &Shared<'_>) -> Vec<Read> {
         let part = shared.shape.rest_part(self.layer);
-        let packs = match selection.is_all {
+        let packs = match selection.is_all || self.avoids_packs {
             true => Vec::new(),
             false => shared.packs.find(self.partly.units(), part),
         };
@@ -298,6 +333,8 @@ impl Prefill {
             false => selection.tokens.clone(),
         });
         self.layer += 1;
+        self.computed += 1;
+        self.avoids_packs = false;
         self.let_go(shared.parts, self.layer);
     }
 

@@ -52,6 +52,15 @@ impl Tally {
         }
     }
 
+    /// Adds a prompt that could not go on: what was loaded for it, and nothing of what it wanted.
+    pub(super) fn fail(&mut self, tally: &Self) {
+        self.add(&Self {
+            whole_bytes: 0,
+            failed: 1,
+            ..*tally
+        });
+    }
+
     pub(super) fn loaded(&mut self, kind: Kind, from: Tier, bytes: u64) {
         match kind {
             Kind::Probes => self.probe_bytes += bytes,

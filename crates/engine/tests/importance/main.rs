@@ -241,6 +241,35 @@ fn nothing_behind_it_is_committed_announced_or_stored() {
     assert_eq!((report.tally.prompts, report.tally.failed), (4, 0));
 }
 
+/// A replica's thread looks round when it is woken; what comes of that is told by a step.
+#[test]
+fn one_that_ends_with_its_first_token_is_told_it() {
+    let model = model_of(4);
+    let (document, questions) = talk(6);
+    let (shelf, _) = Shelf::new(1, 0, true);
+    let importance = importance(&model, 0.5, [0, 0]);
+    let mut engine = engine(&model, 200, Some(importance), shelf);
+    let mut answers = [Answer::default(), Answer::default()];
+    let mut clock = Clock::default();
+    engine.submit(submission(0, document.clone(), 1), Nanos(0));
+    run(&mut engine, &mut clock, &mut answers);
+    engine.clear_device(Nanos(clock.0));
+    let prompt = [&document[..], &questions[0]].concat();
+    engine.submit(submission(1, prompt, 1), Nanos(clock.0));
+    let mut told = 0;
+    while !engine.is_idle() {
+        clock.0 += 100_000;
+        let step = engine.step(Nanos(clock.0));
+        let tokens = step.outputs.iter();
+        told += tokens
+            .filter(|it| matches!(it, Output::Token { .. }))
+            .count();
+        engine.look_round(Nanos(clock.0));
+    }
+    assert_eq!(told, 1);
+    assert_eq!(engine.importance().expect("it is on").tally.prompts, 1);
+}
+
 #[test]
 fn whoever_wants_all_of_it_gets_it() {
     let model = model_of(4);

@@ -98,7 +98,8 @@ impl Scheduler {
     pub fn waits_until(&self, now: Nanos) -> Option<Nanos> {
         let sequences = self.waiting.iter().chain(&self.running);
         let deadlines = sequences.filter_map(|sequence| match sequence.fetch {
-            Fetch::Units { deadline, .. } | Fetch::Partly { deadline, .. } => Some(deadline),
+            Fetch::Units { deadline, .. } => Some(deadline),
+            Fetch::Partly { deadline, .. } => deadline,
             Fetch::Open | Fetch::Nothing => None,
         });
         // One that is over waits for something else: room, or others that wait.
@@ -164,10 +165,7 @@ impl Scheduler {
         let unit_blocks = tiers.config().unit_blocks;
         let names = sequence.units(unit_blocks);
         let plan = tiers.plan(&names, device_tokens, sequence.tokens.len(), beside);
-        if let Some(fetch) = self
-            .partly
-            .begin(tiers, sequence, &names, (&plan, beside), now)
-        {
+        if let Some(fetch) = self.partly.begin(tiers, sequence, &names, (&plan, beside)) {
             return fetch;
         }
         if plan.is_empty() {

@@ -27,12 +27,17 @@ use crate::sequence::{Fetch, NewSequence, Output, Sequence};
 /// Weight of the newest in the share of bytes that is expected to be loaded.
 const NEWEST: f64 = 0.2;
 
+/// How far what was seen is forgotten with each prompt that is not loaded in part.
+const FORGOTTEN: f64 = 0.05;
+
 /// When stored prefixes are loaded in part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PartlyWhen {
     /// The shortest such prefix, tokens.
     pub least_tokens: usize,
-    /// Share of the bytes that is expected to be loaded, until that was seen.
+    /// Prompts that are taken over at once; others wait for their turn.
+    pub most_at_once: usize,
+    /// Share of the bytes that is expected to come from the disk, until that was seen.
     pub share: f64,
 }
 
@@ -72,6 +77,8 @@ pub struct PartlyDone {
     pub loaded_bytes: u64,
     /// Bytes of the whole stored prefix.
     pub whole_bytes: u64,
+    /// Bytes that came from the disk.
+    pub disk_bytes: u64,
     /// Its first token.
     pub token: TokenId,
 }
@@ -80,6 +87,8 @@ pub struct PartlyDone {
 #[derive(Debug, Default)]
 pub(super) struct PartlyLoads {
     when: Option<(PartlyWhen, Guard)>,
+    /// The share that was expected at first.
+    first_share: f64,
     most_rest: usize,
     begun: Vec<Partly>,
 }
@@ -88,14 +97,15 @@ impl PartlyLoads {
     /// Decides whether the stored prefix of a waiting sequence, whose other plan is `plan`, is
     /// loaded in part.
     pub(super) fn begin(
-        &self,
+        &mut self,
         tiers: &mut Tiers,
         sequence: &Sequence,
         names: &[BlockHash],
         (plan, beside): (&Plan, Work),
-        now: Nanos,
     ) -> Option<Fetch> {
-        let (when, guard) = self.when.as_ref().filter(|_| !sequence.new.is_exact)?;
+        // One that was told tokens as exact stays so.
+        let is_exact = sequence.new.is_exact || sequence.was_started();
+        let (when, guard) = self.when.as_mut().filter(|_| !is_exact)?;
         let question = PartlyQuestion {
             names,
             device_tokens: sequence.counted_on,
@@ -105,7 +115,11 @@ impl PartlyLoads {
             share: when.share,
             beside,
         };
-        let partly = tiers.partly(&question, plan)?;
+        let Some(partly) = tiers.partly(&question, plan) else {
+            // What is expected must be seen now and then, or it is believed for ever.
+            when.share += FORGOTTEN * (self.first_share - when.share);
+            return None;
+        };
         if !guard.allows(&names[..partly.to]) {
             return None;
         }
@@ -114,8 +128,8 @@ impl PartlyLoads {
             from: partly.from,
             to: partly.to,
             hold,
-            deadline: tiers.partly_until(&partly, now),
-            is_begun: false,
+            patience: tiers.partly_patience(&partly),
+            deadline: None,
         })
     }
 }
@@ -126,6 +140,7 @@ impl Scheduler {
     #[must_use]
     pub fn with_partly(mut self, when: PartlyWhen, guard: Guard) -> Self {
         self.partly.most_rest = self.config.max_batched_tokens;
+        self.partly.first_share = when.share;
         self.partly.when = Some((when, guard));
         self
     }
@@ -180,7 +195,7 @@ impl Scheduler {
 
     fn partly_index(&self, seq: SeqId, place: u64) -> Option<usize> {
         let is_it = |sequence: &Sequence| {
-            let is_begun = matches!(sequence.fetch, Fetch::Partly { is_begun: true, .. });
+            let is_begun = is_begun(sequence);
             sequence.new.id == seq && sequence.place == place && is_begun
         };
         self.running.iter().position(is_it)
@@ -192,7 +207,7 @@ impl Scheduler {
             return;
         };
         if let Some((when, _)) = &mut self.partly.when {
-            let share = done.loaded_bytes as f64 / done.whole_bytes.max(1) as f64;
+            let share = done.disk_bytes as f64 / done.whole_bytes.max(1) as f64;
             when.share += NEWEST * (share.min(1.0) - when.share);
         }
         let unit_tokens = self.tiers.as_ref().map_or(0, Tiers::unit_tokens);
@@ -219,12 +234,24 @@ impl Scheduler {
         self.append(index, done.token, now);
     }
 
-    /// A prompt that was taken over cannot be computed in part: all of it is, from where the
-    /// device's part ends.
-    pub fn fail_partly(&mut self, seq: SeqId, place: u64) {
+    /// A prompt that was taken over cannot be computed in part: its turn comes again, for all of it.
+    pub fn fail_partly(&mut self, seq: SeqId, place: u64, now: Nanos) {
         if let Some(index) = self.partly_index(seq, place) {
-            Self::release_loads(self.tiers.as_mut(), &mut self.running[index]);
+            self.send_back(index, now);
         }
+    }
+
+    /// A running sequence waits again, the next to be admitted, and its prefix is loaded as a whole.
+    fn send_back(&mut self, index: usize, now: Nanos) {
+        let mut sequence = self.remove(index);
+        Self::release_loads(self.tiers.as_mut(), &mut sequence);
+        sequence.fetch = Fetch::Open;
+        sequence.new.is_exact = true;
+        sequence.computed = 0;
+        if let Some(lease) = sequence.lease.take() {
+            self.cache.release(lease, &sequence.access(now));
+        }
+        self.waiting.push_front(sequence);
     }
 
     /// What a running sequence does whose prefix is loaded in part.
@@ -234,8 +261,8 @@ impl Scheduler {
             from,
             to,
             hold,
+            patience,
             deadline,
-            is_begun,
         } = sequence.fetch
         else {
             return Turn::Compute(usize::MAX);
@@ -245,11 +272,18 @@ impl Scheduler {
         };
         let stored = sequence.computed..to * tiers.unit_tokens();
         // The device may have got all of it since that was decided.
-        if now >= deadline || stored.is_empty() {
+        if stored.is_empty() {
             Self::release_loads(self.tiers.as_mut(), &mut self.running[index]);
             return Turn::Compute(usize::MAX);
         }
-        if is_begun {
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            self.send_back(index, now);
+            return Turn::Preempted;
+        }
+        let most = self.partly.when.as_ref();
+        let most = most.map_or(0, |(when, _)| when.most_at_once);
+        let begun = self.running.iter().filter(|it| is_begun(it)).count();
+        if deadline.is_some() || begun >= most {
             return Turn::Wait;
         }
         let (unit_tokens, unit_blocks) = (tiers.unit_tokens(), tiers.config().unit_blocks);
@@ -271,8 +305,8 @@ impl Scheduler {
             from,
             to,
             hold,
-            deadline,
-            is_begun: true,
+            patience,
+            deadline: Some(now + patience),
         };
         self.partly.begun.push(Partly {
             place: sequence.place,
@@ -285,4 +319,15 @@ impl Scheduler {
         });
         Turn::Wait
     }
+}
+
+/// Whether whoever computes has taken a sequence over.
+fn is_begun(sequence: &Sequence) -> bool {
+    matches!(
+        sequence.fetch,
+        Fetch::Partly {
+            deadline: Some(_),
+            ..
+        }
+    )
 }
