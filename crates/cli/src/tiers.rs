@@ -126,7 +126,7 @@ struct Recipe {
 /// The tiers that the options ask for, if they ask for any.
 pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<TiersOf>> {
     let Some(place) = &options.context_cache else {
-        if options.importance.is_some() {
+        if options.importance.as_ref().is_some_and(|it| it != "off") {
             return Err(usage(
                 "--importance says what of the context cache is loaded, and there is none: give \
                  --context-cache DIR as well",
@@ -382,7 +382,7 @@ fn importance_of(
     shape: &Shape<'_>,
     budget_bytes: u64,
 ) -> Result<Option<Importance>> {
-    let Some(text) = &options.importance else {
+    let Some(text) = options.importance.as_ref().filter(|it| *it != "off") else {
         return Ok(None);
     };
     if place.contains("://") {

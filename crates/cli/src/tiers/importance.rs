@@ -21,6 +21,9 @@ const PACK_SHARE: f64 = 0.2;
 const MOST_PACK_BYTES: u64 = 60 << 20;
 const SEGMENTS: u64 = 20;
 
+/// Share of a folder's budget that records fill: the rest is room for cleaning.
+const FILL: f64 = 0.7;
+
 /// Prompts that are loaded in part at once, per replica.
 const AT_ONCE: usize = 2;
 
@@ -79,7 +82,7 @@ impl Importance {
         let units_of_one =
             (most as f64 / (rest_bytes as f64 * NodeOptions::default().most_share)) as usize;
         let pack_bytes = match option.reorder_s {
-            Some(_) => budget_bytes as f64 * PACK_SHARE,
+            Some(_) => budget_bytes as f64 * FILL * PACK_SHARE,
             None => 0.0,
         };
         let unit_bytes = rest_bytes as f64 * NodeOptions::default().most_share;
@@ -180,7 +183,8 @@ fn refuse(option: &ImportanceOption, shape: &Shape<'_>) -> Result<()> {
     if !option.chunk_tokens.is_multiple_of(shape.block_size) {
         let (chunk, size) = (option.chunk_tokens, shape.block_size);
         return Err(usage(&format!(
-            "--importance chunk={chunk}: expected a multiple of --block-size {size}"
+            "--importance chunk={chunk}: expected 16, 32 or 64, and a multiple of --block-size \
+             {size}, which is 16 unless told otherwise"
         )));
     }
     let setting = Setting {

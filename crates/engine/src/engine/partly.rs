@@ -66,9 +66,9 @@ impl Engine {
         outputs
     }
 
-    /// Computes what can be computed of prompts whose prefix is loaded in part, until one of them has
-    /// its first token. Whether that was anything. After all else of a step: what is to be stored was
-    /// read by then, and their blocks may be overwritten.
+    /// Computes what can be computed of prompts whose prefix is loaded in part, until one of them
+    /// has its first token. Whether that was anything. After all else of a step: what is to be
+    /// stored was read by then, and their blocks may be overwritten.
     pub(super) fn advance_partly(&mut self, now: Nanos) -> bool {
         let mut has_computed = false;
         loop {

@@ -162,8 +162,8 @@ impl Packing {
         }
     }
 
-    /// A pack is there. Packs that nobody will read any more are returned: it is one of them if it is
-    /// not what its name says.
+    /// A pack is there. Packs that nobody will read any more are returned: it is one of them if it
+    /// is not what its name says.
     pub(super) fn found(&mut self, pack: FoundPack) -> Vec<BlockHash> {
         let is_rest = usize::from(pack.part) >= self.num_layers;
         let name = Pack::name_of(&pack.units, pack.part, &pack.order);

@@ -234,14 +234,16 @@ impl Scheduler {
         self.append(index, done.token, now);
     }
 
-    /// A prompt that was taken over cannot be computed in part: its turn comes again, for all of it.
+    /// A prompt that was taken over cannot be computed in part: its turn comes again, for all of
+    /// it.
     pub fn fail_partly(&mut self, seq: SeqId, place: u64, now: Nanos) {
         if let Some(index) = self.partly_index(seq, place) {
             self.send_back(index, now);
         }
     }
 
-    /// A running sequence waits again, the next to be admitted, and its prefix is loaded as a whole.
+    /// A running sequence waits again, the next to be admitted, and its prefix is loaded as a
+    /// whole.
     fn send_back(&mut self, index: usize, now: Nanos) {
         let mut sequence = self.remove(index);
         Self::release_loads(self.tiers.as_mut(), &mut sequence);
