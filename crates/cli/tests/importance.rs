@@ -201,12 +201,17 @@ fn all_of_it_answers_like_a_server_that_keeps_nothing() {
             .map(|number| ask(&server, number, more))
             .collect();
         let loaded = answers.iter().filter(|it| it.loaded.is_some()).count();
-        assert_eq!(loaded, PROMPTS, "all went that way");
+        assert_eq!(loaded, 0, "where nothing was left out nothing is said");
         assert_eq!(texts(answers), exact_texts(more));
     }
     let part = "outcome=\"loaded\"";
     let loaded = sum_of(&server, "importance_prompts_total", part);
-    assert_eq!(loaded, 2.0 * PROMPTS as f64);
+    // What is exact is kept, so that the second may find it nearer.
+    let all = PROMPTS as f64;
+    assert!(
+        (all..=2.0 * all).contains(&loaded),
+        "{loaded} went that way"
+    );
 }
 
 #[test]
