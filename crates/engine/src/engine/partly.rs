@@ -12,7 +12,8 @@ use crate::importance::{Importance, ImportanceConfig, ImportanceReport};
 
 impl Engine {
     /// The same, which loads stored prefixes in part: to be called behind [`Self::with_tiers`],
-    /// whose units must have the parts that the probes want ([`Probes::part_bytes`]).
+    /// whose units must have the parts that the probes want
+    /// ([`Probes::part_bytes`](crate::kv::Probes::part_bytes)).
     ///
     /// # Panics
     /// When there are no lower tiers, or nothing here is computed.
