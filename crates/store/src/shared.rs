@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use headstart_core::BlockHash;
 
 use crate::backend::{Backend, Command, Condition, Loss, Outcome, Report, Resident, Ticket, Waker};
+use crate::record::Content;
 
 /// What is called, once, when the backend works worse or better than before.
 pub type OnCondition = Box<dyn Fn(Condition) + Send>;
@@ -75,7 +76,7 @@ struct Asked {
 enum About {
     Put(Resident),
     Get(BlockHash),
-    GetPart(BlockHash),
+    GetPart(BlockHash, u16),
     Remove(Vec<BlockHash>),
     Purge(headstart_core::TenantTag),
 }
@@ -228,10 +229,13 @@ impl Hub {
                     self.tell_all(Some(member), || Report::Found(vec![resident]));
                 }
             }
-            // Others are told of whole records only: many parts are read of each.
-            (About::GetPart(name), Outcome::Part(_)) => {
+            (About::GetPart(name, part), Outcome::Part(_)) => {
                 if let Some(&(_, resident)) = self.known.get(&name) {
                     self.note_use(resident);
+                    // Once for each that reads it: many parts are read of a unit, the first always.
+                    if part == 0 && resident.content == Content::Unit {
+                        self.tell_all(Some(member), || Report::Found(vec![resident]));
+                    }
                 }
             }
             (About::Remove(names), _) => self.gone(member, names),
@@ -241,7 +245,7 @@ impl Hub {
                 let names = theirs.map(|resident| resident.name).collect();
                 self.gone(member, names);
             }
-            (About::Put(_) | About::Get(_) | About::GetPart(_), _) => {}
+            (About::Put(_) | About::Get(_) | About::GetPart(..), _) => {}
         }
         if let Some(place) = self.members.get_mut(&member) {
             place.reports.push(Report::Done { ticket, outcome });
@@ -296,7 +300,7 @@ fn renamed(command: Command, ticket: Ticket) -> (About, Command) {
                 part,
                 slot,
             };
-            (About::GetPart(name), command)
+            (About::GetPart(name, part), command)
         }
         Command::Remove { names, .. } => {
             let about = About::Remove(names.clone());
@@ -451,6 +455,30 @@ mod tests {
         assert!(
             matches!(&polled(&mut one)[..], [Report::Found(_)]),
             "it was used"
+        );
+        let get = |part, slot| Command::GetPart {
+            ticket,
+            name,
+            part,
+            slot,
+        };
+        other
+            .submit(get(0, arena.take().expect("a slot")))
+            .expect("taken");
+        let part = polled(&mut other);
+        let is_part = |it: &Report| {
+            matches!(
+                it,
+                Report::Done {
+                    outcome: Outcome::Part(_),
+                    ..
+                }
+            )
+        };
+        assert!(part.iter().all(is_part) && part.len() == 1, "{part:?}");
+        assert!(
+            matches!(&polled(&mut one)[..], [Report::Found(_)]),
+            "who reads its first part uses it"
         );
         let (third, found) = shared.join(no_waker());
         assert_eq!(found.len(), 1, "whoever comes later knows as well");
