@@ -46,7 +46,7 @@ pub(super) fn json(row: &Row, document_tokens: usize) -> Value {
         "compared": row.guard.compared,
         "top1_agreed": row.guard.agreed,
         "kl_mean": row.guard.kl_sum / row.guard.compared.max(1) as f64,
-        "kl_max": row.guard.kl_max,
+        "kl_max_with_warm_up": row.guard.kl_max,
     })
 }
 
@@ -96,7 +96,10 @@ fn cells(row: &Row, document_tokens: usize) -> Vec<String> {
         format!("{:.0}", ms(row.ttft())),
         unless(is_computed, format!("{:.0}", ms(row.io()))),
         unless(ttft_gain == 0.0, format!("{ttft_gain:.2}")),
-        unless(io_gain == 0.0 || is_computed, format!("{io_gain:.2}")),
+        unless(
+            io_gain == 0.0 || !io_gain.is_finite() || is_computed,
+            format!("{io_gain:.2}"),
+        ),
         unless(is_computed, percent(row.loaded_share())),
         unless(is_computed, percent(row.disk_share())),
         unless(is_computed, percent(row.bound(document_tokens))),

@@ -67,6 +67,7 @@ pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<Workload> {
         let problem = format!("--prefix {prefix}: expected {MOST_CHUNK} to {most} for {model}");
         return Err(UsageError(problem).into());
     }
+    refuse_ignored(bench)?;
     let mut rng = Rng::new(8);
     let (documents, asks) = match (Shape::named(&bench.model), &bench.text) {
         (Some(_), _) => {
@@ -116,6 +117,17 @@ pub(super) fn load(bench: &ImportanceBench, dtype: Dtype) -> Result<Workload> {
         documents,
         asks,
     })
+}
+
+/// Refuses what would say nothing to this model.
+fn refuse_ignored(bench: &ImportanceBench) -> Result<()> {
+    let is_needle = Shape::named(&bench.model).is_some();
+    let problem = match (is_needle, &bench.text) {
+        (true, Some(_)) => "--text says nothing to a needle model, which knows no text",
+        (false, _) if bench.task != "value" => "--task says something to needle models only",
+        _ => return Ok(()),
+    };
+    Err(UsageError(problem.to_owned()).into())
 }
 
 /// A text as documents, one behind the other, and questions from what is left.
