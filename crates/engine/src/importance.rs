@@ -33,7 +33,7 @@ use crate::kv::{Dtype, Probes};
 use crate::{CpuExecutor, ModelConfig};
 
 use checks::Checks;
-use packing::Packing;
+use packing::{News, Packing};
 use parts::{Kind, Parts};
 use prefill::{Prefill, Progress, Shared};
 
@@ -193,14 +193,14 @@ impl Importance {
                 None
             }
             Moved::Packed { id, result } => {
-                let replaced = self.packing.packed(id, result);
-                self.forget(replaced);
+                let news = self.packing.packed(id, result);
+                self.learn(news);
                 None
             }
             Moved::FoundPacks { packs, .. } => {
                 for pack in packs {
-                    let replaced = self.packing.found(pack);
-                    self.forget(replaced);
+                    let news = self.packing.found(pack);
+                    self.learn(news);
                 }
                 None
             }
@@ -210,6 +210,12 @@ impl Importance {
             }
             other => Some(other),
         }
+    }
+
+    /// A pack is there: what it stands for makes room in memory for its chunks.
+    fn learn(&mut self, news: News) {
+        self.parts.supersede(news.superseded);
+        self.forget(news.gone);
     }
 
     /// Packs that nobody reads any more go.

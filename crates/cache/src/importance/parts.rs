@@ -200,18 +200,19 @@ impl PartCache {
     /// released now; those that are held follow when they are let go. O(its parts · log n).
     pub fn forget(&mut self, record: BlockHash) -> Vec<PartName> {
         let [first, last] = [0, u16::MAX].map(|part| PartName { record, part });
-        let parts: Vec<_> = self
-            .names
-            .range(first..=last)
-            .map(|(_, block)| *block)
-            .collect();
-        for block in &parts {
-            self.withdraw(*block);
-        }
-        let gone = parts.into_iter().map(|block| self.drop_part(block, None));
-        let mut gone: Vec<_> = gone.collect();
-        gone.retain(|name| !self.holds.contains_key(name));
-        gone
+        let parts = self.names.range(first..=last);
+        let parts: Vec<_> = parts.map(|(name, _)| *name).collect();
+        let gone = parts.into_iter().filter_map(|name| self.forget_part(name));
+        gone.collect()
+    }
+
+    /// The part shall not be cached any more: others hold what it was read for. Returns it if it
+    /// is to be released now; one that is held follows when it is let go. O(log n).
+    pub fn forget_part(&mut self, name: PartName) -> Option<PartName> {
+        let block = *self.names.get(&name)?;
+        self.withdraw(block);
+        self.drop_part(block, None);
+        (!self.holds.contains_key(&name)).then_some(name)
     }
 
     /// What it has seen.

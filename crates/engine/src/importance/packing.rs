@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 
 use headstart_cache::importance::{NodeOptions, Nodes, Packs};
 use headstart_cache::tiers::PARTS_FROM;
-use headstart_core::transfer::{FoundPack, Pack, Transfer, TransferId, TransferResult};
+use headstart_core::transfer::{FoundPack, Pack, PartName, Transfer, TransferId, TransferResult};
 use headstart_core::{BlockHash, IdentityDigest, Nanos, TenantTag};
 
 /// The ids of packs begin here, far behind those of units and parts.
@@ -47,6 +47,15 @@ pub struct PackCounts {
 
 /// How units were computed, and whose they are.
 type Origin = (IdentityDigest, TenantTag);
+
+/// What follows from a pack that is there.
+#[derive(Default)]
+pub(super) struct News {
+    /// Packs that nobody will read any more: it is one of them if it is not what its name says.
+    pub(super) gone: Vec<BlockHash>,
+    /// Parts of units that it stands for.
+    pub(super) superseded: Vec<PartName>,
+}
 
 /// Packs and nodes.
 pub(super) struct Packing {
@@ -144,10 +153,10 @@ impl Packing {
         }
     }
 
-    /// A pack was made, or could not be. Packs that nobody will read any more are returned.
-    pub(super) fn packed(&mut self, id: TransferId, result: TransferResult) -> Vec<BlockHash> {
+    /// A pack was made, or could not be.
+    pub(super) fn packed(&mut self, id: TransferId, result: TransferResult) -> News {
         let Some((_, pack)) = self.under_way.take_if(|(under_way, _)| *under_way == id) else {
-            return Vec::new();
+            return News::default();
         };
         match result {
             TransferResult::Done => {
@@ -157,19 +166,27 @@ impl Packing {
             TransferResult::Failed => {
                 self.counts.failed += 1;
                 self.unpacked(&pack);
-                Vec::new()
+                News::default()
             }
         }
     }
 
-    /// A pack is there. Packs that nobody will read any more are returned: it is one of them if it
-    /// is not what its name says.
-    pub(super) fn found(&mut self, pack: FoundPack) -> Vec<BlockHash> {
+    /// A pack is there.
+    pub(super) fn found(&mut self, pack: FoundPack) -> News {
         let is_rest = usize::from(pack.part) >= self.num_layers;
         let name = Pack::name_of(&pack.units, pack.part, &pack.order);
-        match is_rest && pack.name == name {
-            true => self.packs.insert(pack),
-            false => vec![pack.name],
+        if !is_rest || pack.name != name {
+            return News {
+                gone: vec![pack.name],
+                ..News::default()
+            };
+        }
+        let part = pack.part;
+        let units = pack.units.iter();
+        let superseded = units.map(|&record| PartName { record, part }).collect();
+        News {
+            gone: self.packs.insert(pack),
+            superseded,
         }
     }
 

@@ -188,6 +188,13 @@ impl Parts {
         self.release(released);
     }
 
+    /// What these parts of units were read for can be read from a pack: none of them is kept.
+    pub(super) fn supersede(&mut self, names: impl IntoIterator<Item = PartName>) {
+        let names = names.into_iter();
+        let released: Vec<_> = names.filter_map(|it| self.rest.forget_part(it)).collect();
+        self.release(released);
+    }
+
     fn release(&mut self, names: impl IntoIterator<Item = PartName>) {
         let mut at_hand = Vec::new();
         for name in names {

@@ -161,7 +161,13 @@ fn compare(policy: &'static str, seed: u64) -> PartCounts {
                 gone.sort();
                 assert_eq!(cache.forget(record), gone, "{place}");
             }
-            _ => {}
+            _ => {
+                let part = name(&mut rng);
+                let is_held = model.holds.contains(&part);
+                let known = model.at(part).map(|at| model.parts.remove(at));
+                let gone = known.filter(|_| !is_held).map(|known| known.name);
+                assert_eq!(cache.forget_part(part), gone, "{place}");
+            }
         }
         cache.check();
         let found: BTreeMap<_, _> = cache
