@@ -1,0 +1,86 @@
+//! The smallest sweep, whose figures must add up.
+
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    bench: ImportanceBench,
+}
+
+/// needle-small, one question, at these ratios, on a disk that nobody waits for.
+fn rows(variants: &str, ratios: &str) -> (usize, Vec<Row>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().to_str().expect("a path of characters");
+    let arguments = format!(
+        "bench --model needle-small --prefix 512 --questions 1 --warm-up 3 --documents 1 \
+         --chunk 16 --mb-per-s 100000 --latency-ms 0 --variant {variants} --ratio {ratios}"
+    );
+    let arguments = arguments.split_whitespace().chain(["--dir", dir]);
+    let bench = Cli::try_parse_from(arguments).expect("arguments").bench;
+    check(&bench).expect("they can be run");
+    let workload = workload::load(&bench, Dtype::F32).expect("a workload");
+    let mut rows = Vec::new();
+    let tell = |row| {
+        rows.push(row);
+        Ok(())
+    };
+    measure(&bench, &workload, Dtype::F32, tell).expect("it is measured");
+    let left = std::fs::read_dir(folder.path())
+        .expect("the folder")
+        .count();
+    assert_eq!(left, 0, "all is deleted");
+    (workload.tokens(), rows)
+}
+
+#[test]
+fn bytes_and_answers_add_up_and_no_row_inherits() {
+    let (tokens, all) = rows("recompute,units,full,impress", "0.1,0.4");
+    let names: Vec<_> = all.iter().map(|row| row.variant.name()).collect();
+    let expected = ["recompute", "units", "full", "impress", "impress"];
+    assert_eq!(names, expected);
+    for row in &all {
+        let name = row.variant.name();
+        assert_eq!(
+            (row.answers.len(), row.known, row.right),
+            (1, 1, 1),
+            "{name}"
+        );
+        assert!(row.full.is_some(), "all are compared with the full load");
+    }
+    let [recompute, units, full, first, second] = &all[..] else {
+        unreachable!("five rows")
+    };
+    assert_eq!(
+        (recompute.disk_bytes(), recompute.compared.compared),
+        (0, 0)
+    );
+    for whole in [units, full] {
+        assert!(whole.disk_bytes() >= whole.whole_bytes());
+        assert!(whole.loaded_share() >= 1.0);
+        assert_eq!(
+            (whole.packs, whole.compared.compared),
+            (0, 0),
+            "nothing is left out"
+        );
+    }
+    assert_eq!((units.is_partly(), full.is_partly()), (false, true));
+    assert_eq!(full.loaded_bytes(), full.whole_bytes());
+    for part in [first, second] {
+        assert!(
+            part.disk_bytes() >= part.loaded_bytes(),
+            "pages and headers"
+        );
+        assert!(part.loaded_bytes() < part.whole_bytes());
+        assert!(part.packs > 0);
+        assert_eq!((part.compared.compared, part.compared.infinite), (1, 0));
+    }
+    assert!(first.tally.selected_tokens < second.tally.selected_tokens);
+    assert!(second.tally.selected_tokens <= second.tally.layers * tokens as u64);
+    let (_, alone) = rows("impress", "0.4");
+    assert_eq!(alone[0].packs, second.packs);
+    assert_eq!(alone[0].tally, second.tally);
+    assert_eq!(alone[0].full, None);
+}
