@@ -129,7 +129,7 @@ impl Row {
 }
 
 /// Of an even number, the mean of the two in the middle.
-fn median(times: impl Iterator<Item = Duration>) -> Duration {
+pub(super) fn median(times: impl Iterator<Item = Duration>) -> Duration {
     let mut times: Vec<Duration> = times.collect();
     times.sort_unstable();
     let upper = times.get(times.len() / 2).copied().unwrap_or_default();

@@ -1,7 +1,9 @@
 //! The smallest sweep, whose figures must add up.
 
 use clap::Parser;
+use headstart_cache::importance::{Divergence, Guard, GuardOptions};
 
+use super::arm::Compared;
 use super::*;
 
 #[derive(Parser)]
@@ -83,4 +85,37 @@ fn bytes_and_answers_add_up_and_no_row_inherits() {
     assert_eq!(alone[0].packs, second.packs);
     assert_eq!(alone[0].tally, second.tally);
     assert_eq!(alone[0].full, None);
+}
+
+#[test]
+fn the_median_of_an_even_number_lies_between_two() {
+    let median = |millis: &[u64]| sweep::median(millis.iter().copied().map(Duration::from_millis));
+    assert_eq!(median(&[]), Duration::ZERO);
+    assert_eq!(median(&[7]), Duration::from_millis(7));
+    assert_eq!(median(&[9, 1, 4]), Duration::from_millis(4));
+    assert_eq!(median(&[9, 1]), Duration::from_millis(5));
+    assert_eq!(median(&[9, 1, 4, 3]), Duration::from_micros(3_500));
+}
+
+#[test]
+fn infinite_divergences_are_counted_beside_the_mean() {
+    let mut guard = Guard::new(GuardOptions::default());
+    let mut sum = Compared::default();
+    let questions = [
+        (0.5, true),
+        (f32::INFINITY, false),
+        (0.0, true),
+        (1.5, false),
+        (f32::INFINITY, false),
+    ];
+    for (kl, top1_agrees) in questions {
+        let before = guard.counts();
+        guard.compared(&[], Divergence { kl, top1_agrees });
+        sum.add(&Compared::of(&before, &guard.counts()));
+    }
+    assert_eq!((sum.compared, sum.agreed, sum.infinite), (5, 2, 2));
+    assert_eq!((sum.kl_mean(), sum.kl_max), (2.0 / 3.0, 1.5));
+    let counts = guard.counts();
+    let none = Compared::of(&counts, &counts);
+    assert_eq!((none.compared, none.infinite), (0, 0));
 }
