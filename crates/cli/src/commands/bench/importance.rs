@@ -118,8 +118,8 @@ pub(crate) struct ImportanceBench {
     /// Questions before those, for each document: packs are made of what they select
     #[arg(long, value_name = "N", default_value_t = 6)]
     warm_up: usize,
-    /// A folder on a disk; what is written there is deleted at the end [default: the system's
-    /// folder for temporary files]
+    /// A folder on a disk, where each variant has its own copy of all documents until its row is
+    /// done; nothing is left at the end [default: the system's folder for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Print JSON, one line a row

@@ -152,15 +152,15 @@ pub(super) fn text(workload: &Workload, rows: &[Row]) -> String {
     format!(
         "{}, {} documents of {} tokens\n{}\n\
          Medians; × is the full load's over the row's. I/O: exposed waiting, time with nothing to \
-         compute until the first token, not the time that the disk is busy (much of which computing \
-         hides). Units: as serve without importance, always from the disk. Loaded: \
+         compute until the first token, not the time that the disk is busy (much of which \
+         computing hides). Units: as serve without importance, always from the disk. Loaded: \
          of the stored bytes, from anywhere; disk: that \
          it read, whole pages; bound: probes' keys and what was selected, nothing \
          read in vain. Chunks: read for a question, over all layers. Ampl.: tokens read for each \
          selected. Dev/host: parts that were on the device and in host memory. Agree: mean Jaccard \
          index of the probes' sets; full: layers in which all was loaded because of it. Right: \
-         answers known to be right. Top-1, KL: against a full computation of the same question; \
-         the mean of those that are finite.\n",
+         answers known to be right. Top-1, KL: against a full computation of the same \
+         question; the mean of those that are finite.\n",
         workload.name,
         workload.documents.len(),
         workload.tokens(),
