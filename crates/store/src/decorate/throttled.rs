@@ -5,11 +5,15 @@
 //! asked ──► waits for those before it ──► its bytes, at the rate ──► latency ──► reported
 //! ```
 //!
+//! Of a part these are all that were read for it: whole pages, and the header before where it was
+//! not known.
+//!
 //! The place below works as fast as it can meanwhile; what it reports is withheld until it is due.
 //! So a place that is slower than its line stays as slow as it is, and nothing is added up. Nobody
 //! spins: one thread sleeps until the next report is due and calls the waker.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -59,6 +63,7 @@ pub struct Throttled {
     num_withheld: u64,
     began: Instant,
     alarm: Alarm,
+    is_lifted: Arc<AtomicBool>,
 }
 
 /// A command under way below, or withheld.
@@ -89,7 +94,15 @@ impl Throttled {
             num_withheld: 0,
             began: Instant::now(),
             alarm: Alarm::start(waker)?,
+            is_lifted: Arc::default(),
         })
+    }
+
+    /// Whether the limits are lifted; may be set from anywhere. What is reported meanwhile is not
+    /// withheld, and takes nothing of the line: for what nobody measures.
+    #[must_use]
+    pub fn is_lifted(&self) -> Arc<AtomicBool> {
+        self.is_lifted.clone()
     }
 
     fn now(&self) -> Nanos {
@@ -114,9 +127,12 @@ impl Throttled {
         let Some(asked) = self.asked.remove(&ticket) else {
             return now;
         };
+        if self.is_lifted.load(Ordering::Relaxed) {
+            return now;
+        }
         match (asked.kind, outcome) {
             (Kind::Get, Outcome::Loaded(record)) => self.reads.due(asked.at, record.bytes().len()),
-            (Kind::GetPart, Outcome::Part(part)) => self.reads.due(asked.at, part.bytes().len()),
+            (Kind::GetPart, Outcome::Part(part)) => self.reads.due(asked.at, part.read_bytes()),
             (Kind::Get | Kind::GetPart, _) => self.reads.due(asked.at, 0),
             (Kind::Put | Kind::Remove | Kind::Purge, _) => self.writes.due(asked.at, asked.bytes),
         }
@@ -292,6 +308,7 @@ mod tests {
     use crate::arena::Arena;
     use crate::backend::{Loss, no_waker};
     use crate::conformance::{Trial, check, record_of, slot_bytes};
+    use crate::disk::{Disk, DiskOptions};
     use crate::record::PartBytes;
     use crate::reference::Map;
 
@@ -355,10 +372,79 @@ mod tests {
             let part = PartBytes::copied(&record, part, slot).expect("it is unharmed");
             let mut line = Line::new(limits.reads);
             line.busy_until = throttled.reads.busy_until;
+            assert_eq!(part.read_bytes(), part.bytes().len());
             let due = line.due(at, part.bytes().len());
             let (kind, bytes) = (Kind::GetPart, 0);
             throttled.asked.insert(ticket, Asked { kind, at, bytes });
             assert_eq!(throttled.done(ticket, &Outcome::Part(part), at), due);
+        }
+    }
+
+    /// Of a real disk: what it counts as read is what the line is charged for, header or none.
+    #[test]
+    fn a_part_of_a_disk_takes_the_time_of_all_that_was_read_for_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = DiskOptions::new(folder.path(), 64 << 20);
+        let (disk, _) = Disk::open(options, no_waker()).expect("it opens");
+        let stats = disk.stats().clone();
+        let limits = Limits {
+            reads: rate(0, 1e9),
+            writes: Rate::UNLIMITED,
+        };
+        let mut throttled = Throttled::new(Box::new(disk), limits, no_waker()).expect("a thread");
+        let arena = Arena::new(slot_bytes(PART_BYTES), 2).expect("memory");
+        let record = record_of(3, PART_BYTES, arena.take().expect("a slot"));
+        let num_parts = record.num_parts() as u16;
+        let ticket = Ticket(0);
+        answer(&mut throttled, Command::Put { ticket, record });
+        for part in 0..num_parts {
+            let get = Command::GetPart {
+                ticket: Ticket(u64::from(part) + 1),
+                name: BlockHash::from_u64(3),
+                part,
+                slot: arena.take().expect("a slot"),
+            };
+            let (busy, read) = (throttled.reads.busy_until, stats.read_bytes.get());
+            let outcome = answer(&mut throttled, get);
+            let Outcome::Part(part) = outcome else {
+                panic!("{outcome:?}")
+            };
+            let read = stats.read_bytes.get() - read;
+            assert_eq!(part.read_bytes() as u64, read, "pages and headers");
+            assert!(
+                read as usize > part.bytes().len(),
+                "no part fills its pages"
+            );
+            // Nanoseconds are bytes here; it asked for nothing before the line was free.
+            let took = throttled.reads.busy_until.since(busy);
+            assert!(took >= Duration::from_nanos(read), "{took:?}, {read} bytes");
+        }
+        throttled.is_lifted().store(true, Ordering::Relaxed);
+        let busy = throttled.reads.busy_until;
+        let get = Command::GetPart {
+            ticket: Ticket(0),
+            name: BlockHash::from_u64(3),
+            part: 0,
+            slot: arena.take().expect("a slot"),
+        };
+        assert!(matches!(answer(&mut throttled, get), Outcome::Part(_)));
+        assert_eq!(
+            throttled.reads.busy_until, busy,
+            "nothing while it is lifted"
+        );
+    }
+
+    fn answer(throttled: &mut Throttled, command: Command) -> Outcome {
+        assert!(throttled.submit(command).is_ok(), "it is taken");
+        let (mut reports, started) = (Vec::new(), Instant::now());
+        loop {
+            throttled.poll(&mut reports);
+            match reports.pop() {
+                Some(Report::Done { outcome, .. }) => return outcome,
+                Some(other) => panic!("{other:?}"),
+                None => std::thread::sleep(Duration::from_micros(100)),
+            }
+            assert!(started.elapsed() < Duration::from_secs(60), "no answer");
         }
     }
 

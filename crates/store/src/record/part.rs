@@ -67,6 +67,7 @@ pub struct PartBytes {
     /// Where they lie in the slot.
     at: usize,
     since: Instant,
+    read_bytes: usize,
 }
 
 impl PartBytes {
@@ -91,6 +92,7 @@ impl PartBytes {
             part,
             at,
             since: Instant::now(),
+            read_bytes: range.len(),
         })
     }
 
@@ -142,6 +144,18 @@ impl PartBytes {
         self.since
     }
 
+    /// Bytes that reading it took: its own, unless whoever read it says more.
+    #[must_use]
+    pub fn read_bytes(&self) -> usize {
+        self.read_bytes
+    }
+
+    /// The same, for which so many bytes were read: whole pages, and headers.
+    #[must_use]
+    pub(crate) fn with_read_bytes(self, read_bytes: usize) -> Self {
+        Self { read_bytes, ..self }
+    }
+
     /// The same, as if it had been verified at `since`.
     #[must_use]
     pub(crate) fn with_since(self, since: Instant) -> Self {
@@ -158,6 +172,7 @@ impl PartBytes {
             part,
             at,
             since,
+            read_bytes,
         } = self;
         match Arc::try_unwrap(slot) {
             Ok(mut slot) if bits > 0 => {
@@ -165,7 +180,8 @@ impl PartBytes {
                 slot[at + bit / 8] ^= 1 << (bit % 8);
                 let place = header.part(part).ok_or(Wrong::NoPart(usize::from(part)))?;
                 let from = place.range().start - at;
-                Self::verify(slot, from, &header, part)
+                let verified = Self::verify(slot, from, &header, part)?;
+                Ok(verified.with_read_bytes(read_bytes))
             }
             slot => Ok(Self {
                 slot: slot.map_or_else(|slot| slot, Arc::new),
@@ -173,6 +189,7 @@ impl PartBytes {
                 part,
                 at,
                 since,
+                read_bytes,
             }),
         }
     }

@@ -7,7 +7,10 @@
 
 mod arm;
 mod report;
+mod state;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod variants;
 mod workload;
 
@@ -21,7 +24,9 @@ use headstart_engine::kv::Dtype;
 use super::tiers::Scratch;
 use crate::config::{UsageError, parsed};
 use crate::output;
+use sweep::Row;
 use variants::Variant;
+use workload::Workload;
 
 /// Questions beyond which nothing is learned.
 const MOST_QUESTIONS: usize = 10_000;
@@ -40,7 +45,11 @@ The models needle-mha, needle-gqa and needle-small are set by formula: their ans
 and what they show of trained models is that the parts work, not how much accuracy is lost. Other
 models are asked about the text of --text, or about noise.
 
-Variants: recompute; full (all of it, LRU); h2o-lru, h2o-lfu (all heads' keys, then values);
+I/O is exposed waiting: time with nothing to compute until the first token. It is not how long the
+disk is busy, much of which computing hides (--json tells both).
+
+Variants: recompute; full (all of it through the parts' caches, LRU); units (as serve without
+--importance: whole units, always from the disk); h2o-lru, h2o-lfu (all heads' keys, then values);
 impress (probes, packs, scores); impress-no-probe, impress-no-reorder, impress-no-score (each
 part switched off); impress-blind (probes 0, 1, 2, whatever they share).")]
 pub(crate) struct ImportanceBench {
@@ -109,8 +118,8 @@ pub(crate) struct ImportanceBench {
     /// Questions before those, for each document: packs are made of what they select
     #[arg(long, value_name = "N", default_value_t = 6)]
     warm_up: usize,
-    /// A folder on a disk; what is written there is deleted at the end [default: the system's
-    /// folder for temporary files]
+    /// A folder on a disk, where each variant has its own copy of all documents until its row is
+    /// done; nothing is left at the end [default: the system's folder for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Print JSON, one line a row
@@ -123,6 +132,28 @@ pub(super) fn run(bench: &ImportanceBench) -> Result<()> {
     check(bench)?;
     let dtype: Dtype = parsed(&bench.dtype, "--dtype")?;
     let workload = workload::load(bench, dtype)?;
+    let mut rows = Vec::new();
+    measure(bench, &workload, dtype, |row| {
+        match bench.json {
+            true => output::line(&report::json(&row, workload.tokens()).to_string())?,
+            false => eprintln!("{}", report::progress(&row, workload.tokens())),
+        }
+        rows.push(row);
+        Ok(())
+    })?;
+    match bench.json {
+        true => Ok(()),
+        false => output::line(report::text(&workload, &rows).trim_end()),
+    }
+}
+
+/// Measures what is asked for. Each row is told when it is done.
+fn measure(
+    bench: &ImportanceBench,
+    workload: &Workload,
+    dtype: Dtype,
+    tell: impl FnMut(Row) -> Result<()>,
+) -> Result<()> {
     let parent = bench.dir.clone().unwrap_or_else(std::env::temp_dir);
     let folder = Scratch::new(&parent)?;
     let asked = sweep::Asked {
@@ -143,19 +174,7 @@ pub(super) fn run(bench: &ImportanceBench) -> Result<()> {
         questions: bench.questions,
         warm_up: bench.warm_up,
     };
-    let mut rows = Vec::new();
-    sweep::run(&workload, &asked, |row| {
-        match bench.json {
-            true => output::line(&report::json(&row, workload.tokens()).to_string())?,
-            false => eprintln!("{}", report::progress(&row, workload.tokens())),
-        }
-        rows.push(row);
-        Ok(())
-    })?;
-    match bench.json {
-        true => Ok(()),
-        false => output::line(report::text(&workload, &rows).trim_end()),
-    }
+    sweep::run(workload, &asked, tell)
 }
 
 fn check(bench: &ImportanceBench) -> Result<()> {

@@ -28,6 +28,8 @@ pub(super) struct Getting {
     part: u16,
     place: Place,
     step: Step,
+    /// Bytes that were read for it so far.
+    read_bytes: usize,
 }
 
 /// What is being read.
@@ -54,6 +56,7 @@ impl Getting {
             part,
             place,
             step: Step::Front,
+            read_bytes: 0,
         }
     }
 
@@ -83,6 +86,7 @@ impl Worker {
         }
         self.health.read_worked();
         self.edges.stats.read_bytes.add(len as u64);
+        getting.read_bytes += len;
         let step = std::mem::replace(&mut getting.step, Step::Front);
         match (step, buffer) {
             (Step::Front, Buffer::Slot(slot)) => self.got_front(getting, slot, len),
@@ -149,6 +153,7 @@ impl Worker {
         match PartBytes::verify(slot, from, header, getting.part) {
             Ok(part) => {
                 self.edges.stats.parts.add(1);
+                let part = part.with_read_bytes(getting.read_bytes);
                 self.end_part(getting, Outcome::Part(part));
             }
             Err(wrong) => self.stop(getting, Stop::Wrong(wrong)),

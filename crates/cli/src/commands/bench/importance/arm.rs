@@ -2,17 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use headstart_cache::Tiers;
-use headstart_cache::importance::{GuardOptions, NodeOptions};
+use headstart_cache::importance::{GuardCounts, GuardOptions, NodeOptions};
 use headstart_cache::policy::{self, Lru, Setting as PolicySetting};
 use headstart_cache::tiers::{LoadWhen, Shares, TiersConfig};
 use headstart_core::{Nanos, SeqId, Tier, TokenId};
 use headstart_engine::engine::{EngineConfig, StopTokens};
-use headstart_engine::importance::{ImportanceConfig, ImportanceReport, PackingOptions, Tally};
+use headstart_engine::importance::{ImportanceConfig, PackingOptions, Tally};
 use headstart_engine::kv::{Dtype, Stored};
 use headstart_engine::{Engine, Model, Output, QueueOrder, Sampling, Submission, Submit};
 use headstart_store::backend::Waker;
@@ -83,25 +84,42 @@ impl Setting<'_> {
         self.kept.map(|share| (share * all) as u64)
     }
 
-    fn store(&self) -> StoreConfig {
+    /// Bytes of a block's parts: of importance's layout, or of that of `serve` without it.
+    fn part_bytes(&self) -> Vec<usize> {
+        let config = &self.model.config;
+        if self.variant.is_partly() {
+            let probes = self.variant.probes(config);
+            return probes.part_bytes(config, self.dtype, BLOCK_TOKENS);
+        }
+        let layer_bytes = Stored::Same.layer_bytes(config, self.dtype, BLOCK_TOKENS);
+        vec![layer_bytes; config.num_layers]
+    }
+
+    /// How parts are kept at hand.
+    fn parts(&self, part_bytes: &[usize]) -> PartsConfig {
         let (config, probes) = (&self.model.config, self.variant.probes(&self.model.config));
         let kept: u64 = self.kept_bytes().iter().sum();
         let layers = config.num_layers;
-        let part_bytes = probes.part_bytes(config, self.dtype, BLOCK_TOKENS);
         let slots = |part: usize| {
             let bytes = (part_bytes[part] * self.unit_blocks()).max(1) as u64;
             let share = part_bytes[part] as f64 / (part_bytes[0] + part_bytes[layers]) as f64;
             (kept as f64 * share / bytes as f64) as usize + 3 * self.units() + 16
         };
+        PartsConfig {
+            slots: slots(layers),
+            small_slots: slots(0),
+            most_loads: 8 * self.units() + 64,
+            most_packs: 64,
+            format: Arc::new(probes.rest_format(config, self.dtype, BLOCK_TOKENS)),
+            host_line: Some(self.host),
+        }
+    }
+
+    fn store(&self) -> StoreConfig {
+        let part_bytes = self.part_bytes();
+        let is_partly = self.variant.is_partly();
         StoreConfig {
-            parts: Some(PartsConfig {
-                slots: slots(layers),
-                small_slots: slots(0),
-                most_loads: 8 * self.units() + 64,
-                most_packs: 64,
-                format: Arc::new(probes.rest_format(config, self.dtype, BLOCK_TOKENS)),
-                host_line: Some(self.host),
-            }),
+            parts: is_partly.then(|| self.parts(&part_bytes)),
             part_bytes,
             exactness: Exactness::Exact,
             unit_blocks: self.unit_blocks(),
@@ -173,6 +191,8 @@ pub(super) struct Arm {
     woken: Receiver<()>,
     meter: Arc<Meter>,
     disk: Arc<DiskStats>,
+    /// Whether the disk is as fast as it can: while nothing is measured.
+    is_lifted: Arc<AtomicBool>,
     last_id: u64,
 }
 
@@ -187,6 +207,52 @@ pub(super) struct Answer {
     pub(super) tally: Tally,
     /// Bytes that the disk read for it, whole pages.
     pub(super) disk_bytes: u64,
+    /// What the full computation of it says.
+    pub(super) compared: Compared,
+}
+
+/// What full computations of the same questions say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Compared {
+    pub(super) compared: u64,
+    /// Those with the same most likely token.
+    pub(super) agreed: u64,
+    /// Those whose divergence is no number, or infinite; they are in neither figure below.
+    pub(super) infinite: u64,
+    /// Sum, and largest, of the others' divergences, nats.
+    pub(super) kl_sum: f64,
+    pub(super) kl_max: f64,
+}
+
+impl Compared {
+    /// What one question has added to the guard's counts, which leave infinite ones out of the
+    /// sum. With no number to compare no token agrees, and the largest is infinite.
+    pub(super) fn of(before: &GuardCounts, after: &GuardCounts) -> Self {
+        let compared = after.compared - before.compared;
+        let agreed = after.agreed - before.agreed;
+        let kl = after.kl_sum - before.kl_sum;
+        let is_infinite = kl == 0.0 && agreed < compared && after.kl_max.is_infinite();
+        Self {
+            compared,
+            agreed,
+            infinite: if is_infinite { compared } else { 0 },
+            kl_sum: kl,
+            kl_max: kl,
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.compared += other.compared;
+        self.agreed += other.agreed;
+        self.infinite += other.infinite;
+        self.kl_sum += other.kl_sum;
+        self.kl_max = self.kl_max.max(other.kl_max);
+    }
+
+    /// Of those that are finite.
+    pub(super) fn kl_mean(&self) -> f64 {
+        self.kl_sum / (self.compared - self.infinite).max(1) as f64
+    }
 }
 
 impl Arm {
@@ -210,11 +276,9 @@ impl Arm {
             reads: setting.disk,
             writes: Rate::UNLIMITED,
         };
-        let metered = Metered::new(Box::new(Throttled::new(
-            Box::new(disk),
-            limits,
-            waker.clone(),
-        )?));
+        let throttled = Throttled::new(Box::new(disk), limits, waker.clone())?;
+        let is_lifted = throttled.is_lifted();
+        let metered = Metered::new(Box::new(throttled));
         let meter = metered.meter();
         let below = Below {
             tier: Tier::Disk,
@@ -237,17 +301,33 @@ impl Arm {
         let store = TieredStore::new(store, vec![below], waker)?;
         let engine = setting.engine().with_tiers(tiers, Box::new(store));
         Ok(Self {
-            engine: engine.with_importance(setting.importance()),
+            engine: match setting.variant.is_partly() {
+                true => engine.with_importance(setting.importance()),
+                false => engine,
+            },
             began: Instant::now(),
             woken,
             meter,
             disk: stats,
+            is_lifted,
             last_id: 0,
         })
     }
 
-    /// Asks with nothing on the device, and waits until all is done that follows.
+    /// Asks while the disk is as fast as it can: what follows on answers matters, not they.
+    pub(super) fn warm(&mut self, prompt: Vec<TokenId>) -> Result<()> {
+        self.is_lifted.store(true, Ordering::Relaxed);
+        self.ask_now(prompt).map(drop)
+    }
+
+    /// Asks with nothing on the device, and waits until all is done that follows; for that nobody
+    /// waits, so the disk is as fast as it can.
     pub(super) fn ask(&mut self, prompt: Vec<TokenId>) -> Result<Answer> {
+        self.is_lifted.store(false, Ordering::Relaxed);
+        self.ask_now(prompt)
+    }
+
+    fn ask_now(&mut self, prompt: Vec<TokenId>) -> Result<Answer> {
         self.engine.clear_device(self.now());
         self.last_id += 1;
         let submission = Submission {
@@ -263,15 +343,16 @@ impl Arm {
             session: None,
             p_continue: None,
         };
-        let before = (self.report().tally, self.disk.read_bytes.get());
+        let before = (self.tally(), self.guard(), self.disk.read_bytes.get());
         let asked = self.now();
         match self.engine.submit(submission, asked) {
             Submit::Queued => {}
             refused => bail!("the engine refused the question: {refused:?}"),
         }
         let (token, ttft, io) = self.answer(asked)?;
-        let tally = self.report().tally.since(&before.0);
-        let disk_bytes = self.disk.read_bytes.get() - before.1;
+        let tally = self.tally().since(&before.0);
+        let disk_bytes = self.disk.read_bytes.get() - before.2;
+        self.is_lifted.store(true, Ordering::Relaxed);
         self.settle()?;
         Ok(Answer {
             token,
@@ -279,13 +360,28 @@ impl Arm {
             io,
             tally,
             disk_bytes,
+            compared: Compared::of(&before.1, &self.guard()),
         })
     }
 
-    /// What loading in part has come to.
-    pub(super) fn report(&self) -> ImportanceReport {
-        let report = self.engine.importance();
-        report.expect("every arm is made with it")
+    /// What loading in part has come to; nothing where it is not done.
+    fn tally(&self) -> Tally {
+        self.engine
+            .importance()
+            .map_or_else(Tally::default, |it| it.tally)
+    }
+
+    fn guard(&self) -> GuardCounts {
+        self.engine
+            .importance()
+            .map_or_else(GuardCounts::default, |it| it.guard)
+    }
+
+    /// Packs: that there are, and that are being made.
+    pub(super) fn packs(&self) -> (usize, usize) {
+        self.engine
+            .importance()
+            .map_or((0, 0), |it| (it.packs.packs, it.packs.pending))
     }
 
     /// Steps until the first token: which, after how long, and how much of that was waiting.
@@ -321,8 +417,9 @@ impl Arm {
                 false => self.engine.step(now).is_empty,
             };
             let counts = self.meter.counts();
-            let under_way = counts.gets.under_way() + counts.puts.under_way();
-            let is_idle = self.engine.is_idle() && self.report().packs.pending == 0;
+            let kinds = [counts.gets, counts.parts, counts.puts];
+            let under_way: u64 = kinds.iter().map(|kind| kind.under_way()).sum();
+            let is_idle = self.engine.is_idle() && self.packs().1 == 0;
             let is_still = is_empty && is_idle && under_way == 0;
             still = if is_still { still + 1 } else { 0 };
             if began.elapsed() > PATIENCE {

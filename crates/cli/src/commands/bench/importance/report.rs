@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::arm::Compared;
 use super::sweep::Row;
 use super::variants::Variant;
 use super::workload::Workload;
@@ -13,7 +14,7 @@ fn ms(time: std::time::Duration) -> f64 {
 
 /// A row as JSON.
 pub(super) fn json(row: &Row, document_tokens: usize) -> Value {
-    let tally = &row.tally;
+    let (tally, compared) = (&row.tally, &row.compared);
     let per_answer = |count: u64| count as f64 / row.answers.len().max(1) as f64;
     let parts: u64 = tally.parts.iter().sum();
     let hit = |place: usize| tally.parts[place] as f64 / parts.max(1) as f64;
@@ -25,12 +26,14 @@ pub(super) fn json(row: &Row, document_tokens: usize) -> Value {
         "io_ms": row.answers.iter().map(|it| ms(it.io)).collect::<Vec<_>>(),
         "ttft_gain": row.gain().map(|(ttft, _)| ttft),
         "io_gain": row.gain().map(|(_, io)| io),
-        "whole_bytes": per_answer(tally.whole_bytes),
-        "loaded_bytes": per_answer(tally.loaded_bytes()),
+        "whole_bytes": per_answer(row.whole_bytes()),
+        "loaded_bytes": per_answer(row.loaded_bytes()),
         "probe_bytes": per_answer(tally.probe_bytes),
+        "disk_bytes": per_answer(row.disk_bytes()),
+        "disk_busy_ms": per_answer(row.disk_bytes()) / row.bytes_per_s * 1e3,
         "loaded_share": row.loaded_share(),
         "disk_share": row.disk_share(),
-        "bound_share": row.bound(document_tokens),
+        "bound_share": row.is_partly().then(|| row.bound(document_tokens)),
         "selected_share": row.selected_share(document_tokens),
         "parts": per_answer(parts),
         "read_amplification": tally.read_amplification(),
@@ -41,12 +44,14 @@ pub(super) fn json(row: &Row, document_tokens: usize) -> Value {
         "probe_agreement": tally.agreement / tally.layers.max(1) as f64,
         "packs": row.packs,
         "asked": row.answers.len(),
+        "fell_back": tally.failed,
         "known": row.known,
         "right": row.right,
-        "compared": row.guard.compared,
-        "top1_agreed": row.guard.agreed,
-        "kl_mean": row.guard.kl_sum / row.guard.compared.max(1) as f64,
-        "kl_max_with_warm_up": row.guard.kl_max,
+        "compared": compared.compared,
+        "top1_agreed": compared.agreed,
+        "kl_mean": compared.kl_mean(),
+        "kl_max": compared.kl_max,
+        "kl_infinite": compared.infinite,
     })
 }
 
@@ -86,8 +91,7 @@ fn cells(row: &Row, document_tokens: usize) -> Vec<String> {
     let parts = tally.parts.iter().sum::<u64>().max(1) as f64;
     let layers = tally.layers.max(1) as f64;
     let (ttft_gain, io_gain) = row.gain().unwrap_or_default();
-    let compared = row.guard.compared;
-    let kl = row.guard.kl_sum / compared.max(1) as f64;
+    let unless_whole = |text: String| unless(!row.is_partly(), text);
     vec![
         row.variant.name().to_owned(),
         row.ratio
@@ -102,28 +106,37 @@ fn cells(row: &Row, document_tokens: usize) -> Vec<String> {
         ),
         unless(is_computed, percent(row.loaded_share())),
         unless(is_computed, percent(row.disk_share())),
-        unless(is_computed, percent(row.bound(document_tokens))),
-        unless(is_computed, format!("{:.0}", chunks(row))),
-        unless(is_computed, format!("{:.2}", tally.read_amplification())),
-        unless(
-            is_computed,
-            format!(
-                "{:.0}/{:.0} %",
-                tally.parts[0] as f64 / parts * 100.0,
-                tally.parts[1] as f64 / parts * 100.0
-            ),
-        ),
-        unless(is_computed, format!("{:.2}", tally.agreement / layers)),
-        unless(
-            is_computed,
-            format!("{:.0} %", tally.full_layers as f64 / layers * 100.0),
-        ),
+        unless_whole(percent(row.bound(document_tokens))),
+        unless_whole(format!("{:.0}", chunks(row))),
+        unless_whole(format!("{:.2}", tally.read_amplification())),
+        unless_whole(format!(
+            "{:.0}/{:.0} %",
+            tally.parts[0] as f64 / parts * 100.0,
+            tally.parts[1] as f64 / parts * 100.0
+        )),
+        unless_whole(format!("{:.2}", tally.agreement / layers)),
+        unless_whole(format!(
+            "{:.0} %",
+            tally.full_layers as f64 / layers * 100.0
+        )),
         unless(row.known == 0, format!("{}/{}", row.right, row.known)),
-        unless(
-            compared == 0,
-            format!("{}/{compared}, {kl:.1e}", row.guard.agreed),
-        ),
+        likeness(&row.compared),
     ]
+}
+
+/// How like a full computation's its answers are.
+fn likeness(compared: &Compared) -> String {
+    let told = format!(
+        "{}/{}, {:.1e}",
+        compared.agreed,
+        compared.compared,
+        compared.kl_mean()
+    );
+    match (compared.compared, compared.infinite) {
+        (0, _) => "–".to_owned(),
+        (_, 0) => told,
+        (_, infinite) => format!("{told} but {infinite} infinite"),
+    }
 }
 
 /// Chunks that were read for a question, beside the probes' keys.
@@ -138,13 +151,16 @@ pub(super) fn text(workload: &Workload, rows: &[Row]) -> String {
     table.extend(rows.iter().map(|row| cells(row, workload.tokens())));
     format!(
         "{}, {} documents of {} tokens\n{}\n\
-         Medians; × is the full load's over the row's. I/O: time with nothing to compute. Loaded: \
+         Medians; × is the full load's over the row's. I/O: exposed waiting, time with nothing to \
+         compute until the first token, not the time that the disk is busy (much of which \
+         computing hides). Units: as serve without importance, always from the disk. Loaded: \
          of the stored bytes, from anywhere; disk: that \
          it read, whole pages; bound: probes' keys and what was selected, nothing \
          read in vain. Chunks: read for a question, over all layers. Ampl.: tokens read for each \
          selected. Dev/host: parts that were on the device and in host memory. Agree: mean Jaccard \
          index of the probes' sets; full: layers in which all was loaded because of it. Right: \
-         answers known to be right. Top-1, KL: against a full computation of the same question.\n",
+         answers known to be right. Top-1, KL: against a full computation of the same \
+         question; the mean of those that are finite.\n",
         workload.name,
         workload.documents.len(),
         workload.tokens(),

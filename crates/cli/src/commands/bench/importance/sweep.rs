@@ -1,18 +1,21 @@
 //! Which variants, at which ratios and speeds, how often.
 
-use std::path::{Path, PathBuf};
+use std::cell::Cell;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use headstart_cache::importance::{GuardCounts, bound};
+use headstart_cache::importance::bound;
 use headstart_engine::importance::Tally;
 use headstart_engine::kv::Dtype;
 use headstart_store::decorate::Rate;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::arm::{Answer, Arm, Setting};
+use super::arm::{Answer, Arm, Compared, Setting};
+use super::state::State;
 use super::variants::Variant;
 use super::workload::Workload;
+use crate::tiers::UNIT_TOKENS;
 
 /// Questions for which all is computed: it takes long, and always the same.
 const RECOMPUTED: usize = 3;
@@ -51,7 +54,9 @@ pub(super) struct Row {
     /// What was loaded for all of them.
     pub(super) tally: Tally,
     /// Against a full computation.
-    pub(super) guard: GuardCounts,
+    pub(super) compared: Compared,
+    /// Bytes that are stored of what a question is about.
+    pub(super) document_bytes: u64,
     /// Share of the bytes that are its probes' keys.
     pub(super) probe_share: f64,
     /// Packs that there were.
@@ -71,15 +76,37 @@ impl Row {
         median(self.answers.iter().map(|it| it.io))
     }
 
-    /// Share of the stored bytes that were loaded, wherever from.
-    pub(super) fn loaded_share(&self) -> f64 {
-        self.tally.loaded_bytes() as f64 / self.tally.whole_bytes.max(1) as f64
+    /// Whether anything was loaded by importance.
+    pub(super) fn is_partly(&self) -> bool {
+        self.tally.layers > 0
     }
 
-    /// The same of the bytes that the disk read, whole pages and headers.
+    /// Bytes that were loaded, wherever from; where no tally is kept, those that the disk read.
+    pub(super) fn loaded_bytes(&self) -> u64 {
+        match self.is_partly() {
+            true => self.tally.loaded_bytes(),
+            false => self.disk_bytes(),
+        }
+    }
+
+    /// Bytes that the disk read, whole pages and headers.
+    pub(super) fn disk_bytes(&self) -> u64 {
+        self.answers.iter().map(|it| it.disk_bytes).sum()
+    }
+
+    /// Bytes that are stored of what was asked about.
+    pub(super) fn whole_bytes(&self) -> u64 {
+        self.document_bytes * self.answers.len() as u64
+    }
+
+    /// Share of the stored bytes that were loaded, wherever from.
+    pub(super) fn loaded_share(&self) -> f64 {
+        self.loaded_bytes() as f64 / self.whole_bytes().max(1) as f64
+    }
+
+    /// The same of the bytes that the disk read.
     pub(super) fn disk_share(&self) -> f64 {
-        let read: u64 = self.answers.iter().map(|it| it.disk_bytes).sum();
-        read as f64 / self.tally.whole_bytes.max(1) as f64
+        self.disk_bytes() as f64 / self.whole_bytes().max(1) as f64
     }
 
     /// Share of the tokens that were selected, over all layers.
@@ -101,10 +128,16 @@ impl Row {
     }
 }
 
-fn median(times: impl Iterator<Item = Duration>) -> Duration {
+/// Of an even number, the mean of the two in the middle.
+pub(super) fn median(times: impl Iterator<Item = Duration>) -> Duration {
     let mut times: Vec<Duration> = times.collect();
     times.sort_unstable();
-    times.get(times.len() / 2).copied().unwrap_or_default()
+    let upper = times.get(times.len() / 2).copied().unwrap_or_default();
+    match times.len() {
+        0 => Duration::ZERO,
+        len if len % 2 == 1 => upper,
+        len => (times[len / 2 - 1] + upper) / 2,
+    }
 }
 
 /// Measures all of it. Each row is told when it is done.
@@ -113,7 +146,11 @@ pub(super) fn run(
     asked: &Asked<'_>,
     mut tell: impl FnMut(Row) -> Result<()>,
 ) -> Result<()> {
-    let sweep = Sweep { workload, asked };
+    let sweep = Sweep {
+        workload,
+        asked,
+        num_states: Cell::new(0),
+    };
     let speeds = match asked.bytes_per_s {
         Some(bytes_per_s) => vec![bytes_per_s],
         None => sweep.speeds()?,
@@ -129,10 +166,11 @@ pub(super) fn run(
                 0 => [&plain[..], &chosen].concat(),
                 _ => chosen.clone(),
             };
-            for mut row in sweep.rows(&variants, ratio, bytes_per_s)? {
-                if row.variant == Variant::Full {
-                    full = Some((row.ttft(), row.io()));
-                }
+            let rows = sweep.rows(&variants, ratio, bytes_per_s)?;
+            if let Some(row) = rows.iter().find(|row| row.variant == Variant::Full) {
+                full = Some((row.ttft(), row.io()));
+            }
+            for mut row in rows {
                 row.full = full;
                 tell(row)?;
             }
@@ -144,6 +182,7 @@ pub(super) fn run(
 struct Sweep<'a> {
     workload: &'a Workload,
     asked: &'a Asked<'a>,
+    num_states: Cell<u64>,
 }
 
 impl Sweep<'_> {
@@ -155,7 +194,10 @@ impl Sweep<'_> {
             model: &self.workload.model,
             dtype: self.asked.dtype,
             folder,
-            chunk_tokens: self.asked.chunk_tokens,
+            chunk_tokens: match variant.is_partly() {
+                true => self.asked.chunk_tokens,
+                false => UNIT_TOKENS,
+            },
             document_tokens: self.workload.tokens(),
             documents: self.workload.documents.len(),
             disk: Rate::UNLIMITED,
@@ -165,23 +207,24 @@ impl Sweep<'_> {
         }
     }
 
-    /// The folder of a variant, with all documents in it.
-    fn folder(&self, variant: Variant) -> Result<PathBuf> {
-        let folder = self.asked.folder.join(variant.name());
-        if !folder.exists() {
-            let mut arm = Arm::open(&self.setting(variant, &folder))?;
+    /// What a variant finds: all documents in its layout, and nothing else. They are computed once
+    /// for each layout, and copied for each who asks.
+    fn state(&self, variant: Variant) -> Result<State> {
+        let stored = self.asked.folder.join(variant.layout());
+        if !stored.exists() {
+            let mut arm = Arm::open(&self.setting(variant, &stored))?;
             let documents = self.workload.documents.iter();
-            documents
-                .cloned()
-                .try_for_each(|it| arm.ask(it).map(drop))?;
+            documents.cloned().try_for_each(|it| arm.warm(it))?;
         }
-        Ok(folder)
+        let number = self.num_states.get();
+        self.num_states.set(number + 1);
+        State::copied(&stored, self.asked.folder.join(format!("state-{number}")))
     }
 
     /// Speeds of the disk at which a full load's I/O has the shares that were asked for.
     fn speeds(&self) -> Result<Vec<f64>> {
-        let folder = self.folder(Variant::Full)?;
-        let setting = self.setting(Variant::Full, &folder);
+        let state = self.state(Variant::Full)?;
+        let setting = self.setting(Variant::Full, state.folder());
         let mut arm = Arm::open(&setting)?;
         let mut computing = Vec::new();
         for number in 0..CALIBRATIONS {
@@ -215,7 +258,6 @@ impl Sweep<'_> {
             .iter()
             .map(|(it, _)| self.row(*it, ratio, bytes_per_s))
             .collect();
-        let before: Vec<GuardCounts> = arms.iter().map(|(_, arm)| arm.report().guard).collect();
         for number in 0..self.asked.questions {
             let question = self.workload.question(1_000_000 + number as u64);
             let prompt = [
@@ -224,7 +266,7 @@ impl Sweep<'_> {
             ];
             for turn in 0..arms.len() {
                 let index = (number + turn) % arms.len();
-                let (variant, arm) = &mut arms[index];
+                let (variant, (arm, _)) = &mut arms[index];
                 bar.inc(1);
                 if *variant == Variant::Recompute && number >= RECOMPUTED {
                     continue;
@@ -234,19 +276,13 @@ impl Sweep<'_> {
                 row.known += usize::from(question.answer.is_some());
                 row.right += usize::from(question.answer == Some(answer.token));
                 row.tally.add(&answer.tally);
+                row.compared.add(&answer.compared);
                 row.answers.push(answer);
             }
         }
         bar.finish_and_clear();
-        for ((row, (_, arm)), before) in rows.iter_mut().zip(&arms).zip(before) {
-            let report = arm.report();
-            row.guard = GuardCounts {
-                compared: report.guard.compared - before.compared,
-                agreed: report.guard.agreed - before.agreed,
-                kl_sum: report.guard.kl_sum - before.kl_sum,
-                ..report.guard
-            };
-            row.packs = report.packs.packs;
+        for (row, (_, (arm, _))) in rows.iter_mut().zip(&arms) {
+            row.packs = arm.packs().0;
         }
         Ok(rows)
     }
@@ -255,15 +291,15 @@ impl Sweep<'_> {
         self.asked.warm_up * self.workload.documents.len()
     }
 
-    /// An arm that has answered questions about each document.
+    /// An arm that has answered questions about each document, and its folder, which goes after it.
     fn warm(
         &self,
         variant: Variant,
         ratio: f64,
         bytes_per_s: f64,
         bar: &ProgressBar,
-    ) -> Result<Arm> {
-        let folder = self.folder(variant)?;
+    ) -> Result<(Arm, State)> {
+        let state = self.state(variant)?;
         let rate = |bytes_per_s| Rate {
             latency: self.asked.latency,
             bytes_per_s,
@@ -274,23 +310,23 @@ impl Sweep<'_> {
             host: rate(bytes_per_s * self.asked.host_speed),
             kept: self.asked.kept,
             is_checked: variant != Variant::Recompute,
-            ..self.setting(variant, &folder)
+            ..self.setting(variant, state.folder())
         };
         let mut arm =
             Arm::open(&setting).with_context(|| format!("cannot open {}", variant.name()))?;
         if variant == Variant::Recompute {
             bar.inc(self.warm_ups() as u64);
-            return Ok(arm);
+            return Ok((arm, state));
         }
         for round in 0..self.asked.warm_up {
             for (document, text) in self.workload.documents.iter().enumerate() {
                 let number = (round * self.workload.documents.len() + document) as u64;
                 let question = self.workload.about(document, 2_000_000 + number);
-                arm.ask([&text[..], &question.tokens].concat())?;
+                arm.warm([&text[..], &question.tokens].concat())?;
                 bar.inc(1);
             }
         }
-        Ok(arm)
+        Ok((arm, state))
     }
 
     fn row(&self, variant: Variant, ratio: f64, bytes_per_s: f64) -> Row {
@@ -302,7 +338,8 @@ impl Sweep<'_> {
             known: 0,
             right: 0,
             tally: Tally::default(),
-            guard: GuardCounts::default(),
+            compared: Compared::default(),
+            document_bytes: self.setting(variant, self.asked.folder).document_bytes(),
             probe_share: variant.probes(&self.workload.model.config).share(),
             packs: 0,
             full: None,

@@ -3,7 +3,8 @@
 //! All of them are settings of the same code, so that nothing but the setting differs. *Full* is
 //! AttentionStore's way: all of it, layer by layer beside computing, with LRU. *H2O* reads all
 //! heads' keys, sums what all heads look at, and reads the values of what matters most. IMPRESS's
-//! three parts are probes instead of all keys, packs, and scores.
+//! three parts are probes instead of all keys, packs, and scores. *Units* alone is other code: what
+//! `serve` does without `--importance`, whole units through the tiers.
 
 use headstart_cache::importance::{Merge, Selecting};
 use headstart_engine::ModelConfig;
@@ -14,6 +15,7 @@ use headstart_engine::kv::Probes;
 pub(super) enum Variant {
     Recompute,
     Full,
+    Units,
     H2oLru,
     H2oLfu,
     Impress,
@@ -24,9 +26,10 @@ pub(super) enum Variant {
 }
 
 impl Variant {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Recompute,
         Self::Full,
+        Self::Units,
         Self::H2oLru,
         Self::H2oLfu,
         Self::ImpressNoProbe,
@@ -47,6 +50,7 @@ impl Variant {
         match self {
             Self::Recompute => "recompute",
             Self::Full => "full",
+            Self::Units => "units",
             Self::H2oLru => "h2o-lru",
             Self::H2oLfu => "h2o-lfu",
             Self::Impress => "impress",
@@ -59,7 +63,22 @@ impl Variant {
 
     /// Whether the kept ratio changes it.
     pub(super) fn has_ratio(self) -> bool {
-        !matches!(self, Self::Recompute | Self::Full)
+        !matches!(self, Self::Recompute | Self::Full | Self::Units)
+    }
+
+    /// Whether it loads by importance at all.
+    pub(super) fn is_partly(self) -> bool {
+        self != Self::Units
+    }
+
+    /// How what is stored is laid out: those of one name read each other's records.
+    pub(super) fn layout(self) -> &'static str {
+        match self {
+            Self::Units => "units",
+            Self::ImpressBlind => "blind",
+            _ if self.reads_all_keys() => "keys",
+            _ => "probes",
+        }
     }
 
     /// Whether it reads all heads' keys.
@@ -99,7 +118,9 @@ impl Variant {
     /// The policy of what stays in memory.
     pub(super) fn policy(self) -> &'static str {
         match self {
-            Self::Recompute | Self::Full | Self::H2oLru | Self::ImpressNoScore => "lru",
+            Self::Recompute | Self::Full | Self::Units | Self::H2oLru | Self::ImpressNoScore => {
+                "lru"
+            }
             Self::H2oLfu => "lfu",
             Self::Impress | Self::ImpressNoProbe | Self::ImpressNoReorder | Self::ImpressBlind => {
                 "importance"

@@ -1,0 +1,50 @@
+//! What is on the disk before a row is measured: a copy, so that no row finds what another one left
+//! behind (packs above all, which another ratio or speed has made).
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// A folder that is deleted with this.
+pub(super) struct State(PathBuf);
+
+impl State {
+    /// A copy of the folder `stored` at `folder`, which is not there yet. Nobody may have `stored`
+    /// open.
+    pub(super) fn copied(stored: &Path, folder: PathBuf) -> Result<Self> {
+        let state = Self(folder);
+        let copied = copy(stored, &state.0);
+        copied.with_context(|| format!("cannot copy to {}", state.0.display()))?;
+        Ok(state)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            eprintln!("{} could not be deleted: {error}", self.0.display());
+        }
+    }
+}
+
+/// All of a folder, on the disk when it returns: writing it must not disturb what is measured.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let copied = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy(&entry.path(), &copied)?,
+            false => {
+                fs::copy(entry.path(), &copied)?;
+                File::open(&copied)?.sync_all()?;
+            }
+        }
+    }
+    Ok(())
+}
