@@ -25,6 +25,7 @@
 //! and that the parts to read are the fewest, where IMPRESS reads whatever chunk holds a token.
 
 mod cover;
+mod fit;
 mod guard;
 mod nodes;
 mod packs;
@@ -32,12 +33,13 @@ mod parts;
 mod reads;
 mod select;
 
+pub use fit::{Fitted, Wish, fit};
 pub use guard::{Divergence, Guard, GuardCounts, GuardOptions, Verdict, divergence};
 pub use nodes::{Job, NodeOptions, Nodes};
 pub use packs::Packs;
 pub use parts::{LevelCounts, PartCache, PartCounts};
 pub use reads::{Cover, PackView, Read, reads};
-pub use select::{ALPHA, MOST_SPARED, Merge, Selecting, Selection, select, threshold};
+pub use select::{ALPHA, MOST_SPARED, Merge, SURE, Selecting, Selection, select, threshold};
 
 /// Share of a prefix' bytes that loading by importance cannot go below: the probes' share, and of
 /// the rest the kept ratio times the read amplification (tokens read over tokens wanted).

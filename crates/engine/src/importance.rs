@@ -307,7 +307,7 @@ impl Importance {
                 let units = (&partly.prefix[..], partly.first);
                 let packs = prefill.packs.iter().copied();
                 self.packing
-                    .used(units, partly.origin, &prefill.kept, packs);
+                    .used(units, partly.origin, &prefill.named, packs);
                 if pruned.iter().any(|&pruned| pruned > 0) {
                     self.checks.consider(scheduler, (seq, place), logits);
                 }

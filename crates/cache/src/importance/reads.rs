@@ -234,7 +234,7 @@ fn chunks_read(packed: &Packed, tokens: &[u32], unit_tokens: usize, units: &[boo
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use headstart_core::Rng;
     use std::collections::{BTreeSet, HashMap, HashSet};
@@ -242,18 +242,18 @@ mod tests {
     const PART: u16 = 9;
 
     /// A run, packs that may overlap, and what is cached.
-    struct Case {
-        unit_tokens: usize,
-        skip: usize,
-        units: Vec<BlockHash>,
+    pub(in super::super) struct Case {
+        pub(in super::super) unit_tokens: usize,
+        pub(in super::super) skip: usize,
+        pub(in super::super) units: Vec<BlockHash>,
         /// Name, units before, first unit, units, order.
         packs: Vec<(BlockHash, [usize; 3], Vec<u32>)>,
         cached: HashSet<PartName>,
-        tokens: Vec<u32>,
+        pub(in super::super) tokens: Vec<u32>,
     }
 
     impl Case {
-        fn random(seed: u64, most_packs: usize) -> Self {
+        pub(in super::super) fn random(seed: u64, most_packs: usize) -> Self {
             let mut rng = Rng::new(seed);
             let unit_tokens = 1 + rng.below(5);
             let num_units = 1 + rng.below(7);
@@ -319,7 +319,7 @@ mod tests {
             self.ask(|question| reads(question, &self.tokens))
         }
 
-        fn ask(&self, ask: impl FnOnce(&Cover<'_>) -> Vec<Read>) -> Vec<Read> {
+        pub(in super::super) fn ask<T>(&self, ask: impl FnOnce(&Cover<'_>) -> T) -> T {
             let packs: Vec<_> = self
                 .packs
                 .iter()
@@ -343,7 +343,7 @@ mod tests {
         }
 
         /// Where each token of the run is: by part, by place.
-        fn contents(&self) -> HashMap<PartName, HashMap<u32, u16>> {
+        pub(in super::super) fn contents(&self) -> HashMap<PartName, HashMap<u32, u16>> {
             let mut contents: HashMap<PartName, HashMap<u32, u16>> = HashMap::new();
             for (unit, &record) in self.units.iter().enumerate() {
                 for at in 0..self.unit_tokens {

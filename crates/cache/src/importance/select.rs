@@ -26,6 +26,10 @@ pub enum Merge {
 /// of them looks at it.
 pub const MOST_SPARED: f32 = 0.05;
 
+/// A token to which all queries together give more attention than this is kept whatever it costs:
+/// one of them may look at nothing else.
+pub const SURE: f32 = 0.25;
+
 /// How tokens are selected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Selecting {
@@ -40,6 +44,9 @@ pub struct Selecting {
     /// matter, far apart, are as dear as all that do. A token that one query looks at is not among
     /// them ([`MOST_SPARED`]).
     pub spared: f64,
+    /// Whether whole parts are kept of what is selected, as few as miss no more than may be spared
+    /// ([`super::fit()`]); else the tokens themselves, wherever they are.
+    pub whole_parts: bool,
     /// What becomes of several probes' sets.
     pub merge: Merge,
     /// Whether everything is loaded where the probes do not agree.
@@ -57,6 +64,7 @@ impl Default for Selecting {
             first: 4,
             recent: 32,
             spared: 0.02,
+            whole_parts: true,
             merge: Merge::Union,
             falls_back: true,
             alpha: ALPHA,
@@ -69,6 +77,8 @@ impl Default for Selecting {
 pub struct Selection {
     /// Sorted; counted as the importances are.
     pub tokens: Vec<u32>,
+    /// Those of them that are always kept, or that somebody surely looks at; sorted.
+    pub sure: Vec<u32>,
     /// Mean pairwise Jaccard index of what the probes chose freely; 1 where there was no choice,
     /// or one probe.
     pub agreement: f64,
@@ -84,10 +94,19 @@ impl Selection {
     pub fn everything(num_tokens: usize) -> Self {
         Self {
             tokens: (0..num_tokens as u32).collect(),
+            sure: Vec::new(),
             agreement: 1.0,
             threshold: 0.0,
             is_all: true,
         }
+    }
+
+    /// The same, counted from `skip` tokens before.
+    #[must_use]
+    pub fn behind(mut self, skip: usize) -> Self {
+        let tokens = self.tokens.iter_mut().chain(&mut self.sure);
+        tokens.for_each(|token| *token += skip as u32);
+        self
     }
 }
 
@@ -146,8 +165,12 @@ pub fn select(selecting: &Selecting, importances: &[&[f32]], queries: usize) -> 
         tokens.extend(merged.iter().map(|at| first as u32 + at));
     }
     tokens.extend(end - recent as u32..end);
+    let is_always = |token: u32| token < first as u32 || token >= end - recent as u32;
+    let is_seen = |token: u32| importances.iter().any(|it| it[token as usize] > SURE);
+    let sure = tokens.iter().copied();
     Selection {
         is_all: tokens.len() == num_tokens,
+        sure: sure.filter(|&it| is_always(it) || is_seen(it)).collect(),
         tokens,
         agreement,
         threshold,
@@ -403,8 +426,11 @@ mod tests {
             }
         };
         let tokens: Vec<u32> = merged.union(&always).map(|&at| at as u32).collect();
+        let is_seen = |at: usize| importances.iter().any(|probe| probe[at] > SURE);
+        let is_sure = |&at: &u32| always.contains(&(at as usize)) || is_seen(at as usize);
         Selection {
             is_all: tokens.len() == len,
+            sure: tokens.iter().copied().filter(is_sure).collect(),
             tokens,
             agreement,
             threshold,
@@ -438,6 +464,7 @@ mod tests {
                 first: rng.below(6),
                 recent: rng.below(20),
                 spared: [0.0, 0.01, 0.2][rng.below(3)],
+                whole_parts: false,
                 merge: [Merge::Union, Merge::Majority, Merge::Sum][rng.below(3)],
                 falls_back: rng.below(2) == 0,
                 alpha: ALPHA,

@@ -23,6 +23,8 @@ pub(crate) struct ImportanceOption {
     pub(crate) probes: Option<Vec<usize>>,
     /// Share of a query's attention to what a probe names that may be left out again.
     pub(crate) spared: f64,
+    /// Whether whole chunks are kept, else tokens.
+    pub(crate) whole_parts: bool,
     pub(crate) merge: Merge,
     /// Whether everything is loaded where the probes do not agree.
     pub(crate) falls_back: bool,
@@ -48,6 +50,7 @@ impl Default for ImportanceOption {
             ratio: 0.25,
             probes: None,
             spared: 0.02,
+            whole_parts: true,
             merge: Merge::Union,
             falls_back: true,
             least_tokens: 1024,
@@ -82,6 +85,7 @@ impl ImportanceOption {
             "ratio" => self.ratio = number(value, 0.001, 1.0, "a share from 0.001 to 1")?,
             "probes" => self.probes = probes(value)?,
             "spared" => self.spared = number(value, 0.0, 1.0, "a share from 0 to 1")?,
+            "keep" => self.whole_parts = chunks_or_tokens(value)?,
             "merge" => self.merge = merge(value)?,
             "fallback" => self.falls_back = on_or_off(value)?,
             "least" => self.least_tokens = count(value, "tokens, 64 or more")?,
@@ -94,7 +98,7 @@ impl ImportanceOption {
             "max-kl" => self.most_kl = number(value, 0.0, 1e6, "nats, 0 or more")?,
             _ => {
                 return Err(
-                    "one of ratio, probes, spared, merge, fallback, least, when, chunk, policy, \
+                    "one of ratio, probes, spared, keep, merge, fallback, least, when, chunk, policy, \
                      reorder, check, max-kl, each with =VALUE, commas between them",
                 );
             }
@@ -133,6 +137,14 @@ fn on_or_off(value: &str) -> Result<bool, Wrong> {
         "on" => Ok(true),
         "off" => Ok(false),
         _ => Err("on or off"),
+    }
+}
+
+fn chunks_or_tokens(value: &str) -> Result<bool, Wrong> {
+    match value {
+        "chunks" => Ok(true),
+        "tokens" => Ok(false),
+        _ => Err("chunks or tokens"),
     }
 }
 
@@ -180,7 +192,7 @@ mod tests {
         let option: ImportanceOption = "".parse().expect("nothing is fine");
         assert_eq!(option, ImportanceOption::default());
         let option: ImportanceOption =
-            "ratio=0.1, probes=0:8:16,spared=0,merge=majority,fallback=off,least=256,when=always,\
+            "ratio=0.1, probes=0:8:16,spared=0,keep=tokens,merge=majority,fallback=off,least=256,when=always,\
              chunk=16,policy=lru,reorder=2,check=0.5,max-kl=1"
                 .parse()
                 .expect("all of it is known");
@@ -188,6 +200,7 @@ mod tests {
             ratio: 0.1,
             probes: Some(vec![0, 8, 16]),
             spared: 0.0,
+            whole_parts: false,
             merge: Merge::Majority,
             falls_back: false,
             least_tokens: 256,
@@ -212,6 +225,7 @@ mod tests {
             ("rate=0.1", "one of ratio, probes"),
             ("chunk=48", "16, 32 or 64"),
             ("probes=a", "0:8:16"),
+            ("keep=all", "chunks or tokens"),
             ("fallback=yes", "on or off"),
             ("least=1", "64 or more"),
             ("when=never", "faster or always"),

@@ -141,6 +141,7 @@ impl Importance {
             selecting: Selecting {
                 ratio: option.ratio,
                 spared: option.spared,
+                whole_parts: option.whole_parts,
                 merge: option.merge,
                 falls_back: option.falls_back,
                 ..Selecting::default()

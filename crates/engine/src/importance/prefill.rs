@@ -6,14 +6,16 @@
 //! layer l+1             probe parts ◄─ asked for ─────┘ they come while l is computed
 //! ```
 //!
-//! Source: Chen et al., "IMPRESS", FAST'25. What is kept is attended to and nothing else, also
-//! where a part brought other tokens along: the same prompt gives the same answer however its
-//! prefix is laid out and whatever parts were in memory.
+//! Source: Chen et al., "IMPRESS", FAST'25. What is kept is attended to and nothing else: the same
+//! prompt gives the same answer whatever parts were in memory, and, where tokens are chosen rather
+//! than whole parts, however its prefix is laid out.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use headstart_cache::importance::{Cover, Packs, Read, Selecting, Selection, reads, select};
+use headstart_cache::importance::{
+    Cover, Packs, Read, Selecting, Selection, Wish, fit, reads, select,
+};
 use headstart_core::transfer::{BlockMover, PartName};
 use headstart_core::{BlockHash, Nanos, SeqId, TokenId};
 use headstart_scheduler::Partly;
@@ -39,8 +41,8 @@ pub(super) struct Prefill {
     /// Parts that it asked for, with the layer that needs them.
     held: Vec<(usize, Kind, PartName)>,
     pruned: Vec<u32>,
-    /// Tokens chosen in each layer, counted from the first unit's first; none where all were kept.
-    pub(super) kept: Vec<Vec<u32>>,
+    /// Tokens named in each layer, counted from the first unit's first; none where all were kept.
+    pub(super) named: Vec<Vec<u32>>,
     /// Packs that could serve it.
     pub(super) packs: BTreeSet<BlockHash>,
     pub(super) tally: Tally,
@@ -52,10 +54,21 @@ enum Stage {
     Probes(usize),
     /// The first so many of these parts are.
     Rest {
-        selection: Selection,
+        chosen: Chosen,
         reads: Vec<Read>,
         here: usize,
     },
+}
+
+/// What a layer sees of the stored tokens, counted from the first unit's first.
+#[derive(Clone)]
+struct Chosen {
+    /// What the probes name.
+    selection: Selection,
+    /// What is kept of it, or instead of it.
+    kept: Vec<u32>,
+    /// Share of its attention that a query misses in the mean, because of what is kept instead.
+    missed: f64,
 }
 
 /// How far it came.
@@ -106,7 +119,7 @@ impl Prefill {
             stage: Stage::Probes(0),
             held: Vec::new(),
             pruned: Vec::new(),
-            kept: Vec::new(),
+            named: Vec::new(),
             packs: BTreeSet::new(),
             tally: Tally::default(),
         };
@@ -153,10 +166,8 @@ impl Prefill {
             let stage = std::mem::replace(&mut self.stage, Stage::Probes(0));
             match stage {
                 Stage::Probes(_) => self.choose(shared, now),
-                Stage::Rest {
-                    selection, reads, ..
-                } => {
-                    self.finish(&selection, &reads, shared, now);
+                Stage::Rest { chosen, reads, .. } => {
+                    self.finish(&chosen, &reads, shared, now);
                     if self.layer == shared.executor.num_layers() {
                         let (token, logits) = shared.executor.sample(&self.activations);
                         let pruned = std::mem::take(&mut self.pruned).into();
@@ -211,13 +222,11 @@ impl Prefill {
     /// The layer's probes are here: what they look at is asked for, and what the next layer needs.
     fn choose(&mut self, shared: &mut Shared<'_>, now: Nanos) {
         self.computed += 1;
-        let mut selection = match shared.wants_all() {
-            true => Selection::everything(self.partly.stored.len()),
+        let chosen = match shared.wants_all() {
+            true => Chosen::everything(self.partly.skip, self.partly.stored.len()),
             false => self.select(shared),
         };
-        let skip = self.partly.skip as u32;
-        selection.tokens.iter_mut().for_each(|token| *token += skip);
-        let reads = self.reads(&selection, shared);
+        let reads = self.reads(&chosen, shared);
         if !shared.wants_all() {
             for read in &reads {
                 self.ask((self.layer, Kind::Rest), read.part, shared, now);
@@ -225,7 +234,7 @@ impl Prefill {
         }
         self.ask_ahead(self.layer + 1, shared, now);
         self.stage = Stage::Rest {
-            selection,
+            chosen,
             reads,
             here: 0,
         };
@@ -236,31 +245,28 @@ impl Prefill {
     fn is_without_packs(&mut self, shared: &mut Shared<'_>, now: Nanos) -> bool {
         let units = self.partly.units();
         let is_pack = |read: &Read| !units.contains(&read.part.record);
-        let Stage::Rest {
-            selection, reads, ..
-        } = &self.stage
-        else {
+        let Stage::Rest { chosen, reads, .. } = &self.stage else {
             return false;
         };
         if self.avoids_packs || !reads.iter().any(is_pack) {
             return false;
         }
         self.avoids_packs = true;
-        let selection = selection.clone();
-        let reads = self.reads(&selection, shared);
+        let chosen = chosen.clone();
+        let reads = self.reads(&chosen, shared);
         for read in &reads {
             self.ask((self.layer, Kind::Rest), read.part, shared, now);
         }
         self.stage = Stage::Rest {
-            selection,
+            chosen,
             reads,
             here: 0,
         };
         true
     }
 
-    /// What the layer's probes look at.
-    fn select(&self, shared: &Shared<'_>) -> Selection {
+    /// What the layer's probes look at, and what is kept for it.
+    fn select(&mut self, shared: &Shared<'_>) -> Chosen {
         let shape = shared.shape;
         let skipped = self.partly.skip / shape.block_size * shape.probe_block_bytes;
         let mut stored = StoredKeys::default();
@@ -275,62 +281,83 @@ impl Prefill {
         let sums = executor.column_sums(&self.activations, self.layer, probes, front);
         let sums: Vec<&[f32]> = sums.iter().map(Vec::as_slice).collect();
         let queries = self.partly.entry.tokens.len();
-        select(shared.selecting, &sums, queries)
+        let selection = select(shared.selecting, &sums, queries);
+        let selection = selection.behind(self.partly.skip);
+        if selection.is_all || !shared.selecting.whole_parts {
+            return Chosen::named(selection);
+        }
+        let attention = sums.len() as f32 * queries as f32;
+        let wish = Wish {
+            selection: &selection,
+            importances: &sums,
+            spared: shared.selecting.spared as f32 * attention,
+        };
+        let fitted = self.ask_cover(shared, &|_| false, |cover| fit(cover, &wish));
+        Chosen {
+            kept: fitted.tokens,
+            missed: f64::from(fitted.missed / attention),
+            selection,
+        }
     }
 
-    /// Which parts hold them.
-    fn reads(&mut self, selection: &Selection, shared: &Shared<'_>) -> Vec<Read> {
+    /// Which parts hold what is kept.
+    fn reads(&mut self, chosen: &Chosen, shared: &Shared<'_>) -> Vec<Read> {
+        let parts = &*shared.parts;
+        let is_cached = |name| parts.is_kept(name);
+        self.ask_cover(shared, &is_cached, |cover| reads(cover, &chosen.kept))
+    }
+
+    /// Asks about the parts that there are for this layer.
+    fn ask_cover<T>(
+        &mut self,
+        shared: &Shared<'_>,
+        is_cached: &dyn Fn(PartName) -> bool,
+        ask: impl FnOnce(&Cover<'_>) -> T,
+    ) -> T {
         let part = shared.shape.rest_part(self.layer);
-        let packs = match selection.is_all || self.avoids_packs {
+        let packs = match shared.wants_all() || self.avoids_packs {
             true => Vec::new(),
             false => shared.packs.find(self.partly.units(), part),
         };
         self.packs.extend(packs.iter().map(|pack| pack.name));
-        let parts = &*shared.parts;
-        let cover = Cover {
+        ask(&Cover {
             units: self.partly.units(),
             skip: self.partly.skip,
             unit_tokens: shared.shape.unit_tokens,
             part,
             packs: &packs,
-            is_cached: &|name| parts.is_kept(name),
-        };
-        reads(&cover, &selection.tokens)
+            is_cached,
+        })
     }
 
     /// All that the layer needs is here.
-    fn finish(
-        &mut self,
-        selection: &Selection,
-        reads: &[Read],
-        shared: &mut Shared<'_>,
-        now: Nanos,
-    ) {
-        match selection.is_all {
+    fn finish(&mut self, chosen: &Chosen, reads: &[Read], shared: &mut Shared<'_>, now: Nanos) {
+        let is_all = chosen.kept.len() == self.partly.stored.len();
+        match is_all {
             true => self.place_all(shared),
             false => self.place(reads, shared),
         }
-        let pruned = self.partly.stored.len() - selection.tokens.len();
+        let pruned = self.partly.stored.len() - chosen.kept.len();
         shared
             .executor
             .finish(&mut self.activations, self.layer, pruned);
         self.pruned.push(pruned as u32);
         let unit_tokens = shared.shape.unit_tokens;
-        let share = |read: &Read| read.tokens.len() as f32 / unit_tokens as f32;
+        let named = &chosen.selection.tokens;
+        let share = |read: &Read| mattered(read, named) as f32 / unit_tokens as f32;
         let used: Vec<_> = reads.iter().map(|read| (read.part, share(read))).collect();
         shared.parts.used(Kind::Rest, &used, now);
-        let probes = self
-            .partly
-            .units()
-            .iter()
-            .map(|&unit| probe_part(unit, self.layer));
-        let probes: Vec<_> = probes.map(|name| (name, 1.0)).collect();
+        let units = self.partly.units().iter();
+        let probes = units.map(|&unit| (probe_part(unit, self.layer), 1.0));
+        let probes: Vec<_> = probes.collect();
         shared.parts.used(Kind::Probes, &probes, now);
-        self.tally.layer(selection, reads.len(), unit_tokens);
+        self.tally
+            .layer(&chosen.selection, reads.len(), unit_tokens);
+        self.tally.missed += chosen.missed;
         // What is loaded because nobody knows better tells nothing of what matters.
-        self.kept.push(match selection.is_all {
+        self.named.push(match chosen.selection.is_all {
             true => Vec::new(),
-            false => selection.tokens.clone(),
+            false => named.clone(),
         });
         self.layer += 1;
         self.computed += 1;
@@ -417,6 +444,28 @@ impl Prefill {
             !is_done
         });
     }
+}
+
+impl Chosen {
+    /// All of so many tokens behind `skip`.
+    fn everything(skip: usize, num_tokens: usize) -> Self {
+        Self::named(Selection::everything(num_tokens).behind(skip))
+    }
+
+    /// What the probes name, and nothing else.
+    fn named(selection: Selection) -> Self {
+        Self {
+            kept: selection.tokens.clone(),
+            selection,
+            missed: 0.0,
+        }
+    }
+}
+
+/// How many tokens of a part were named.
+fn mattered(read: &Read, named: &[u32]) -> usize {
+    let is_named = |(token, _): &&(u32, u16)| named.binary_search(token).is_ok();
+    read.tokens.iter().filter(is_named).count()
 }
 
 fn probe_part(unit: BlockHash, layer: usize) -> PartName {

@@ -34,6 +34,9 @@ pub struct Tally {
     pub full_layers: u64,
     /// Sum of the probes' agreement, over layers.
     pub agreement: f64,
+    /// Sum over layers of the share of its attention that a query misses in the mean because whole
+    /// parts were kept instead of what the probes name.
+    pub missed: f64,
 }
 
 impl Tally {
@@ -91,6 +94,7 @@ impl Tally {
         let mut since = *self;
         since.sum(before, |mine, others| mine - others);
         since.agreement = self.agreement - before.agreement;
+        since.missed = self.missed - before.missed;
         since
     }
 
@@ -98,6 +102,7 @@ impl Tally {
     pub fn add(&mut self, other: &Self) {
         self.sum(other, |mine, others| mine + others);
         self.agreement += other.agreement;
+        self.missed += other.missed;
     }
 
     fn sum(&mut self, other: &Self, op: impl Fn(u64, u64) -> u64) {

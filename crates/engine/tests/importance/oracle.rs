@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use headstart_cache::importance::select;
-use headstart_core::Rng;
+use headstart_cache::importance::{Cover, Selection, Wish, fit, select};
+use headstart_core::{BlockHash, Rng};
 use headstart_engine::Model;
 use headstart_engine::importance::{ImportanceConfig, PackingOptions};
 use headstart_engine::kv::Dtype;
@@ -28,11 +28,8 @@ fn expected(
         let choose = |_: usize, importances: &[Vec<f32>]| {
             let slices: Vec<&[f32]> = importances.iter().map(Vec::as_slice).collect();
             let selection = select(&importance.selecting, &slices, suffix.len());
-            selection
-                .tokens
-                .iter()
-                .map(|&token| token as usize)
-                .collect()
+            let kept = kept(importance, (selection, &slices), (stored, suffix.len()));
+            kept.into_iter().map(|token| token as usize).collect()
         };
         let asked = prefix.ask(model, &suffix, importance.probes.heads(), choose);
         let best = asked
@@ -45,6 +42,35 @@ fn expected(
     questions.iter().map(answer).collect()
 }
 
+/// What is kept of a selection out of `stored` tokens, of which there are no packs.
+fn kept(
+    importance: &ImportanceConfig,
+    (selection, importances): (Selection, &[&[f32]]),
+    (stored, queries): (usize, usize),
+) -> Vec<u32> {
+    if selection.is_all || !importance.selecting.whole_parts {
+        return selection.tokens;
+    }
+    let units: Vec<_> = (0..stored / UNIT_TOKENS)
+        .map(|unit| BlockHash::from_u64(unit as u64))
+        .collect();
+    let attention = (queries * importances.len()) as f32;
+    let wish = Wish {
+        selection: &selection,
+        importances,
+        spared: importance.selecting.spared as f32 * attention,
+    };
+    let cover = Cover {
+        units: &units,
+        skip: 0,
+        unit_tokens: UNIT_TOKENS,
+        part: 0,
+        packs: &[],
+        is_cached: &|_| false,
+    };
+    fit(&cover, &wish).tokens
+}
+
 fn first_tokens(answers: &[Answer]) -> Vec<TokenId> {
     answers[1..].iter().map(|answer| answer.tokens[0]).collect()
 }
@@ -53,14 +79,22 @@ fn first_tokens(answers: &[Answer]) -> Vec<TokenId> {
 fn what_is_chosen_is_what_is_seen() {
     for num_kv_heads in [8, 4, 1] {
         let model = model_of(num_kv_heads);
-        for (seed, ratio) in [(1, 0.05), (2, 0.3), (3, 0.6)] {
+        for (seed, ratio, whole_parts) in [
+            (1, 0.05, false),
+            (2, 0.3, false),
+            (3, 0.6, false),
+            (4, 0.1, true),
+            (5, 0.3, true),
+        ] {
             let (document, questions) = talk(seed);
-            let importance = importance(&model, ratio, [0, 0]);
+            let mut importance = importance(&model, ratio, [0, 0]);
+            importance.selecting.whole_parts = whole_parts;
             let expected = expected(&model, &importance, (&document, &questions));
             let (shelf, _) = Shelf::new(seed, 0, true);
             let mut engine = engine(&model, 200, Some(importance), shelf);
             let (answers, _) = converse(&mut engine, (&document, &questions), true);
-            assert_eq!(first_tokens(&answers), expected, "{num_kv_heads}, {ratio}");
+            let place = format!("{num_kv_heads}, {ratio}, {whole_parts}");
+            assert_eq!(first_tokens(&answers), expected, "{place}");
         }
     }
 }
@@ -90,6 +124,7 @@ fn packs_bring_the_same_tokens_with_fewer_reads() {
     for (packs, kept_bytes) in [(false, 0), (true, 0), (true, 1 << 30)] {
         let mut importance = importance(&model, 0.25, [0, kept_bytes]);
         importance.selecting.falls_back = true;
+        importance.selecting.whole_parts = false;
         importance.packing = packs.then(|| PackingOptions {
             nodes: headstart_cache::importance::NodeOptions {
                 unit_tokens: UNIT_TOKENS,
@@ -127,6 +162,8 @@ fn the_guard_bars_what_needs_all_of_it() {
         };
         let questions: Vec<_> = (0..6).map(&mut ask).collect();
         let mut importance = importance(&model, 0.25, [0, 0]);
+        // Whole chunks show enough of a document this small.
+        importance.selecting.whole_parts = false;
         importance.guard = GuardOptions {
             sample: 1.0,
             ..GuardOptions::default()

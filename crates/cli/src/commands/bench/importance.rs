@@ -51,7 +51,8 @@ disk is busy, much of which computing hides (--json tells both).
 Variants: recompute; full (all of it through the parts' caches, LRU); units (as serve without
 --importance: whole units, always from the disk); h2o-lru, h2o-lfu (all heads' keys, then values);
 impress (probes, packs, scores); impress-no-probe, impress-no-reorder, impress-no-score (each
-part switched off); impress-blind (probes 0, 1, 2, whatever they share).")]
+part switched off); impress-blind (probes 0, 1, 2, whatever they share); chunks (as serve with
+--importance: impress, and whole chunks instead of tokens), chunks-no-reorder.")]
 pub(crate) struct ImportanceBench {
     /// needle-mha, needle-gqa, needle-small, toy, a folder or a hub name
     #[arg(long, value_name = "MODEL", default_value = "needle-mha")]

@@ -41,6 +41,7 @@ pub(super) fn json(row: &Row, document_tokens: usize) -> Value {
         "host_hits": hit(1),
         "disk_reads": hit(2),
         "full_layers": tally.full_layers as f64 / tally.layers.max(1) as f64,
+        "missed": tally.missed / tally.layers.max(1) as f64,
         "probe_agreement": tally.agreement / tally.layers.max(1) as f64,
         "packs": row.packs,
         "asked": row.answers.len(),
@@ -63,7 +64,7 @@ pub(super) fn progress(row: &Row, document_tokens: usize) -> String {
     format!("{}: {}", cells[0], words.join(", "))
 }
 
-const HEAD: [&str; 17] = [
+const HEAD: [&str; 18] = [
     "variant",
     "ratio",
     "MB/s",
@@ -79,6 +80,7 @@ const HEAD: [&str; 17] = [
     "dev/host",
     "agree",
     "full",
+    "missed",
     "right",
     "top-1, KL",
 ];
@@ -119,6 +121,7 @@ fn cells(row: &Row, document_tokens: usize) -> Vec<String> {
             "{:.0} %",
             tally.full_layers as f64 / layers * 100.0
         )),
+        unless_whole(percent(tally.missed / layers)),
         unless(row.known == 0, format!("{}/{}", row.right, row.known)),
         likeness(&row.compared),
     ]
@@ -158,7 +161,8 @@ pub(super) fn text(workload: &Workload, rows: &[Row]) -> String {
          it read, whole pages; bound: probes' keys and what was selected, nothing \
          read in vain. Chunks: read for a question, over all layers. Ampl.: tokens read for each \
          selected. Dev/host: parts that were on the device and in host memory. Agree: mean Jaccard \
-         index of the probes' sets; full: layers in which all was loaded because of it. Right: \
+         index of the probes' sets; full: layers in which all was loaded because of it. Missed: of \
+         a query's attention to what is selected, because whole chunks are kept instead. Right: \
          answers known to be right. Top-1, KL: against a full computation of the same \
          question; the mean of those that are finite.\n",
         workload.name,

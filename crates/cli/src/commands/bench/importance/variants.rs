@@ -3,7 +3,8 @@
 //! All of them are settings of the same code, so that nothing but the setting differs. *Full* is
 //! AttentionStore's way: all of it, layer by layer beside computing, with LRU. *H2O* reads all
 //! heads' keys, sums what all heads look at, and reads the values of what matters most. IMPRESS's
-//! three parts are probes instead of all keys, packs, and scores. *Units* alone is other code: what
+//! three parts are probes instead of all keys, packs, and scores. *Chunks* is what `serve` does: IMPRESS,
+//! and whole chunks instead of tokens. *Units* alone is other code: what
 //! `serve` does without `--importance`, whole units through the tiers.
 
 use headstart_cache::importance::{Merge, Selecting};
@@ -23,10 +24,12 @@ pub(super) enum Variant {
     ImpressNoReorder,
     ImpressNoScore,
     ImpressBlind,
+    Chunks,
+    ChunksNoReorder,
 }
 
 impl Variant {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 12] = [
         Self::Recompute,
         Self::Full,
         Self::Units,
@@ -37,6 +40,8 @@ impl Variant {
         Self::ImpressNoScore,
         Self::Impress,
         Self::ImpressBlind,
+        Self::ChunksNoReorder,
+        Self::Chunks,
     ];
 
     /// Those that say something of a model: without groups no probe is blind.
@@ -58,6 +63,8 @@ impl Variant {
             Self::ImpressNoReorder => "impress-no-reorder",
             Self::ImpressNoScore => "impress-no-score",
             Self::ImpressBlind => "impress-blind",
+            Self::Chunks => "chunks",
+            Self::ChunksNoReorder => "chunks-no-reorder",
         }
     }
 
@@ -102,6 +109,7 @@ impl Variant {
         Selecting {
             ratio: if self == Self::Full { 1.0 } else { ratio },
             spared,
+            whole_parts: matches!(self, Self::Chunks | Self::ChunksNoReorder),
             merge: if is_h2o { Merge::Sum } else { Merge::Union },
             falls_back: !is_h2o,
             ..Selecting::default()
@@ -109,10 +117,12 @@ impl Variant {
     }
 
     pub(super) fn packs(self) -> bool {
-        matches!(
-            self,
-            Self::Impress | Self::ImpressNoProbe | Self::ImpressNoScore | Self::ImpressBlind
-        )
+        match self {
+            Self::Impress | Self::ImpressNoProbe | Self::ImpressNoScore | Self::ImpressBlind => {
+                true
+            }
+            it => it == Self::Chunks,
+        }
     }
 
     /// The policy of what stays in memory.
@@ -122,9 +132,7 @@ impl Variant {
                 "lru"
             }
             Self::H2oLfu => "lfu",
-            Self::Impress | Self::ImpressNoProbe | Self::ImpressNoReorder | Self::ImpressBlind => {
-                "importance"
-            }
+            _ => "importance",
         }
     }
 }
