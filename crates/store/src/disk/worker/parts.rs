@@ -113,9 +113,10 @@ impl Worker {
             Ok(header) => header,
             Err(wrong) => return self.stop(getting, Stop::Wrong(wrong)),
         };
+        // An empty part is not anywhere: it may begin behind all that was read.
         let is_here = header
             .pages_of(getting.part)
-            .is_some_and(|pages| pages.end <= len);
+            .is_some_and(|pages| !pages.is_empty() && pages.end <= len);
         match is_here {
             true => self.verify(getting, &header, 0, slot),
             false => self.read_pages(getting, header, slot),
