@@ -5,8 +5,8 @@
 //!                            └─► host memory: copied, verified ───────┘
 //! ```
 //!
-//! Slots of two lengths, since the parts that are read to choose are much shorter than those that
-//! are chosen. A part that is asked for twice is read once. What is released while it is on its way
+//! Slots of two lengths, since the parts that are read to choose are shorter than those that are
+//! chosen: each takes the memory that it needs. A part that is asked for twice is read once. What is released while it is on its way
 //! is at hand all the same when it arrives.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -17,14 +17,11 @@ use headstart_core::transfer::{Moved, PartName, TransferId, TransferResult};
 use headstart_core::{Nanos, Tier};
 
 use super::sealer::Job;
-use super::{PartsConfig, Pending, StoreConfig, TieredStore};
+use super::{PartSlots, PartsConfig, Pending, StoreConfig, TieredStore};
 use crate::arena::{Arena, Slot};
 use crate::backend::{Command, Outcome, Waker};
 use crate::decorate::{Alarm, Line};
-use crate::record::{Content, PAGE, PartBytes};
-
-/// Parts are small that are at most this share of the longest.
-const SMALL: usize = 4;
+use crate::record::{Content, PartBytes};
 
 /// Parts at hand, and on their way there.
 pub(super) struct Parts {
@@ -106,16 +103,10 @@ impl Parts {
         config: &StoreConfig,
         waker: Waker,
     ) -> std::io::Result<Self> {
-        let lens = config.unit_parts();
-        let layout = config.layout();
-        let longest = lens.iter().copied().max().unwrap_or(0);
-        let small = lens.iter().copied().filter(|len| len * SMALL <= longest);
-        let small_bytes = small.max().unwrap_or(0);
-        // With the header before them, which is read at once.
-        let small_slot = layout.slot_bytes(small_bytes) + PAGE;
-        let (small_slots, slots) = match small_bytes {
-            0 => (0, parts.slots + parts.small_slots),
-            _ => (parts.small_slots, parts.slots),
+        let lens = PartSlots::of(&config.unit_parts());
+        let (small_slots, slots) = match lens.shorter {
+            None => (0, parts.slots + parts.small_slots),
+            Some(_) => (parts.small_slots, parts.slots),
         };
         let nearer = match parts.host_line {
             None => None,
@@ -128,15 +119,23 @@ impl Parts {
             }),
         };
         Ok(Self {
-            small: Class::new(small_slot, small_slots)?,
-            small_bytes,
-            large: Class::new(layout.slot_bytes(longest), slots)?,
+            small: Class::new(lens.small_bytes, small_slots)?,
+            small_bytes: lens.shorter.unwrap_or(0),
+            large: Class::new(lens.large_bytes, slots)?,
             at_hand: HashMap::new(),
             on_their_way: HashMap::new(),
             loads: 0,
             most_loads: parts.most_loads,
             nearer,
         })
+    }
+
+    /// Memory that all slots take, bytes.
+    #[cfg(test)]
+    pub(super) fn slots_bytes(&self) -> usize {
+        let classes = [&self.small, &self.large].map(|class| &class.arena);
+        let bytes = classes.map(|arena| arena.num_slots() * arena.slot_bytes());
+        bytes.iter().sum()
     }
 
     pub(super) fn bytes(&self, name: PartName) -> Option<&[u8]> {

@@ -7,6 +7,7 @@ use headstart_core::transfer::TokenFormat;
 
 use super::*;
 use crate::decorate::{Limits, Rate, Throttled};
+use crate::record::PAGE;
 
 pub(super) const TOKENS: usize = 8;
 
@@ -272,6 +273,31 @@ fn what_waits_for_a_slot_does_not_make_the_disk_slow() {
     release(&mut store, vec![part(1, 2)]);
     let (ago, took) = span(wait(&mut store, 1));
     assert!(took >= LATENCY && took + ago <= began.elapsed(), "{took:?}");
+}
+
+/// Each part is in a slot of about its own length, however much shorter or longer the others are;
+/// so the memory taken is what so many parts have, and a page or two for each.
+#[test]
+fn slots_take_about_what_their_parts_have() {
+    for lens in [[24, 640], [2_000, 2_100], [640, 2_000], [640, 640]] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = StoreConfig {
+            part_bytes: [lens[0], lens[0], lens[1], lens[1]]
+                .map(|bytes| bytes * TOKENS)
+                .to_vec(),
+            ..config(parts_config())
+        };
+        let said = PartSlots::of(&lens.map(|bytes| bytes * TOKENS));
+        let store = TieredStore::new(config, vec![disk(folder.path())], no_waker());
+        let store = store.expect("a store");
+        let taken = store.single.as_ref().expect("parts").slots_bytes();
+        let parts = parts_config();
+        let right = parts.slots * said.large_bytes + parts.small_slots * said.small_bytes;
+        assert_eq!(taken, right, "{lens:?}");
+        let all = (parts.slots * lens[1] + parts.small_slots * lens[0]) * TOKENS;
+        let pages = 3 * PAGE * (parts.slots + parts.small_slots);
+        assert!(taken <= all + pages, "{lens:?}: {taken} for {all}");
+    }
 }
 
 /// Random loads, releases, stores and forgettings, more than there are slots: each load is
