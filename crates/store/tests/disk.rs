@@ -373,7 +373,7 @@ fn a_part_costs_its_own_pages_and_the_header_once() {
     drop(disk);
     let (mut disk, _) = Disk::open(options(), no_waker()).expect("it opens");
     assert_eq!(cost_of(&mut disk, 1), pages(8), "it lies in the front");
-    assert_eq!(disk.stats().parts.get(), 1);
+    assert_eq!(disk.stats().unit_parts.get(), 1);
 }
 
 /// An empty part lies nowhere, also behind what a small slot holds of a record whose header is not

@@ -15,7 +15,7 @@ use super::{Op, Place, Purpose, Worker};
 use crate::arena::Slot;
 use crate::backend::{Failure, Outcome, Ticket};
 use crate::disk::io::Buffer;
-use crate::record::{Checked, Header, PAGE, PartBytes, Wrong};
+use crate::record::{Checked, Content, Header, PAGE, PartBytes, Wrong};
 
 /// What is read of a record whose header is not known, at most, bytes: the header, and small parts
 /// that lie behind it.
@@ -149,7 +149,11 @@ impl Worker {
     fn verify(&mut self, getting: Getting, header: &Checked, from: usize, slot: Slot) {
         match PartBytes::verify(slot, from, header, getting.part) {
             Ok(part) => {
-                self.edges.stats.parts.add(1);
+                let stats = &self.edges.stats;
+                match part.meta().content {
+                    Content::Unit => stats.unit_parts.add(1),
+                    Content::Pack => stats.pack_parts.add(1),
+                }
                 self.end_part(getting, Outcome::Part(part));
             }
             Err(wrong) => self.stop(getting, Stop::Wrong(wrong)),
