@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Slots of two lengths, since the parts that are read to choose are shorter than those that are
-//! chosen: each takes the memory that it needs. A part that is asked for twice is read once. What is released while it is on its way
-//! is at hand all the same when it arrives.
+//! chosen: each takes the memory that it needs. A part that is asked for twice is read once. What
+//! is released while it is on its way is at hand all the same when it arrives.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;

@@ -6,7 +6,8 @@
 //! be found, in other orders: all are right.
 //!
 //! ```bash
-//! HEADSTART_CUTS=20000 HEADSTART_SEED=3 cargo test --release -p headstart-store --test packs -- --nocapture
+//! HEADSTART_CUTS=20000 HEADSTART_SEED=3 \
+//!     cargo test --release -p headstart-store --test packs -- --nocapture
 //! ```
 
 mod bench;
