@@ -5,7 +5,13 @@ mod support;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::Output;
+use std::sync::Arc;
 
+use headstart_core::{BlockHash, IdentityDigest, TenantTag};
+use headstart_store::backend::no_waker;
+use headstart_store::disk::unix_seconds;
+use headstart_store::record::{Content, Exactness, Layout};
+use headstart_store::{Arena, Backend, Command, Disk, DiskOptions, Draft, Meta, Ticket};
 use serde_json::{Value, json};
 use support::{Scratch, Served, eventually, output, text};
 
@@ -118,6 +124,56 @@ fn served(folder: &Scratch) -> (String, Served) {
     ask_all(&server, Some("alice"));
     stored(&server);
     (kv, server)
+}
+
+/// Stores a record of its own.
+fn put(disk: &mut Disk, arena: &Arc<Arena>, name: u64, content: Content) {
+    let meta = Meta {
+        name: BlockHash::from_u64(name),
+        parent: Some(BlockHash::from_u64(9)),
+        identity: IdentityDigest([1; 16]),
+        tenant: TenantTag(1),
+        tokens: 64,
+        exactness: Exactness::Exact,
+        content,
+        created_s: unix_seconds(),
+        expires_s: None,
+    };
+    let slot = arena.take().expect("a slot");
+    let draft = Draft::laid_out(slot, meta, &[100, 5_000], Layout::Paged);
+    let record = draft.expect("it fits").seal();
+    let ticket = Ticket(name);
+    disk.submit(Command::Put { ticket, record })
+        .expect("there is room");
+}
+
+#[test]
+fn packs_are_told_from_units() {
+    let folder = Scratch::new("packs");
+    let kv = folder.path("kv");
+    let (mut disk, _) = Disk::open(DiskOptions::new(&kv, 64 << 20), no_waker()).expect("it opens");
+    let arena = Arena::new(64 << 10, 2).expect("memory");
+    put(&mut disk, &arena, 1, Content::Unit);
+    put(&mut disk, &arena, 2, Content::Pack);
+    // It ends what was begun.
+    drop(disk);
+    let lines = printed(&["ls", &kv]);
+    let lines: Vec<&str> = lines.lines().collect();
+    let [head, unit, pack] = lines[..] else {
+        panic!("a head and two records: {lines:?}");
+    };
+    let at = head.find("content").expect("a column");
+    for (line, content) in [(unit, "unit"), (pack, "pack")] {
+        assert!(line[at..].starts_with(&format!("{content} ")), "{line}");
+    }
+    let told: Vec<Value> = printed(&["ls", &kv, "--json"])
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(
+        (&told[0]["content"], &told[1]["content"]),
+        (&json!("unit"), &json!("pack"))
+    );
 }
 
 #[test]

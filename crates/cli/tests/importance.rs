@@ -155,6 +155,8 @@ fn answers_from_a_part_say_so_and_who_wants_none_gets_none() {
     let amplification = tokens("read") / tokens("selected");
     let gauge = told("read_amplification", "");
     assert!(amplification >= 1.0 && (gauge - amplification).abs() < 1e-9);
+    let parts = sum_of(&server, "tier_parts_total", "content=\"unit\"");
+    assert!(parts > 0.0, "the disk read them alone");
 }
 
 #[test]

@@ -213,6 +213,11 @@ pub enum Moved {
         result: TransferResult,
         /// How long ago that was.
         ago: Duration,
+        /// How long before that its tier was asked for it: when room for it was free, which is
+        /// later than when it was handed over. Tiers are asked for several at once, so that these
+        /// spans overlap: their sum is not how long the tier was busy. Zero where it was at hand
+        /// already, or did not come.
+        took: Duration,
     },
     /// A pack can be read from its tier, also after a crash; or it could not be made.
     Packed {

@@ -34,7 +34,7 @@ use crate::{CpuExecutor, ModelConfig};
 
 use checks::Checks;
 use packing::{News, Packing};
-use parts::{Kind, Parts};
+use parts::{Kind, Parts, Told};
 use prefill::{Prefill, Progress, Shared};
 
 pub use packing::{PackCounts, PackingOptions};
@@ -185,8 +185,19 @@ impl Importance {
         now: Nanos,
     ) -> Option<Moved> {
         match moved {
-            Moved::PartLoaded { id, result, ago } => {
-                let ended = self.parts.loaded(id, result, ago, now);
+            Moved::PartLoaded {
+                id,
+                result,
+                ago,
+                took,
+            } => {
+                let told = Told {
+                    id,
+                    result,
+                    ago,
+                    took,
+                };
+                let ended = self.parts.loaded(told, now);
                 if let (Some(ended), Some(tiers)) = (ended, scheduler.tiers_mut()) {
                     tiers.part_arrived(ended.bytes, ended.asked_at, ended.arrived);
                 }

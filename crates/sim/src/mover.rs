@@ -146,6 +146,7 @@ impl BlockMover for SimMover {
                 id,
                 result: TransferResult::Failed,
                 ago: Duration::ZERO,
+                took: Duration::ZERO,
             }),
             Transfer::Pack { id, .. } => self.refused.push(Moved::Packed {
                 id,

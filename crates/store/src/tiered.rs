@@ -36,7 +36,7 @@ use crate::arena::Arena;
 use crate::backend::{Backend, Command, Outcome, Report, Resident, Ticket, Waker};
 use crate::record::{Content, Draft, Meta, Record};
 
-pub use config::{Below, Lifetimes, PartsConfig, StoreConfig};
+pub use config::{Below, Lifetimes, PartSlots, PartsConfig, StoreConfig};
 use filling::{Filling, Opened};
 use packs::Packs;
 use parts::Parts;

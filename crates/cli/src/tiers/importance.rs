@@ -9,7 +9,7 @@ use headstart_cache::policy::{self, Setting};
 use headstart_cache::tiers::LoadWhen;
 use headstart_engine::importance::{ImportanceConfig, PackingOptions};
 use headstart_engine::kv::{Probes, Stored};
-use headstart_store::tiered::{PartsConfig, StoreConfig};
+use headstart_store::tiered::{PartSlots, PartsConfig, StoreConfig};
 
 use super::{Shape, usage};
 use crate::config::importance::ImportanceOption;
@@ -38,7 +38,7 @@ pub(crate) struct Importance {
     block_size: usize,
     part_bytes: Vec<usize>,
     parts: PartsConfig,
-    /// Bytes of memory that parts stay in.
+    /// Bytes of parts that stay in memory.
     kept_bytes: u64,
     /// Units of one pack.
     units_of_one: usize,
@@ -68,11 +68,10 @@ impl Importance {
         let [probe_bytes, rest_bytes] = unit_parts.map(|bytes| (bytes * unit_blocks).max(1) as u64);
         // A prompt needs its probes' keys twice, this layer's and the next one's.
         let longest = model.max_context.div_ceil(option.chunk_tokens) + 1;
-        let share = probes.share();
-        let kept = |share: f64, bytes: u64| (kept_bytes as f64 * share / bytes as f64) as usize;
+        let kept = Kept::of(kept_bytes, [probe_bytes, rest_bytes]);
         let parts = PartsConfig {
-            slots: AT_ONCE * 2 * longest + kept(1.0 - share, rest_bytes),
-            small_slots: AT_ONCE * 2 * longest + kept(share, probe_bytes),
+            slots: AT_ONCE * 2 * longest + kept.parts,
+            small_slots: AT_ONCE * 2 * longest + kept.parts,
             most_loads: AT_ONCE * 4 * longest,
             most_packs: MOST_PACKS,
             format: Arc::new(probes.rest_format(model, shape.dtype, shape.block_size)),
@@ -92,7 +91,7 @@ impl Importance {
             block_size: shape.block_size,
             part_bytes,
             parts,
-            kept_bytes,
+            kept_bytes: kept.bytes,
             units_of_one,
             most_pack_units: (pack_bytes / unit_bytes) as usize,
         })
@@ -167,6 +166,31 @@ impl Importance {
     }
 }
 
+/// Parts that stay in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kept {
+    /// Of each kind: a layer of a unit has one of both.
+    parts: usize,
+    /// What is told to the engine, which counts bytes of parts and not of slots.
+    bytes: u64,
+}
+
+impl Kept {
+    /// As many as take `memory` bytes at most, with the slots that they are in. Of a unit's probe
+    /// part and rest part, the bytes.
+    fn of(memory: u64, [probe_bytes, rest_bytes]: [u64; 2]) -> Self {
+        let lens = [probe_bytes as usize, rest_bytes as usize];
+        let slots = PartSlots::of(&lens);
+        let parts = memory / (slots.large_bytes + slots.small_bytes) as u64;
+        let both = probe_bytes + rest_bytes;
+        Self {
+            parts: parts as usize,
+            // Half a pair more, so that no rounding makes it one pair less.
+            bytes: parts * both + both / 2,
+        }
+    }
+}
+
 /// Refuses what does not go together.
 fn refuse(option: &ImportanceOption, shape: &Shape<'_>) -> Result<()> {
     if shape.is_emulated {
@@ -196,4 +220,36 @@ fn refuse(option: &ImportanceOption, shape: &Shape<'_>) -> Result<()> {
     policy
         .map(drop)
         .map_err(|problem| usage(&format!("--importance policy: {problem}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was asked for is what is taken at most, slots and all, and not much less of it is used:
+    /// also where parts of both kinds are nearly as long, or as long.
+    #[test]
+    fn parts_that_stay_take_no_more_memory_than_was_asked_for() {
+        const PAGE: u64 = 4096;
+        for memory in [0, 100_000, 64 << 20, 1 << 30] {
+            for probe in [PAGE / 4, 2 * PAGE, 8 * PAGE, 32 * PAGE] {
+                for times in [1, 2, 3, 7, 15] {
+                    let rest = probe * times;
+                    let kept = Kept::of(memory, [probe, rest]);
+                    let slots = PartSlots::of(&[probe as usize, rest as usize]);
+                    let each = (slots.large_bytes + slots.small_bytes) as u64;
+                    let taken = kept.parts as u64 * each;
+                    let context = format!("{memory}: {probe}, {rest}");
+                    assert!(taken <= memory && memory - taken < each, "{context}");
+                    assert!(each <= probe + rest + 5 * PAGE, "{context}: {each}");
+                    // As the engine counts.
+                    for bytes in [probe, rest] {
+                        let share = bytes as f64 / (probe + rest) as f64;
+                        let count = (kept.bytes as f64 * share / bytes as f64) as usize;
+                        assert_eq!(count, kept.parts, "{context}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use headstart_core::Tier;
 use headstart_server::metrics::TierReport;
 use headstart_store::backend::{Condition, Failure, Loss};
+use headstart_store::record::Content;
 use headstart_store::shared::Status;
 
 use super::Stats;
@@ -32,6 +33,7 @@ pub(super) fn report(tier: Tier, stats: &Stats, status: Status) -> TierReport {
         failed: 0,
         retries: None,
         cleaned_segments: None,
+        parts: Vec::new(),
         quarantined: lost(Loss::Corrupt),
         lost: vec![
             ("expired", lost(Loss::Expired)),
@@ -52,6 +54,10 @@ pub(super) fn report(tier: Tier, stats: &Stats, status: Status) -> TierReport {
             loaded: stats.loaded.get(),
             failed: stats.failed.get(),
             cleaned_segments: Some(stats.cleaned.get()),
+            parts: vec![
+                (Content::Unit.name(), stats.unit_parts.get()),
+                (Content::Pack.name(), stats.pack_parts.get()),
+            ],
             ..common
         },
         Stats::Remote(stats) => TierReport {

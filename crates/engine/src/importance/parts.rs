@@ -62,13 +62,24 @@ enum State {
 struct Asked {
     name: PartName,
     bytes: u64,
-    at: Nanos,
     from: Tier,
 }
 
+/// A load that ended, as whoever moves bytes tells it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    pub(super) id: TransferId,
+    pub(super) result: TransferResult,
+    pub(super) ago: Duration,
+    pub(super) took: Duration,
+}
+
 /// A load from the disk that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     pub(super) bytes: u64,
+    /// When the disk was asked for it, which is not when it was chosen: the step that chose it went
+    /// on to compute.
     pub(super) asked_at: Nanos,
     /// When it was at hand; `None` where it did not come.
     pub(super) arrived: Option<Nanos>,
@@ -101,13 +112,7 @@ impl Parts {
 
     /// Holds a part, which is loaded if need be. Says where it comes from, and whether it was asked
     /// for from the disk just now.
-    pub(super) fn ask(
-        &mut self,
-        kind: Kind,
-        name: PartName,
-        bytes: u64,
-        now: Nanos,
-    ) -> (Tier, bool) {
+    pub(super) fn ask(&mut self, kind: Kind, name: PartName, bytes: u64) -> (Tier, bool) {
         let found = self.cache(kind).find(name);
         self.cache(kind).hold(name);
         let from = found.unwrap_or(PARTS_FROM);
@@ -122,12 +127,7 @@ impl Parts {
         if needs_load {
             let id = TransferId(self.next_id);
             self.next_id += 1;
-            let asked = Asked {
-                name,
-                bytes,
-                at: now,
-                from,
-            };
+            let asked = Asked { name, bytes, from };
             self.under_way.insert(id, asked);
             self.states.insert(name, State::Loading { is_wanted: true });
             self.transfers.push(Transfer::LoadPart { id, name, from });
@@ -145,16 +145,10 @@ impl Parts {
     }
 
     /// A load ended. `None` where it was not one from the disk.
-    pub(super) fn loaded(
-        &mut self,
-        id: TransferId,
-        result: TransferResult,
-        ago: Duration,
-        now: Nanos,
-    ) -> Option<Ended> {
-        let asked = self.under_way.remove(&id)?;
+    pub(super) fn loaded(&mut self, told: Told, now: Nanos) -> Option<Ended> {
+        let asked = self.under_way.remove(&told.id)?;
         let name = asked.name;
-        let is_here = result == TransferResult::Done;
+        let is_here = told.result == TransferResult::Done;
         let state = self.states.remove(&name);
         if is_here {
             self.states.insert(name, State::Here);
@@ -162,10 +156,11 @@ impl Parts {
         if state == Some(State::Loading { is_wanted: false }) {
             self.release([name]);
         }
+        let at_hand = now.before(told.ago);
         (asked.from == PARTS_FROM).then(|| Ended {
             bytes: asked.bytes,
-            asked_at: asked.at,
-            arrived: is_here.then(|| now.before(ago)),
+            asked_at: at_hand.before(told.took),
+            arrived: is_here.then_some(at_hand),
         })
     }
 
@@ -225,5 +220,68 @@ impl Parts {
     pub(super) fn check(&self) {
         self.probes.check();
         self.rest.check();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts() -> Parts {
+        let cache = || PartCache::new(&[], |_| unreachable!("nothing is kept"));
+        Parts::new(cache(), cache(), false)
+    }
+
+    /// The step that chose a part began long before the disk was asked for it: the disk is not
+    /// taken for slower than it is.
+    #[test]
+    fn the_disk_was_asked_when_whoever_moves_bytes_says() {
+        let mut parts = parts();
+        let name = PartName {
+            record: BlockHash::from_u64(1),
+            part: 3,
+        };
+        assert_eq!(parts.ask(Kind::Rest, name, 700), (Tier::Disk, true));
+        let [Transfer::LoadPart { id, .. }] = parts.take_transfers()[..] else {
+            panic!("it is loaded");
+        };
+        // Chosen at 0 s, computed until 9 s; the disk was asked then, and looked at at 11 s.
+        let at = |millis: u64| Nanos(millis * 1_000_000);
+        let told = Told {
+            id,
+            result: TransferResult::Done,
+            ago: Duration::from_millis(1_750),
+            took: Duration::from_millis(250),
+        };
+        let ended = Ended {
+            bytes: 700,
+            asked_at: at(9_000),
+            arrived: Some(at(9_250)),
+        };
+        assert_eq!(parts.loaded(told, at(11_000)), Some(ended));
+        assert_eq!(parts.look(name), Where::Here);
+        assert_eq!(parts.loaded(told, at(11_000)), None, "it ended");
+    }
+
+    #[test]
+    fn what_does_not_come_has_no_arrival() {
+        let mut parts = parts();
+        let name = PartName {
+            record: BlockHash::from_u64(1),
+            part: 0,
+        };
+        parts.ask(Kind::Probes, name, 5);
+        let [Transfer::LoadPart { id, .. }] = parts.take_transfers()[..] else {
+            panic!("it is loaded");
+        };
+        let told = Told {
+            id,
+            result: TransferResult::Failed,
+            ago: Duration::ZERO,
+            took: Duration::ZERO,
+        };
+        let ended = parts.loaded(told, Nanos(3)).expect("from the disk");
+        assert_eq!((ended.bytes, ended.arrived), (5, None));
+        assert_eq!(parts.look(name), Where::Gone);
     }
 }

@@ -211,7 +211,7 @@ impl Prefill {
         now: Nanos,
     ) {
         let bytes = shared.shape.part_bytes(kind);
-        let (from, is_new) = shared.parts.ask(kind, name, bytes, now);
+        let (from, is_new) = shared.parts.ask(kind, name, bytes);
         if is_new {
             (shared.asked)(bytes, now);
         }

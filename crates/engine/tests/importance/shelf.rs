@@ -134,7 +134,12 @@ impl BlockMover for Shelf {
                     false => TransferResult::Done,
                 };
                 let ago = Duration::ZERO;
-                let loaded = Moved::PartLoaded { id, result, ago };
+                let loaded = Moved::PartLoaded {
+                    id,
+                    result,
+                    ago,
+                    took: Duration::ZERO,
+                };
                 self.waiting.push_back((loaded, (!fails).then_some(name)));
             }
             Transfer::ReleaseParts { names } => {

@@ -19,6 +19,7 @@ pub struct ImportanceMetrics {
     amplification: GaugeVec,
     layers: IntCounterVec,
     agreement: GaugeVec,
+    missed: GaugeVec,
     checks: Checks,
     packs: Packs,
     parts: Parts,
@@ -90,6 +91,11 @@ impl ImportanceMetrics {
                 "Mean over layers of how far the heads that were asked agree, 0 to 1, since the \
                  start.",
             ),
+            missed: ratio(
+                "headstart_importance_missed",
+                "Mean share of its attention to what was selected that a query missed because \
+                 whole chunks were kept instead, since the start.",
+            ),
             checks: Checks::new(make),
             packs: Packs::new(make),
             parts: Parts::new(make),
@@ -131,6 +137,8 @@ impl ImportanceMetrics {
             let gauge = self.amplification.with_label_values(&[replica]);
             gauge.set(tally.read_amplification());
             self.agreement.with_label_values(&[replica]).set(agreement);
+            let missed = tally.missed / tally.layers as f64;
+            self.missed.with_label_values(&[replica]).set(missed);
         }
     }
 }
@@ -295,6 +303,7 @@ mod tests {
                 layers: 8,
                 full_layers: 3,
                 agreement: 6.0,
+                missed: 0.5,
             },
             guard: GuardCounts {
                 compared: 5,
@@ -339,6 +348,7 @@ mod tests {
             "read_amplification{replica=\"1\"} 4",
             "layers_total{replica=\"1\",what=\"full\"} 3",
             "agreement{replica=\"1\"} 0.75",
+            "missed{replica=\"1\"} 0.0625",
             "checks_total{outcome=\"agreed\",replica=\"1\"} 4",
             "check_kl_nats_total{replica=\"1\"} 1",
             "check_kl_nats_max{replica=\"1\"} 0.5",

@@ -44,6 +44,8 @@ pub struct TierReport {
     pub stored: u64,
     /// See `stored`.
     pub loaded: u64,
+    /// Parts of records that were read alone and unharmed, by what the records are.
+    pub parts: Vec<(&'static str, u64)>,
     /// Commands that failed.
     pub failed: u64,
     /// Attempts after the first, of any request.
@@ -65,6 +67,7 @@ pub struct TierMetrics {
     moved_bytes: IntCounterVec,
     amplification: GaugeVec,
     commands: IntCounterVec,
+    parts: IntCounterVec,
     retries: IntCounterVec,
     cleaned: IntCounterVec,
     quarantined: IntCounterVec,
@@ -113,6 +116,12 @@ impl TierMetrics {
                 "headstart_tier_commands_total",
                 "Records that a tier stored or loaded, and what it failed to do.",
                 &["tier", "outcome"],
+            ),
+            parts: make.counter(
+                "headstart_tier_parts_total",
+                "Parts of records that were read alone, to load by importance: of units, and of \
+                 packs.",
+                &["tier", "content"],
             ),
             retries: counter(
                 "headstart_tier_retries_total",
@@ -182,6 +191,9 @@ impl TierMetrics {
             if let Some(count) = count {
                 raise(&counter.with_label_values(&[tier]), count);
             }
+        }
+        for &(content, count) in &report.parts {
+            raise(&self.parts.with_label_values(&[tier, content]), count);
         }
         for &(reason, count) in &report.lost {
             raise(&self.lost.with_label_values(&[tier, reason]), count);
@@ -271,6 +283,7 @@ mod tests {
             written_bytes: 150,
             stored: 10,
             loaded: 3,
+            parts: vec![("unit", 11), ("pack", 12)],
             failed: 2,
             retries: None,
             cleaned_segments: Some(4),
@@ -289,6 +302,8 @@ mod tests {
             "headstart_tier_bytes_total{tier=\"disk\",what=\"written\"} 150",
             "headstart_tier_write_amplification{tier=\"disk\"} 1.5",
             "headstart_tier_commands_total{outcome=\"failed\",tier=\"disk\"} 2",
+            "headstart_tier_parts_total{content=\"unit\",tier=\"disk\"} 11",
+            "headstart_tier_parts_total{content=\"pack\",tier=\"disk\"} 12",
             "headstart_tier_cleaned_segments_total{tier=\"disk\"} 4",
             "headstart_tier_quarantined_records_total{tier=\"disk\"} 8",
             "headstart_tier_lost_records_total{reason=\"evicted\",tier=\"disk\"} 6",

@@ -29,8 +29,10 @@ pub struct DiskStats {
     pub stored: Count,
     /// Records read and found unharmed.
     pub loaded: Count,
-    /// Parts of records read and found unharmed.
-    pub parts: Count,
+    /// Parts of units read and found unharmed.
+    pub unit_parts: Count,
+    /// The same of packs: their chunks, and what describes them.
+    pub pack_parts: Count,
     /// Reads of names that are not there.
     pub missing: Count,
     /// Records found damaged.

@@ -55,6 +55,20 @@ impl Checked {
     fn part(&self, part: u16) -> Option<&Part> {
         self.0.parts.get(usize::from(part))
     }
+
+    /// Where part number `part` is in `bytes`, which are the record's from `from` on.
+    fn find(&self, bytes: &[u8], from: usize, part: u16) -> Result<usize, Wrong> {
+        let index = usize::from(part);
+        let place = self.part(part).ok_or(Wrong::NoPart(index))?;
+        let range = place.range();
+        let at = range.start.checked_sub(from).ok_or(Wrong::Part(index))?;
+        let bytes = bytes.get(at..at + range.len());
+        let found = bytes.map(|bytes| checksum::of_part(self.0.meta.name, index, bytes));
+        match found == Some(place.checksum) {
+            true => Ok(at),
+            false => Err(Wrong::Part(index)),
+        }
+    }
 }
 
 /// The bytes of one part of a record, unharmed. Cheap to clone; its slot is free when the last
@@ -77,23 +91,32 @@ impl PartBytes {
     /// # Errors
     /// What is wrong with it; the slot is free again.
     pub fn verify(slot: Slot, from: usize, header: &Checked, part: u16) -> Result<Self, Wrong> {
-        let index = usize::from(part);
-        let place = header.part(part).ok_or(Wrong::NoPart(index))?;
-        let range = place.range();
-        let at = range.start.checked_sub(from).ok_or(Wrong::Part(index))?;
-        let bytes = slot.get(at..at + range.len());
-        let found = bytes.map(|bytes| checksum::of_part(header.0.meta.name, index, bytes));
-        if found != Some(place.checksum) {
-            return Err(Wrong::Part(index));
+        let at = header.find(&slot, from, part)?;
+        Ok(Self::unharmed(slot, header, part, at))
+    }
+
+    /// The same, which gives the slot back where it holds something else: to be tried again.
+    pub(crate) fn verify_or_slot(
+        slot: Slot,
+        from: usize,
+        header: &Checked,
+        part: u16,
+    ) -> Result<Self, Slot> {
+        match header.find(&slot, from, part) {
+            Ok(at) => Ok(Self::unharmed(slot, header, part, at)),
+            Err(_) => Err(slot),
         }
-        Ok(Self {
+    }
+
+    fn unharmed(slot: Slot, header: &Checked, part: u16, at: usize) -> Self {
+        Self {
             slot: Arc::new(slot),
             header: header.clone(),
             part,
             at,
             since: Instant::now(),
-            read_bytes: range.len(),
-        })
+            read_bytes: header.0.parts[usize::from(part)].bytes as usize,
+        }
     }
 
     /// A copy of part number `part` of a record in memory; memory forgets, too.

@@ -1,11 +1,11 @@
 //! One part of a record, in ranged requests: one for its front where its header is not known, one
-//! for the part unless it was in the front.
+//! for the part.
 
 use std::ops::Range;
 use std::sync::{MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use object_store::ObjectStoreExt;
+use object_store::GetOptions;
 
 use super::index::Listed;
 use super::key::Key;
@@ -30,61 +30,115 @@ pub(super) enum FoundPart {
     Damaged,
 }
 
+/// Bytes of an object.
+struct Piece {
+    bytes: Bytes,
+    /// How long the object is, bytes.
+    of: u64,
+}
+
+/// What is where a header says that a part is.
+enum Read {
+    Part(PartBytes),
+    /// Something else; with the slot.
+    Other(Slot),
+    /// Nothing: the store will not have it, maybe since the object ends before.
+    Nothing(Slot, Trouble),
+}
+
 impl Store {
     /// Reads part number `part` of a record into `slot`.
+    ///
+    /// A header that is remembered may be that of another record: one that lay there before, under
+    /// the same name. What it does not fit is no damage before a header was read anew.
     pub(super) async fn get_part(
         &self,
         object: Listed,
         part: u16,
         mut slot: Slot,
     ) -> Result<FoundPart, Trouble> {
-        let name = object.key.name;
-        let known = self.headers().get(name).cloned();
-        let known = known.filter(|header| Key::of(&header.header().meta) == object.key);
-        let header = match known {
-            Some(header) => header,
-            None => match self.header(object).await? {
-                Ok(header) => header,
-                Err(_) => return Ok(FoundPart::Damaged),
-            },
+        if let Some(header) = self.remembered(&object, part, slot.len()) {
+            match self.read_part(&object, header, part, slot).await {
+                Ok(Read::Part(part)) => return Ok(FoundPart::Whole(part)),
+                Ok(Read::Other(given_back) | Read::Nothing(given_back, _)) => slot = given_back,
+                Err(trouble) => {
+                    self.headers().remove(object.key.name);
+                    return Err(trouble);
+                }
+            }
+        }
+        let Ok(header) = self.header(object).await? else {
+            return Ok(self.damaged(object));
         };
         let Some(place) = header.header().parts.get(usize::from(part)) else {
             return Ok(FoundPart::None);
         };
-        let range = place.range();
-        let Some(room) = slot.get_mut(..range.len()) else {
-            let text = format!("part {part} has {} bytes", range.len());
+        let len = place.range().len();
+        if len > slot.len() {
+            let text = format!("part {part} has {len} bytes");
             return Err(Trouble::new(Kind::TooLarge, text));
-        };
-        if !range.is_empty() {
-            let bytes = self
-                .range(&object, range.start as u64..range.end as u64)
-                .await?;
-            room.copy_from_slice(&bytes);
-            add(&self.stats.bytes_in, bytes.len());
         }
-        let from = range.start;
-        let verify = move || PartBytes::verify(slot, from, &header, part);
+        match self.read_part(&object, header, part, slot).await? {
+            Read::Part(part) => Ok(FoundPart::Whole(part)),
+            Read::Other(_) => Ok(self.damaged(object)),
+            Read::Nothing(_, trouble) => Err(trouble),
+        }
+    }
+
+    /// The header that a record of this key had when it was read last, if it has a part of this
+    /// number for which there is room.
+    fn remembered(&self, object: &Listed, part: u16, room: usize) -> Option<Checked> {
+        let header = self.headers().get(object.key.name).cloned()?;
+        let place = header.header().parts.get(usize::from(part))?;
+        let fits = place.range().len() <= room;
+        (fits && Key::of(&header.header().meta) == object.key).then_some(header)
+    }
+
+    /// Reads a part from where its record's header says that it is.
+    async fn read_part(
+        &self,
+        object: &Listed,
+        header: Checked,
+        part: u16,
+        mut slot: Slot,
+    ) -> Result<Read, Trouble> {
+        let range = header.header().parts[usize::from(part)].range();
+        if !range.is_empty() {
+            let wanted = range.start as u64..range.end as u64;
+            let piece = match self.range(object, wanted).await {
+                Ok(piece) => piece,
+                Err(trouble) if trouble.kind == Kind::Refused => {
+                    return Ok(Read::Nothing(slot, trouble));
+                }
+                Err(trouble) => return Err(trouble),
+            };
+            if piece.of != header.header().record_bytes() as u64 {
+                return Ok(Read::Other(slot));
+            }
+            slot[..range.len()].copy_from_slice(&piece.bytes);
+            add(&self.stats.bytes_in, range.len());
+        }
+        let verify = move || PartBytes::verify_or_slot(slot, range.start, &header, part);
         let verified = tokio::task::spawn_blocking(verify).await;
         match verified.map_err(|error| Trouble::new(Kind::Refused, error.to_string()))? {
             Ok(part) => {
                 add(&self.stats.gets, 1);
-                Ok(FoundPart::Whole(part))
+                Ok(Read::Part(part))
             }
-            Err(_) => Ok(self.damaged(object)),
+            Err(slot) => Ok(Read::Other(slot)),
         }
     }
 
     /// Reads the header of a record and remembers it.
     async fn header(&self, object: Listed) -> Result<Result<Checked, Wrong>, Trouble> {
         let mut front = self.range(&object, 0..object.bytes.min(FRONT)).await?;
-        let claimed = Header::claimed_bytes(&front).unwrap_or(0) as u64;
-        if claimed > front.len() as u64 && claimed <= object.bytes {
+        let claimed = Header::claimed_bytes(&front.bytes).unwrap_or(0) as u64;
+        if claimed > front.bytes.len() as u64 && claimed <= front.of {
             front = self.range(&object, 0..claimed).await?;
         }
-        add(&self.stats.bytes_in, front.len());
-        let room = usize::try_from(object.bytes).unwrap_or(usize::MAX);
-        let header = Checked::read(&front, room, object.key.name);
+        add(&self.stats.bytes_in, front.bytes.len());
+        let room = usize::try_from(front.of).unwrap_or(usize::MAX);
+        let header = Checked::read(&front.bytes, room, object.key.name);
         let header = header.and_then(
             |header| match Key::of(&header.header().meta) == object.key {
                 true => Ok(header),
@@ -97,14 +151,26 @@ impl Store {
         Ok(header)
     }
 
-    async fn range(&self, object: &Listed, range: Range<u64>) -> Result<Bytes, Trouble> {
+    /// The bytes of an object in this range, fewer where it ends within it.
+    async fn range(&self, object: &Listed, range: Range<u64>) -> Result<Piece, Trouble> {
         let path = self.layout.object(&object.key);
         let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let mut attempts = Attempts::new(self, len);
         loop {
-            let read = self.objects.get_range(&path, range.clone());
+            let options = GetOptions::new().with_range(Some(range.clone()));
+            let read = async {
+                let answer = self.objects.get_opts(&path, options).await?;
+                let of = answer.meta.size;
+                let bytes = answer.bytes().await?;
+                Ok::<_, object_store::Error>(Piece { bytes, of })
+            };
             let trouble = match attempts.within(read).await {
-                Ok(bytes) if bytes.len() == len => return Ok(bytes),
+                Ok(piece)
+                    if piece.bytes.len() as u64
+                        == piece.of.min(range.end).saturating_sub(range.start) =>
+                {
+                    return Ok(piece);
+                }
                 Ok(_) => cut_off(&path),
                 Err(trouble) => trouble,
             };

@@ -11,7 +11,7 @@ use headstart_core::{TenantTag, Tier};
 
 use crate::backend::{Backend, Resident};
 use crate::decorate::Rate;
-use crate::record::{Exactness, Layout};
+use crate::record::{Exactness, Layout, PAGE};
 
 /// How a store is set up.
 #[derive(Clone, Debug)]
@@ -42,10 +42,10 @@ pub struct StoreConfig {
 /// How parts of units are read alone, and packed.
 #[derive(Clone)]
 pub struct PartsConfig {
-    /// Parts at hand or on their way.
+    /// Parts at hand or on their way that are as long as the longest of a unit.
     pub slots: usize,
-    /// Beside those, parts at most a quarter as long as the longest; where a unit has none, as many
-    /// more of the others.
+    /// Beside those, shorter ones; where a unit has none, as many more of the others. What both
+    /// take is said by [`PartSlots`].
     pub small_slots: usize,
     /// Loads of parts that were not answered yet; those beyond fail.
     pub most_loads: usize,
@@ -56,6 +56,34 @@ pub struct PartsConfig {
     /// How fast a part at hand is brought nearer ([`Transfer::LoadPart`] from [`Tier::Host`]), for
     /// measuring; `None`: at once.
     pub host_line: Option<Rate>,
+}
+
+/// What parts take while they are at hand or on their way: slots of two lengths, one for the
+/// longest parts of a unit and one for all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartSlots {
+    /// Bytes of a slot for one of the longest.
+    pub large_bytes: usize,
+    /// Bytes of a slot for a shorter one; where there is none, of another for one of the longest.
+    pub small_bytes: usize,
+    /// The longest part that is shorter, bytes.
+    pub(super) shorter: Option<usize>,
+}
+
+impl PartSlots {
+    /// Those for parts of these lengths, bytes.
+    #[must_use]
+    pub fn of(parts: &[usize]) -> Self {
+        let longest = parts.iter().copied().max().unwrap_or(0);
+        let shorter = parts.iter().copied().filter(|&len| len < longest).max();
+        let large_bytes = Layout::Paged.slot_bytes(longest);
+        Self {
+            large_bytes,
+            // With the header before them, which is read at once.
+            small_bytes: shorter.map_or(large_bytes, |len| Layout::Paged.slot_bytes(len) + PAGE),
+            shorter,
+        }
+    }
 }
 
 impl std::fmt::Debug for PartsConfig {

@@ -5,9 +5,9 @@
 //!                            └─► host memory: copied, verified ───────┘
 //! ```
 //!
-//! Slots of two lengths, since the parts that are read to choose are much shorter than those that
-//! are chosen. A part that is asked for twice is read once. What is released while it is on its way
-//! is at hand all the same when it arrives.
+//! Slots of two lengths, since the parts that are read to choose are shorter than those that are
+//! chosen: each takes the memory that it needs. A part that is asked for twice is read once. What
+//! is released while it is on its way is at hand all the same when it arrives.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,14 +17,11 @@ use headstart_core::transfer::{Moved, PartName, TransferId, TransferResult};
 use headstart_core::{Nanos, Tier};
 
 use super::sealer::Job;
-use super::{PartsConfig, Pending, StoreConfig, TieredStore};
+use super::{PartSlots, PartsConfig, Pending, StoreConfig, TieredStore};
 use crate::arena::{Arena, Slot};
 use crate::backend::{Command, Outcome, Waker};
 use crate::decorate::{Alarm, Line};
-use crate::record::{Content, PAGE, PartBytes};
-
-/// Parts are small that are at most this share of the longest.
-const SMALL: usize = 4;
+use crate::record::{Content, PartBytes};
 
 /// Parts at hand, and on their way there.
 pub(super) struct Parts {
@@ -33,12 +30,28 @@ pub(super) struct Parts {
     small_bytes: usize,
     large: Class,
     at_hand: HashMap<PartName, PartBytes>,
-    /// Who waits for what is on its way.
-    on_their_way: HashMap<PartName, Vec<TransferId>>,
+    on_their_way: HashMap<PartName, OnItsWay>,
     /// Loads that were not answered.
     pub(super) loads: usize,
     most_loads: usize,
     nearer: Option<Nearer>,
+}
+
+/// A part that is not at hand yet.
+#[derive(Default)]
+struct OnItsWay {
+    /// Who waits for it.
+    waiting: Vec<TransferId>,
+    /// When its tier was asked for it; `None` while it waits for a slot.
+    asked: Option<Instant>,
+}
+
+/// When a part came.
+#[derive(Clone, Copy, Default)]
+struct Came {
+    ago: Duration,
+    /// Since its tier was asked for it.
+    took: Duration,
 }
 
 /// Slots of one length, and what waits for them.
@@ -59,7 +72,8 @@ enum Source {
 struct Nearer {
     line: Line,
     began: Instant,
-    under_way: BTreeMap<(Nanos, u64), (TransferId, PartName)>,
+    /// By when it is due, and what came before it; with when it was asked for.
+    under_way: BTreeMap<(Nanos, u64), (TransferId, PartName, Nanos)>,
     count: u64,
     alarm: Alarm,
 }
@@ -89,16 +103,10 @@ impl Parts {
         config: &StoreConfig,
         waker: Waker,
     ) -> std::io::Result<Self> {
-        let lens = config.unit_parts();
-        let layout = config.layout();
-        let longest = lens.iter().copied().max().unwrap_or(0);
-        let small = lens.iter().copied().filter(|len| len * SMALL <= longest);
-        let small_bytes = small.max().unwrap_or(0);
-        // With the header before them, which is read at once.
-        let small_slot = layout.slot_bytes(small_bytes) + PAGE;
-        let (small_slots, slots) = match small_bytes {
-            0 => (0, parts.slots + parts.small_slots),
-            _ => (parts.small_slots, parts.slots),
+        let lens = PartSlots::of(&config.unit_parts());
+        let (small_slots, slots) = match lens.shorter {
+            None => (0, parts.slots + parts.small_slots),
+            Some(_) => (parts.small_slots, parts.slots),
         };
         let nearer = match parts.host_line {
             None => None,
@@ -111,15 +119,23 @@ impl Parts {
             }),
         };
         Ok(Self {
-            small: Class::new(small_slot, small_slots)?,
-            small_bytes,
-            large: Class::new(layout.slot_bytes(longest), slots)?,
+            small: Class::new(lens.small_bytes, small_slots)?,
+            small_bytes: lens.shorter.unwrap_or(0),
+            large: Class::new(lens.large_bytes, slots)?,
             at_hand: HashMap::new(),
             on_their_way: HashMap::new(),
             loads: 0,
             most_loads: parts.most_loads,
             nearer,
         })
+    }
+
+    /// Memory that all slots take, bytes.
+    #[cfg(test)]
+    pub(super) fn slots_bytes(&self) -> usize {
+        let classes = [&self.small, &self.large].map(|class| &class.arena);
+        let bytes = classes.map(|arena| arena.num_slots() * arena.slot_bytes());
+        bytes.iter().sum()
     }
 
     pub(super) fn bytes(&self, name: PartName) -> Option<&[u8]> {
@@ -135,9 +151,13 @@ impl Parts {
         class.waiting.push_back((name, source));
     }
 
-    /// The first that waits and for which there is a slot.
+    /// The first that waits and for which there is a slot; its tier is asked for it now.
     fn next(&mut self) -> Option<(PartName, Source, Slot)> {
-        self.small.next().or_else(|| self.large.next())
+        let next = self.small.next().or_else(|| self.large.next())?;
+        if let Some(on_its_way) = self.on_their_way.get_mut(&next.0) {
+            on_its_way.asked = Some(Instant::now());
+        }
+        Some(next)
     }
 }
 
@@ -147,14 +167,15 @@ impl Nearer {
     }
 
     fn begin(&mut self, id: TransferId, name: PartName, bytes: usize) {
-        let due = self.line.due(self.now(), bytes);
+        let now = self.now();
+        let due = self.line.due(now, bytes);
         self.count += 1;
-        self.under_way.insert((due, self.count), (id, name));
+        self.under_way.insert((due, self.count), (id, name, now));
         self.set_alarm();
     }
 
-    /// The next that is there, and for how long.
-    fn next(&mut self) -> Option<(TransferId, PartName, Duration)> {
+    /// The next that is there.
+    fn next(&mut self) -> Option<(TransferId, PartName, Came)> {
         let now = self.now();
         let first = self.under_way.first_entry()?;
         let (due, _) = *first.key();
@@ -162,8 +183,12 @@ impl Nearer {
             self.set_alarm();
             return None;
         }
-        let (id, name) = first.remove();
-        Some((id, name, now.since(due)))
+        let (id, name, asked) = first.remove();
+        let came = Came {
+            ago: now.since(due),
+            took: due.since(asked),
+        };
+        Some((id, name, came))
     }
 
     fn set_alarm(&self) {
@@ -182,22 +207,26 @@ impl TieredStore {
         };
         let parts = self.single.as_mut();
         let Some(parts) = parts.filter(|parts| parts.loads < parts.most_loads) else {
-            return self.tell_part(id, TransferResult::Failed, Duration::ZERO);
+            return self.tell_part(id, TransferResult::Failed, Came::default());
         };
         parts.loads += 1;
         if let Some(part) = parts.at_hand.get(&name) {
             return match (&mut parts.nearer, from) {
                 (Some(nearer), Tier::Host) => nearer.begin(id, name, part.bytes().len()),
-                _ => self.end_load(id, TransferResult::Done, Duration::ZERO),
+                _ => self.end_load(id, TransferResult::Done, Came::default()),
             };
         }
-        if let Some(waiting) = parts.on_their_way.get_mut(&name) {
-            return waiting.push(id);
+        if let Some(on_its_way) = parts.on_their_way.get_mut(&name) {
+            return on_its_way.waiting.push(id);
         }
         let (Some(len), Some(source)) = (len, source) else {
-            return self.end_load(id, TransferResult::Failed, Duration::ZERO);
+            return self.end_load(id, TransferResult::Failed, Came::default());
         };
-        parts.on_their_way.insert(name, vec![id]);
+        let on_its_way = OnItsWay {
+            waiting: vec![id],
+            asked: None,
+        };
+        parts.on_their_way.insert(name, on_its_way);
         parts.wait(name, source, len);
         self.pump_parts();
     }
@@ -259,43 +288,56 @@ impl TieredStore {
         let Some(parts) = &mut self.single else {
             return;
         };
-        let waiting = parts.on_their_way.remove(&name).unwrap_or_default();
-        let (result, ago) = match part {
+        let OnItsWay { waiting, asked } = parts.on_their_way.remove(&name).unwrap_or_default();
+        let (result, came) = match part {
             Some(part) => {
-                let ago = part.since().elapsed();
+                let since = part.since();
+                let came = Came {
+                    ago: since.elapsed(),
+                    took: asked.map_or(Duration::ZERO, |at| since.saturating_duration_since(at)),
+                };
                 parts.at_hand.insert(name, part);
-                (TransferResult::Done, ago)
+                (TransferResult::Done, came)
             }
-            None => (TransferResult::Failed, Duration::ZERO),
+            None => (TransferResult::Failed, Came::default()),
         };
         for id in waiting {
-            self.end_load(id, result, ago);
+            self.end_load(id, result, came);
         }
     }
 
     /// Takes what came through the line.
     pub(super) fn take_from_line(&mut self) {
         while let Some(parts) = &mut self.single
-            && let Some((id, name, ago)) = parts.nearer.as_mut().and_then(Nearer::next)
+            && let Some((id, name, came)) = parts.nearer.as_mut().and_then(Nearer::next)
         {
             let result = match parts.at_hand.contains_key(&name) {
                 true => TransferResult::Done,
                 // Released meanwhile.
                 false => TransferResult::Failed,
             };
-            self.end_load(id, result, ago);
+            self.end_load(id, result, came);
         }
     }
 
-    fn end_load(&mut self, id: TransferId, result: TransferResult, ago: Duration) {
+    fn end_load(&mut self, id: TransferId, result: TransferResult, came: Came) {
         if let Some(parts) = &mut self.single {
             parts.loads -= 1;
         }
-        self.tell_part(id, result, ago);
+        self.tell_part(id, result, came);
     }
 
-    fn tell_part(&mut self, id: TransferId, result: TransferResult, ago: Duration) {
-        self.moved.push(Moved::PartLoaded { id, result, ago });
+    fn tell_part(&mut self, id: TransferId, result: TransferResult, came: Came) {
+        let took = match result {
+            TransferResult::Done => came.took,
+            TransferResult::Failed => Duration::ZERO,
+        };
+        self.moved.push(Moved::PartLoaded {
+            id,
+            result,
+            ago: came.ago,
+            took,
+        });
     }
 
     /// What the record of a part holds, as far as is known, and how long the part should be; `None`

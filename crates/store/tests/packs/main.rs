@@ -6,7 +6,8 @@
 //! be found, in other orders: all are right.
 //!
 //! ```bash
-//! HEADSTART_CUTS=20000 cargo test --release -p headstart-store --test packs -- --nocapture
+//! HEADSTART_CUTS=20000 HEADSTART_SEED=3 \
+//!     cargo test --release -p headstart-store --test packs -- --nocapture
 //! ```
 
 mod bench;
@@ -301,18 +302,21 @@ fn look(bench: &mut Bench, said: &mut Said, tally: &mut Tally, flipped: f64, con
     said.unsure_packs.extend(gone);
 }
 
-fn cuts() -> u64 {
-    let asked = std::env::var("HEADSTART_CUTS");
-    asked.map_or(CUTS, |cuts| cuts.parse().expect("HEADSTART_CUTS: a number"))
+/// What a variable says, if it is set.
+fn asked(name: &str) -> Option<u64> {
+    let asked = std::env::var(name).ok()?;
+    Some(asked.parse().unwrap_or_else(|_| panic!("{name}: a number")))
 }
 
 fn check(seed: u64, flipped: f64) -> Tally {
+    let cuts = asked("HEADSTART_CUTS").unwrap_or(CUTS);
+    let seed = asked("HEADSTART_SEED").unwrap_or(seed);
     let place = tempfile::tempdir().expect("a folder");
     let mut said = Said::default();
     let mut tally = Tally::default();
     let mut rng = Rng::new(seed);
     let folder_of = |number: u64| place.path().join(format!("{}", number % 2));
-    for cut in 0..cuts() {
+    for cut in 0..cuts {
         let (folder, copy) = (folder_of(cut), folder_of(cut + 1));
         if cut % LIFE == 0 {
             let _ = fs::remove_dir_all(&folder);
@@ -341,7 +345,7 @@ fn check(seed: u64, flipped: f64) -> Tally {
         (0..steps).for_each(|_| run.step());
         run.cut(&folder, &copy);
     }
-    eprintln!("flipped {flipped}: {tally:?}");
+    eprintln!("seed {seed}, flipped {flipped}: {tally:?}");
     tally
 }
 

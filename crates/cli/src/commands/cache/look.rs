@@ -29,8 +29,9 @@ const SHOWN: usize = 20;
 
 Works while a server uses the folder; then it shows what was there a moment ago. Names are hashes
 of tokens and their identity: they tell nothing of a prompt. Of a kind that is lossy are keys and
-values that were stored with fewer bits (serve --context-cache-dtype fp8). What a server has dropped
-to make room is shown until its place is written anew, because a restart would find it, too.")]
+values that were stored with fewer bits (serve --context-cache-dtype fp8). A pack is a copy of parts
+of units, with the tokens in another order (serve --importance). What a server has dropped to make
+room is shown until its place is written anew, because a restart would find it, too.")]
 pub(crate) struct Ls {
     #[command(flatten)]
     place: Place,
@@ -79,7 +80,7 @@ pub(super) fn ls(ls: &Ls) -> Result<()> {
         true => items.iter().map(|item| as_json(item).to_string()).collect(),
         false => {
             let head = "name          parent        tenant            tokens  bytes       \
-                        age       kind     expires in";
+                        age       kind     content  expires in";
             let rows = items.iter().map(|item| row(item, now_s));
             std::iter::once(head.to_owned()).chain(rows).collect()
         }
@@ -98,12 +99,13 @@ fn row(item: &Item, now_s: u64) -> String {
     let span = |seconds: Option<u64>, none: &str| seconds.map_or(none.to_owned(), words::span);
     let kind = item.exactness.map_or("unknown", Exactness::name);
     format!(
-        "{}  {parent:<12}  {}  {:>6}  {:<10}  {:<8}  {kind:<7}  {}",
+        "{}  {parent:<12}  {}  {:>6}  {:<10}  {:<8}  {kind:<7}  {:<7}  {}",
         words::short(it.name),
         words::tenant(it.tenant),
         it.tokens,
         words::bytes(it.bytes),
         span(age, "unknown"),
+        it.content.name(),
         span(left, "never"),
     )
 }

@@ -15,7 +15,7 @@ use super::{Op, Place, Purpose, Worker};
 use crate::arena::Slot;
 use crate::backend::{Failure, Outcome, Ticket};
 use crate::disk::io::Buffer;
-use crate::record::{Checked, Header, PAGE, PartBytes, Wrong};
+use crate::record::{Checked, Content, Header, PAGE, PartBytes, Wrong};
 
 /// What is read of a record whose header is not known, at most, bytes: the header, and small parts
 /// that lie behind it.
@@ -117,9 +117,10 @@ impl Worker {
             Ok(header) => header,
             Err(wrong) => return self.stop(getting, Stop::Wrong(wrong)),
         };
+        // An empty part is not anywhere: it may begin behind all that was read.
         let is_here = header
             .pages_of(getting.part)
-            .is_some_and(|pages| pages.end <= len);
+            .is_some_and(|pages| !pages.is_empty() && pages.end <= len);
         match is_here {
             true => self.verify(getting, &header, 0, slot),
             false => self.read_pages(getting, header, slot),
@@ -152,7 +153,11 @@ impl Worker {
     fn verify(&mut self, getting: Getting, header: &Checked, from: usize, slot: Slot) {
         match PartBytes::verify(slot, from, header, getting.part) {
             Ok(part) => {
-                self.edges.stats.parts.add(1);
+                let stats = &self.edges.stats;
+                match part.meta().content {
+                    Content::Unit => stats.unit_parts.add(1),
+                    Content::Pack => stats.pack_parts.add(1),
+                }
                 let part = part.with_read_bytes(getting.read_bytes);
                 self.end_part(getting, Outcome::Part(part));
             }

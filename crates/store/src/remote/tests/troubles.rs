@@ -10,6 +10,7 @@ use object_store::path::Path;
 use super::bench::{Bench, assert_failed, assert_loaded, meta, objects, options, record};
 use super::faulty::Faulty;
 use crate::backend::{Command, Condition, Failure, Loss, Outcome, Report};
+use crate::record::Draft;
 use crate::remote::RemoteOptions;
 
 #[test]
@@ -54,10 +55,61 @@ fn a_part_is_read_alone_and_again_where_it_is_cut_off() {
     assert!(matches!(part(&mut bench, 1), Outcome::Missing));
     store.with(|faults| faults.cut = usize::MAX);
     assert_failed(&part(&mut bench, 0), Failure::Offline);
-    store.with(|faults| (faults.cut, faults.flip) = (0, 1));
+    store.with(|faults| (faults.cut, faults.flip) = (0, usize::MAX));
     assert_failed(&part(&mut bench, 0), Failure::Corrupt);
     bench.lost(1, Loss::Corrupt);
     assert!(matches!(part(&mut bench, 0), Outcome::Missing));
+}
+
+/// A record may be removed and stored again by somebody else, who computed it a little differently:
+/// the header that one remembers is not its own, and the record is no damaged one.
+#[test]
+fn a_record_that_came_in_place_of_another_is_read_by_its_own_header() {
+    const LEN: usize = 60_000;
+    let store = Faulty::new();
+    let mut first = Bench::over(&store, &options());
+    let of_parts = |bench: &Bench, lens: [usize; 2], seed: u8| {
+        let mut draft = Draft::new(bench.slot(), meta(1, None), &lens).expect("it fits");
+        (0..2).for_each(|part| draft.part_mut(part).fill(seed + part as u8));
+        draft.seal()
+    };
+    let part = |bench: &mut Bench, part: u16| {
+        let (slot, name) = (bench.slot(), BlockHash::from_u64(1));
+        bench.ask(|ticket| Command::GetPart {
+            ticket,
+            name,
+            part,
+            slot,
+        })
+    };
+    let record = of_parts(&first, [LEN, LEN], 0);
+    assert!(matches!(first.put_record(record), Outcome::Stored));
+    let mut second = Bench::over(&store, &options());
+    // As long, longer, shorter, so short that the second part would begin behind its end.
+    let others = [[LEN, LEN], [LEN, 2 * LEN], [LEN, LEN], [80, 70]];
+    for (round, lens) in others.into_iter().enumerate() {
+        let before = part(&mut second, 1);
+        assert!(matches!(before, Outcome::Part(_)), "{round}: {before:?}");
+        let names = vec![BlockHash::from_u64(1)];
+        let removed = first.ask(|ticket| Command::Remove { ticket, names });
+        assert!(matches!(removed, Outcome::Removed(1)), "{removed:?}");
+        let seed = 10 * (1 + round as u8);
+        let record = of_parts(&first, lens, seed);
+        assert!(matches!(first.put_record(record), Outcome::Stored));
+        if lens[0] < LEN {
+            // What a store says of that does not tell it from an outage.
+            assert_failed(&part(&mut second, 1), Failure::Offline);
+        }
+        for number in [1, 0] {
+            let Outcome::Part(read) = part(&mut second, number) else {
+                panic!("{round}: part {number} is there");
+            };
+            let right = vec![seed + number as u8; lens[usize::from(number)]];
+            assert!(read.bytes() == right, "{round}: part {number}");
+        }
+    }
+    let aside = objects(&store);
+    assert_eq!(aside.len(), 1, "nothing was set aside: {aside:?}");
 }
 
 #[test]

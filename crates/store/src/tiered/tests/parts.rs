@@ -6,7 +6,8 @@ use headstart_core::Rng;
 use headstart_core::transfer::TokenFormat;
 
 use super::*;
-use crate::decorate::Rate;
+use crate::decorate::{Limits, Rate, Throttled};
+use crate::record::PAGE;
 
 pub(super) const TOKENS: usize = 8;
 
@@ -75,6 +76,30 @@ pub(super) fn config(parts: PartsConfig) -> StoreConfig {
 pub(super) fn open(folder: &std::path::Path, parts: PartsConfig) -> TieredStore {
     let store = TieredStore::new(config(parts), vec![disk(folder)], no_waker());
     store.expect("a store")
+}
+
+/// How late a slow disk is.
+const LATENCY: Duration = Duration::from_millis(20);
+
+/// The same over a disk whose reads are that late.
+fn slow(folder: &std::path::Path, parts: PartsConfig, latency: Duration) -> TieredStore {
+    let Below {
+        tier,
+        backend,
+        found,
+    } = disk(folder);
+    let reads = Rate {
+        latency,
+        ..Rate::UNLIMITED
+    };
+    let writes = Rate::UNLIMITED;
+    let slowed = Throttled::new(backend, Limits { reads, writes }, no_waker());
+    let below = Below {
+        tier,
+        backend: Box::new(slowed.expect("a thread")),
+        found,
+    };
+    TieredStore::new(config(parts), vec![below], no_waker()).expect("a store")
 }
 
 /// Stores units and waits for that.
@@ -217,6 +242,62 @@ fn a_line_to_the_device_takes_its_time() {
         panic!("{moved:?}");
     };
     assert_eq!(result, TransferResult::Failed, "released meanwhile");
+}
+
+/// What is told of a load is how long the disk took, not how long its slot was somebody's: who
+/// learns how fast the disk is from it would think it slow.
+#[test]
+fn what_waits_for_a_slot_does_not_make_the_disk_slow() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut parts = parts_config();
+    parts.slots = 1;
+    let mut store = slow(folder.path(), parts, LATENCY);
+    wait(&mut store, 1);
+    store_units(&mut store, &[1], &[Tier::Disk]);
+    let span = |moved: Vec<Moved>| match moved[..] {
+        [Moved::PartLoaded { ago, took, .. }] => (ago, took),
+        ref other => panic!("{other:?}"),
+    };
+    let began = Instant::now();
+    ask(&mut store, 20, part(1, 2), Tier::Disk);
+    let (ago, took) = span(wait(&mut store, 1));
+    assert!(took >= LATENCY && took + ago <= began.elapsed(), "{took:?}");
+    ask(&mut store, 21, part(1, 2), Tier::Disk);
+    let at_hand = span(wait(&mut store, 1));
+    assert_eq!(at_hand, (Duration::ZERO, Duration::ZERO));
+    // It waits for the slot of the other.
+    ask(&mut store, 22, part(1, 3), Tier::Disk);
+    std::thread::sleep(LATENCY);
+    assert!(store.loaded_part(part(1, 3)).is_none());
+    let began = Instant::now();
+    release(&mut store, vec![part(1, 2)]);
+    let (ago, took) = span(wait(&mut store, 1));
+    assert!(took >= LATENCY && took + ago <= began.elapsed(), "{took:?}");
+}
+
+/// Each part is in a slot of about its own length, however much shorter or longer the others are;
+/// so the memory taken is what so many parts have, and a page or two for each.
+#[test]
+fn slots_take_about_what_their_parts_have() {
+    for lens in [[24, 640], [2_000, 2_100], [640, 2_000], [640, 640]] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = StoreConfig {
+            part_bytes: [lens[0], lens[0], lens[1], lens[1]]
+                .map(|bytes| bytes * TOKENS)
+                .to_vec(),
+            ..config(parts_config())
+        };
+        let said = PartSlots::of(&lens.map(|bytes| bytes * TOKENS));
+        let store = TieredStore::new(config, vec![disk(folder.path())], no_waker());
+        let store = store.expect("a store");
+        let taken = store.single.as_ref().expect("parts").slots_bytes();
+        let parts = parts_config();
+        let right = parts.slots * said.large_bytes + parts.small_slots * said.small_bytes;
+        assert_eq!(taken, right, "{lens:?}");
+        let all = (parts.slots * lens[1] + parts.small_slots * lens[0]) * TOKENS;
+        let pages = 3 * PAGE * (parts.slots + parts.small_slots);
+        assert!(taken <= all + pages, "{lens:?}: {taken} for {all}");
+    }
 }
 
 /// Random loads, releases, stores and forgettings, more than there are slots: each load is
