@@ -108,7 +108,8 @@ pub(crate) struct ServeOptions {
     /// tokens from which on, check=0.01 of the prompts computed again in full to see what it
     /// changed, max-kl=0.1 nats beyond which a prefix is loaded in full, reorder=600 seconds
     /// between packing what is wanted together (or off), chunk=64 tokens (or 16), probes=auto (or
-    /// 0:8:16), spared=0.02 of a query's attention, merge=union, fallback=on, policy=importance of
+    /// 0:8:16), spared=0.02 of a query's attention, keep=chunks (or
+    /// tokens, wherever they lie), merge=union, fallback=on, policy=importance of
     /// the parts that --host-cache-gib keeps, when=faster than computing (or always); or off
     /// [default: off, all is loaded]
     #[arg(long, env = "HEADSTART_IMPORTANCE", value_name = "SETTINGS")]
