@@ -193,15 +193,12 @@ impl Importance {
                 None
             }
             Moved::Packed { id, result } => {
-                let replaced = self.packing.packed(id, result);
-                self.forget(replaced);
+                self.packing.packed(id, result);
                 None
             }
             Moved::FoundPacks { packs, .. } => {
-                for pack in packs {
-                    let replaced = self.packing.found(pack);
-                    self.forget(replaced);
-                }
+                let packs = packs.into_iter();
+                packs.for_each(|pack| self.packing.found(pack, now));
                 None
             }
             Moved::Lost { tier, mut names } => {
@@ -212,8 +209,13 @@ impl Importance {
         }
     }
 
-    /// Packs that nobody reads any more go.
-    fn forget(&mut self, names: Vec<BlockHash>) {
+    /// Packs that are to go and that nobody reads any more go.
+    fn drop_packs(&mut self) {
+        let (packing, prefills) = (&mut self.packing, &self.prefills);
+        let names = packing.take_dropped(|name| {
+            let mut prefills = prefills.iter();
+            prefills.any(|prefill| prefill.packs.contains(&name))
+        });
         names.iter().for_each(|&name| self.parts.forget(name));
         if !names.is_empty() {
             let tier = PARTS_FROM;
@@ -365,6 +367,7 @@ impl Importance {
     /// Lets go of what nobody waits for, and goes on with packing.
     pub(crate) fn tend(&mut self, scheduler: &Scheduler, now: Nanos) {
         self.forget_unwanted(scheduler);
+        self.drop_packs();
         self.packing.tend(now, &mut self.transfers);
     }
 
