@@ -36,6 +36,7 @@ use checks::Checks;
 use packing::Packing;
 use parts::{Kind, Parts};
 use prefill::{Prefill, Progress, Shared};
+use tally::Ended;
 
 pub use packing::{PackCounts, PackingOptions};
 pub use tally::Tally;
@@ -298,8 +299,7 @@ impl Importance {
                 pruned,
                 logits,
             } => {
-                self.tally.add(tally);
-                self.tally.prompts += 1;
+                self.tally.end(tally, Ended::Loaded);
                 let units = (&partly.prefix[..], partly.first);
                 let packs = prefill.packs.iter().copied();
                 self.packing
@@ -317,7 +317,7 @@ impl Importance {
                 scheduler.complete_partly(seq, place, done, now);
             }
             Progress::Waits | Progress::Failed => {
-                self.tally.fail(tally);
+                self.tally.end(tally, Ended::Failed);
                 scheduler.fail_partly(seq, place, now);
             }
         }
@@ -330,7 +330,11 @@ impl Importance {
             let is_wanted = scheduler.is_partly(prefill.seq, prefill.partly.place);
             if !is_wanted {
                 prefill.let_go(parts, usize::MAX);
-                tally.fail(&prefill.tally);
+                let ended = match scheduler.is_late_partly(prefill.seq, prefill.partly.place) {
+                    true => Ended::Late,
+                    false => Ended::Left,
+                };
+                tally.end(&prefill.tally, ended);
             }
             is_wanted
         });

@@ -8,10 +8,14 @@ use super::parts::Kind;
 /// Sums over prompts, or of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Prompts.
+    /// Prompts that have their first token.
     pub prompts: u64,
     /// Prompts that could not go on in part: a part did not come.
     pub failed: u64,
+    /// Prompts whose parts came too late: they are loaded as a whole, or computed.
+    pub late: u64,
+    /// Prompts that were cancelled meanwhile, or had to make room for others.
+    pub left: u64,
     /// Bytes of their stored prefixes.
     pub whole_bytes: u64,
     /// Bytes of probe parts, wherever from.
@@ -36,6 +40,19 @@ pub struct Tally {
     pub agreement: f64,
 }
 
+/// How a prompt's loading in part ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// With its first token.
+    Loaded,
+    /// A part did not come.
+    Failed,
+    /// It took too long.
+    Late,
+    /// It was cancelled, or had to make room for others.
+    Left,
+}
+
 impl Tally {
     /// Bytes that were loaded, wherever from.
     #[must_use]
@@ -52,13 +69,20 @@ impl Tally {
         }
     }
 
-    /// Adds a prompt that could not go on: what was loaded for it, and nothing of what it wanted.
-    pub(super) fn fail(&mut self, tally: &Self) {
-        self.add(&Self {
-            whole_bytes: 0,
-            failed: 1,
-            ..*tally
-        });
+    /// Adds a prompt: what was loaded for it, and where it has no token nothing of what it wanted.
+    pub(super) fn end(&mut self, tally: &Self, ended: Ended) {
+        let mut tally = *tally;
+        let outcome = match ended {
+            Ended::Loaded => &mut tally.prompts,
+            Ended::Failed => &mut tally.failed,
+            Ended::Late => &mut tally.late,
+            Ended::Left => &mut tally.left,
+        };
+        *outcome += 1;
+        if ended != Ended::Loaded {
+            tally.whole_bytes = 0;
+        }
+        self.add(&tally);
     }
 
     pub(super) fn loaded(&mut self, kind: Kind, from: Tier, bytes: u64) {
@@ -106,12 +130,14 @@ impl Tally {
         counts.for_each(|(mine, others)| *mine = op(*mine, *others));
     }
 
-    fn counts(&mut self) -> [&mut u64; 16] {
+    fn counts(&mut self) -> [&mut u64; 18] {
         let [device_parts, host_parts, disk_parts] = &mut self.parts;
         let [device_bytes, host_bytes, disk_bytes] = &mut self.bytes;
         [
             &mut self.prompts,
             &mut self.failed,
+            &mut self.late,
+            &mut self.left,
             &mut self.whole_bytes,
             &mut self.probe_bytes,
             &mut self.rest_bytes,

@@ -55,7 +55,8 @@ impl ImportanceMetrics {
             prompts: counter(
                 "headstart_importance_prompts_total",
                 "Prompts whose stored prefix was loaded in part (loaded), and those that began so \
-                 and were computed without, because a part did not come (failed).",
+                 and did not end so: a part did not come (failed), parts came too late (late), \
+                 they were cancelled or had to make room for others (left).",
                 "outcome",
             ),
             bytes: counter(
@@ -109,6 +110,8 @@ impl ImportanceMetrics {
         for (counter, label, count) in [
             (&self.prompts, "loaded", tally.prompts),
             (&self.prompts, "failed", tally.failed),
+            (&self.prompts, "late", tally.late),
+            (&self.prompts, "left", tally.left),
             (&self.bytes, "whole", tally.whole_bytes),
             (&self.bytes, "probes", tally.probe_bytes),
             (&self.bytes, "rest", tally.rest_bytes),
@@ -284,6 +287,8 @@ mod tests {
             tally: Tally {
                 prompts: 4,
                 failed: 1,
+                late: 2,
+                left: 3,
                 whole_bytes: 1_000,
                 probe_bytes: 120,
                 rest_bytes: 300,
@@ -329,6 +334,8 @@ mod tests {
         for line in [
             "prompts_total{outcome=\"loaded\",replica=\"1\"} 9",
             "prompts_total{outcome=\"failed\",replica=\"1\"} 1",
+            "prompts_total{outcome=\"late\",replica=\"1\"} 2",
+            "prompts_total{outcome=\"left\",replica=\"1\"} 3",
             "bytes_total{replica=\"1\",what=\"whole\"} 1000",
             "bytes_total{replica=\"1\",what=\"probes\"} 120",
             "bytes_total{replica=\"1\",what=\"rest\"} 300",

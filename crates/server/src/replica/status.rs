@@ -73,6 +73,14 @@ impl Status {
                  prompts that go through it are loaded in full from now on"
             );
         }
+        let before = told.as_ref().map_or(0, |report| report.tally.late);
+        if report.tally.late > before {
+            tracing::debug!(
+                replica = self.name,
+                late = report.tally.late,
+                "parts of a stored prefix came too late; the prompt goes on with all of it"
+            );
+        }
         *told = Some(report);
     }
 
