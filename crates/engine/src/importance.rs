@@ -20,6 +20,7 @@ mod parts;
 mod prefill;
 mod tally;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use headstart_cache::Policy;
@@ -36,7 +37,7 @@ use checks::Checks;
 use packing::Packing;
 use parts::{Kind, Parts};
 use prefill::{Prefill, Progress, Shared};
-use tally::Ended;
+use tally::{DISK, Ended};
 
 pub use packing::{PackCounts, PackingOptions};
 pub use tally::Tally;
@@ -249,8 +250,16 @@ impl Importance {
             has_computed: !begun.is_empty(),
             has_ended: false,
         };
-        let mut asked_bytes = Vec::new();
-        let mut asked = |bytes, at| asked_bytes.push((bytes, at));
+        let asked_bytes = RefCell::new(Vec::new());
+        let mut asked = |bytes, at| asked_bytes.borrow_mut().push((bytes, at));
+        let mut all_asked: Vec<(u64, Nanos)> = Vec::new();
+        // Who asks for a part reads it; others that need it as well do not.
+        let mut note = |prefill: &mut Prefill| {
+            let asked = asked_bytes.take();
+            let bytes = asked.iter().map(|(bytes, _)| *bytes);
+            bytes.for_each(|bytes| prefill.tally.asked(bytes));
+            all_asked.extend(asked);
+        };
         let mut shared = Shared {
             executor,
             mover,
@@ -262,12 +271,15 @@ impl Importance {
             asked: &mut asked,
         };
         for partly in begun {
-            self.prefills.push(Prefill::new(partly, &mut shared, now));
+            let mut prefill = Prefill::new(partly, &mut shared, now);
+            note(&mut prefill);
+            self.prefills.push(prefill);
         }
         let mut ended = Vec::new();
         for mut prefill in std::mem::take(&mut self.prefills) {
             let computed = prefill.computed();
             let progress = prefill.advance(&mut shared, now);
+            note(&mut prefill);
             advance.has_computed |= prefill.computed() != computed;
             match progress {
                 Progress::Waits => self.prefills.push(prefill),
@@ -278,8 +290,8 @@ impl Importance {
             }
         }
         if let Some(tiers) = scheduler.tiers_mut() {
-            let asked = asked_bytes.iter();
-            asked.for_each(|&(bytes, at)| tiers.part_asked(bytes, at));
+            let asked = all_asked.into_iter();
+            asked.for_each(|(bytes, at)| tiers.part_asked(bytes, at));
         }
         for (prefill, progress) in ended {
             advance.has_ended = true;
@@ -311,7 +323,7 @@ impl Importance {
                     pruned,
                     loaded_bytes: tally.loaded_bytes(),
                     whole_bytes: tally.whole_bytes,
-                    disk_bytes: tally.bytes[2],
+                    disk_bytes: tally.bytes[DISK],
                     token,
                 };
                 scheduler.complete_partly(seq, place, done, now);

@@ -5,6 +5,10 @@ use headstart_core::Tier;
 
 use super::parts::Kind;
 
+/// Places of [`Tally::parts`].
+pub(super) const DISK: usize = 2;
+const SHARED: usize = 3;
+
 /// Sums over prompts, or of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
@@ -22,15 +26,16 @@ pub struct Tally {
     pub probe_bytes: u64,
     /// Bytes of the other parts, wherever from.
     pub rest_bytes: u64,
-    /// Parts that were on the device, in host memory, and on the disk.
-    pub parts: [u64; 3],
-    /// Bytes of these.
-    pub bytes: [u64; 3],
+    /// Parts that were on the device, in host memory, and on the disk; and those that were at hand
+    /// or on their way already, for this prompt or another one.
+    pub parts: [u64; 4],
+    /// Bytes of these: those of the disk were each read once.
+    pub bytes: [u64; 4],
     /// Tokens that were selected, over all layers.
     pub selected_tokens: u64,
-    /// Tokens of the parts that were read for them.
+    /// Tokens of the rest parts that they were taken from, wherever these were.
     pub read_tokens: u64,
-    /// Rest parts that were read, or would have been had they not been kept.
+    /// These parts.
     pub chunks: u64,
     /// Layers.
     pub layers: u64,
@@ -60,7 +65,8 @@ impl Tally {
         self.probe_bytes + self.rest_bytes
     }
 
-    /// Tokens read for each that was selected; 1 where nothing was.
+    /// Tokens of the parts that were used for each that was selected, wherever these parts were; 1
+    /// where nothing was selected.
     #[must_use]
     pub fn read_amplification(&self) -> f64 {
         match self.selected_tokens {
@@ -85,6 +91,8 @@ impl Tally {
         self.add(&tally);
     }
 
+    /// A part is needed. One that is kept nowhere is at hand or on its way already, unless it is
+    /// said to be asked for now ([`Self::asked`]).
     pub(super) fn loaded(&mut self, kind: Kind, from: Tier, bytes: u64) {
         match kind {
             Kind::Probes => self.probe_bytes += bytes,
@@ -93,13 +101,21 @@ impl Tally {
         let place = match from {
             Tier::Device => 0,
             Tier::Host => 1,
-            _ => 2,
+            _ => SHARED,
         };
         self.parts[place] += 1;
         self.bytes[place] += bytes;
     }
 
-    /// A layer of which so many chunks were read, of so many tokens each.
+    /// One of the parts that are needed is asked for from the disk.
+    pub(super) fn asked(&mut self, bytes: u64) {
+        self.parts[SHARED] -= 1;
+        self.bytes[SHARED] -= bytes;
+        self.parts[DISK] += 1;
+        self.bytes[DISK] += bytes;
+    }
+
+    /// A layer for which so many chunks were used, of so many tokens each.
     pub(super) fn layer(&mut self, selection: &Selection, chunks: usize, chunk_tokens: usize) {
         self.selected_tokens += selection.tokens.len() as u64;
         self.read_tokens += (chunks * chunk_tokens) as u64;
@@ -130,9 +146,9 @@ impl Tally {
         counts.for_each(|(mine, others)| *mine = op(*mine, *others));
     }
 
-    fn counts(&mut self) -> [&mut u64; 18] {
-        let [device_parts, host_parts, disk_parts] = &mut self.parts;
-        let [device_bytes, host_bytes, disk_bytes] = &mut self.bytes;
+    fn counts(&mut self) -> [&mut u64; 20] {
+        let [device_parts, host_parts, disk_parts, shared_parts] = &mut self.parts;
+        let [device_bytes, host_bytes, disk_bytes, shared_bytes] = &mut self.bytes;
         [
             &mut self.prompts,
             &mut self.failed,
@@ -144,9 +160,11 @@ impl Tally {
             device_parts,
             host_parts,
             disk_parts,
+            shared_parts,
             device_bytes,
             host_bytes,
             disk_bytes,
+            shared_bytes,
             &mut self.selected_tokens,
             &mut self.read_tokens,
             &mut self.chunks,

@@ -322,6 +322,31 @@ fn what_does_not_come_is_computed() {
     assert!(seen.lock().expect("one thread").failed > 0);
 }
 
+/// Two prompts that need the same parts at once: what is read for one is not read for the other.
+#[test]
+fn what_two_prompts_need_at_once_is_read_once() {
+    let model = model_of(4);
+    let (document, questions) = talk(8);
+    let (shelf, seen) = Shelf::new(1, 0, true);
+    let mut engine = engine(&model, 200, Some(importance(&model, 1.0, [0, 0])), shelf);
+    let mut answers = [Answer::default(), Answer::default(), Answer::default()];
+    let mut clock = Clock::default();
+    engine.submit(submission(0, document.clone(), 1), Nanos(0));
+    run(&mut engine, &mut clock, &mut answers);
+    engine.clear_device(Nanos(clock.0));
+    for (id, question) in (1..).zip(&questions[..2]) {
+        let prompt = [&document[..], question].concat();
+        engine.submit(submission(id, prompt, 2), Nanos(clock.0));
+    }
+    run(&mut engine, &mut clock, &mut answers);
+    let tally = engine.importance().expect("it is on").tally;
+    let [_, _, read, shared] = tally.parts;
+    let reads = seen.lock().expect("one thread").part_loads as u64;
+    assert_eq!((tally.prompts, read), (2, reads), "{tally:?}");
+    assert!(shared > 0 && read + shared == tally.parts.iter().sum::<u64>());
+    assert_eq!(tally.bytes.iter().sum::<u64>(), tally.loaded_bytes());
+}
+
 /// A prompt whose parts come too late, and one that is cancelled meanwhile, are no failures.
 #[test]
 fn who_is_late_and_who_leaves_is_told_apart() {

@@ -8,7 +8,7 @@ use prometheus::{CounterVec, GaugeVec, IntCounterVec, IntGaugeVec};
 use super::{Maker, raise};
 
 /// Places that parts come from, as a tally has them.
-const SOURCES: [&str; 3] = ["device", "host", "disk"];
+const SOURCES: [&str; 4] = ["device", "host", "disk", "shared"];
 
 /// How loading in part goes, by replica. Absent where that is not done.
 pub struct ImportanceMetrics {
@@ -61,24 +61,27 @@ impl ImportanceMetrics {
             ),
             bytes: counter(
                 "headstart_importance_bytes_total",
-                "Bytes of the stored prefixes of such prompts (whole), and of what was loaded of \
-                 them: the keys that tell what matters (probes), all else (rest).",
+                "Bytes of the stored prefixes of such prompts (whole), and of what was used of \
+                 them, wherever it was: the keys that tell what matters (probes), all else (rest).",
                 "what",
             ),
             loaded_bytes: counter(
                 "headstart_importance_loaded_bytes_total",
-                "What was loaded, by where it was: bytes.",
+                "Bytes of what was used of them, by where it was when it was needed: in memory \
+                 (device, host), on the disk and read from there (disk), or at hand or on its way \
+                 already, mostly for another prompt (shared).",
                 "source",
             ),
             tokens: counter(
                 "headstart_importance_tokens_total",
-                "Tokens that were selected, and tokens of the parts that were read for them, over \
-                 all layers.",
+                "Tokens that were selected, and tokens of the parts that they were taken from, \
+                 read from the disk or kept in memory (read), over all layers.",
                 "what",
             ),
             amplification: ratio(
                 "headstart_importance_read_amplification",
-                "Tokens read for each that was selected, since the start.",
+                "Tokens of the parts that were used for each token that was selected, whether \
+                 these were read from the disk or kept in memory, since the start.",
             ),
             layers: counter(
                 "headstart_importance_layers_total",
@@ -292,8 +295,8 @@ mod tests {
                 whole_bytes: 1_000,
                 probe_bytes: 120,
                 rest_bytes: 300,
-                parts: [0, 2, 6],
-                bytes: [0, 100, 320],
+                parts: [0, 2, 6, 1],
+                bytes: [0, 100, 300, 20],
                 selected_tokens: 50,
                 read_tokens: 200,
                 chunks: 10,
@@ -340,7 +343,8 @@ mod tests {
             "bytes_total{replica=\"1\",what=\"probes\"} 120",
             "bytes_total{replica=\"1\",what=\"rest\"} 300",
             "loaded_bytes_total{replica=\"1\",source=\"host\"} 100",
-            "loaded_bytes_total{replica=\"1\",source=\"disk\"} 320",
+            "loaded_bytes_total{replica=\"1\",source=\"disk\"} 300",
+            "loaded_bytes_total{replica=\"1\",source=\"shared\"} 20",
             "tokens_total{replica=\"1\",what=\"selected\"} 50",
             "tokens_total{replica=\"1\",what=\"read\"} 200",
             "read_amplification{replica=\"1\"} 4",
