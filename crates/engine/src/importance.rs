@@ -39,6 +39,7 @@ use parts::{Kind, Parts};
 use prefill::{Prefill, Progress, Shared};
 use tally::{DISK, Ended};
 
+pub use checks::Barred;
 pub use packing::{PackCounts, PackingOptions};
 pub use tally::Tally;
 
@@ -400,6 +401,7 @@ impl Importance {
         ImportanceReport {
             tally: self.tally,
             guard,
+            barred: self.checks.barred(),
             packs: self.packing.counts(),
             probes,
             rest,
@@ -418,6 +420,8 @@ pub struct ImportanceReport {
     pub tally: Tally,
     /// What prompts computed again in full have shown.
     pub guard: GuardCounts,
+    /// Prefixes that were barred by it.
+    pub barred: Barred,
     /// Packs.
     pub packs: PackCounts,
     /// The cache of probe parts.

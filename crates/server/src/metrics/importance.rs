@@ -146,8 +146,9 @@ impl Checks {
         Self {
             prompts: make.counter(
                 "headstart_importance_checks_total",
-                "Prompts that were computed again in full (compared), and those of them whose most \
-                 likely first token was the same (agreed).",
+                "Prompts that were computed again in full (compared), those of them whose most \
+                 likely first token was the same (agreed), and those that barred a prefix \
+                 (barred).",
                 &["replica", "outcome"],
             ),
             divergence: make.float_counter(
@@ -163,8 +164,8 @@ impl Checks {
             ),
             barred: make.gauge(
                 "headstart_importance_barred_prefixes",
-                "Prefixes that are loaded in full from now on, because a comparison was too far \
-                 off.",
+                "Prefixes that are loaded in full now, because a comparison was too far off; the \
+                 oldest are forgotten.",
                 &["replica"],
             ),
         }
@@ -172,7 +173,11 @@ impl Checks {
 
     fn set(&self, replica: &str, report: &ImportanceReport) {
         let guard = &report.guard;
-        for (outcome, count) in [("compared", guard.compared), ("agreed", guard.agreed)] {
+        for (outcome, count) in [
+            ("compared", guard.compared),
+            ("agreed", guard.agreed),
+            ("barred", report.barred.prefixes),
+        ] {
             raise(&self.prompts.with_label_values(&[replica, outcome]), count);
         }
         let sum = self.divergence.with_label_values(&[replica]);
@@ -273,6 +278,7 @@ mod tests {
     use super::*;
     use headstart_cache::importance::{GuardCounts, LevelCounts};
     use headstart_core::Tier;
+    use headstart_engine::importance::Barred;
 
     fn report() -> ImportanceReport {
         let parts = |scale: u64| PartCounts {
@@ -310,6 +316,10 @@ mod tests {
                 kl_sum: 0.75,
                 kl_max: 0.5,
                 barred: 1,
+            },
+            barred: Barred {
+                prefixes: 2,
+                last: None,
             },
             packs: PackCounts {
                 packs: 2,
@@ -351,6 +361,7 @@ mod tests {
             "layers_total{replica=\"1\",what=\"full\"} 3",
             "agreement{replica=\"1\"} 0.75",
             "checks_total{outcome=\"agreed\",replica=\"1\"} 4",
+            "checks_total{outcome=\"barred\",replica=\"1\"} 2",
             "check_kl_nats_total{replica=\"1\"} 1",
             "check_kl_nats_max{replica=\"1\"} 0.5",
             "barred_prefixes{replica=\"1\"} 0",

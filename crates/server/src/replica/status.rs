@@ -60,12 +60,13 @@ impl Status {
             .importance
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let before = told.as_ref().map_or(0, |report| report.guard.barred);
-        let guard = &report.guard;
-        if guard.barred > before {
+        let before = told.as_ref().map_or(0, |report| report.barred.prefixes);
+        let (guard, barred) = (&report.guard, &report.barred);
+        if barred.prefixes > before {
             tracing::warn!(
                 replica = self.name,
-                prefixes = guard.barred,
+                prefixes = barred.prefixes,
+                last_unit = ?barred.last,
                 compared = guard.compared,
                 agreed = guard.agreed,
                 largest_kl = guard.kl_max,
