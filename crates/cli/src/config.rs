@@ -107,11 +107,12 @@ pub(crate) struct ServeOptions {
     /// commas between them: ratio=0.25 of the tokens (0.05 to 0.5 are usual), least=1024 stored
     /// tokens from which on, check=0.01 of the prompts computed again in full to see what it
     /// changed, max-kl=0.1 nats beyond which a prefix is loaded in full, reorder=600 seconds
-    /// between packing what is wanted together (or off), chunk=64 tokens (or 16), probes=auto (or
-    /// 0:8:16), spared=0.02 of a query's attention, keep=chunks (or
-    /// tokens, wherever they lie), merge=union, fallback=on, policy=importance of
-    /// the parts that --host-cache-gib keeps, when=faster than computing (or always); or off
-    /// [default: off, all is loaded]
+    /// between packing what is wanted together (or off), chunk=64 tokens (or 32, 16; a multiple of
+    /// --block-size), probes=auto (or 0:8:16), spared=0.02 of a query's attention, keep=chunks (or
+    /// tokens, wherever they lie), merge=union, fallback=on, policy=importance of the parts that
+    /// --host-cache-gib keeps, when=faster than computing (or always); or off. What stands behind
+    /// the stored prefix is computed in one go: where it is longer than --max-batched-tokens all is
+    /// loaded [default: off, all is loaded]
     #[arg(long, env = "HEADSTART_IMPORTANCE", value_name = "SETTINGS")]
     pub(crate) importance: Option<String>,
     /// Most that the context cache takes, all replicas together, GiB [default: 10]

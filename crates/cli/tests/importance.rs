@@ -149,7 +149,7 @@ fn answers_from_a_part_say_so_and_who_wants_none_gets_none() {
     let bytes = |what: &str| told("bytes_total", &format!("what=\"{what}\""));
     let from = |source: &str| told("loaded_bytes_total", &format!("source=\"{source}\""));
     assert!(bytes("rest") > 0.0 && bytes("probes") + bytes("rest") <= bytes("whole"));
-    let sources = from("device") + from("host") + from("disk");
+    let sources = from("device") + from("host") + from("disk") + from("shared");
     assert_eq!(bytes("probes") + bytes("rest"), sources);
     let tokens = |what: &str| told("tokens_total", &format!("what=\"{what}\""));
     let amplification = tokens("read") / tokens("selected");

@@ -20,6 +20,7 @@ mod parts;
 mod prefill;
 mod tally;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use headstart_cache::Policy;
@@ -33,10 +34,12 @@ use crate::kv::{Dtype, Probes};
 use crate::{CpuExecutor, ModelConfig};
 
 use checks::Checks;
-use packing::{News, Packing};
+use packing::Packing;
 use parts::{Kind, Parts, Told};
 use prefill::{Prefill, Progress, Shared};
+use tally::{DISK, Ended};
 
+pub use checks::Barred;
 pub use packing::{PackCounts, PackingOptions};
 pub use tally::Tally;
 
@@ -204,15 +207,14 @@ impl Importance {
                 None
             }
             Moved::Packed { id, result } => {
-                let news = self.packing.packed(id, result);
-                self.learn(news);
+                self.packing.packed(id, result);
+                self.make_room();
                 None
             }
             Moved::FoundPacks { packs, .. } => {
-                for pack in packs {
-                    let news = self.packing.found(pack);
-                    self.learn(news);
-                }
+                let packs = packs.into_iter();
+                packs.for_each(|pack| self.packing.found(pack, now));
+                self.make_room();
                 None
             }
             Moved::Lost { tier, mut names } => {
@@ -223,14 +225,18 @@ impl Importance {
         }
     }
 
-    /// A pack is there: what it stands for makes room in memory for its chunks.
-    fn learn(&mut self, news: News) {
-        self.parts.supersede(news.superseded);
-        self.forget(news.gone);
+    /// What packs stand for makes room in memory for their chunks.
+    fn make_room(&mut self) {
+        self.parts.supersede(self.packing.take_superseded());
     }
 
-    /// Packs that nobody reads any more go.
-    fn forget(&mut self, names: Vec<BlockHash>) {
+    /// Packs that are to go and that nobody reads any more go.
+    fn drop_packs(&mut self) {
+        let (packing, prefills) = (&mut self.packing, &self.prefills);
+        let names = packing.take_dropped(|name| {
+            let mut prefills = prefills.iter();
+            prefills.any(|prefill| prefill.packs.contains(&name))
+        });
         names.iter().for_each(|&name| self.parts.forget(name));
         if !names.is_empty() {
             let tier = PARTS_FROM;
@@ -263,8 +269,16 @@ impl Importance {
             has_computed: !begun.is_empty(),
             has_ended: false,
         };
-        let mut asked_bytes = Vec::new();
-        let mut asked = |bytes, at| asked_bytes.push((bytes, at));
+        let asked_bytes = RefCell::new(Vec::new());
+        let mut asked = |bytes, at| asked_bytes.borrow_mut().push((bytes, at));
+        let mut all_asked: Vec<(u64, Nanos)> = Vec::new();
+        // Who asks for a part reads it; others that need it as well do not.
+        let mut note = |prefill: &mut Prefill| {
+            let asked = asked_bytes.take();
+            let bytes = asked.iter().map(|(bytes, _)| *bytes);
+            bytes.for_each(|bytes| prefill.tally.asked(bytes));
+            all_asked.extend(asked);
+        };
         let mut shared = Shared {
             executor,
             mover,
@@ -276,12 +290,15 @@ impl Importance {
             asked: &mut asked,
         };
         for partly in begun {
-            self.prefills.push(Prefill::new(partly, &mut shared, now));
+            let mut prefill = Prefill::new(partly, &mut shared, now);
+            note(&mut prefill);
+            self.prefills.push(prefill);
         }
         let mut ended = Vec::new();
         for mut prefill in std::mem::take(&mut self.prefills) {
             let computed = prefill.computed();
             let progress = prefill.advance(&mut shared, now);
+            note(&mut prefill);
             advance.has_computed |= prefill.computed() != computed;
             match progress {
                 Progress::Waits => self.prefills.push(prefill),
@@ -292,8 +309,8 @@ impl Importance {
             }
         }
         if let Some(tiers) = scheduler.tiers_mut() {
-            let asked = asked_bytes.iter();
-            asked.for_each(|&(bytes, at)| tiers.part_asked(bytes, at));
+            let asked = all_asked.into_iter();
+            asked.for_each(|(bytes, at)| tiers.part_asked(bytes, at));
         }
         for (prefill, progress) in ended {
             advance.has_ended = true;
@@ -313,8 +330,7 @@ impl Importance {
                 pruned,
                 logits,
             } => {
-                self.tally.add(tally);
-                self.tally.prompts += 1;
+                self.tally.end(tally, Ended::Loaded);
                 let units = (&partly.prefix[..], partly.first);
                 let packs = prefill.packs.iter().copied();
                 self.packing
@@ -326,13 +342,13 @@ impl Importance {
                     pruned,
                     loaded_bytes: tally.loaded_bytes(),
                     whole_bytes: tally.whole_bytes,
-                    disk_bytes: tally.bytes[2],
+                    disk_bytes: tally.bytes[DISK],
                     token,
                 };
                 scheduler.complete_partly(seq, place, done, now);
             }
             Progress::Waits | Progress::Failed => {
-                self.tally.fail(tally);
+                self.tally.end(tally, Ended::Failed);
                 scheduler.fail_partly(seq, place, now);
             }
         }
@@ -345,7 +361,11 @@ impl Importance {
             let is_wanted = scheduler.is_partly(prefill.seq, prefill.partly.place);
             if !is_wanted {
                 prefill.let_go(parts, usize::MAX);
-                tally.fail(&prefill.tally);
+                let ended = match scheduler.is_late_partly(prefill.seq, prefill.partly.place) {
+                    true => Ended::Late,
+                    false => Ended::Left,
+                };
+                tally.end(&prefill.tally, ended);
             }
             is_wanted
         });
@@ -382,6 +402,7 @@ impl Importance {
     /// Lets go of what nobody waits for, and goes on with packing.
     pub(crate) fn tend(&mut self, scheduler: &Scheduler, now: Nanos) {
         self.forget_unwanted(scheduler);
+        self.drop_packs();
         self.packing.tend(now, &mut self.transfers);
     }
 
@@ -398,6 +419,7 @@ impl Importance {
         ImportanceReport {
             tally: self.tally,
             guard,
+            barred: self.checks.barred(),
             packs: self.packing.counts(),
             probes,
             rest,
@@ -416,6 +438,8 @@ pub struct ImportanceReport {
     pub tally: Tally,
     /// What prompts computed again in full have shown.
     pub guard: GuardCounts,
+    /// Prefixes that were barred by it.
+    pub barred: Barred,
     /// Packs.
     pub packs: PackCounts,
     /// The cache of probe parts.

@@ -17,6 +17,9 @@ use crate::config::importance::ImportanceOption;
 /// Share of the context cache's budget that packs may take.
 const PACK_SHARE: f64 = 0.2;
 
+/// Tokens that a chunk may have.
+const CHUNKS: [usize; 3] = [16, 32, 64];
+
 /// The largest pack that a disk takes, bytes, and the share of its budget that it may be.
 const MOST_PACK_BYTES: u64 = 60 << 20;
 const SEGMENTS: u64 = 20;
@@ -191,6 +194,30 @@ impl Kept {
     }
 }
 
+/// What is wrong with a chunk of so many tokens where blocks have so many.
+fn wrong_chunk(chunk: usize, block_size: usize) -> Option<String> {
+    let fits = |chunk: &usize| chunk.is_multiple_of(block_size);
+    if fits(&chunk) {
+        return None;
+    }
+    let fitting: Vec<String> = CHUNKS
+        .iter()
+        .filter(|it| fits(it))
+        .map(usize::to_string)
+        .collect();
+    Some(match fitting.is_empty() {
+        true => format!(
+            "--importance reads chunks of 16, 32 or 64 tokens, and a block of --block-size \
+             {block_size} fits into none: give --block-size 16, 32 or 64, or leave out --importance"
+        ),
+        false => format!(
+            "--importance chunk={chunk} is no multiple of --block-size {block_size}: give chunk={}, \
+             or a smaller --block-size",
+            fitting.join(" or chunk=")
+        ),
+    })
+}
+
 /// Refuses what does not go together.
 fn refuse(option: &ImportanceOption, shape: &Shape<'_>) -> Result<()> {
     if shape.is_emulated {
@@ -205,12 +232,8 @@ fn refuse(option: &ImportanceOption, shape: &Shape<'_>) -> Result<()> {
              --context-cache-dtype fp8",
         ));
     }
-    if !option.chunk_tokens.is_multiple_of(shape.block_size) {
-        let (chunk, size) = (option.chunk_tokens, shape.block_size);
-        return Err(usage(&format!(
-            "--importance chunk={chunk}: expected 16, 32 or 64, and a multiple of --block-size \
-             {size}, which is 16 unless told otherwise"
-        )));
+    if let Some(problem) = wrong_chunk(option.chunk_tokens, shape.block_size) {
+        return Err(usage(&problem));
     }
     let setting = Setting {
         capacity: 1,
@@ -249,6 +272,37 @@ mod tests {
                         assert_eq!(count, kept.parts, "{context}");
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_with_what_does() {
+        for (chunk, block_size, told) in [
+            (64, 16, None),
+            (16, 8, None),
+            (64, 64, None),
+            (
+                16,
+                64,
+                Some("chunk=16 is no multiple of --block-size 64: give chunk=64, or"),
+            ),
+            (
+                16,
+                32,
+                Some("give chunk=32 or chunk=64, or a smaller --block-size"),
+            ),
+            (
+                64,
+                128,
+                Some("give --block-size 16, 32 or 64, or leave out --importance"),
+            ),
+            (64, 48, Some("a block of --block-size 48 fits into none")),
+        ] {
+            let problem = wrong_chunk(chunk, block_size);
+            match (told, &problem) {
+                (Some(told), Some(problem)) => assert!(problem.contains(told), "{problem}"),
+                (told, problem) => assert_eq!(told, problem.as_deref(), "{chunk} {block_size}"),
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use headstart_cache::importance::{Guard, divergence};
+use headstart_cache::importance::{Guard, Verdict, divergence};
 use headstart_core::{BlockHash, Nanos, SeqId};
 use headstart_scheduler::{NewSequence, Output, Scheduler, Submit};
 
@@ -31,6 +31,16 @@ pub(super) struct Checks {
     waiting: VecDeque<Check>,
     running: Option<Check>,
     begun: u64,
+    barred: Barred,
+}
+
+/// Prefixes that were barred: a guard forgets some again, so it cannot be counted there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Barred {
+    /// How many so far.
+    pub prefixes: u64,
+    /// The unit that the last of them ends with.
+    pub last: Option<BlockHash>,
 }
 
 impl Checks {
@@ -95,7 +105,90 @@ impl Checks {
         if let (Some(check), Some(full), Some(guard)) =
             (self.running.take(), logits(), scheduler.guard_mut())
         {
-            guard.compared(&check.units, divergence(&full, &check.logits));
+            self.judge(&check, &full, guard);
         }
+    }
+
+    /// Both ways of computing a prompt are compared. Others that were under way when its prefix was
+    /// barred bar it no second time.
+    fn judge(&mut self, check: &Check, full: &[f32], guard: &mut Guard) {
+        let is_news = guard.allows(&check.units);
+        let verdict = guard.compared(&check.units, divergence(full, &check.logits));
+        if let (Verdict::FullFromNowOn { unit }, true) = (verdict, is_news) {
+            self.barred.prefixes += 1;
+            self.barred.last = Some(unit);
+        }
+    }
+
+    /// Prefixes that were barred.
+    pub(super) fn barred(&self) -> Barred {
+        self.barred
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use headstart_cache::importance::GuardOptions;
+    use headstart_core::{Access, BlockHasher, BlockIdentity};
+    use headstart_scheduler::Sampling;
+
+    fn check_of(units: &[u64], logits: [f32; 2]) -> Check {
+        let identity = BlockIdentity {
+            model: "checks",
+            weights_revision: "1",
+            kv_dtype: "f32",
+            kv_layout: "blocks",
+            adapter: None,
+            salt: None,
+            block_size: 16,
+        };
+        let new = NewSequence {
+            id: SeqId(FIRST_ID),
+            prompt: vec![1],
+            max_tokens: 1,
+            stop_tokens: Arc::new([]),
+            sampling: Sampling::default(),
+            hasher: Arc::new(BlockHasher::new(&identity)),
+            is_exact: true,
+            salt: None,
+            access: Access::default(),
+        };
+        Check {
+            new,
+            units: units
+                .iter()
+                .map(|unit| BlockHash::from_u64(*unit))
+                .collect(),
+            logits: logits.to_vec(),
+        }
+    }
+
+    /// A guard that remembers one prefix counts one barred, however many were.
+    #[test]
+    fn each_prefix_that_is_barred_is_told_once() {
+        let options = GuardOptions {
+            most_prefixes: 1,
+            ..GuardOptions::default()
+        };
+        let (mut guard, mut checks) = (Guard::new(options), Checks::default());
+        let full = [4.0, 0.0];
+        for (units, logits, barred, last) in [
+            (&[1, 2], full, 0, None),
+            (&[1, 2], [4.0, 3.9], 1, Some(2)),
+            // It was under way already.
+            (&[1, 2], [4.0, 3.9], 1, Some(2)),
+            (&[7, 8], [4.0, 3.9], 2, Some(8)),
+        ] {
+            checks.judge(&check_of(units, logits), &full, &mut guard);
+            let expected = Barred {
+                prefixes: barred,
+                last: last.map(BlockHash::from_u64),
+            };
+            assert_eq!(checks.barred(), expected);
+        }
+        assert_eq!(guard.counts().barred, 1);
     }
 }

@@ -5,28 +5,37 @@ use headstart_core::Tier;
 
 use super::parts::Kind;
 
+/// Places of [`Tally::parts`].
+pub(super) const DISK: usize = 2;
+const SHARED: usize = 3;
+
 /// Sums over prompts, or of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Prompts.
+    /// Prompts that have their first token.
     pub prompts: u64,
     /// Prompts that could not go on in part: a part did not come.
     pub failed: u64,
+    /// Prompts whose parts came too late: they are loaded as a whole, or computed.
+    pub late: u64,
+    /// Prompts that were cancelled meanwhile, or had to make room for others.
+    pub left: u64,
     /// Bytes of their stored prefixes.
     pub whole_bytes: u64,
     /// Bytes of probe parts, wherever from.
     pub probe_bytes: u64,
     /// Bytes of the other parts, wherever from.
     pub rest_bytes: u64,
-    /// Parts that were on the device, in host memory, and on the disk.
-    pub parts: [u64; 3],
-    /// Bytes of these.
-    pub bytes: [u64; 3],
+    /// Parts that were on the device, in host memory, and on the disk; and those that were at hand
+    /// or on their way already, for this prompt or another one.
+    pub parts: [u64; 4],
+    /// Bytes of these: those of the disk were each read once.
+    pub bytes: [u64; 4],
     /// Tokens that were selected, over all layers.
     pub selected_tokens: u64,
-    /// Tokens of the parts that were read for them.
+    /// Tokens of the rest parts that they were taken from, wherever these were.
     pub read_tokens: u64,
-    /// Rest parts that were read, or would have been had they not been kept.
+    /// These parts.
     pub chunks: u64,
     /// Layers.
     pub layers: u64,
@@ -39,6 +48,19 @@ pub struct Tally {
     pub missed: f64,
 }
 
+/// How a prompt's loading in part ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// With its first token.
+    Loaded,
+    /// A part did not come.
+    Failed,
+    /// It took too long.
+    Late,
+    /// It was cancelled, or had to make room for others.
+    Left,
+}
+
 impl Tally {
     /// Bytes that were loaded, wherever from.
     #[must_use]
@@ -46,7 +68,8 @@ impl Tally {
         self.probe_bytes + self.rest_bytes
     }
 
-    /// Tokens read for each that was selected; 1 where nothing was.
+    /// Tokens of the parts that were used for each that was selected, wherever these parts were; 1
+    /// where nothing was selected.
     #[must_use]
     pub fn read_amplification(&self) -> f64 {
         match self.selected_tokens {
@@ -55,15 +78,24 @@ impl Tally {
         }
     }
 
-    /// Adds a prompt that could not go on: what was loaded for it, and nothing of what it wanted.
-    pub(super) fn fail(&mut self, tally: &Self) {
-        self.add(&Self {
-            whole_bytes: 0,
-            failed: 1,
-            ..*tally
-        });
+    /// Adds a prompt: what was loaded for it, and where it has no token nothing of what it wanted.
+    pub(super) fn end(&mut self, tally: &Self, ended: Ended) {
+        let mut tally = *tally;
+        let outcome = match ended {
+            Ended::Loaded => &mut tally.prompts,
+            Ended::Failed => &mut tally.failed,
+            Ended::Late => &mut tally.late,
+            Ended::Left => &mut tally.left,
+        };
+        *outcome += 1;
+        if ended != Ended::Loaded {
+            tally.whole_bytes = 0;
+        }
+        self.add(&tally);
     }
 
+    /// A part is needed. One that is kept nowhere is at hand or on its way already, unless it is
+    /// said to be asked for now ([`Self::asked`]).
     pub(super) fn loaded(&mut self, kind: Kind, from: Tier, bytes: u64) {
         match kind {
             Kind::Probes => self.probe_bytes += bytes,
@@ -72,13 +104,21 @@ impl Tally {
         let place = match from {
             Tier::Device => 0,
             Tier::Host => 1,
-            _ => 2,
+            _ => SHARED,
         };
         self.parts[place] += 1;
         self.bytes[place] += bytes;
     }
 
-    /// A layer of which so many chunks were read, of so many tokens each.
+    /// One of the parts that are needed is asked for from the disk.
+    pub(super) fn asked(&mut self, bytes: u64) {
+        self.parts[SHARED] -= 1;
+        self.bytes[SHARED] -= bytes;
+        self.parts[DISK] += 1;
+        self.bytes[DISK] += bytes;
+    }
+
+    /// A layer for which so many chunks were used, of so many tokens each.
     pub(super) fn layer(&mut self, selection: &Selection, chunks: usize, chunk_tokens: usize) {
         self.selected_tokens += selection.tokens.len() as u64;
         self.read_tokens += (chunks * chunk_tokens) as u64;
@@ -111,21 +151,25 @@ impl Tally {
         counts.for_each(|(mine, others)| *mine = op(*mine, *others));
     }
 
-    fn counts(&mut self) -> [&mut u64; 16] {
-        let [device_parts, host_parts, disk_parts] = &mut self.parts;
-        let [device_bytes, host_bytes, disk_bytes] = &mut self.bytes;
+    fn counts(&mut self) -> [&mut u64; 20] {
+        let [device_parts, host_parts, disk_parts, shared_parts] = &mut self.parts;
+        let [device_bytes, host_bytes, disk_bytes, shared_bytes] = &mut self.bytes;
         [
             &mut self.prompts,
             &mut self.failed,
+            &mut self.late,
+            &mut self.left,
             &mut self.whole_bytes,
             &mut self.probe_bytes,
             &mut self.rest_bytes,
             device_parts,
             host_parts,
             disk_parts,
+            shared_parts,
             device_bytes,
             host_bytes,
             disk_bytes,
+            shared_bytes,
             &mut self.selected_tokens,
             &mut self.read_tokens,
             &mut self.chunks,

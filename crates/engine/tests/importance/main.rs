@@ -322,6 +322,73 @@ fn what_does_not_come_is_computed() {
     assert!(seen.lock().expect("one thread").failed > 0);
 }
 
+/// Two prompts that need the same parts at once: what is read for one is not read for the other.
+#[test]
+fn what_two_prompts_need_at_once_is_read_once() {
+    let model = model_of(4);
+    let (document, questions) = talk(8);
+    let (shelf, seen) = Shelf::new(1, 0, true);
+    let mut engine = engine(&model, 200, Some(importance(&model, 1.0, [0, 0])), shelf);
+    let mut answers = [Answer::default(), Answer::default(), Answer::default()];
+    let mut clock = Clock::default();
+    engine.submit(submission(0, document.clone(), 1), Nanos(0));
+    run(&mut engine, &mut clock, &mut answers);
+    engine.clear_device(Nanos(clock.0));
+    for (id, question) in (1..).zip(&questions[..2]) {
+        let prompt = [&document[..], question].concat();
+        engine.submit(submission(id, prompt, 2), Nanos(clock.0));
+    }
+    run(&mut engine, &mut clock, &mut answers);
+    let tally = engine.importance().expect("it is on").tally;
+    let [_, _, read, shared] = tally.parts;
+    let reads = seen.lock().expect("one thread").part_loads as u64;
+    assert_eq!((tally.prompts, read), (2, reads), "{tally:?}");
+    assert!(shared > 0 && read + shared == tally.parts.iter().sum::<u64>());
+    assert_eq!(tally.bytes.iter().sum::<u64>(), tally.loaded_bytes());
+}
+
+/// A prompt whose parts come too late, and one that is cancelled meanwhile, are no failures.
+#[test]
+fn who_is_late_and_who_leaves_is_told_apart() {
+    let model = model_of(4);
+    let (document, questions) = talk(7);
+    let (shelf, _) = Shelf::new(1, 0, false);
+    let mut plain = engine(&model, 200, None, shelf);
+    let talk = (&document[..], &questions[..1]);
+    let (expected, _) = converse(&mut plain, talk, true);
+    let (shelf, seen) = Shelf::new(1, 0, false);
+    let mut partly = engine(&model, 200, Some(importance(&model, 0.1, [0, 0])), shelf);
+    let mut answers = [Answer::default(), Answer::default(), Answer::default()];
+    let mut clock = Clock::default();
+    partly.submit(submission(0, document.clone(), 1), Nanos(0));
+    run(&mut partly, &mut clock, &mut answers);
+    let stuck = |is_stuck| seen.lock().expect("one thread").is_stuck = is_stuck;
+    for id in [1, 2] {
+        partly.clear_device(Nanos(clock.0));
+        stuck(true);
+        let prompt = [&document[..], &questions[0]].concat();
+        partly.submit(submission(id, prompt, 6), Nanos(clock.0));
+        for _ in 0..10 {
+            clock.0 += 100_000;
+            partly.step(Nanos(clock.0));
+        }
+        match id {
+            // Longer than anybody waits.
+            1 => clock.0 += 1_000 * 1_000_000_000,
+            _ => partly.cancel(SeqId(id), Nanos(clock.0)),
+        }
+        partly.step(Nanos(clock.0));
+        stuck(false);
+        run(&mut partly, &mut clock, &mut answers);
+    }
+    assert_eq!(answers[1].tokens, expected[1].tokens);
+    assert_eq!(answers[1].partly, None, "all of it was loaded");
+    let tally = partly.importance().expect("it is on").tally;
+    let ends = (tally.prompts, tally.failed, tally.late, tally.left);
+    assert_eq!(ends, (0, 0, 1, 1), "{tally:?}");
+    assert_eq!(seen.lock().expect("one thread").at_hand, 0);
+}
+
 /// Prompts that come and go while others run, on a device that is too small for all.
 fn crowd(
     seed: u64,
@@ -363,7 +430,7 @@ fn crowd(
 
 #[test]
 fn a_crowd_gets_the_answers_that_it_gets_without() {
-    let (mut prompts, mut failed, mut preempted) = (0, 0, 0);
+    let (mut prompts, mut failed, mut left, mut preempted) = (0, 0, 0, 0);
     for seed in 0..12 {
         let (expected, _, _) = crowd(seed, |_| None);
         let (answers, seen, engine) = crowd(seed, |model| {
@@ -379,6 +446,7 @@ fn a_crowd_gets_the_answers_that_it_gets_without() {
         let tally = engine.importance().expect("it is on").tally;
         prompts += tally.prompts;
         failed += tally.failed;
+        left += tally.left;
         preempted += engine.load().preemptions;
         if seed % 3 == 0 {
             assert_eq!(
@@ -389,7 +457,7 @@ fn a_crowd_gets_the_answers_that_it_gets_without() {
         }
     }
     assert!(
-        prompts > 50 && failed > 5 && preempted > 5,
-        "{prompts} {failed} {preempted}"
+        prompts > 50 && failed > 5 && left > 2 && preempted > 5,
+        "{prompts} {failed} {left} {preempted}"
     );
 }

@@ -27,6 +27,8 @@ pub(crate) struct Seen {
     pub(crate) part_loads: usize,
     pub(crate) failed: usize,
     pub(crate) at_hand: usize,
+    /// Whether nothing comes for the time being.
+    pub(crate) is_stuck: bool,
 }
 
 pub(crate) type Shared = Arc<Mutex<Seen>>;
@@ -177,9 +179,11 @@ impl BlockMover for Shelf {
     }
 
     fn poll(&mut self, moved: &mut Vec<Moved>) {
-        let most = match self.is_slow {
-            true => self.rng.below(8),
-            false => usize::MAX,
+        let is_stuck = self.seen().is_stuck;
+        let most = match (is_stuck, self.is_slow) {
+            (true, _) => 0,
+            (false, true) => self.rng.below(8),
+            (false, false) => usize::MAX,
         };
         for _ in 0..most.min(self.waiting.len()) {
             let (there, name) = self.waiting.pop_front().expect("it was counted");

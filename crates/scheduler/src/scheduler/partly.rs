@@ -193,6 +193,14 @@ impl Scheduler {
         self.partly_index(seq, place).is_some()
     }
 
+    /// Whether a prompt that was taken over is not wanted any more because its parts came too late;
+    /// told as long as it is here, so that whoever computes can tell that from a prompt that left.
+    #[must_use]
+    pub fn is_late_partly(&self, seq: SeqId, place: u64) -> bool {
+        let mut sequences = self.waiting.iter().chain(&self.running);
+        sequences.any(|sequence| sequence.new.id == seq && sequence.late == Some(place))
+    }
+
     fn partly_index(&self, seq: SeqId, place: u64) -> Option<usize> {
         let is_it = |sequence: &Sequence| {
             let is_begun = is_begun(sequence);
@@ -279,6 +287,8 @@ impl Scheduler {
             return Turn::Compute(usize::MAX);
         }
         if deadline.is_some_and(|deadline| now >= deadline) {
+            let place = self.running[index].place;
+            self.running[index].late = Some(place);
             self.send_back(index, now);
             return Turn::Preempted;
         }

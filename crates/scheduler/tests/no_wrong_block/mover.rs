@@ -107,6 +107,11 @@ impl Mover {
         })
     }
 
+    /// Whether a tier still has a unit.
+    pub(crate) fn holds(&self, tier: Tier, name: BlockHash) -> bool {
+        self.tiers.contains_key(&(tier, name))
+    }
+
     /// Nothing is at hand that nobody needs.
     pub(crate) fn is_empty(&self) -> bool {
         self.at_hand.is_empty() && self.waiting.is_empty() && self.unread.is_empty()

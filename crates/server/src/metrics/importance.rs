@@ -8,7 +8,7 @@ use prometheus::{CounterVec, GaugeVec, IntCounterVec, IntGaugeVec};
 use super::{Maker, raise};
 
 /// Places that parts come from, as a tally has them.
-const SOURCES: [&str; 3] = ["device", "host", "disk"];
+const SOURCES: [&str; 4] = ["device", "host", "disk", "shared"];
 
 /// How loading in part goes, by replica. Absent where that is not done.
 pub struct ImportanceMetrics {
@@ -56,29 +56,33 @@ impl ImportanceMetrics {
             prompts: counter(
                 "headstart_importance_prompts_total",
                 "Prompts whose stored prefix was loaded in part (loaded), and those that began so \
-                 and were computed without, because a part did not come (failed).",
+                 and did not end so: a part did not come (failed), parts came too late (late), \
+                 they were cancelled or had to make room for others (left).",
                 "outcome",
             ),
             bytes: counter(
                 "headstart_importance_bytes_total",
-                "Bytes of the stored prefixes of such prompts (whole), and of what was loaded of \
-                 them: the keys that tell what matters (probes), all else (rest).",
+                "Bytes of the stored prefixes of such prompts (whole), and of what was used of \
+                 them, wherever it was: the keys that tell what matters (probes), all else (rest).",
                 "what",
             ),
             loaded_bytes: counter(
                 "headstart_importance_loaded_bytes_total",
-                "What was loaded, by where it was: bytes.",
+                "Bytes of what was used of them, by where it was when it was needed: in memory \
+                 (device, host), on the disk and read from there (disk), or at hand or on its way \
+                 already, mostly for another prompt (shared).",
                 "source",
             ),
             tokens: counter(
                 "headstart_importance_tokens_total",
-                "Tokens that were selected, and tokens of the parts that were read for them, over \
-                 all layers.",
+                "Tokens that were selected, and tokens of the parts that they were taken from, \
+                 read from the disk or kept in memory (read), over all layers.",
                 "what",
             ),
             amplification: ratio(
                 "headstart_importance_read_amplification",
-                "Tokens read for each that was selected, since the start.",
+                "Tokens of the parts that were used for each token that was selected, whether \
+                 these were read from the disk or kept in memory, since the start.",
             ),
             layers: counter(
                 "headstart_importance_layers_total",
@@ -115,6 +119,8 @@ impl ImportanceMetrics {
         for (counter, label, count) in [
             (&self.prompts, "loaded", tally.prompts),
             (&self.prompts, "failed", tally.failed),
+            (&self.prompts, "late", tally.late),
+            (&self.prompts, "left", tally.left),
             (&self.bytes, "whole", tally.whole_bytes),
             (&self.bytes, "probes", tally.probe_bytes),
             (&self.bytes, "rest", tally.rest_bytes),
@@ -148,8 +154,9 @@ impl Checks {
         Self {
             prompts: make.counter(
                 "headstart_importance_checks_total",
-                "Prompts that were computed again in full (compared), and those of them whose most \
-                 likely first token was the same (agreed).",
+                "Prompts that were computed again in full (compared), those of them whose most \
+                 likely first token was the same (agreed), and those that barred a prefix \
+                 (barred).",
                 &["replica", "outcome"],
             ),
             divergence: make.float_counter(
@@ -165,8 +172,8 @@ impl Checks {
             ),
             barred: make.gauge(
                 "headstart_importance_barred_prefixes",
-                "Prefixes that are loaded in full from now on, because a comparison was too far \
-                 off.",
+                "Prefixes that are loaded in full now, because a comparison was too far off; the \
+                 oldest are forgotten.",
                 &["replica"],
             ),
         }
@@ -174,7 +181,11 @@ impl Checks {
 
     fn set(&self, replica: &str, report: &ImportanceReport) {
         let guard = &report.guard;
-        for (outcome, count) in [("compared", guard.compared), ("agreed", guard.agreed)] {
+        for (outcome, count) in [
+            ("compared", guard.compared),
+            ("agreed", guard.agreed),
+            ("barred", report.barred.prefixes),
+        ] {
             raise(&self.prompts.with_label_values(&[replica, outcome]), count);
         }
         let sum = self.divergence.with_label_values(&[replica]);
@@ -275,6 +286,7 @@ mod tests {
     use super::*;
     use headstart_cache::importance::{GuardCounts, LevelCounts};
     use headstart_core::Tier;
+    use headstart_engine::importance::Barred;
 
     fn report() -> ImportanceReport {
         let parts = |scale: u64| PartCounts {
@@ -292,11 +304,13 @@ mod tests {
             tally: Tally {
                 prompts: 4,
                 failed: 1,
+                late: 2,
+                left: 3,
                 whole_bytes: 1_000,
                 probe_bytes: 120,
                 rest_bytes: 300,
-                parts: [0, 2, 6],
-                bytes: [0, 100, 320],
+                parts: [0, 2, 6, 1],
+                bytes: [0, 100, 300, 20],
                 selected_tokens: 50,
                 read_tokens: 200,
                 chunks: 10,
@@ -311,6 +325,10 @@ mod tests {
                 kl_sum: 0.75,
                 kl_max: 0.5,
                 barred: 1,
+            },
+            barred: Barred {
+                prefixes: 2,
+                last: None,
             },
             packs: PackCounts {
                 packs: 2,
@@ -338,11 +356,14 @@ mod tests {
         for line in [
             "prompts_total{outcome=\"loaded\",replica=\"1\"} 9",
             "prompts_total{outcome=\"failed\",replica=\"1\"} 1",
+            "prompts_total{outcome=\"late\",replica=\"1\"} 2",
+            "prompts_total{outcome=\"left\",replica=\"1\"} 3",
             "bytes_total{replica=\"1\",what=\"whole\"} 1000",
             "bytes_total{replica=\"1\",what=\"probes\"} 120",
             "bytes_total{replica=\"1\",what=\"rest\"} 300",
             "loaded_bytes_total{replica=\"1\",source=\"host\"} 100",
-            "loaded_bytes_total{replica=\"1\",source=\"disk\"} 320",
+            "loaded_bytes_total{replica=\"1\",source=\"disk\"} 300",
+            "loaded_bytes_total{replica=\"1\",source=\"shared\"} 20",
             "tokens_total{replica=\"1\",what=\"selected\"} 50",
             "tokens_total{replica=\"1\",what=\"read\"} 200",
             "read_amplification{replica=\"1\"} 4",
@@ -350,6 +371,7 @@ mod tests {
             "agreement{replica=\"1\"} 0.75",
             "missed{replica=\"1\"} 0.0625",
             "checks_total{outcome=\"agreed\",replica=\"1\"} 4",
+            "checks_total{outcome=\"barred\",replica=\"1\"} 2",
             "check_kl_nats_total{replica=\"1\"} 1",
             "check_kl_nats_max{replica=\"1\"} 0.5",
             "barred_prefixes{replica=\"1\"} 0",

@@ -60,17 +60,26 @@ impl Status {
             .importance
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let before = told.as_ref().map_or(0, |report| report.guard.barred);
-        let guard = &report.guard;
-        if guard.barred > before {
+        let before = told.as_ref().map_or(0, |report| report.barred.prefixes);
+        let (guard, barred) = (&report.guard, &report.barred);
+        if barred.prefixes > before {
             tracing::warn!(
                 replica = self.name,
-                prefixes = guard.barred,
+                prefixes = barred.prefixes,
+                last_unit = ?barred.last,
                 compared = guard.compared,
                 agreed = guard.agreed,
                 largest_kl = guard.kl_max,
                 "answers from a part of a stored prefix were too far from those from all of it; \
                  prompts that go through it are loaded in full from now on"
+            );
+        }
+        let before = told.as_ref().map_or(0, |report| report.tally.late);
+        if report.tally.late > before {
+            tracing::debug!(
+                replica = self.name,
+                late = report.tally.late,
+                "parts of a stored prefix came too late; the prompt goes on with all of it"
             );
         }
         *told = Some(report);

@@ -1,0 +1,155 @@
+//! Whoever computes prompts of which only parts are loaded: late, or not at all, or with an answer
+//! that no full computation gives.
+//!
+//! What it computes behind a prefix that it left something out of is marked, and so is all that
+//! anybody computes behind that. A mark that is stored, or that a prompt meets which was told
+//! nothing of it, is found at once.
+
+use std::collections::BTreeSet;
+
+use headstart_cache::importance::{Guard, GuardOptions};
+use headstart_core::transfer::Transfer;
+use headstart_core::{BlockHash, Nanos, Rng, SeqId, Tier, TokenId};
+use headstart_scheduler::{Partly, PartlyDone, PartlyWhen, Scheduler};
+
+use crate::mover::Mover;
+use crate::{BLOCK_SIZE, Digests, MARK, extend, next_token};
+
+/// What became of them.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) exact: usize,
+    pub(crate) marked: usize,
+    pub(crate) failed: usize,
+    pub(crate) late: usize,
+    pub(crate) left: usize,
+}
+
+pub(crate) struct Parts {
+    rng: Rng,
+    under_way: Vec<Partly>,
+    /// Prompts whose answer comes from a part.
+    pub(crate) marked: BTreeSet<SeqId>,
+    pub(crate) seen: Seen,
+}
+
+impl Parts {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            rng: Rng::new(seed ^ 0x9a7),
+            under_way: Vec::new(),
+            marked: BTreeSet::new(),
+            seen: Seen::default(),
+        }
+    }
+
+    /// A scheduler that asks for them.
+    pub(crate) fn with(scheduler: Scheduler) -> Scheduler {
+        let when = PartlyWhen {
+            least_tokens: BLOCK_SIZE,
+            most_at_once: 2,
+            share: 0.1,
+        };
+        scheduler.with_partly(when, Guard::new(GuardOptions::default()))
+    }
+
+    /// Whether so much time goes by that everybody's patience is over.
+    pub(crate) fn is_long_step(&mut self) -> bool {
+        self.rng.below(50) == 0
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// Takes over what is begun, lets go of what is not wanted, and ends some of the others.
+    pub(crate) fn advance(
+        &mut self,
+        scheduler: &mut Scheduler,
+        (executor, mover): (&mut Digests, &Mover),
+        prompt: impl Fn(SeqId) -> Vec<TokenId>,
+        now: Nanos,
+    ) {
+        for partly in scheduler.take_partly() {
+            assert_eq!(partly.entry.start, partly.stored.end);
+            let tokens = &prompt(partly.entry.seq)[partly.stored.end..];
+            assert_eq!(partly.entry.tokens, tokens, "all behind what is stored");
+            self.under_way.push(partly);
+        }
+        for partly in std::mem::take(&mut self.under_way) {
+            let (seq, place) = (partly.entry.seq, partly.place);
+            if !scheduler.is_partly(seq, place) {
+                match scheduler.is_late_partly(seq, place) {
+                    true => self.seen.late += 1,
+                    false => self.seen.left += 1,
+                }
+                continue;
+            }
+            let is_there = |unit: &BlockHash| mover.holds(Tier::Disk, *unit);
+            match self.rng.below(40) {
+                0 => self.fail(scheduler, &partly, now),
+                1..5 if !partly.units().iter().all(is_there) => {
+                    self.fail(scheduler, &partly, now);
+                }
+                1..5 => {
+                    let done = self.compute(&partly, &prompt(seq), executor);
+                    scheduler.complete_partly(seq, place, done, now);
+                }
+                _ => self.under_way.push(partly),
+            }
+        }
+    }
+
+    fn fail(&mut self, scheduler: &mut Scheduler, partly: &Partly, now: Nanos) {
+        self.seen.failed += 1;
+        scheduler.fail_partly(partly.entry.seq, partly.place, now);
+    }
+
+    /// Computes a prompt, behind all that is stored or only a part of it.
+    fn compute(
+        &mut self,
+        partly: &Partly,
+        prompt: &[TokenId],
+        executor: &mut Digests,
+    ) -> PartlyDone {
+        let stored = partly.stored.clone();
+        let front = prompt[..stored.start].iter();
+        let mut digest = front.fold(0, |digest, &token| extend(digest, token));
+        if let Some(before) = stored.start.checked_sub(1) {
+            let found = *executor.slot(&partly.entry.blocks, before);
+            assert_eq!(found, digest, "what the device has is exact");
+        }
+        let is_exact = self.rng.below(4) == 0;
+        if !is_exact {
+            digest |= MARK;
+            self.marked.insert(partly.entry.seq);
+        }
+        for (position, &token) in prompt.iter().enumerate().skip(stored.start) {
+            digest = extend(digest, token);
+            *executor.slot(&partly.entry.blocks, position) = digest;
+        }
+        match is_exact {
+            true => self.seen.exact += 1,
+            false => self.seen.marked += 1,
+        }
+        let pruned = match is_exact {
+            true => 0,
+            false => 1 + self.rng.below(stored.len()) as u32,
+        };
+        PartlyDone {
+            pruned: [pruned].into(),
+            loaded_bytes: 1,
+            whole_bytes: 10,
+            disk_bytes: 1,
+            token: next_token(digest),
+        }
+    }
+}
+
+/// Nothing is stored that was computed behind a part.
+pub(crate) fn check_stored(transfer: &Transfer, executor: &Digests) {
+    if let Transfer::Store { blocks, .. } = transfer {
+        let digests = blocks.iter().flat_map(|block| executor.0[block.index()]);
+        assert_eq!(digests.fold(0, |marks, digest| marks | digest & MARK), 0);
+    }
+}
