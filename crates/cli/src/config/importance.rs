@@ -98,8 +98,8 @@ impl ImportanceOption {
             "max-kl" => self.most_kl = number(value, 0.0, 1e6, "nats, 0 or more")?,
             _ => {
                 return Err(
-                    "one of ratio, probes, spared, keep, merge, fallback, least, when, chunk, policy, \
-                     reorder, check, max-kl, each with =VALUE, commas between them",
+                    "one of ratio, probes, spared, keep, merge, fallback, least, when, chunk, \
+                     policy, reorder, check, max-kl, each with =VALUE, commas between them",
                 );
             }
         }
@@ -192,8 +192,8 @@ mod tests {
         let option: ImportanceOption = "".parse().expect("nothing is fine");
         assert_eq!(option, ImportanceOption::default());
         let option: ImportanceOption =
-            "ratio=0.1, probes=0:8:16,spared=0,keep=tokens,merge=majority,fallback=off,least=256,when=always,\
-             chunk=16,policy=lru,reorder=2,check=0.5,max-kl=1"
+            "ratio=0.1, probes=0:8:16,spared=0,keep=tokens,merge=majority,fallback=off,least=256,\
+             when=always,chunk=16,policy=lru,reorder=2,check=0.5,max-kl=1"
                 .parse()
                 .expect("all of it is known");
         let expected = ImportanceOption {

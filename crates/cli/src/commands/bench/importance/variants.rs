@@ -3,9 +3,9 @@
 //! All of them are settings of the same code, so that nothing but the setting differs. *Full* is
 //! AttentionStore's way: all of it, layer by layer beside computing, with LRU. *H2O* reads all
 //! heads' keys, sums what all heads look at, and reads the values of what matters most. IMPRESS's
-//! three parts are probes instead of all keys, packs, and scores. *Chunks* is what `serve` does: IMPRESS,
-//! and whole chunks instead of tokens. *Units* alone is other code: what
-//! `serve` does without `--importance`, whole units through the tiers.
+//! three parts are probes instead of all keys, packs, and scores. *Chunks* is what `serve` does:
+//! IMPRESS, and whole chunks instead of tokens. *Units* alone is other code: what `serve` does
+//! without `--importance`, whole units through the tiers.
 
 use headstart_cache::importance::{Merge, Selecting};
 use headstart_engine::ModelConfig;
