@@ -49,8 +49,8 @@ fn long_body(number: usize, more: &str, max_tokens: usize) -> String {
     };
     // Drawn words say more about numbers than the likeliest ones of a model that speaks noise.
     let body = json!({
-        "model": "toy", "max_tokens": max_tokens, "ignore_eos": true, "temperature": 1, "seed": number,
-        "prompt": lines + &more,
+        "model": "toy", "max_tokens": max_tokens, "ignore_eos": true,
+        "temperature": 1, "seed": number, "prompt": lines + &more,
     });
     body.to_string()
 }
