@@ -211,8 +211,8 @@ fn wrong_chunk(chunk: usize, block_size: usize) -> Option<String> {
              {block_size} fits into none: give --block-size 16, 32 or 64, or leave out --importance"
         ),
         false => format!(
-            "--importance chunk={chunk} is no multiple of --block-size {block_size}: give chunk={}, or \
-             a smaller --block-size",
+            "--importance chunk={chunk} is no multiple of --block-size {block_size}: give \
+             chunk={}, or a smaller --block-size",
             fitting.join(" or chunk=")
         ),
     })

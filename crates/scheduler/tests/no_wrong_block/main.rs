@@ -406,38 +406,6 @@ fn answers_with_lower_tiers_are_those_without_a_cache() {
     );
 }
 
-/// Prefixes that are loaded in part, exactly or not, late, not at all, or for somebody who leaves.
-#[test]
-fn nobody_meets_what_was_computed_behind_a_part() {
-    let (mut seen, mut preempted) = (partly::Seen::default(), 0);
-    for seed in 0..120 {
-        let mut rng = Rng::new(seed);
-        let engine = Engine::new(9 + rng.below(20), QueueOrder::FirstCome);
-        let engine = engine.with_tiers(seed).with_parts(seed);
-        let mut engine = run_on(engine, seed, rng);
-        (0..100).for_each(|_| engine.step());
-        assert!(engine.mover.expect("it has tiers").is_empty());
-        let parts = engine.parts.expect("it has parts");
-        assert!(parts.is_empty() && parts.marked.is_empty(), "seed {seed}");
-        assert_eq!(engine.scheduler.occupancy().pinned, 0, "seed {seed}");
-        for (_, held, _) in engine.scheduler.tiers().expect("it has tiers").counts() {
-            assert_eq!((held.pinned, held.lost), (0, 0), "seed {seed}");
-        }
-        seen.exact += parts.seen.exact;
-        seen.marked += parts.seen.marked;
-        seen.failed += parts.seen.failed;
-        seen.late += parts.seen.late;
-        seen.left += parts.seen.left;
-        preempted += engine.scheduler.load().preemptions;
-    }
-    eprintln!("{seen:?}, {preempted} preemptions");
-    let least = [seen.exact, seen.marked, seen.failed, seen.late, seen.left];
-    assert!(
-        least.iter().all(|count| *count > 20) && preempted > 100,
-        "{seen:?}"
-    );
-}
-
 /// Replaying the events leaves exactly as many blocks as the cache holds, each with its parent.
 #[test]
 fn events_tell_what_is_resident() {

@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use headstart_cache::importance::{Guard, GuardOptions};
 use headstart_core::transfer::Transfer;
 use headstart_core::{BlockHash, Nanos, Rng, SeqId, Tier, TokenId};
-use headstart_scheduler::{Partly, PartlyDone, PartlyWhen, Scheduler};
+use headstart_scheduler::{Partly, PartlyDone, PartlyWhen, QueueOrder, Scheduler};
 
 use crate::mover::Mover;
-use crate::{BLOCK_SIZE, Digests, MARK, extend, next_token};
+use crate::{BLOCK_SIZE, Digests, Engine, MARK, extend, next_token, run_on};
 
 /// What became of them.
 #[derive(Debug, Default)]
@@ -152,4 +152,35 @@ pub(crate) fn check_stored(transfer: &Transfer, executor: &Digests) {
         let digests = blocks.iter().flat_map(|block| executor.0[block.index()]);
         assert_eq!(digests.fold(0, |marks, digest| marks | digest & MARK), 0);
     }
+}
+
+/// Prefixes that are loaded in part, exactly or not, late, not at all, or for somebody who leaves.
+#[test]
+fn nobody_meets_what_was_computed_behind_a_part() {
+    let (mut seen, mut preempted) = (Seen::default(), 0);
+    for seed in 0..120 {
+        let mut rng = Rng::new(seed);
+        let engine = Engine::new(9 + rng.below(20), QueueOrder::FirstCome);
+        let engine = engine.with_tiers(seed).with_parts(seed);
+        let mut engine = run_on(engine, seed, rng);
+        (0..100).for_each(|_| engine.step());
+        assert!(engine.mover.expect("it has tiers").is_empty());
+        let parts = engine.parts.expect("it has parts");
+        assert!(parts.is_empty() && parts.marked.is_empty(), "seed {seed}");
+        assert_eq!(engine.scheduler.occupancy().pinned, 0, "seed {seed}");
+        for (_, held, _) in engine.scheduler.tiers().expect("it has tiers").counts() {
+            assert_eq!((held.pinned, held.lost), (0, 0), "seed {seed}");
+        }
+        seen.exact += parts.seen.exact;
+        seen.marked += parts.seen.marked;
+        seen.failed += parts.seen.failed;
+        seen.late += parts.seen.late;
+        seen.left += parts.seen.left;
+        preempted += engine.scheduler.load().preemptions;
+    }
+    let least = [seen.exact, seen.marked, seen.failed, seen.late, seen.left];
+    assert!(
+        least.iter().all(|count| *count > 20) && preempted > 100,
+        "{seen:?}"
+    );
 }
