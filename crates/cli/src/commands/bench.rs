@@ -4,6 +4,7 @@ mod chat;
 mod continuation;
 mod fleet;
 mod importance;
+mod one_by_one;
 mod prediction;
 mod recording;
 mod runs;

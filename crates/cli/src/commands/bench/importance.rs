@@ -21,7 +21,7 @@ use anyhow::Result;
 use clap::Args;
 use headstart_engine::kv::Dtype;
 
-use super::tiers::Scratch;
+use super::one_by_one::Scratch;
 use crate::config::{UsageError, parsed};
 use crate::output;
 use sweep::Row;

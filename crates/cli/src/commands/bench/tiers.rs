@@ -10,13 +10,14 @@ mod models;
 mod report;
 mod sweep;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use headstart_engine::kv::Dtype;
 
+use super::one_by_one::Scratch;
 use crate::config::{UsageError, parsed};
 use crate::output;
 
@@ -138,28 +139,4 @@ fn check(bench: &TiersBench) -> Result<()> {
         return usage(format!("--mb-per-s {rate}: expected numbers above 0"));
     }
     Ok(())
-}
-
-/// A folder of our own that is gone afterwards.
-pub(super) struct Scratch(pub(super) PathBuf);
-
-impl Scratch {
-    pub(super) fn new(parent: &Path) -> Result<Self> {
-        let path = parent.join(format!("headstart-bench-{}", std::process::id()));
-        std::fs::create_dir(&path).with_context(|| {
-            format!(
-                "cannot make a folder in {}; name another one with --dir",
-                parent.display()
-            )
-        })?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("{} could not be deleted: {error}", self.0.display());
-        }
-    }
 }

@@ -3,41 +3,25 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use headstart_cache::Tiers;
 use headstart_cache::importance::{GuardCounts, GuardOptions, NodeOptions};
-use headstart_cache::policy::{self, Lru, Setting as PolicySetting};
-use headstart_cache::tiers::{LoadWhen, Shares, TiersConfig};
-use headstart_core::{Nanos, SeqId, Tier, TokenId};
-use headstart_engine::engine::{EngineConfig, StopTokens};
+use headstart_cache::policy::{self, Setting as PolicySetting};
+use headstart_cache::tiers::LoadWhen;
+use headstart_core::{Nanos, TokenId};
 use headstart_engine::importance::{ImportanceConfig, PackingOptions, Tally};
 use headstart_engine::kv::{Dtype, Stored};
-use headstart_engine::{Engine, Model, Output, QueueOrder, Sampling, Submission, Submit};
-use headstart_store::backend::Waker;
-use headstart_store::decorate::{Limits, Meter, Metered, Rate, Throttled};
+use headstart_engine::{Engine, Model, Output, Submit};
+use headstart_store::decorate::{Meter, Rate};
 use headstart_store::disk::{DiskStats, unix_seconds};
 use headstart_store::record::Exactness;
-use headstart_store::tiered::{Below, Lifetimes, PartsConfig, StoreConfig};
-use headstart_store::{Disk, DiskOptions, TieredStore};
+use headstart_store::tiered::{Lifetimes, PartsConfig, StoreConfig};
+use headstart_store::{DiskOptions, TieredStore};
 
+use super::super::one_by_one::{self, BLOCK_TOKENS, PATIENCE, PAUSE, Pulse, SlowDisk, submission};
 use super::variants::Variant;
 use super::workload::QUESTION_TOKENS;
-use crate::tiers::{DISK, tier, unknown_engine};
-
-/// Tokens of a block, as in `serve`.
-const BLOCK_TOKENS: usize = 16;
-
-/// Tokens of a step, as in `serve`.
-const MAX_BATCHED_TOKENS: usize = 512;
-
-/// Pause while nothing is told.
-const PAUSE: Duration = Duration::from_millis(100);
-
-/// How long an answer, or what follows it, may take.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How an arm is set up.
 #[derive(Clone, Copy)]
@@ -168,27 +152,15 @@ impl Setting<'_> {
     }
 
     fn engine(&self) -> Engine {
-        let cache_blocks = (self.document_tokens + 2 * QUESTION_TOKENS) / BLOCK_TOKENS + 16;
-        let config = EngineConfig {
-            cache_blocks,
-            block_size: BLOCK_TOKENS,
-            kv_dtype: self.dtype,
-            stored: Stored::Same,
-            max_batched_tokens: MAX_BATCHED_TOKENS,
-            max_sequences: 1,
-            max_waiting: 2,
-            order: QueueOrder::FirstCome,
-        };
-        let policy = Box::new(Lru::new(cache_blocks));
-        Engine::new(self.model.clone(), "bench", config, policy)
+        let prompt_tokens = self.document_tokens + 2 * QUESTION_TOKENS;
+        one_by_one::engine(self.model, (self.dtype, Stored::Same), prompt_tokens)
     }
 }
 
 /// An engine over a disk.
 pub(super) struct Arm {
     engine: Engine,
-    began: Instant,
-    woken: Receiver<()>,
+    pulse: Pulse,
     meter: Arc<Meter>,
     disk: Arc<DiskStats>,
     /// Whether the disk is as fast as it can: while nothing is measured.
@@ -258,55 +230,28 @@ impl Compared {
 impl Arm {
     /// Opens what is in the folder.
     pub(super) fn open(setting: &Setting<'_>) -> Result<Self> {
-        let (wakes, woken) = sync_channel(1);
-        // A wake-up that waits already is enough.
-        let waker: Waker = Arc::new(move || wakes.try_send(()).unwrap_or_default());
+        let (pulse, waker) = Pulse::new();
         let store = setting.store();
         let unit_bytes = store.unit_bytes();
         // As much again: questions are stored, packs are, and segments are not filled to the end.
         let units = (setting.units() + 4) * (setting.documents + 1);
         let budget_bytes = 2 * unit_bytes * units as u64 + (128 << 20);
-        let (disk, found) = Disk::open(
-            DiskOptions::new(setting.folder, budget_bytes),
-            waker.clone(),
-        )?;
-        let capacity_units = disk.capacity_records(unit_bytes);
-        let stats = disk.stats().clone();
-        let limits = Limits {
-            reads: setting.disk,
-            writes: Rate::UNLIMITED,
+        let options = DiskOptions::new(setting.folder, budget_bytes);
+        let disk = SlowDisk::open(options, unit_bytes, setting.disk, &waker)?;
+        let load = match setting.variant {
+            Variant::Recompute => LoadWhen::Never,
+            _ => LoadWhen::Always,
         };
-        let throttled = Throttled::new(Box::new(disk), limits, waker.clone())?;
-        let is_lifted = throttled.is_lifted();
-        let metered = Metered::new(Box::new(throttled));
-        let meter = metered.meter();
-        let below = Below {
-            tier: Tier::Disk,
-            backend: Box::new(metered),
-            found,
-        };
-        let tiers = TiersConfig {
-            unit_blocks: store.unit_blocks,
-            block_tokens: BLOCK_TOKENS,
-            unit_bytes,
-            most_at_hand: setting.units() + 4,
-            engine: unknown_engine(),
-            load: match setting.variant {
-                Variant::Recompute => LoadWhen::Never,
-                _ => LoadWhen::Always,
-            },
-        };
-        let disk = tier(Tier::Disk, capacity_units, DISK, Shares::default());
-        let tiers = Tiers::new(tiers, vec![disk]);
-        let store = TieredStore::new(store, vec![below], waker)?;
+        let tiers = disk.tiers(&store, setting.units() + 4, load);
+        let (meter, stats, is_lifted) = (disk.meter, disk.stats, disk.is_lifted);
+        let store = TieredStore::new(store, vec![disk.below], waker)?;
         let engine = setting.engine().with_tiers(tiers, Box::new(store));
         Ok(Self {
             engine: match setting.variant.is_partly() {
                 true => engine.with_importance(setting.importance()),
                 false => engine,
             },
-            began: Instant::now(),
-            woken,
+            pulse,
             meter,
             disk: stats,
             is_lifted,
@@ -330,19 +275,7 @@ impl Arm {
     fn ask_now(&mut self, prompt: Vec<TokenId>) -> Result<Answer> {
         self.engine.clear_device(self.now());
         self.last_id += 1;
-        let submission = Submission {
-            id: SeqId(self.last_id),
-            prompt,
-            max_tokens: 1,
-            sampling: Sampling::default(),
-            stop_at_end: StopTokens::Ignore,
-            is_exact: false,
-            salt: None,
-            request_type: 0,
-            turn: 0,
-            session: None,
-            p_continue: None,
-        };
+        let submission = submission(self.last_id, prompt, 1);
         let before = (self.tally(), self.guard(), self.disk.read_bytes.get());
         let asked = self.now();
         match self.engine.submit(submission, asked) {
@@ -398,7 +331,7 @@ impl Arm {
                 }
             }
             if step.is_empty {
-                io += self.rest(PAUSE);
+                io += self.pulse.rest(PAUSE);
             }
             if self.now().since(asked) > PATIENCE {
                 bail!("no answer after {} s", PATIENCE.as_secs());
@@ -425,20 +358,13 @@ impl Arm {
             if began.elapsed() > PATIENCE {
                 bail!("the disk is busy after {} s", PATIENCE.as_secs());
             }
-            self.rest(Duration::from_millis(1));
+            self.pulse.rest(Duration::from_millis(1));
         }
         self.engine.check();
         Ok(())
     }
 
-    /// Waits until something was moved; how long.
-    fn rest(&self, pause: Duration) -> Duration {
-        let began = Instant::now();
-        let _ = self.woken.recv_timeout(pause);
-        began.elapsed()
-    }
-
     fn now(&self) -> Nanos {
-        Nanos::default() + self.began.elapsed()
+        self.pulse.now()
     }
 }

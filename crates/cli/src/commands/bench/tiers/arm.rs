@@ -2,45 +2,29 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use headstart_cache::Tiers;
-use headstart_cache::policy::Lru;
-use headstart_cache::tiers::{LoadWhen, Shares, TiersConfig};
-use headstart_core::{Nanos, Rng, SeqId, Tier, TokenId};
-use headstart_engine::engine::{EngineConfig, StopTokens};
+use headstart_cache::tiers::LoadWhen;
+use headstart_core::{Nanos, Rng, TokenId};
 use headstart_engine::kv::{Dtype, Stored};
-use headstart_engine::{Engine, Model, Output, QueueOrder, Sampling, Submission, Submit};
-use headstart_store::backend::Waker;
-use headstart_store::decorate::{Limits, Meter, Metered, Rate, Throttled};
+use headstart_engine::{Engine, Model, Output, Submit};
+use headstart_store::decorate::{Meter, Rate};
 use headstart_store::disk::unix_seconds;
-use headstart_store::tiered::{Below, Lifetimes, StoreConfig};
-use headstart_store::{Disk, DiskOptions, TieredStore};
+use headstart_store::tiered::{Lifetimes, StoreConfig};
+use headstart_store::{DiskOptions, TieredStore};
 
-use crate::tiers::{DISK, UNIT_TOKENS, exactness, tier, unknown_engine};
+use super::super::one_by_one::{self, BLOCK_TOKENS, PATIENCE, PAUSE, Pulse, SlowDisk, submission};
+use crate::tiers::{UNIT_TOKENS, exactness};
 
 /// Tokens behind the prefix, which are always computed.
 pub(super) const NEW_TOKENS: usize = 100;
-
-/// Tokens of a block, as in `serve`.
-const BLOCK_TOKENS: usize = 16;
-
-/// Tokens of a step, as in `serve`.
-const MAX_BATCHED_TOKENS: usize = 512;
 
 /// Tokens of an answer: steps that only decode tell what a step costs at least.
 const ANSWER_TOKENS: usize = 4;
 
 /// Prefixes that fit the disk beside one another.
 const MOST_PREFIXES: usize = 4;
-
-/// Pause while nothing is told.
-const PAUSE: Duration = Duration::from_millis(100);
-
-/// How long an answer, or the end of what is moved behind it, may take.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How an arm is set up.
 #[derive(Clone, Copy)]
@@ -79,19 +63,8 @@ impl Setting<'_> {
     }
 
     fn engine(&self) -> Engine {
-        let cache_blocks = (self.prefix_tokens + 2 * NEW_TOKENS) / BLOCK_TOKENS + 16;
-        let config = EngineConfig {
-            cache_blocks,
-            block_size: BLOCK_TOKENS,
-            kv_dtype: self.dtype,
-            stored: self.stored,
-            max_batched_tokens: MAX_BATCHED_TOKENS,
-            max_sequences: 1,
-            max_waiting: 1,
-            order: QueueOrder::FirstCome,
-        };
-        let policy = Box::new(Lru::new(cache_blocks));
-        Engine::new(self.model.clone(), "bench", config, policy)
+        let prompt_tokens = self.prefix_tokens + 2 * NEW_TOKENS;
+        one_by_one::engine(self.model, (self.dtype, self.stored), prompt_tokens)
     }
 
     /// Bytes of the prefix, as they are stored.
@@ -103,8 +76,7 @@ impl Setting<'_> {
 /// An engine over a disk.
 pub(super) struct Arm {
     engine: Engine,
-    began: Instant,
-    woken: Receiver<()>,
+    pulse: Pulse,
     meter: Arc<Meter>,
     prefix: Vec<TokenId>,
     /// Whether it is on the disk.
@@ -133,47 +105,21 @@ pub(super) enum Prompt {
 impl Arm {
     /// Opens what is in the folder.
     pub(super) fn open(setting: &Setting<'_>) -> Result<Self> {
-        let (wakes, woken) = sync_channel(1);
-        // A wake-up that waits already is enough.
-        let waker: Waker = Arc::new(move || wakes.try_send(()).unwrap_or_default());
+        let (pulse, waker) = Pulse::new();
         let store = setting.store();
         let unit_bytes = store.unit_bytes();
         // Twice as much: segments are not filled to the last byte, and some are kept empty.
         let budget_bytes = 2 * MOST_PREFIXES as u64 * unit_bytes * setting.units() as u64;
         let options = DiskOptions::new(setting.folder, budget_bytes + (64 << 20));
-        let (disk, found) = Disk::open(options, waker.clone())?;
-        let capacity_units = disk.capacity_records(unit_bytes);
-        let limits = Limits {
-            reads: setting.reads,
-            writes: Rate::UNLIMITED,
-        };
-        let throttled = Throttled::new(Box::new(disk), limits, waker.clone())?;
-        let metered = Metered::new(Box::new(throttled));
-        let meter = metered.meter();
-        let knows_prefix = found.len() * UNIT_TOKENS >= setting.prefix_tokens;
-        let below = Below {
-            tier: Tier::Disk,
-            backend: Box::new(metered),
-            found,
-        };
-        let tiers = TiersConfig {
-            unit_blocks: store.unit_blocks,
-            block_tokens: BLOCK_TOKENS,
-            unit_bytes,
-            most_at_hand: setting.units() + 1,
-            engine: unknown_engine(),
-            load: setting.load,
-        };
-        let tiers = Tiers::new(
-            tiers,
-            vec![tier(Tier::Disk, capacity_units, DISK, Shares::default())],
-        );
-        let store = TieredStore::new(store, vec![below], waker)?;
+        let disk = SlowDisk::open(options, unit_bytes, setting.reads, &waker)?;
+        let knows_prefix = disk.below.found.len() * UNIT_TOKENS >= setting.prefix_tokens;
+        let tiers = disk.tiers(&store, setting.units() + 1, setting.load);
+        let meter = disk.meter;
+        let store = TieredStore::new(store, vec![disk.below], waker)?;
         let vocab = setting.model.config.vocab;
         Ok(Self {
             engine: setting.engine().with_tiers(tiers, Box::new(store)),
-            began: Instant::now(),
-            woken,
+            pulse,
             meter,
             prefix: tokens(0, setting.prefix_tokens, vocab),
             knows_prefix,
@@ -186,19 +132,8 @@ impl Arm {
     pub(super) fn ask(&mut self, prompt: Prompt) -> Result<Answer> {
         self.engine.clear_device(self.now());
         self.last_id += 1;
-        let submission = Submission {
-            id: SeqId(self.last_id),
-            prompt: self.tokens(prompt),
-            max_tokens: ANSWER_TOKENS,
-            sampling: Sampling::default(),
-            stop_at_end: StopTokens::Ignore,
-            is_exact: false,
-            salt: None,
-            request_type: 0,
-            turn: 0,
-            session: None,
-            p_continue: None,
-        };
+        let prompt_tokens = self.tokens(prompt);
+        let submission = submission(self.last_id, prompt_tokens, ANSWER_TOKENS);
         let stored = self.stored()?;
         let asked = self.now();
         match self.engine.submit(submission, asked) {
@@ -236,11 +171,10 @@ impl Arm {
                 match output {
                     Output::Loaded { tokens, .. } => loaded_tokens += tokens,
                     Output::Token { finish, .. } => {
-                        let ttft = *ttft.get_or_insert_with(|| self.began.elapsed());
+                        let told = *ttft.get_or_insert_with(|| self.pulse.now());
                         if finish.is_some() {
-                            let asked = asked.since(Nanos::default());
                             return Ok(Answer {
-                                ttft: ttft.saturating_sub(asked),
+                                ttft: told.since(asked),
                                 loaded_tokens,
                             });
                         }
@@ -254,7 +188,7 @@ impl Arm {
             }
             if step.is_empty {
                 let until = self.engine.waits_until(now).unwrap_or(now + PAUSE);
-                self.rest(until.since(now).min(PAUSE));
+                self.pulse.rest(until.since(now).min(PAUSE));
             }
         }
     }
@@ -283,7 +217,7 @@ impl Arm {
                     self.stored()? - stored_before
                 );
             }
-            self.rest(Duration::from_millis(1));
+            self.pulse.rest(Duration::from_millis(1));
         }
     }
 
@@ -293,12 +227,8 @@ impl Arm {
         Ok(tiers.summary().iter().map(|it| it.counts.stored).sum())
     }
 
-    fn rest(&self, pause: Duration) {
-        let _ = self.woken.recv_timeout(pause);
-    }
-
     fn now(&self) -> Nanos {
-        Nanos::default() + self.began.elapsed()
+        self.pulse.now()
     }
 }
 
