@@ -1,4 +1,4 @@
-//! Whole parts for the tokens that are wished for: what is read is seen.
+//! Whole parts for the tokens that are wished for.
 //!
 //! Which of many tokens that matter a little are among the k that a probe names is chance, and
 //! changes with every question; read one by one they drag in nearly every part. Here parts are
@@ -7,7 +7,7 @@
 //!
 //! Source: ContiguousKV (arXiv 2601.13631) selects whole chunks of 16 tokens by their importance.
 //! We differ in that a token that a query really looks at is never given up, in that packs' chunks
-//! stand beside the units', and in that it ends where no more is missed than may be.
+//! stand beside the units', and in that it ends where no probe misses more than it may.
 
 use std::collections::HashMap;
 
@@ -16,15 +16,19 @@ use headstart_core::transfer::PartName;
 use super::Selection;
 use super::reads::{Cover, find, reads, split, unit_part};
 
+/// Share of a sum that is lost where its parts are added in another order.
+const ROUNDING: f64 = 1e-9;
+
 /// What the probes of a layer wish for.
 pub struct Wish<'a> {
-    /// The tokens, counted from the first one of the first unit.
+    /// The tokens, counted from the first one of the first unit; none that is on the device.
     pub selection: &'a Selection,
     /// Per probe the attention that each token gets, from the first one that is not on the device
     /// already ([`Cover::skip`]).
     pub importances: &'a [&'a [f32]],
-    /// How much of it may be missed, of all probes together.
-    pub spared: f32,
+    /// Share of it that a probe may miss, 0 to 1: of what the tokens get that are named, but not
+    /// sure.
+    pub spared: f64,
 }
 
 /// What becomes of it.
@@ -32,119 +36,180 @@ pub struct Wish<'a> {
 pub struct Fitted {
     /// The tokens to keep, sorted.
     pub tokens: Vec<u32>,
-    /// How much less attention they get than those that were wished for; 0 where they get more.
-    pub missed: f32,
+    /// Share by which they get less attention than those that were named, the mean over probes;
+    /// a probe whose tokens get more counts 0.
+    pub missed: f64,
 }
 
-/// The tokens to keep: those of the fewest parts, chosen one by one, with which no more attention
-/// is missed of what the wished get than may be spared. Attention that others in these parts get
-/// counts. Where the wish itself needs no more parts it is granted as it is.
+/// The tokens to keep: those of parts that are taken one by one, the one first that brings most,
+/// until each probe finds nearly as much attention in them as in what it wished for. Attention that
+/// others in these parts get counts. Where the wish itself needs no more parts, or is no number, it
+/// is granted as it is.
 ///
 /// What is cached changes nothing: the same prompt sees the same tokens wherever they come from.
-/// O(tokens + parts²).
+/// O(probes · tokens + packs' tokens + parts²).
 ///
 /// # Panics
-/// When an importance is missing.
+/// When an importance is missing, or a wish is on the device.
 #[must_use]
 pub fn fit(question: &Cover<'_>, wish: &Wish<'_>) -> Fitted {
     let question = &Cover {
         is_cached: &|_| false,
         ..*question
     };
-    let mut parts = Parts::new(question, wish);
+    let named = &wish.selection.tokens;
+    let granted = Fitted {
+        tokens: named.clone(),
+        missed: 0.0,
+    };
+    let mut numbers = wish.importances.iter().copied().flatten();
+    if !numbers.all(|number| number.is_finite()) {
+        return granted;
+    }
+    let mut parts = Parts::new(question);
+    let mut probes: Vec<_> = wish.importances.iter().map(|it| Probe::new(it)).collect();
+    for probe in &mut probes {
+        let attention = |tokens: &[u32]| tokens.iter().map(|&it| probe.of(it, &parts)).sum();
+        let (all, sure): (f64, f64) = (attention(named), attention(&wish.selection.sure));
+        (probe.named, probe.spared) = (all, (all - sure) * wish.spared);
+    }
     for read in reads(question, &wish.selection.sure) {
-        parts.take(parts.by_name[&read.part]);
+        parts.take(parts.by_name[&read.part], &mut probes);
     }
-    let wished = &wish.selection.tokens;
-    let attention: f32 = wished.iter().map(|&token| parts.weight(token)).sum();
-    while attention - parts.covered > wish.spared {
+    let mut lacking = 0;
+    loop {
+        let now = probes.iter().filter(|probe| probe.lacks()).count();
+        if now == 0 {
+            break;
+        }
+        if now != lacking {
+            parts.weigh(&probes);
+            lacking = now;
+        }
         let Some(next) = parts.best() else { break };
-        parts.take(next);
+        parts.take(next, &mut probes);
     }
-    match parts.taken >= reads(question, wished).len() {
-        true => Fitted {
-            tokens: wished.clone(),
-            missed: 0.0,
-        },
+    match parts.taken >= reads(question, named).len() {
+        true => granted,
         false => Fitted {
+            missed: probes.iter().map(Probe::missed).sum::<f64>() / probes.len().max(1) as f64,
             tokens: parts.kept(),
-            missed: (attention - parts.covered).max(0.0),
         },
+    }
+}
+
+/// What a probe looks at, and how much of it there is.
+struct Probe<'a> {
+    importances: &'a [f32],
+    named: f64,
+    spared: f64,
+    covered: f64,
+}
+
+impl<'a> Probe<'a> {
+    fn new(importances: &'a [f32]) -> Self {
+        Self {
+            importances,
+            named: 0.0,
+            spared: 0.0,
+            covered: 0.0,
+        }
+    }
+
+    fn of(&self, token: u32, parts: &Parts) -> f64 {
+        self.at((token - parts.skip) as usize)
+    }
+
+    fn at(&self, at: usize) -> f64 {
+        f64::from(self.importances[at].max(0.0))
+    }
+
+    fn lacks(&self) -> bool {
+        self.named - self.covered > self.spared + ROUNDING * self.named
+    }
+
+    fn missed(&self) -> f64 {
+        match self.named > 0.0 {
+            true => ((self.named - self.covered) / self.named).max(0.0),
+            false => 0.0,
+        }
     }
 }
 
 /// All parts of a run, and what was taken of them.
 struct Parts {
     skip: u32,
-    /// Per token from `skip` on: its weight, its parts (its unit, perhaps a chunk), whether it is
-    /// covered.
-    weights: Vec<f32>,
+    /// Per token from `skip` on: its parts (its unit, perhaps a chunk), whether it is covered, and
+    /// what it is worth to those who lack something.
     places: Vec<[Option<u32>; 2]>,
     is_covered: Vec<bool>,
-    /// Per part: its tokens, and the weight of those not covered. A part that was taken has none.
+    weights: Vec<f64>,
+    /// Per part: its tokens, and what those not covered are worth. A part that was taken has none.
     tokens: Vec<Vec<u32>>,
-    values: Vec<f32>,
+    values: Vec<f64>,
     by_name: HashMap<PartName, usize>,
-    covered: f32,
     taken: usize,
 }
 
 impl Parts {
-    fn new(question: &Cover<'_>, wish: &Wish<'_>) -> Self {
+    fn new(question: &Cover<'_>) -> Self {
         let (skip, units) = (question.skip as u32, question.units.len());
         let end = (units * question.unit_tokens) as u32;
         let all: Vec<u32> = (skip..end).collect();
         let packed = find(question, question.packs, &all);
-        let sum = |at: usize| {
-            wish.importances
-                .iter()
-                .map(|probe| probe[at].max(0.0))
-                .sum()
-        };
         let names = (0..units as u32).map(|unit| unit_part(question, unit));
         let names = names.chain(packed.chunks.iter().map(|chunk| chunk.name));
         let mut parts = Self {
             skip,
-            weights: (0..all.len()).map(sum).collect(),
             places: Vec::with_capacity(all.len()),
             is_covered: vec![false; all.len()],
+            weights: vec![0.0; all.len()],
             tokens: vec![Vec::new(); units + packed.chunks.len()],
             values: vec![0.0; units + packed.chunks.len()],
             by_name: names.zip(0..).collect(),
-            covered: 0.0,
             taken: 0,
         };
-        for (at, &token) in all.iter().enumerate() {
+        for (&token, place) in all.iter().zip(&packed.places) {
             let (unit, _) = split(token, question.unit_tokens);
-            let chunk = packed.places[at].map(|(chunk, _)| units as u32 + chunk);
+            let chunk = place.map(|(chunk, _)| units as u32 + chunk);
             for part in [Some(unit), chunk].into_iter().flatten() {
                 parts.tokens[part as usize].push(token);
-                parts.values[part as usize] += parts.weights[at];
             }
             parts.places.push([Some(unit), chunk]);
         }
         parts
     }
 
-    fn weight(&self, token: u32) -> f32 {
-        self.weights[(token - self.skip) as usize]
+    /// What tokens are worth to the probes that lack something: the share of what each named.
+    fn weigh(&mut self, probes: &[Probe<'_>]) {
+        let lacking: Vec<_> = probes.iter().filter(|probe| probe.lacks()).collect();
+        let weight = |at| lacking.iter().map(|probe| probe.at(at) / probe.named).sum();
+        self.weights = (0..self.weights.len()).map(weight).collect();
+        for (tokens, value) in self.tokens.iter().zip(&mut self.values) {
+            let new = tokens.iter().map(|token| (token - self.skip) as usize);
+            let new = new.filter(|&at| !self.is_covered[at]);
+            *value = new.map(|at| self.weights[at]).sum();
+        }
     }
 
-    /// The one with most that is not covered, if any has something; of two a chunk, then the later.
+    /// The one with most that is not covered, if any has something; of equals the last, a chunk
+    /// rather than a unit.
     fn best(&self) -> Option<usize> {
         let values = self.values.iter().enumerate();
         let best = values.max_by(|one, other| one.1.total_cmp(other.1))?;
-        (*best.1 > 0.0).then_some(best.0)
+        (*best.1 > ROUNDING).then_some(best.0)
     }
 
-    fn take(&mut self, part: usize) {
+    fn take(&mut self, part: usize, probes: &mut [Probe<'_>]) {
         self.taken += 1;
         for token in std::mem::take(&mut self.tokens[part]) {
             let at = (token - self.skip) as usize;
             if std::mem::replace(&mut self.is_covered[at], true) {
                 continue;
             }
-            self.covered += self.weights[at];
+            for probe in &mut *probes {
+                probe.covered += probe.at(at);
+            }
             for part in self.places[at].into_iter().flatten() {
                 self.values[part as usize] -= self.weights[at];
             }
@@ -163,15 +228,15 @@ impl Parts {
 mod tests {
     use super::super::reads::tests::Case;
     use super::*;
-    use headstart_core::Rng;
+    use headstart_core::{BlockHash, Rng};
     use std::collections::{BTreeMap, BTreeSet};
 
-    /// A wish for what a case asks for, with weights that add up the same in any order.
+    /// A wish for what a case asks for.
     struct Asked {
         case: Case,
         selection: Selection,
         importances: Vec<Vec<f32>>,
-        spared: f32,
+        spared: f64,
     }
 
     impl Asked {
@@ -179,8 +244,9 @@ mod tests {
             let (case, mut rng) = (Case::random(seed, most_packs), Rng::new(seed));
             let num_tokens = case.units.len() * case.unit_tokens - case.skip;
             let mut probe = |_| -> Vec<f32> {
-                let weight = |_| rng.below(16) as f32 / 16.0;
-                (0..num_tokens).map(weight).collect()
+                let scale = [1.0, 8.0][rng.below(2)];
+                let mut weight = |_| rng.next_f64() as f32 * scale;
+                (0..num_tokens).map(&mut weight).collect()
             };
             let importances: Vec<_> = (0..2).map(&mut probe).collect();
             let sure_in_a_hundred = [0, 30][rng.below(2)];
@@ -195,17 +261,33 @@ mod tests {
                 case,
                 selection,
                 importances,
-                spared: rng.below(33) as f32 / 16.0,
+                spared: [0.0, 0.1, 0.3, 0.9][rng.below(4)],
             }
         }
 
-        fn weight(&self, token: u32) -> f32 {
-            let at = token as usize - self.case.skip;
-            self.importances.iter().map(|probe| probe[at]).sum()
+        /// What each probe sees of these.
+        fn attention<'a>(&self, tokens: impl IntoIterator<Item = &'a u32>) -> Vec<f64> {
+            let mut sums = vec![0.0; self.importances.len()];
+            for token in tokens {
+                let at = *token as usize - self.case.skip;
+                for (sum, probe) in sums.iter_mut().zip(&self.importances) {
+                    *sum += f64::from(probe[at]);
+                }
+            }
+            sums
         }
 
-        fn attention(&self, tokens: &[u32]) -> f32 {
-            tokens.iter().map(|&token| self.weight(token)).sum()
+        /// Per probe: what it sees of what it named, what of that it may miss, and what it misses
+        /// of it where these are kept.
+        fn lacks(&self, kept: &BTreeSet<u32>) -> Vec<[f64; 3]> {
+            let [named, sure] = [&self.selection.tokens, &self.selection.sure];
+            let [named, sure] = [named, sure].map(|tokens| self.attention(tokens));
+            let kept = self.attention(kept);
+            let probes = named.iter().zip(sure).zip(kept);
+            let lack = |((named, sure), kept): ((&f64, f64), f64)| {
+                [*named, (named - sure) * self.spared, named - kept]
+            };
+            probes.map(lack).collect()
         }
 
         fn fit(&self) -> Fitted {
@@ -220,15 +302,12 @@ mod tests {
 
         /// Parts that are read for tokens where nothing is cached.
         fn reads(&self, tokens: &[u32]) -> BTreeSet<PartName> {
-            let is_cached = &|_| false;
             let cold = |question: &Cover<'_>| {
-                reads(
-                    &Cover {
-                        is_cached,
-                        ..*question
-                    },
-                    tokens,
-                )
+                let question = Cover {
+                    is_cached: &|_| false,
+                    ..*question
+                };
+                reads(&question, tokens)
             };
             self.case.ask(cold).iter().map(|read| read.part).collect()
         }
@@ -247,39 +326,30 @@ mod tests {
         }
 
         /// The same, where everything is added up anew each time.
-        fn by_adding_up(&self) -> Fitted {
+        fn by_adding_up(&self) -> BTreeSet<u32> {
             let parts = self.parts();
             let mut taken = self.reads(&self.selection.sure);
-            let wished = self.attention(&self.selection.tokens);
             loop {
                 let is_taken = |part: &&(PartName, BTreeSet<u32>)| taken.contains(&part.0);
                 let held = parts.iter().filter(is_taken).flat_map(|(_, held)| held);
                 let kept: BTreeSet<u32> = held.copied().collect();
-                let kept: Vec<u32> = kept.into_iter().collect();
-                let new = |held: &BTreeSet<u32>| -> f32 {
-                    let new = held.iter().filter(|token| !kept.contains(token));
-                    new.map(|&token| self.weight(token)).sum()
+                let lacks = self.lacks(&kept);
+                let new = |held: &BTreeSet<u32>| -> f64 {
+                    let new = self.attention(held.difference(&kept));
+                    let lacking = lacks.iter().zip(new);
+                    let lacking = lacking
+                        .filter(|([named, spared, missed], _)| *missed > spared + ROUNDING * named);
+                    lacking.map(|([named, ..], new)| new / named).sum()
                 };
-                let missed = wished - self.attention(&kept);
                 let next = parts.iter().map(|(name, held)| (*name, new(held)));
                 let next = next.max_by(|one, other| one.1.total_cmp(&other.1));
                 match next {
-                    Some((name, new)) if missed > self.spared && new > 0.0 => {
-                        taken.insert(name);
-                    }
+                    Some((name, new)) if new > ROUNDING => taken.insert(name),
                     _ if taken.len() >= self.reads(&self.selection.tokens).len() => {
-                        return Fitted {
-                            tokens: self.selection.tokens.clone(),
-                            missed: 0.0,
-                        };
+                        return self.selection.tokens.iter().copied().collect();
                     }
-                    _ => {
-                        return Fitted {
-                            missed: missed.max(0.0),
-                            tokens: kept,
-                        };
-                    }
-                }
+                    _ => return kept,
+                };
             }
         }
     }
@@ -289,9 +359,10 @@ mod tests {
         let mut other = 0;
         for seed in 0..4_000 {
             let asked = Asked::random(seed, 1);
-            let fitted = asked.fit();
-            assert_eq!(fitted, asked.by_adding_up(), "seed {seed}");
-            other += usize::from(fitted.tokens != asked.case.tokens);
+            let kept = asked.fit().tokens;
+            let expected: Vec<u32> = asked.by_adding_up().into_iter().collect();
+            assert_eq!(kept, expected, "seed {seed}");
+            other += usize::from(kept != asked.case.tokens);
         }
         assert!(other > 400, "{other} differ from the wish");
     }
@@ -303,12 +374,15 @@ mod tests {
             let asked = Asked::random(seed, 3);
             let Fitted { tokens, missed } = asked.fit();
             assert!(tokens.is_sorted(), "seed {seed}");
-            let has = |token: &u32| tokens.binary_search(token).is_ok();
-            assert!(asked.selection.sure.iter().all(has), "seed {seed}");
-            let wished = asked.attention(&asked.case.tokens);
-            let difference = (wished - asked.attention(&tokens)).max(0.0);
-            assert_eq!(difference, missed, "seed {seed}");
-            assert!(missed <= asked.spared, "seed {seed}");
+            let kept: BTreeSet<u32> = tokens.iter().copied().collect();
+            let mut sure = asked.selection.sure.iter();
+            assert!(sure.all(|token| kept.contains(token)), "seed {seed}");
+            let mut mean = 0.0;
+            for [named, spared, lacks] in asked.lacks(&kept) {
+                assert!(lacks <= spared + 1e-6, "seed {seed}");
+                mean += (lacks / named.max(1e-9)).max(0.0) / 2.0;
+            }
+            assert!((mean - missed).abs() < 1e-6, "seed {seed}: {mean} {missed}");
             let [most, parts] = [&asked.case.tokens, &tokens].map(|it| asked.reads(it).len());
             assert!(parts <= most, "seed {seed}");
             saved += most - parts;
@@ -316,9 +390,10 @@ mod tests {
         assert!(saved > 1_000, "{saved} parts fewer");
     }
 
-    #[test]
-    fn neighbours_make_up_for_what_is_far_apart() {
-        let units: Vec<_> = (0..4).map(headstart_core::BlockHash::from_u64).collect();
+    /// Units of four tokens, all but the last of which are alike; what is kept.
+    fn kept(importances: &[&[f32]], sure: &[u32], tokens: &[u32], spared: f64) -> Fitted {
+        let num_units = importances[0].len() / 4;
+        let units: Vec<_> = (0..num_units as u64).map(BlockHash::from_u64).collect();
         let question = Cover {
             units: &units,
             skip: 0,
@@ -327,29 +402,53 @@ mod tests {
             packs: &[],
             is_cached: &|_| false,
         };
+        let selection = Selection {
+            tokens: tokens.to_vec(),
+            sure: sure.to_vec(),
+            ..Selection::everything(importances[0].len())
+        };
+        let wish = Wish {
+            selection: &selection,
+            importances,
+            spared,
+        };
+        fit(&question, &wish)
+    }
+
+    #[test]
+    fn neighbours_make_up_for_what_is_far_apart() {
         // One in each unit, a little more than its neighbours; the last is looked at.
         let mut importance: Vec<f32> = (0..16).map(|at| [2.0, 1.0, 1.0, 1.0][at % 4]).collect();
         importance[12] = 9.0;
-        let selection = Selection {
-            tokens: vec![0, 4, 8, 12],
-            sure: vec![12],
-            ..Selection::everything(16)
-        };
-        let kept = |spared| {
-            let wish = Wish {
-                selection: &selection,
-                importances: &[&importance],
-                spared,
-            };
-            fit(&question, &wish)
-        };
-        // 15 were wished for, and the last unit brings 12, another 5.
-        let of_last = Fitted {
-            tokens: (12..16).collect(),
-            missed: 3.0,
-        };
-        assert_eq!(kept(3.0), of_last);
-        assert_eq!(kept(2.9).tokens.len(), 8);
-        assert_eq!(kept(2.9).missed, 0.0);
+        let kept = |spared| kept(&[&importance], &[12], &[0, 4, 8, 12], spared);
+        // 15 are named, 6 of them not sure; the last unit brings 12, another one 5.
+        let of_last: Vec<u32> = (12..16).collect();
+        assert_eq!(kept(0.5).tokens, of_last);
+        assert_eq!(kept(0.5).missed, 3.0 / 15.0);
+        assert_eq!(kept(0.49).tokens.len(), 8);
+        assert_eq!(kept(0.49).missed, 0.0);
+    }
+
+    /// However much goes to what is kept in any case, and whatever others see.
+    #[test]
+    fn no_probe_loses_what_few_queries_look_at() {
+        // All look at the first token, and few at one in each of four units.
+        let mut few: Vec<f32> = vec![0.0; 32];
+        few[0] = 500.0;
+        [4, 8, 12, 16].iter().for_each(|&at: &usize| few[at] = 0.08);
+        let mut many: Vec<f32> = vec![0.0; 32];
+        [0, 20, 24].iter().for_each(|&at: &usize| many[at] = 40.0);
+        let named = [0, 4, 8, 12, 16, 20, 24];
+        let fitted = kept(&[&few, &many], &[0], &named, 0.02);
+        assert!(named.iter().all(|token| fitted.tokens.contains(token)));
+    }
+
+    #[test]
+    fn what_is_no_number_is_granted() {
+        let importance = [f32::NAN, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0];
+        let fitted = kept(&[&importance], &[], &[0, 4], 1.0);
+        assert_eq!(fitted.tokens, [0, 4]);
+        let nothing = kept(&[&importance[4..]], &[], &[], 0.0);
+        assert_eq!((nothing.tokens, nothing.missed), (Vec::new(), 0.0));
     }
 }

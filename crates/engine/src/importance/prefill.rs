@@ -61,13 +61,12 @@ enum Stage {
 }
 
 /// What a layer sees of the stored tokens, counted from the first unit's first.
-#[derive(Clone)]
 struct Chosen {
     /// What the probes name.
     selection: Selection,
     /// What is kept of it, or instead of it.
     kept: Vec<u32>,
-    /// Share of its attention that a query misses in the mean, because of what is kept instead.
+    /// Share by which it gets less attention than what the probes name.
     missed: f64,
 }
 
@@ -245,14 +244,15 @@ impl Prefill {
     fn is_without_packs(&mut self, shared: &mut Shared<'_>, now: Nanos) -> bool {
         let units = self.partly.units();
         let is_pack = |read: &Read| !units.contains(&read.part.record);
-        let Stage::Rest { chosen, reads, .. } = &self.stage else {
+        let Stage::Rest { reads, .. } = &self.stage else {
             return false;
         };
         if self.avoids_packs || !reads.iter().any(is_pack) {
             return false;
         }
         self.avoids_packs = true;
-        let chosen = chosen.clone();
+        // Whole parts were chosen among chunks that are gone.
+        let chosen = self.select(shared);
         let reads = self.reads(&chosen, shared);
         for read in &reads {
             self.ask((self.layer, Kind::Rest), read.part, shared, now);
@@ -286,16 +286,16 @@ impl Prefill {
         if selection.is_all || !shared.selecting.whole_parts {
             return Chosen::named(selection);
         }
-        let attention = sums.len() as f32 * queries as f32;
         let wish = Wish {
             selection: &selection,
             importances: &sums,
-            spared: shared.selecting.spared as f32 * attention,
+            spared: shared.selecting.spared,
         };
-        let fitted = self.ask_cover(shared, &|_| false, |cover| fit(cover, &wish));
+        let packs = !self.avoids_packs;
+        let fitted = self.ask_cover(shared, (packs, &|_| false), |cover| fit(cover, &wish));
         Chosen {
             kept: fitted.tokens,
-            missed: f64::from(fitted.missed / attention),
+            missed: fitted.missed,
             selection,
         }
     }
@@ -304,20 +304,23 @@ impl Prefill {
     fn reads(&mut self, chosen: &Chosen, shared: &Shared<'_>) -> Vec<Read> {
         let parts = &*shared.parts;
         let is_cached = |name| parts.is_kept(name);
-        self.ask_cover(shared, &is_cached, |cover| reads(cover, &chosen.kept))
+        let packs = !chosen.selection.is_all && !self.avoids_packs;
+        self.ask_cover(shared, (packs, &is_cached), |cover| {
+            reads(cover, &chosen.kept)
+        })
     }
 
     /// Asks about the parts that there are for this layer.
     fn ask_cover<T>(
         &mut self,
         shared: &Shared<'_>,
-        is_cached: &dyn Fn(PartName) -> bool,
+        (packs, is_cached): (bool, &dyn Fn(PartName) -> bool),
         ask: impl FnOnce(&Cover<'_>) -> T,
     ) -> T {
         let part = shared.shape.rest_part(self.layer);
-        let packs = match shared.wants_all() || self.avoids_packs {
-            true => Vec::new(),
-            false => shared.packs.find(self.partly.units(), part),
+        let packs = match packs {
+            true => shared.packs.find(self.partly.units(), part),
+            false => Vec::new(),
         };
         self.packs.extend(packs.iter().map(|pack| pack.name));
         ask(&Cover {

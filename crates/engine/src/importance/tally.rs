@@ -43,8 +43,8 @@ pub struct Tally {
     pub full_layers: u64,
     /// Sum of the probes' agreement, over layers.
     pub agreement: f64,
-    /// Sum over layers of the share of its attention that a query misses in the mean because whole
-    /// parts were kept instead of what the probes name.
+    /// Sum over layers of the share by which the whole parts that were kept get less attention than
+    /// what the probes name.
     pub missed: f64,
 }
 

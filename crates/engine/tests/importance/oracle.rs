@@ -28,7 +28,7 @@ fn expected(
         let choose = |_: usize, importances: &[Vec<f32>]| {
             let slices: Vec<&[f32]> = importances.iter().map(Vec::as_slice).collect();
             let selection = select(&importance.selecting, &slices, suffix.len());
-            let kept = kept(importance, (selection, &slices), (stored, suffix.len()));
+            let kept = kept(importance, (selection, &slices), stored);
             kept.into_iter().map(|token| token as usize).collect()
         };
         let asked = prefix.ask(model, &suffix, importance.probes.heads(), choose);
@@ -46,7 +46,7 @@ fn expected(
 fn kept(
     importance: &ImportanceConfig,
     (selection, importances): (Selection, &[&[f32]]),
-    (stored, queries): (usize, usize),
+    stored: usize,
 ) -> Vec<u32> {
     if selection.is_all || !importance.selecting.whole_parts {
         return selection.tokens;
@@ -54,11 +54,10 @@ fn kept(
     let units: Vec<_> = (0..stored / UNIT_TOKENS)
         .map(|unit| BlockHash::from_u64(unit as u64))
         .collect();
-    let attention = (queries * importances.len()) as f32;
     let wish = Wish {
         selection: &selection,
         importances,
-        spared: importance.selecting.spared as f32 * attention,
+        spared: importance.selecting.spared,
     };
     let cover = Cover {
         units: &units,
