@@ -36,7 +36,7 @@ mod select;
 pub use fit::{Fitted, Wish, fit};
 pub use guard::{Divergence, Guard, GuardCounts, GuardOptions, Verdict, divergence};
 pub use nodes::{Job, NodeOptions, Nodes};
-pub use packs::{Maker, Packs, Rival};
+pub use packs::Packs;
 pub use parts::{LevelCounts, PartCache, PartCounts};
 pub use reads::{Cover, PackView, Read, reads};
 pub use select::{ALPHA, MOST_SPARED, Merge, SURE, Selecting, Selection, select, threshold};

@@ -60,14 +60,22 @@ pub struct Pack {
     pub part: u16,
     /// The tokens that it holds, counted from the first unit's first, in its order.
     pub order: Vec<u32>,
+    /// One more than that of the newest pack that was known of any of its units: of two packs the
+    /// newer one stays.
+    pub generation: u32,
 }
 
 impl Pack {
-    /// The name of a pack: of what it holds, in its order.
+    /// The name of a pack: of what it holds, in its order, and of its generation.
     #[must_use]
-    pub fn name_of(units: &[BlockHash], part: u16, order: &[u32]) -> BlockHash {
-        let mut hasher = blake3::Hasher::new_derive_key("headstart 2026 Pack v1");
+    pub fn name_of(
+        units: &[BlockHash],
+        part: u16,
+        (order, generation): (&[u32], u32),
+    ) -> BlockHash {
+        let mut hasher = blake3::Hasher::new_derive_key("headstart 2026 Pack v2");
         hasher.update(&part.to_le_bytes());
+        hasher.update(&generation.to_le_bytes());
         hasher.update(&(units.len() as u64).to_le_bytes());
         units.iter().for_each(|unit| {
             hasher.update(&unit.0);
@@ -92,6 +100,8 @@ pub struct FoundPack {
     pub part: u16,
     /// The tokens that it holds, in its order.
     pub order: Vec<u32>,
+    /// Of two the one with more is newer.
+    pub generation: u32,
 }
 
 /// Something to move or to drop.

@@ -207,7 +207,7 @@ impl Importance {
                 None
             }
             Moved::Packed { id, result } => {
-                self.packing.packed(id, result);
+                self.packing.packed(id, result, now);
                 self.make_room();
                 None
             }
@@ -294,11 +294,12 @@ impl Importance {
             note(&mut prefill);
             self.prefills.push(prefill);
         }
-        let mut ended = Vec::new();
+        let (mut ended, mut missing) = (Vec::new(), Vec::new());
         for mut prefill in std::mem::take(&mut self.prefills) {
             let computed = prefill.computed();
             let progress = prefill.advance(&mut shared, now);
             note(&mut prefill);
+            missing.append(&mut prefill.missing);
             advance.has_computed |= prefill.computed() != computed;
             match progress {
                 Progress::Waits => self.prefills.push(prefill),
@@ -312,6 +313,7 @@ impl Importance {
             let asked = all_asked.into_iter();
             asked.for_each(|(bytes, at)| tiers.part_asked(bytes, at));
         }
+        missing.into_iter().for_each(|it| self.packing.missing(it));
         for (prefill, progress) in ended {
             advance.has_ended = true;
             self.end(prefill, progress, scheduler, now);
@@ -334,7 +336,7 @@ impl Importance {
                 let units = (&partly.prefix[..], partly.first);
                 let packs = prefill.packs.iter().copied();
                 self.packing
-                    .used(units, partly.origin, &prefill.named, packs);
+                    .used(units, partly.origin, &prefill.named, packs, now);
                 if pruned.iter().any(|&pruned| pruned > 0) {
                     self.checks.consider(scheduler, (seq, place), logits);
                 }

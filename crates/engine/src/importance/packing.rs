@@ -5,16 +5,15 @@
 //! reads ◄─ Packs ◄──────────────────────────────────────────── a pack is there, replaces others
 //! ```
 //!
-//! Replicas of one folder read each other's packs. What is there is looked at when a pack's turn
-//! comes: nothing is made of which there is as much already, and another replica's pack is replaced
-//! only by one that covers more, its tokens included. So each replacement of another's is larger
-//! than what it replaces, and they come to an end. A pack that a prompt is reading is dropped when
-//! that prompt has its token.
+//! Replicas of one folder read each other's packs, and of two of the same units the newer one: what
+//! whoever made it knew of is older than it. What another has replaced is not made again before
+//! something else is wanted here, so nobody replaces the other's for ever. A pack that a prompt of
+//! this replica is reading is dropped when that prompt has its token; prompts of others read units
+//! instead.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::time::Duration;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use headstart_cache::importance::{Maker, NodeOptions, Nodes, Packs, Rival};
+use headstart_cache::importance::{NodeOptions, Nodes, Packs};
 use headstart_cache::tiers::PARTS_FROM;
 use headstart_core::transfer::{FoundPack, Pack, PartName, Transfer, TransferId, TransferResult};
 use headstart_core::{BlockHash, IdentityDigest, Nanos, TenantTag};
@@ -28,10 +27,9 @@ const MOST_JOBS: usize = 4;
 /// Units of which it is remembered whose they are: beyond that all is forgotten, and learnt again.
 const MOST_ORIGINS: usize = 1 << 17;
 
-/// Packs that are found so soon were made before a restart: whoever made them is gone. To hear of
-/// all takes less. One that another replica has made so soon counts as such: it is replaced like
-/// one of our own, once.
-const FROM_BEFORE: Duration = Duration::from_secs(10);
+/// Looks at what is worth packing during which nobody here has read a pack that makes room:
+/// another replica's, which may read it still, and one made here.
+const IDLE_INTERVALS: [u32; 2] = [100, 10];
 
 /// When and how much is packed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,48 +58,38 @@ pub struct PackCounts {
 /// How units were computed, and whose they are.
 type Origin = (IdentityDigest, TenantTag);
 
-/// A pack that is being made.
-struct UnderWay {
-    id: TransferId,
-    pack: FoundPack,
-    /// What was there when it was begun, and goes when it is there.
-    replaces: Vec<BlockHash>,
-}
-
 /// Packs and nodes.
 pub(super) struct Packing {
     pub(super) packs: Packs,
-    options: NodeOptions,
     nodes: Option<Nodes>,
+    unit_tokens: usize,
     num_layers: usize,
     origins: HashMap<BlockHash, Origin>,
-    /// What is worth packing; of what is there already it knows when its turn comes.
     queue: VecDeque<Pack>,
-    under_way: Option<UnderWay>,
-    /// Packs that are to be dropped when nobody reads them here: no more than were found by the
-    /// prompts that run.
+    under_way: Option<(TransferId, FoundPack)>,
+    /// Packs that are to be dropped when nobody reads them here.
     doomed: BTreeSet<BlockHash>,
     /// Parts of units that packs stand for since they were asked for last.
     superseded: Vec<PartName>,
-    /// When packs were looked after first.
-    began: Option<Nanos>,
     next_id: u64,
     counts: PackCounts,
 }
 
 impl Packing {
     pub(super) fn new(options: Option<PackingOptions>, num_layers: usize) -> Self {
+        let room = options.map_or(0, |options| options.most_units);
+        let interval = options.map(|options| options.nodes.interval);
+        let patience = IDLE_INTERVALS.map(|it| interval.unwrap_or_default().saturating_mul(it));
         Self {
-            packs: Packs::new(options.map_or(0, |options| options.most_units)),
-            options: options.map(|options| options.nodes).unwrap_or_default(),
+            packs: Packs::new(room, patience),
             nodes: options.map(|options| Nodes::new(options.nodes)),
+            unit_tokens: options.map_or(1, |options| options.nodes.unit_tokens),
             num_layers,
             origins: HashMap::new(),
             queue: VecDeque::new(),
             under_way: None,
             doomed: BTreeSet::new(),
             superseded: Vec::new(),
-            began: None,
             next_id: FIRST_ID,
             counts: PackCounts::default(),
         }
@@ -115,8 +103,10 @@ impl Packing {
         origin: Origin,
         kept: &[Vec<u32>],
         packs: impl IntoIterator<Item = BlockHash>,
+        now: Nanos,
     ) {
-        packs.into_iter().for_each(|name| self.packs.used(name));
+        let packs = packs.into_iter();
+        packs.for_each(|name| self.packs.used(name, now));
         let Some(nodes) = &mut self.nodes else { return };
         nodes.used(units);
         for (layer, tokens) in kept.iter().enumerate() {
@@ -131,32 +121,33 @@ impl Packing {
 
     /// Goes on with packing. What shall be moved is added to `transfers`.
     pub(super) fn tend(&mut self, now: Nanos, transfers: &mut Vec<Transfer>) {
-        self.began.get_or_insert(now);
         if self.under_way.is_some() {
             return;
         }
         if self.queue.is_empty() {
             self.look_for_work(now);
         }
-        let mut wanted = std::iter::from_fn(|| self.queue.pop_front());
-        let Some((pack, replaces)) =
-            wanted.find_map(|pack| decided(&self.packs, &self.options, pack))
-        else {
+        let Some(mut pack) = self.queue.pop_front() else {
             return;
         };
-        let id = TransferId(self.next_id);
-        self.next_id += 1;
+        // What was replaced meanwhile, and what there is room for, is known only now.
+        pack.generation = self.packs.next_generation(&pack.units, pack.part);
+        pack.name = Pack::name_of(&pack.units, pack.part, (&pack.order, pack.generation));
         let found = FoundPack {
             name: pack.name,
             units: pack.units.clone(),
             part: pack.part,
             order: pack.order.clone(),
+            generation: pack.generation,
         };
-        self.under_way = Some(UnderWay {
-            id,
-            pack: found,
-            replaces,
-        });
+        let Some(gone) = self.packs.room_for(&pack.units, pack.part, now) else {
+            self.unpacked(&found);
+            return;
+        };
+        self.doom(&gone);
+        let id = TransferId(self.next_id);
+        self.next_id += 1;
+        self.under_way = Some((id, found));
         let tier = PARTS_FROM;
         transfers.push(Transfer::Pack { id, pack, tier });
     }
@@ -172,9 +163,10 @@ impl Packing {
             };
             for (layer, order) in job.layers {
                 let part = (self.num_layers + layer) as u16;
-                let name = Pack::name_of(&job.units, part, &order);
+                let generation = 0;
                 self.queue.push_back(Pack {
-                    name,
+                    name: Pack::name_of(&job.units, part, (&order, generation)),
+                    generation,
                     units: job.units.clone(),
                     identity,
                     tenant,
@@ -186,19 +178,17 @@ impl Packing {
     }
 
     /// A pack was made, or could not be.
-    pub(super) fn packed(&mut self, id: TransferId, result: TransferResult) {
-        let Some(under_way) = self.under_way.take_if(|under_way| under_way.id == id) else {
+    pub(super) fn packed(&mut self, id: TransferId, result: TransferResult, now: Nanos) {
+        let Some((_, pack)) = self.under_way.take_if(|(under_way, _)| *under_way == id) else {
             return;
         };
-        let UnderWay { pack, replaces, .. } = under_way;
         match result {
             TransferResult::Done => {
                 self.counts.made += 1;
                 self.doomed.remove(&pack.name);
-                let parts = parts_of(&pack);
-                let gone = self.packs.made(pack, &replaces);
-                self.superseded.extend(parts);
-                self.drop_packs(gone, &replaces);
+                let (units, part) = (pack.units.clone(), pack.part);
+                let gone = self.add(pack, true, now);
+                self.uncovered(&gone, (&units, part));
             }
             TransferResult::Failed => {
                 self.counts.failed += 1;
@@ -207,33 +197,44 @@ impl Packing {
         }
     }
 
-    /// A pack is there that was made elsewhere. One that is not what its name says is dropped.
+    /// A pack is there that was made elsewhere, or before a start.
     pub(super) fn found(&mut self, pack: FoundPack, now: Nanos) {
-        let is_rest = usize::from(pack.part) >= self.num_layers;
-        let name = Pack::name_of(&pack.units, pack.part, &pack.order);
-        if !is_rest || pack.name != name {
-            self.doomed.insert(pack.name);
-            return;
-        }
-        let began = *self.began.get_or_insert(now);
-        let maker = match now.since(began) < FROM_BEFORE {
-            true => Maker::Gone,
-            false => Maker::Another,
-        };
-        let parts = parts_of(&pack);
-        let gone = self.packs.found(pack, maker);
-        self.superseded.extend(parts);
-        self.drop_packs(gone, &[]);
+        self.add(pack, false, now);
     }
 
-    /// These are read by nobody who comes now. What replaces some of them counts as packed.
-    fn drop_packs(&mut self, gone: Vec<FoundPack>, replaced: &[BlockHash]) {
-        for pack in gone {
-            if !replaced.contains(&pack.name) {
-                self.unpacked(&pack);
-            }
+    /// One that is not what its name says is dropped. Those that it replaces are returned; they are
+    /// dropped as well.
+    fn add(&mut self, pack: FoundPack, is_ours: bool, now: Nanos) -> Vec<FoundPack> {
+        let is_rest = usize::from(pack.part) >= self.num_layers;
+        let name = Pack::name_of(&pack.units, pack.part, (&pack.order, pack.generation));
+        if !is_rest || pack.name != name {
             self.doomed.insert(pack.name);
+            return Vec::new();
         }
+        let is_first = self.packs.find(&pack.units, pack.part).is_empty();
+        let parts = parts_of(&pack, self.unit_tokens);
+        let gone = self.packs.insert(pack, is_ours, now);
+        self.doom(&gone);
+        if is_first && self.packs.contains(name) {
+            self.superseded.extend(parts);
+        }
+        gone
+    }
+
+    /// Units of packs that one of ours has replaced, which are not in it, are to be packed again.
+    fn uncovered(&mut self, gone: &[FoundPack], (units, part): (&[BlockHash], u16)) {
+        for pack in gone.iter().filter(|pack| pack.part == part) {
+            let uncovered = pack.units.iter().filter(|unit| !units.contains(unit));
+            self.unpacked(&FoundPack {
+                units: uncovered.copied().collect(),
+                ..pack.clone()
+            });
+        }
+    }
+
+    /// These are read by nobody who comes now.
+    fn doom(&mut self, gone: &[FoundPack]) {
+        self.doomed.extend(gone.iter().map(|pack| pack.name));
     }
 
     /// The packs to be dropped now: those that are to go and that nobody reads here.
@@ -257,6 +258,13 @@ impl Packing {
         pack.is_some() || was_doomed
     }
 
+    /// A pack could not be read: it is dropped wherever it is, and made again.
+    pub(super) fn missing(&mut self, name: BlockHash) {
+        if self.lost(name) {
+            self.doomed.insert(name);
+        }
+    }
+
     fn unpacked(&mut self, pack: &FoundPack) {
         let layer = usize::from(pack.part).checked_sub(self.num_layers);
         if let (Some(nodes), Some(layer)) = (&mut self.nodes, layer) {
@@ -275,65 +283,13 @@ impl Packing {
     }
 }
 
-/// The parts of units that a pack stands for.
-fn parts_of(pack: &FoundPack) -> Vec<PartName> {
+/// The parts of units that a pack stands for: it holds some of their tokens.
+fn parts_of(pack: &FoundPack, unit_tokens: usize) -> Vec<PartName> {
+    let units = pack.order.iter().map(|token| *token as usize / unit_tokens);
+    let units: BTreeSet<usize> = units.collect();
     let part = pack.part;
-    let parts = pack.units.iter().map(|&record| PartName { record, part });
-    parts.collect()
-}
-
-/// A pack that is worth making, with the tokens of others' that it replaces, and the names of all
-/// that it replaces; `None` where what is there does as well.
-fn decided(packs: &Packs, options: &NodeOptions, wanted: Pack) -> Option<(Pack, Vec<BlockHash>)> {
-    let rivals = packs.rivals(&wanted.units, wanted.part);
-    let places: HashMap<BlockHash, usize> = wanted.units.iter().copied().zip(0..).collect();
-    let unit_tokens = options.unit_tokens;
-    // Its tokens among those that are wanted, counted as these are.
-    let tokens_of = |pack: &FoundPack| -> Vec<u32> {
-        let tokens = pack.order.iter().filter_map(|&token| {
-            let (unit, at) = (token as usize / unit_tokens, token as usize % unit_tokens);
-            let place = places.get(pack.units.get(unit)?)?;
-            Some((place * unit_tokens + at) as u32)
-        });
-        tokens.collect()
-    };
-    let read: Vec<&Rival<'_>> = rivals.iter().filter(|rival| rival.is_read).collect();
-    let held = read.iter().flat_map(|rival| tokens_of(rival.pack));
-    let held: HashSet<u32> = held.collect();
-    let goes_beyond = |rival: &&Rival<'_>| {
-        let mut units = rival.pack.units.iter();
-        units.any(|unit| !places.contains_key(unit))
-    };
-    let num_new = wanted.order.iter().filter(|token| !held.contains(token));
-    let num_new = num_new.count() as f64;
-    let is_new = read.is_empty()
-        || read.iter().any(goes_beyond)
-        || num_new >= options.least_change * wanted.order.len() as f64;
-    let others: Vec<&FoundPack> = read
-        .iter()
-        .filter(|rival| rival.maker == Maker::Another)
-        .map(|rival| rival.pack)
-        .collect();
-    let mut order = wanted.order;
-    let mut tokens: HashSet<u32> = order.iter().copied().collect();
-    let theirs = others.iter().flat_map(|pack| tokens_of(pack));
-    order.extend(theirs.filter(|token| tokens.insert(*token)));
-    let most = options.most_share * (wanted.units.len() * unit_tokens) as f64;
-    order.truncate(most as usize);
-    let covers_more = |other: &&FoundPack| {
-        (wanted.units.len(), order.len()) > (other.units.len(), other.order.len())
-    };
-    if !is_new || !others.iter().all(covers_more) {
-        return None;
-    }
-    let replaces = rivals.iter().map(|rival| rival.pack.name).collect();
-    let name = Pack::name_of(&wanted.units, wanted.part, &order);
-    let pack = Pack {
-        name,
-        order,
-        ..wanted
-    };
-    Some((pack, replaces))
+    let records = units.into_iter().filter_map(|unit| pack.units.get(unit));
+    records.map(|&record| PartName { record, part }).collect()
 }
 
 #[cfg(test)]

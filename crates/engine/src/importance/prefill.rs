@@ -43,8 +43,9 @@ pub(super) struct Prefill {
     pruned: Vec<u32>,
     /// Tokens named in each layer, counted from the first unit's first; none where all were kept.
     pub(super) named: Vec<Vec<u32>>,
-    /// Packs that could serve it.
+    /// Packs that could serve it, and those that were not there when they were read.
     pub(super) packs: BTreeSet<BlockHash>,
+    pub(super) missing: Vec<BlockHash>,
     pub(super) tally: Tally,
 }
 
@@ -120,6 +121,7 @@ impl Prefill {
             pruned: Vec::new(),
             named: Vec::new(),
             packs: BTreeSet::new(),
+            missing: Vec::new(),
             tally: Tally::default(),
         };
         prefill.tally.whole_bytes = prefill.units() as u64 * shared.shape.unit_bytes();
@@ -250,6 +252,10 @@ impl Prefill {
         if self.avoids_packs || !reads.iter().any(is_pack) {
             return false;
         }
+        let gone = reads
+            .iter()
+            .filter(|it| is_pack(it) && shared.parts.look(it.part) == Where::Gone);
+        self.missing.extend(gone.map(|read| read.part.record));
         self.avoids_packs = true;
         // Whole parts were chosen among chunks that are gone.
         let chosen = self.select(shared);

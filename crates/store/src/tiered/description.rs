@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0       8         12     16            20          24           28      32
-//! ├ magic ┼ version ┼ part ┼ unit tokens ┼ num units ┼ num tokens ┼ zeros ┼ units … ┼ order … ┤
+//! ├ magic ┼ version ┼ part ┼ unit tokens ┼ num units ┼ num tokens ┼ gener. ┼ units … ┼ order … ┤
 //!                                                                           16 each   4 each
 //! ```
 //!
@@ -16,7 +16,7 @@ use crate::wire::{Reader, Writer};
 
 const MAGIC: [u8; 8] = *b"HDST-PCK";
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What stands before the units, bytes.
 const START: usize = 32;
@@ -45,7 +45,7 @@ pub(super) fn write(pack: &Pack, unit_tokens: u32) -> Vec<u8> {
     out.u32(unit_tokens);
     out.u32(pack.units.len() as u32);
     out.u32(pack.order.len() as u32);
-    out.u32(0);
+    out.u32(pack.generation);
     pack.units.iter().for_each(|unit| out.bytes(&unit.0));
     pack.order.iter().for_each(|&token| out.u32(token));
     bytes
@@ -59,10 +59,10 @@ pub(super) fn read(name: BlockHash, bytes: &[u8], unit_tokens: u32) -> Option<Fo
     let part = u16::try_from(from.u32()?).ok()?;
     let has_our_units = from.u32()? == unit_tokens;
     let (num_units, num_tokens) = (from.u32()? as usize, from.u32()? as usize);
-    let is_zero = from.u32()? == 0;
+    let generation = from.u32()?;
     let is_bounded = num_units <= MOST_UNITS && num_tokens <= MOST_TOKENS;
     let is_whole = is_bounded && bytes.len() == self::bytes(num_units, num_tokens);
-    if !(is_ours && has_our_units && is_zero && is_whole) {
+    if !(is_ours && has_our_units && is_whole) {
         return None;
     }
     let units = (0..num_units).map(|_| from.array().map(BlockHash));
@@ -74,6 +74,7 @@ pub(super) fn read(name: BlockHash, bytes: &[u8], unit_tokens: u32) -> Option<Fo
         units,
         part,
         order,
+        generation,
     })
 }
 
@@ -114,6 +115,7 @@ mod tests {
             tenant: TenantTag::default(),
             part: rng.below(99) as u16,
             order,
+            generation: rng.below(9) as u32,
         }
     }
 
@@ -134,6 +136,7 @@ mod tests {
                 units: pack.units,
                 part: pack.part,
                 order: pack.order,
+                generation: pack.generation,
             };
             assert_eq!(read, Some(right));
         }

