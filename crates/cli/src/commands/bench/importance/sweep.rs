@@ -61,7 +61,7 @@ pub(super) struct Row {
     pub(super) probe_share: f64,
     /// Packs that there were.
     pub(super) packs: usize,
-    /// The full load's row at the same speed: medians of its TTFT and its I/O.
+    /// The full load's row that was measured beside it: medians of its TTFT and its I/O.
     pub(super) full: Option<(Duration, Duration)>,
 }
 
@@ -156,20 +156,11 @@ pub(super) fn run(
         None => sweep.speeds()?,
     };
     for bytes_per_s in speeds {
-        let is_plain = |it: &&Variant| !it.has_ratio();
-        let plain: Vec<Variant> = asked.variants.iter().filter(is_plain).copied().collect();
-        let chosen = asked.variants.iter().filter(|it| it.has_ratio());
-        let chosen: Vec<Variant> = chosen.copied().collect();
-        let mut full = None;
         for (index, &ratio) in asked.ratios.iter().enumerate() {
-            let variants = match index {
-                0 => [&plain[..], &chosen].concat(),
-                _ => chosen.clone(),
-            };
+            let variants = turn(&asked.variants, index == 0);
             let rows = sweep.rows(&variants, ratio, bytes_per_s)?;
-            if let Some(row) = rows.iter().find(|row| row.variant == Variant::Full) {
-                full = Some((row.ttft(), row.io()));
-            }
+            let full = rows.iter().find(|row| row.variant == Variant::Full);
+            let full = full.map(|row| (row.ttft(), row.io()));
             for mut row in rows {
                 row.full = full;
                 tell(row)?;
@@ -177,6 +168,16 @@ pub(super) fn run(
         }
     }
     Ok(())
+}
+
+/// The variants that are asked in turn at one ratio, those first that it does not change. Of these
+/// only the full load is measured again at further ratios, so that what is compared with it was
+/// measured beside it.
+fn turn(variants: &[Variant], is_first: bool) -> Vec<Variant> {
+    let (chosen, plain): (Vec<_>, Vec<_>) = variants.iter().partition(|it| it.has_ratio());
+    let is_due = |it: &Variant| is_first || (*it == Variant::Full && !chosen.is_empty());
+    let plain = plain.into_iter().filter(is_due);
+    plain.chain(chosen.iter().copied()).collect()
 }
 
 struct Sweep<'a> {

@@ -41,7 +41,8 @@ fn rows(variants: &str, ratios: &str) -> (usize, Vec<Row>) {
 fn bytes_and_answers_add_up_and_no_row_inherits() {
     let (tokens, all) = rows("recompute,units,full,impress", "0.1,0.4");
     let names: Vec<_> = all.iter().map(|row| row.variant.name()).collect();
-    let expected = ["recompute", "units", "full", "impress", "impress"];
+    let first = ["recompute", "units", "full", "impress"];
+    let expected = [&first[..], &["full", "impress"]].concat();
     assert_eq!(names, expected);
     for row in &all {
         let name = row.variant.name();
@@ -52,14 +53,16 @@ fn bytes_and_answers_add_up_and_no_row_inherits() {
         );
         assert!(row.full.is_some(), "all are compared with the full load");
     }
-    let [recompute, units, full, first, second] = &all[..] else {
-        unreachable!("five rows")
+    let [recompute, units, full, first, again, second] = &all[..] else {
+        unreachable!("six rows")
     };
+    let beside = |row: &Row| row.full == Some((again.ttft(), again.io()));
+    assert!(beside(second) && !beside(first), "each has its own");
     assert_eq!(
         (recompute.disk_bytes(), recompute.compared.compared),
         (0, 0)
     );
-    for whole in [units, full] {
+    for whole in [units, full, again] {
         assert!(whole.disk_bytes() >= whole.whole_bytes());
         assert!(whole.loaded_share() >= 1.0);
         assert_eq!(
