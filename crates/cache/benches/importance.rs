@@ -65,7 +65,9 @@ fn main() {
     keep(&reads(&question(&units, &[]), &tokens));
     track(&units, &tokens);
     for num_tokens in [TOKENS, MANY_TOKENS] {
-        [64, 16].map(|chunk| whole_chunks(&mut rng, num_tokens, chunk));
+        for chunk_tokens in [64, 16] {
+            whole_chunks(&mut rng, num_tokens, chunk_tokens);
+        }
     }
 }
 
