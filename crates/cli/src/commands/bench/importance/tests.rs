@@ -39,10 +39,10 @@ fn rows(variants: &str, ratios: &str) -> (usize, Vec<Row>) {
 
 #[test]
 fn bytes_and_answers_add_up_and_no_row_inherits() {
-    let (tokens, all) = rows("recompute,units,full,impress", "0.1,0.4");
+    let (tokens, all) = rows("recompute,units,full,impress,chunks", "0.1,0.4");
     let names: Vec<_> = all.iter().map(|row| row.variant.name()).collect();
-    let first = ["recompute", "units", "full", "impress"];
-    let expected = [&first[..], &["full", "impress"]].concat();
+    let turn = ["full", "impress", "chunks"];
+    let expected = [&["recompute", "units"][..], &turn, &turn].concat();
     assert_eq!(names, expected);
     for row in &all {
         let name = row.variant.name();
@@ -53,8 +53,8 @@ fn bytes_and_answers_add_up_and_no_row_inherits() {
         );
         assert!(row.full.is_some(), "all are compared with the full load");
     }
-    let [recompute, units, full, first, again, second] = &all[..] else {
-        unreachable!("six rows")
+    let [recompute, units, full, first, few, again, second, many] = &all[..] else {
+        unreachable!("eight rows")
     };
     let beside = |row: &Row| row.full == Some((again.ttft(), again.io()));
     assert!(beside(second) && !beside(first), "each has its own");
@@ -73,7 +73,7 @@ fn bytes_and_answers_add_up_and_no_row_inherits() {
     }
     assert_eq!((units.is_partly(), full.is_partly()), (false, true));
     assert_eq!(full.loaded_bytes(), full.whole_bytes());
-    for part in [first, second] {
+    for part in [first, few, second, many] {
         assert!(
             part.disk_bytes() >= part.loaded_bytes(),
             "pages and headers"
@@ -81,6 +81,10 @@ fn bytes_and_answers_add_up_and_no_row_inherits() {
         assert!(part.loaded_bytes() < part.whole_bytes());
         assert!(part.packs > 0);
         assert_eq!((part.compared.compared, part.compared.infinite), (1, 0));
+    }
+    for (chunks, tokens) in [(few, first), (many, second)] {
+        assert!(chunks.tally.chunks <= tokens.tally.chunks);
+        assert!(chunks.tally.missed >= 0.0 && tokens.tally.missed == 0.0);
     }
     assert!(first.tally.selected_tokens < second.tally.selected_tokens);
     assert!(second.tally.selected_tokens <= second.tally.layers * tokens as u64);
