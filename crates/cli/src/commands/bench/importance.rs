@@ -53,7 +53,7 @@ Variants: recompute; full (all of it through the parts' caches, LRU); units (as 
 impress (probes, packs, scores); impress-no-probe, impress-no-reorder, impress-no-score (each
 part switched off); impress-blind (probes 0, 1, 2, whatever they share); chunks (as serve with
 --importance: impress, and whole chunks instead of tokens), chunks-no-reorder. Those of h2o and
-impress, too, leave out what hardly matters: --spared 0.02; as published they are with --spared 0.")]
+impress, too, leave out what hardly matters (--spared 0.02; as published, --spared 0).")]
 pub(crate) struct ImportanceBench {
     /// needle-mha, needle-gqa, needle-small, toy, a folder or a hub name
     #[arg(long, value_name = "MODEL", default_value = "needle-mha")]
@@ -137,7 +137,7 @@ pub(super) fn run(bench: &ImportanceBench) -> Result<()> {
     let mut rows = Vec::new();
     measure(bench, &workload, dtype, |row| {
         match bench.json {
-            true => output::line(&report::json(&row, workload.tokens()).to_string())?,
+            true => output::line(&report::json(bench, &row, workload.tokens()).to_string())?,
             false => eprintln!("{}", report::progress(&row, workload.tokens())),
         }
         rows.push(row);

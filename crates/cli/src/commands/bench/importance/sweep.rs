@@ -55,6 +55,8 @@ pub(super) struct Row {
     pub(super) tally: Tally,
     /// Against a full computation.
     pub(super) compared: Compared,
+    /// Tokens of a chunk.
+    pub(super) chunk_tokens: usize,
     /// Bytes that are stored of what a question is about.
     pub(super) document_bytes: u64,
     /// Share of the bytes that are its probes' keys.
@@ -122,7 +124,8 @@ impl Row {
         Some((times(ttft, self.ttft()), times(io, self.io())))
     }
 
-    /// The share that cannot be gone below where so much is selected: nothing read in vain.
+    /// The share that the probes' keys and as many tokens as were selected come to. Whole chunks
+    /// may bring the same attention with fewer.
     pub(super) fn bound(&self, document_tokens: usize) -> f64 {
         bound(self.probe_share, self.selected_share(document_tokens), 1.0)
     }
@@ -331,6 +334,7 @@ impl Sweep<'_> {
     }
 
     fn row(&self, variant: Variant, ratio: f64, bytes_per_s: f64) -> Row {
+        let setting = self.setting(variant, self.asked.folder);
         Row {
             variant,
             ratio: variant.has_ratio().then_some(ratio),
@@ -340,7 +344,8 @@ impl Sweep<'_> {
             right: 0,
             tally: Tally::default(),
             compared: Compared::default(),
-            document_bytes: self.setting(variant, self.asked.folder).document_bytes(),
+            chunk_tokens: setting.chunk_tokens,
+            document_bytes: setting.document_bytes(),
             probe_share: variant.probes(&self.workload.model.config).share(),
             packs: 0,
             full: None,
