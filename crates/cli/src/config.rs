@@ -110,7 +110,10 @@ pub(crate) struct ServeOptions {
     /// between packing what is wanted together (or off), chunk=64 tokens (or 32, 16; a multiple of
     /// --block-size), probes=auto (or 0:8:16), spared=0.02 of a query's attention, keep=chunks (or
     /// tokens, wherever they lie), merge=union, fallback=on, policy=importance of the parts that
-    /// --host-cache-gib keeps, when=faster than computing (or always); or off. What stands behind
+    /// --host-cache-gib keeps, when=faster than computing (or always); or off. With keep=chunks
+    /// those are taken first that bring most attention, until they hold as much for each probe as
+    /// what it named, less what is spared again; the same prompt may be answered differently after
+    /// a pack was made or dropped (not with keep=tokens or reorder=off). What stands behind
     /// the stored prefix is computed in one go: where it is longer than --max-batched-tokens all is
     /// loaded [default: off, all is loaded]
     #[arg(long, env = "HEADSTART_IMPORTANCE", value_name = "SETTINGS")]

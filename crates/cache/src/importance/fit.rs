@@ -9,12 +9,12 @@
 //! We differ in that a token that a query really looks at is never given up, in that packs' chunks
 //! stand beside the units', and in that it ends where no probe misses more than it may.
 
-use std::collections::HashMap;
-
-use headstart_core::transfer::PartName;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use super::Selection;
-use super::reads::{Cover, find, reads, split, unit_part};
+use super::reads::{Cover, Read, find, reads, split, unit_part};
 
 /// Share of a sum that is lost where its parts are added in another order.
 const ROUNDING: f64 = 1e-9;
@@ -47,7 +47,7 @@ pub struct Fitted {
 /// is granted as it is.
 ///
 /// What is cached changes nothing: the same prompt sees the same tokens wherever they come from.
-/// O(probes · tokens + packs' tokens + parts²).
+/// O(probes² · tokens + packs' tokens) and a few steps of a heap for each part that is taken.
 ///
 /// # Panics
 /// When an importance is missing, or a wish is on the device.
@@ -74,7 +74,7 @@ pub fn fit(question: &Cover<'_>, wish: &Wish<'_>) -> Fitted {
         (probe.named, probe.spared) = (all, (all - sure) * wish.spared);
     }
     for read in reads(question, &wish.selection.sure) {
-        parts.take(parts.by_name[&read.part], &mut probes);
+        parts.take(parts.read_by(question, &read), &mut probes);
     }
     let mut lacking = 0;
     loop {
@@ -147,8 +147,36 @@ struct Parts {
     /// Per part: its tokens, and what those not covered are worth. A part that was taken has none.
     tokens: Vec<Vec<u32>>,
     values: Vec<f64>,
-    by_name: HashMap<PartName, usize>,
+    /// Parts by what they were worth once: values only fall until they are weighed again.
+    heap: BinaryHeap<Worth>,
     taken: usize,
+}
+
+/// What a part is worth, or was; of equals the last one is more, a chunk rather than a unit.
+struct Worth {
+    value: f64,
+    part: usize,
+}
+
+impl PartialEq for Worth {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Worth {}
+
+impl Ord for Worth {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_value = self.value.total_cmp(&other.value);
+        by_value.then(self.part.cmp(&other.part))
+    }
+}
+
+impl PartialOrd for Worth {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl Parts {
@@ -157,16 +185,16 @@ impl Parts {
         let end = (units * question.unit_tokens) as u32;
         let all: Vec<u32> = (skip..end).collect();
         let packed = find(question, question.packs, &all);
-        let names = (0..units as u32).map(|unit| unit_part(question, unit));
-        let names = names.chain(packed.chunks.iter().map(|chunk| chunk.name));
         let mut parts = Self {
             skip,
             places: Vec::with_capacity(all.len()),
             is_covered: vec![false; all.len()],
             weights: vec![0.0; all.len()],
-            tokens: vec![Vec::new(); units + packed.chunks.len()],
+            tokens: (0..units + packed.chunks.len())
+                .map(|_| Vec::with_capacity(question.unit_tokens))
+                .collect(),
             values: vec![0.0; units + packed.chunks.len()],
-            by_name: names.zip(0..).collect(),
+            heap: BinaryHeap::new(),
             taken: 0,
         };
         for (&token, place) in all.iter().zip(&packed.places) {
@@ -180,24 +208,43 @@ impl Parts {
         parts
     }
 
+    /// Which of the parts a read is of.
+    fn read_by(&self, question: &Cover<'_>, read: &Read) -> usize {
+        let (token, _) = read.tokens[0];
+        let [unit, chunk] = self.places[(token - self.skip) as usize];
+        let is_unit = |unit: &u32| unit_part(question, *unit) == read.part;
+        let part = unit.filter(is_unit).or(chunk);
+        part.expect("a token is read from one of its parts") as usize
+    }
+
     /// What tokens are worth to the probes that lack something: the share of what each named.
     fn weigh(&mut self, probes: &[Probe<'_>]) {
-        let lacking: Vec<_> = probes.iter().filter(|probe| probe.lacks()).collect();
-        let weight = |at| lacking.iter().map(|probe| probe.at(at) / probe.named).sum();
-        self.weights = (0..self.weights.len()).map(weight).collect();
+        self.weights.fill(0.0);
+        for probe in probes.iter().filter(|probe| probe.lacks()) {
+            for (weight, importance) in self.weights.iter_mut().zip(probe.importances) {
+                *weight += f64::from(importance.max(0.0)) / probe.named;
+            }
+        }
         for (tokens, value) in self.tokens.iter().zip(&mut self.values) {
             let new = tokens.iter().map(|token| (token - self.skip) as usize);
             let new = new.filter(|&at| !self.is_covered[at]);
             *value = new.map(|at| self.weights[at]).sum();
         }
+        let values = self.values.iter().copied().enumerate();
+        self.heap = values.map(|(part, value)| Worth { value, part }).collect();
     }
 
-    /// The one with most that is not covered, if any has something; of equals the last, a chunk
-    /// rather than a unit.
-    fn best(&self) -> Option<usize> {
-        let values = self.values.iter().enumerate();
-        let best = values.max_by(|one, other| one.1.total_cmp(other.1))?;
-        (*best.1 > ROUNDING).then_some(best.0)
+    /// The one with most that is not covered, if any has something. It is not found again.
+    fn best(&mut self) -> Option<usize> {
+        while let Some(mut most) = self.heap.peek_mut() {
+            let value = self.values[most.part];
+            if most.value.total_cmp(&value).is_eq() {
+                let best = PeekMut::pop(most);
+                return (value > ROUNDING).then_some(best.part);
+            }
+            most.value = value;
+        }
+        None
     }
 
     fn take(&mut self, part: usize, probes: &mut [Probe<'_>]) {
@@ -228,6 +275,7 @@ impl Parts {
 mod tests {
     use super::super::reads::tests::Case;
     use super::*;
+    use headstart_core::transfer::PartName;
     use headstart_core::{BlockHash, Rng};
     use std::collections::{BTreeMap, BTreeSet};
 

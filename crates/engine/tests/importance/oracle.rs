@@ -5,7 +5,7 @@ use std::sync::Arc;
 use headstart_cache::importance::{Cover, Selection, Wish, fit, select};
 use headstart_core::{BlockHash, Rng};
 use headstart_engine::Model;
-use headstart_engine::importance::{ImportanceConfig, PackingOptions};
+use headstart_engine::importance::{ImportanceConfig, PackCounts, PackingOptions, Tally};
 use headstart_engine::kv::Dtype;
 use headstart_engine::model::constructed::tasks::{Document, Size};
 use headstart_engine::model::constructed::words::Symbol;
@@ -113,39 +113,81 @@ fn facts(seed: u64, count: usize) -> (Vec<TokenId>, Vec<Vec<TokenId>>, Vec<Token
     (document.tokens, questions, answers)
 }
 
+/// What became of questions about facts.
+struct Told {
+    /// All tokens that were generated, behind the document first.
+    tokens: Vec<Vec<TokenId>>,
+    tally: Tally,
+    packs: PackCounts,
+}
+
+/// Asks about facts, and expects the right answers.
+fn tell(
+    (document, questions, right): &(Vec<TokenId>, Vec<Vec<TokenId>>, Vec<TokenId>),
+    (whole_parts, packs): (bool, bool),
+    kept_bytes: [u64; 2],
+) -> Told {
+    let model = Arc::new(constructed::build(Shape::Small, Dtype::F32));
+    let mut importance = importance(&model, 0.25, kept_bytes);
+    importance.selecting.falls_back = true;
+    importance.selecting.whole_parts = whole_parts;
+    importance.packing = packs.then(|| PackingOptions {
+        nodes: headstart_cache::importance::NodeOptions {
+            unit_tokens: UNIT_TOKENS,
+            interval: std::time::Duration::from_nanos(1),
+            ..Default::default()
+        },
+        most_units: 1_000,
+    });
+    let (shelf, _) = Shelf::new(5, 0, true);
+    let shelf = shelf.with_format(&model, &importance.probes);
+    let mut engine = engine(&model, 400, Some(importance), shelf);
+    let (answers, _) = converse(&mut engine, (document, questions), true);
+    assert_eq!(
+        &first_tokens(&answers),
+        right,
+        "{whole_parts} {kept_bytes:?}"
+    );
+    let report = engine.importance().expect("it is on");
+    assert_eq!(report.packs.made > 0, packs, "{:?}", report.packs);
+    Told {
+        tokens: answers.into_iter().map(|it| it.tokens).collect(),
+        tally: report.tally,
+        packs: report.packs,
+    }
+}
+
 /// Packs are made, read, and change nothing but what is read.
 #[test]
 fn packs_bring_the_same_tokens_with_fewer_reads() {
-    let model = Arc::new(constructed::build(Shape::Small, Dtype::F32));
-    let (document, questions, right) = facts(5, 12);
-    let mut reads = Vec::new();
-    let mut all = Vec::new();
-    for (packs, kept_bytes) in [(false, 0), (true, 0), (true, 1 << 30)] {
-        let mut importance = importance(&model, 0.25, [0, kept_bytes]);
-        importance.selecting.falls_back = true;
-        importance.selecting.whole_parts = false;
-        importance.packing = packs.then(|| PackingOptions {
-            nodes: headstart_cache::importance::NodeOptions {
-                unit_tokens: UNIT_TOKENS,
-                interval: std::time::Duration::from_nanos(1),
-                ..Default::default()
-            },
-            most_units: 1_000,
-        });
-        let (shelf, _) = Shelf::new(5, 0, true);
-        let shelf = shelf.with_format(&model, &importance.probes);
-        let mut engine = engine(&model, 400, Some(importance), shelf);
-        let (answers, _) = converse(&mut engine, (&document, &questions), true);
-        assert_eq!(first_tokens(&answers), right);
-        let report = engine.importance().expect("it is on");
-        assert_eq!(report.packs.made > 0, packs, "{:?}", report.packs);
-        reads.push(report.tally.chunks);
-        all.push(answers.into_iter().map(|it| it.tokens).collect::<Vec<_>>());
-    }
+    let facts = facts(5, 12);
+    let told = [(false, 0), (true, 0), (true, 1 << 30)];
+    let told = told.map(|(packs, kept)| tell(&facts, (false, packs), [0, kept]));
+    let reads = told.each_ref().map(|it| it.tally.chunks);
     assert!(reads[1] * 5 < reads[0] * 4, "{reads:?} chunks");
     // What was kept before there were packs makes room for them.
     assert!(reads[2] * 20 <= reads[1] * 21, "{reads:?} chunks");
-    assert!(all.iter().all(|answers| *answers == all[0]));
+    assert!(told.iter().all(|it| it.tokens == told[0].tokens));
+}
+
+/// What `serve` does: whole parts, and packs; where parts are kept changes nothing.
+#[test]
+fn whole_parts_and_packs_bring_the_right_answers_with_fewest_reads() {
+    let facts = facts(5, 12);
+    let tokens = tell(&facts, (false, true), [0, 0]);
+    let unpacked = tell(&facts, (true, false), [0, 0]);
+    let whole = [[0, 0], [0, 1 << 30]].map(|kept| tell(&facts, (true, true), kept));
+    for told in &whole {
+        let reads = [told, &tokens, &unpacked].map(|it| it.tally.chunks);
+        assert!(
+            reads[0] < reads[1] && reads[0] < reads[2],
+            "{reads:?} chunks"
+        );
+        assert!(told.packs.packs > 0, "{:?}", told.packs);
+        assert_eq!(told.tally.failed, 0);
+    }
+    assert!(whole[1].tally.parts[1] > 0, "some were kept in host memory");
+    assert_eq!(whole[0].tokens, whole[1].tokens);
 }
 
 /// A guard that looks at every answer sees no harm in facts, and bars what needs everything.

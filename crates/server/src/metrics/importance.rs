@@ -81,8 +81,9 @@ impl ImportanceMetrics {
             ),
             amplification: ratio(
                 "headstart_importance_read_amplification",
-                "Tokens of the parts that were used for each token that was selected, whether \
-                 these were read from the disk or kept in memory, since the start.",
+                "Tokens of the parts that were used, whether these were read from the disk or kept \
+                 in memory, for each token that was selected, since the start. Below 1 where whole \
+                 chunks bring the same attention with fewer tokens.",
             ),
             layers: counter(
                 "headstart_importance_layers_total",
@@ -97,8 +98,9 @@ impl ImportanceMetrics {
             ),
             missed: ratio(
                 "headstart_importance_missed",
-                "Mean share of its attention to what was selected that a query missed because \
-                 whole chunks were kept instead, since the start.",
+                "By which share less attention what was kept gets than what was selected, where \
+                 whole chunks were kept instead (their other tokens counted; 0 where it is no \
+                 less): the mean over the heads that were asked and layers, since the start.",
             ),
             checks: Checks::new(make),
             packs: Packs::new(make),

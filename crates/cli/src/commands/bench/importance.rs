@@ -52,7 +52,8 @@ Variants: recompute; full (all of it through the parts' caches, LRU); units (as 
 --importance: whole units, always from the disk); h2o-lru, h2o-lfu (all heads' keys, then values);
 impress (probes, packs, scores); impress-no-probe, impress-no-reorder, impress-no-score (each
 part switched off); impress-blind (probes 0, 1, 2, whatever they share); chunks (as serve with
---importance: impress, and whole chunks instead of tokens), chunks-no-reorder.")]
+--importance: impress, and whole chunks instead of tokens), chunks-no-reorder. Those of h2o and
+impress, too, leave out what hardly matters (--spared 0.02; as published, --spared 0).")]
 pub(crate) struct ImportanceBench {
     /// needle-mha, needle-gqa, needle-small, toy, a folder or a hub name
     #[arg(long, value_name = "MODEL", default_value = "needle-mha")]
@@ -81,7 +82,7 @@ pub(crate) struct ImportanceBench {
     )]
     ratio: Vec<f64>,
     /// Share of its attention that a query misses in the mean, at most, because what hardly
-    /// matters is left out of what a probe names
+    /// matters is left out of what a probe names; in all variants with a ratio (published: 0)
     #[arg(long, value_name = "S", default_value_t = 0.02)]
     spared: f64,
     /// Tokens of a chunk: 16, 32 or 64
@@ -136,7 +137,7 @@ pub(super) fn run(bench: &ImportanceBench) -> Result<()> {
     let mut rows = Vec::new();
     measure(bench, &workload, dtype, |row| {
         match bench.json {
-            true => output::line(&report::json(&row, workload.tokens()).to_string())?,
+            true => output::line(&report::json(bench, &row, workload.tokens()).to_string())?,
             false => eprintln!("{}", report::progress(&row, workload.tokens())),
         }
         rows.push(row);

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::ImportanceBench;
 use super::arm::Compared;
 use super::sweep::Row;
 use super::variants::Variant;
@@ -12,20 +13,35 @@ fn ms(time: std::time::Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// A row as JSON.
-pub(super) fn json(row: &Row, document_tokens: usize) -> Value {
-    let (tally, compared) = (&row.tally, &row.compared);
+/// A row of what was asked for as JSON.
+pub(super) fn json(bench: &ImportanceBench, row: &Row, document_tokens: usize) -> Value {
+    let setting = json!({
+        "variant": row.variant.name(),
+        "ratio": row.ratio,
+        "spared": row.ratio.map(|_| bench.spared),
+        "chunk": row.chunk_tokens,
+        "device_cache": bench.device_cache,
+        "host_cache": bench.host_cache,
+        "documents": bench.documents,
+        "document_tokens": document_tokens,
+        "warm_up": bench.warm_up,
+        "bytes_per_s": row.bytes_per_s,
+    });
+    let told = [setting, loaded(row, document_tokens), answered(row)];
+    let objects = told.into_iter().filter_map(|it| match it {
+        Value::Object(object) => Some(object),
+        _ => None,
+    });
+    objects.flatten().collect()
+}
+
+/// What was loaded for a row, from where.
+fn loaded(row: &Row, document_tokens: usize) -> Value {
+    let tally = &row.tally;
     let per_answer = |count: u64| count as f64 / row.answers.len().max(1) as f64;
     let parts: u64 = tally.parts.iter().sum();
     let hit = |place: usize| tally.parts[place] as f64 / parts.max(1) as f64;
     json!({
-        "variant": row.variant.name(),
-        "ratio": row.ratio,
-        "bytes_per_s": row.bytes_per_s,
-        "ttft_ms": row.answers.iter().map(|it| ms(it.ttft)).collect::<Vec<_>>(),
-        "io_ms": row.answers.iter().map(|it| ms(it.io)).collect::<Vec<_>>(),
-        "ttft_gain": row.gain().map(|(ttft, _)| ttft),
-        "io_gain": row.gain().map(|(_, io)| io),
         "whole_bytes": per_answer(row.whole_bytes()),
         "loaded_bytes": per_answer(row.loaded_bytes()),
         "probe_bytes": per_answer(tally.probe_bytes),
@@ -40,12 +56,25 @@ pub(super) fn json(row: &Row, document_tokens: usize) -> Value {
         "device_hits": hit(0),
         "host_hits": hit(1),
         "disk_reads": hit(2),
-        "full_layers": tally.full_layers as f64 / tally.layers.max(1) as f64,
-        "missed": tally.missed / tally.layers.max(1) as f64,
-        "probe_agreement": tally.agreement / tally.layers.max(1) as f64,
+        "shared": hit(3),
         "packs": row.packs,
+    })
+}
+
+/// How long a row's answers took, and how good they were.
+fn answered(row: &Row) -> Value {
+    let (tally, compared) = (&row.tally, &row.compared);
+    let of_layer = |sum: f64| sum / tally.layers.max(1) as f64;
+    json!({
+        "ttft_ms": row.answers.iter().map(|it| ms(it.ttft)).collect::<Vec<_>>(),
+        "io_ms": row.answers.iter().map(|it| ms(it.io)).collect::<Vec<_>>(),
+        "ttft_gain": row.gain().map(|(ttft, _)| ttft),
+        "io_gain": row.gain().map(|(_, io)| io),
+        "full_layers": of_layer(tally.full_layers as f64),
+        "missed": of_layer(tally.missed),
+        "probe_agreement": of_layer(tally.agreement),
         "asked": row.answers.len(),
-        "fell_back": tally.failed,
+        "fell_back": tally.failed + tally.late + tally.left,
         "known": row.known,
         "right": row.right,
         "compared": compared.compared,
@@ -142,7 +171,7 @@ fn likeness(compared: &Compared) -> String {
     }
 }
 
-/// Chunks that were read for a question, beside the probes' keys.
+/// Chunks that were used for a question, wherever they were, beside the probes' keys.
 fn chunks(row: &Row) -> f64 {
     let answers = row.answers.len().max(1) as f64;
     row.tally.chunks as f64 / answers
@@ -154,16 +183,17 @@ pub(super) fn text(workload: &Workload, rows: &[Row]) -> String {
     table.extend(rows.iter().map(|row| cells(row, workload.tokens())));
     format!(
         "{}, {} documents of {} tokens\n{}\n\
-         Medians; × is the full load's over the row's. I/O: exposed waiting, time with nothing to \
-         compute until the first token, not the time that the disk is busy (much of which \
-         computing hides). Units: as serve without importance, always from the disk. Loaded: \
-         of the stored bytes, from anywhere; disk: that \
-         it read, whole pages; bound: probes' keys and what was selected, nothing \
-         read in vain. Chunks: read for a question, over all layers. Ampl.: tokens read for each \
-         selected. Dev/host: parts that were on the device and in host memory. Agree: mean Jaccard \
-         index of the probes' sets; full: layers in which all was loaded because of it. Missed: of \
-         a query's attention to what is selected, because whole chunks are kept instead. Right: \
-         answers known to be right. Top-1, KL: against a full computation of the same \
+         Medians; × is the full load's, which was measured beside it, over the row's. I/O: \
+         exposed waiting, time with nothing to compute until the first token, not the time that \
+         the disk is busy (much of which computing hides). Units: as serve without importance, \
+         always from the disk. Loaded: of the stored bytes, from anywhere; disk: that it read, \
+         whole pages; bound: probes' keys and as many tokens as were selected; whole chunks may \
+         bring the same attention with fewer. Chunks: used for a question, wherever they were, \
+         over all layers. Ampl.: tokens of these for each selected. Dev/host: parts that were on \
+         the device and in host memory. Agree: mean Jaccard index of the probes' sets; full: \
+         layers in which all was loaded because of it. Missed: by how much less attention what is \
+         kept gets than what was selected, neighbours counted, the mean over probes and layers. \
+         Right: answers known to be right. Top-1, KL: against a full computation of the same \
          question; the mean of those that are finite.\n",
         workload.name,
         workload.documents.len(),

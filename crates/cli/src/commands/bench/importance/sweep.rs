@@ -55,13 +55,15 @@ pub(super) struct Row {
     pub(super) tally: Tally,
     /// Against a full computation.
     pub(super) compared: Compared,
+    /// Tokens of a chunk.
+    pub(super) chunk_tokens: usize,
     /// Bytes that are stored of what a question is about.
     pub(super) document_bytes: u64,
     /// Share of the bytes that are its probes' keys.
     pub(super) probe_share: f64,
     /// Packs that there were.
     pub(super) packs: usize,
-    /// The full load's row at the same speed: medians of its TTFT and its I/O.
+    /// The full load's row that was measured beside it: medians of its TTFT and its I/O.
     pub(super) full: Option<(Duration, Duration)>,
 }
 
@@ -122,7 +124,8 @@ impl Row {
         Some((times(ttft, self.ttft()), times(io, self.io())))
     }
 
-    /// The share that cannot be gone below where so much is selected: nothing read in vain.
+    /// The share that the probes' keys and as many tokens as were selected come to. Whole chunks
+    /// may bring the same attention with fewer.
     pub(super) fn bound(&self, document_tokens: usize) -> f64 {
         bound(self.probe_share, self.selected_share(document_tokens), 1.0)
     }
@@ -156,20 +159,11 @@ pub(super) fn run(
         None => sweep.speeds()?,
     };
     for bytes_per_s in speeds {
-        let is_plain = |it: &&Variant| !it.has_ratio();
-        let plain: Vec<Variant> = asked.variants.iter().filter(is_plain).copied().collect();
-        let chosen = asked.variants.iter().filter(|it| it.has_ratio());
-        let chosen: Vec<Variant> = chosen.copied().collect();
-        let mut full = None;
         for (index, &ratio) in asked.ratios.iter().enumerate() {
-            let variants = match index {
-                0 => [&plain[..], &chosen].concat(),
-                _ => chosen.clone(),
-            };
+            let variants = turn(&asked.variants, index == 0);
             let rows = sweep.rows(&variants, ratio, bytes_per_s)?;
-            if let Some(row) = rows.iter().find(|row| row.variant == Variant::Full) {
-                full = Some((row.ttft(), row.io()));
-            }
+            let full = rows.iter().find(|row| row.variant == Variant::Full);
+            let full = full.map(|row| (row.ttft(), row.io()));
             for mut row in rows {
                 row.full = full;
                 tell(row)?;
@@ -177,6 +171,16 @@ pub(super) fn run(
         }
     }
     Ok(())
+}
+
+/// The variants that are asked in turn at one ratio, those first that it does not change. Of these
+/// only the full load is measured again at further ratios, so that what is compared with it was
+/// measured beside it.
+fn turn(variants: &[Variant], is_first: bool) -> Vec<Variant> {
+    let (chosen, plain): (Vec<_>, Vec<_>) = variants.iter().partition(|it| it.has_ratio());
+    let is_due = |it: &Variant| is_first || (*it == Variant::Full && !chosen.is_empty());
+    let plain = plain.into_iter().filter(is_due);
+    plain.chain(chosen.iter().copied()).collect()
 }
 
 struct Sweep<'a> {
@@ -330,6 +334,7 @@ impl Sweep<'_> {
     }
 
     fn row(&self, variant: Variant, ratio: f64, bytes_per_s: f64) -> Row {
+        let setting = self.setting(variant, self.asked.folder);
         Row {
             variant,
             ratio: variant.has_ratio().then_some(ratio),
@@ -339,7 +344,8 @@ impl Sweep<'_> {
             right: 0,
             tally: Tally::default(),
             compared: Compared::default(),
-            document_bytes: self.setting(variant, self.asked.folder).document_bytes(),
+            chunk_tokens: setting.chunk_tokens,
+            document_bytes: setting.document_bytes(),
             probe_share: variant.probes(&self.workload.model.config).share(),
             packs: 0,
             full: None,

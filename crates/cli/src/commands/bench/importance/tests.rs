@@ -13,15 +13,22 @@ struct Cli {
 }
 
 /// needle-small, one question, at these ratios, on a disk that nobody waits for.
-fn rows(variants: &str, ratios: &str) -> (usize, Vec<Row>) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let dir = folder.path().to_str().expect("a path of characters");
+fn bench(variants: &str, ratios: &str) -> ImportanceBench {
     let arguments = format!(
         "bench --model needle-small --prefix 512 --questions 1 --warm-up 3 --documents 1 \
          --chunk 16 --mb-per-s 100000 --latency-ms 0 --variant {variants} --ratio {ratios}"
     );
-    let arguments = arguments.split_whitespace().chain(["--dir", dir]);
-    let bench = Cli::try_parse_from(arguments).expect("arguments").bench;
+    let cli = Cli::try_parse_from(arguments.split_whitespace());
+    cli.expect("arguments").bench
+}
+
+/// What it measures.
+fn rows(variants: &str, ratios: &str) -> (usize, Vec<Row>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bench = ImportanceBench {
+        dir: Some(folder.path().to_owned()),
+        ..bench(variants, ratios)
+    };
     check(&bench).expect("they can be run");
     let workload = workload::load(&bench, Dtype::F32).expect("a workload");
     let mut rows = Vec::new();
@@ -39,9 +46,10 @@ fn rows(variants: &str, ratios: &str) -> (usize, Vec<Row>) {
 
 #[test]
 fn bytes_and_answers_add_up_and_no_row_inherits() {
-    let (tokens, all) = rows("recompute,units,full,impress", "0.1,0.4");
+    let (tokens, all) = rows("recompute,units,full,impress,chunks", "0.1,0.4");
     let names: Vec<_> = all.iter().map(|row| row.variant.name()).collect();
-    let expected = ["recompute", "units", "full", "impress", "impress"];
+    let turn = ["full", "impress", "chunks"];
+    let expected = [&["recompute", "units"][..], &turn, &turn].concat();
     assert_eq!(names, expected);
     for row in &all {
         let name = row.variant.name();
@@ -52,14 +60,16 @@ fn bytes_and_answers_add_up_and_no_row_inherits() {
         );
         assert!(row.full.is_some(), "all are compared with the full load");
     }
-    let [recompute, units, full, first, second] = &all[..] else {
-        unreachable!("five rows")
+    let [recompute, units, full, first, few, again, second, many] = &all[..] else {
+        unreachable!("eight rows")
     };
+    let beside = |row: &Row| row.full == Some((again.ttft(), again.io()));
+    assert!(beside(second) && !beside(first), "each has its own");
     assert_eq!(
         (recompute.disk_bytes(), recompute.compared.compared),
         (0, 0)
     );
-    for whole in [units, full] {
+    for whole in [units, full, again] {
         assert!(whole.disk_bytes() >= whole.whole_bytes());
         assert!(whole.loaded_share() >= 1.0);
         assert_eq!(
@@ -70,7 +80,7 @@ fn bytes_and_answers_add_up_and_no_row_inherits() {
     }
     assert_eq!((units.is_partly(), full.is_partly()), (false, true));
     assert_eq!(full.loaded_bytes(), full.whole_bytes());
-    for part in [first, second] {
+    for part in [first, few, second, many] {
         assert!(
             part.disk_bytes() >= part.loaded_bytes(),
             "pages and headers"
@@ -79,12 +89,46 @@ fn bytes_and_answers_add_up_and_no_row_inherits() {
         assert!(part.packs > 0);
         assert_eq!((part.compared.compared, part.compared.infinite), (1, 0));
     }
+    for (chunks, tokens) in [(few, first), (many, second)] {
+        assert!(chunks.tally.chunks <= tokens.tally.chunks);
+        assert!(chunks.tally.missed >= 0.0 && tokens.tally.missed == 0.0);
+    }
     assert!(first.tally.selected_tokens < second.tally.selected_tokens);
     assert!(second.tally.selected_tokens <= second.tally.layers * tokens as u64);
     let (_, alone) = rows("impress", "0.4");
     assert_eq!(alone[0].packs, second.packs);
     assert_eq!(alone[0].tally, second.tally);
     assert_eq!(alone[0].full, None);
+}
+
+#[test]
+fn json_says_how_it_was_measured_and_its_shares_add_up() {
+    let (tokens, mut all) = rows("impress,units", "0.4");
+    let [units, impress] = &mut all[..] else {
+        unreachable!("two rows")
+    };
+    // As if some had been on their way already, and some prompts had not ended so.
+    impress.tally.parts[3] = impress.tally.parts[2];
+    (impress.tally.failed, impress.tally.late) = (1, 2);
+    impress.tally.left = 4;
+    let bench = bench("impress,units", "0.4");
+    let of_units = report::json(&bench, units, tokens);
+    assert_eq!(of_units["chunk"], 64);
+    assert!(of_units["ratio"].is_null() && of_units["spared"].is_null());
+    let told = report::json(&bench, impress, tokens);
+    let shares = ["device_hits", "host_hits", "disk_reads", "shared"];
+    let shares = shares.map(|it| told[it].as_f64().expect("a share"));
+    let sum: f64 = shares.iter().sum();
+    assert!((sum - 1.0).abs() < 1e-9 && shares[3] > 0.4, "{shares:?}");
+    for (name, count) in [
+        ("fell_back", 7),
+        ("chunk", 16),
+        ("documents", 1),
+        ("warm_up", 3),
+    ] {
+        assert_eq!(told[name], count, "{name}");
+    }
+    assert_eq!(told["spared"], 0.02);
 }
 
 #[test]
