@@ -110,11 +110,20 @@ impl Checks {
     }
 
     /// Both ways of computing a prompt are compared. Others that were under way when its prefix was
-    /// barred bar it no second time.
+    /// barred bar it no second time; but they may bar what is in front of it.
     fn judge(&mut self, check: &Check, full: &[f32], guard: &mut Guard) {
-        let is_news = guard.allows(&check.units);
+        let front = &check.units[..check.units.len().min(1)];
+        let was_allowed = [front, &check.units].map(|units| guard.allows(units));
         let verdict = guard.compared(&check.units, divergence(full, &check.logits));
-        if let (Verdict::FullFromNowOn { unit }, true) = (verdict, is_news) {
+        let Verdict::FullFromNowOn { unit } = verdict else {
+            return;
+        };
+        let [front_was_allowed, all_was_allowed] = was_allowed;
+        let is_news = match front.contains(&unit) {
+            true => front_was_allowed,
+            false => all_was_allowed,
+        };
+        if is_news {
             self.barred.prefixes += 1;
             self.barred.last = Some(unit);
         }
@@ -190,5 +199,31 @@ mod tests {
             assert_eq!(checks.barred(), expected);
         }
         assert_eq!(guard.counts().barred, 1);
+    }
+
+    /// All prompts behind the first unit: more than what was told of its tail.
+    #[test]
+    fn what_is_barred_in_front_of_a_barred_prefix_is_told_as_well() {
+        let (mut guard, mut checks) = (Guard::new(GuardOptions::default()), Checks::default());
+        for (units, barred, last) in [
+            (&[1, 2][..], 1, 2),
+            (&[1, 2], 1, 2),
+            // The third of them that disagrees; further ones bar nothing more.
+            (&[1, 2], 2, 1),
+            (&[1, 2], 2, 1),
+            (&[1, 3], 2, 1),
+            // First and last at once.
+            (&[7], 3, 7),
+            (&[7], 3, 7),
+            (&[7], 3, 7),
+        ] {
+            checks.judge(&check_of(units, [0.0, 4.0]), &[4.0, 0.0], &mut guard);
+            let last = Some(BlockHash::from_u64(last));
+            let expected = Barred {
+                prefixes: barred,
+                last,
+            };
+            assert_eq!(checks.barred(), expected, "{units:?}");
+        }
     }
 }

@@ -62,7 +62,10 @@ impl Store {
                 Ok(Read::Part(part)) => return Ok(FoundPart::Whole(part)),
                 Ok(Read::Other(given_back) | Read::Nothing(given_back, _)) => slot = given_back,
                 Err(trouble) => {
-                    self.headers().remove(object.key.name);
+                    // All else says nothing of what the object holds.
+                    if trouble.kind == Kind::Missing {
+                        self.headers().remove(object.key.name);
+                    }
                     return Err(trouble);
                 }
             }

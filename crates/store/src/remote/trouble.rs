@@ -15,6 +15,10 @@ use crate::backend::Failure;
 /// How `object_store` begins the error that has a status.
 const STATUS: &str = "Server returned non-2xx status code: ";
 
+/// How it begins the error that says that an object ends before the range that was asked for, where
+/// no server says so: S3 and the like answer 416.
+const BEHIND: &str = "Wanted range starting at ";
+
 /// A request that did not do what it should.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
@@ -100,8 +104,12 @@ fn of_cause(error: &Error) -> Option<Kind> {
         if let Some(error) = error.downcast_ref::<std::io::Error>() {
             return of_kind(error.kind());
         }
-        if let Some(status) = status(&error.to_string()) {
+        let text = error.to_string();
+        if let Some(status) = status(&text) {
             return of_status(status);
+        }
+        if text.starts_with(BEHIND) {
+            return Some(Kind::Refused);
         }
         source = error.source();
     }
@@ -160,6 +168,7 @@ mod tests {
             (generic(format!("{STATUS}403 Forbidden: ")), Kind::Denied),
             (generic(format!("{STATUS}404 Not Found: x")), Kind::Missing),
             (generic(format!("{STATUS}400 No")), Kind::Refused),
+            (generic(format!("{STATUS}416 Range")), Kind::Refused),
             (generic(format!("{STATUS}4\u{e9}")), Kind::Unreachable),
             (system(ErrorKind::ConnectionReset), Kind::Unreachable),
             (system(ErrorKind::StorageFull), Kind::Full),
