@@ -27,6 +27,7 @@ use headstart_store::shared::{OnCondition, Wakers};
 use headstart_store::tiered::{Below, Lifetimes, StoreConfig};
 use headstart_store::{Disk, DiskOptions, Shared, TieredStore};
 
+use crate::config::importance::wanted;
 use crate::config::tenants::Tenant;
 use crate::config::{ServeOptions, UsageError};
 use importance::Importance;
@@ -126,7 +127,7 @@ struct Recipe {
 /// The tiers that the options ask for, if they ask for any.
 pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<TiersOf>> {
     let Some(place) = &options.context_cache else {
-        if options.importance.as_ref().is_some_and(|it| it != "off") {
+        if wanted(options.importance.as_deref()).is_some() {
             return Err(usage(
                 "--importance says what of the context cache is loaded, and there is none: give \
                  --context-cache DIR as well",
@@ -382,13 +383,13 @@ fn importance_of(
     shape: &Shape<'_>,
     budget_bytes: u64,
 ) -> Result<Option<Importance>> {
-    let Some(text) = options.importance.as_ref().filter(|it| *it != "off") else {
+    let Some(text) = wanted(options.importance.as_deref()) else {
         return Ok(None);
     };
     if place.contains("://") {
         return Err(usage(
             "--importance reads parts of what is stored, in a folder: give --context-cache DIR \
-             instead of an URL",
+             instead of a URL",
         ));
     }
     let kept_gib = match options.host_cache_gib {

@@ -19,7 +19,7 @@ use headstart_scheduler::{
 };
 
 use crate::importance::Importance;
-use crate::kv::{self, Dtype, Probes, Stored};
+use crate::kv::{self, Dtype, Stored};
 use crate::{CpuExecutor, Model};
 
 /// Limits of one replica.
@@ -221,8 +221,8 @@ impl Engine {
         let hasher = match &submission.salt {
             None => self.hasher.clone(),
             Some(salt) => {
-                let probes = self.importance.as_ref().map(Importance::probes);
-                let config = (&self.config, probes);
+                let layout = self.importance.as_ref().map(Importance::layout);
+                let config = (&self.config, layout);
                 Arc::new(hasher(&self.model, &self.name, config, Some(salt)))
             }
         };
@@ -244,7 +244,8 @@ impl Engine {
             stop_tokens,
             sampling: submission.sampling,
             hasher,
-            is_exact: submission.is_exact,
+            // Who wants no answer wants the prompt made ready: all of it.
+            is_exact: submission.is_exact || submission.max_tokens == 0,
             salt: submission.salt,
             access,
         };
@@ -434,12 +435,10 @@ impl Engine {
 fn hasher(
     model: &Model,
     name: &str,
-    (config, probes): (&EngineConfig, Option<&Probes>),
+    (config, layout): (&EngineConfig, Option<String>),
     salt: Option<&str>,
 ) -> BlockHasher {
-    let layout = probes.map_or(Cow::Borrowed(kv::LAYOUT), |probes| {
-        Cow::Owned(probes.layout())
-    });
+    let layout = layout.map_or(Cow::Borrowed(kv::LAYOUT), Cow::Owned);
     BlockHasher::new(&BlockIdentity {
         model: name,
         weights_revision: &model.revision,

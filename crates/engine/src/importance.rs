@@ -160,9 +160,11 @@ impl Importance {
         }
     }
 
-    /// The heads that tell what matters.
-    pub(crate) fn probes(&self) -> &Probes {
-        &self.config.probes
+    /// What tells its units from others, in a block's identity: they hold the same tokens under
+    /// the same name only where they are as long.
+    pub(crate) fn layout(&self) -> String {
+        let (layout, unit_tokens) = (self.config.probes.layout(), self.shape.unit_tokens);
+        format!("{layout},unit:{unit_tokens}")
     }
 
     /// What is looked at, and tolerated.

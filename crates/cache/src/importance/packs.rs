@@ -68,9 +68,10 @@ impl Packs {
         }
     }
 
-    /// A pack can be read, which was made here (`is_ours`) or found. Returns the packs to be forgotten on the disk: those that it replaces,
-    /// those that make room, or itself, where it is older than what there is, or there is no room.
-    /// One that is known already changes nothing. Costs the units of all of them.
+    /// A pack can be read, which was made here (`is_ours`) or found. Returns the packs to be
+    /// forgotten on the disk: those that it replaces, those that make room, or itself, where it is
+    /// older than what there is, or there is no room. One that is known already changes nothing.
+    /// Costs the units of all of them.
     #[must_use = "these are to be forgotten on the disk"]
     pub fn insert(&mut self, pack: FoundPack, is_ours: bool, now: Nanos) -> Vec<FoundPack> {
         if self.packs.contains_key(&pack.name) {

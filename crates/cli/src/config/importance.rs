@@ -4,6 +4,7 @@
 //! importance = "ratio=0.25,check=0.02"
 //! ```
 
+use std::collections::HashSet;
 use std::str::FromStr;
 
 use headstart_cache::importance::Merge;
@@ -44,6 +45,12 @@ pub(crate) struct ImportanceOption {
     pub(crate) most_kl: f64,
 }
 
+/// What is asked for, if anything is: neither `off` nor an empty variable asks for what changes
+/// answers.
+pub(crate) fn wanted(option: Option<&str>) -> Option<&str> {
+    option.filter(|text| !matches!(text.trim(), "" | "off"))
+}
+
 impl Default for ImportanceOption {
     fn default() -> Self {
         Self {
@@ -69,11 +76,18 @@ impl FromStr for ImportanceOption {
 
     fn from_str(text: &str) -> Result<Self, UsageError> {
         let mut option = Self::default();
+        let mut known = HashSet::new();
         for setting in text.split(',').map(str::trim).filter(|it| !it.is_empty()) {
             let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
-            option.set(key.trim(), value.trim()).map_err(|expected| {
-                UsageError(format!("--importance {key}={value}: expected {expected}"))
+            let set = option.set(key.trim(), value.trim());
+            set.map_err(|expected| {
+                UsageError(format!("--importance {setting}: expected {expected}"))
             })?;
+            if !known.insert(key.trim()) {
+                return Err(UsageError(format!(
+                    "--importance {setting}: {key} is given twice"
+                )));
+            }
         }
         Ok(option)
     }
@@ -96,9 +110,12 @@ impl ImportanceOption {
             "reorder" => self.reorder_s = seconds(value)?,
             "check" => self.check = number(value, 0.0, 1.0, "a share from 0 to 1")?,
             "max-kl" => self.most_kl = number(value, 0.0, 1e6, "nats, 0 or more")?,
+            _ if key.parse::<usize>().is_ok() => {
+                return Err("probes with colons between them, as probes=0:8:16");
+            }
             _ => {
                 return Err(
-                    "one of ratio, probes, spared, keep, merge, fallback, least, when, chunk, \
+                    "off alone, or ratio, probes, spared, keep, merge, fallback, least, when, chunk, \
                      policy, reorder, check, max-kl, each with =VALUE, commas between them",
                 );
             }
@@ -166,7 +183,7 @@ fn load_when(value: &str) -> Result<LoadWhen, Wrong> {
 }
 
 fn seconds(value: &str) -> Result<Option<f64>, Wrong> {
-    const EXPECTED: Wrong = "seconds, 0.1 or more, or off";
+    const EXPECTED: Wrong = "seconds, 0.1 to 1000000, or off";
     match value {
         "off" => Ok(None),
         _ => number(value, 0.1, 1e6, EXPECTED).map(Some),
@@ -186,6 +203,17 @@ fn probes(value: &str) -> Result<Option<Vec<usize>>, Wrong> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn empty_is_off() {
+        for off in ["", " ", "off", " off "] {
+            assert_eq!(wanted(Some(off)), None, "{off:?}");
+        }
+        assert_eq!(
+            (wanted(None), wanted(Some("ratio=0.1"))),
+            (None, Some("ratio=0.1"))
+        );
+    }
 
     #[test]
     fn what_is_not_said_is_as_published() {
@@ -222,7 +250,11 @@ mod tests {
             ("ratio=0", "ratio=0: expected a share"),
             ("ratio=NaN", "a share"),
             ("ratio", "a share"),
-            ("rate=0.1", "one of ratio, probes"),
+            ("rate=0.1", "rate=0.1: expected off alone, or ratio, probes"),
+            ("probes=0,1", "1: expected probes with colons"),
+            ("ratio=0.1,ratio=0.2", "ratio is given twice"),
+            ("0.25", "--importance 0.25: expected off alone"),
+            ("reorder=1e30", "0.1 to 1000000"),
             ("chunk=48", "16, 32 or 64"),
             ("probes=a", "0:8:16"),
             ("keep=all", "chunks or tokens"),

@@ -27,10 +27,11 @@ impl Engine {
             Computer::Other(_) => panic!("who computes nothing needs no importance"),
         };
         let config = &self.config;
-        let hasher = hasher(&self.model, &self.name, (config, Some(&probes)), None);
-        self.hasher = Arc::new(hasher);
         let sizes = (config.block_size, unit_tokens);
         let importance = Importance::new(importance, &self.model.config, config.kv_dtype, sizes);
+        let layout = Some(importance.layout());
+        let hasher = hasher(&self.model, &self.name, (config, layout), None);
+        self.hasher = Arc::new(hasher);
         let guard = Guard::new(importance.guard());
         self.scheduler = self.scheduler.with_partly(importance.when(), guard);
         self.importance = Some(importance);

@@ -370,7 +370,7 @@ fn more_than_fits_is_not_packed_in_turns() {
         folder.check_settled("settled");
         assert_eq!(folder.made, made, "{num_replicas} replicas");
         let (_, units) = folder.replicas[0].packing.packs.len();
-        let fits = (units >= 5 * 2 * LAYERS) && units <= 8 * 2 * LAYERS;
+        let fits = (5 * 2 * LAYERS..=8 * 2 * LAYERS).contains(&units);
         assert!(fits, "{num_replicas} replicas: {units} units");
     }
 }
