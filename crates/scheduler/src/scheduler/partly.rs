@@ -44,8 +44,8 @@ pub struct PartlyWhen {
 /// A prompt that whoever computes is to take over: the parts of its prefix, and all behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Partly {
-    /// Which admission this is. No sequence is taken over twice, but ids are unique only among those
-    /// present: one that was cancelled may have left its to another, which has other blocks.
+    /// Which admission this is. No sequence is taken over twice, but ids are unique only among
+    /// those present: one that was cancelled may have left its to another, with other blocks.
     pub place: u64,
     /// Its units up to the last on the disk.
     pub prefix: Vec<BlockHash>,

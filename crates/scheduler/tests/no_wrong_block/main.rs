@@ -291,9 +291,8 @@ impl Engine {
     fn hand_over(&mut self) {
         for transfer in self.scheduler.take_transfers() {
             partly::check_stored(&transfer, &self.executor);
-            if let Some(parts) = &self.parts {
-                parts.check_forgotten(&transfer, &self.scheduler);
-            }
+            let parts = self.parts.iter();
+            parts.for_each(|parts| parts.check_forgotten(&transfer, &self.scheduler));
             if let Transfer::Store { blocks, .. } = &transfer {
                 self.unread_blocks += blocks.len();
             }
@@ -350,8 +349,7 @@ fn run_on(mut engine: Engine, seed: u64, mut rng: Rng) -> Engine {
         let prompt = random_prompt(&mut rng);
         engine.submit(id, prompt, 1 + rng.below(12));
         if rng.below(6) == 0 {
-            let seq = SeqId(rng.below(id as usize + 1) as u64);
-            engine.cancel(seq);
+            engine.cancel(SeqId(rng.below(id as usize + 1) as u64));
         }
         for _ in 0..rng.below(4) {
             engine.step();
