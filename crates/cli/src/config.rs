@@ -103,19 +103,13 @@ pub(crate) struct ServeOptions {
     pub(crate) context_cache_dtype: Option<String>,
     /// Of a long prefix in the context cache load only what matters: the keys of a few probe heads
     /// first, then the tokens that these look at. Saves loading, and changes answers a little;
-    /// those that it may have changed carry x-headstart-importance: loaded=N%. Settings with
-    /// commas between them: ratio=0.25 of the tokens (0.05 to 0.5 are usual), least=1024 stored
-    /// tokens from which on, check=0.01 of the prompts computed again in full to see what it
-    /// changed, max-kl=0.1 nats beyond which a prefix is loaded in full, reorder=600 seconds
-    /// between packing what is wanted together (or off), chunk=64 tokens (or 32, 16; a multiple of
-    /// --block-size), probes=auto (or 0:8:16), spared=0.02 of a query's attention, keep=chunks (or
-    /// tokens, wherever they lie), merge=union, fallback=on, policy=importance of the parts that
-    /// --host-cache-gib keeps, when=faster than computing (or always); or off. With keep=chunks
-    /// those are taken first that bring most attention, until they hold as much for each probe as
-    /// what it named, less what is spared again; the same prompt may be answered differently after
-    /// a pack was made or dropped (not with keep=tokens or reorder=off). What stands behind
-    /// the stored prefix is computed in one go: where it is longer than --max-batched-tokens all is
-    /// loaded [default: off, all is loaded]
+    /// those that it may have changed carry x-headstart-importance: loaded=N%, and a request with
+    /// x-headstart-importance: off gets an exact one. Settings with commas between them (README,
+    /// "Loading only what matters of a long prefix"): ratio=0.25 of the tokens, least=1024 stored
+    /// tokens, when=faster|always, keep=chunks|tokens, spared=0.02 of a query's attention,
+    /// reorder=600 seconds|off, chunk=64|32|16 tokens (a multiple of --block-size), check=0.01 of the
+    /// prompts, max-kl=0.1 nats, probes=auto|0:8:16, merge=union|majority|sum, fallback=on|off,
+    /// policy=importance|lru|lfu|…; or off [default: off, all is loaded]
     #[arg(long, env = "HEADSTART_IMPORTANCE", value_name = "SETTINGS")]
     pub(crate) importance: Option<String>,
     /// Most that the context cache takes, all replicas together, GiB [default: 10]
@@ -128,7 +122,9 @@ pub(crate) struct ServeOptions {
     /// own. Under [tenants.SALT] the file may say another share, and how long, for one of them
     #[arg(long, env = "HEADSTART_CONTEXT_CACHE_TENANT_GIB", value_name = "GIB")]
     pub(crate) context_cache_tenant_gib: Option<f64>,
-    /// Host memory between the engine's own and the context cache, per replica, GiB [default: 0]
+    /// Host memory between the engine's own and the context cache, per replica, GiB. With
+    /// --importance, prompts under way take on top of it up to the keys and values of the longest
+    /// context in four layers [default: 0]
     #[arg(long, env = "HEADSTART_HOST_CACHE_GIB", value_name = "GIB")]
     pub(crate) host_cache_gib: Option<f64>,
     /// Tokens per block, a multiple of 16 [default: 16]

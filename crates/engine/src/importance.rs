@@ -365,7 +365,7 @@ impl Importance {
             let is_wanted = scheduler.is_partly(prefill.seq, prefill.partly.place);
             if !is_wanted {
                 prefill.let_go(parts, usize::MAX);
-                let ended = match scheduler.is_late_partly(prefill.seq, prefill.partly.place) {
+                let ended = match scheduler.is_late_partly(prefill.seq) {
                     true => Ended::Late,
                     false => Ended::Left,
                 };

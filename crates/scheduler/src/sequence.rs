@@ -121,8 +121,8 @@ pub(crate) struct Sequence {
     /// Tokens of its prefix that were left out in each layer, where that was loaded in part:
     /// nothing that it computes is what its names say.
     pub(crate) pruned: Option<Arc<[u32]>>,
-    /// The admission in which it was loaded in part and that came too late.
-    pub(crate) late: Option<u64>,
+    /// Whether it was loaded in part and that came too late.
+    pub(crate) is_late: bool,
     /// Tokens of it that the device held when that was decided.
     pub(crate) counted_on: usize,
     /// Tokens that were loaded for it, by tier, until that is told.
@@ -181,7 +181,7 @@ impl Sequence {
             decoding_since: None,
             fetch: Fetch::Open,
             pruned: None,
-            late: None,
+            is_late: false,
             counted_on: 0,
             loaded: BTreeMap::new(),
             told: 0,

@@ -44,7 +44,8 @@ pub struct PartlyWhen {
 /// A prompt that whoever computes is to take over: the parts of its prefix, and all behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Partly {
-    /// Which admission of its sequence this is: another one has other blocks.
+    /// Which admission this is. No sequence is taken over twice, but ids are unique only among
+    /// those present: one that was cancelled may have left its to another, with other blocks.
     pub place: u64,
     /// Its units up to the last on the disk.
     pub prefix: Vec<BlockHash>,
@@ -103,7 +104,7 @@ impl PartlyLoads {
         names: &[BlockHash],
         (plan, beside): (&Plan, Work),
     ) -> Option<Fetch> {
-        // One that was told tokens as exact stays so.
+        // One that was told tokens as exact stays so; and none is taken over again.
         let is_exact = sequence.new.is_exact || sequence.was_started();
         let (when, guard) = self.when.as_mut().filter(|_| !is_exact)?;
         let question = PartlyQuestion {
@@ -196,9 +197,9 @@ impl Scheduler {
     /// Whether a prompt that was taken over is not wanted any more because its parts came too late;
     /// told as long as it is here, so that whoever computes can tell that from a prompt that left.
     #[must_use]
-    pub fn is_late_partly(&self, seq: SeqId, place: u64) -> bool {
+    pub fn is_late_partly(&self, seq: SeqId) -> bool {
         let mut sequences = self.waiting.iter().chain(&self.running);
-        sequences.any(|sequence| sequence.new.id == seq && sequence.late == Some(place))
+        sequences.any(|sequence| sequence.new.id == seq && sequence.is_late)
     }
 
     fn partly_index(&self, seq: SeqId, place: u64) -> Option<usize> {
@@ -251,12 +252,11 @@ impl Scheduler {
     }
 
     /// A running sequence waits again, the next to be admitted, and its prefix is loaded as a
-    /// whole.
+    /// whole, as that of each that was started.
     fn send_back(&mut self, index: usize, now: Nanos) {
         let mut sequence = self.remove(index);
         Self::release_loads(self.tiers.as_mut(), &mut sequence);
         sequence.fetch = Fetch::Open;
-        sequence.new.is_exact = true;
         sequence.computed = 0;
         if let Some(lease) = sequence.lease.take() {
             self.cache.release(lease, &sequence.access(now));
@@ -287,8 +287,7 @@ impl Scheduler {
             return Turn::Compute(usize::MAX);
         }
         if deadline.is_some_and(|deadline| now >= deadline) {
-            let place = self.running[index].place;
-            self.running[index].late = Some(place);
+            self.running[index].is_late = true;
             self.send_back(index, now);
             return Turn::Preempted;
         }

@@ -210,6 +210,17 @@ impl Engine {
         outcome
     }
 
+    fn cancel(&mut self, seq: SeqId) {
+        self.scheduler.cancel(seq, self.now);
+        if self.prompts.remove(&seq).is_some() {
+            self.answers.remove(&seq);
+            self.found.remove(&seq);
+        }
+        if let Some(parts) = &mut self.parts {
+            parts.marked.remove(&seq);
+        }
+    }
+
     fn step(&mut self) {
         let is_long = self.parts.as_mut().is_some_and(partly::Parts::is_long_step);
         self.now = self.now + Duration::from_millis(if is_long { 700_000 } else { 1 });
@@ -280,6 +291,8 @@ impl Engine {
     fn hand_over(&mut self) {
         for transfer in self.scheduler.take_transfers() {
             partly::check_stored(&transfer, &self.executor);
+            let parts = self.parts.iter();
+            parts.for_each(|parts| parts.check_forgotten(&transfer, &self.scheduler));
             if let Transfer::Store { blocks, .. } = &transfer {
                 self.unread_blocks += blocks.len();
             }
@@ -336,12 +349,7 @@ fn run_on(mut engine: Engine, seed: u64, mut rng: Rng) -> Engine {
         let prompt = random_prompt(&mut rng);
         engine.submit(id, prompt, 1 + rng.below(12));
         if rng.below(6) == 0 {
-            let seq = SeqId(rng.below(id as usize + 1) as u64);
-            engine.scheduler.cancel(seq, engine.now);
-            engine.prompts.remove(&seq);
-            if let Some(parts) = &mut engine.parts {
-                parts.marked.remove(&seq);
-            }
+            engine.cancel(SeqId(rng.below(id as usize + 1) as u64));
         }
         for _ in 0..rng.below(4) {
             engine.step();

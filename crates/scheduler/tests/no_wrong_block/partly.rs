@@ -13,7 +13,10 @@ use headstart_core::{BlockHash, Nanos, Rng, SeqId, Tier, TokenId};
 use headstart_scheduler::{Partly, PartlyDone, PartlyWhen, QueueOrder, Scheduler};
 
 use crate::mover::Mover;
-use crate::{BLOCK_SIZE, Digests, Engine, MARK, extend, next_token, run_on};
+use crate::{BLOCK_SIZE, Digests, Engine, MARK, extend, next_token, random_prompt, run_on};
+
+/// Prompts that are taken over at once.
+const MOST_AT_ONCE: usize = 2;
 
 /// What became of them.
 #[derive(Debug, Default)]
@@ -23,6 +26,8 @@ pub(crate) struct Seen {
     pub(crate) failed: usize,
     pub(crate) late: usize,
     pub(crate) left: usize,
+    /// Of those that left: their id was another one's at once, which was taken over as well.
+    pub(crate) replaced: usize,
 }
 
 pub(crate) struct Parts {
@@ -47,7 +52,7 @@ impl Parts {
     pub(crate) fn with(scheduler: Scheduler) -> Scheduler {
         let when = PartlyWhen {
             least_tokens: BLOCK_SIZE,
-            most_at_once: 2,
+            most_at_once: MOST_AT_ONCE,
             share: 0.1,
         };
         scheduler.with_partly(when, Guard::new(GuardOptions::default()))
@@ -70,21 +75,29 @@ impl Parts {
         prompt: impl Fn(SeqId) -> Vec<TokenId>,
         now: Nanos,
     ) {
-        for partly in scheduler.take_partly() {
-            assert_eq!(partly.entry.start, partly.stored.end);
-            let tokens = &prompt(partly.entry.seq)[partly.stored.end..];
-            assert_eq!(partly.entry.tokens, tokens, "all behind what is stored");
-            self.under_way.push(partly);
-        }
+        let before = self.under_way.len();
+        self.under_way.extend(scheduler.take_partly());
+        let num_wanted = self.wanted(scheduler).count();
+        assert!(num_wanted <= MOST_AT_ONCE, "{num_wanted} at once");
+        let is_new = |seq| {
+            let mut new = self.under_way[before..].iter();
+            new.any(|partly| partly.entry.seq == seq)
+        };
+        let old = self.under_way[..before].iter();
+        let replaced = old.filter(|partly| is_new(partly.entry.seq)).count();
+        self.seen.replaced += replaced;
         for partly in std::mem::take(&mut self.under_way) {
             let (seq, place) = (partly.entry.seq, partly.place);
             if !scheduler.is_partly(seq, place) {
-                match scheduler.is_late_partly(seq, place) {
+                match scheduler.is_late_partly(seq) {
                     true => self.seen.late += 1,
                     false => self.seen.left += 1,
                 }
                 continue;
             }
+            assert_eq!(partly.entry.start, partly.stored.end);
+            let tokens = &prompt(seq)[partly.stored.end..];
+            assert_eq!(partly.entry.tokens, tokens, "all behind what is stored");
             let is_there = |unit: &BlockHash| mover.holds(Tier::Disk, *unit);
             match self.rng.below(40) {
                 0 => self.fail(scheduler, &partly, now),
@@ -97,6 +110,22 @@ impl Parts {
                 }
                 _ => self.under_way.push(partly),
             }
+        }
+    }
+
+    /// Those that are under way and neither left nor late.
+    fn wanted<'a>(&'a self, scheduler: &'a Scheduler) -> impl Iterator<Item = &'a Partly> {
+        let under_way = self.under_way.iter();
+        under_way.filter(|partly| scheduler.is_partly(partly.entry.seq, partly.place))
+    }
+
+    /// Nothing is removed of which parts may still be read.
+    pub(crate) fn check_forgotten(&self, transfer: &Transfer, scheduler: &Scheduler) {
+        if let Transfer::Forget { tier, names } = transfer
+            && *tier == Tier::Disk
+        {
+            let mut needed = self.wanted(scheduler).flat_map(Partly::units);
+            assert!(!needed.any(|unit| names.contains(unit)), "{names:?}");
         }
     }
 
@@ -183,4 +212,36 @@ fn nobody_meets_what_was_computed_behind_a_part() {
         least.iter().all(|count| *count > 20) && preempted > 100,
         "{seen:?}"
     );
+}
+
+/// Ids are unique only among those present: one that was cancelled leaves its to another, behind
+/// the same prefix, which is taken over before anybody has let go of the first.
+#[test]
+fn a_prompt_by_the_id_of_another_is_not_taken_for_it() {
+    let mut replaced = 0;
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let engine = Engine::new(9 + rng.below(20), QueueOrder::FirstCome);
+        let mut engine = engine.with_tiers(seed).with_parts(seed);
+        for id in 0..60 {
+            let mut prompt = random_prompt(&mut rng);
+            engine.submit(id, prompt.clone(), 4);
+            engine.step();
+            let parts = engine.parts.as_ref().expect("it has parts");
+            if !parts.is_empty() {
+                engine.cancel(SeqId(id));
+                prompt.push(0);
+                engine.submit(id, prompt, 4);
+            }
+            let is_idle = (0..2_000).any(|_| {
+                engine.step();
+                engine.scheduler.is_idle()
+            });
+            assert!(is_idle, "seed {seed}");
+        }
+        let parts = engine.parts.expect("it has parts");
+        assert!(parts.is_empty() && parts.marked.is_empty(), "seed {seed}");
+        replaced += parts.seen.replaced;
+    }
+    assert!(replaced > 100, "{replaced}");
 }

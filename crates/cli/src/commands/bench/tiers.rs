@@ -70,7 +70,8 @@ pub(crate) struct TiersBench {
     /// Requests of each kind in each row, one after the other; the median is told
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
-    /// A folder on the disk in question; what is written there is deleted at the end [default: the
+    /// A folder on the disk in question; what is written there is deleted at the end,
+    /// unless it is interrupted [default: the
     /// system's folder for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
