@@ -107,9 +107,9 @@ pub(crate) struct ServeOptions {
     /// x-headstart-importance: off gets an exact one. Settings with commas between them (README,
     /// "Loading only what matters of a long prefix"): ratio=0.25 of the tokens, least=1024 stored
     /// tokens, when=faster|always, keep=chunks|tokens, spared=0.02 of a query's attention,
-    /// reorder=600 seconds|off, chunk=64|32|16 tokens (a multiple of --block-size), check=0.01 of the
-    /// prompts, max-kl=0.1 nats, probes=auto|0:8:16, merge=union|majority|sum, fallback=on|off,
-    /// policy=importance|lru|lfu|…; or off [default: off, all is loaded]
+    /// reorder=600 seconds|off, chunk=64|32|16 tokens (a multiple of --block-size), check=0.01 of
+    /// the prompts, max-kl=0.1 nats, probes=auto|0:8:16, merge=union|majority|sum,
+    /// fallback=on|off, policy=importance|lru|lfu|…; or off [default: off, all is loaded]
     #[arg(long, env = "HEADSTART_IMPORTANCE", value_name = "SETTINGS")]
     pub(crate) importance: Option<String>,
     /// Most that the context cache takes, all replicas together, GiB [default: 10]

@@ -166,6 +166,41 @@ fn answers_from_a_part_say_so_and_who_wants_none_gets_none() {
     assert!(parts > 0.0, "the disk read them alone");
 }
 
+/// Units of another length have names of their own: neither is taken for the other, nor replaces
+/// it.
+#[test]
+fn another_chunk_begins_anew_and_loses_nothing() {
+    let folder = Scratch::new("chunk");
+    let mut server = filled(&folder.path("kv"), PART);
+    server.end("-TERM");
+    let other = format!("{PART},chunk=32");
+    let mut server = Served::start(arguments(&folder.path("kv"), Some(&other)));
+    assert_eq!(
+        ask(&server, 0, "").hit_tokens,
+        0,
+        "nothing of another length"
+    );
+    let found = || ask_exactly(&server, 0, "a word").hit_tokens;
+    eventually("what is stored now is found", || found() > 400);
+    for what in ["lost", "failed"] {
+        let count = sum_of(&server, "tier_units_total", &format!("what=\"{what}\""));
+        assert_eq!(count, 0.0, "{what}");
+    }
+    server.end("-TERM");
+    let server = Served::start(arguments(&folder.path("kv"), Some(PART)));
+    assert!(
+        ask(&server, 0, "a word").hit_tokens > 400,
+        "it was all there"
+    );
+}
+
+#[test]
+fn an_empty_setting_asks_for_nothing() {
+    let folder = Scratch::new("empty");
+    let server = Served::start(arguments(&folder.path("kv"), Some("")));
+    assert!(!server.metrics().contains("headstart_importance_"));
+}
+
 #[test]
 fn what_was_computed_behind_a_part_is_never_found_again() {
     let folder = Scratch::new("trace");

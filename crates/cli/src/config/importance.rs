@@ -115,8 +115,8 @@ impl ImportanceOption {
             }
             _ => {
                 return Err(
-                    "off alone, or ratio, probes, spared, keep, merge, fallback, least, when, chunk, \
-                     policy, reorder, check, max-kl, each with =VALUE, commas between them",
+                    "off alone, or ratio, probes, spared, keep, merge, fallback, least, when, \
+                     chunk, policy, reorder, check, max-kl, each with =VALUE, commas between them",
                 );
             }
         }

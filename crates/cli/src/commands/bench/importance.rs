@@ -121,7 +121,8 @@ pub(crate) struct ImportanceBench {
     #[arg(long, value_name = "N", default_value_t = 6)]
     warm_up: usize,
     /// A folder on a disk, where each variant has its own copy of all documents until its row is
-    /// done; nothing is left unless it is interrupted [default: the system's folder for temporary files]
+    /// done; nothing is left unless it is interrupted [default: the system's folder for temporary
+    /// files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Print JSON, one line a row
