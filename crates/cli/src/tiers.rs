@@ -247,10 +247,14 @@ impl Recipe {
         })
     }
 
-    /// Whether it can be used, before any replica is started.
+    /// Whether it can be used, before any replica is started. A folder is opened, so that it is
+    /// nobody else's from now on; an object store may be away.
     fn check(&self) -> Result<()> {
         match &self.place {
-            Place::Folder(folder) => Disk::check(&self.disk(folder))?,
+            Place::Folder(_) => {
+                let opened = self.open()?;
+                *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
+            }
             Place::Store(url) => drop(Remote::open(&RemoteOptions::new(url), no_waker())?),
         }
         Ok(())

@@ -60,7 +60,7 @@ pub struct Pack {
     pub part: u16,
     /// The tokens that it holds, counted from the first unit's first, in its order.
     pub order: Vec<u32>,
-    /// One more than that of the newest pack that was known of any of its units: of two packs the
+    /// One more than that of the newest pack that whoever made it had heard of: of two packs the
     /// newer one stays.
     pub generation: u32,
 }

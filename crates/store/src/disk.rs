@@ -218,16 +218,6 @@ impl Disk {
         Ok((disk, residents))
     }
 
-    /// Whether a tier could be opened so: the folder can be used and nobody else does, and the
-    /// budget is enough.
-    ///
-    /// # Errors
-    /// As for [`Disk::open`].
-    pub fn check(options: &DiskOptions) -> Result<(), DiskError> {
-        options.check()?;
-        Folder::open(&options.folder).map(drop)
-    }
-
     /// What it has done.
     #[must_use]
     pub fn stats(&self) -> &Arc<DiskStats> {

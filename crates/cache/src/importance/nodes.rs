@@ -170,11 +170,17 @@ impl Nodes {
         }
     }
 
+    /// Whether it is time to look.
+    #[must_use]
+    pub fn is_time(&self, now: Nanos) -> bool {
+        now >= self.next_look
+    }
+
     /// Nodes to pack, those used most first: at most so many at once, and all that are worth it
     /// once an interval. They count as packed from now on. When it is time, O(units tracked) and
     /// the tokens, by layers, of the nodes that were used enough; else O(1).
     pub fn due(&mut self, now: Nanos, most: usize) -> Vec<Job> {
-        if now < self.next_look {
+        if !self.is_time(now) {
             return Vec::new();
         }
         let mut runs = self.runs();

@@ -37,6 +37,8 @@ pub struct Packs {
     /// By last use: when, and the how-maniest of all uses.
     uses: BTreeMap<(Nanos, u64), BlockHash>,
     num_uses: u64,
+    /// The generation of the newest pack that was ever heard of.
+    newest: u32,
 }
 
 #[derive(Debug)]
@@ -65,6 +67,7 @@ impl Packs {
             places: HashMap::new(),
             uses: BTreeMap::new(),
             num_uses: 0,
+            newest: 0,
         }
     }
 
@@ -77,9 +80,10 @@ impl Packs {
         if self.packs.contains_key(&pack.name) {
             return Vec::new();
         }
+        self.newest = self.newest.max(pack.generation);
         let rivals = self.rivals(&pack.units, pack.part);
-        let is_older = |name: &BlockHash| rank(&self.packs[name].pack) < rank(&pack);
-        if pack.units.is_empty() || rivals.iter().any(is_older) {
+        let is_newer = |name: &BlockHash| rank(&self.packs[name].pack) < rank(&pack);
+        if pack.units.is_empty() || rivals.iter().any(is_newer) {
             return vec![pack];
         }
         let most = 2 * self.capacity;
@@ -118,12 +122,11 @@ impl Packs {
         self.make_room((&rivals, units.len()), self.capacity, now)
     }
 
-    /// The generation of a pack of these units that is made now: newer than all that are known.
+    /// The generation of a pack that is made now: newer than all that were heard of, those that
+    /// are gone as well, which a crash may bring back.
     #[must_use]
-    pub fn next_generation(&self, units: &[BlockHash], part: u16) -> u32 {
-        let rivals = self.rivals(units, part);
-        let newest = rivals.iter().map(|name| self.packs[name].pack.generation);
-        newest.max().map_or(0, |newest| newest.saturating_add(1))
+    pub fn next_generation(&self) -> u32 {
+        self.newest.saturating_add(1)
     }
 
     /// Whether it is known.

@@ -12,6 +12,7 @@ use headstart_server::{Backend, EmbeddedFleet, RunningServer, ServeConfig, Serve
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::banner;
+use crate::config::importance::wanted;
 use crate::config::{ServeOptions, UsageError, parsed};
 use crate::model::{self, TOY};
 use crate::predictor;
@@ -287,7 +288,10 @@ fn refuse_engine_options(options: &ServeOptions) -> Result<()> {
             "--context-cache-dtype",
             options.context_cache_dtype.is_some(),
         ),
-        ("--importance", options.importance.is_some()),
+        (
+            "--importance",
+            wanted(options.importance.as_deref()).is_some(),
+        ),
         ("--cache-blocks", options.cache_blocks.is_some()),
         ("--block-size", options.block_size.is_some()),
         ("--dtype", options.dtype.is_some()),

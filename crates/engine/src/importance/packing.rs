@@ -11,7 +11,7 @@
 //! this replica is reading is dropped when that prompt has its token; prompts of others read units
 //! instead.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use headstart_cache::importance::{NodeOptions, Nodes, Packs};
 use headstart_cache::tiers::PARTS_FROM;
@@ -30,6 +30,9 @@ const MOST_ORIGINS: usize = 1 << 17;
 /// Looks at what is worth packing during which nobody here has read a pack that makes room:
 /// another replica's, which may read it still, and one made here.
 const IDLE_INTERVALS: [u32; 2] = [100, 10];
+
+/// Runs of units of which it is kept in mind until the next look that a pack of theirs is gone.
+const MOST_BARE: usize = 1 << 12;
 
 /// When and how much is packed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,11 +65,14 @@ type Origin = (IdentityDigest, TenantTag);
 pub(super) struct Packing {
     pub(super) packs: Packs,
     nodes: Option<Nodes>,
-    unit_tokens: usize,
+    options: NodeOptions,
     num_layers: usize,
     origins: HashMap<BlockHash, Origin>,
     queue: VecDeque<Pack>,
     under_way: Option<(TransferId, FoundPack)>,
+    /// Units and a part of which a pack is gone. Another may be on its way, which is known by the
+    /// next look.
+    bare: Vec<(Vec<BlockHash>, u16)>,
     /// Packs that are to be dropped when nobody reads them here.
     doomed: BTreeSet<BlockHash>,
     /// Parts of units that packs stand for since they were asked for last.
@@ -83,11 +89,12 @@ impl Packing {
         Self {
             packs: Packs::new(room, patience),
             nodes: options.map(|options| Nodes::new(options.nodes)),
-            unit_tokens: options.map_or(1, |options| options.nodes.unit_tokens),
+            options: options.map(|options| options.nodes).unwrap_or_default(),
             num_layers,
             origins: HashMap::new(),
             queue: VecDeque::new(),
             under_way: None,
+            bare: Vec::new(),
             doomed: BTreeSet::new(),
             superseded: Vec::new(),
             next_id: FIRST_ID,
@@ -131,7 +138,7 @@ impl Packing {
             return;
         };
         // What was replaced meanwhile, and what there is room for, is known only now.
-        pack.generation = self.packs.next_generation(&pack.units, pack.part);
+        pack.generation = self.packs.next_generation();
         pack.name = Pack::name_of(&pack.units, pack.part, (&pack.order, pack.generation));
         let found = FoundPack {
             name: pack.name,
@@ -144,7 +151,7 @@ impl Packing {
             self.unpacked(&found);
             return;
         };
-        self.doom(&gone);
+        self.drop_for_room(&gone);
         let id = TransferId(self.next_id);
         self.next_id += 1;
         self.under_way = Some((id, found));
@@ -153,6 +160,7 @@ impl Packing {
     }
 
     fn look_for_work(&mut self, now: Nanos) {
+        self.unpack_bare(now);
         let Some(nodes) = &mut self.nodes else { return };
         for job in nodes.due(now, MOST_JOBS) {
             let origin = job.units.first().and_then(|unit| self.origins.get(unit));
@@ -163,6 +171,9 @@ impl Packing {
             };
             for (layer, order) in job.layers {
                 let part = (self.num_layers + layer) as u16;
+                if !is_new(&self.packs, &self.options, (&job.units, part), &order) {
+                    continue;
+                }
                 let generation = 0;
                 self.queue.push_back(Pack {
                     name: Pack::name_of(&job.units, part, (&order, generation)),
@@ -186,9 +197,9 @@ impl Packing {
             TransferResult::Done => {
                 self.counts.made += 1;
                 self.doomed.remove(&pack.name);
-                let (units, part) = (pack.units.clone(), pack.part);
+                // It may have been refused itself: then others hold some of its units.
                 let gone = self.add(pack, true, now);
-                self.uncovered(&gone, (&units, part));
+                gone.iter().for_each(|gone| self.uncovered(gone));
             }
             TransferResult::Failed => {
                 self.counts.failed += 1;
@@ -212,7 +223,7 @@ impl Packing {
             return Vec::new();
         }
         let is_first = self.packs.find(&pack.units, pack.part).is_empty();
-        let parts = parts_of(&pack, self.unit_tokens);
+        let parts = parts_of(&pack, self.options.unit_tokens);
         let gone = self.packs.insert(pack, is_ours, now);
         self.doom(&gone);
         if is_first && self.packs.contains(name) {
@@ -221,15 +232,46 @@ impl Packing {
         gone
     }
 
-    /// Units of packs that one of ours has replaced, which are not in it, are to be packed again.
-    fn uncovered(&mut self, gone: &[FoundPack], (units, part): (&[BlockHash], u16)) {
-        for pack in gone.iter().filter(|pack| pack.part == part) {
-            let uncovered = pack.units.iter().filter(|unit| !units.contains(unit));
-            self.unpacked(&FoundPack {
-                units: uncovered.copied().collect(),
-                ..pack.clone()
-            });
+    /// Units of a pack that is gone, which are in no other, are to be packed again.
+    fn uncovered(&mut self, gone: &FoundPack) {
+        let views = self.packs.find(&gone.units, gone.part);
+        let covered = views
+            .iter()
+            .flat_map(|it| it.first_unit..it.first_unit + it.units);
+        let covered: BTreeSet<usize> = covered.collect();
+        let units = gone.units.iter().enumerate();
+        let bare = units.filter(|(at, _)| !covered.contains(at));
+        let bare = bare.map(|(_, unit)| *unit).collect();
+        self.bare(bare, gone.part);
+    }
+
+    fn bare(&mut self, units: Vec<BlockHash>, part: u16) {
+        // What is forgotten is packed when something else is wanted.
+        if !units.is_empty() && self.bare.len() < MOST_BARE {
+            self.bare.push((units, part));
         }
+    }
+
+    /// When it is time to look: units whose pack is gone, and of which there is no other, are to be
+    /// packed again. Where there is one, whoever made it knows why.
+    fn unpack_bare(&mut self, now: Nanos) {
+        let Some(nodes) = &mut self.nodes else { return };
+        if !nodes.is_time(now) {
+            return;
+        }
+        for (units, part) in self.bare.drain(..) {
+            let layer = usize::from(part).checked_sub(self.num_layers);
+            let is_bare = self.packs.find(&units, part).is_empty();
+            if let Some(layer) = layer.filter(|_| is_bare) {
+                nodes.unpacked(&units, layer);
+            }
+        }
+    }
+
+    /// These make room: whoever wants them again gets them again.
+    fn drop_for_room(&mut self, gone: &[FoundPack]) {
+        gone.iter().for_each(|pack| self.uncovered(pack));
+        self.doom(gone);
     }
 
     /// These are read by nobody who comes now.
@@ -252,10 +294,11 @@ impl Packing {
     pub(super) fn lost(&mut self, name: BlockHash) -> bool {
         let was_doomed = self.doomed.remove(&name);
         let pack = self.packs.forget(name);
-        if let Some(pack) = &pack {
-            self.unpacked(pack);
+        let was_known = pack.is_some();
+        if let Some(pack) = pack {
+            self.bare(pack.units, pack.part);
         }
-        pack.is_some() || was_doomed
+        was_known || was_doomed
     }
 
     /// A pack could not be read: it is dropped wherever it is, and made again.
@@ -281,6 +324,29 @@ impl Packing {
             ..self.counts
         }
     }
+}
+
+/// Whether enough of what is wanted is in no pack that there is: of another replica, or from before
+/// a start.
+fn is_new(
+    packs: &Packs,
+    options: &NodeOptions,
+    (units, part): (&[BlockHash], u16),
+    wanted: &[u32],
+) -> bool {
+    let unit_tokens = options.unit_tokens;
+    let views = packs.find(units, part);
+    let held = views.iter().flat_map(|view| {
+        let ours = view.before * unit_tokens..(view.before + view.units) * unit_tokens;
+        let tokens = view.order.iter().map(|token| *token as usize);
+        let tokens = tokens.filter(move |token| ours.contains(token));
+        tokens.map(|token| token + view.first_unit * unit_tokens - view.before * unit_tokens)
+    });
+    let held: HashSet<usize> = held.collect();
+    let new = wanted
+        .iter()
+        .filter(|token| !held.contains(&(**token as usize)));
+    new.count() as f64 >= (options.least_change * wanted.len() as f64).max(1.0)
 }
 
 /// The parts of units that a pack stands for: it holds some of their tokens.

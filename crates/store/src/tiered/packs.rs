@@ -343,7 +343,8 @@ impl TieredStore {
     pub(super) fn found_packs(&mut self, index: usize, names: Vec<BlockHash>) {
         match &mut self.packs {
             Some(packs) => {
-                let new = names.into_iter();
+                // Those used last come last, and are wanted first.
+                let new = names.into_iter().rev();
                 let new = new.filter(|name| !packs.known.contains_key(name));
                 for name in new.filter(|&name| packs.awaited.insert(name)) {
                     packs.found.push_back((index, name));

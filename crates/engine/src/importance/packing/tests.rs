@@ -10,8 +10,10 @@ use super::*;
 const UNIT_TOKENS: usize = 4;
 const LAYERS: usize = 2;
 
-/// What a replica hears of the folder, in the order in which it came to be.
+/// What a replica hears of the folder, in the order in which it came to be; what a pack holds is
+/// read when its name was heard, so it is known later.
 enum News {
+    Named(FoundPack),
     Found(FoundPack),
     Lost(BlockHash),
     Packed(TransferId, TransferResult),
@@ -126,7 +128,7 @@ impl Folder {
             };
             self.made += 1;
             self.packs.insert(pack.name, pack.clone());
-            self.tell_others(number, || News::Found(pack.clone()));
+            self.tell_others(number, || News::Named(pack.clone()));
         }
         let news = &mut self.replicas[number].news;
         news.push_back(News::Packed(id, result));
@@ -136,8 +138,13 @@ impl Folder {
         let now = self.now;
         let Replica { packing, news, .. } = &mut self.replicas[number];
         match news.pop_front() {
+            Some(News::Named(pack)) => news.push_back(News::Found(pack)),
             Some(News::Found(pack)) => packing.found(pack, now),
-            Some(News::Lost(name)) => _ = packing.lost(name),
+            Some(News::Lost(name)) => {
+                let is_other = |news: &News| !matches!(news, News::Found(it) if it.name == name);
+                news.retain(is_other);
+                packing.lost(name);
+            }
             Some(News::Packed(id, result)) => packing.packed(id, result, now),
             None => {}
         }
@@ -372,6 +379,22 @@ fn more_than_fits_is_not_packed_in_turns() {
         let (_, units) = folder.replicas[0].packing.packs.len();
         let fits = (5 * 2 * LAYERS..=8 * 2 * LAYERS).contains(&units);
         assert!(fits, "{num_replicas} replicas: {units} units");
+    }
+}
+
+/// Another replica, or the same one after a restart, wants what is packed already.
+#[test]
+fn what_is_there_is_not_made_again() {
+    let mut folder = Folder::new(2, 1_000);
+    let (mut rng, units) = (Rng::new(1), chain(0, 0..6));
+    for number in [0, 1] {
+        for _ in 0..10 {
+            folder.now = folder.now + Duration::from_secs(2);
+            (0..3).for_each(|_| folder.use_tokens(number, &units, &[1, 5, 9]));
+            folder.settle(&mut rng);
+        }
+        folder.check_settled("settled");
+        assert_eq!(folder.made, LAYERS, "replica {number}");
     }
 }
 
