@@ -194,6 +194,26 @@ fn another_chunk_begins_anew_and_loses_nothing() {
     );
 }
 
+/// Who wants no token wants the prompt made ready: it is loaded in full, and found after that.
+#[test]
+fn a_prompt_that_is_made_ready_is_loaded_in_full() {
+    let folder = Scratch::new("ready");
+    let server = filled(&folder.path("kv"), PART);
+    let body = long_body(0, "the first", 0);
+    let ready = server.ask("POST", "/v1/completions", &body);
+    assert!(
+        ready.starts_with("HTTP/1.1 200") && !ready.contains(HEADER),
+        "{ready}"
+    );
+    let answer = ask(&server, 0, "the first");
+    assert_eq!(answer.loaded, None);
+    assert!(
+        answer.hit_tokens + 64 > answer.prompt_tokens,
+        "{} found",
+        answer.hit_tokens
+    );
+}
+
 #[test]
 fn an_empty_setting_asks_for_nothing() {
     let folder = Scratch::new("empty");

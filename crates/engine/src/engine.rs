@@ -244,8 +244,7 @@ impl Engine {
             stop_tokens,
             sampling: submission.sampling,
             hasher,
-            // Who wants no answer wants the prompt made ready: all of it.
-            is_exact: submission.is_exact || submission.max_tokens == 0,
+            is_exact: submission.is_exact,
             salt: submission.salt,
             access,
         };

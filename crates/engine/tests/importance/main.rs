@@ -300,28 +300,6 @@ fn whoever_wants_all_of_it_gets_it() {
     assert!(events.iter().filter(stored).count() > 0, "and it is kept");
 }
 
-/// Who wants no token wants the prompt made ready.
-#[test]
-fn a_prompt_that_is_made_ready_is_loaded_in_full() {
-    let model = model_of(4);
-    let (document, questions) = talk(3);
-    let prompt = [&document[..], &questions[0]].concat();
-    let (shelf, seen) = Shelf::new(1, 0, false);
-    let mut engine = engine(&model, 200, Some(importance(&model, 0.1, [0, 0])), shelf);
-    let mut clock = Clock::default();
-    let mut answers = [Answer::default(), Answer::default(), Answer::default()];
-    engine.submit(submission(0, document, 1), Nanos(0));
-    run(&mut engine, &mut clock, &mut answers);
-    engine.clear_device(Nanos(clock.0));
-    engine.submit(submission(1, prompt.clone(), 0), Nanos(clock.0));
-    run(&mut engine, &mut clock, &mut answers);
-    assert_eq!(seen.lock().expect("one thread").whole_loads, 9);
-    engine.submit(submission(2, prompt, 1), Nanos(clock.0));
-    run(&mut engine, &mut clock, &mut answers);
-    assert!(answers.iter().all(|answer| answer.partly.is_none()));
-    assert_eq!(answers[2].loaded, 0, "it was ready");
-}
-
 #[test]
 fn what_does_not_come_is_computed() {
     let model = model_of(8);

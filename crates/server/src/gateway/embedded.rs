@@ -173,7 +173,8 @@ impl Gateway {
             } else {
                 StopTokens::Obey
             },
-            is_exact: ask.is_exact,
+            // Who wants no answer wants the prompt made ready: all of it.
+            is_exact: ask.is_exact || generation.max_tokens == Some(0),
             salt: generation.cache_salt.as_deref().map(Into::into),
             request_type: match generation.turn {
                 0 => COMPLETION,
