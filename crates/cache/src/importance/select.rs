@@ -44,8 +44,9 @@ pub struct Selecting {
     /// matter, far apart, are as dear as all that do. A token that one query looks at is not among
     /// them ([`MOST_SPARED`]).
     pub spared: f64,
-    /// Whether whole parts are kept of what is selected, as few as miss no more than may be spared
-    /// ([`super::fit()`]); else the tokens themselves, wherever they are.
+    /// Whether whole parts are kept instead of what is selected ([`super::fit()`]): these give up
+    /// what is far apart, up to as much again, but no token above [`SURE`]. Else the tokens
+    /// themselves are kept, wherever they are.
     pub whole_parts: bool,
     /// What becomes of several probes' sets.
     pub merge: Merge,

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Replicas of one folder read each other's packs, and of two of the same units the newer one: what
-//! whoever made it knew of is older than it. What another has replaced is not made again before
-//! something else is wanted here, so nobody replaces the other's for ever. A pack that a prompt of
+//! whoever made it knew of is older than it. What is in packs already is not made again before
+//! something else is wanted here, so nobody replaces the other's in turns. A pack that a prompt of
 //! this replica is reading is dropped when that prompt has its token; prompts of others read units
 //! instead.
 
@@ -61,6 +61,29 @@ pub struct PackCounts {
 /// How units were computed, and whose they are.
 type Origin = (IdentityDigest, TenantTag);
 
+/// A pack that is worth making; its generation and name follow from what is there at its turn.
+struct Wanted {
+    units: Vec<BlockHash>,
+    origin: Origin,
+    part: u16,
+    order: Vec<u32>,
+}
+
+impl Wanted {
+    fn of_generation(self, generation: u32) -> Pack {
+        let (identity, tenant) = self.origin;
+        Pack {
+            name: Pack::name_of(&self.units, self.part, (&self.order, generation)),
+            units: self.units,
+            identity,
+            tenant,
+            part: self.part,
+            order: self.order,
+            generation,
+        }
+    }
+}
+
 /// Packs and nodes.
 pub(super) struct Packing {
     pub(super) packs: Packs,
@@ -68,7 +91,7 @@ pub(super) struct Packing {
     options: NodeOptions,
     num_layers: usize,
     origins: HashMap<BlockHash, Origin>,
-    queue: VecDeque<Pack>,
+    queue: VecDeque<Wanted>,
     under_way: Option<(TransferId, FoundPack)>,
     /// Units and a part of which a pack is gone. Another may be on its way, which is known by the
     /// next look.
@@ -134,12 +157,10 @@ impl Packing {
         if self.queue.is_empty() {
             self.look_for_work(now);
         }
-        let Some(mut pack) = self.queue.pop_front() else {
+        let Some(wanted) = self.queue.pop_front() else {
             return;
         };
-        // What was replaced meanwhile, and what there is room for, is known only now.
-        pack.generation = self.packs.next_generation();
-        pack.name = Pack::name_of(&pack.units, pack.part, (&pack.order, pack.generation));
+        let pack = wanted.of_generation(self.packs.next_generation());
         let found = FoundPack {
             name: pack.name,
             units: pack.units.clone(),
@@ -164,7 +185,7 @@ impl Packing {
         let Some(nodes) = &mut self.nodes else { return };
         for job in nodes.due(now, MOST_JOBS) {
             let origin = job.units.first().and_then(|unit| self.origins.get(unit));
-            let Some(&(identity, tenant)) = origin else {
+            let Some(&origin) = origin else {
                 let layers = job.layers.iter().map(|(layer, _)| *layer);
                 layers.for_each(|layer| nodes.unpacked(&job.units, layer));
                 continue;
@@ -174,13 +195,9 @@ impl Packing {
                 if !is_new(&self.packs, &self.options, (&job.units, part), &order) {
                     continue;
                 }
-                let generation = 0;
-                self.queue.push_back(Pack {
-                    name: Pack::name_of(&job.units, part, (&order, generation)),
-                    generation,
+                self.queue.push_back(Wanted {
                     units: job.units.clone(),
-                    identity,
-                    tenant,
+                    origin,
                     part,
                     order,
                 });
