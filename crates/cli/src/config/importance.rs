@@ -165,7 +165,8 @@ fn chunks_or_tokens(value: &str) -> Result<bool, Wrong> {
     }
 }
 
-fn merge(value: &str) -> Result<Merge, Wrong> {
+/// What becomes of several probes' sets.
+pub(crate) fn merge(value: &str) -> Result<Merge, Wrong> {
     match value {
         "union" => Ok(Merge::Union),
         "majority" => Ok(Merge::Majority),

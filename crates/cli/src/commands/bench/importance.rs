@@ -22,6 +22,7 @@ use clap::Args;
 use headstart_engine::kv::Dtype;
 
 use super::one_by_one::Scratch;
+use crate::config::importance::merge;
 use crate::config::{UsageError, parsed};
 use crate::output;
 use sweep::Row;
@@ -85,6 +86,10 @@ pub(crate) struct ImportanceBench {
     /// matters is left out of what a probe names; in all variants with a ratio (published: 0)
     #[arg(long, value_name = "S", default_value_t = 0.02)]
     spared: f64,
+    /// What becomes of the probes' sets in the impress and chunks variants: union, majority, or
+    /// sum (no more than the ratio together)
+    #[arg(long, value_name = "HOW", default_value = "union")]
+    merge: String,
     /// Tokens of a chunk: 16, 32 or 64
     #[arg(long, value_name = "N", default_value_t = 64)]
     chunk: usize,
@@ -165,6 +170,9 @@ fn measure(
         chunk_tokens: bench.chunk,
         ratios: &bench.ratio,
         spared: bench.spared,
+        merge: merge(&bench.merge).map_err(|expected| {
+            UsageError(format!("--merge {}: expected {expected}", bench.merge))
+        })?,
         variants: match &bench.variant[..] {
             [] => Variant::all(&workload.model.config),
             chosen => chosen.to_vec(),

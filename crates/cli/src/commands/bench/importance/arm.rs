@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use headstart_cache::importance::{GuardCounts, GuardOptions, NodeOptions};
+use headstart_cache::importance::{GuardCounts, GuardOptions, Merge, NodeOptions};
 use headstart_cache::policy::{self, Setting as PolicySetting};
 use headstart_cache::tiers::LoadWhen;
 use headstart_core::{Nanos, TokenId};
@@ -29,6 +29,7 @@ pub(super) struct Setting<'a> {
     pub(super) variant: Variant,
     pub(super) ratio: f64,
     pub(super) spared: f64,
+    pub(super) merge: Merge,
     pub(super) model: &'a Arc<Model>,
     pub(super) dtype: Dtype,
     pub(super) folder: &'a Path,
@@ -128,7 +129,7 @@ impl Setting<'_> {
         });
         ImportanceConfig {
             probes: variant.probes(config),
-            selecting: variant.selecting(self.ratio, self.spared),
+            selecting: variant.selecting(self.ratio, self.spared, self.merge),
             least_tokens: self.chunk_tokens,
             guard: GuardOptions {
                 sample: f64::from(u8::from(self.is_checked)),

@@ -19,6 +19,7 @@ pub(super) fn json(bench: &ImportanceBench, row: &Row, document_tokens: usize) -
         "variant": row.variant.name(),
         "ratio": row.ratio,
         "spared": row.ratio.map(|_| bench.spared),
+        "merge": bench.merge,
         "chunk": row.chunk_tokens,
         "device_cache": bench.device_cache,
         "host_cache": bench.host_cache,

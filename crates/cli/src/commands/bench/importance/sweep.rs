@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use headstart_cache::importance::bound;
+use headstart_cache::importance::{Merge, bound};
 use headstart_engine::importance::Tally;
 use headstart_engine::kv::Dtype;
 use headstart_store::decorate::Rate;
@@ -30,6 +30,7 @@ pub(super) struct Asked<'a> {
     pub(super) chunk_tokens: usize,
     pub(super) ratios: &'a [f64],
     pub(super) spared: f64,
+    pub(super) merge: Merge,
     pub(super) variants: Vec<Variant>,
     pub(super) io_shares: &'a [f64],
     pub(super) bytes_per_s: Option<f64>,
@@ -195,6 +196,7 @@ impl Sweep<'_> {
             variant,
             ratio: 1.0,
             spared: self.asked.spared,
+            merge: self.asked.merge,
             model: &self.workload.model,
             dtype: self.asked.dtype,
             folder,

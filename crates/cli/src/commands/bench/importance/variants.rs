@@ -104,13 +104,13 @@ impl Variant {
         }
     }
 
-    pub(super) fn selecting(self, ratio: f64, spared: f64) -> Selecting {
+    pub(super) fn selecting(self, ratio: f64, spared: f64, merge: Merge) -> Selecting {
         let is_h2o = self.reads_all_keys();
         Selecting {
             ratio: if self == Self::Full { 1.0 } else { ratio },
             spared,
             whole_parts: matches!(self, Self::Chunks | Self::ChunksNoReorder),
-            merge: if is_h2o { Merge::Sum } else { Merge::Union },
+            merge: if is_h2o { Merge::Sum } else { merge },
             falls_back: !is_h2o,
             ..Selecting::default()
         }
