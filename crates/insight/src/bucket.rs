@@ -1,0 +1,271 @@
+//! Where a prompt token can land, and how many landed where.
+//!
+//! Every prompt token lands in exactly one [`Bucket`]: the first, in the order of
+//! [`Bucket::ALL`], that applies to it. A request's tokens are a [`Split`], sums of splits are a
+//! [`Waterfall`]; both keep the law that the buckets' tokens are the prompt's tokens.
+
+use std::fmt;
+use std::str::FromStr;
+
+use headstart_core::Tier;
+
+/// What became of a prompt token. The order is that of the waterfall: the first that applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Bucket {
+    /// Its keys and values were found in device memory.
+    Device,
+    /// They were loaded from host memory.
+    Host,
+    /// They were loaded from disk.
+    Disk,
+    /// They were loaded from object storage.
+    Remote,
+    /// They were in a lower tier, and loading failed or was judged slower than computing.
+    LoadFailed,
+    /// It is in the tail of a block, or the prompt's last token, which is always computed.
+    BlockFloor,
+    /// The same prefix was being computed when the request came.
+    InFlight,
+    /// The index said that the replica held it, and the engine did not.
+    IndexWrong,
+    /// Another replica held it.
+    HeldElsewhere,
+    /// It was held until its replica restarted or cleared its cache.
+    Reset,
+    /// It was held and has been evicted.
+    Evicted,
+    /// The same tokens are known under another salt, adapter or model.
+    Namespace,
+    /// A near neighbour holds the same tokens behind another prefix: something in front differs.
+    Diverged,
+    /// Nothing like it was seen, as far as memory goes.
+    NeverSeen,
+}
+
+/// Number of buckets.
+const BUCKETS: usize = Bucket::ALL.len();
+
+impl Bucket {
+    /// All of them, in the order of the waterfall.
+    pub const ALL: [Self; 14] = [
+        Self::Device,
+        Self::Host,
+        Self::Disk,
+        Self::Remote,
+        Self::LoadFailed,
+        Self::BlockFloor,
+        Self::InFlight,
+        Self::IndexWrong,
+        Self::HeldElsewhere,
+        Self::Reset,
+        Self::Evicted,
+        Self::Namespace,
+        Self::Diverged,
+        Self::NeverSeen,
+    ];
+
+    /// Its name in metrics, JSON and on command lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Host => "host",
+            Self::Disk => "disk",
+            Self::Remote => "remote",
+            Self::LoadFailed => "load-failed",
+            Self::BlockFloor => "block-floor",
+            Self::InFlight => "in-flight",
+            Self::IndexWrong => "index-wrong",
+            Self::HeldElsewhere => "held-elsewhere",
+            Self::Reset => "reset",
+            Self::Evicted => "evicted",
+            Self::Namespace => "namespace",
+            Self::Diverged => "diverged",
+            Self::NeverSeen => "never-seen",
+        }
+    }
+
+    /// What a token in it means, in a few plain words.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Device => "found in device memory",
+            Self::Host => "loaded from host memory",
+            Self::Disk => "loaded from disk",
+            Self::Remote => "loaded from object storage",
+            Self::LoadFailed => "stored, but loading failed or was too slow",
+            Self::BlockFloor => "tail of a block, or the last token",
+            Self::InFlight => "the same prefix was being computed",
+            Self::IndexWrong => "expected on the replica, and not there",
+            Self::HeldElsewhere => "another replica held it",
+            Self::Reset => "lost by a restart or a clear",
+            Self::Evicted => "evicted to make room",
+            Self::Namespace => "known under another salt, adapter or model",
+            Self::Diverged => "known behind another prefix",
+            Self::NeverSeen => "never seen before",
+        }
+    }
+
+    /// Whether the token was not computed.
+    #[must_use]
+    pub fn is_served(self) -> bool {
+        matches!(self, Self::Device | Self::Host | Self::Disk | Self::Remote)
+    }
+
+    /// Where a token is that a tier served.
+    #[must_use]
+    pub fn served_by(tier: Tier) -> Self {
+        match tier {
+            Tier::Device => Self::Device,
+            Tier::Host => Self::Host,
+            Tier::Disk => Self::Disk,
+            Tier::Remote => Self::Remote,
+        }
+    }
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Bucket {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|bucket| bucket.name() == name);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("there is no bucket {name}; known: {names}")
+        })
+    }
+}
+
+/// One request's prompt tokens by bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Split([u32; BUCKETS]);
+
+impl Split {
+    /// Puts `tokens` more into `bucket`.
+    ///
+    /// # Panics
+    /// When a prompt has more than 2³² tokens.
+    pub fn put(&mut self, bucket: Bucket, tokens: u32) {
+        let count = &mut self.0[bucket.index()];
+        *count = count
+            .checked_add(tokens)
+            .expect("a prompt's tokens fit 32 bits");
+    }
+
+    /// Tokens in `bucket`.
+    #[must_use]
+    pub fn get(&self, bucket: Bucket) -> u32 {
+        self.0[bucket.index()]
+    }
+
+    /// All tokens: the prompt's.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().copied().map(u64::from).sum()
+    }
+
+    /// The buckets that have tokens, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Bucket, u32)> + '_ {
+        let all = Bucket::ALL.into_iter().zip(self.0);
+        all.filter(|&(_, tokens)| tokens > 0)
+    }
+}
+
+/// Many requests' prompt tokens by bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waterfall {
+    requests: u64,
+    tokens: [u64; BUCKETS],
+}
+
+impl Waterfall {
+    /// Adds one request.
+    pub fn add(&mut self, split: &Split) {
+        self.requests += 1;
+        for (bucket, tokens) in split.iter() {
+            self.tokens[bucket.index()] += u64::from(tokens);
+        }
+    }
+
+    /// Adds all that `other` counted.
+    pub fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        for (count, more) in self.tokens.iter_mut().zip(other.tokens) {
+            *count += more;
+        }
+    }
+
+    /// Requests counted.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Tokens in `bucket`.
+    #[must_use]
+    pub fn get(&self, bucket: Bucket) -> u64 {
+        self.tokens[bucket.index()]
+    }
+
+    /// All prompt tokens.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.tokens.iter().sum()
+    }
+
+    /// Prompt tokens that were not computed.
+    #[must_use]
+    pub fn served(&self) -> u64 {
+        let served = Bucket::ALL.into_iter().filter(|bucket| bucket.is_served());
+        served.map(|bucket| self.get(bucket)).sum()
+    }
+
+    /// All buckets in order, with their tokens.
+    pub fn iter(&self) -> impl Iterator<Item = (Bucket, u64)> + '_ {
+        Bucket::ALL.into_iter().zip(self.tokens)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_again_and_order_is_the_waterfalls() {
+        for (index, bucket) in Bucket::ALL.into_iter().enumerate() {
+            assert_eq!(bucket.index(), index);
+            assert_eq!(bucket.name().parse(), Ok(bucket));
+        }
+        let error = "lost".parse::<Bucket>().expect_err("no such bucket");
+        assert!(error.contains("device, host"), "{error}");
+    }
+
+    #[test]
+    fn buckets_sum_to_the_prompt() {
+        let mut split = Split::default();
+        split.put(Bucket::Device, 64);
+        split.put(Bucket::BlockFloor, 3);
+        split.put(Bucket::Device, 16);
+        assert_eq!(split.total(), 83);
+        let parts: Vec<_> = split.iter().collect();
+        assert_eq!(parts, [(Bucket::Device, 80), (Bucket::BlockFloor, 3)]);
+        let mut all = Waterfall::default();
+        all.add(&split);
+        let mut twice = all.clone();
+        twice.merge(&all);
+        assert_eq!(
+            (twice.requests(), twice.total(), twice.served()),
+            (2, 166, 160)
+        );
+    }
+}

@@ -1,0 +1,1 @@
+//! What caches of other sizes would have hit.

@@ -1,0 +1,24 @@
+//! Why prompt tokens were computed again, what that cost, and what would change it: a pure state
+//! machine.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`bucket`] | [`Bucket`], where a prompt token can land, and [`Waterfall`], how many landed where |
+//! | [`cause`] | [`Cause`], the names of what makes two prompts diverge, each with its fix |
+//! | [`text`] | prompts as sketches of keyed hashes; nearest neighbours; which cause it was |
+//! | [`loss`] | which bucket each token of a request lands in |
+//! | [`ghost`] | what caches of other sizes would have hit |
+//! | [`prefill`] | seconds for uncached tokens, fitted to observed times to the first token |
+//!
+//! It does not know whether its input is a running fleet, a log or a simulation; it keeps no text
+//! and no token, only keyed hashes.
+
+pub mod bucket;
+pub mod cause;
+pub mod ghost;
+pub mod loss;
+pub mod prefill;
+pub mod text;
+
+pub use bucket::{Bucket, Split, Waterfall};
+pub use cause::Cause;

@@ -1,0 +1,1 @@
+//! Which bucket each token of a request lands in.

@@ -1,0 +1,1 @@
+//! Seconds for uncached tokens, fitted to observed times to the first token.
