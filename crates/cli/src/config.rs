@@ -210,6 +210,10 @@ pub(crate) struct ServeOptions {
     /// tokens; or builtin for relative prices [default: none, and no money]
     #[arg(long, env = "HEADSTART_PRICE_TABLE", value_name = "FILE|builtin")]
     pub(crate) price_table: Option<String>,
+    /// Collector for OpenTelemetry spans of requests (OTLP over HTTP), such as
+    /// http://127.0.0.1:4318; OTEL_TRACES_SAMPLER says how many [default: none]
+    #[arg(long, env = "HEADSTART_OTLP", value_name = "URL")]
+    pub(crate) otlp: Option<String>,
     /// The configuration's own profiles, by name.
     #[arg(skip)]
     #[serde(skip)]

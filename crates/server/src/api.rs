@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 use crate::gateway::{Fleet, Gateway};
 use crate::openai::ApiError;
 use crate::openai::response::Kind;
+use crate::spans::Timeline;
 
 /// Response header: who computed.
 pub const REPLICA_HEADER: &str = "x-headstart-replica";
@@ -83,6 +84,7 @@ async fn completions(State(gateway): State<Arc<Gateway>>, request: Request) -> R
 async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response {
     let arrival = gateway.clock.now();
     let (head, body) = request.into_parts();
+    let timeline = Timeline::open(gateway.spans.as_ref(), &head.headers, arrival);
     let closer = head.extensions.get::<Closer>().cloned().unwrap_or_default();
     let body = match body::read(&head.headers, body, &gateway.limits).await {
         Ok(body) => body,
@@ -93,6 +95,7 @@ async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response
         kind,
         headers: head.headers,
         arrival,
+        timeline,
         closer,
     };
     let outcome = match &call.gateway.fleet {
@@ -108,6 +111,7 @@ struct Call {
     kind: Kind,
     headers: HeaderMap,
     arrival: headstart_core::Nanos,
+    timeline: Timeline,
     closer: Closer,
 }
 

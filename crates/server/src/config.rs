@@ -44,6 +44,8 @@ pub struct ServeConfig {
     pub backend: Backend,
     /// What tokens cost, where the money that caches save is to be counted.
     pub prices: Option<PriceTable>,
+    /// The collector that spans of requests go to, `http://host:port`, if they do.
+    pub otlp: Option<String>,
     /// The limits.
     pub limits: Limits,
 }

@@ -34,6 +34,7 @@ use crate::prediction::Predictions;
 use crate::prompt_tokens::PromptTokens;
 use crate::replica::Replica;
 use crate::shared_index::SharedIndex;
+use crate::spans::Spans;
 use crate::upstream::Upstream;
 
 pub use embedded::{Accepted, Ask};
@@ -58,6 +59,8 @@ pub struct Gateway {
     pub api_key: Option<String>,
     /// Metrics.
     pub metrics: Metrics,
+    /// Where spans of requests go, if they do.
+    pub spans: Option<Arc<Spans>>,
     /// The clock.
     pub clock: Clock,
     /// Set once shutdown has begun.
@@ -150,6 +153,8 @@ pub struct GatewayParts {
     pub api_key: Option<String>,
     /// Metrics.
     pub metrics: Metrics,
+    /// Where spans of requests go, if they do.
+    pub spans: Option<Arc<Spans>>,
     /// The clock.
     pub clock: Clock,
     /// Where each replica publishes its events.
@@ -172,6 +177,7 @@ impl Gateway {
             limits: parts.limits,
             api_key: parts.api_key,
             metrics: parts.metrics,
+            spans: parts.spans,
             clock: parts.clock,
             events: parts.events,
             draining: AtomicBool::new(false),

@@ -46,6 +46,7 @@ pub mod replica;
 pub mod saved_index;
 pub mod server;
 pub mod shared_index;
+pub mod spans;
 pub mod timed_index;
 pub mod upstream;
 

@@ -22,6 +22,7 @@ use crate::openai::{ApiError, ChatRequest, CompletionRequest, Generation, Prompt
 use crate::prediction::{Chat, Forecast, Scope};
 use crate::prompt_tokens::PromptTokens;
 use crate::replica::ReplicaEvent;
+use crate::spans::{Mark, Timeline};
 
 /// Answers a call.
 pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError> {
@@ -40,6 +41,7 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
         session: session.map(str::to_owned),
     };
     let (tokens, chat) = read(&gateway, embedded, input, scope).await?;
+    call.timeline.mark(Mark::Tokenized);
     let forecast = embedded.predictions.as_ref().zip(chat);
     let forecast = forecast.map(|(predictions, chat)| predictions.forecast(chat, call.arrival));
     let ask = Ask {
@@ -49,6 +51,7 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
         is_exact,
         prompt: &tokens,
         forecast: forecast.as_ref(),
+        timeline: &call.timeline,
     };
     let accepted = gateway.generate(embedded, &ask).await?;
     let prompt = Prompt {
@@ -215,6 +218,7 @@ struct Run {
     answer: Answer,
     usage: Usage,
     arrival: headstart_core::Nanos,
+    timeline: Timeline,
     /// Its end is the end of the conversation's turn.
     _forecast: Option<Forecast>,
 }
@@ -265,6 +269,7 @@ impl Run {
             answer,
             usage,
             arrival: call.arrival,
+            timeline: call.timeline.clone(),
             _forecast: prompt.forecast,
         };
         run.note_first_token();
@@ -400,6 +405,12 @@ impl Run {
             sources, engine, ..
         } = &self.accepted;
         let prompt = self.usage.prompt;
+        self.timeline.note(|facts| {
+            facts.model = Some(self.envelope.model.clone());
+            facts.replica = Some(self.accepted.reservation.replica());
+            facts.prompt_tokens = Some(prompt);
+            facts.cached_tokens = Some(self.usage.cached);
+        });
         metrics
             .savings
             .note(labels, prompt, sources, engine.as_ref());
@@ -420,6 +431,10 @@ impl Run {
         let model = &self.envelope.model[..];
         let labels = [model, replica];
         let took = self.gateway.clock.now().since(self.arrival).as_secs_f64();
+        self.timeline.note(|facts| {
+            facts.output_tokens = Some(self.usage.completion);
+            facts.is_complete = true;
+        });
         metrics
             .requests
             .e2e

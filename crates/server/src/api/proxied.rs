@@ -21,6 +21,7 @@ use crate::gateway::{Comparison, Due, Gateway, Passing, Proxied, Reservation, is
 use crate::openai::response::Kind;
 use crate::openai::{ApiError, request};
 use crate::prompt_tokens::PromptTokens;
+use crate::spans::{Mark, Timeline};
 use crate::upstream::HOPS_HEADER;
 
 /// Answers a call.
@@ -28,6 +29,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
     let Routed { model, salt, user } = Routed::parse(&body)?;
     let prompt = call.gateway.prompt_tokens();
     let tokens = routed::tokens(prompt, call.kind, salt.as_deref(), &body).await;
+    call.timeline.mark(Mark::Tokenized);
     let path = match call.kind {
         Kind::Chat => "/v1/chat/completions",
         Kind::Text => "/v1/completions",
@@ -36,6 +38,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
     call.is_exact()?;
     let mut headers = call.headers.clone();
     count_hop(&mut headers)?;
+    call.timeline.pass_on(&mut headers);
     if call.gateway.api_key.is_some() {
         // The key was this gateway's, not the engine's.
         headers.remove(header::AUTHORIZATION);
@@ -49,6 +52,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         session: call.session(user.as_deref()),
         slo_ttft: call.slo_ttft()?,
         tokens: tokens.as_deref(),
+        timeline: &call.timeline,
     };
     let proxied = call.gateway.pass_on(&passing).await?;
     note_first_bytes(&call, &model, &proxied);
@@ -59,6 +63,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         model,
         body,
         tokens,
+        timeline: call.timeline.clone(),
     };
     Ok(respond(&call, proxied, sent))
 }
@@ -70,11 +75,20 @@ struct Sent {
     model: String,
     body: Bytes,
     tokens: Option<Vec<TokenId>>,
+    timeline: Timeline,
 }
 
 impl Sent {
     /// The answer is complete: compares what was thought with what the engine says.
     fn note(self, usage: Usage, reservation: &Reservation) {
+        self.timeline.note(|facts| {
+            facts.model = Some(self.model.clone());
+            facts.replica = Some(reservation.replica());
+            facts.prompt_tokens = usage.prompt_tokens;
+            facts.cached_tokens = usage.cached_tokens;
+            facts.output_tokens = usage.completion_tokens;
+            facts.is_complete = true;
+        });
         if let Some(cached) = usage.cached_tokens {
             reservation.note_cached(cached);
         }

@@ -16,6 +16,8 @@ pub(super) struct Usage {
     pub(super) prompt_tokens: Option<usize>,
     /// Those of them that were taken from its cache.
     pub(super) cached_tokens: Option<usize>,
+    /// Tokens of the answer.
+    pub(super) completion_tokens: Option<usize>,
 }
 
 /// Of an answer, what is of interest.
@@ -35,12 +37,14 @@ impl Usage {
     fn of(usage: &Value) -> Self {
         let count = |value: &Value| value.as_u64().and_then(|count| usize::try_from(count).ok());
         let prompt_tokens = count(&usage["prompt_tokens"]);
+        let completion_tokens = count(&usage["completion_tokens"]);
         let cached_tokens = count(&usage["prompt_tokens_details"]["cached_tokens"]);
         Self {
             prompt_tokens,
             // An engine that found more than there was says nothing that can be counted.
             cached_tokens: cached_tokens
                 .filter(|cached| prompt_tokens.is_none_or(|all| *cached <= all)),
+            completion_tokens,
         }
     }
 }

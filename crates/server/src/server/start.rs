@@ -27,6 +27,7 @@ use crate::saved_index::{Folder, FolderError, Keeper, Saving, drawn_secret};
 use crate::shared_index::{
     SharedIndex, SharedIndexConfig, SharedIndexError, SharedServer, Timeline,
 };
+use crate::spans::Spans;
 use crate::timed_index::TimedIndex;
 use crate::upstream::Upstream;
 
@@ -49,6 +50,11 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let clock = Clock::start();
     check_sharing(&config)?;
     check_index(&config)?;
+    let spans = config
+        .otlp
+        .as_deref()
+        .map(|address| Spans::to(address, clock));
+    let spans = spans.transpose()?.map(Arc::new);
     let folder = state_folder(&config)?;
     let later = Later::default();
     let metrics = Metrics::priced(config.prices.clone());
@@ -97,6 +103,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         limits: config.limits,
         api_key: config.api_key,
         metrics,
+        spans,
         clock,
         events: streams.iter().map(|stream| stream.events.clone()).collect(),
     }));

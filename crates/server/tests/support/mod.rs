@@ -83,6 +83,7 @@ fn config(backend: Backend) -> ServeConfig {
         engine_model: None,
         backend,
         prices: None,
+        otlp: None,
         limits: Limits::default(),
     }
 }
