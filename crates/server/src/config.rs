@@ -46,6 +46,8 @@ pub struct ServeConfig {
     pub prices: Option<PriceTable>,
     /// The collector that spans of requests go to, `http://host:port`, if they do.
     pub otlp: Option<String>,
+    /// Whether requests are explained: what became of their tokens, and why.
+    pub insight: bool,
     /// The limits.
     pub limits: Limits,
 }

@@ -151,6 +151,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
         backend,
         prices: options.prices()?,
         otlp: options.otlp.clone(),
+        insight: options.insight()?,
         limits: options.limits()?,
     })
 }

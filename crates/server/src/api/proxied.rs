@@ -18,6 +18,7 @@ use super::usage::{Usage, UsageScan};
 use super::{CACHED_HEADER, Call, IMPORTANCE_HEADER, REPLICA_HEADER, header_value};
 use crate::clock::unix_seconds;
 use crate::gateway::{Comparison, Due, Gateway, Passing, Proxied, Reservation, is_event_stream};
+use crate::insight::Answered;
 use crate::openai::response::Kind;
 use crate::openai::{ApiError, request};
 use crate::prompt_tokens::PromptTokens;
@@ -55,7 +56,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         timeline: &call.timeline,
     };
     let proxied = call.gateway.pass_on(&passing).await?;
-    note_first_bytes(&call, &model, &proxied);
+    let ttft_s = note_first_bytes(&call, &model, &proxied);
     let body = passing.body.clone();
     let sent = Sent {
         gateway: call.gateway.clone(),
@@ -64,6 +65,9 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         body,
         tokens,
         timeline: call.timeline.clone(),
+        ttft_s: ttft_s.filter(|_| is_event_stream(&proxied.head.headers)),
+        request_id: call.request_id().map(str::to_owned),
+        answer_id: None,
     };
     Ok(respond(&call, proxied, sent))
 }
@@ -76,6 +80,9 @@ struct Sent {
     body: Bytes,
     tokens: Option<Vec<TokenId>>,
     timeline: Timeline,
+    ttft_s: Option<f64>,
+    request_id: Option<String>,
+    answer_id: Option<String>,
 }
 
 impl Sent {
@@ -92,6 +99,12 @@ impl Sent {
         if let Some(cached) = usage.cached_tokens {
             reservation.note_cached(cached);
         }
+        reservation.explain(&Answered {
+            id: self.answer_id.as_deref(),
+            request_id: self.request_id.as_deref(),
+            model: &self.model,
+            ttft_s: self.ttft_s,
+        });
         if let (Some(prompt), Some(cached)) = (usage.prompt_tokens, usage.cached_tokens) {
             let labels = [&self.model[..], reservation.replica_name()];
             let savings = &self.gateway.metrics.savings;
@@ -198,7 +211,7 @@ pub(super) fn chat_tokens(
     prompt.chat(&input, salt).ok()
 }
 
-fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) {
+fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) -> Option<f64> {
     if proxied.head.status.is_success() {
         let labels = [model, proxied.reservation.replica_name()];
         let waited = call.gateway.clock.now().since(call.arrival).as_secs_f64();
@@ -213,10 +226,12 @@ fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) {
             ttft_ms = waited * 1e3,
             "first bytes of an upstream's answer"
         );
+        return Some(waited);
     }
+    None
 }
 
-fn respond(call: &Call, proxied: Proxied, sent: Sent) -> Response {
+fn respond(call: &Call, proxied: Proxied, mut sent: Sent) -> Response {
     let Proxied {
         reservation,
         head,
@@ -225,10 +240,11 @@ fn respond(call: &Call, proxied: Proxied, sent: Sent) -> Response {
     } = proxied;
     let is_stream = is_event_stream(&head.headers);
     let replica = header_value(reservation.replica_name());
-    let whole = match is_stream {
-        true => Usage::default(),
+    let (whole, answer_id) = match is_stream {
+        true => (Usage::default(), None),
         false => Usage::of_answer(&first),
     };
+    sent.answer_id = answer_id;
     let cached = cached_tokens(&head.headers, whole);
     let mut response = if is_stream {
         let (writer, body) = body::channel(&call.gateway.limits, call.closer.clone());
@@ -241,6 +257,7 @@ fn respond(call: &Call, proxied: Proxied, sent: Sent) -> Response {
                 .await
                 .is_ok()
             {
+                sent.answer_id = scan.take_id();
                 let usage = scan.found();
                 let cached_tokens = usage.cached_tokens.or(header_count);
                 sent.note(
