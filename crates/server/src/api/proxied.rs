@@ -21,6 +21,7 @@ use crate::gateway::{Comparison, Due, Gateway, Passing, Proxied, Reservation, is
 use crate::openai::response::Kind;
 use crate::openai::{ApiError, request};
 use crate::prompt_tokens::PromptTokens;
+use crate::shadow::{Arrived, Shadowed};
 use crate::spans::{Mark, Timeline};
 use crate::upstream::HOPS_HEADER;
 
@@ -34,6 +35,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         Kind::Chat => "/v1/chat/completions",
         Kind::Text => "/v1/completions",
     };
+    let shadowed = shadowed(&call, tokens.as_deref(), salt.as_deref(), user.as_deref());
     // What it says goes on to an engine, which may load in part or not.
     call.is_exact()?;
     let mut headers = call.headers.clone();
@@ -56,6 +58,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
     };
     let proxied = call.gateway.pass_on(&passing).await?;
     note_first_bytes(&call, &model, &proxied);
+    shadowed.began(call.gateway.clock.now());
     let body = passing.body.clone();
     let sent = Sent {
         gateway: call.gateway.clone(),
@@ -64,6 +67,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         body,
         tokens,
         timeline: call.timeline.clone(),
+        shadowed,
     };
     Ok(respond(&call, proxied, sent))
 }
@@ -76,6 +80,25 @@ struct Sent {
     body: Bytes,
     tokens: Option<Vec<TokenId>>,
     timeline: Timeline,
+    shadowed: Shadowed,
+}
+
+/// Tells the request to the fleets that are played beside it, if there are any.
+fn shadowed(
+    call: &Call,
+    tokens: Option<&[TokenId]>,
+    salt: Option<&str>,
+    user: Option<&str>,
+) -> Shadowed {
+    let Some(shadow) = &call.gateway.observers.shadow else {
+        return Shadowed::default();
+    };
+    let arrived = Arrived {
+        tokens,
+        salt,
+        session: call.session(user),
+    };
+    shadow.request(arrived, call.gateway.clock.now())
 }
 
 impl Sent {
@@ -93,6 +116,7 @@ impl Sent {
             reservation.note_cached(cached);
         }
         if let (Some(prompt), Some(cached)) = (usage.prompt_tokens, usage.cached_tokens) {
+            self.shadowed.found(prompt, cached);
             let labels = [&self.model[..], reservation.replica_name()];
             let savings = &self.gateway.metrics.savings;
             savings.note_upstream(labels, prompt, cached);
