@@ -12,10 +12,8 @@ mod self_check;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use headstart_core::block::Namespace;
-use headstart_core::{CacheEvent, Nanos, ReplicaId, TokenId};
+use headstart_core::{CacheEvent, Nanos, ReplicaId};
 use headstart_engine::{GenerationDefaults, Model};
 use headstart_prompt::PromptModel;
 use headstart_router::index::Update;
@@ -28,15 +26,16 @@ use crate::clock::{Clock, unix_seconds};
 use crate::config::{Limits, TierReports};
 use crate::drift::DriftWatch;
 use crate::events::{Endpoints, StreamReporter, StreamUpdate};
-use crate::insight::{Insight, Placed};
+use crate::insight::Placed;
 use crate::metrics::Metrics;
+use crate::observers::Observers;
 use crate::openai::ApiError;
 use crate::prediction::Predictions;
 use crate::prompt_tokens::PromptTokens;
 use crate::replica::Replica;
 use crate::shared_index::SharedIndex;
-use crate::spans::Spans;
 use crate::upstream::Upstream;
+use reservation::Placing;
 
 pub use embedded::{Accepted, Ask};
 pub use proxied::{Passing, Proxied, is_event_stream, unknown_model};
@@ -61,10 +60,8 @@ pub struct Gateway {
     pub api_key: Option<String>,
     /// Metrics.
     pub metrics: Metrics,
-    /// Where spans of requests go, if they do.
-    pub spans: Option<Arc<Spans>>,
-    /// What became of requests, where they are explained.
-    pub insight: Option<Insight>,
+    /// Those who look on.
+    pub observers: Observers,
     /// The clock.
     pub clock: Clock,
     /// Set once shutdown has begun.
@@ -157,10 +154,8 @@ pub struct GatewayParts {
     pub api_key: Option<String>,
     /// Metrics.
     pub metrics: Metrics,
-    /// Where spans of requests go, if they do.
-    pub spans: Option<Arc<Spans>>,
-    /// What became of requests, where they are explained.
-    pub insight: Option<Insight>,
+    /// Those who look on.
+    pub observers: Observers,
     /// The clock.
     pub clock: Clock,
     /// Where each replica publishes its events.
@@ -183,8 +178,7 @@ impl Gateway {
             limits: parts.limits,
             api_key: parts.api_key,
             metrics: parts.metrics,
-            spans: parts.spans,
-            insight: parts.insight,
+            observers: parts.observers,
             clock: parts.clock,
             events: parts.events,
             draining: AtomicBool::new(false),
@@ -377,7 +371,7 @@ impl Gateway {
     fn tell_index(&self, replica: ReplicaId, update: Update<'_>, num_events: usize) {
         if self.router().listens_to(replica, num_events) {
             let now = self.clock.now();
-            if let (Some(insight), Update::Events(events)) = (&self.insight, &update) {
+            if let (Some(insight), Update::Events(events)) = (&self.observers.insight, &update) {
                 insight.events(replica, events, now);
             }
             self.index.update(replica, update, now);
@@ -418,7 +412,7 @@ impl Gateway {
             .routed
             .with_label_values(&labels)
             .inc();
-        let insight = self.insight.as_ref();
+        let insight = self.observers.insight.as_ref();
         let ticket = insight.zip(tokens.zip(keys.as_ref()));
         let ticket = ticket.map(|(insight, (tokens, keys))| {
             let placed = Placed {
@@ -463,17 +457,4 @@ impl Gateway {
         let retries = &self.metrics.requests.retries;
         retries.with_label_values(&[replica.to_string()]).inc();
     }
-}
-
-/// A request that wants a place.
-#[derive(Clone, Copy)]
-struct Placing<'a> {
-    /// Its prompt, where that is tokenized.
-    tokens: Option<&'a [TokenId]>,
-    /// What sets the prompt apart from the same tokens in other requests.
-    namespace: Namespace<'a>,
-    /// The key of `session` routing.
-    session: Option<&'a str>,
-    /// The longest time to the first token that the client wants.
-    slo_ttft: Option<Duration>,
 }

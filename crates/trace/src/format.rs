@@ -12,6 +12,7 @@ mod chain;
 pub mod completions;
 pub mod conversation;
 pub mod mooncake;
+pub mod request_log;
 mod sniff;
 
 use std::fmt;
@@ -39,18 +40,21 @@ pub enum Format {
     Azure,
     /// Conversations as text, see [`conversation`].
     Conversation,
+    /// Requests as text, one a line, see [`request_log`].
+    Requests,
     /// Headstart's own form, see [`canonical`].
     Canonical,
 }
 
 impl Format {
     /// Every format there is.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Mooncake,
         Self::Bailian,
         Self::Agent,
         Self::Azure,
         Self::Conversation,
+        Self::Requests,
         Self::Canonical,
     ];
 
@@ -63,6 +67,7 @@ impl Format {
             Self::Agent => "agent",
             Self::Azure => "azure",
             Self::Conversation => "conversation",
+            Self::Requests => "requests",
             Self::Canonical => "canonical",
         }
     }
@@ -71,6 +76,12 @@ impl Format {
     #[must_use]
     pub fn names() -> String {
         Self::ALL.map(Self::name).join(", ")
+    }
+
+    /// Whether it holds texts, which a tokenizing function must make tokens of.
+    #[must_use]
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::Conversation | Self::Requests)
     }
 
     /// Whether a line is a session without a start, for which one may be drawn.
@@ -134,6 +145,7 @@ pub(crate) fn open<'a>(
         Format::Agent => Ok(agent::open(first, options)),
         Format::Azure => azure::open(first),
         Format::Conversation => conversation::open(options),
+        Format::Requests => request_log::open(first, options),
         Format::Canonical => canonical::open(first),
     }
 }

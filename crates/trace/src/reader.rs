@@ -49,7 +49,7 @@ pub struct Options<'a> {
     pub block_tokens: Option<u32>,
     /// Sessions, turns and types are inferred where the trace has none, see [`crate::infer`].
     pub infer: bool,
-    /// Text to tokens, needed for conversations.
+    /// Text to tokens, needed for conversations and request logs.
     pub tokenize: Option<Rc<Tokenize<'a>>>,
 }
 
@@ -272,9 +272,9 @@ fn check(format: Format, options: &Options<'_>) -> Result<(), String> {
         (Some(_), Format::Canonical) => {
             Err("the trace's header says how many tokens a block holds".to_owned())
         }
-        (_, Format::Conversation) if options.tokenize.is_none() => {
-            Err("conversations are text; pass a tokenizing function".to_owned())
-        }
+        (_, format) if format.is_text() && options.tokenize.is_none() => Err(format!(
+            "the format {format} is text; pass a tokenizing function"
+        )),
         _ => Ok(()),
     }
 }

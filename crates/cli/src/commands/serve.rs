@@ -100,6 +100,7 @@ fn usage(error: ServeError) -> anyhow::Error {
         | ServeError::Shared(_)
         | ServeError::Rank(_)
         | ServeError::Otlp(_)
+        | ServeError::Shadow(_)
         | ServeError::Upstream(_) => UsageError(error.to_string()).into(),
         other => other.into(),
     }
@@ -152,6 +153,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
         prices: options.prices()?,
         otlp: options.otlp.clone(),
         insight: options.insight()?,
+        shadow: options.shadow()?,
         limits: options.limits()?,
     })
 }

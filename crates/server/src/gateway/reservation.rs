@@ -1,13 +1,28 @@
 //! A request's place with the router.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use headstart_core::ReplicaId;
+use headstart_core::block::Namespace;
+use headstart_core::{ReplicaId, TokenId};
 use headstart_router::ReservationId;
 
 use super::Gateway;
 use crate::insight::{Answered, Ticket};
 use crate::metrics::PromptSources;
+
+/// A request that wants a place.
+#[derive(Clone, Copy)]
+pub(super) struct Placing<'a> {
+    /// Its prompt, where that is tokenized.
+    pub(super) tokens: Option<&'a [TokenId]>,
+    /// What sets the prompt apart from the same tokens in other requests.
+    pub(super) namespace: Namespace<'a>,
+    /// The key of `session` routing.
+    pub(super) session: Option<&'a str>,
+    /// The longest time to the first token that the client wants.
+    pub(super) slo_ttft: Option<Duration>,
+}
 
 /// A request's place with the router; given back when dropped.
 pub struct Reservation {
@@ -26,7 +41,9 @@ impl Reservation {
     pub fn first_token(&self) {
         let now = self.gateway.clock.now();
         self.gateway.router().first_token(self.id, now);
-        if let (Some(insight), Some(ticket)) = (&self.gateway.insight, &mut *self.ticket()) {
+        if let (Some(insight), Some(ticket)) =
+            (&self.gateway.observers.insight, &mut *self.ticket())
+        {
             insight.computed(ticket, now);
         }
     }
@@ -53,7 +70,7 @@ impl Reservation {
     /// What is known of the request now is all there is: it is explained.
     pub fn explain(&self, answered: &Answered<'_>) {
         let ticket = self.ticket().take();
-        if let (Some(insight), Some(ticket)) = (&self.gateway.insight, ticket) {
+        if let (Some(insight), Some(ticket)) = (&self.gateway.observers.insight, ticket) {
             insight.finish(ticket, answered, self.gateway.clock.now());
         }
     }
@@ -79,7 +96,9 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         let now = self.gateway.clock.now();
         self.gateway.router().finish(self.id, now);
-        if let (Some(insight), Some(ticket)) = (&self.gateway.insight, self.ticket().take()) {
+        if let (Some(insight), Some(ticket)) =
+            (&self.gateway.observers.insight, self.ticket().take())
+        {
             insight.abandon(&ticket);
         }
     }

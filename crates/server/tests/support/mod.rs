@@ -85,6 +85,7 @@ fn config(backend: Backend) -> ServeConfig {
         prices: None,
         otlp: None,
         insight: true,
+        shadow: None,
         limits: Limits::default(),
     }
 }
