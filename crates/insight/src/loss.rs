@@ -135,13 +135,13 @@ impl Attributor {
         let mut layout = Layout::of(arrival, predicted_tokens);
         let mut evicted = None;
         for (block, &name) in names.iter().enumerate() {
-            let bucket = self.remembered(name, chosen);
+            let bucket = self.remembered(name, chosen, arrival);
             layout.remember(block, bucket);
             if evicted.is_none() && bucket == Some(Bucket::Evicted) {
                 evicted = self.eviction(name, now);
             }
         }
-        self.look_at_contents(arrival, &mut layout);
+        self.look_at_contents(arrival, &names, &mut layout);
         self.follow_others(arrival, &names);
         let computes_from = (predicted_tokens / arrival.block_size.max(1)) as usize;
         for &name in names.iter().skip(computes_from) {
@@ -155,6 +155,7 @@ impl Attributor {
             computes_from: computes_from.min(names.len()),
             names,
             is_computing: true,
+            is_read: arrival.tokens.is_some(),
             runs: layout.into_runs(),
             evicted,
             forgotten: self.forgotten_share(),
@@ -183,6 +184,9 @@ impl Attributor {
                 entry.hold(place, Tier::Device);
             }
             (entry.at, entry.stored) = (at, stored);
+            if pending.is_read {
+                entry.read();
+            }
         }
     }
 
@@ -297,7 +301,7 @@ impl Attributor {
     }
 
     /// What the memory says of a block that is not served.
-    fn remembered(&self, name: u64, chosen: u16) -> Option<Bucket> {
+    fn remembered(&self, name: u64, chosen: u16, arrival: &Arrival<'_>) -> Option<Bucket> {
         let entry = self.blocks.find(name)?;
         if entry.computing > 0 {
             return Some(Bucket::InFlight);
@@ -306,11 +310,14 @@ impl Attributor {
             State::Unheld => None,
             State::Removed => Some(Bucket::Evicted),
             State::Held if self.was_reset(entry) => Some(Bucket::Reset),
-            // What a replica says itself is as sure as the index. Of one that says nothing the
-            // index has the better guess, and it does not know the block.
+            // The index does not know the block. If it was asked about its holder, an event was
+            // lost, that of its removal rather than that of its storing, which was seen here. If
+            // not (the holder is busy, or full), it may well be there, where it says what it has.
             State::Held => {
                 let has_events = self.replicas[usize::from(entry.holder)].has_events;
-                Some(match has_events && entry.holder != chosen {
+                let mut asked = arrival.overlaps.iter();
+                let is_asked = asked.any(|(replica, _)| replica.0 == u32::from(entry.holder));
+                Some(match has_events && entry.holder != chosen && !is_asked {
                     true => Bucket::HeldElsewhere,
                     false => Bucket::Evicted,
                 })
@@ -358,33 +365,47 @@ impl Attributor {
 
     /// Tells what of the unknown part is known in another namespace or behind another prefix, and
     /// remembers it.
-    fn look_at_contents(&mut self, arrival: &Arrival<'_>, layout: &mut Layout) {
+    fn look_at_contents(&mut self, arrival: &Arrival<'_>, names: &[u64], layout: &mut Layout) {
         let (from, to) = layout.unknown();
+        let unread = self.unread(names);
         let size = arrival.block_size.max(1) as usize;
         let Some(tokens) = arrival.tokens.filter(|tokens| tokens.len() >= to) else {
             return;
         };
-        if from >= to {
+        let read_from = from.min(unread * size);
+        if read_from >= to {
             return;
         }
         let mut name = 0;
         for (block, tokens) in tokens[..to].chunks_exact(size).enumerate() {
             name = self.key.of_tokens(name, tokens);
-            if block * size < from {
+            if block * size < read_from {
                 continue;
             }
             let tag = arrival.namespace as u32;
             match self.bare.find(name) {
                 // The memory of blocks has forgotten it.
+                _ if block * size < from => {}
                 Some(seen) if seen == tag => layout.remember(block, Some(Bucket::Evicted)),
                 Some(_) => layout.remember(block, Some(Bucket::Namespace)),
                 None => {}
             }
             self.bare.enter(name, tag);
         }
-        self.contents.know(&tokens[from..to], &mut |start, end| {
-            layout.diverged(from + start, from + end);
-        });
+        self.contents
+            .know(&tokens[read_from..to], &mut |start, end| {
+                let (start, end) = (read_from + start, read_from + end);
+                if end > from {
+                    layout.diverged(start.max(from), end);
+                }
+            });
+    }
+
+    /// The first block whose contents were not in a prompt yet: what an engine generated is known
+    /// as a block before.
+    fn unread(&self, names: &[u64]) -> usize {
+        let is_read = |name: &&u64| self.blocks.find(**name).is_some_and(Entry::is_read);
+        names.iter().take_while(is_read).count()
     }
 
     fn forgotten_share(&self) -> f32 {

@@ -3,7 +3,7 @@
 use headstart_core::{ReplicaId, RouteKey, TokenId};
 
 use super::layout::Run;
-use crate::Split;
+use crate::{Bucket, Split};
 
 /// One request at the time of its routing decision.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +62,8 @@ pub struct Pending {
     /// The first block that it was expected to compute.
     pub(super) computes_from: usize,
     pub(super) is_computing: bool,
+    /// Whether its contents were looked at.
+    pub(super) is_read: bool,
     pub(super) runs: Vec<Run>,
     pub(super) evicted: Option<Evicted>,
     pub(super) forgotten: f32,
@@ -72,6 +74,11 @@ impl Pending {
     #[must_use]
     pub fn predicted_tokens(&self) -> u32 {
         self.predicted_tokens
+    }
+
+    /// What the tokens are if they are not served: runs in order, each by one past its last token.
+    pub fn runs(&self) -> impl Iterator<Item = (u32, Bucket)> + '_ {
+        self.runs.iter().map(|run| (run.end, run.bucket))
     }
 
     /// The chosen replica.

@@ -38,12 +38,13 @@ pub(super) enum State {
 }
 
 const TIERS: u8 = 0b1111;
+const READ: u8 = 0b0010_0000;
 const HELD: u8 = 0b0100_0000;
 const REMOVED: u8 = 0b1000_0000;
 
 impl Entry {
     pub(super) fn state(&self) -> State {
-        match self.bits & !TIERS {
+        match self.bits & (HELD | REMOVED) {
             HELD => State::Held,
             REMOVED => State::Removed,
             _ => State::Unheld,
@@ -57,15 +58,25 @@ impl Entry {
             false => 0,
         };
         self.holder = holder;
-        self.bits = HELD | others | bit(tier);
+        self.bits = HELD | others | bit(tier) | self.bits & READ;
     }
 
     /// `holder` no longer holds it in `tier`.
     pub(super) fn remove(&mut self, holder: u16, tier: Tier) {
         if self.state() == State::Held && self.holder == holder {
             let left = self.bits & TIERS & !bit(tier);
-            self.bits = left | if left == 0 { REMOVED } else { HELD };
+            let state = if left == 0 { REMOVED } else { HELD };
+            self.bits = left | state | self.bits & READ;
         }
+    }
+
+    /// Its contents were in a prompt.
+    pub(super) fn read(&mut self) {
+        self.bits |= READ;
+    }
+
+    pub(super) fn is_read(&self) -> bool {
+        self.bits & READ != 0
     }
 
     fn is_free(&self) -> bool {
