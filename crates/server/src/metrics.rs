@@ -6,6 +6,7 @@ mod index;
 pub(crate) mod load;
 mod prediction;
 mod savings;
+mod shadow;
 mod shared_index;
 mod tiers;
 
@@ -23,6 +24,7 @@ pub use importance::ImportanceMetrics;
 pub use index::IndexMetrics;
 pub use prediction::PredictionMetrics;
 pub use savings::{PromptSources, SavingsMetrics};
+pub use shadow::ShadowMetrics;
 pub use shared_index::SharedIndexMetrics;
 pub(crate) use tiers::TimedMover;
 pub use tiers::{TierMetrics, TierReport};
@@ -50,6 +52,7 @@ pub struct Metrics {
     /// How loading stored prefixes in part goes.
     pub importance: ImportanceMetrics,
     shared_index: OnceLock<SharedIndexMetrics>,
+    shadow: OnceLock<ShadowMetrics>,
 }
 
 /// What happened to requests.
@@ -135,6 +138,7 @@ impl Metrics {
             tiers,
             importance,
             shared_index: OnceLock::new(),
+            shadow: OnceLock::new(),
         }
     }
 
