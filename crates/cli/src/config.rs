@@ -227,6 +227,10 @@ pub(crate) struct ServeOptions {
     /// http://127.0.0.1:4318; OTEL_TRACES_SAMPLER says how many [default: none]
     #[arg(long, env = "HEADSTART_OTLP", value_name = "URL")]
     pub(crate) otlp: Option<String>,
+    /// Whether requests are explained (what became of their tokens, and why: /debug/requests,
+    /// /debug/waterfall, metrics): on or off [default: on]
+    #[arg(long, env = "HEADSTART_INSIGHT", value_name = "on|off")]
+    pub(crate) insight: Option<String>,
     /// The configuration's own profiles, by name.
     #[arg(skip)]
     #[serde(skip)]
@@ -338,6 +342,7 @@ impl ServeOptions {
             max_sequences: self.max_sequences.or(file.max_sequences),
             max_waiting: self.max_waiting.or(file.max_waiting),
             otlp: self.otlp.or(file.otlp),
+            insight: self.insight.or(file.insight),
             shadow: self.shadow.or(file.shadow),
             upstream: if self.upstream.is_empty() {
                 file.upstream
@@ -367,6 +372,21 @@ impl ServeOptions {
             )
         };
         self.index_secret.map(number).transpose()
+    }
+
+    /// Whether requests are explained.
+    ///
+    /// # Errors
+    /// When it is neither on nor off.
+    pub(crate) fn insight(&self) -> Result<bool> {
+        match self.insight.as_deref() {
+            None | Some("on") => Ok(true),
+            Some("off") => Ok(false),
+            Some(other) => {
+                let message = format!("--insight {other}: known are on, off");
+                Err(UsageError(message).into())
+            }
+        }
     }
 
     /// What tokens cost, where somebody says.

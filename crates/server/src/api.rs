@@ -3,6 +3,7 @@
 mod body;
 mod debug;
 mod embedded;
+mod explain;
 mod proxied;
 mod routed;
 mod tokenize;
@@ -42,6 +43,12 @@ pub const SESSION_HEADER: &str = "x-session-id";
 /// Request header with the longest time to the first token that the client wants, milliseconds.
 pub const SLO_TTFT_HEADER: &str = "x-slo-ttft-ms";
 
+/// Request header: what the client calls the request, to ask for it later.
+pub const REQUEST_ID_HEADER: &str = "x-request-id";
+
+/// Longest of them that is kept, bytes.
+const REQUEST_ID_BYTES: usize = 200;
+
 /// Longest objective, milliseconds: an hour.
 const SLO_TTFT_MAX_MS: f64 = 3_600_000.0;
 
@@ -63,6 +70,9 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/debug/index", get(debug_index))
         .route("/debug/shadow", get(debug_shadow))
         .route("/debug/index/entries", get(debug_entries))
+        .route("/debug/requests", get(explain::requests))
+        .route("/debug/requests/{id}", get(explain::request))
+        .route("/debug/waterfall", get(explain::waterfall))
         .layer(middleware::from_fn_with_state(gateway.clone(), authorize))
         .merge(open)
         .fallback(not_found)
@@ -123,6 +133,13 @@ impl Call {
             .get(SESSION_HEADER)
             .and_then(|value| value.to_str().ok());
         header.or(user)
+    }
+
+    /// What the client calls the request, if it calls it something short.
+    fn request_id(&self) -> Option<&str> {
+        let value = self.headers.get(REQUEST_ID_HEADER)?;
+        let id = value.to_str().ok()?;
+        (!id.is_empty() && id.len() <= REQUEST_ID_BYTES).then_some(id)
     }
 
     /// The objective that the client names, if it does.
@@ -234,7 +251,8 @@ async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 async fn not_found(uri: Uri) -> ApiError {
     let message = format!(
         "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, \
-         /debug/index, /debug/index/entries, /debug/shadow, /health, /ready and /metrics",
+         /debug/index, /debug/index/entries, /debug/requests, /debug/waterfall, /debug/shadow, \
+         /health, /ready and /metrics",
         uri.path()
     );
     ApiError::new(StatusCode::NOT_FOUND, "not_found", message)

@@ -49,6 +49,8 @@ pub struct ServeConfig {
     pub shadow: Option<ShadowConfig>,
     /// The collector that spans of requests go to, `http://host:port`, if they do.
     pub otlp: Option<String>,
+    /// Whether requests are explained: what became of their tokens, and why.
+    pub insight: bool,
     /// The limits.
     pub limits: Limits,
 }

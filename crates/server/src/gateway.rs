@@ -26,6 +26,7 @@ use crate::clock::{Clock, unix_seconds};
 use crate::config::{Limits, TierReports};
 use crate::drift::DriftWatch;
 use crate::events::{Endpoints, StreamReporter, StreamUpdate};
+use crate::insight::{Insight, Placed};
 use crate::metrics::Metrics;
 use crate::observers::Observers;
 use crate::openai::ApiError;
@@ -61,6 +62,8 @@ pub struct Gateway {
     pub metrics: Metrics,
     /// Those who look on.
     pub observers: Observers,
+    /// What became of requests, where they are explained.
+    pub insight: Option<Insight>,
     /// The clock.
     pub clock: Clock,
     /// Set once shutdown has begun.
@@ -155,6 +158,8 @@ pub struct GatewayParts {
     pub metrics: Metrics,
     /// Those who look on.
     pub observers: Observers,
+    /// What became of requests, where they are explained.
+    pub insight: Option<Insight>,
     /// The clock.
     pub clock: Clock,
     /// Where each replica publishes its events.
@@ -178,6 +183,7 @@ impl Gateway {
             api_key: parts.api_key,
             metrics: parts.metrics,
             observers: parts.observers,
+            insight: parts.insight,
             clock: parts.clock,
             events: parts.events,
             draining: AtomicBool::new(false),
@@ -369,7 +375,11 @@ impl Gateway {
     /// Updates the index while requests are routed, if the replica counts.
     fn tell_index(&self, replica: ReplicaId, update: Update<'_>, num_events: usize) {
         if self.router().listens_to(replica, num_events) {
-            self.index.update(replica, update, self.clock.now());
+            let now = self.clock.now();
+            if let (Some(insight), Update::Events(events)) = (&self.insight, &update) {
+                insight.events(replica, events, now);
+            }
+            self.index.update(replica, update, now);
         }
     }
 
@@ -407,12 +417,24 @@ impl Gateway {
             .routed
             .with_label_values(&labels)
             .inc();
+        let insight = self.insight.as_ref();
+        let ticket = insight.zip(tokens.zip(keys.as_ref()));
+        let ticket = ticket.map(|(insight, (tokens, keys))| {
+            let placed = Placed {
+                decision: &decision,
+                tokens,
+                keys,
+                namespace,
+            };
+            insight.arrive(&placed, request.now)
+        });
         let reservation = Reservation {
             gateway: self.clone(),
             id: decision.reservation,
             replica: decision.replica,
             replica_name: labels[1].to_owned(),
             predicted_tokens: tokens.map(|_| decision.overlap_tokens),
+            ticket: Mutex::new(ticket),
         };
         Ok((decision, reservation))
     }

@@ -18,6 +18,7 @@
 //! | [`upstream`] | an engine behind HTTP |
 //! | [`answer`] | tokens to text: detokenizing and stop strings |
 //! | [`prices`] | what tokens cost, where somebody says |
+//! | [`insight`] | what became of requests, and why |
 //! | [`drift`] | whether engines make the same tokens of a prompt |
 //! | [`prompt_tokens`] | text to tokens, of what is new in a prompt |
 //! | [`saved_index`] | the router's index in a folder, for the next start |
@@ -37,6 +38,7 @@ pub mod drift;
 mod emulator;
 pub mod events;
 pub mod gateway;
+pub mod insight;
 pub mod metrics;
 pub mod observers;
 pub mod openai;

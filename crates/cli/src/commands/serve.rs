@@ -153,6 +153,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
         prices: options.prices()?,
         otlp: options.otlp.clone(),
         shadow: options.shadow()?,
+        insight: options.insight()?,
         limits: options.limits()?,
     })
 }

@@ -16,6 +16,7 @@ use super::{CACHED_HEADER, Call, IMPORTANCE_HEADER, REPLICA_HEADER, header_value
 use crate::answer::{Answer, Piece};
 use crate::clock::unix_seconds;
 use crate::gateway::{Accepted, Ask, Embedded, Fleet, Gateway, unknown_model};
+use crate::insight::Answered;
 use crate::openai::error::PromptLength;
 use crate::openai::response::{Envelope, Kind, Usage};
 use crate::openai::{ApiError, ChatRequest, CompletionRequest, Generation, PromptInput};
@@ -272,7 +273,13 @@ impl Run {
             timeline: call.timeline.clone(),
             _forecast: prompt.forecast,
         };
-        run.note_first_token();
+        let waited_s = run.note_first_token();
+        run.accepted.reservation.explain(&Answered {
+            id: Some(&run.envelope.id),
+            request_id: call.request_id(),
+            model: &run.envelope.model,
+            ttft_s: Some(waited_s),
+        });
         run
     }
 
@@ -374,7 +381,8 @@ impl Run {
         }
     }
 
-    fn note_first_token(&self) {
+    /// Seconds from the request's arrival to its first token.
+    fn note_first_token(&self) -> f64 {
         let metrics = &self.gateway.metrics;
         let labels = [
             &self.envelope.model[..],
@@ -422,6 +430,7 @@ impl Run {
             ttft_ms = waited * 1e3,
             "first token"
         );
+        waited
     }
 
     fn finish(&mut self, reason: &str) -> Usage {

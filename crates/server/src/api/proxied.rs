@@ -18,6 +18,7 @@ use super::usage::{Usage, UsageScan};
 use super::{CACHED_HEADER, Call, IMPORTANCE_HEADER, REPLICA_HEADER, header_value};
 use crate::clock::unix_seconds;
 use crate::gateway::{Comparison, Due, Gateway, Passing, Proxied, Reservation, is_event_stream};
+use crate::insight::Answered;
 use crate::openai::response::Kind;
 use crate::openai::{ApiError, request};
 use crate::prompt_tokens::PromptTokens;
@@ -57,7 +58,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         timeline: &call.timeline,
     };
     let proxied = call.gateway.pass_on(&passing).await?;
-    note_first_bytes(&call, &model, &proxied);
+    let ttft_s = note_first_bytes(&call, &model, &proxied);
     shadowed.began(call.gateway.clock.now());
     let body = passing.body.clone();
     let sent = Sent {
@@ -68,6 +69,9 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         tokens,
         timeline: call.timeline.clone(),
         shadowed,
+        ttft_s: ttft_s.filter(|_| is_event_stream(&proxied.head.headers)),
+        request_id: call.request_id().map(str::to_owned),
+        answer_id: None,
     };
     Ok(respond(&call, proxied, sent))
 }
@@ -81,6 +85,9 @@ struct Sent {
     tokens: Option<Vec<TokenId>>,
     timeline: Timeline,
     shadowed: Shadowed,
+    ttft_s: Option<f64>,
+    request_id: Option<String>,
+    answer_id: Option<String>,
 }
 
 /// Tells the request to the fleets that are played beside it, if there are any.
@@ -115,6 +122,12 @@ impl Sent {
         if let Some(cached) = usage.cached_tokens {
             reservation.note_cached(cached);
         }
+        reservation.explain(&Answered {
+            id: self.answer_id.as_deref(),
+            request_id: self.request_id.as_deref(),
+            model: &self.model,
+            ttft_s: self.ttft_s,
+        });
         if let (Some(prompt), Some(cached)) = (usage.prompt_tokens, usage.cached_tokens) {
             self.shadowed.found(prompt, cached);
             let labels = [&self.model[..], reservation.replica_name()];
@@ -222,7 +235,7 @@ pub(super) fn chat_tokens(
     prompt.chat(&input, salt).ok()
 }
 
-fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) {
+fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) -> Option<f64> {
     if proxied.head.status.is_success() {
         let labels = [model, proxied.reservation.replica_name()];
         let waited = call.gateway.clock.now().since(call.arrival).as_secs_f64();
@@ -237,10 +250,12 @@ fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) {
             ttft_ms = waited * 1e3,
             "first bytes of an upstream's answer"
         );
+        return Some(waited);
     }
+    None
 }
 
-fn respond(call: &Call, proxied: Proxied, sent: Sent) -> Response {
+fn respond(call: &Call, proxied: Proxied, mut sent: Sent) -> Response {
     let Proxied {
         reservation,
         head,
@@ -249,10 +264,11 @@ fn respond(call: &Call, proxied: Proxied, sent: Sent) -> Response {
     } = proxied;
     let is_stream = is_event_stream(&head.headers);
     let replica = header_value(reservation.replica_name());
-    let whole = match is_stream {
-        true => Usage::default(),
+    let (whole, answer_id) = match is_stream {
+        true => (Usage::default(), None),
         false => Usage::of_answer(&first),
     };
+    sent.answer_id = answer_id;
     let cached = cached_tokens(&head.headers, whole);
     let mut response = if is_stream {
         let (writer, body) = body::channel(&call.gateway.limits, call.closer.clone());
@@ -265,6 +281,7 @@ fn respond(call: &Call, proxied: Proxied, sent: Sent) -> Response {
                 .await
                 .is_ok()
             {
+                sent.answer_id = scan.take_id();
                 let usage = scan.found();
                 let cached_tokens = usage.cached_tokens.or(header_count);
                 sent.note(

@@ -6,6 +6,9 @@ use serde_json::Value;
 /// Longest line of a stream that is read; what is longer is an answer's text, not its usage.
 const LINE_BYTES_MAX: usize = 256 << 10;
 
+/// Longest id of an answer that is kept.
+const ID_BYTES_MAX: usize = 200;
+
 /// How the line with the usage is recognized before it is parsed.
 const MARK: &[u8] = b"\"usage\":{";
 
@@ -24,14 +27,16 @@ pub(super) struct Usage {
 #[derive(Default, Deserialize)]
 struct Answer {
     #[serde(default)]
+    id: Value,
+    #[serde(default)]
     usage: Value,
 }
 
 impl Usage {
-    /// Of a whole answer, or of a stream's event, as JSON; of anything else none.
-    pub(super) fn of_answer(json: &[u8]) -> Self {
+    /// Of a whole answer as JSON, with its id; of anything else none.
+    pub(super) fn of_answer(json: &[u8]) -> (Self, Option<String>) {
         let answer: Answer = serde_json::from_slice(json).unwrap_or_default();
-        Self::of(&answer.usage)
+        (Self::of(&answer.usage), answer_id(&answer))
     }
 
     fn of(usage: &Value) -> Self {
@@ -49,12 +54,19 @@ impl Usage {
     }
 }
 
+/// An answer's id, which engines keep short.
+fn answer_id(answer: &Answer) -> Option<String> {
+    let id = answer.id.as_str().filter(|id| id.len() <= ID_BYTES_MAX);
+    id.map(str::to_owned)
+}
+
 /// Finds the usage in a stream that passes by in pieces.
 #[derive(Debug, Default)]
 pub(super) struct UsageScan {
     line: Vec<u8>,
     is_too_long: bool,
     found: Usage,
+    id: Option<String>,
 }
 
 impl UsageScan {
@@ -76,14 +88,23 @@ impl UsageScan {
         self.found
     }
 
+    /// The answer's id, which every event of a stream has.
+    pub(super) fn take_id(&mut self) -> Option<String> {
+        self.id.take()
+    }
+
     fn end_line(&mut self) {
         let has_mark = self.line.windows(MARK.len()).any(|window| window == MARK);
-        if has_mark
+        let is_wanted = has_mark || self.id.is_none();
+        if is_wanted
             && !self.is_too_long
             && let Some(data) = self.line.strip_prefix(b"data:")
             && let Ok(event) = serde_json::from_slice::<Answer>(data)
         {
-            self.found = Usage::of(&event.usage);
+            if has_mark {
+                self.found = Usage::of(&event.usage);
+            }
+            self.id = self.id.take().or_else(|| answer_id(&event));
         }
         self.line.clear();
         self.is_too_long = false;
@@ -134,7 +155,7 @@ mod tests {
     #[test]
     fn engines_may_say_less() {
         let check = |json: &str, prompt_tokens, cached_tokens| {
-            let usage = Usage::of_answer(json.as_bytes());
+            let (usage, _) = Usage::of_answer(json.as_bytes());
             assert_eq!(
                 (usage.prompt_tokens, usage.cached_tokens),
                 (prompt_tokens, cached_tokens)

@@ -139,7 +139,7 @@ impl Gateway {
             {
                 Ok((sources, first, events)) => {
                     reservation.first_token();
-                    reservation.note_cached(sources.found());
+                    reservation.note_sources(&sources);
                     return Ok(Accepted {
                         reservation,
                         sources,

@@ -20,6 +20,7 @@ use crate::config::{Backend, EmbeddedFleet, ServeConfig, UpstreamConfig};
 use crate::emulator::Emulator;
 use crate::events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank};
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
+use crate::insight::Insight;
 use crate::metrics::{Metrics, TimedMover};
 use crate::observers::Observers;
 use crate::prediction::Predictions;
@@ -91,6 +92,8 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
             router.set_engine(replica, engine);
         }
     }
+    let insight = config.insight;
+    let insight = insight.then(|| Insight::new(&name, secret, metrics.with_insight()));
     let gateway = Arc::new(Gateway::new(GatewayParts {
         fleet,
         router,
@@ -100,6 +103,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         api_key: config.api_key,
         metrics,
         observers,
+        insight,
         clock,
         events: streams.iter().map(|stream| stream.events.clone()).collect(),
     }));

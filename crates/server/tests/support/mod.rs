@@ -85,6 +85,7 @@ fn config(backend: Backend) -> ServeConfig {
         prices: None,
         otlp: None,
         shadow: None,
+        insight: true,
         limits: Limits::default(),
     }
 }
