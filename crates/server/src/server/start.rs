@@ -69,11 +69,8 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         let endpoints = follow::endpoints(&fleet, &streams);
         Keeper::new(folder, index.clone(), name.clone(), endpoints)
     });
-    let names = (model.as_str(), name.as_str());
-    let shared_index = config.shared_index;
-    let shared_index = shared_index
-        .map(|server| share(server, &fleet, &streams, names, &index, clock))
-        .transpose()?;
+    let share = |server| share(server, &fleet, &streams, (&model, &name), &index, clock);
+    let shared_index = config.shared_index.map(share).transpose()?;
     let asked: Arc<dyn PrefixIndex> = match (&shared_index, config.profile.index) {
         (Some(shared), _) => shared.clone(),
         (None, IndexKind::Events) => index.clone(),
@@ -92,8 +89,8 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
             router.set_engine(replica, engine);
         }
     }
-    let insight = config.insight;
-    let insight = insight.then(|| Insight::new(&name, secret, metrics.with_insight()));
+    let explain = || Insight::new(&name, secret, metrics.with_insight());
+    let insight = config.insight.then(explain);
     let gateway = Arc::new(Gateway::new(GatewayParts {
         fleet,
         router,
@@ -112,16 +109,15 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     follow::look_at_all(&gateway).await;
     let saving = keep(keeper, &gateway).await?;
     let watchers = follow::all(&gateway, &streams);
-    let endpoints = streams.into_iter().filter_map(|stream| stream.events);
+    let events = streams.into_iter().filter_map(|stream| stream.events);
     Ok(Parts {
         gateway,
         watchers,
-        event_endpoints: endpoints.collect(),
+        event_endpoints: events.collect(),
         saving,
     })
 }
 
-/// The engine that all replicas play, if they do.
 /// Says which upstreams' prompts a strategy that goes by prefixes will not see: without it a wrong
 /// configuration looks like one that does not help.
 fn warn_of_blindness(config: &ServeConfig) {
@@ -151,6 +147,7 @@ fn warn_of_blindness(config: &ServeConfig) {
     }
 }
 
+/// The engine that all replicas play, if they do.
 fn emulated(backend: &Backend) -> Option<EngineModel> {
     match backend {
         Backend::Embedded(fleet) => fleet.emulated.as_deref().copied(),
