@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod input;
 mod kv_bytes;
+mod logged;
 mod model;
 mod output;
 mod predictor;
