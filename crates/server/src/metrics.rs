@@ -8,6 +8,7 @@ mod prediction;
 mod savings;
 mod shared_index;
 mod tiers;
+mod totals;
 
 use std::sync::{Arc, OnceLock};
 
@@ -26,6 +27,7 @@ pub use savings::{PromptSources, SavingsMetrics};
 pub use shared_index::SharedIndexMetrics;
 pub(crate) use tiers::TimedMover;
 pub use tiers::{TierMetrics, TierReport};
+pub use totals::{FOUND_IN, Totals};
 
 use crate::prices::PriceTable;
 

@@ -104,7 +104,9 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let _ = later.set(Arc::downgrade(&gateway));
     follow::look_at_all(&gateway).await;
     let saving = keep(keeper, &gateway).await?;
-    let watchers = follow::all(&gateway, &streams);
+    let mut watchers = follow::all(&gateway, &streams);
+    let dashboard = crate::dashboard::run(Arc::downgrade(&gateway));
+    watchers.push(Watcher::Task(tokio::spawn(dashboard)));
     let endpoints = streams.into_iter().filter_map(|stream| stream.events);
     Ok(Parts {
         gateway,
