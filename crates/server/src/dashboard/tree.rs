@@ -321,7 +321,9 @@ mod tests {
         for step in 0..2000_u64 {
             let second = Nanos(step * 1_000_000_000);
             tree.insert(&hot, second);
-            let cold: Vec<u64> = (0..rng.below(12)).map(|_| rng.below(1000) as u64).collect();
+            let cold: Vec<u64> = (0..rng.below(12))
+                .map(|_| 10 + rng.below(1000) as u64)
+                .collect();
             tree.insert(&chain(&cold), second);
             assert!(tree.len() <= 40 && tree.num_keys <= 200);
             let branch = tree.branch(tree.heads[&hot[0]]);
