@@ -210,6 +210,14 @@ pub(crate) struct ServeOptions {
     /// tokens; or builtin for relative prices [default: none, and no money]
     #[arg(long, env = "HEADSTART_PRICE_TABLE", value_name = "FILE|builtin")]
     pub(crate) price_table: Option<String>,
+    /// Collector for OpenTelemetry spans of requests (OTLP over HTTP), such as
+    /// http://127.0.0.1:4318; OTEL_TRACES_SAMPLER says how many [default: none]
+    #[arg(long, env = "HEADSTART_OTLP", value_name = "URL")]
+    pub(crate) otlp: Option<String>,
+    /// Whether requests are explained (what became of their tokens, and why: /debug/requests,
+    /// /debug/waterfall, metrics): on or off [default: on]
+    #[arg(long, env = "HEADSTART_INSIGHT", value_name = "on|off")]
+    pub(crate) insight: Option<String>,
     /// The configuration's own profiles, by name.
     #[arg(skip)]
     #[serde(skip)]
@@ -348,6 +356,21 @@ impl ServeOptions {
             )
         };
         self.index_secret.map(number).transpose()
+    }
+
+    /// Whether requests are explained.
+    ///
+    /// # Errors
+    /// When it is neither on nor off.
+    pub(crate) fn insight(&self) -> Result<bool> {
+        match self.insight.as_deref() {
+            None | Some("on") => Ok(true),
+            Some("off") => Ok(false),
+            Some(other) => {
+                let message = format!("--insight {other}: known are on, off");
+                Err(UsageError(message).into())
+            }
+        }
     }
 
     /// What tokens cost, where somebody says.

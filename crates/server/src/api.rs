@@ -4,6 +4,7 @@ mod body;
 mod dashboard;
 mod debug;
 mod embedded;
+mod explain;
 mod proxied;
 mod routed;
 mod tokenize;
@@ -25,6 +26,7 @@ use tokio::sync::Notify;
 use crate::gateway::{Fleet, Gateway};
 use crate::openai::ApiError;
 use crate::openai::response::Kind;
+use crate::spans::Timeline;
 
 /// Response header: who computed.
 pub const REPLICA_HEADER: &str = "x-headstart-replica";
@@ -41,6 +43,12 @@ pub const SESSION_HEADER: &str = "x-session-id";
 
 /// Request header with the longest time to the first token that the client wants, milliseconds.
 pub const SLO_TTFT_HEADER: &str = "x-slo-ttft-ms";
+
+/// Request header: what the client calls the request, to ask for it later.
+pub const REQUEST_ID_HEADER: &str = "x-request-id";
+
+/// Longest of them that is kept, bytes.
+const REQUEST_ID_BYTES: usize = 200;
 
 /// Longest objective, milliseconds: an hour.
 const SLO_TTFT_MAX_MS: f64 = 3_600_000.0;
@@ -65,6 +73,9 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/debug/index/entries", get(debug_entries))
         .route("/dashboard/snapshot", get(dashboard_snapshot))
         .route("/dashboard/events", get(dashboard_events))
+        .route("/debug/requests", get(explain::requests))
+        .route("/debug/requests/{id}", get(explain::request))
+        .route("/debug/waterfall", get(explain::waterfall))
         .layer(middleware::from_fn_with_state(gateway.clone(), authorize))
         .merge(open)
         .fallback(not_found)
@@ -87,6 +98,7 @@ async fn completions(State(gateway): State<Arc<Gateway>>, request: Request) -> R
 async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response {
     let arrival = gateway.clock.now();
     let (head, body) = request.into_parts();
+    let timeline = Timeline::open(gateway.spans.as_ref(), &head.headers, arrival);
     let closer = head.extensions.get::<Closer>().cloned().unwrap_or_default();
     let body = match body::read(&head.headers, body, &gateway.limits).await {
         Ok(body) => body,
@@ -97,6 +109,7 @@ async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response
         kind,
         headers: head.headers,
         arrival,
+        timeline,
         closer,
     };
     let outcome = match &call.gateway.fleet {
@@ -112,6 +125,7 @@ struct Call {
     kind: Kind,
     headers: HeaderMap,
     arrival: headstart_core::Nanos,
+    timeline: Timeline,
     closer: Closer,
 }
 
@@ -122,6 +136,13 @@ impl Call {
             .get(SESSION_HEADER)
             .and_then(|value| value.to_str().ok());
         header.or(user)
+    }
+
+    /// What the client calls the request, if it calls it something short.
+    fn request_id(&self) -> Option<&str> {
+        let value = self.headers.get(REQUEST_ID_HEADER)?;
+        let id = value.to_str().ok()?;
+        (!id.is_empty() && id.len() <= REQUEST_ID_BYTES).then_some(id)
     }
 
     /// The objective that the client names, if it does.
@@ -232,8 +253,8 @@ async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 async fn not_found(uri: Uri) -> ApiError {
     let message = format!(
         "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, \
-         /debug/index, /debug/index/entries, /dashboard/snapshot, /dashboard/events, /health, \
-         /ready, /metrics and / (the dashboard)",
+         /debug/index, /debug/index/entries, /debug/requests, /debug/waterfall, \
+         /dashboard/snapshot, /dashboard/events, /health, /ready, /metrics and / (the dashboard)",
         uri.path()
     );
     ApiError::new(StatusCode::NOT_FOUND, "not_found", message)

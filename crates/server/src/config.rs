@@ -44,6 +44,10 @@ pub struct ServeConfig {
     pub backend: Backend,
     /// What tokens cost, where the money that caches save is to be counted.
     pub prices: Option<PriceTable>,
+    /// The collector that spans of requests go to, `http://host:port`, if they do.
+    pub otlp: Option<String>,
+    /// Whether requests are explained: what became of their tokens, and why.
+    pub insight: bool,
     /// The limits.
     pub limits: Limits,
 }

@@ -19,6 +19,7 @@
 //! | [`upstream`] | an engine behind HTTP |
 //! | [`answer`] | tokens to text: detokenizing and stop strings |
 //! | [`prices`] | what tokens cost, where somebody says |
+//! | [`insight`] | what became of requests, and why |
 //! | [`drift`] | whether engines make the same tokens of a prompt |
 //! | [`prompt_tokens`] | text to tokens, of what is new in a prompt |
 //! | [`saved_index`] | the router's index in a folder, for the next start |
@@ -39,6 +40,7 @@ pub mod drift;
 mod emulator;
 pub mod events;
 pub mod gateway;
+pub mod insight;
 pub mod metrics;
 pub mod openai;
 pub mod prediction;
@@ -48,6 +50,7 @@ pub mod replica;
 pub mod saved_index;
 pub mod server;
 pub mod shared_index;
+pub mod spans;
 pub mod timed_index;
 pub mod upstream;
 

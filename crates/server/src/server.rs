@@ -18,6 +18,7 @@ use crate::events::{Endpoints, PublishError, RankError, SubscriberHandle};
 use crate::gateway::{Fleet, Gateway};
 use crate::saved_index::{FolderError, Saving};
 use crate::shared_index::SharedIndexError;
+use crate::spans::SpansError;
 use crate::upstream::UpstreamError;
 
 /// Connections that wait to be accepted.
@@ -76,6 +77,9 @@ pub enum ServeError {
     /// An index that cannot be shared.
     #[error(transparent)]
     Shared(#[from] SharedIndexError),
+    /// The collector of spans.
+    #[error(transparent)]
+    Otlp(#[from] SpansError),
     /// An upstream's tokenizer.
     #[error(transparent)]
     Tokenizer(#[from] headstart_prompt::PromptError),
@@ -201,6 +205,9 @@ impl RunningServer {
                     .replicas
                     .iter()
                     .for_each(crate::replica::Replica::stop);
+            }
+            if let Some(spans) = &gateway.spans {
+                spans.shutdown();
             }
         };
         let _ = tokio::task::spawn_blocking(stop_replicas).await;

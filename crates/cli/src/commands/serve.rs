@@ -99,6 +99,7 @@ fn usage(error: ServeError) -> anyhow::Error {
         | ServeError::State(_)
         | ServeError::Shared(_)
         | ServeError::Rank(_)
+        | ServeError::Otlp(_)
         | ServeError::Upstream(_) => UsageError(error.to_string()).into(),
         other => other.into(),
     }
@@ -149,6 +150,8 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
         engine_model: options.engine_model()?,
         backend,
         prices: options.prices()?,
+        otlp: options.otlp.clone(),
+        insight: options.insight()?,
         limits: options.limits()?,
     })
 }

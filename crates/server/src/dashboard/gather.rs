@@ -1,6 +1,8 @@
 //! A snapshot of a gateway: what its metrics, router and index say now. Off the network threads:
 //! it reads all of the index now and then.
 
+mod explained;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -78,7 +80,7 @@ pub(super) fn snapshot(gateway: &Gateway) -> Snapshot {
         }
     }
     occupancy.refresh(gateway);
-    Snapshot {
+    let snapshot = Snapshot {
         version: VERSION,
         at_unix_s: unix_seconds(),
         server: server(gateway),
@@ -98,6 +100,10 @@ pub(super) fn snapshot(gateway: &Gateway) -> Snapshot {
         predictions: predictions(&totals),
         savings: savings(totals),
         ..Snapshot::default()
+    };
+    match &gateway.insight {
+        Some(insight) => explained::add(snapshot, insight),
+        None => snapshot,
     }
 }
 

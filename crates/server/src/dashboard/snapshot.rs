@@ -233,9 +233,9 @@ pub struct HolderPart {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestPart {
-    /// Its number; greater is later.
-    pub id: u64,
-    /// Since it was placed.
+    /// Its answer's id, as `headstart why` takes it.
+    pub id: String,
+    /// Since its answer was complete.
     pub age_s: f64,
     /// Who was chosen.
     pub replica: u32,

@@ -20,6 +20,7 @@ use crate::config::{Backend, EmbeddedFleet, ServeConfig, UpstreamConfig};
 use crate::emulator::Emulator;
 use crate::events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank};
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
+use crate::insight::Insight;
 use crate::metrics::{Metrics, TimedMover};
 use crate::prediction::Predictions;
 use crate::replica::{Hooks, Replica};
@@ -27,6 +28,7 @@ use crate::saved_index::{Folder, FolderError, Keeper, Saving, drawn_secret};
 use crate::shared_index::{
     SharedIndex, SharedIndexConfig, SharedIndexError, SharedServer, Timeline,
 };
+use crate::spans::Spans;
 use crate::timed_index::TimedIndex;
 use crate::upstream::Upstream;
 
@@ -49,6 +51,11 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let clock = Clock::start();
     check_sharing(&config)?;
     check_index(&config)?;
+    let spans = config
+        .otlp
+        .as_deref()
+        .map(|address| Spans::to(address, clock));
+    let spans = spans.transpose()?.map(Arc::new);
     let folder = state_folder(&config)?;
     let later = Later::default();
     let metrics = Metrics::priced(config.prices.clone());
@@ -89,6 +96,8 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
             router.set_engine(replica, engine);
         }
     }
+    let insight = config.insight;
+    let insight = insight.then(|| Insight::new(&name, secret, metrics.with_insight()));
     let gateway = Arc::new(Gateway::new(GatewayParts {
         fleet,
         router,
@@ -97,6 +106,8 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         limits: config.limits,
         api_key: config.api_key,
         metrics,
+        spans,
+        insight,
         clock,
         events: streams.iter().map(|stream| stream.events.clone()).collect(),
     }));

@@ -83,6 +83,8 @@ fn config(backend: Backend) -> ServeConfig {
         engine_model: None,
         backend,
         prices: None,
+        otlp: None,
+        insight: true,
         limits: Limits::default(),
     }
 }
