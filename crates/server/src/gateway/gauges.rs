@@ -9,6 +9,12 @@ use super::{Embedded, Fleet, Gateway};
 use crate::metrics::raise;
 
 impl Gateway {
+    /// How replicas are chosen, by name.
+    #[must_use]
+    pub fn strategy(&self) -> &str {
+        &self.profile.name
+    }
+
     /// Brings the gauges up to date and writes all metrics.
     #[must_use]
     pub fn render_metrics(&self) -> String {
@@ -152,7 +158,7 @@ impl Gateway {
 }
 
 /// Share of the KV blocks that running requests hold, in `[0, 1]`.
-pub(super) fn kv_usage(load: &Load) -> f64 {
+pub(crate) fn kv_usage(load: &Load) -> f64 {
     let used = load.capacity_blocks.saturating_sub(load.available_blocks);
     used as f64 / load.capacity_blocks.max(1) as f64
 }

@@ -108,7 +108,8 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let _ = later.set(Arc::downgrade(&gateway));
     follow::look_at_all(&gateway).await;
     let saving = keep(keeper, &gateway).await?;
-    let watchers = follow::all(&gateway, &streams);
+    let mut watchers = follow::all(&gateway, &streams);
+    watchers.push(dashboard(&gateway));
     let events = streams.into_iter().filter_map(|stream| stream.events);
     Ok(Parts {
         gateway,
@@ -116,6 +117,12 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         event_endpoints: events.collect(),
         saving,
     })
+}
+
+/// Tells those who look at the dashboard.
+fn dashboard(gateway: &Arc<Gateway>) -> Watcher {
+    let telling = crate::dashboard::run(Arc::downgrade(gateway));
+    Watcher::Task(tokio::spawn(telling))
 }
 
 /// Says which upstreams' prompts a strategy that goes by prefixes will not see: without it a wrong
