@@ -1,14 +1,12 @@
 //! Ghost caches against replays through the real cache, size by size: exact where every block is
-//! followed, within a point where they are sampled.
+//! followed, within a point where they are sampled. The same on recorded conversations is in
+//! `sim`'s tests.
 
-use std::fs::File;
-use std::path::Path;
 use std::time::Duration;
 
 use headstart_cache::{Admit, PrefixCache, policy::Lru};
 use headstart_core::{Access, BlockHash, Nanos, Rng};
 use headstart_insight::ghost::{Ghost, Settings};
-use headstart_trace::format::mooncake;
 
 /// Hits of a replay, request by request.
 struct Replay {
@@ -154,31 +152,4 @@ fn a_sample_of_a_made_up_trace_is_within_a_point() {
         let capacities = [2_000, 5_000, 20_000, 50_000, 200_000];
         check_sampled(&chains, &capacities, 16_384, 0.01);
     }
-}
-
-#[test]
-fn a_sample_of_the_recorded_conversations_is_within_a_point() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared/data/mooncake-fast25/conversation_trace.jsonl.zst");
-    let Ok(file) = File::open(&path) else {
-        eprintln!("SKIPPED: ../shared/data/mooncake-fast25 is absent");
-        return;
-    };
-    let reader = mooncake::Reader::new("conversation_trace", file).expect("the trace opens");
-    let chains: Vec<Vec<u64>> = reader
-        .map(|request| request.expect("the trace reads").blocks.iter().collect())
-        .collect();
-    let capacities = [1_000, 6_000, 20_000, 45_697, 91_395, 182_790];
-    let mut exact = Ghost::new(settings(&capacities, usize::MAX));
-    chains
-        .iter()
-        .for_each(|chain| exact.record(chain, 0, Nanos(0)));
-    let hits = exact
-        .total()
-        .points
-        .iter()
-        .map(|point| point.hit_blocks.round() as u64)
-        .collect::<Vec<_>>();
-    assert_eq!(hits, [12_847, 40_183, 83_035, 101_978, 104_759, 105_710]);
-    check_sampled(&chains, &capacities, 32_768, 0.01);
 }

@@ -60,39 +60,36 @@ impl Normal {
 
     /// The best coefficients of a subset of terms, by elimination; the others are 0.
     fn solve(&self, subset: u32) -> Option<[f64; TERMS]> {
-        let is_in = |term: usize| subset & (1 << term) != 0;
-        let (mut matrix, mut right) = (self.matrix, self.right);
-        for term in (0..TERMS).filter(|&term| !is_in(term)) {
-            for other in 0..TERMS {
-                matrix[term][other] = 0.0;
-                matrix[other][term] = 0.0;
-            }
-            (matrix[term][term], right[term]) = (1.0, 0.0);
-        }
-        for term in 0..TERMS {
-            let pivot = matrix[term][term];
-            let scale = if is_in(term) {
-                self.matrix[term][term]
-            } else {
-                1.0
-            };
-            // Written so that what is no number is refused too.
-            let is_regular = pivot > PIVOT_MIN * scale;
+        let terms: Vec<usize> = (0..TERMS)
+            .filter(|term| subset & (1 << term) != 0)
+            .collect();
+        // One equation a row, its right side at the end.
+        let row = |&term: &usize| {
+            let left = terms.iter().map(|&other| self.matrix[term][other]);
+            left.chain([self.right[term]]).collect::<Vec<f64>>()
+        };
+        let mut rows: Vec<Vec<f64>> = terms.iter().map(row).collect();
+        for (place, &term) in terms.iter().enumerate() {
+            let (upper, lower) = rows.split_at_mut(place + 1);
+            let pivot = &upper[place];
+            // What is no number is refused too.
+            let is_regular = pivot[place] > PIVOT_MIN * self.matrix[term][term];
             if !is_regular {
                 return None;
             }
-            for row in term + 1..TERMS {
-                let factor = matrix[row][term] / pivot;
-                for column in term..TERMS {
-                    matrix[row][column] -= factor * matrix[term][column];
+            for row in lower {
+                let factor = row[place] / pivot[place];
+                for (value, above) in row.iter_mut().zip(pivot) {
+                    *value -= factor * above;
                 }
-                right[row] -= factor * right[term];
             }
         }
         let mut solution = [0.0; TERMS];
-        for term in (0..TERMS).rev() {
-            let known = (term + 1..TERMS).map(|column| matrix[term][column] * solution[column]);
-            solution[term] = (right[term] - known.sum::<f64>()) / matrix[term][term];
+        for (place, &term) in terms.iter().enumerate().rev() {
+            let later = terms.iter().enumerate().skip(place + 1);
+            let known = later.map(|(column, &term)| rows[place][column] * solution[term]);
+            let right = rows[place][terms.len()] - known.sum::<f64>();
+            solution[term] = right / rows[place][place];
         }
         Some(solution)
     }
