@@ -20,7 +20,6 @@ use crate::config::{Backend, EmbeddedFleet, ServeConfig, UpstreamConfig};
 use crate::emulator::Emulator;
 use crate::events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank};
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
-use crate::insight::Insight;
 use crate::metrics::{Metrics, TimedMover};
 use crate::observers::Observers;
 use crate::prediction::Predictions;
@@ -51,7 +50,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let clock = Clock::start();
     check_sharing(&config)?;
     check_index(&config)?;
-    let observers = Observers::start(&config, clock)?;
+    let mut observers = Observers::start(&config, clock)?;
     let folder = state_folder(&config)?;
     let later = Later::default();
     let metrics = Metrics::priced(config.prices.clone());
@@ -65,6 +64,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let secret = index_secret(config.index_secret, folder.as_ref())?;
     let name = format!("{model} {secret:016x}");
     let index = Arc::new(RunIndex::new(name.clone()));
+    observers.explain(config.insight.then_some((&name[..], secret)), &metrics);
     let keeper = folder.map(|folder| {
         let endpoints = follow::endpoints(&fleet, &streams);
         Keeper::new(folder, index.clone(), name.clone(), endpoints)
@@ -83,14 +83,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         seed: config.seed,
     };
     let mut router = Router::with_index(router, timed);
-    for (replica, stream) in (0..).map(ReplicaId).zip(&streams) {
-        router.add_replica(replica, stream.block_size, clock.now());
-        if let Some(engine) = engine_model {
-            router.set_engine(replica, engine);
-        }
-    }
-    let explain = || Insight::new(&name, secret, metrics.with_insight());
-    let insight = config.insight.then(explain);
+    add_replicas(&mut router, &streams, engine_model, clock);
     let gateway = Arc::new(Gateway::new(GatewayParts {
         fleet,
         router,
@@ -100,7 +93,6 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         api_key: config.api_key,
         metrics,
         observers,
-        insight,
         clock,
         events: streams.iter().map(|stream| stream.events.clone()).collect(),
     }));
@@ -123,6 +115,20 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
 fn dashboard(gateway: &Arc<Gateway>) -> Watcher {
     let telling = crate::dashboard::run(Arc::downgrade(gateway));
     Watcher::Task(tokio::spawn(telling))
+}
+
+fn add_replicas(
+    router: &mut Router,
+    streams: &[Stream],
+    engine_model: Option<EngineModel>,
+    clock: Clock,
+) {
+    for (replica, stream) in (0..).map(ReplicaId).zip(streams) {
+        router.add_replica(replica, stream.block_size, clock.now());
+        if let Some(engine) = engine_model {
+            router.set_engine(replica, engine);
+        }
+    }
 }
 
 /// Says which upstreams' prompts a strategy that goes by prefixes will not see: without it a wrong
