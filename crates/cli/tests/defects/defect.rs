@@ -72,7 +72,8 @@ pub(crate) fn shared(log: &Log) -> Vec<usize> {
     (0..shown.len()).map(best).collect()
 }
 
-fn common_prefix(one: &str, other: &str) -> usize {
+/// How many bytes two texts begin with alike.
+pub(crate) fn common_prefix(one: &str, other: &str) -> usize {
     let pairs = one.bytes().zip(other.bytes());
     pairs.take_while(|(a, b)| a == b).count()
 }

@@ -19,6 +19,7 @@ mod clean;
 mod defect;
 mod log;
 mod markup;
+mod normalized;
 mod prose;
 mod said;
 mod tools;
