@@ -3,9 +3,11 @@
 
 mod importance;
 mod index;
+mod insight;
 pub(crate) mod load;
 mod prediction;
 mod savings;
+mod shadow;
 mod shared_index;
 mod tiers;
 
@@ -21,8 +23,10 @@ use prometheus::{
 
 pub use importance::ImportanceMetrics;
 pub use index::IndexMetrics;
+pub use insight::InsightMetrics;
 pub use prediction::PredictionMetrics;
 pub use savings::{PromptSources, SavingsMetrics};
+pub use shadow::ShadowMetrics;
 pub use shared_index::SharedIndexMetrics;
 pub(crate) use tiers::TimedMover;
 pub use tiers::{TierMetrics, TierReport};
@@ -50,6 +54,7 @@ pub struct Metrics {
     /// How loading stored prefixes in part goes.
     pub importance: ImportanceMetrics,
     shared_index: OnceLock<SharedIndexMetrics>,
+    shadow: OnceLock<ShadowMetrics>,
 }
 
 /// What happened to requests.
@@ -135,6 +140,7 @@ impl Metrics {
             tiers,
             importance,
             shared_index: OnceLock::new(),
+            shadow: OnceLock::new(),
         }
     }
 

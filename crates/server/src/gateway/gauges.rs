@@ -20,11 +20,17 @@ impl Gateway {
             .with_label_values(&[self.profile.name.as_str()]);
         entries.set(stats.index.entries as i64);
         metrics.index.set_stats(&stats.index);
+        if let Some(insight) = &self.insight {
+            insight.refresh_metrics();
+        }
         if let Some(tokens) = &self.prompt_tokens {
             metrics.index.set_prompt_tokens(&tokens.stats());
         }
         if let Some(shared) = &self.shared_index {
             metrics.with_shared_index().set(&shared.shared_stats());
+        }
+        if let Some(shadow) = &self.observers.shadow {
+            metrics.with_shadow().set(&shadow.report());
         }
         let replicas: Vec<_> = self.router().replicas().collect();
         self.refresh_streams(&replicas);

@@ -20,7 +20,9 @@ use crate::config::{Backend, EmbeddedFleet, ServeConfig, UpstreamConfig};
 use crate::emulator::Emulator;
 use crate::events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank};
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
+use crate::insight::Insight;
 use crate::metrics::{Metrics, TimedMover};
+use crate::observers::Observers;
 use crate::prediction::Predictions;
 use crate::replica::{Hooks, Replica};
 use crate::saved_index::{Folder, FolderError, Keeper, Saving, drawn_secret};
@@ -49,6 +51,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let clock = Clock::start();
     check_sharing(&config)?;
     check_index(&config)?;
+    let observers = Observers::start(&config, clock)?;
     let folder = state_folder(&config)?;
     let later = Later::default();
     let metrics = Metrics::priced(config.prices.clone());
@@ -89,6 +92,8 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
             router.set_engine(replica, engine);
         }
     }
+    let insight = config.insight;
+    let insight = insight.then(|| Insight::new(&name, secret, metrics.with_insight()));
     let gateway = Arc::new(Gateway::new(GatewayParts {
         fleet,
         router,
@@ -97,6 +102,8 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         limits: config.limits,
         api_key: config.api_key,
         metrics,
+        observers,
+        insight,
         clock,
         events: streams.iter().map(|stream| stream.events.clone()).collect(),
     }));
