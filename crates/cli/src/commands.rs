@@ -9,6 +9,8 @@ pub(crate) mod plan;
 pub(crate) mod replay;
 pub(crate) mod savings;
 pub(crate) mod serve;
+pub(crate) mod shadow;
 pub(crate) mod simulate;
+pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod train;

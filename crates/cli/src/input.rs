@@ -26,13 +26,15 @@ use indicatif::ProgressBar;
 use serde_json::json;
 
 use crate::config::{UsageError, parsed};
+use crate::logged::Rendering;
 
 /// A trace and how to read it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TraceInput {
     /// The trace: plain, gzip or zstd; `-` is standard input
     file: PathBuf,
-    /// mooncake, bailian, agent, azure, conversation or canonical [default: by its first line]
+    /// mooncake, bailian, agent, azure, conversation, requests or canonical [default: by the first
+    /// line]
     #[arg(long, value_name = "NAME", help_heading = "Reading")]
     format: Option<String>,
     /// Leave bad lines out and count them, instead of stopping at the first
@@ -63,10 +65,11 @@ pub(crate) struct TraceInput {
     /// Leave sessions, turns and types unknown where the trace has none
     #[arg(long, help_heading = "Reading")]
     no_infer: bool,
-    /// Tokens per block [default: 512 mooncake, 16 bailian and conversation, agent as it says]
+    /// Tokens per block [default: 512 mooncake, agent as it says, 16 otherwise]
     #[arg(long, value_name = "N", help_heading = "Reading")]
     block_tokens: Option<u32>,
-    /// Folder of the tokenizer and chat template for conversations [default: the built-in toy's]
+    /// Folder of the tokenizer and chat template for conversations and request logs [default: the
+    /// built-in toy's]
     #[arg(long, value_name = "FOLDER", help_heading = "Reading")]
     tokenizer: Option<PathBuf>,
 }
@@ -140,17 +143,25 @@ impl TraceInput {
         };
         let reader = Reader::with_options(self.name(), bar.wrap_read(raw), options);
         let reader = reader.map_err(usage)?;
+        self.refuse_foreign(reader.format())?;
+        Ok(reader)
+    }
+
+    /// Options for texts go with formats that are text, gaps between turns with conversations.
+    fn refuse_foreign(&self, format: Format) -> Result<()> {
         let for_text = [
-            ("--tokenizer", self.tokenizer.is_some()),
-            ("--turn-gap", self.turn_gap.is_some()),
+            ("--tokenizer", self.tokenizer.is_some() && !format.is_text()),
+            (
+                "--turn-gap",
+                self.turn_gap.is_some() && format != Format::Conversation,
+            ),
         ];
-        match for_text.iter().find(|(_, is_given)| *is_given) {
-            Some((option, _)) if reader.format() != Format::Conversation => {
-                let format = reader.format();
+        match for_text.iter().find(|(_, is_foreign)| *is_foreign) {
+            Some((option, _)) => {
                 let message = format!("{option} is for conversations, and this trace is {format}");
                 Err(UsageError(message).into())
             }
-            _ => Ok(reader),
+            None => Ok(()),
         }
     }
 
@@ -250,28 +261,35 @@ pub(crate) fn counted(number: u64, thing: &str) -> String {
     format!("{number} {thing}{plural}")
 }
 
-/// The tokenizing function for conversations, by the model in `folder`, which is read now; the
-/// toy's is built when the first text comes, because other formats have none.
+/// The tokenizing function for texts, by the model in `folder`, which is read now; the toy's is
+/// built when the first text comes, because other formats have none.
 fn tokenize(folder: Option<&Path>) -> Result<Rc<Tokenize<'static>>> {
-    let model = OnceCell::new();
-    if let Some(folder) = folder {
-        let loaded = PromptModel::from_dir(folder)
-            .map_err(|error| UsageError(format!("--tokenizer {}: {error}", folder.display())))?;
-        model.get_or_init(|| loaded);
+    let rendering = OnceCell::new();
+    if folder.is_some() {
+        let loaded = Rendering::of(folder)?;
+        rendering.get_or_init(|| loaded);
     }
     Ok(Rc::new(move |text: Text<'_>| {
-        let model = model.get_or_init(PromptModel::toy);
-        tokens(model, text).map_err(|error| error.to_string())
+        let rendering = match rendering.get() {
+            Some(rendering) => rendering,
+            None => {
+                let toy = Rendering::of(None).map_err(|error| error.to_string())?;
+                rendering.get_or_init(|| toy)
+            }
+        };
+        let tokens = match text {
+            Text::Logged(prompt) => return rendering.tokens(&rendering.text(prompt)),
+            Text::Answer(answer) => {
+                let tokenizer = &rendering.model().tokenizer;
+                tokenizer.encode(answer, SpecialTokensIn::ParseOnly)
+            }
+            Text::Prompt(turns) => tokens(rendering.model(), turns),
+        };
+        tokens.map_err(|error| error.to_string())
     }))
 }
 
-fn tokens(model: &PromptModel, text: Text<'_>) -> Result<Vec<TokenId>, PromptError> {
-    let turns = match text {
-        Text::Answer(answer) => {
-            return model.tokenizer.encode(answer, SpecialTokensIn::ParseOnly);
-        }
-        Text::Prompt(turns) => turns,
-    };
+fn tokens(model: &PromptModel, turns: &[Turn]) -> Result<Vec<TokenId>, PromptError> {
     if model.template.is_none() {
         return model
             .tokenizer

@@ -8,11 +8,13 @@ mod commands;
 mod config;
 mod input;
 mod kv_bytes;
+mod logged;
 mod model;
 mod output;
 mod predictor;
 mod prompts;
 mod report;
+mod server;
 mod situations;
 mod tiers;
 
@@ -60,9 +62,13 @@ enum Command {
     /// What a running server knows of its replicas' caches.
     #[command(subcommand)]
     Index(commands::index::Index),
+    /// What other strategies and sizes would have found (`serve --shadow`).
+    Shadow(commands::shadow::Shadow),
     /// Look at a context cache (`serve --context-cache`) and look after it.
     #[command(subcommand)]
     Cache(commands::cache::Cache),
+    /// A running server in the terminal: hit rate, losses, replicas, prefixes, requests.
+    Top(commands::top::Top),
     /// What a running server's caches have saved: tokens, seconds, money.
     Savings(commands::savings::Savings),
     /// Print shell completions.
@@ -86,7 +92,9 @@ fn main() -> ExitCode {
         Command::Bench(bench) => commands::bench::run(bench),
         Command::Calibrate(calibrate) => commands::calibrate::run(&calibrate),
         Command::Index(index) => commands::index::run(&index),
+        Command::Shadow(shadow) => commands::shadow::run(&shadow),
         Command::Cache(cache) => commands::cache::run(&cache),
+        Command::Top(top) => commands::top::run(&top),
         Command::Savings(savings) => commands::savings::run(&savings),
         Command::Completions { shell } => completions(shell),
     };

@@ -70,6 +70,7 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/v1/models", get(models))
         .route("/tokenize", post(tokenize))
         .route("/debug/index", get(debug_index))
+        .route("/debug/shadow", get(debug_shadow))
         .route("/debug/index/entries", get(debug_entries))
         .route("/dashboard/snapshot", get(dashboard_snapshot))
         .route("/dashboard/events", get(dashboard_events))
@@ -98,7 +99,7 @@ async fn completions(State(gateway): State<Arc<Gateway>>, request: Request) -> R
 async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response {
     let arrival = gateway.clock.now();
     let (head, body) = request.into_parts();
-    let timeline = Timeline::open(gateway.spans.as_ref(), &head.headers, arrival);
+    let timeline = Timeline::open(gateway.observers.spans.as_ref(), &head.headers, arrival);
     let closer = head.extensions.get::<Closer>().cloned().unwrap_or_default();
     let body = match body::read(&head.headers, body, &gateway.limits).await {
         Ok(body) => body,
@@ -194,6 +195,16 @@ async fn debug_index(State(gateway): State<Arc<Gateway>>) -> Response {
     debug::index(&gateway).await
 }
 
+async fn debug_shadow(State(gateway): State<Arc<Gateway>>) -> Response {
+    match &gateway.observers.shadow {
+        Some(shadow) => Json(shadow.report()).into_response(),
+        None => {
+            let message = "nothing is played; start the server with --shadow and one --upstream";
+            ApiError::new(StatusCode::NOT_FOUND, "no_shadow", message).into_response()
+        }
+    }
+}
+
 async fn debug_entries(
     State(gateway): State<Arc<Gateway>>,
     Query(query): Query<Vec<(String, String)>>,
@@ -253,7 +264,7 @@ async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 async fn not_found(uri: Uri) -> ApiError {
     let message = format!(
         "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, \
-         /debug/index, /debug/index/entries, /debug/requests, /debug/waterfall, \
+         /debug/index, /debug/index/entries, /debug/requests, /debug/waterfall, /debug/shadow, \
          /dashboard/snapshot, /dashboard/events, /health, /ready, /metrics and / (the dashboard)",
         uri.path()
     );

@@ -13,10 +13,8 @@ mod streams;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use headstart_core::block::Namespace;
-use headstart_core::{Nanos, ReplicaId, TokenId};
+use headstart_core::{Nanos, ReplicaId};
 use headstart_engine::{GenerationDefaults, Model};
 use headstart_prompt::PromptModel;
 use headstart_router::index::Update;
@@ -31,13 +29,14 @@ use crate::drift::DriftWatch;
 use crate::events::{Endpoints, StreamReporter};
 use crate::insight::{Insight, Placed};
 use crate::metrics::Metrics;
+use crate::observers::Observers;
 use crate::openai::ApiError;
 use crate::prediction::Predictions;
 use crate::prompt_tokens::PromptTokens;
 use crate::replica::Replica;
 use crate::shared_index::SharedIndex;
-use crate::spans::Spans;
 use crate::upstream::Upstream;
+use reservation::Placing;
 
 pub use embedded::{Accepted, Ask};
 pub(crate) use gauges::kv_usage;
@@ -63,8 +62,8 @@ pub struct Gateway {
     pub api_key: Option<String>,
     /// Metrics.
     pub metrics: Metrics,
-    /// Where spans of requests go, if they do.
-    pub spans: Option<Arc<Spans>>,
+    /// Those who look on.
+    pub observers: Observers,
     /// What became of requests, where they are explained.
     pub insight: Option<Insight>,
     /// The clock.
@@ -161,8 +160,8 @@ pub struct GatewayParts {
     pub api_key: Option<String>,
     /// Metrics.
     pub metrics: Metrics,
-    /// Where spans of requests go, if they do.
-    pub spans: Option<Arc<Spans>>,
+    /// Those who look on.
+    pub observers: Observers,
     /// What became of requests, where they are explained.
     pub insight: Option<Insight>,
     /// The clock.
@@ -187,7 +186,7 @@ impl Gateway {
             limits: parts.limits,
             api_key: parts.api_key,
             metrics: parts.metrics,
-            spans: parts.spans,
+            observers: parts.observers,
             insight: parts.insight,
             clock: parts.clock,
             events: parts.events,
@@ -392,17 +391,4 @@ impl Gateway {
         let retries = &self.metrics.requests.retries;
         retries.with_label_values(&[replica.to_string()]).inc();
     }
-}
-
-/// A request that wants a place.
-#[derive(Clone, Copy)]
-struct Placing<'a> {
-    /// Its prompt, where that is tokenized.
-    tokens: Option<&'a [TokenId]>,
-    /// What sets the prompt apart from the same tokens in other requests.
-    namespace: Namespace<'a>,
-    /// The key of `session` routing.
-    session: Option<&'a str>,
-    /// The longest time to the first token that the client wants.
-    slo_ttft: Option<Duration>,
 }

@@ -7,6 +7,7 @@ mod insight;
 pub(crate) mod load;
 mod prediction;
 mod savings;
+mod shadow;
 mod shared_index;
 mod tiers;
 mod totals;
@@ -26,6 +27,7 @@ pub use index::IndexMetrics;
 pub use insight::InsightMetrics;
 pub use prediction::PredictionMetrics;
 pub use savings::{PromptSources, SavingsMetrics};
+pub use shadow::ShadowMetrics;
 pub use shared_index::SharedIndexMetrics;
 pub(crate) use tiers::TimedMover;
 pub use tiers::{TierMetrics, TierReport};
@@ -54,6 +56,7 @@ pub struct Metrics {
     /// How loading stored prefixes in part goes.
     pub importance: ImportanceMetrics,
     shared_index: OnceLock<SharedIndexMetrics>,
+    shadow: OnceLock<ShadowMetrics>,
 }
 
 /// What happened to requests.
@@ -139,6 +142,7 @@ impl Metrics {
             tiers,
             importance,
             shared_index: OnceLock::new(),
+            shadow: OnceLock::new(),
         }
     }
 

@@ -77,6 +77,9 @@ pub enum ServeError {
     /// An index that cannot be shared.
     #[error(transparent)]
     Shared(#[from] SharedIndexError),
+    /// Shadow mode that cannot be.
+    #[error("--shadow: {0}")]
+    Shadow(&'static str),
     /// The collector of spans.
     #[error(transparent)]
     Otlp(#[from] SpansError),
@@ -206,9 +209,7 @@ impl RunningServer {
                     .iter()
                     .for_each(crate::replica::Replica::stop);
             }
-            if let Some(spans) = &gateway.spans {
-                spans.shutdown();
-            }
+            gateway.observers.stop();
         };
         let _ = tokio::task::spawn_blocking(stop_replicas).await;
     }

@@ -12,6 +12,7 @@ mod chain;
 pub mod completions;
 pub mod conversation;
 pub mod mooncake;
+pub mod request_log;
 mod sniff;
 
 use std::fmt;
@@ -20,11 +21,12 @@ use std::str::FromStr;
 use headstart_core::{Nanos, TraceRequest};
 
 pub use chain::BLOCKS_MAX;
-pub(crate) use sniff::sniff;
+use sniff::sniff;
 
 use crate::reader::Options;
 use crate::schedule::Session;
-use crate::{Provenance, TraceInfo};
+use crate::source::Lines;
+use crate::{Provenance, TraceError, TraceInfo};
 
 /// How a trace is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,20 +41,38 @@ pub enum Format {
     Azure,
     /// Conversations as text, see [`conversation`].
     Conversation,
+    /// Requests as text, one a line, see [`request_log`].
+    Requests,
     /// Headstart's own form, see [`canonical`].
     Canonical,
 }
 
 impl Format {
     /// Every format there is.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Mooncake,
         Self::Bailian,
         Self::Agent,
         Self::Azure,
         Self::Conversation,
+        Self::Requests,
         Self::Canonical,
     ];
+
+    /// What the first of `lines` looks like, which stays the next one.
+    ///
+    /// # Errors
+    /// [`TraceError::BadLine`] when it fits no format or there is none, and
+    /// [`TraceError::Read`].
+    pub fn of(lines: &mut Lines<'_>) -> Result<Self, TraceError> {
+        lines.peek_with(sniff).unwrap_or_else(|| {
+            let reason = format!(
+                "the trace is empty; expected one of the formats {}",
+                Self::names()
+            );
+            Err(TraceError::bad_line(lines.name(), 1, reason))
+        })
+    }
 
     /// The name by which a command line calls it.
     #[must_use]
@@ -63,6 +83,7 @@ impl Format {
             Self::Agent => "agent",
             Self::Azure => "azure",
             Self::Conversation => "conversation",
+            Self::Requests => "requests",
             Self::Canonical => "canonical",
         }
     }
@@ -71,6 +92,12 @@ impl Format {
     #[must_use]
     pub fn names() -> String {
         Self::ALL.map(Self::name).join(", ")
+    }
+
+    /// Whether it holds texts, which a tokenizing function must make tokens of.
+    #[must_use]
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::Conversation | Self::Requests)
     }
 
     /// Whether a line is a session without a start, for which one may be drawn.
@@ -134,6 +161,7 @@ pub(crate) fn open<'a>(
         Format::Agent => Ok(agent::open(first, options)),
         Format::Azure => azure::open(first),
         Format::Conversation => conversation::open(options),
+        Format::Requests => request_log::open(first, options),
         Format::Canonical => canonical::open(first),
     }
 }

@@ -49,7 +49,7 @@ pub struct Options<'a> {
     pub block_tokens: Option<u32>,
     /// Sessions, turns and types are inferred where the trace has none, see [`crate::infer`].
     pub infer: bool,
-    /// Text to tokens, needed for conversations.
+    /// Text to tokens, needed for conversations and request logs.
     pub tokenize: Option<Rc<Tokenize<'a>>>,
 }
 
@@ -126,10 +126,17 @@ impl<'a> Reader<'a> {
         raw: impl Read + 'a,
         options: Options<'a>,
     ) -> Result<Self, TraceError> {
-        let mut lines = Lines::new(name, raw)?;
+        Self::from_lines(Lines::new(name, raw)?, options)
+    }
+
+    /// Reads `lines`, none of which was taken yet, as `options` say.
+    ///
+    /// # Errors
+    /// As [`Reader::with_options`].
+    pub fn from_lines(mut lines: Lines<'a>, options: Options<'a>) -> Result<Self, TraceError> {
         let format = match options.format {
             Some(format) => format,
-            None => sniff(&mut lines)?,
+            None => Format::of(&mut lines)?,
         };
         check(format, &options).map_err(|reason| unsuitable(&lines, reason))?;
         let opened = lines.peek_with(|first| format::open(format, Some(first), &options));
@@ -240,16 +247,6 @@ impl Iterator for Reader<'_> {
     }
 }
 
-fn sniff(lines: &mut Lines<'_>) -> Result<Format, TraceError> {
-    lines.peek_with(format::sniff).unwrap_or_else(|| {
-        let reason = format!(
-            "the trace is empty; expected one of the formats {}",
-            Format::names()
-        );
-        Err(TraceError::bad_line(lines.name(), 1, reason))
-    })
-}
-
 fn unsuitable(lines: &Lines<'_>, reason: String) -> TraceError {
     TraceError::Unsuitable {
         input: lines.name().to_owned(),
@@ -272,9 +269,9 @@ fn check(format: Format, options: &Options<'_>) -> Result<(), String> {
         (Some(_), Format::Canonical) => {
             Err("the trace's header says how many tokens a block holds".to_owned())
         }
-        (_, Format::Conversation) if options.tokenize.is_none() => {
-            Err("conversations are text; pass a tokenizing function".to_owned())
-        }
+        (_, format) if format.is_text() && options.tokenize.is_none() => Err(format!(
+            "the format {format} is text; pass a tokenizing function"
+        )),
         _ => Ok(()),
     }
 }

@@ -17,6 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use counting::peak_bytes;
 use headstart_core::Rng;
 use headstart_trace::Format;
+use headstart_trace::format::request_log;
 use headstart_trace::source::Lines;
 use read::Choices;
 
@@ -24,7 +25,7 @@ use read::Choices;
 static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// The seeds, each with its format.
-const SEEDS: [(Format, &[u8]); 8] = [
+const SEEDS: [(Format, &[u8]); 9] = [
     (Format::Mooncake, include_bytes!("seeds/mooncake.jsonl")),
     (Format::Bailian, include_bytes!("seeds/bailian.jsonl")),
     (Format::Agent, include_bytes!("seeds/agent.jsonl")),
@@ -33,6 +34,7 @@ const SEEDS: [(Format, &[u8]); 8] = [
         Format::Conversation,
         include_bytes!("seeds/conversation.jsonl"),
     ),
+    (Format::Requests, include_bytes!("seeds/requests.jsonl")),
     (Format::Canonical, include_bytes!("seeds/canonical.jsonl")),
     // Packed: one gzip member; two zstd frames.
     (Format::Mooncake, include_bytes!("seeds/mooncake.jsonl.gz")),
@@ -49,6 +51,10 @@ const PACKED_BYTES: usize = 8 << 20;
 /// Memory for a record, in bytes per byte of its line. Two bytes (`7,`) are an id, which as a run
 /// of its own takes 16; while a list grows there are up to three times as many.
 const RECORD_FACTOR: usize = 32;
+
+/// Memory for a line that may be a request, whose messages are kept as JSON: six bytes of a
+/// number among them, with what it becomes as tokens, or a value of two bytes.
+const REQUEST_FACTOR: usize = request_log::MEMORY_FACTOR;
 
 /// Mutations of each seed.
 const ROUNDS: u64 = 2_000;
@@ -102,7 +108,11 @@ fn check(name: &str, bytes: &[u8], choices: &Choices) -> usize {
     let (record, num_lines) = largest_line(bytes);
     let is_packed = bytes.starts_with(&[0x28, 0xb5]) || bytes.starts_with(&[0x1f, 0x8b]);
     let packed = if is_packed { PACKED_BYTES } else { 0 };
-    let limit = BASE_BYTES + packed + RECORD_FACTOR * record;
+    let factor = match choices.format {
+        Some(Format::Requests) | None => REQUEST_FACTOR,
+        Some(_) => RECORD_FACTOR,
+    };
+    let limit = BASE_BYTES + packed + factor * record;
     assert!(
         peak <= limit,
         "{name}: {peak} bytes for a record of {record}, {choices:?}"
@@ -206,6 +216,19 @@ fn no_record_takes_much_more_than_its_line() {
             ),
         ),
         (
+            Format::Requests,
+            format!("{{\"model\":1,\"messages\":[{}]}}", many("1")),
+        ),
+        (
+            Format::Requests,
+            format!("{{\"messages\":[{}]}}", many("{\"a\":{}}")),
+        ),
+        (Format::Requests, format!("{{\"prompt\":[{}]}}", many("[]"))),
+        (
+            Format::Requests,
+            format!("{{{},\"prompt\":\"x\"}}", numbered(1 << 16)),
+        ),
+        (
             Format::Canonical,
             format!("{header}{{\"types\":[{}]}}", many("\"\"")),
         ),
@@ -225,6 +248,12 @@ fn no_record_takes_much_more_than_its_line() {
             &choices,
         );
     }
+}
+
+/// That many fields with names of their own.
+fn numbered(count: usize) -> String {
+    let fields: Vec<String> = (0..count).map(|n| format!("\"{n}\":0")).collect();
+    fields.join(",")
 }
 
 /// A trace that is made while it is read: `header`, then `line(n)` until `total` bytes.
@@ -264,7 +293,7 @@ fn check_long(name: &str, limit: usize, infer: bool, line: impl FnMut(u64) -> St
         infer,
         ..Choices::strict()
     };
-    let is_text = name == "conversation";
+    let is_text = matches!(name, "conversation" | "requests");
     let raw = Endless {
         line,
         number: 0,
@@ -361,6 +390,18 @@ fn long_conversation_files_stream() {
         format!("{{\"turns\": [{}]}}", vec![turn; 4].join(", "))
     };
     check_long("conversation", 1 << 20, true, line);
+}
+
+#[test]
+fn long_request_logs_stream() {
+    let line = |n: u64| {
+        format!(
+            "{{\"model\": \"m\", \"created\": {n}, \"messages\": \
+             [{{\"role\": \"user\", \"content\": \"{}\"}}]}}",
+            format!("word{n} ").repeat(50)
+        )
+    };
+    check_long("requests", 1 << 20, false, line);
 }
 
 #[test]

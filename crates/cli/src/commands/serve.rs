@@ -100,6 +100,7 @@ fn usage(error: ServeError) -> anyhow::Error {
         | ServeError::Shared(_)
         | ServeError::Rank(_)
         | ServeError::Otlp(_)
+        | ServeError::Shadow(_)
         | ServeError::Upstream(_) => UsageError(error.to_string()).into(),
         other => other.into(),
     }
@@ -151,6 +152,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
         backend,
         prices: options.prices()?,
         otlp: options.otlp.clone(),
+        shadow: options.shadow()?,
         insight: options.insight()?,
         limits: options.limits()?,
     })

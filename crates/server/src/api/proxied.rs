@@ -22,6 +22,7 @@ use crate::insight::Answered;
 use crate::openai::response::Kind;
 use crate::openai::{ApiError, request};
 use crate::prompt_tokens::PromptTokens;
+use crate::shadow::{Arrived, Shadowed};
 use crate::spans::{Mark, Timeline};
 use crate::upstream::HOPS_HEADER;
 
@@ -35,6 +36,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         Kind::Chat => "/v1/chat/completions",
         Kind::Text => "/v1/completions",
     };
+    let shadowed = shadowed(&call, tokens.as_deref(), salt.as_deref(), user.as_deref());
     // What it says goes on to an engine, which may load in part or not.
     call.is_exact()?;
     let mut headers = call.headers.clone();
@@ -57,6 +59,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
     };
     let proxied = call.gateway.pass_on(&passing).await?;
     let ttft_s = note_first_bytes(&call, &model, &proxied);
+    shadowed.began(call.gateway.clock.now());
     let body = passing.body.clone();
     let sent = Sent {
         gateway: call.gateway.clone(),
@@ -65,6 +68,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         body,
         tokens,
         timeline: call.timeline.clone(),
+        shadowed,
         ttft_s: ttft_s.filter(|_| is_event_stream(&proxied.head.headers)),
         request_id: call.request_id().map(str::to_owned),
         answer_id: None,
@@ -80,9 +84,28 @@ struct Sent {
     body: Bytes,
     tokens: Option<Vec<TokenId>>,
     timeline: Timeline,
+    shadowed: Shadowed,
     ttft_s: Option<f64>,
     request_id: Option<String>,
     answer_id: Option<String>,
+}
+
+/// Tells the request to the fleets that are played beside it, if there are any.
+fn shadowed(
+    call: &Call,
+    tokens: Option<&[TokenId]>,
+    salt: Option<&str>,
+    user: Option<&str>,
+) -> Shadowed {
+    let Some(shadow) = &call.gateway.observers.shadow else {
+        return Shadowed::default();
+    };
+    let arrived = Arrived {
+        tokens,
+        salt,
+        session: call.session(user),
+    };
+    shadow.request(arrived, call.gateway.clock.now())
 }
 
 impl Sent {
@@ -106,6 +129,7 @@ impl Sent {
             ttft_s: self.ttft_s,
         });
         if let (Some(prompt), Some(cached)) = (usage.prompt_tokens, usage.cached_tokens) {
+            self.shadowed.found(prompt, cached);
             let labels = [&self.model[..], reservation.replica_name()];
             let savings = &self.gateway.metrics.savings;
             savings.note_upstream(labels, prompt, cached);

@@ -117,15 +117,15 @@ mod tests {
 
     const STREAM: &str = concat!(
         "data: {\"choices\":[{\"delta\":{\"content\":\"\\\"usage\\\":{ is a word\"}}]}\n\n",
-        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":40,\"total_tokens\":44,",
-        "\"prompt_tokens_details\":{\"cached_tokens\":32}}}\r\n\r\n",
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":40,\"completion_tokens\":4,",
+        "\"total_tokens\":44,\"prompt_tokens_details\":{\"cached_tokens\":32}}}\r\n\r\n",
         "data: [DONE]\n\n",
     );
 
     const EXPECTED: Usage = Usage {
         prompt_tokens: Some(40),
         cached_tokens: Some(32),
-        completion_tokens: None,
+        completion_tokens: Some(4),
     };
 
     #[test]

@@ -9,7 +9,8 @@ use headstart_engine::engine::StopTokens;
 use headstart_engine::{FinishReason, Sampling, Submission, Submit};
 use tokio::sync::mpsc;
 
-use super::{Embedded, Gateway, Placing, REFUSALS, Reservation};
+use super::reservation::Placing;
+use super::{Embedded, Gateway, REFUSALS, Reservation};
 use crate::metrics::PromptSources;
 use crate::openai::error::PromptLength;
 use crate::openai::{ApiError, Generation};
@@ -95,10 +96,10 @@ impl Gateway {
             generation,
             session,
             slo_ttft,
-            is_exact: _,
             prompt,
             forecast,
             timeline,
+            ..
         } = *ask;
         let placing = Placing {
             tokens: Some(prompt),
@@ -127,8 +128,7 @@ impl Gateway {
             let seq = submission.id;
             let events = replica.submit(submission);
             if let Some(forecast) = forecast {
-                let replica = decision.replica.0 as usize;
-                forecast.placed(replica, seq);
+                forecast.placed(decision.replica.0 as usize, seq);
             }
             timeline.mark(Mark::Routed);
             let first = first_token(events, timeline);

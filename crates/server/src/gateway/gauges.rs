@@ -35,6 +35,9 @@ impl Gateway {
         if let Some(shared) = &self.shared_index {
             metrics.with_shared_index().set(&shared.shared_stats());
         }
+        if let Some(shadow) = &self.observers.shadow {
+            metrics.with_shadow().set(&shadow.report());
+        }
         let replicas: Vec<_> = self.router().replicas().collect();
         self.refresh_streams(&replicas);
         for replica in replicas {

@@ -26,7 +26,8 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 
-use super::{DEATHS, Fleet, Gateway, Placing, REFUSALS, Reservation};
+use super::reservation::Placing;
+use super::{DEATHS, Fleet, Gateway, REFUSALS, Reservation};
 use crate::openai::ApiError;
 use crate::spans::{Mark, Timeline};
 use crate::upstream::{Upstream, UpstreamError, of_same_engine, root_cause};

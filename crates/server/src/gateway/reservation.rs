@@ -1,13 +1,28 @@
 //! A request's place with the router.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use headstart_core::ReplicaId;
+use headstart_core::block::Namespace;
+use headstart_core::{ReplicaId, TokenId};
 use headstart_router::ReservationId;
 
 use super::Gateway;
 use crate::insight::{Answered, Ticket};
 use crate::metrics::PromptSources;
+
+/// A request that wants a place.
+#[derive(Clone, Copy)]
+pub(super) struct Placing<'a> {
+    /// Its prompt, where that is tokenized.
+    pub(super) tokens: Option<&'a [TokenId]>,
+    /// What sets the prompt apart from the same tokens in other requests.
+    pub(super) namespace: Namespace<'a>,
+    /// The key of `session` routing.
+    pub(super) session: Option<&'a str>,
+    /// The longest time to the first token that the client wants.
+    pub(super) slo_ttft: Option<Duration>,
+}
 
 /// A request's place with the router; given back when dropped.
 pub struct Reservation {

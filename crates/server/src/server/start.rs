@@ -22,13 +22,13 @@ use crate::events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
 use crate::insight::Insight;
 use crate::metrics::{Metrics, TimedMover};
+use crate::observers::Observers;
 use crate::prediction::Predictions;
 use crate::replica::{Hooks, Replica};
 use crate::saved_index::{Folder, FolderError, Keeper, Saving, drawn_secret};
 use crate::shared_index::{
     SharedIndex, SharedIndexConfig, SharedIndexError, SharedServer, Timeline,
 };
-use crate::spans::Spans;
 use crate::timed_index::TimedIndex;
 use crate::upstream::Upstream;
 
@@ -51,11 +51,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let clock = Clock::start();
     check_sharing(&config)?;
     check_index(&config)?;
-    let spans = config
-        .otlp
-        .as_deref()
-        .map(|address| Spans::to(address, clock));
-    let spans = spans.transpose()?.map(Arc::new);
+    let observers = Observers::start(&config, clock)?;
     let folder = state_folder(&config)?;
     let later = Later::default();
     let metrics = Metrics::priced(config.prices.clone());
@@ -106,7 +102,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         limits: config.limits,
         api_key: config.api_key,
         metrics,
-        spans,
+        observers,
         insight,
         clock,
         events: streams.iter().map(|stream| stream.events.clone()).collect(),

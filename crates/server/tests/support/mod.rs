@@ -84,6 +84,7 @@ fn config(backend: Backend) -> ServeConfig {
         backend,
         prices: None,
         otlp: None,
+        shadow: None,
         insight: true,
         limits: Limits::default(),
     }

@@ -92,7 +92,7 @@ impl<'a> LineFormat<'a> for Azure {
 }
 
 /// `YYYY-MM-DD HH:MM:SS[.fraction][offset]` as nanoseconds since 1970.
-fn nanos_since_1970(text: &str) -> Option<i128> {
+pub(super) fn nanos_since_1970(text: &str) -> Option<i128> {
     let (date, time) = text.split_once([' ', 'T'])?;
     let (time, offset_s) = split_offset(time)?;
     let mut date = date.splitn(3, '-');

@@ -43,7 +43,11 @@ struct Keys {
     is_agent: bool,
     is_chat: bool,
     has_ids: bool,
-    is_conversation: bool,
+    has_turns: bool,
+    has_messages: bool,
+    has_prompt: bool,
+    /// Something that a request says and a recorded dialogue does not.
+    is_asked: bool,
 }
 
 impl Keys {
@@ -53,7 +57,10 @@ impl Keys {
             "requests" => self.is_agent = true,
             "chat_id" | "parent_chat_id" => self.is_chat = true,
             "hash_ids" => self.has_ids = true,
-            "turns" | "messages" | "conversations" => self.is_conversation = true,
+            "turns" | "conversations" => self.has_turns = true,
+            "messages" => self.has_messages = true,
+            "prompt" | "input" | "body" => self.has_prompt = true,
+            "model" | "usage" | "request_id" | "startTime" | "ttft_ms" => self.is_asked = true,
             _ => {}
         }
     }
@@ -64,7 +71,10 @@ impl Keys {
             (self.is_agent, Format::Agent),
             (self.has_ids && self.is_chat, Format::Bailian),
             (self.has_ids, Format::Mooncake),
-            (self.is_conversation, Format::Conversation),
+            (self.has_turns, Format::Conversation),
+            (self.has_messages && self.is_asked, Format::Requests),
+            (self.has_prompt, Format::Requests),
+            (self.has_messages, Format::Conversation),
         ];
         known
             .into_iter()
@@ -109,6 +119,19 @@ mod tests {
         check(r#"{"chat_id": 1, "hash_ids": [1]}"#, Ok(Format::Bailian));
         check(r#"{"id": "a", "requests": []}"#, Ok(Format::Agent));
         check(r#"{"messages": []}"#, Ok(Format::Conversation));
+        check(r#"{"messages": [], "tools": []}"#, Ok(Format::Conversation));
+        check(r#"{"turns": [], "model": "m"}"#, Ok(Format::Conversation));
+        check(
+            r#"{"conversations": [], "prompt": "x"}"#,
+            Ok(Format::Conversation),
+        );
+        check(r#"{"messages": [], "model": "m"}"#, Ok(Format::Requests));
+        check(r#"{"messages": [], "startTime": 1}"#, Ok(Format::Requests));
+        check(
+            r#"{"custom_id": "a", "body": {"messages": []}}"#,
+            Ok(Format::Requests),
+        );
+        check(r#"{"session_id": "a", "input": "x"}"#, Ok(Format::Requests));
         check(r#"{"headstart_trace": 1}"#, Ok(Format::Canonical));
         check("TIMESTAMP,ContextTokens,GeneratedTokens", Ok(Format::Azure));
     }
@@ -118,6 +141,6 @@ mod tests {
         check("[1]", Err("neither a JSON object"));
         check("{", Err("`jq -c .`"));
         check("{}", Err("without a field"));
-        check(r#"{"prompt": "x"}"#, Err("without a field"));
+        check(r#"{"text": "x"}"#, Err("without a field"));
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use headstart_core::Rng;
 use headstart_trace::format::conversation::{Text, Tokenize};
+use headstart_trace::format::request_log::PromptPart;
 use headstart_trace::{Arrivals, Format, Options, Reader};
 
 /// How to read; drawn, so that all options meet all damage.
@@ -55,6 +56,8 @@ fn tokenize() -> Rc<Tokenize<'static>> {
     Rc::new(|text| {
         let bytes: Vec<u8> = match text {
             Text::Answer(text) => text.bytes().collect(),
+            Text::Logged(PromptPart::Text(text)) => text.bytes().collect(),
+            Text::Logged(PromptPart::Chat { messages, .. }) => messages.to_string().into_bytes(),
             Text::Prompt(turns) => turns.iter().flat_map(|turn| turn.text.bytes()).collect(),
         };
         if bytes.contains(&b'?') {

@@ -22,6 +22,7 @@ use headstart_core::{
     BlockRuns, Nanos, Rng, RouteHasher, RouteIdentity, SessionId, TokenId, TraceRequest,
 };
 
+use super::super::request_log::PromptPart;
 use super::super::{BLOCKS_MAX, LineFormat, Opened, Record, info};
 use super::{Conversation, Role, Turn, asks, parse};
 use crate::TraceInfo;
@@ -46,6 +47,8 @@ pub enum Text<'t> {
     Prompt(&'t [Turn]),
     /// An answer, whose tokens are only counted.
     Answer(&'t str),
+    /// What a request of a log asked, see [`request_log`](super::super::request_log).
+    Logged(&'t PromptPart),
 }
 
 struct Conversations<'a> {
@@ -197,6 +200,7 @@ mod tests {
             let text = match text {
                 Text::Answer("unspeakable") => return Err("no token for it".to_owned()),
                 Text::Answer(answer) => answer.to_owned(),
+                Text::Logged(_) => return Err("no log is read here".to_owned()),
                 Text::Prompt(turns) => turns
                     .iter()
                     .map(|turn| format!("{:?} {} ", turn.role, turn.text))

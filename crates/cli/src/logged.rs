@@ -1,0 +1,236 @@
+//! Requests of a log as one text each, and that text as tokens: the same wherever logs are read.
+//!
+//! With a model's folder, its chat template and its tokenizer: what its engine would have seen.
+//! Without, the built-in toy's: other markup and other tokens, but the same text in the same
+//! order, so prefixes part at the same places; lengths are approximate.
+//!
+//! What a template of strings cannot take is brought into its form: parts become lines of one
+//! text, a missing content an empty one, and for the toy calls of tools, which its template does
+//! not print, stand behind the content as JSON. A request that a template still refuses is
+//! rendered plainly (a line with the tools as they were sent, then `role: content`) and counted.
+
+use std::cell::Cell;
+use std::path::Path;
+
+use anyhow::Result;
+use headstart_core::TokenId;
+use headstart_prompt::{GenerationPrompt, PrefixTokens, PromptModel, RenderInput, SpecialTokensIn};
+use headstart_trace::format::request_log::PromptPart;
+use serde_json::{Map, Value, json};
+
+use crate::config::UsageError;
+
+/// Memory for beginnings of prompts whose tokens are known.
+const KNOWN_TOKENS_BYTES: usize = 64 << 20;
+
+/// Roles that the toy's template knows.
+const TOY_ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
+
+/// How prompts are rendered and tokenized.
+pub(crate) struct Rendering {
+    model: PromptModel,
+    tokens: PrefixTokens,
+    is_toy: bool,
+    refused: Cell<u64>,
+}
+
+impl Rendering {
+    /// By the model in `folder`, or by the toy.
+    ///
+    /// # Errors
+    /// A usage error when the folder holds no tokenizer that can be read.
+    pub(crate) fn of(folder: Option<&Path>) -> Result<Self> {
+        let model = match folder {
+            None => PromptModel::toy(),
+            Some(folder) => PromptModel::from_dir(folder).map_err(|error| {
+                UsageError(format!("--tokenizer {}: {error}", folder.display()))
+            })?,
+        };
+        // The key sets processes apart that share what they know; this one shares nothing.
+        let tokens = PrefixTokens::new(model.tokenizer.clone(), KNOWN_TOKENS_BYTES, [0; 32]);
+        Ok(Self {
+            model,
+            tokens,
+            is_toy: folder.is_none(),
+            refused: Cell::new(0),
+        })
+    }
+
+    /// The tokenizer and template themselves.
+    pub(crate) fn model(&self) -> &PromptModel {
+        &self.model
+    }
+
+    /// The whole prompt as the model would read it, special tokens spelled out.
+    pub(crate) fn text(&self, prompt: &PromptPart) -> String {
+        let (messages, tools) = match prompt {
+            PromptPart::Text(text) => return text.clone(),
+            PromptPart::Chat { messages, tools } => (messages, tools.as_ref()),
+        };
+        let messages = flat(messages, self.is_toy);
+        let rendered = self.model.chat_text(&RenderInput {
+            messages: &messages,
+            tools: tools.filter(|tools| **tools != json!([])),
+            generation_prompt: GenerationPrompt::Add,
+            // The same prompt on every day: templates that print the date print 1970.
+            now_unix_s: 0,
+            extra: &Map::new(),
+        });
+        rendered.unwrap_or_else(|_| {
+            self.refused.set(self.refused.get() + 1);
+            plain(&messages, tools)
+        })
+    }
+
+    /// The tokens of a rendered prompt.
+    ///
+    /// # Errors
+    /// Why the tokenizer has none for it.
+    pub(crate) fn tokens(&self, text: &str) -> Result<Vec<TokenId>, String> {
+        let tokens = self.tokens.encode(text, SpecialTokensIn::ParseOnly);
+        tokens.map_err(|error| error.to_string())
+    }
+
+    /// What the user should know of how prompts were rendered so far. One sentence each.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if self.is_toy {
+            remarks.push(
+                "tokens are the built-in toy's, so lengths are approximate; --tokenizer FOLDER \
+                 reads your model's"
+                    .to_owned(),
+            );
+        }
+        if self.refused.get() > 0 {
+            remarks.push(format!(
+                "{} that the chat template refused, rendered plainly",
+                crate::input::counted(self.refused.get(), "request")
+            ));
+        }
+        remarks
+    }
+}
+
+/// `messages` with texts for contents; `for_toy` with its roles and with calls in the text.
+fn flat(messages: &Value, for_toy: bool) -> Value {
+    let list = messages.as_array().map_or(&[][..], Vec::as_slice);
+    list.iter()
+        .map(|message| flat_message(message, for_toy))
+        .collect()
+}
+
+fn flat_message(message: &Value, for_toy: bool) -> Value {
+    let Some(fields) = message.as_object() else {
+        return json!({"role": "user", "content": message.to_string()});
+    };
+    let mut fields = fields.clone();
+    let mut content = fields.get("content").map_or_else(String::new, text_of);
+    if for_toy {
+        if let Some(calls) = fields.get("tool_calls").filter(|calls| !calls.is_null()) {
+            content = format!("{content}\n{calls}");
+        }
+        let role = fields.get("role").and_then(Value::as_str).unwrap_or("user");
+        let role = match role {
+            known if TOY_ROLES.contains(&known) => known,
+            "developer" => "system",
+            "function" => "tool",
+            _ => "user",
+        };
+        fields = Map::from_iter([("role".to_owned(), role.into())]);
+    }
+    fields.insert("content".to_owned(), content.into());
+    Value::Object(fields)
+}
+
+/// Parts as lines of one text, as gateways send them to templates that take strings. What is no
+/// text stands as its JSON: an image of the same address is the same prompt.
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => {
+            let text = |part: &Value| match part["text"].as_str() {
+                Some(text) => text.to_owned(),
+                None => part.to_string(),
+            };
+            parts.iter().map(text).collect::<Vec<_>>().join("\n")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// For a template that refuses, or a model that has none.
+fn plain(messages: &Value, tools: Option<&Value>) -> String {
+    let mut text = tools.map_or_else(String::new, |tools| format!("tools: {tools}\n"));
+    for message in messages.as_array().into_iter().flatten() {
+        let role = message["role"].as_str().unwrap_or("user");
+        text += &format!(
+            "{role}: {}\n",
+            message["content"].as_str().unwrap_or_default()
+        );
+    }
+    text + "assistant:"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(messages: Value, tools: Option<Value>, expected: &str) {
+        let rendering = Rendering::of(None).expect("the toy");
+        let text = rendering.text(&PromptPart::Chat { messages, tools });
+        assert_eq!(text, expected);
+        assert_eq!(rendering.refused.get(), 0);
+    }
+
+    #[test]
+    fn what_clients_send_goes_through_the_toys_template() {
+        let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
+        check(
+            json!([{"role": "developer", "content": "s"}, {"role": "user", "content": parts}]),
+            None,
+            "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\na\nb<|im_end|>\n\
+             <|im_start|>assistant\n",
+        );
+        check(
+            json!([{"role": "assistant", "content": null, "tool_calls": [{"b": 1, "a": 2}]}]),
+            Some(json!([])),
+            "<|im_start|>assistant\n\n[{\"b\":1,\"a\":2}]<|im_end|>\n<|im_start|>assistant\n",
+        );
+    }
+
+    #[test]
+    fn tools_are_part_of_the_text_in_the_order_sent() {
+        check(
+            json!([{"role": "user", "content": "x"}]),
+            Some(json!([{"name": "b"}, {"name": "a", "args": {"z": 1, "y": 2}}])),
+            "<|im_start|>system\nYou may call these tools:\n[{\"name\": \"b\"}, {\"name\": \"a\", \
+             \"args\": {\"z\": 1, \"y\": 2}}]<|im_end|>\n<|im_start|>user\nx<|im_end|>\n\
+             <|im_start|>assistant\n",
+        );
+    }
+
+    #[test]
+    fn a_plain_form_holds_everything_that_was_sent() {
+        let messages = flat(&json!([{"role": "odd", "content": "x"}, "stray"]), false);
+        let tools = json!([{"b": 1, "a": 2}]);
+        let expected = "tools: [{\"b\":1,\"a\":2}]\nodd: x\nuser: \"stray\"\nassistant:";
+        assert_eq!(plain(&messages, Some(&tools)), expected);
+    }
+
+    #[test]
+    fn the_toys_tokens_are_said_to_be_approximate() {
+        let rendering = Rendering::of(None).expect("the toy");
+        assert!(rendering.remarks()[0].contains("approximate"));
+        let text = rendering.text(&PromptPart::Text("as it stands".to_owned()));
+        assert_eq!(text, "as it stands");
+        assert!(!rendering.tokens(&text).expect("tokens").is_empty());
+        let absent = Rendering::of(Some(Path::new("./absent")))
+            .err()
+            .expect("no folder");
+        assert!(
+            absent.to_string().contains("--tokenizer ./absent"),
+            "{absent}"
+        );
+    }
+}

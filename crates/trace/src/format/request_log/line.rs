@@ -1,0 +1,300 @@
+//! One line of a log as a request.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::fields::Fields;
+use super::{LINE_BYTES_MAX, LoggedRequest, PromptPart, usage};
+
+/// The request in `line`; its place in the file is the caller's to say.
+///
+/// # Errors
+/// What is wrong with it, and what was expected.
+pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
+    if line.len() > LINE_BYTES_MAX {
+        return Err(format!(
+            "a request of {} bytes; the limit is {} MiB",
+            line.len(),
+            LINE_BYTES_MAX >> 20
+        ));
+    }
+    let outer = Fields::parse(line)
+        .map_err(|error| format!("not a request ({error}); expected a JSON object a line"))?;
+    let inner = body(&outer).unwrap_or_default();
+    let prompt = match prompt(&inner)? {
+        Some(prompt) => prompt,
+        None => prompt_of_line(&outer)?,
+    };
+    let both = Both([&outer, &inner]);
+    let usage = usage::of(&outer);
+    let arrival_names = [
+        "timestamp",
+        "created",
+        "created_at",
+        "startTime",
+        "start_time",
+        "time",
+    ];
+    Ok(LoggedRequest {
+        id: both.name(&["request_id", "custom_id", "id"]),
+        line: 0,
+        arrival: arrival_names.iter().find_map(|name| outer.time(name)),
+        model: both.name(&["model"]),
+        cache_salt: both.name(&["cache_salt"]),
+        user: both.name_or_metadata(&["user", "user_id", "end_user"], "user_id"),
+        session: both.name_or_metadata(
+            &[
+                "session_id",
+                "conversation_id",
+                "thread_id",
+                "litellm_session_id",
+            ],
+            "session_id",
+        ),
+        prompt,
+        prompt_tokens: usage.prompt,
+        cached_tokens: usage.cached,
+        output_tokens: usage.output,
+        ttft: ttft(&outer),
+    })
+}
+
+/// The request body, where the line is not one itself.
+fn body<'a>(line: &Fields<'a>) -> Option<Fields<'a>> {
+    let direct = ["body", "request"]
+        .iter()
+        .find_map(|name| line.object(name));
+    let nested = || line.object("proxy_server_request")?.object("body");
+    direct.or_else(nested)
+}
+
+/// What a line asks that is a body itself.
+fn prompt_of_line(line: &Fields<'_>) -> Result<PromptPart, String> {
+    prompt(line)?.ok_or_else(|| {
+        "no prompt; expected `messages`, `prompt` or `input`, by itself or in `body` or `request`"
+            .to_owned()
+    })
+}
+
+/// What `body` asks, if it asks.
+fn prompt(body: &Fields<'_>) -> Result<Option<PromptPart>, String> {
+    if let Some(messages) = body.list("messages") {
+        return Ok(Some(PromptPart::Chat {
+            messages: behind_system(body, "system", messages),
+            tools: body.list("tools").or_else(|| body.list("functions")),
+        }));
+    }
+    for name in ["prompt", "input", "messages"] {
+        match body.value::<Value>(name) {
+            Some(Value::String(text)) => return Ok(Some(PromptPart::Text(text))),
+            Some(Value::Array(items)) => return items_as_prompt(body, name, items).map(Some),
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// A list is one text, or the messages of OpenAI's Responses API.
+fn items_as_prompt(
+    body: &Fields<'_>,
+    name: &str,
+    mut items: Vec<Value>,
+) -> Result<PromptPart, String> {
+    if items.len() == 1 && items[0].is_string() {
+        let Some(Value::String(text)) = items.pop() else {
+            return Err(format!("`{name}` is empty"));
+        };
+        return Ok(PromptPart::Text(text));
+    }
+    if !items.is_empty() && items.iter().all(Value::is_object) {
+        return Ok(PromptPart::Chat {
+            messages: behind_system(body, "instructions", Value::Array(items)),
+            tools: body.list("tools"),
+        });
+    }
+    Err(match items.first() {
+        Some(Value::Number(_)) => {
+            format!("`{name}` is a list of token ids; expected text, as the causes are told by it")
+        }
+        Some(Value::String(_)) => {
+            let count = items.len();
+            format!("`{name}` holds {count} prompts; expected one, so put each on its own line")
+        }
+        _ => format!("`{name}` is a list of something else than messages; expected a prompt"),
+    })
+}
+
+/// `messages` behind a system prompt that stands in a field of its own.
+fn behind_system(body: &Fields<'_>, field: &str, messages: Value) -> Value {
+    let system: Option<Value> = body.value(field);
+    match (system, messages) {
+        (Some(system @ (Value::String(_) | Value::Array(_))), Value::Array(mut list)) => {
+            list.insert(0, json!({"role": "system", "content": system}));
+            Value::Array(list)
+        }
+        (_, messages) => messages,
+    }
+}
+
+/// Time to the first token, seconds or their parts as the field's name says.
+fn ttft(line: &Fields<'_>) -> Option<Duration> {
+    let units = [
+        ("ttft_ms", 1e-3),
+        ("ttft_s", 1.0),
+        ("ttft", 1.0),
+        ("time_to_first_token", 1.0),
+    ];
+    let said = units
+        .iter()
+        .find_map(|(name, unit)| Some(line.number(name)? * unit));
+    match said {
+        Some(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        None => {
+            let first = line.time("completionStartTime")?;
+            let is_end = line.time("endTime").is_some_and(|end| end <= first);
+            let start = line.time("startTime")?;
+            (first > start && !is_end).then(|| first.since(start))
+        }
+    }
+}
+
+/// What stands around the body and what stands in it, in this order.
+struct Both<'f, 'a>([&'f Fields<'a>; 2]);
+
+impl Both<'_, '_> {
+    fn name(&self, names: &[&str]) -> Option<String> {
+        let mut named = names.iter();
+        named.find_map(|name| self.0.iter().find_map(|fields| fields.name(name)))
+    }
+
+    fn name_or_metadata(&self, names: &[&str], in_metadata: &str) -> Option<String> {
+        self.name(names).or_else(|| {
+            let mut places = self.0.iter();
+            places.find_map(|fields| fields.object("metadata")?.name(in_metadata))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headstart_core::Nanos;
+
+    use super::*;
+
+    fn good(line: &str) -> LoggedRequest {
+        parse(&line.replace('\n', " ")).expect(line)
+    }
+
+    fn check_bad(line: &str, part: &str) {
+        let error = parse(line).expect_err(line);
+        assert!(error.contains(part), "{error} lacks {part}");
+    }
+
+    fn chat(messages: Value, tools: Option<Value>) -> PromptPart {
+        PromptPart::Chat { messages, tools }
+    }
+
+    #[test]
+    fn an_openai_body_with_what_a_proxy_adds() {
+        let got = good(
+            r#"{"model": "m", "messages": [{"role": "user", "content": "x"}], "request_id": "r1",
+            "tools": [{"b": 1, "a": 2}], "temperature": 0, "user": "u", "created": 1700000000,
+            "usage": {"prompt_tokens": 5, "completion_tokens": 2}, "ttft_ms": 62.5,
+            "cache_salt": "s", "metadata": {"session_id": "c"}}"#,
+        );
+        let messages = json!([{"role": "user", "content": "x"}]);
+        let expected = LoggedRequest {
+            id: Some("r1".to_owned()),
+            line: 0,
+            arrival: Some(Nanos(1_700_000_000_000_000_000)),
+            model: Some("m".to_owned()),
+            cache_salt: Some("s".to_owned()),
+            user: Some("u".to_owned()),
+            session: Some("c".to_owned()),
+            prompt: chat(messages, Some(json!([{"b": 1, "a": 2}]))),
+            prompt_tokens: Some(5),
+            cached_tokens: None,
+            output_tokens: Some(2),
+            ttft: Some(Duration::from_micros(62_500)),
+        };
+        assert_eq!(got, expected);
+        let PromptPart::Chat { tools, .. } = got.prompt else {
+            panic!("messages make a chat");
+        };
+        // The order of keys is part of the prompt.
+        let tools = tools.expect("given").to_string();
+        assert_eq!(tools, r#"[{"b":1,"a":2}]"#);
+    }
+
+    #[test]
+    fn a_batch_line_has_its_body_inside() {
+        let got = good(
+            r#"{"custom_id": "c1", "method": "POST", "url": "/v1/chat/completions",
+            "body": {"model": "m", "messages": [], "user": "u"}}"#,
+        );
+        assert_eq!(got.name(), "c1");
+        assert_eq!((got.model, got.user), (Some("m".into()), Some("u".into())));
+        assert_eq!(got.prompt, chat(json!([]), None));
+        let nested = r#"{"proxy_server_request": {"body": {"prompt": "x"}}, "messages": {}}"#;
+        assert_eq!(good(nested).prompt, PromptPart::Text("x".to_owned()));
+    }
+
+    #[test]
+    fn a_litellm_log_says_when_its_answer_began() {
+        let line = |first: &str| {
+            good(&format!(
+                r#"{{"id": "l", "messages": "[{{\"role\": \"user\", \"content\": \"x\"}}]",
+                "startTime": "2025-10-20T21:29:36Z", "completionStartTime": {first},
+                "endTime": "2025-10-20T21:29:38Z", "end_user": "e", "response": {{"usage":
+                {{"prompt_tokens": 4}}}}, "model": "m"}}"#
+            ))
+        };
+        let got = line(r#""2025-10-20T21:29:36.250Z""#);
+        assert_eq!(got.ttft, Some(Duration::from_millis(250)));
+        assert_eq!(got.arrival, Some(Nanos(1_760_995_776_000_000_000)));
+        assert_eq!(got.prompt_tokens, Some(4));
+        assert_eq!(got.user.as_deref(), Some("e"));
+        let user = json!([{"role": "user", "content": "x"}]);
+        assert_eq!(got.prompt, chat(user, None), "kept as text in a database");
+        assert_eq!(line(r#""2025-10-20T21:29:38Z""#).ttft, None, "not streamed");
+        assert_eq!(line("null").ttft, None);
+    }
+
+    #[test]
+    fn prompts_as_text_are_read() {
+        let got = good(
+            r#"{"benchmark": "b", "file": "f", "step": 0, "timestamp": 1760995776640783,
+            "session_id": "s1", "input": "user: hello", "output": "hi"}"#,
+        );
+        assert_eq!(got.prompt, PromptPart::Text("user: hello".to_owned()));
+        assert_eq!(got.arrival, Some(Nanos(1_760_995_776_640_783_000)));
+        assert_eq!(got.session.as_deref(), Some("s1"));
+        let one = PromptPart::Text("x".to_owned());
+        assert_eq!(good(r#"{"prompt": ["x"]}"#).prompt, one);
+    }
+
+    #[test]
+    fn a_system_prompt_of_its_own_comes_first() {
+        let user = json!({"role": "user", "content": "x"});
+        let system = json!({"role": "system", "content": "s"});
+        let expected = chat(json!([system, user]), None);
+        let anthropic = r#"{"system": "s", "messages": [{"role": "user", "content": "x"}]}"#;
+        assert_eq!(good(anthropic).prompt, expected);
+        let responses = r#"{"instructions": "s", "input": [{"role": "user", "content": "x"}]}"#;
+        assert_eq!(good(responses).prompt, expected);
+    }
+
+    #[test]
+    fn lines_without_a_prompt_say_what_was_expected() {
+        check_bad("[1]", "not a request");
+        check_bad("{\"prompt\"", "not a request");
+        check_bad("{}", "expected `messages`, `prompt` or `input`");
+        check_bad(r#"{"prompt": [1, 2]}"#, "token ids");
+        check_bad(r#"{"prompt": ["a", "b"]}"#, "holds 2 prompts");
+        check_bad(r#"{"input": [[1]]}"#, "something else than messages");
+        check_bad(r#"{"prompt": {"a": 1}}"#, "no prompt");
+        let long = format!(r#"{{"prompt": "{}"}}"#, "x".repeat(LINE_BYTES_MAX));
+        check_bad(&long, "the limit is 16 MiB");
+    }
+}
