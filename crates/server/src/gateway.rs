@@ -27,7 +27,7 @@ use crate::config::{Limits, TierReports};
 use crate::dashboard::Dashboard;
 use crate::drift::DriftWatch;
 use crate::events::{Endpoints, StreamReporter};
-use crate::insight::{Insight, Placed};
+use crate::insight::Placed;
 use crate::metrics::Metrics;
 use crate::observers::Observers;
 use crate::openai::ApiError;
@@ -64,8 +64,6 @@ pub struct Gateway {
     pub metrics: Metrics,
     /// Those who look on.
     pub observers: Observers,
-    /// What became of requests, where they are explained.
-    pub insight: Option<Insight>,
     /// The clock.
     pub clock: Clock,
     /// Set once shutdown has begun.
@@ -162,8 +160,6 @@ pub struct GatewayParts {
     pub metrics: Metrics,
     /// Those who look on.
     pub observers: Observers,
-    /// What became of requests, where they are explained.
-    pub insight: Option<Insight>,
     /// The clock.
     pub clock: Clock,
     /// Where each replica publishes its events.
@@ -187,7 +183,6 @@ impl Gateway {
             api_key: parts.api_key,
             metrics: parts.metrics,
             observers: parts.observers,
-            insight: parts.insight,
             clock: parts.clock,
             events: parts.events,
             draining: AtomicBool::new(false),
@@ -301,7 +296,7 @@ impl Gateway {
     fn tell_index(&self, replica: ReplicaId, update: Update<'_>, num_events: usize) {
         if self.router().listens_to(replica, num_events) {
             let now = self.clock.now();
-            if let (Some(insight), Update::Events(events)) = (&self.insight, &update) {
+            if let (Some(insight), Update::Events(events)) = (&self.observers.insight, &update) {
                 insight.events(replica, events, now);
             }
             self.index.update(replica, update, now);
@@ -342,7 +337,7 @@ impl Gateway {
             .routed
             .with_label_values(&labels)
             .inc();
-        let insight = self.insight.as_ref();
+        let insight = self.observers.insight.as_ref();
         let ticket = insight.zip(tokens.zip(keys.as_ref()));
         let ticket = ticket.map(|(insight, (tokens, keys))| {
             let placed = Placed {

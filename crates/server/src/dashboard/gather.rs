@@ -101,7 +101,7 @@ pub(super) fn snapshot(gateway: &Gateway) -> Snapshot {
         savings: savings(totals),
         ..Snapshot::default()
     };
-    match &gateway.insight {
+    match &gateway.observers.insight {
         Some(insight) => explained::add(snapshot, insight),
         None => snapshot,
     }
