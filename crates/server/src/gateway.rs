@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
 use headstart_engine::{GenerationDefaults, Model};
-use headstart_prompt::PromptModel;
+use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::index::Update;
 use headstart_router::stream::{StreamReport, StreamStatus};
 use headstart_router::{
@@ -64,6 +64,8 @@ pub struct Gateway {
     pub observers: Observers,
     /// What became of requests, where they are explained.
     pub insight: Option<Insight>,
+    /// How requests are rewritten.
+    pub normalizers: Normalizers,
     /// The clock.
     pub clock: Clock,
     /// Set once shutdown has begun.
@@ -160,6 +162,8 @@ pub struct GatewayParts {
     pub observers: Observers,
     /// What became of requests, where they are explained.
     pub insight: Option<Insight>,
+    /// How requests are rewritten.
+    pub normalizers: Normalizers,
     /// The clock.
     pub clock: Clock,
     /// Where each replica publishes its events.
@@ -184,6 +188,7 @@ impl Gateway {
             metrics: parts.metrics,
             observers: parts.observers,
             insight: parts.insight,
+            normalizers: parts.normalizers,
             clock: parts.clock,
             events: parts.events,
             draining: AtomicBool::new(false),

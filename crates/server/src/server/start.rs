@@ -104,6 +104,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         metrics,
         observers,
         insight,
+        normalizers: config.normalizers,
         clock,
         events: streams.iter().map(|stream| stream.events.clone()).collect(),
     }));
