@@ -1,6 +1,7 @@
 //! The HTTP routes.
 
 mod body;
+mod dashboard;
 mod debug;
 mod embedded;
 mod explain;
@@ -63,6 +64,7 @@ pub struct Closer(pub Arc<Notify>);
 /// All routes.
 pub fn routes(gateway: Arc<Gateway>) -> Router {
     let open = Router::new()
+        .route("/", get(|| async { crate::dashboard::page() }))
         .route("/health", get(|| async { StatusCode::OK }))
         .route("/ready", get(ready))
         .route("/metrics", get(metrics));
@@ -74,6 +76,8 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/debug/index", get(debug_index))
         .route("/debug/shadow", get(debug_shadow))
         .route("/debug/index/entries", get(debug_entries))
+        .route("/dashboard/snapshot", get(dashboard_snapshot))
+        .route("/dashboard/events", get(dashboard_events))
         .route("/debug/requests", get(explain::requests))
         .route("/debug/requests/{id}", get(explain::request))
         .route("/debug/waterfall", get(explain::waterfall))
@@ -213,6 +217,15 @@ async fn debug_entries(
     debug::entries(&gateway, &query)
 }
 
+async fn dashboard_snapshot(State(gateway): State<Arc<Gateway>>) -> Response {
+    dashboard::snapshot(&gateway).await
+}
+
+async fn dashboard_events(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let closer = request.extensions().get::<Closer>().cloned();
+    dashboard::events(&gateway, closer.unwrap_or_default()).await
+}
+
 async fn tokenize(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     match body::read(&head.headers, body, &gateway.limits).await {
@@ -257,7 +270,7 @@ async fn not_found(uri: Uri) -> ApiError {
     let message = format!(
         "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, \
          /debug/index, /debug/index/entries, /debug/requests, /debug/waterfall, /debug/shadow, \
-         /health, /ready and /metrics",
+         /dashboard/snapshot, /dashboard/events, /health, /ready, /metrics and / (the dashboard)",
         uri.path()
     );
     ApiError::new(StatusCode::NOT_FOUND, "not_found", message)

@@ -10,6 +10,7 @@ mod savings;
 mod shadow;
 mod shared_index;
 mod tiers;
+mod totals;
 
 use std::sync::{Arc, OnceLock};
 
@@ -30,6 +31,7 @@ pub use shadow::ShadowMetrics;
 pub use shared_index::SharedIndexMetrics;
 pub(crate) use tiers::TimedMover;
 pub use tiers::{TierMetrics, TierReport};
+pub use totals::{FOUND_IN, Totals};
 
 use crate::prices::PriceTable;
 

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::config::{Backend, ServeConfig};
+use crate::insight::Insight;
+use crate::metrics::Metrics;
 use crate::server::ServeError;
 use crate::shadow::Shadow;
 use crate::spans::Spans;
@@ -13,6 +15,8 @@ use crate::spans::Spans;
 pub struct Observers {
     /// Where spans of requests go.
     pub spans: Option<Arc<Spans>>,
+    /// What became of requests, and why.
+    pub insight: Option<Insight>,
     /// What other fleets would have found is played here.
     pub shadow: Option<Arc<Shadow>>,
 }
@@ -27,8 +31,15 @@ impl Observers {
         let spans = collector.map(|address| Spans::to(address, clock));
         Ok(Self {
             spans: spans.transpose()?.map(Arc::new),
+            insight: None,
             shadow: shadow(config)?,
         })
+    }
+
+    /// Explains requests from now on, where that is wanted: whose blocks an index names so.
+    pub fn explain(&mut self, names: Option<(&str, u64)>, metrics: &Metrics) {
+        let insight = |(name, secret)| Insight::new(name, secret, metrics.with_insight());
+        self.insight = names.map(insight);
     }
 
     /// Lets them finish. Blocks for some seconds at most.

@@ -89,7 +89,7 @@ pub(super) async fn waterfall(State(gateway): State<Arc<Gateway>>) -> Result<Res
 }
 
 fn insight(gateway: &Gateway) -> Result<&Insight, ApiError> {
-    gateway.insight.as_ref().ok_or_else(|| {
+    gateway.observers.insight.as_ref().ok_or_else(|| {
         let message = "requests are not explained here: start without --insight off";
         ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
     })

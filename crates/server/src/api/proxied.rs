@@ -271,7 +271,7 @@ fn respond(call: &Call, proxied: Proxied, mut sent: Sent) -> Response {
     sent.answer_id = answer_id;
     let cached = cached_tokens(&head.headers, whole);
     let mut response = if is_stream {
-        let (writer, body) = body::channel(&call.gateway.limits, call.closer.clone());
+        let (writer, body) = body::channel(body::PIECES, &call.gateway.limits, call.closer.clone());
         let (gateway, header_count) = (call.gateway.clone(), cached);
         tokio::spawn(async move {
             // The reservation is held until the answer ends or the client is gone.

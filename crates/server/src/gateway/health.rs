@@ -36,7 +36,7 @@ impl Gateway {
             return;
         }
         router.set_health(replica, health, self.clock.now());
-        if let Some(insight) = &self.insight {
+        if let Some(insight) = &self.observers.insight {
             insight.cleared(replica);
         }
         if let Some(upstream) = self.upstream(replica) {

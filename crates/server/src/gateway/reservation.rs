@@ -41,7 +41,9 @@ impl Reservation {
     pub fn first_token(&self) {
         let now = self.gateway.clock.now();
         self.gateway.router().first_token(self.id, now);
-        if let (Some(insight), Some(ticket)) = (&self.gateway.insight, &mut *self.ticket()) {
+        if let (Some(insight), Some(ticket)) =
+            (&self.gateway.observers.insight, &mut *self.ticket())
+        {
             insight.computed(ticket, now);
         }
     }
@@ -68,7 +70,7 @@ impl Reservation {
     /// What is known of the request now is all there is: it is explained.
     pub fn explain(&self, answered: &Answered<'_>) {
         let ticket = self.ticket().take();
-        if let (Some(insight), Some(ticket)) = (&self.gateway.insight, ticket) {
+        if let (Some(insight), Some(ticket)) = (&self.gateway.observers.insight, ticket) {
             insight.finish(ticket, answered, self.gateway.clock.now());
         }
     }
@@ -94,7 +96,9 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         let now = self.gateway.clock.now();
         self.gateway.router().finish(self.id, now);
-        if let (Some(insight), Some(ticket)) = (&self.gateway.insight, self.ticket().take()) {
+        if let (Some(insight), Some(ticket)) =
+            (&self.gateway.observers.insight, self.ticket().take())
+        {
             insight.abandon(&ticket);
         }
     }

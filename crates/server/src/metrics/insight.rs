@@ -34,13 +34,13 @@ impl InsightMetrics {
                 &["model_name", "bucket"],
             ),
             cached_error: make.ratio(
-                "headstart_cached_tokens_error",
+                "headstart_cached_tokens_prediction_error",
                 "Predicted less actual cached tokens of a request: mean of all (bias), percentiles \
                  of the latest absolute errors (p50, p90).",
                 &["statistic"],
             ),
             ttft_error: make.ratio(
-                "headstart_ttft_error_seconds",
+                "headstart_ttft_prediction_error_seconds",
                 "Predicted less actual time to the first token: mean of all (bias), percentiles of \
                  the latest absolute errors (p50, p90).",
                 &["statistic"],
