@@ -492,10 +492,9 @@ fn events_of_rank(config: &UpstreamConfig, rank: u32) -> Result<Option<Endpoints
         return Ok(None);
     };
     let replay = config.kv_replay.as_deref();
+    let replay = replay.map(|replay| endpoint_of_rank(replay, rank));
     Ok(Some(Endpoints {
         events: endpoint_of_rank(events, rank)?,
-        replay: replay
-            .map(|replay| endpoint_of_rank(replay, rank))
-            .transpose()?,
+        replay: replay.transpose()?,
     }))
 }
