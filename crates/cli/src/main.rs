@@ -69,6 +69,10 @@ enum Command {
     Cache(commands::cache::Cache),
     /// What a running server's caches have saved: tokens, seconds, money.
     Savings(commands::savings::Savings),
+    /// Why a request's prompt was computed again: the nearest earlier prompt, and where they part.
+    Why(commands::why::Why),
+    /// What in an application's prompts breaks the prefix that they could share; for CI.
+    Lint(commands::lint::Lint),
     /// Print shell completions.
     #[command(after_help = "Example:\n  headstart completions bash > headstart.bash")]
     Completions {
@@ -93,6 +97,8 @@ fn main() -> ExitCode {
         Command::Shadow(shadow) => commands::shadow::run(&shadow),
         Command::Cache(cache) => commands::cache::run(&cache),
         Command::Savings(savings) => commands::savings::run(&savings),
+        Command::Why(why) => commands::why::run(&why),
+        Command::Lint(lint) => commands::lint::run(&lint),
         Command::Completions { shell } => completions(shell),
     };
     match outcome {
