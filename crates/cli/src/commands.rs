@@ -1,5 +1,6 @@
 //! One file per command, and what several need.
 
+pub(crate) mod analyze;
 pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod calibrate;

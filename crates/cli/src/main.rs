@@ -43,6 +43,8 @@ struct Cli {
 enum Command {
     /// Serve an OpenAI-compatible API.
     Serve(Box<commands::serve::Serve>),
+    /// Why prompts were computed again, what that cost, and what would change it.
+    Analyze(Box<commands::analyze::Analyze>),
     /// What a policy would have hit on a recorded trace.
     Replay(commands::replay::Replay),
     /// Fleets strategy by strategy, or one replica policy by policy, in virtual time.
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match cli.command {
         Command::Serve(serve) => commands::serve::run(*serve),
+        Command::Analyze(analyze) => commands::analyze::run(&analyze),
         Command::Replay(replay) => commands::replay::run(&replay),
         Command::Simulate(simulate) => commands::simulate::run(&simulate, &given(&matches)),
         Command::Plan(plan) => commands::plan::run(&plan),
