@@ -14,6 +14,7 @@ mod output;
 mod predictor;
 mod prompts;
 mod report;
+mod server;
 mod situations;
 mod tiers;
 
@@ -42,6 +43,8 @@ struct Cli {
 enum Command {
     /// Serve an OpenAI-compatible API.
     Serve(Box<commands::serve::Serve>),
+    /// Why prompts were computed again, what that cost, and what would change it.
+    Analyze(Box<commands::analyze::Analyze>),
     /// What a policy would have hit on a recorded trace.
     Replay(commands::replay::Replay),
     /// Fleets strategy by strategy, or one replica policy by policy, in virtual time.
@@ -61,11 +64,19 @@ enum Command {
     /// What a running server knows of its replicas' caches.
     #[command(subcommand)]
     Index(commands::index::Index),
+    /// What other strategies and sizes would have found (`serve --shadow`).
+    Shadow(commands::shadow::Shadow),
     /// Look at a context cache (`serve --context-cache`) and look after it.
     #[command(subcommand)]
     Cache(commands::cache::Cache),
+    /// A running server in the terminal: hit rate, losses, replicas, prefixes, requests.
+    Top(commands::top::Top),
     /// What a running server's caches have saved: tokens, seconds, money.
     Savings(commands::savings::Savings),
+    /// Why a request's prompt was computed again: the nearest earlier prompt, and where they part.
+    Why(commands::why::Why),
+    /// What in an application's prompts breaks the prefix that they could share; for CI.
+    Lint(commands::lint::Lint),
     /// Print shell completions.
     #[command(after_help = "Example:\n  headstart completions bash > headstart.bash")]
     Completions {
@@ -79,6 +90,7 @@ fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match cli.command {
         Command::Serve(serve) => commands::serve::run(*serve),
+        Command::Analyze(analyze) => commands::analyze::run(&analyze),
         Command::Replay(replay) => commands::replay::run(&replay),
         Command::Simulate(simulate) => commands::simulate::run(&simulate, &given(&matches)),
         Command::Plan(plan) => commands::plan::run(&plan),
@@ -87,8 +99,12 @@ fn main() -> ExitCode {
         Command::Bench(bench) => commands::bench::run(bench),
         Command::Calibrate(calibrate) => commands::calibrate::run(&calibrate),
         Command::Index(index) => commands::index::run(&index),
+        Command::Shadow(shadow) => commands::shadow::run(&shadow),
         Command::Cache(cache) => commands::cache::run(&cache),
+        Command::Top(top) => commands::top::run(&top),
         Command::Savings(savings) => commands::savings::run(&savings),
+        Command::Why(why) => commands::why::run(&why),
+        Command::Lint(lint) => commands::lint::run(&lint),
         Command::Completions { shell } => completions(shell),
     };
     match outcome {

@@ -7,6 +7,7 @@
 //! | [`cause`] | [`Cause`], the names of what makes two prompts diverge, each with its fix |
 //! | [`text`] | prompts as sketches of keyed hashes; nearest neighbours; which cause it was |
 //! | [`loss`] | which bucket each token of a request lands in |
+//! | [`documents`] | what reuse without order would find beyond prefixes |
 //! | [`ghost`] | what caches of other sizes would have hit |
 //! | [`prefill`] | seconds for uncached tokens, fitted to observed times to the first token |
 //!
@@ -15,6 +16,7 @@
 
 pub mod bucket;
 pub mod cause;
+pub mod documents;
 pub mod ghost;
 pub mod loss;
 pub mod prefill;

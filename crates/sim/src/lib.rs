@@ -13,6 +13,7 @@
 //! | [`outcome`] | [`Outcome`]: what a replay counts, cold and steady apart, per class |
 //! | [`saturation`] | how many prefills per second an engine does at a hit rate |
 //! | [`sizing`] | how many times device memory a trace is worth |
+//! | [`spread`] | what placing requests without looking costs: hits by placement |
 //! | [`streams`] | event streams under every fault, against what the engines really hold |
 //! | [`sweep`] | [`Sweep`]: policies × capacities over one trace, and what no cache can beat |
 //! | [`fleet`] | gateways and replicas in virtual time: [`fleet::Run`] |
@@ -39,6 +40,7 @@ pub mod quality;
 pub mod replay;
 pub mod saturation;
 pub mod sizing;
+pub mod spread;
 pub mod streams;
 pub mod sweep;
 pub mod tiered;

@@ -21,11 +21,12 @@ use std::str::FromStr;
 use headstart_core::{Nanos, TraceRequest};
 
 pub use chain::BLOCKS_MAX;
-pub(crate) use sniff::sniff;
+use sniff::sniff;
 
 use crate::reader::Options;
 use crate::schedule::Session;
-use crate::{Provenance, TraceInfo};
+use crate::source::Lines;
+use crate::{Provenance, TraceError, TraceInfo};
 
 /// How a trace is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,6 +58,21 @@ impl Format {
         Self::Requests,
         Self::Canonical,
     ];
+
+    /// What the first of `lines` looks like, which stays the next one.
+    ///
+    /// # Errors
+    /// [`TraceError::BadLine`] when it fits no format or there is none, and
+    /// [`TraceError::Read`].
+    pub fn of(lines: &mut Lines<'_>) -> Result<Self, TraceError> {
+        lines.peek_with(sniff).unwrap_or_else(|| {
+            let reason = format!(
+                "the trace is empty; expected one of the formats {}",
+                Self::names()
+            );
+            Err(TraceError::bad_line(lines.name(), 1, reason))
+        })
+    }
 
     /// The name by which a command line calls it.
     #[must_use]

@@ -11,11 +11,13 @@
 //! | [`sample`] | fewer sessions of a trace, each of them whole |
 //! | [`materialize`] | prompts for a live server: tokens for blocks that had none |
 //! | [`synth`] | traces made up from a seed |
+//! | [`mod@characterize`] | what a trace looks like: hits, sessions, reuse times, sizes |
 //! | [`error`] | [`TraceError`]: which input, which line, what to do |
 //!
 //! This crate does no I/O of its own: it reads from what the caller opened. It does not know
 //! what any policy would do with a trace.
 
+pub mod characterize;
 pub mod error;
 pub mod format;
 pub mod infer;

@@ -126,10 +126,17 @@ impl<'a> Reader<'a> {
         raw: impl Read + 'a,
         options: Options<'a>,
     ) -> Result<Self, TraceError> {
-        let mut lines = Lines::new(name, raw)?;
+        Self::from_lines(Lines::new(name, raw)?, options)
+    }
+
+    /// Reads `lines`, none of which was taken yet, as `options` say.
+    ///
+    /// # Errors
+    /// As [`Reader::with_options`].
+    pub fn from_lines(mut lines: Lines<'a>, options: Options<'a>) -> Result<Self, TraceError> {
         let format = match options.format {
             Some(format) => format,
-            None => sniff(&mut lines)?,
+            None => Format::of(&mut lines)?,
         };
         check(format, &options).map_err(|reason| unsuitable(&lines, reason))?;
         let opened = lines.peek_with(|first| format::open(format, Some(first), &options));
@@ -238,16 +245,6 @@ impl Iterator for Reader<'_> {
             }
         }
     }
-}
-
-fn sniff(lines: &mut Lines<'_>) -> Result<Format, TraceError> {
-    lines.peek_with(format::sniff).unwrap_or_else(|| {
-        let reason = format!(
-            "the trace is empty; expected one of the formats {}",
-            Format::names()
-        );
-        Err(TraceError::bad_line(lines.name(), 1, reason))
-    })
 }
 
 fn unsuitable(lines: &Lines<'_>, reason: String) -> TraceError {

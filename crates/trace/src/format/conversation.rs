@@ -167,6 +167,22 @@ pub fn read(
     Ok(conversations)
 }
 
+/// The conversations that `lines` hold and that ask for something, one by one.
+///
+/// # Errors
+/// [`TraceError`] for each line that is no conversation, and when the input cannot be read.
+pub fn each<'l, 'a>(
+    lines: &'l mut Lines<'a>,
+) -> impl Iterator<Item = Result<Conversation, TraceError>> + use<'l, 'a> {
+    let mut record = 0;
+    let conversations = std::iter::from_fn(move || {
+        record += 1;
+        lines.next_with(|line| parse(line, record))
+    });
+    conversations
+        .filter(|conversation| conversation.as_ref().is_ok_and(asks) || conversation.is_err())
+}
+
 fn asks(conversation: &Conversation) -> bool {
     conversation
         .turns

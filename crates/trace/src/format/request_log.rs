@@ -41,13 +41,14 @@ use std::io::Read;
 use std::time::Duration;
 
 use headstart_core::Nanos;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::conversation::{Conversation, Role, Turn};
 use crate::TraceError;
 use crate::source::Lines;
 use line::parse;
 pub(super) use requests::open;
-pub use requests::{BLOCK_TOKENS, TYPES};
+pub use requests::{BLOCK_TOKENS, Chains, TYPES};
 
 /// Longest line that is read as a request, bytes: a prompt of a million tokens in JSON, twice.
 /// Parsed it takes the like again; a line made to be costly, [`MEMORY_FACTOR`] times as much.
@@ -121,6 +122,38 @@ impl PromptPart {
     }
 }
 
+/// The requests of a conversation, one for each user turn, as its client sent them: everything
+/// said up to it. Named `id.turn`, in the session of the conversation's id.
+pub fn of_conversation(
+    conversation: &Conversation,
+    line: usize,
+) -> impl Iterator<Item = LoggedRequest> + '_ {
+    let turns = &conversation.turns;
+    let is_user = |index: &usize| turns[*index].role == Role::User;
+    let users = (0..turns.len()).filter(is_user);
+    users.enumerate().map(move |(number, index)| {
+        let said = turns[..=index].iter();
+        let message = |turn: &Turn| json!({"role": turn.role, "content": turn.text});
+        LoggedRequest {
+            id: Some(format!("{}.{}", conversation.id, number + 1)),
+            line,
+            arrival: turns[index].at,
+            model: None,
+            cache_salt: None,
+            user: None,
+            session: Some(conversation.id.clone()),
+            prompt: PromptPart::Chat {
+                messages: said.map(message).collect(),
+                tools: None,
+            },
+            prompt_tokens: None,
+            cached_tokens: None,
+            output_tokens: None,
+            ttft: None,
+        }
+    })
+}
+
 /// How to read a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogOptions {
@@ -145,14 +178,20 @@ pub fn read<'a>(
     raw: impl Read + 'a,
     options: LogOptions,
 ) -> Result<Requests<'a>, TraceError> {
-    Ok(Requests {
-        lines: Lines::new(name, raw)?,
-        options,
-        skipped: 0,
-    })
+    Ok(Requests::from_lines(Lines::new(name, raw)?, options))
 }
 
-impl Requests<'_> {
+impl<'a> Requests<'a> {
+    /// The requests that `lines` hold, none of which was taken yet.
+    #[must_use]
+    pub fn from_lines(lines: Lines<'a>, options: LogOptions) -> Self {
+        Self {
+            lines,
+            options,
+            skipped: 0,
+        }
+    }
+
     /// Bad lines left out so far.
     #[must_use]
     pub fn skipped(&self) -> u64 {
@@ -215,5 +254,28 @@ mod tests {
         let turns = r#"{"messages": [{"role": "system"}, {"role": "user"}, {"role": "user"}]}"#;
         assert_eq!(parse(turns), 2);
         assert_eq!(parse(r#"{"prompt": "user"}"#), 0);
+    }
+
+    #[test]
+    fn a_conversation_asks_once_for_each_user_turn() {
+        let said = [
+            ("user", Role::User),
+            ("ok", Role::Assistant),
+            ("more", Role::User),
+        ];
+        let turns = said.map(|(text, role)| Turn::new(role, text.to_owned()));
+        let conversation = Conversation {
+            id: "c".to_owned(),
+            turns: turns.to_vec(),
+            ..Conversation::default()
+        };
+        let requests: Vec<_> = of_conversation(&conversation, 9).collect();
+        let names: Vec<_> = requests.iter().map(LoggedRequest::name).collect();
+        assert_eq!(names, ["c.1", "c.2"]);
+        let PromptPart::Chat { messages, .. } = &requests[1].prompt else {
+            panic!("a conversation is a chat");
+        };
+        assert_eq!(messages[1], json!({"role": "assistant", "content": "ok"}));
+        assert_eq!((requests[1].prompt.user_turns(), requests[1].line), (2, 9));
     }
 }

@@ -30,9 +30,64 @@ pub const BLOCK_TOKENS: u32 = 16;
 /// The types of requests: messages alone, messages with tools, a prompt as text.
 pub const TYPES: [&str; 3] = ["chat", "tools", "text"];
 
+/// Makes requests of a trace out of logged ones and their tokens.
+pub struct Chains {
+    hasher: RouteHasher,
+}
+
+impl Chains {
+    /// Blocks of `block_tokens` tokens, at least one.
+    #[must_use]
+    pub fn new(block_tokens: u32) -> Self {
+        let identity = RouteIdentity {
+            model: "",
+            block_size: block_tokens.max(1),
+        };
+        Self {
+            hasher: RouteHasher::new(&identity),
+        }
+    }
+
+    /// `logged` with its blocks, arriving when the log says, or at 0; `info` learns its type.
+    ///
+    /// # Errors
+    /// When it has more than [`BLOCKS_MAX`] blocks.
+    pub fn request(
+        &self,
+        logged: &LoggedRequest,
+        tokens: &[TokenId],
+        info: &mut TraceInfo,
+    ) -> Result<TraceRequest, String> {
+        Ok(TraceRequest {
+            arrival: logged.arrival.unwrap_or_default(),
+            blocks: self.blocks(logged, tokens)?,
+            input_tokens: Some(u32::try_from(tokens.len()).unwrap_or(u32::MAX)),
+            output_tokens: logged.output_tokens,
+            session: logged.session.as_deref().map(session),
+            turn: logged.prompt.user_turns(),
+            request_type: info.type_index(type_name(&logged.prompt)),
+            p_continue: None,
+        })
+    }
+
+    fn blocks(&self, logged: &LoggedRequest, tokens: &[TokenId]) -> Result<BlockRuns, String> {
+        if tokens.len() / self.hasher.block_size() > BLOCKS_MAX {
+            return Err(format!("more than {BLOCKS_MAX} blocks in one request"));
+        }
+        // The hasher is for all models; a model sets prompts apart as an adapter does.
+        let namespace = Namespace {
+            adapter: logged.model.as_deref(),
+            salt: logged.cache_salt.as_deref(),
+        };
+        let keys = self.hasher.chain(namespace, tokens);
+        // Without the lowest bit, so that there is a number behind every id.
+        Ok(keys.into_iter().map(|key| key.0 >> 1).collect())
+    }
+}
+
 struct Log<'a> {
     tokenize: Rc<Tokenize<'a>>,
-    hasher: Rc<RouteHasher>,
+    chains: Chains,
     /// The first request's time, from which a trace counts.
     start: Option<Nanos>,
     last_arrival: Nanos,
@@ -43,13 +98,10 @@ pub(in crate::format) fn open<'a>(
     options: &Options<'a>,
 ) -> Result<Opened<'a>, String> {
     let tokenize = options.tokenize.clone();
-    let identity = RouteIdentity {
-        model: "",
-        block_size: options.block_tokens.unwrap_or(BLOCK_TOKENS).max(1),
-    };
+    let block_tokens = options.block_tokens.unwrap_or(BLOCK_TOKENS).max(1);
     let log = Log {
         tokenize: tokenize.ok_or("request logs are text; pass a tokenizing function")?,
-        hasher: Rc::new(RouteHasher::new(&identity)),
+        chains: Chains::new(block_tokens),
         start: None,
         last_arrival: Nanos(0),
     };
@@ -59,24 +111,16 @@ pub(in crate::format) fn open<'a>(
     let has_turns = first.is_some_and(|first| matches!(first.prompt, PromptPart::Chat { .. }));
     let given = |is_given: bool| if is_given { Given } else { Absent };
     let provenance = [given(has_session), given(has_turns), Given];
-    Ok((Box::new(log), info(identity.block_size, provenance)))
+    Ok((Box::new(log), info(block_tokens, provenance)))
 }
 
 impl<'a> LineFormat<'a> for Log<'a> {
     fn read(&mut self, line: &str, info: &mut TraceInfo) -> Result<Record<'a>, String> {
-        let request = parse(line)?;
-        let tokens = (self.tokenize)(Text::Logged(&request.prompt))?;
-        let blocks = self.blocks(&request, &tokens)?;
-        Ok(Record::Request(TraceRequest {
-            arrival: self.arrival(request.arrival),
-            blocks,
-            input_tokens: Some(u32::try_from(tokens.len()).unwrap_or(u32::MAX)),
-            output_tokens: request.output_tokens,
-            session: request.session.as_deref().map(session),
-            turn: request.prompt.user_turns(),
-            request_type: info.type_index(type_name(&request.prompt)),
-            p_continue: None,
-        }))
+        let logged = parse(line)?;
+        let tokens = (self.tokenize)(Text::Logged(&logged.prompt))?;
+        let mut request = self.chains.request(&logged, &tokens, info)?;
+        request.arrival = self.arrival(logged.arrival);
+        Ok(Record::Request(request))
     }
 }
 
@@ -89,20 +133,6 @@ impl Log<'_> {
         };
         self.last_arrival = self.last_arrival.max(arrival);
         arrival
-    }
-
-    fn blocks(&self, request: &LoggedRequest, tokens: &[TokenId]) -> Result<BlockRuns, String> {
-        if tokens.len() / self.hasher.block_size() > BLOCKS_MAX {
-            return Err(format!("more than {BLOCKS_MAX} blocks in one request"));
-        }
-        // The hasher is for all models; a model sets prompts apart as an adapter does.
-        let namespace = Namespace {
-            adapter: request.model.as_deref(),
-            salt: request.cache_salt.as_deref(),
-        };
-        let keys = self.hasher.chain(namespace, tokens);
-        // Without the lowest bit, so that there is a number behind every id.
-        Ok(keys.into_iter().map(|key| key.0 >> 1).collect())
     }
 }
 

@@ -1,0 +1,180 @@
+//! A date or a time that moves on: every changed word says a time, or belongs to one that does.
+
+use std::ops::Range;
+
+use super::{Spans, value};
+use crate::text::divergence::{Aligned, Region};
+use crate::text::word::{Class, Word};
+
+/// Words between a number and the word that makes it a time.
+const BESIDE_WORDS: usize = 3;
+
+/// Longest number that is a day, an hour or a year, digits.
+const NUMBER_DIGITS: u16 = 4;
+
+pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
+    let spans = value::first(
+        aligned,
+        |region| is_clock(aligned, region),
+        |region| is_clock(aligned, region) || super::nonce::is_nonce(aligned, region),
+    )?;
+    Some(Spans {
+        old: whole(&aligned.old, spans.old),
+        new: whole(&aligned.new, spans.new),
+    })
+}
+
+/// Whether all that changed in a region is of a time.
+pub(super) fn is_clock(aligned: &Aligned<'_>, region: &Region) -> bool {
+    value::all_changed(aligned, region, |words, at| {
+        let class = words[at].class;
+        class == Class::Punctuation || class.may_be_of_time()
+    }) && value::some_changed(aligned, region, says_time)
+}
+
+/// Whether a word says a time, or is a number beside one that makes it a time.
+fn says_time(words: &[Word], at: usize) -> bool {
+    let class = words[at].class;
+    if class.is_time() {
+        return true;
+    }
+    let around = at.saturating_sub(BESIDE_WORDS)..(at + BESIDE_WORDS + 1).min(words.len());
+    let is_beside = |word: &Word| word.class != Class::Number && word.class.may_be_of_time();
+    match class {
+        Class::Number => words[around].iter().any(is_beside),
+        Class::Zone | Class::TimeLabel | Class::TimeUnit => {
+            let is_figure = |word: &Word| word.class == Class::Number || word.class.is_time();
+            words[around].iter().any(is_figure)
+        }
+        _ => false,
+    }
+}
+
+/// The whole of the time that `range` is a part of: `Monday, March 3` where only `3` changed.
+fn whole(words: &[Word], range: Range<usize>) -> Range<usize> {
+    let is_part = |at: usize| {
+        let word = &words[at];
+        word.class.is_time()
+            || matches!(word.class, Class::Zone | Class::TimeUnit)
+            || (word.class == Class::Number && word.len <= NUMBER_DIGITS)
+    };
+    let joins = |word: &Word| b",-/:+".iter().any(|sign| word.is(*sign));
+    let Range { mut start, mut end } = range;
+    while start > 0 {
+        if is_part(start - 1) && words[start - 1].class != Class::Zone {
+            start -= 1;
+        } else if start > 1 && is_part(start - 2) && joins(&words[start - 1]) {
+            start -= 2;
+        } else {
+            break;
+        }
+    }
+    while end < words.len() {
+        if is_part(end) {
+            end += 1;
+        } else if end + 1 < words.len() && is_part(end + 1) && joins(&words[end]) {
+            end += 2;
+        } else {
+            break;
+        }
+    }
+    start..end
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::text::cause::testing::check;
+    use crate::text::testing::prose;
+
+    #[test]
+    fn times_that_move_on_are_told_in_full() {
+        let body = prose(1, 120);
+        for (front, one, other, behind) in [
+            (
+                "Now: ",
+                "2026-11-23T17:35:02Z",
+                "2026-11-23T17:35:09Z",
+                "\n",
+            ),
+            (
+                "Current date: ",
+                "Monday, March 3",
+                "Tuesday, March 4",
+                ".\n",
+            ),
+            (
+                "Current date: ",
+                "Monday, March 3, 2026",
+                "Monday, March 10, 2026",
+                "\n",
+            ),
+            ("Today is ", "March 3rd, 2026", "March 4th, 2026", ". "),
+            ("It is ", "9:41 AM", "9:42 AM", ". "),
+            ("It is ", "11:59 AM", "12:01 PM", " now. "),
+            ("timestamp=", "1732383299", "1732383305", "\n"),
+            ("ts: ", "1732383299.123", "1732383305.9", "\n"),
+            ("Date: ", "2026-11-23 17:35:02", "2026-11-23 17:36:40", "\n"),
+            ("Date: ", "23 Nov 2026", "24 Nov 2026", "\n\n"),
+            (
+                "Date: ",
+                "Mon, 23 Nov 2026 17:35:02 +0000",
+                "Mon, 23 Nov 2026 17:39:11 +0000",
+                "\n",
+            ),
+            (
+                "Knowledge cutoff: 2024-06\nCurrent date: ",
+                "2026-11-23",
+                "2026-11-24",
+                "\n",
+            ),
+            ("<date>", "11/23/2026", "11/24/2026", "</date>\n"),
+            ("Today's date is ", "2026年11月23日", "2026年11月24日", "。"),
+            ("(", "17:35 CET", "18:02 CET", ") "),
+            ("Time: ", "5pm", "6pm", ". "),
+        ] {
+            let text = |time: &str| format!("You help people. {front}{time}{behind}{body}");
+            let (old, new) = (text(one), text(other));
+            check(&old, &new, Some(("clock", one, other)));
+        }
+    }
+
+    #[test]
+    fn a_date_and_a_time_with_words_between_are_one_value() {
+        let body = prose(2, 120);
+        let old = format!("It is Monday, 2 March 2026 at 23:59. {body}");
+        let new = format!("It is Tuesday, 3 March 2026 at 00:01. {body}");
+        let (one, other) = (
+            "Monday, 2 March 2026 at 23:59",
+            "Tuesday, 3 March 2026 at 00:01",
+        );
+        check(&old, &new, Some(("clock", one, other)));
+    }
+
+    #[test]
+    fn dates_in_what_is_new_are_no_loss() {
+        let front = prose(3, 200);
+        let old = format!("{front}\nUser: what happened on 2026-03-04? Tell me in short.");
+        let new = format!("{front}\nUser: what happened on 2026-03-05? Tell me in short.");
+        check(&old, &new, None);
+    }
+
+    #[test]
+    fn dates_in_another_document_are_none() {
+        let (front, behind) = (prose(4, 50), prose(5, 100));
+        let old = format!("{front}\nReport of 2026-03-04: {} {behind}", prose(6, 60));
+        let new = format!("{front}\nReport of 2026-03-05: {} {behind}", prose(7, 60));
+        check(&old, &new, None);
+    }
+
+    #[test]
+    fn other_numbers_are_no_clock() {
+        let body = prose(8, 120);
+        for (one, other) in [
+            ("version 3", "version 4"),
+            ("Room 12", "Room 17"),
+            ("x=5", "x=6"),
+        ] {
+            check(&format!("{one}. {body}"), &format!("{other}. {body}"), None);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! An id that is new with every request: every changed word is a part of something that nobody
+//! would write by hand, or of a number that a label says belongs to the request.
+
+use std::ops::Range;
+
+use super::{Spans, value};
+use crate::text::divergence::{Aligned, Region};
+use crate::text::word::{Class, Word};
+
+/// Figures of a number that counts nothing.
+const LONG_DIGITS: u16 = 8;
+
+/// Words in front of an id among which its label stands.
+const LABEL_WORDS: usize = 8;
+
+/// Words that an id may be cut into.
+const PIECES_MAX: usize = 64;
+
+pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
+    let spans = value::first(
+        aligned,
+        |region| is_nonce(aligned, region),
+        |region| is_nonce(aligned, region) || super::clock::is_clock(aligned, region),
+    )?;
+    Some(Spans {
+        old: whole(&aligned.old, spans.old),
+        new: whole(&aligned.new, spans.new),
+    })
+}
+
+/// Whether all that changed in a region is of ids, or of times beside them.
+pub(super) fn is_nonce(aligned: &Aligned<'_>, region: &Region) -> bool {
+    value::all_changed(aligned, region, |words, at| {
+        let class = words[at].class;
+        class.may_be_of_time() || class == Class::Punctuation || is_of_id(words, at)
+    }) && value::some_changed(aligned, region, is_of_id)
+}
+
+/// Whether a word is an id or a piece of one.
+fn is_of_id(words: &[Word], at: usize) -> bool {
+    let id = whole(words, at..at + 1);
+    let is_labelled = || {
+        let front = &words[id.start.saturating_sub(LABEL_WORDS)..id.start];
+        front.iter().any(|word| word.class == Class::RequestLabel)
+    };
+    let is_single = id.len() == 1;
+    let pieces = &words[id.clone()];
+    let is_strong = |word: &Word| {
+        word.class.is_random() || (word.class == Class::Number && word.len >= LONG_DIGITS)
+    };
+    if pieces.iter().any(is_strong) {
+        return true;
+    }
+    let has_figures = |word: &Word| matches!(word.class, Class::Number | Class::Mixed);
+    match words[at].class {
+        Class::Number | Class::Mixed | Class::HexLetters | Class::Epoch => is_labelled(),
+        Class::Plain => !is_single && pieces.iter().any(has_figures) && is_labelled(),
+        _ => false,
+    }
+}
+
+/// The whole of the id that `range` is a part of: what stands there without a space, quotation
+/// mark or bracket between.
+fn whole(words: &[Word], range: Range<usize>) -> Range<usize> {
+    let is_piece = |word: &Word| {
+        !matches!(
+            word.class,
+            Class::Punctuation | Class::Marker | Class::Tag | Class::ThinkOpen | Class::ThinkClose
+        )
+    };
+    let joins = |word: &Word| b"-_.+/~".contains(&word.character) && !is_piece(word);
+    let touches = |at: usize| words[at].end() == words[at + 1].start;
+    let Range { mut start, mut end } = range;
+    for _ in 0..PIECES_MAX {
+        let is_next = start > 0 && touches(start - 1);
+        if is_next && is_piece(&words[start - 1]) {
+            start -= 1;
+        } else if is_next
+            && start > 1
+            && joins(&words[start - 1])
+            && touches(start - 2)
+            && is_piece(&words[start - 2])
+        {
+            start -= 2;
+        } else {
+            break;
+        }
+    }
+    for _ in 0..PIECES_MAX {
+        let is_next = end < words.len() && end > 0 && touches(end - 1);
+        if is_next && is_piece(&words[end]) {
+            end += 1;
+        } else if is_next
+            && end + 1 < words.len()
+            && joins(&words[end])
+            && touches(end)
+            && is_piece(&words[end + 1])
+        {
+            end += 2;
+        } else if is_next && words[end].is(b'=') && end - start > 1 {
+            // What fills up base64.
+            end += 1;
+        } else {
+            break;
+        }
+    }
+    start..end
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::text::cause::testing::check;
+    use crate::text::testing::prose;
+
+    #[test]
+    fn ids_are_told_in_full() {
+        let body = prose(1, 120);
+        for (front, one, other, behind) in [
+            (
+                "Request ",
+                "550e8400-e29b-41d4-a716-446655440000",
+                "7c9e6679-7425-40de-944b-e07fc1f90ae7",
+                "\n",
+            ),
+            (
+                "x-anthropic-billing-header: cc_version=2.1.37; cch=",
+                "ad3f1",
+                "0b92c",
+                ";\n",
+            ),
+            (
+                "x-anthropic-billing-header: cc_version=",
+                "2.1.37.d0f",
+                "2.1.37.9ab",
+                ";\n",
+            ),
+            (
+                "[request_id=",
+                "req_01AbCdEf23Gh",
+                "req_01XyZwVu98Ts",
+                "]\n",
+            ),
+            ("request id: ", "req-8f3a2b-11", "req-77aa0c-12", "\n"),
+            ("nonce: ", "kXjQpWzR", "aBzYqTrW", ". "),
+            ("Session ", "48213", "90177", ". "),
+            ("seed ", "8391027465", "1203948576", "\n"),
+            ("<!-- ", "3f9c2a7be1d04c55", "a0c41b2299ef7d10", " -->\n"),
+            (
+                "trace: ",
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                "00-9af1332b7cc04e1ea6cd1100ff2e4788-11a2b3c4d5e6f708-01",
+                "\n",
+            ),
+            ("run: ", "01HXYZ8KQ2M4N6P8", "01HXYZ9AB3C5D7E9", "\n"),
+        ] {
+            let text = |id: &str| format!("{front}{id}{behind}You help people. {body}");
+            let (old, new) = (text(one), text(other));
+            check(&old, &new, Some(("nonce", one, other)));
+        }
+    }
+
+    #[test]
+    fn an_id_and_a_time_together_are_named_by_the_first() {
+        let body = prose(2, 120);
+        let old = format!("id 8f3a2b1c at 17:35:02. {body}");
+        let new = format!("id 0c9d8e7f at 17:36:40. {body}");
+        let (one, other) = ("8f3a2b1c at 17:35:02", "0c9d8e7f at 17:36:40");
+        check(&old, &new, Some(("nonce", one, other)));
+    }
+
+    #[test]
+    fn names_and_small_numbers_are_no_ids() {
+        let body = prose(3, 120);
+        for (one, other) in [
+            ("Customer 48213", "Customer 90177"),
+            ("You are Alice", "You are Bob"),
+            ("Use gpt4o", "Use gpt5o"),
+            ("request: translate", "request: summarize"),
+            ("Level 3 of 5", "Level 4 of 5"),
+            ("file doc_17", "file doc_23"),
+        ] {
+            check(&format!("{one}. {body}"), &format!("{other}. {body}"), None);
+        }
+    }
+
+    #[test]
+    fn ids_of_what_differs_anyway_are_none() {
+        let (front, behind) = (prose(4, 50), prose(5, 100));
+        let old = format!("{front} doc 8f3a2b1c: {} {behind}", prose(6, 60));
+        let new = format!("{front} doc 0c9d8e7f: {} {behind}", prose(7, 60));
+        check(&old, &new, None);
+        let old = format!("{front}\nUser: where is parcel 8f3a2b1c?");
+        let new = format!("{front}\nUser: where is parcel 0c9d8e7f?");
+        check(&old, &new, None);
+    }
+}

@@ -1,0 +1,232 @@
+//! The same words in another order: a stretch of both prompts that holds the same words as often.
+//!
+//! Sums of hashes do not depend on order. From the first difference on both prompts are walked in
+//! step; where the sums of both are equal again, the stretch behind is a permutation.
+
+use crate::text::diff;
+use crate::text::divergence::{Aligned, count};
+use crate::text::hashed::Hashes;
+use crate::text::word::{Class, Word};
+
+use super::Spans;
+use crate::text::sketch::mixed;
+
+/// Words before the first difference in which brackets are counted.
+const BACK_WORDS: usize = 1 << 14;
+
+/// Words of the runs that must have moved as a whole.
+const MOVED_RUN: usize = 4;
+
+/// Words of a run that is looked for anywhere.
+const ANYWHERE_RUN: usize = 6;
+
+/// Words of a segment that counts as moved.
+const SEGMENT_WORDS: usize = 12;
+
+/// Words in front among which a list of tools is announced.
+const ANNOUNCED_WORDS: usize = 16;
+
+/// The same for a list in JSON, which may begin with more of its own.
+const ANNOUNCED_JSON_WORDS: usize = 64;
+
+/// Quotation marks that JSON has at least.
+const JSON_QUOTES: usize = 8;
+
+/// A stretch with the same words in another order.
+pub(super) struct Block {
+    /// Words in it; it starts at the first difference.
+    pub(super) len: usize,
+    /// Whether what moved are members of a JSON object.
+    pub(super) is_members: bool,
+    /// Where the first unit that moved begins: the same in both prompts.
+    pub(super) start: usize,
+    /// Where the last one ends, in the newer prompt.
+    pub(super) end: usize,
+}
+
+impl Block {
+    /// The stretch that begins where both prompts part.
+    pub(super) fn find(aligned: &Aligned<'_>) -> Option<Self> {
+        let len = balanced(&aligned.old[aligned.lead..], &aligned.new[aligned.lead..])?;
+        let words = &aligned.new;
+        let (start, end) = (aligned.lead, aligned.lead + len);
+        let mut brackets = Brackets::default();
+        let back = start.saturating_sub(BACK_WORDS);
+        for at in back..start {
+            brackets.step(words, at);
+        }
+        let before = brackets.open.clone();
+        brackets.begin();
+        for at in start..end {
+            brackets.step(words, at);
+        }
+        let depth = brackets.least;
+        let is_members =
+            brackets.is_keyed && depth > 0 && before.get(depth - 1).is_some_and(|it| it.1 == b'{');
+        let outer = if is_members { depth - 1 } else { depth };
+        Some(Self {
+            len,
+            is_members,
+            start: before.get(outer).map_or(start, |open| open.0),
+            end: brackets.closed(words, end, outer),
+        })
+    }
+
+    /// The words to show.
+    pub(super) fn spans(&self) -> Spans {
+        Spans {
+            old: self.start..self.end,
+            new: self.start..self.end,
+        }
+    }
+
+    /// Whether whole segments moved, and not words here and there.
+    pub(super) fn moved_whole(&self, aligned: &Aligned<'_>) -> bool {
+        let of = |words: &[Word]| {
+            diff::run_hashes(&words[aligned.lead..aligned.lead + self.len], MOVED_RUN)
+                .collect::<Vec<_>>()
+        };
+        let old: Hashes = of(&aligned.old).into_iter().collect();
+        let new = of(&aligned.new);
+        let kept = new.iter().filter(|run| old.contains(run)).count();
+        !new.is_empty() && kept * 10 >= new.len() * 6
+    }
+}
+
+/// The words that both begin with in another order.
+fn balanced(old: &[Word], new: &[Word]) -> Option<usize> {
+    let (mut sum, mut twin) = (0u64, 0u64);
+    for (at, (one, other)) in old.iter().zip(new).enumerate() {
+        sum = sum.wrapping_add(one.hash).wrapping_sub(other.hash);
+        twin = twin
+            .wrapping_add(mixed(one.hash))
+            .wrapping_sub(mixed(other.hash));
+        if sum == 0 && twin == 0 {
+            return Some(at + 1);
+        }
+    }
+    None
+}
+
+/// Open brackets of JSON and the like.
+#[derive(Default)]
+struct Brackets {
+    /// Place and character of each.
+    open: Vec<(usize, u8)>,
+    /// The fewest that were open since `begin`.
+    least: usize,
+    /// Whether a key stood at that depth.
+    is_keyed: bool,
+}
+
+impl Brackets {
+    fn begin(&mut self) {
+        self.least = self.open.len();
+        self.is_keyed = false;
+    }
+
+    fn step(&mut self, words: &[Word], at: usize) {
+        let word = &words[at];
+        if word.class != Class::Punctuation {
+            return;
+        }
+        match word.character {
+            character @ (b'{' | b'[') => self.open.push((at, character)),
+            b'}' | b']' => {
+                self.open.pop();
+                if self.open.len() < self.least {
+                    self.begin();
+                }
+            }
+            b':' if self.open.len() == self.least => {
+                let before = at.checked_sub(1).map(|before| &words[before]);
+                self.is_keyed |= before.is_some_and(|it| it.is(b'"') || it.is(b'\''));
+            }
+            _ => {}
+        }
+    }
+
+    /// Where no more than `depth` brackets are open, from `end` on; `end` where that does not come.
+    fn closed(mut self, words: &[Word], end: usize, depth: usize) -> usize {
+        for at in end..words.len().min(end + BACK_WORDS) {
+            if self.open.len() <= depth {
+                return at;
+            }
+            self.step(words, at);
+        }
+        if self.open.len() <= depth {
+            return words.len().min(end + BACK_WORDS);
+        }
+        end
+    }
+}
+
+/// Whether what moved in the newer prompt reads like definitions of tools: JSON with a word that
+/// only those have, or a list that is announced as one.
+pub(super) fn is_tools(aligned: &Aligned<'_>, spans: &Spans) -> bool {
+    let is_label = |class| class == Class::ToolLabel;
+    let moved = &aligned.new[spans.new.clone()];
+    let announced = |words: usize| {
+        let start = spans.new.start;
+        count(&aligned.new[start.saturating_sub(words)..start], is_label) > 0
+    };
+    let quotes = moved.iter().filter(|word| word.is(b'"') || word.is(b'\''));
+    let is_json = moved.iter().any(|word| word.is(b'{')) && quotes.count() >= JSON_QUOTES;
+    match is_json {
+        true => count(moved, is_label) > 0 || announced(ANNOUNCED_JSON_WORDS),
+        false => announced(ANNOUNCED_WORDS),
+    }
+}
+
+/// Segments of both prompts that changed places, where not all of them are the same: the stretch
+/// from the first difference to the last segment that is out of order.
+pub(super) fn shuffled(aligned: &Aligned<'_>) -> Option<Spans> {
+    let lead = aligned.lead;
+    let pairs = diff::unique_runs(&aligned.old[lead..], &aligned.new[lead..], ANYWHERE_RUN);
+    let mut segments: Vec<Segment> = Vec::new();
+    for (old, new) in pairs {
+        match segments.last_mut() {
+            Some(last) if last.goes_on(old, new) => last.len = new + ANYWHERE_RUN - last.new,
+            _ => segments.push(Segment {
+                old,
+                new,
+                len: ANYWHERE_RUN,
+            }),
+        }
+    }
+    segments.retain(|segment| segment.len >= SEGMENT_WORDS);
+    let is_late = |at: &usize| segments[..*at].iter().any(|it| it.old > segments[*at].old);
+    let last = (1..segments.len().min(SEGMENTS_MAX)).rev().find(is_late)?;
+    let involved = &segments[..=last];
+    // Something in front must have come from behind: else what parts the prompts is another thing.
+    if !involved[1..].iter().any(|it| it.old < involved[0].old) {
+        return None;
+    }
+    let old_end = involved.iter().map(|it| it.old + it.len).max()?;
+    let new_end = involved.last().map(|it| it.new + it.len)?;
+    let spans = Spans {
+        old: lead..lead + old_end,
+        new: lead..lead + new_end,
+    };
+    let roles = count(&aligned.new[spans.new.clone()], |class| {
+        class == Class::Role
+    });
+    (roles == 0).then_some(spans)
+}
+
+/// Most segments that are looked at, because each is compared with all before.
+const SEGMENTS_MAX: usize = 512;
+
+/// A run that both prompts have, from the first difference on.
+struct Segment {
+    old: usize,
+    new: usize,
+    len: usize,
+}
+
+impl Segment {
+    /// Whether a run at these places belongs to it: as far on in both, and not far.
+    fn goes_on(&self, old: usize, new: usize) -> bool {
+        old.wrapping_sub(self.old) == new - self.new && new <= self.new + self.len + SEGMENT_WORDS
+    }
+}

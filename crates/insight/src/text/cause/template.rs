@@ -1,0 +1,103 @@
+//! The same messages in other markup: all that changed are markers, roles and signs, and a few
+//! words that a template adds.
+
+use super::Spans;
+use crate::text::divergence::{Aligned, count};
+use crate::text::word::{Class, Word};
+
+/// Words that a template may add of its own, such as the date of its knowledge.
+const OWN_WORDS: usize = 24;
+
+pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
+    let first = aligned.changes.first()?;
+    let (mut markup, mut others) = (0, 0);
+    for change in &aligned.changes {
+        let is_end = change.old.end == aligned.old.len() || change.new.end == aligned.new.len();
+        if is_end && change != first {
+            // What the newer prompt goes on with.
+            continue;
+        }
+        for words in [
+            &aligned.old[change.old.clone()],
+            &aligned.new[change.new.clone()],
+        ] {
+            markup += count(words, Class::is_markup);
+            others += count(words, is_content);
+        }
+    }
+    let begins = |words: &[Word]| count(words, Class::is_markup) > 0;
+    let region = aligned.regions.first()?;
+    let (old, new) = aligned.span(region);
+    let is_markup = begins(&aligned.old[old.clone()]) || begins(&aligned.new[new.clone()]);
+    let few = OWN_WORDS.min(markup * 4).max(markup / 4);
+    (is_markup && others <= few && aligned.keeps_old(old.end)).then_some(Spans { old, new })
+}
+
+fn is_content(class: Class) -> bool {
+    let is_form = matches!(
+        class,
+        Class::Punctuation | Class::Tag | Class::ThinkOpen | Class::ThinkClose
+    );
+    !is_form && !class.is_markup()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::text::cause::testing::{check, found};
+    use crate::text::testing::prose;
+
+    fn chatml(messages: &[(&str, String)]) -> String {
+        let shown = messages.iter();
+        let shown = shown.map(|(role, text)| format!("<|im_start|>{role}\n{text}<|im_end|>\n"));
+        shown.collect::<String>() + "<|im_start|>assistant\n"
+    }
+
+    fn llama(messages: &[(&str, String)]) -> String {
+        let shown = messages.iter().map(|(role, text)| {
+            format!("<|start_header_id|>{role}<|end_header_id|>\n\n{text}<|eot_id|>")
+        });
+        let shown = shown.collect::<String>();
+        format!("<|begin_of_text|>{shown}<|start_header_id|>assistant<|end_header_id|>\n\n")
+    }
+
+    fn plain(messages: &[(&str, String)]) -> String {
+        messages
+            .iter()
+            .map(|(role, text)| format!("{role}: {text}\n\n"))
+            .collect()
+    }
+
+    fn messages() -> Vec<(&'static str, String)> {
+        vec![
+            ("system", prose(1, 80)),
+            ("user", prose(2, 20)),
+            ("assistant", prose(3, 40)),
+            ("user", prose(4, 20)),
+        ]
+    }
+
+    #[test]
+    fn other_markup_around_the_same_messages_is_told() {
+        let messages = messages();
+        let texts = [chatml(&messages), llama(&messages), plain(&messages)];
+        for one in &texts {
+            for other in texts.iter().filter(|other| *other != one) {
+                let found = found(one, other).map(|it| it.0);
+                assert_eq!(found, Some("template"), "{one}\n{other}");
+            }
+        }
+        let doubled = format!("<|begin_of_text|>{}", texts[1]);
+        let behind = doubled.len() - texts[1].len();
+        let token = &doubled[..behind];
+        check(&texts[1], &doubled, Some(("template", "", token)));
+    }
+
+    #[test]
+    fn other_messages_in_the_same_markup_are_none() {
+        let mut other = messages();
+        other[1] = ("user", prose(12, 20));
+        other[2] = ("assistant", prose(13, 40));
+        other[3] = ("user", prose(14, 20));
+        check(&chatml(&messages()), &chatml(&other), None);
+    }
+}

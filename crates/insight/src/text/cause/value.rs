@@ -1,0 +1,57 @@
+//! What the detectors of changing values share: which regions a kind of value explains, and how
+//! much agrees behind them before something else differs.
+
+use std::ops::Range;
+
+use super::Spans;
+use crate::text::divergence::{Aligned, LOSS_WORDS, Region};
+use crate::text::word::Word;
+
+/// The words of the first region, if `explains` it and enough agrees behind it, over further
+/// regions that `goes_on` explains.
+pub(super) fn first(
+    aligned: &Aligned<'_>,
+    explains: impl Fn(&Region) -> bool,
+    goes_on: impl Fn(&Region) -> bool,
+) -> Option<Spans> {
+    let region = aligned.regions.first().filter(|region| explains(region))?;
+    let mut agrees = region.agrees;
+    for next in &aligned.regions[1..] {
+        if agrees >= LOSS_WORDS || !goes_on(next) {
+            break;
+        }
+        agrees += next.agrees;
+    }
+    let (old, new) = aligned.span(region);
+    (agrees >= LOSS_WORDS).then_some(Spans { old, new })
+}
+
+/// Whether `is_it` of every changed word of a region, on both sides. Each is asked with its side's
+/// words and its index there.
+pub(super) fn all_changed(
+    aligned: &Aligned<'_>,
+    region: &Region,
+    is_it: impl Fn(&[Word], usize) -> bool,
+) -> bool {
+    let changes = &aligned.changes[region.changes.clone()];
+    let holds = |words: &[Word], range: &Range<usize>| range.clone().all(|at| is_it(words, at));
+    changes
+        .iter()
+        .all(|change| holds(&aligned.old, &change.old) && holds(&aligned.new, &change.new))
+}
+
+/// Whether `is_it` of some changed word of each side that has any.
+pub(super) fn some_changed(
+    aligned: &Aligned<'_>,
+    region: &Region,
+    is_it: impl Fn(&[Word], usize) -> bool,
+) -> bool {
+    let changes = &aligned.changes[region.changes.clone()];
+    let old = changes.iter().flat_map(|change| change.old.clone());
+    let new = changes.iter().flat_map(|change| change.new.clone());
+    let (old, new): (Vec<usize>, Vec<usize>) = (old.collect(), new.collect());
+    let holds = |words: &[Word], places: &[usize]| {
+        places.is_empty() || places.iter().any(|at| is_it(words, *at))
+    };
+    holds(&aligned.old, &old) && holds(&aligned.new, &new)
+}

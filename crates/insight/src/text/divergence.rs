@@ -1,0 +1,309 @@
+//! Where two prompts part, what changed, and what agrees again behind it.
+
+use std::ops::Range;
+
+use super::diff::{self, Changed};
+use super::hashed::Hashes;
+use super::sketch::{Sketch, common};
+use super::word::{Class, Word};
+
+/// Words that must be known behind a divergence for it to count as a loss; white space is none.
+/// Some three blocks of tokens: less is chance, or the closing words of a form.
+pub const LOSS_WORDS: usize = 48;
+
+/// Words of a run that counts as known from the older prompt wherever it stood there.
+const KNOWN_RUN: usize = 6;
+
+/// Changes with fewer words between them are one region.
+const REGION_GAP_WORDS: usize = 5;
+
+/// Most regions that a divergence lists.
+pub const CHANGES_MAX: usize = 32;
+
+/// A span of the older prompt that became a span of the newer one, in bytes. One may be empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// In the older prompt.
+    pub old: Range<usize>,
+    /// In the newer prompt.
+    pub new: Range<usize>,
+}
+
+/// How a prompt differs from an earlier one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    /// Words in common from the start, white space among them.
+    pub shared_words: usize,
+    /// Where the older prompt differs first, bytes.
+    pub old_byte: usize,
+    /// Where the newer prompt differs first, bytes.
+    pub new_byte: usize,
+    /// What changed, first come first: at most [`CHANGES_MAX`] regions. White space that changed
+    /// beside equal words is not listed.
+    pub changes: Vec<Change>,
+    /// Words of the newer prompt behind the divergence, without white space.
+    pub rest_words: usize,
+    /// How many of these are known from the older prompt.
+    pub kept_words: usize,
+    /// Known words that no earlier prompt had in the same place: what the divergence cost.
+    pub lost_words: usize,
+    /// Bytes of the newer prompt in these words, white space between them included.
+    pub lost_bytes: usize,
+}
+
+impl Divergence {
+    /// Whether enough was lost to speak of.
+    #[must_use]
+    pub fn is_loss(&self) -> bool {
+        self.lost_words >= LOSS_WORDS
+    }
+}
+
+/// Changes close together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Region {
+    /// Which of the changes.
+    pub(super) changes: Range<usize>,
+    /// Common words behind it, up to the next region or the end.
+    pub(super) agrees: usize,
+}
+
+/// Two prompts side by side, as detectors look at them. All indexes are of words without white
+/// space.
+#[derive(Debug)]
+pub(super) struct Aligned<'a> {
+    pub(super) old_sketch: &'a Sketch,
+    pub(super) new_sketch: &'a Sketch,
+    /// Words in common from the start, white space among them.
+    pub(super) shared: usize,
+    pub(super) old: Vec<Word>,
+    pub(super) new: Vec<Word>,
+    /// Words in common from the start.
+    pub(super) lead: usize,
+    pub(super) changes: Vec<Changed>,
+    pub(super) regions: Vec<Region>,
+    /// Per word of the newer prompt from `lead` on: whether the older one has it too.
+    known: Vec<bool>,
+}
+
+impl<'a> Aligned<'a> {
+    /// Aligns two prompts; nothing where one begins with the other.
+    pub(super) fn new(old_sketch: &'a Sketch, new_sketch: &'a Sketch) -> Option<Self> {
+        let shared = old_sketch.common_words(new_sketch);
+        if shared == old_sketch.words().len() || shared == new_sketch.words().len() {
+            return None;
+        }
+        let (old, new) = (ink(old_sketch), ink(new_sketch));
+        let lead = common(&old, &new);
+        let moved_by = |range: Range<usize>| range.start + lead..range.end + lead;
+        let changes = diff::changes(&old[lead..], &new[lead..]).into_iter();
+        let changes: Vec<_> = changes
+            .map(|Changed { old, new }| Changed {
+                old: moved_by(old),
+                new: moved_by(new),
+            })
+            .collect();
+        let known = known(&old[lead..], &new[lead..], lead, &changes);
+        let regions = regions(&changes, new.len());
+        Some(Self {
+            old_sketch,
+            new_sketch,
+            shared,
+            old,
+            new,
+            lead,
+            changes,
+            regions,
+            known,
+        })
+    }
+
+    /// The divergence, where the first `served_words` of the newer prompt, white space among
+    /// them, were had anyway.
+    pub(super) fn divergence(&self, served_words: usize) -> Divergence {
+        let served = served_words
+            .max(self.shared)
+            .min(self.new_sketch.words().len());
+        let served = self
+            .new_sketch
+            .ink_in(0..served)
+            .max(self.first_difference());
+        let known = |at: &usize| self.is_known(*at);
+        let lost: Vec<usize> = (served..self.new.len()).filter(known).collect();
+        let bytes = lost.iter().map(|at| {
+            let word = &self.new[*at];
+            let next = self.new.get(at + 1).filter(|_| self.is_known(at + 1));
+            next.map_or(word.end(), |next| next.start) - word.start
+        });
+        let first = self.first_difference();
+        Divergence {
+            shared_words: self.shared,
+            old_byte: self.old_sketch.byte_of(self.shared),
+            new_byte: self.new_sketch.byte_of(self.shared),
+            changes: self.listed(),
+            rest_words: self.new.len() - first,
+            kept_words: (first..self.new.len()).filter(known).count(),
+            lost_words: lost.len(),
+            lost_bytes: bytes.map(|bytes| bytes as usize).sum(),
+        }
+    }
+
+    /// Whether the newer prompt keeps at least three in four words of the older one from `at` on.
+    pub(super) fn keeps_old(&self, at: usize) -> bool {
+        let rest = self.old.len() - at;
+        let changed = self.changes.iter().map(|change| {
+            let start = change.old.start.max(at);
+            change.old.end.saturating_sub(start)
+        });
+        changed.sum::<usize>() * 4 <= rest
+    }
+
+    /// Words without white space before the first difference, be it white space.
+    fn first_difference(&self) -> usize {
+        self.new_sketch.ink_in(0..self.shared)
+    }
+
+    fn is_known(&self, at: usize) -> bool {
+        match at.checked_sub(self.lead) {
+            Some(index) => self.known.get(index).copied().unwrap_or(false),
+            None => true,
+        }
+    }
+
+    fn listed(&self) -> Vec<Change> {
+        let regions = self.regions.iter().take(CHANGES_MAX);
+        let change = |region: &Region| {
+            let (old, new) = self.span(region);
+            Change {
+                old: bytes_of(&self.old, old),
+                new: bytes_of(&self.new, new),
+            }
+        };
+        regions.map(change).collect()
+    }
+
+    /// The words of a region on both sides.
+    pub(super) fn span(&self, region: &Region) -> (Range<usize>, Range<usize>) {
+        let changes = &self.changes[region.changes.clone()];
+        let (first, last) = (&changes[0], &changes[changes.len() - 1]);
+        (first.old.start..last.old.end, first.new.start..last.new.end)
+    }
+}
+
+/// The bytes of a range of words; an empty range stands where its first word would.
+pub(super) fn bytes_of(words: &[Word], range: Range<usize>) -> Range<usize> {
+    match range.is_empty() {
+        true => {
+            let behind = || words.last().map_or(0, Word::end);
+            let at = words
+                .get(range.start)
+                .map_or_else(behind, |word| word.start);
+            at as usize..at as usize
+        }
+        false => words[range.start].start as usize..words[range.end - 1].end() as usize,
+    }
+}
+
+fn ink(sketch: &Sketch) -> Vec<Word> {
+    let words = sketch.words().iter().copied();
+    words.filter(Word::is_ink).collect()
+}
+
+/// Per word of `new` whether it stands in a run that `old` has too, or between changes.
+fn known(old: &[Word], new: &[Word], lead: usize, changes: &[Changed]) -> Vec<bool> {
+    let mut known = vec![false; new.len()];
+    let runs: Hashes = diff::run_hashes(old, KNOWN_RUN).collect();
+    for (at, hash) in diff::run_hashes(new, KNOWN_RUN).enumerate() {
+        if runs.contains(&hash) {
+            known[at..at + KNOWN_RUN].fill(true);
+        }
+    }
+    let mut at = 0;
+    let starts = changes.iter().map(|change| change.new.clone());
+    let end = lead + new.len();
+    for change in starts.chain(std::iter::once(end..end)) {
+        let (start, end) = (change.start - lead, change.end - lead);
+        if start - at >= REGION_GAP_WORDS {
+            known[at..start].fill(true);
+        }
+        at = end;
+    }
+    known
+}
+
+/// Changes put together where little stands between them.
+fn regions(changes: &[Changed], new_len: usize) -> Vec<Region> {
+    let mut regions: Vec<Region> = Vec::new();
+    for (index, change) in changes.iter().enumerate() {
+        let next = changes
+            .get(index + 1)
+            .map_or(new_len, |next| next.new.start);
+        let agrees = next - change.new.end;
+        match regions.last_mut() {
+            Some(last) if last.agrees < REGION_GAP_WORDS => {
+                last.changes.end = index + 1;
+                last.agrees = agrees;
+            }
+            _ => regions.push(Region {
+                changes: index..index + 1,
+                agrees,
+            }),
+        }
+    }
+    regions
+}
+
+/// How many of `words` are of a class that `is_wanted`.
+pub(super) fn count(words: &[Word], is_wanted: impl Fn(Class) -> bool) -> usize {
+    words.iter().filter(|word| is_wanted(word.class)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::testing::{prose, sketch};
+
+    fn check(old: &str, new: &str, served_words: usize) -> Option<Divergence> {
+        let (old, new) = (sketch(old), sketch(new));
+        Aligned::new(&old, &new).map(|aligned| aligned.divergence(served_words))
+    }
+
+    #[test]
+    fn a_prompt_that_goes_on_does_not_diverge() {
+        assert_eq!(check("one two", "one two three", 0), None);
+        assert_eq!(check("one two three", "one two", 0), None);
+        assert_eq!(check("one two", "one two", 0), None);
+    }
+
+    #[test]
+    fn what_agrees_behind_the_first_difference_is_lost() {
+        let body = prose(1, 100);
+        let body = body.trim_end();
+        let (old, new) = (format!("At noon. {body}"), format!("At midnight. {body}"));
+        let divergence = check(&old, &new, 0).expect("they part");
+        assert_eq!((divergence.old_byte, divergence.new_byte), (3, 3));
+        let first = &divergence.changes[0];
+        assert_eq!(&old[first.old.clone()], "noon");
+        assert_eq!(&new[first.new.clone()], "midnight");
+        assert_eq!(divergence.kept_words, divergence.rest_words - 1);
+        assert_eq!(divergence.lost_words, divergence.kept_words);
+        assert_eq!(divergence.lost_bytes, new.len() - "At midnight".len());
+        assert!(divergence.is_loss());
+        // Another prompt had the same front.
+        let served = sketch(&new).words().len() - 20;
+        let divergence = check(&old, &new, served).expect("they part");
+        assert!(!divergence.is_loss());
+    }
+
+    #[test]
+    fn another_text_behind_the_same_front_is_no_loss() {
+        let front = prose(2, 100);
+        let divergence = check(
+            &format!("{front} {}", prose(3, 100)),
+            &format!("{front} {}", prose(4, 100)),
+            0,
+        );
+        let divergence = divergence.expect("they part");
+        assert!(!divergence.is_loss(), "{divergence:?}");
+    }
+}

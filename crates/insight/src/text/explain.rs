@@ -1,0 +1,51 @@
+//! Which of the named causes made two prompts part.
+
+use std::ops::Range;
+
+use super::cause;
+use super::divergence::{Aligned, Divergence};
+use super::sketch::Sketch;
+use crate::Cause;
+
+/// The words that show a cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// Which it is.
+    pub cause: Cause,
+    /// The bytes of the older prompt that changed; empty where something was added.
+    pub old: Range<usize>,
+    /// The bytes of the newer prompt that stand there instead; empty where something went.
+    pub new: Range<usize>,
+    /// Names the place: a keyed hash of the words in front, for causes that sit in one place.
+    pub place: u64,
+}
+
+/// How a prompt differs from an earlier one, and why where that has a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// How.
+    pub divergence: Divergence,
+    /// Why. Nothing where too little was lost to look for a cause, or none explains it.
+    pub evidence: Option<Evidence>,
+}
+
+/// Explains how the prompt `new` differs from the earlier `old`; nothing where one of both begins
+/// with the other. `served_words` of the newer prompt's first words, white space among them, were
+/// had anyway, from whichever earlier prompt.
+///
+/// Of the causes the first that explains the first difference is taken: white space, JSON keys,
+/// tool order, document order, clock, nonce, thinking, template, trimmed. Work grows with the
+/// prompts' words and is bounded. Both sketches must be by one secret.
+#[must_use]
+pub fn explain(old: &Sketch, new: &Sketch, served_words: usize) -> Option<Explanation> {
+    let aligned = Aligned::new(old, new)?;
+    let divergence = aligned.divergence(served_words);
+    let evidence = match divergence.is_loss() {
+        true => cause::find(&aligned),
+        false => None,
+    };
+    Some(Explanation {
+        divergence,
+        evidence,
+    })
+}

@@ -1,0 +1,155 @@
+//! Causes summed over many prompts: what costs most comes first.
+
+use std::collections::BTreeMap;
+
+use super::explain::Evidence;
+use crate::Cause;
+
+/// Most places that are told apart; further ones are put together by their cause.
+const PLACES_MAX: usize = 1024;
+
+/// What one prompt lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// To what.
+    pub cause: Cause,
+    /// Where it sits, as [`Evidence::place`] names it.
+    pub place: u64,
+    /// Tokens that were known and had to be computed again, as the caller counts them.
+    pub tokens: u64,
+}
+
+impl Loss {
+    /// What `tokens` were lost to.
+    #[must_use]
+    pub fn new(evidence: &Evidence, tokens: u64) -> Self {
+        Self {
+            cause: evidence.cause,
+            place: evidence.place,
+            tokens,
+        }
+    }
+}
+
+/// A cause in one place, over all prompts that it cost something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding<E> {
+    /// Which it is.
+    pub cause: Cause,
+    /// Where it sits; 0 for causes that show at many places.
+    pub place: u64,
+    /// Prompts that lost something.
+    pub requests: u64,
+    /// Tokens that they lost together.
+    pub tokens: u64,
+    /// The prompt that lost most, as the caller describes it.
+    pub example: E,
+    most: u64,
+}
+
+/// Sums losses. `E` is what the caller wants to know of an example.
+#[derive(Clone, Debug)]
+pub struct Findings<E> {
+    places: BTreeMap<(Cause, u64), Finding<E>>,
+}
+
+impl<E> Default for Findings<E> {
+    fn default() -> Self {
+        Self {
+            places: BTreeMap::new(),
+        }
+    }
+}
+
+impl<E> Findings<E> {
+    /// Adds what a prompt lost. `example` is asked for only if it is the worst so far.
+    pub fn add(&mut self, loss: Loss, example: impl FnOnce() -> E) {
+        let mut key = (loss.cause, loss.place);
+        if self.places.len() >= PLACES_MAX && !self.places.contains_key(&key) {
+            key.1 = 0;
+        }
+        match self.places.get_mut(&key) {
+            Some(finding) => {
+                finding.requests += 1;
+                finding.tokens += loss.tokens;
+                if loss.tokens > finding.most {
+                    finding.most = loss.tokens;
+                    finding.example = example();
+                }
+            }
+            None => {
+                let finding = Finding {
+                    cause: loss.cause,
+                    place: key.1,
+                    requests: 1,
+                    tokens: loss.tokens,
+                    example: example(),
+                    most: loss.tokens,
+                };
+                self.places.insert(key, finding);
+            }
+        }
+    }
+
+    /// All of them, most tokens first.
+    #[must_use]
+    pub fn sorted(self) -> Vec<Finding<E>> {
+        let mut findings: Vec<_> = self.places.into_values().collect();
+        findings.sort_by_key(|it| (std::cmp::Reverse(it.tokens), it.cause, it.place));
+        findings
+    }
+
+    /// Whether nothing was lost.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_are_summed_by_cause_and_place_and_the_worst_comes_first() {
+        let mut findings = Findings::default();
+        let loss = |cause, place, tokens| Loss {
+            cause,
+            place,
+            tokens,
+        };
+        findings.add(loss(Cause::Clock, 1, 100), || "a");
+        findings.add(loss(Cause::Nonce, 1, 150), || "b");
+        findings.add(loss(Cause::Clock, 1, 120), || "c");
+        findings.add(loss(Cause::Clock, 1, 90), || "d");
+        findings.add(loss(Cause::Clock, 2, 10), || "e");
+        let sorted = findings.sorted();
+        let told = sorted
+            .iter()
+            .map(|it| (it.cause, it.requests, it.tokens, it.example));
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [
+                (Cause::Clock, 3, 310, "c"),
+                (Cause::Nonce, 1, 150, "b"),
+                (Cause::Clock, 1, 10, "e")
+            ]
+        );
+    }
+
+    #[test]
+    fn places_are_bounded() {
+        let mut findings = Findings::default();
+        for place in 1..5000 {
+            let loss = Loss {
+                cause: Cause::Nonce,
+                place,
+                tokens: 1,
+            };
+            findings.add(loss, || place);
+        }
+        let sorted = findings.sorted();
+        assert_eq!(sorted.len(), PLACES_MAX + 1);
+        assert_eq!(sorted.iter().map(|it| it.tokens).sum::<u64>(), 4999);
+    }
+}

@@ -1,0 +1,411 @@
+//! A bounded memory of prompts that finds the one that came nearest to a new one.
+//!
+//! Two are looked for, because they are two questions. Which earlier prompt shares the **longest
+//! prefix**? It is found by the hashes of all words up to every 32nd. And which one is **most
+//! alike**, wherever it agrees? It is found by its anchors: for prompts that part in the first
+//! line the first question has no answer worth having.
+//!
+//! Memory: each sketch's words at 16 bytes and about one anchor per eight words at some 60; never
+//! more than [`Limits`] say. A prompt that an earlier one begins takes that one's place: turns of
+//! a conversation count once. Otherwise the oldest goes. The same calls give the same answers.
+
+use std::collections::VecDeque;
+
+use super::explain::{Explanation, explain};
+use super::hashed::{ByHash, Hashes};
+use super::sketch::{Sketch, mixed};
+
+/// Sketches that are remembered per anchor and per mark: the latest.
+const HOLDERS_MAX: usize = 8;
+
+/// Sketches that are compared in full with a new one, per question.
+const CANDIDATES_MAX: usize = 4;
+
+/// Of what the most alike prompt shows as lost, the share that the one with the longest prefix
+/// must show to be told instead.
+const PREFIX_SHARE: usize = 2;
+
+/// How much is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most prompts.
+    pub sketches: usize,
+    /// Most words of them all together.
+    pub words: usize,
+}
+
+impl Default for Limits {
+    /// 4,096 prompts with 4 million words: up to some 100 MB.
+    fn default() -> Self {
+        Self {
+            sketches: 4096,
+            words: 4 << 20,
+        }
+    }
+}
+
+/// Remembers prompts, each under a name `N` that the caller gives.
+#[derive(Debug)]
+pub struct Neighbours<N> {
+    limits: Limits,
+    words: usize,
+    /// In order of arrival; places of those that went early are empty.
+    kept: VecDeque<Option<Kept<N>>>,
+    num_kept: usize,
+    /// The number of the first in `kept`.
+    first: u64,
+    anchors: ByHash<Vec<u64>>,
+    marks: ByHash<Vec<u64>>,
+}
+
+#[derive(Debug)]
+struct Kept<N> {
+    name: N,
+    namespace: u64,
+    sketch: Sketch,
+}
+
+/// An earlier prompt, near to a new one.
+#[derive(Debug)]
+pub struct Near<'a, N> {
+    /// What the caller called it.
+    pub name: &'a N,
+    /// Its words.
+    pub sketch: &'a Sketch,
+    /// Words that it has in common with the new one from the start.
+    pub shared_words: usize,
+    /// Anchors that it has in common with the new one.
+    pub shared_anchors: usize,
+    number: u64,
+}
+
+/// What was found out about a new prompt.
+#[derive(Debug)]
+pub struct Told<'a, N> {
+    /// The earlier prompt that it is compared with.
+    pub near: Near<'a, N>,
+    /// The most words that any earlier prompt has in common with it from the start.
+    pub served_words: usize,
+    /// How both differ; nothing where one begins with the other.
+    pub explanation: Option<Explanation>,
+}
+
+impl<N> Neighbours<N> {
+    /// An empty memory.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            words: 0,
+            kept: VecDeque::new(),
+            num_kept: 0,
+            first: 0,
+            anchors: ByHash::default(),
+            marks: ByHash::default(),
+        }
+    }
+
+    /// Prompts that are remembered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.num_kept
+    }
+
+    /// Whether nothing is remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.num_kept == 0
+    }
+
+    /// Remembers a prompt of `namespace`: whatever sets prompts apart that never share a cache.
+    pub fn insert(&mut self, namespace: u64, name: N, sketch: Sketch) {
+        if let Some(begun) = self.begun(namespace, &sketch) {
+            self.remove(begun);
+        }
+        let number = self.first + self.kept.len() as u64;
+        for (map, keys) in [
+            (&mut self.anchors, sketch.anchors()),
+            (&mut self.marks, sketch.marks()),
+        ] {
+            for key in keys {
+                let holders = map.entry(mixed(key ^ namespace)).or_default();
+                if holders.last() != Some(&number) {
+                    if holders.len() == HOLDERS_MAX {
+                        holders.remove(0);
+                    }
+                    holders.push(number);
+                }
+            }
+        }
+        self.words += sketch.words().len();
+        self.num_kept += 1;
+        self.kept.push_back(Some(Kept {
+            name,
+            namespace,
+            sketch,
+        }));
+        while self.num_kept > self.limits.sketches || self.words > self.limits.words {
+            self.remove(self.first);
+        }
+    }
+
+    /// The earlier prompt of `namespace` with the longest common prefix, and the most alike. Of
+    /// equals the latest.
+    #[must_use]
+    pub fn nearest(&self, namespace: u64, sketch: &Sketch) -> Option<[Near<'_, N>; 2]> {
+        let candidates = self.candidates(namespace, sketch);
+        let wanted: Hashes = sketch.anchors().iter().copied().collect();
+        let near = |number: &u64| self.near(*number, sketch, &wanted);
+        let by_prefix = |near: &Near<'_, N>| (near.shared_words, near.shared_anchors, near.number);
+        let by_likeness =
+            |near: &Near<'_, N>| (near.shared_anchors, near.shared_words, near.number);
+        Some([
+            candidates.iter().filter_map(near).max_by_key(by_prefix)?,
+            candidates.iter().filter_map(near).max_by_key(by_likeness)?,
+        ])
+    }
+
+    /// Explains how a new prompt of `namespace` differs from the nearest earlier one: from the one
+    /// with the longest prefix, unless the most alike shows a cause that cost at least twice as
+    /// much. Nothing where no earlier prompt is near.
+    #[must_use]
+    pub fn tell(&self, namespace: u64, sketch: &Sketch) -> Option<Told<'_, N>> {
+        let [prefix, alike] = self.nearest(namespace, sketch)?;
+        let served_words = prefix.shared_words;
+        let lost = |explanation: &Option<Explanation>| {
+            let named = explanation.as_ref().filter(|it| it.evidence.is_some());
+            named.map_or(0, |it| it.divergence.lost_words)
+        };
+        let is_one = prefix.number == alike.number;
+        let mut explanation = explain(prefix.sketch, sketch, served_words);
+        let mut near = prefix;
+        if !is_one {
+            let other = explain(alike.sketch, sketch, served_words);
+            if lost(&other) > lost(&explanation) * PREFIX_SHARE {
+                (explanation, near) = (other, alike);
+            }
+        }
+        Some(Told {
+            near,
+            served_words,
+            explanation,
+        })
+    }
+
+    /// Asserts that the counts are those of what is kept. Costs a walk over all of it.
+    ///
+    /// # Panics
+    /// When they are not.
+    pub fn check(&self) {
+        let kept = || self.kept.iter().flatten();
+        assert_eq!(kept().count(), self.num_kept, "prompts are counted");
+        let words: usize = kept().map(|kept| kept.sketch.words().len()).sum();
+        assert_eq!(words, self.words, "words are counted");
+        assert!(self.words <= self.limits.words, "words are bounded");
+        let last = self.first + self.kept.len() as u64;
+        for holders in self.anchors.values().chain(self.marks.values()) {
+            assert!(
+                (1..=HOLDERS_MAX).contains(&holders.len()),
+                "holders are bounded"
+            );
+            let is_kept = |number: &u64| self.get(*number).is_some() && *number < last;
+            assert!(holders.iter().all(is_kept), "holders are kept");
+        }
+    }
+
+    fn get(&self, number: u64) -> Option<&Kept<N>> {
+        let index = number.checked_sub(self.first)?;
+        self.kept.get(index as usize)?.as_ref()
+    }
+
+    /// The numbers of those worth comparing in full.
+    fn candidates(&self, namespace: u64, sketch: &Sketch) -> Vec<u64> {
+        let mut counts: ByHash<usize> = ByHash::default();
+        let mut seen = Hashes::default();
+        for anchor in sketch
+            .anchors()
+            .iter()
+            .filter(|anchor| seen.insert(**anchor))
+        {
+            let holders = self.anchors.get(&mixed(anchor ^ namespace));
+            for holder in holders.into_iter().flatten() {
+                *counts.entry(*holder).or_default() += 1;
+            }
+        }
+        let mut alike: Vec<(usize, u64)> = counts.into_iter().map(|(it, n)| (n, it)).collect();
+        alike.sort_unstable_by(|one, other| other.cmp(one));
+        let alike = alike
+            .into_iter()
+            .take(CANDIDATES_MAX)
+            .map(|(_, number)| number);
+        let mut numbers: Vec<u64> = alike.collect();
+        let mut deepest = self.deepest(namespace, sketch);
+        deepest.retain(|number| !numbers.contains(number));
+        numbers.extend(deepest.into_iter().rev().take(CANDIDATES_MAX));
+        numbers
+    }
+
+    /// Those that have the deepest mark in common with `sketch`; the latest last.
+    fn deepest(&self, namespace: u64, sketch: &Sketch) -> Vec<u64> {
+        let marks = sketch.marks().iter().rev();
+        let mut holders = marks.filter_map(|mark| self.marks.get(&mixed(mark ^ namespace)));
+        holders.next().cloned().unwrap_or_default()
+    }
+
+    fn near(&self, number: u64, sketch: &Sketch, wanted: &Hashes) -> Option<Near<'_, N>> {
+        let kept = self.get(number)?;
+        let shared = kept
+            .sketch
+            .anchors()
+            .iter()
+            .filter(|it| wanted.contains(*it));
+        Some(Near {
+            name: &kept.name,
+            sketch: &kept.sketch,
+            shared_words: kept.sketch.common_words(sketch),
+            shared_anchors: shared.count(),
+            number,
+        })
+    }
+
+    /// The one that `sketch` goes on from, if any. Its last word may have been cut.
+    fn begun(&self, namespace: u64, sketch: &Sketch) -> Option<u64> {
+        let mut holders = self.deepest(namespace, sketch).into_iter().rev();
+        holders.find(|number| {
+            self.get(*number).is_some_and(|kept| {
+                let len = kept.sketch.words().len();
+                len <= sketch.words().len() && kept.sketch.common_words(sketch) + 1 >= len
+            })
+        })
+    }
+
+    fn remove(&mut self, number: u64) {
+        let index = (number - self.first) as usize;
+        if let Some(kept) = self.kept.get_mut(index).and_then(Option::take) {
+            self.num_kept -= 1;
+            self.words -= kept.sketch.words().len();
+            for (map, keys) in [
+                (&mut self.anchors, kept.sketch.anchors()),
+                (&mut self.marks, kept.sketch.marks()),
+            ] {
+                for key in keys {
+                    let key = mixed(key ^ kept.namespace);
+                    let Some(holders) = map.get_mut(&key) else {
+                        continue;
+                    };
+                    holders.retain(|holder| *holder != number);
+                    if holders.is_empty() {
+                        map.remove(&key);
+                    }
+                }
+            }
+        }
+        while matches!(self.kept.front(), Some(None)) {
+            self.kept.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headstart_core::Rng;
+
+    use super::*;
+    use crate::text::testing::{prose, sketch};
+    use crate::text::word::Class;
+
+    fn memory(texts: &[&str]) -> Neighbours<usize> {
+        let mut memory = Neighbours::new(Limits::default());
+        for (name, text) in texts.iter().enumerate() {
+            memory.insert(1, name, sketch(text));
+            memory.check();
+        }
+        memory
+    }
+
+    #[test]
+    fn a_prompt_is_near_to_the_one_that_it_agrees_with() {
+        let (one, other) = (prose(1, 200), prose(2, 200));
+        let memory = memory(&[&one, &other]);
+        let text = format!("{other} And more.");
+        let near = memory.nearest(1, &sketch(&text)).expect("is near");
+        assert_eq!(near.map(|near| *near.name), [1, 1]);
+        let text = format!("At noon: {one}");
+        let near = memory.nearest(1, &sketch(&text)).expect("is near");
+        assert_eq!(*near[1].name, 0);
+        assert!(memory.nearest(2, &sketch(&text)).is_none());
+        assert!(memory.nearest(1, &sketch(&prose(3, 200))).is_none());
+    }
+
+    #[test]
+    fn the_cause_is_told_by_the_neighbour_that_shows_it() {
+        let (system, history) = (prose(1, 120), prose(2, 200));
+        let first = format!("Time: 9:41 AM. {system}\nUser: {history}");
+        let other = format!("Time: 9:42 AM. {system}\nUser: {}", prose(3, 50));
+        let memory = memory(&[&first, &other]);
+        // The second turn of the first conversation, at the time of the other one.
+        let text = format!("Time: 9:42 AM. {system}\nUser: {history}\nUser: and?");
+        let told = memory.tell(1, &sketch(&text)).expect("is near");
+        assert_eq!(*told.near.name, 0);
+        let explanation = told.explanation.expect("they part");
+        let lost = explanation.divergence.lost_words;
+        let ink = sketch(&history)
+            .words()
+            .iter()
+            .filter(|it| it.class != Class::Space)
+            .count();
+        assert!((ink - 5..ink + 5).contains(&lost), "{lost} of {ink}");
+        assert_eq!(explanation.evidence.expect("a cause").cause.name(), "clock");
+    }
+
+    #[test]
+    fn turns_of_a_conversation_count_once_and_the_oldest_goes() {
+        let text = prose(1, 300);
+        let mut memory = Neighbours::new(Limits {
+            sketches: 2,
+            words: 2000,
+        });
+        for end in [400, 800, 1200] {
+            memory.insert(1, end, sketch(&text[..end]));
+            memory.check();
+        }
+        assert_eq!(memory.len(), 1);
+        for seed in 2..30 {
+            memory.insert(1, seed, sketch(&prose(seed as u64, 100 + seed * 37 % 600)));
+            memory.check();
+            assert!(memory.len() <= 2);
+        }
+        assert!(memory.nearest(1, &sketch(&text)).is_none());
+    }
+
+    /// Random prompts of shared parts: whoever is found shares within one mark of what the best of
+    /// all shares, and nobody is found where nothing is shared.
+    #[test]
+    fn what_is_found_is_as_near_as_a_search_through_all_finds() {
+        let parts: Vec<String> = (0..12).map(|seed| prose(seed, 60)).collect();
+        for seed in 0..20 {
+            let mut rng = Rng::new(seed);
+            let mut memory = Neighbours::new(Limits::default());
+            let mut all: Vec<Sketch> = Vec::new();
+            for name in 0..40usize {
+                let parts = (0..1 + rng.below(5)).map(|_| parts[rng.below(3)].as_str());
+                let new = sketch(&(parts.collect::<String>() + &format!("tail {name}")));
+                let best = all
+                    .iter()
+                    .map(|old| old.common_words(&new))
+                    .max()
+                    .unwrap_or(0);
+                let found = memory.nearest(1, &new);
+                let shared = found.map_or(0, |near| near[0].shared_words);
+                assert!(
+                    shared <= best && best - shared <= 80,
+                    "seed {seed}, prompt {name}"
+                );
+                all.push(new.clone());
+                memory.insert(1, name, new);
+            }
+            memory.check();
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The class of a run of letters, digits and `_`.
+
+use super::lexicon;
+use crate::text::word::Class;
+
+/// Figures that make a segment of an id: shorter ones number things.
+const ID_DIGITS: usize = 6;
+
+/// Shortest hexadecimal number that is taken for one.
+const HEX_DIGITS: usize = 5;
+
+/// A UUID at the start of `rest`, with its length.
+pub(super) fn uuid(rest: &[u8]) -> Option<(usize, Class)> {
+    const LEN: usize = 36;
+    let bytes = rest.get(..LEN)?;
+    // Most words are ruled out here.
+    if bytes[8] != b'-' {
+        return None;
+    }
+    let fits = |(at, byte): (usize, &u8)| match at {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    let is_uuid = bytes.iter().enumerate().all(fits) && super::is_boundary(rest.get(LEN));
+    is_uuid.then_some((LEN, Class::Uuid))
+}
+
+/// The class of `word`, as far as it can be told without its neighbours.
+pub(super) fn class(word: &[u8]) -> Class {
+    let digits = word.iter().filter(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 {
+        return match lexicon::class(word) {
+            Some(class) => class,
+            None if word.len() >= 4 && word.iter().all(u8::is_ascii_hexdigit) => Class::HexLetters,
+            None if is_scrambled(word) => Class::Random,
+            None => Class::Plain,
+        };
+    }
+    if digits == word.len() || is_ordinal(word, digits) {
+        return Class::Number;
+    }
+    if is_duration(word, digits) {
+        return Class::TimeUnit;
+    }
+    let segments = word.split(|byte| *byte == b'_');
+    let classes = segments.map(|segment| segment_class(segment, word.len()));
+    let strongest = |one: Class, other: Class| match (one, other) {
+        (Class::Random, _) | (_, Class::Random) => Class::Random,
+        (Class::Hex, _) | (_, Class::Hex) => Class::Hex,
+        _ => Class::Mixed,
+    };
+    classes.fold(Class::Mixed, strongest)
+}
+
+/// A segment of a word that has letters and figures.
+fn segment_class(segment: &[u8], word_len: usize) -> Class {
+    let is_digit = |byte: &u8| byte.is_ascii_digit();
+    let digits = segment.iter().filter(|byte| is_digit(byte)).count();
+    if digits == segment.len() {
+        return match digits >= ID_DIGITS && segment.len() < word_len {
+            true => Class::Random,
+            false => Class::Mixed,
+        };
+    }
+    if digits == 0 {
+        return Class::Mixed;
+    }
+    if segment.len() >= HEX_DIGITS && segment.iter().all(u8::is_ascii_hexdigit) {
+        return Class::Hex;
+    }
+    let changes = segment
+        .windows(2)
+        .filter(|pair| is_digit(&pair[0]) != is_digit(&pair[1]));
+    match (changes.count(), segment.len()) {
+        (3.., 6..) | (2, 8..) => Class::Random,
+        _ => Class::Mixed,
+    }
+}
+
+/// `3rd`, `21st`.
+fn is_ordinal(word: &[u8], digits: usize) -> bool {
+    let ending = &word[word.len() - (word.len() - digits).min(word.len())..];
+    digits <= 2 && matches!(ending, b"st" | b"nd" | b"rd" | b"th")
+}
+
+/// `350ms`, `12s`: figures and then a unit of time.
+fn is_duration(word: &[u8], digits: usize) -> bool {
+    let unit = &word[digits..];
+    let is_in_front = word[..digits].iter().all(u8::is_ascii_digit);
+    is_in_front
+        && matches!(
+            unit,
+            b"s" | b"ms" | b"us" | b"sec" | b"min" | b"h" | b"hr" | b"hrs"
+        )
+}
+
+/// Letters of both cases as no name has them: more than every third is a capital behind a small
+/// letter.
+fn is_scrambled(word: &[u8]) -> bool {
+    let is_rise = |pair: &&[u8]| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase();
+    word.len() >= 8 && word.windows(2).filter(is_rise).count() * 3 > word.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(words: &[&str], expected: Class) {
+        for word in words {
+            assert_eq!(class(word.as_bytes()), expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn ids_are_told_from_names() {
+        let random = [
+            "req_01XyCdEf23",
+            "toolu_01A09q90qw90lq917835lq9",
+            "req_17323832",
+            "01HXYZ8KQ2M4",
+            "V1StGXR8",
+            "kXjQpWzR",
+        ];
+        check(&random, Class::Random);
+        check(
+            &[
+                "ad3f1",
+                "8f3a2b1c",
+                "550e8400",
+                "run_8f3a2b",
+                "req_01AbCdEf23",
+            ],
+            Class::Hex,
+        );
+        check(
+            &[
+                "base64_utf8",
+                "x86_64",
+                "int32",
+                "sha256",
+                "doc_17",
+                "user42",
+                "gpt4o",
+                "getURL2",
+            ],
+            Class::Mixed,
+        );
+        check(&["getUserNameById", "JavaScript", "__init__"], Class::Plain);
+        check(&["cefed", "faced", "DEADBEEF"], Class::HexLetters);
+        check(&["17", "3rd", "21st", "123456789"], Class::Number);
+        check(&["350ms", "12s"], Class::TimeUnit);
+    }
+
+    #[test]
+    fn a_uuid_is_one_word() {
+        let id = b"550e8400-e29b-41d4-a716-446655440000";
+        assert_eq!(uuid(id), Some((36, Class::Uuid)));
+        assert_eq!(uuid(b"550e8400-e29b-41d4-a716-44665544000x"), None);
+        assert_eq!(uuid(b"550e8400-e29b"), None);
+    }
+}

@@ -1,0 +1,202 @@
+//! Tags and the special tokens of chat templates.
+
+use crate::text::word::Class;
+
+/// Longest tag, bytes.
+const TAG_BYTES_MAX: usize = 64;
+
+/// Markers in square brackets; others are text.
+const BRACKETED: &[&str] = &[
+    "INST",
+    "SYSTEM_PROMPT",
+    "AVAILABLE_TOOLS",
+    "TOOL_CALLS",
+    "TOOL_RESULTS",
+    "TOOL_CONTENT",
+    "ARGS",
+    "gMASK",
+    "BOS",
+    "EOS",
+];
+
+/// Tags without bars that are special tokens.
+const SPECIAL: &[&str] = &[
+    "s",
+    "bos",
+    "eos",
+    "pad",
+    "sop",
+    "start_of_turn",
+    "end_of_turn",
+    "start_of_role",
+    "end_of_role",
+    "end_of_text",
+    "im_start",
+    "im_end",
+    "turn",
+    "SPECIAL_10",
+    "SPECIAL_11",
+    "SPECIAL_12",
+];
+
+/// Tags around thoughts.
+const THOUGHTS: &[&str] = &[
+    "think",
+    "thinking",
+    "thought",
+    "thoughts",
+    "reasoning",
+    "reasoning_content",
+    "scratchpad",
+    "analysis",
+    "seed:think",
+    "antml:thinking",
+];
+
+/// A tag at the start of `rest`, which begins with `<` or `[`; its length and class.
+pub(super) fn scan(rest: &[u8]) -> Option<(usize, Class)> {
+    let rest = &rest[..rest.len().min(TAG_BYTES_MAX)];
+    match rest {
+        [b'[', ..] => bracketed(rest),
+        [b'<', b'<', ..] => {
+            let systems: [&[u8]; 2] = [b"<<SYS>>", b"<</SYS>>"];
+            let found = systems
+                .into_iter()
+                .find(|marker| rest.starts_with(marker))?;
+            Some((found.len(), Class::Marker))
+        }
+        _ => angled(rest),
+    }
+}
+
+/// Whether `marker` opens a channel, whose name follows.
+pub(super) fn is_channel(marker: &[u8]) -> bool {
+    marker == b"<|channel|>" || marker == b"<|channel>"
+}
+
+/// Whether a channel of that name is for thoughts.
+pub(super) fn names_thoughts(word: &[u8]) -> bool {
+    matches!(
+        word,
+        b"analysis" | b"thought" | b"thinking" | b"reasoning_content"
+    )
+}
+
+fn bracketed(rest: &[u8]) -> Option<(usize, Class)> {
+    let end = rest.iter().position(|byte| *byte == b']')?;
+    let (is_close, name) = opened(&rest[1..end]);
+    let class = if BRACKETED.iter().any(|known| known.as_bytes() == name) {
+        Class::Marker
+    } else if matches!(name, b"THINK" | b"think") {
+        thought(is_close)
+    } else {
+        return None;
+    };
+    Some((end + 1, class))
+}
+
+fn angled(rest: &[u8]) -> Option<(usize, Class)> {
+    const BAR: &str = "｜";
+    let end = rest.iter().position(|byte| *byte == b'>')?;
+    let inside = &rest[1..end];
+    let starts = |bar: &str| inside.starts_with(bar.as_bytes());
+    let ends = |bar: &str| inside.ends_with(bar.as_bytes());
+    if inside.len() > 1 && (starts("|") || ends("|") || (starts(BAR) && ends(BAR))) {
+        let is_whole = !inside.iter().any(u8::is_ascii_whitespace);
+        return is_whole.then(|| (end + 1, special(inside)));
+    }
+    let (is_close, name) = opened(inside);
+    let is_in_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_:.-/".contains(byte);
+    if !name.first().is_some_and(u8::is_ascii_alphabetic) || !name.iter().all(is_in_name) {
+        return None;
+    }
+    let is_one_of = |names: &[&str]| names.iter().any(|known| known.as_bytes() == name);
+    let class = if THOUGHTS
+        .iter()
+        .any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
+    {
+        thought(is_close)
+    } else if is_one_of(SPECIAL) {
+        Class::Marker
+    } else {
+        Class::Tag
+    };
+    Some((end + 1, class))
+}
+
+/// A special token with bars: thoughts have some of their own.
+fn special(inside: &[u8]) -> Class {
+    let name = String::from_utf8_lossy(inside).to_ascii_lowercase();
+    if !(name.contains("think") || name.contains("thought")) {
+        return Class::Marker;
+    }
+    thought(name.contains("end") || name.contains('/'))
+}
+
+fn thought(is_close: bool) -> Class {
+    match is_close {
+        true => Class::ThinkClose,
+        false => Class::ThinkOpen,
+    }
+}
+
+/// Whether a tag closes, and its name.
+fn opened(inside: &[u8]) -> (bool, &[u8]) {
+    match inside {
+        [b'/', name @ ..] => (true, name),
+        name => (false, name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_thoughts_and_tags() {
+        let check = |tags: &[&str], class: Option<Class>| {
+            for tag in tags {
+                let expected = class.map(|class| (tag.len(), class));
+                let text = format!("{tag} and <more> [INST]");
+                assert_eq!(scan(text.as_bytes()), expected, "{tag}");
+            }
+        };
+        let markers = [
+            "<|im_start|>",
+            "<|eot_id|>",
+            "<|start_header_id|>",
+            "<｜User｜>",
+            "<｜begin▁of▁sentence｜>",
+            "<start_of_turn>",
+            "<s>",
+            "</s>",
+            "[INST]",
+            "[/INST]",
+            "<<SYS>>",
+            "<</SYS>>",
+            "<|channel>",
+            "<channel|>",
+        ];
+        check(&markers, Some(Class::Marker));
+        let open = [
+            "<think>",
+            "<Thinking>",
+            "<reasoning>",
+            "[THINK]",
+            "<|begin_of_thought|>",
+        ];
+        check(&open, Some(Class::ThinkOpen));
+        check(
+            &["</think>", "[/THINK]", "<|END_THINKING|>"],
+            Some(Class::ThinkClose),
+        );
+        check(
+            &["<document>", "</tools>", "<tool_call>", "<a.b>"],
+            Some(Class::Tag),
+        );
+        check(
+            &["[1]", "[TODO]", "< 3", "<a href=x>", "<>", "<|a b|>", "<3>"],
+            None,
+        );
+    }
+}

@@ -1,0 +1,254 @@
+//! Dates, times of day and seconds since 1970, in figures.
+
+use super::is_boundary;
+use crate::text::word::Class;
+
+/// A date, a time or a Unix time at the start of `rest`, with its length.
+pub(super) fn scan(rest: &[u8]) -> Option<(usize, Class)> {
+    let digits = digits(rest);
+    match (digits, rest.get(digits)) {
+        (4, Some(b'-' | b'/' | b'.')) => year_first(rest),
+        (1 | 2, Some(b'/' | b'.' | b'-')) => year_last(rest),
+        (1 | 2, Some(b':' | b'a' | b'A' | b'p' | b'P')) => time(rest).map(|len| (len, Class::Time)),
+        (8 | 14, _) => compact(rest, digits),
+        (10 | 13 | 16 | 19, _) => epoch(rest, digits),
+        _ => None,
+    }
+}
+
+/// Whether `character` counts time in Chinese or Japanese: year, month, day, hour, minute, second.
+pub(super) fn is_unit(character: &[u8]) -> bool {
+    ["年", "月", "日", "時", "时", "分", "秒", "点"]
+        .iter()
+        .any(|unit| unit.as_bytes() == character)
+}
+
+fn digits(bytes: &[u8]) -> usize {
+    bytes
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count()
+}
+
+/// The number of one or two digits at the start of `bytes`, with its length.
+fn small(bytes: &[u8]) -> Option<(u32, usize)> {
+    let len = digits(bytes);
+    matches!(len, 1 | 2).then(|| (number(&bytes[..len]), len))
+}
+
+fn number(digits: &[u8]) -> u32 {
+    digits
+        .iter()
+        .fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'))
+}
+
+fn is_year(year: u32) -> bool {
+    (1900..2100).contains(&year)
+}
+
+fn is_day(month: u32, day: u32) -> bool {
+    (1..=12).contains(&month) && (1..=31).contains(&day)
+}
+
+/// `2026-11-23`, perhaps with `T17:35:02.123+01:00` behind it.
+fn year_first(rest: &[u8]) -> Option<(usize, Class)> {
+    let separator = rest[4];
+    let (month, month_len) = small(&rest[5..])?;
+    let at = 5 + month_len;
+    if rest.get(at) != Some(&separator) {
+        return None;
+    }
+    let (day, day_len) = small(&rest[at + 1..])?;
+    let len = at + 1 + day_len;
+    if !is_year(number(&rest[..4])) || !is_day(month, day) {
+        return None;
+    }
+    if matches!(rest.get(len), Some(b'T' | b't'))
+        && let Some(time_len) = time(&rest[len + 1..])
+    {
+        return Some((len + 1 + time_len, Class::Date));
+    }
+    is_boundary(rest.get(len)).then_some((len, Class::Date))
+}
+
+/// `23/11/2026`, `11/23/26`, `23.11.2026`, `23-11-2026`.
+fn year_last(rest: &[u8]) -> Option<(usize, Class)> {
+    let (one, one_len) = small(rest)?;
+    let separator = rest[one_len];
+    let (other, other_len) = small(&rest[one_len + 1..])?;
+    let at = one_len + 1 + other_len;
+    if rest.get(at) != Some(&separator) {
+        return None;
+    }
+    let year_len = digits(&rest[at + 1..]);
+    let len = at + 1 + year_len;
+    let is_right = match year_len {
+        4 => is_year(number(&rest[at + 1..len])),
+        2 => separator == b'/',
+        _ => false,
+    };
+    let is_date = is_right && (is_day(one, other) || is_day(other, one));
+    (is_date && is_boundary(rest.get(len))).then_some((len, Class::Date))
+}
+
+/// The length of `17:35`, `17:35:02.123Z`, `5:35pm` or `5pm` at the start of `rest`.
+fn time(rest: &[u8]) -> Option<usize> {
+    let (hour, mut len) = small(rest)?;
+    if let Some(noon) = half(&rest[len..]) {
+        return (hour <= 12).then_some(len + noon);
+    }
+    let mut parts = 0;
+    while parts < 2 && rest.get(len) == Some(&b':') {
+        let part = rest.get(len + 1..len + 3).filter(|part| digits(part) == 2);
+        match part.map(number) {
+            Some(0..60) => len += 3,
+            _ => break,
+        }
+        parts += 1;
+    }
+    if parts == 0 || hour > 24 {
+        return None;
+    }
+    if matches!(rest.get(len), Some(b'.' | b',')) && parts == 2 {
+        let fraction = digits(&rest[len + 1..]);
+        len += if fraction > 0 { 1 + fraction } else { 0 };
+    }
+    if let Some(noon) = half(&rest[len..]) {
+        return Some(len + noon);
+    }
+    len += zone(&rest[len..]);
+    is_boundary(rest.get(len)).then_some(len)
+}
+
+/// The length of `am` or `pm`, as a whole word.
+fn half(rest: &[u8]) -> Option<usize> {
+    let word = rest.get(..2)?.to_ascii_lowercase();
+    (matches!(&word[..], b"am" | b"pm") && is_boundary(rest.get(2))).then_some(2)
+}
+
+/// The length of `Z`, `+01:00`, `-0800`; 0 where there is none.
+fn zone(rest: &[u8]) -> usize {
+    match rest.first() {
+        Some(b'Z' | b'z') if is_boundary(rest.get(1)) => 1,
+        Some(b'+' | b'-') => match (digits(&rest[1..]), rest.get(3)) {
+            (4, _) => 5,
+            (2, Some(b':')) if digits(&rest[4..]) == 2 => 6,
+            _ => 0,
+        },
+        _ => 0,
+    }
+}
+
+/// `20261123`, `20261123T173502Z`, `20261123173502`.
+fn compact(rest: &[u8], digits_len: usize) -> Option<(usize, Class)> {
+    let (year, month, day) = (number(&rest[..4]), number(&rest[4..6]), number(&rest[6..8]));
+    let mut len = digits_len;
+    if !is_year(year) || !is_day(month, day) {
+        return None;
+    }
+    if len == 8 && rest.get(8) == Some(&b'T') && matches!(digits(&rest[9..]), 4 | 6) {
+        len = 9 + digits(&rest[9..]);
+        len += zone(&rest[len..]);
+    }
+    is_boundary(rest.get(len)).then_some((len, Class::Date))
+}
+
+/// Seconds, milliseconds, microseconds or nanoseconds since 1970, from 2014 to 2039.
+fn epoch(rest: &[u8], digits_len: usize) -> Option<(usize, Class)> {
+    let seconds = number(&rest[..9]);
+    if !(140_000_000..220_000_000).contains(&seconds) {
+        return None;
+    }
+    let mut len = digits_len;
+    if rest.get(len) == Some(&b'.') && digits(&rest[len + 1..]) > 0 {
+        len += 1 + digits(&rest[len + 1..]);
+    }
+    is_boundary(rest.get(len)).then_some((len, Class::Epoch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<(&str, Class)>) {
+        let found = scan(text.as_bytes()).map(|(len, class)| (&text[..len], class));
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn dates_in_figures_are_one_word() {
+        for date in [
+            "2026-11-23",
+            "2026/11/23",
+            "2026.11.23",
+            "2026-1-3",
+            "23/11/2026",
+            "11/23/26",
+            "23.11.2026",
+            "23-11-2026",
+            "20261123",
+            "20261123T173502Z",
+            "20261123173502",
+            "2026-11-23T17:35:02Z",
+            "2026-11-23T17:35:02.123456+00:00",
+            "2026-11-23T17:35",
+        ] {
+            check(date, Some((date, Class::Date)));
+            check(&format!("{date}, and"), Some((date, Class::Date)));
+        }
+        check("2026-11-23 17:35", Some(("2026-11-23", Class::Date)));
+    }
+
+    #[test]
+    fn times_of_day_are_one_word() {
+        for time in [
+            "17:35",
+            "9:41",
+            "17:35:02",
+            "17:35:02.123",
+            "5:35pm",
+            "5PM",
+            "17:35Z",
+        ] {
+            check(time, Some((time, Class::Time)));
+            check(&format!("{time}."), Some((time, Class::Time)));
+        }
+        check("9:41 AM", Some(("9:41", Class::Time)));
+    }
+
+    #[test]
+    fn unix_times_are_told_by_their_length() {
+        for epoch in [
+            "1732383299",
+            "1732383299.123",
+            "1732383299123",
+            "1732383299123456",
+            "1732383299123456789",
+        ] {
+            check(epoch, Some((epoch, Class::Epoch)));
+        }
+    }
+
+    #[test]
+    fn other_numbers_are_no_times() {
+        for text in [
+            "17",
+            "2026",
+            "1.2.3",
+            "10.0.0.7",
+            "2026-13-40",
+            "17:61",
+            "25:10",
+            "3:1",
+            "9999999999",
+            "12345678",
+            "2026-11-23x",
+            "5amber",
+            "1/2",
+            "99/99/2026",
+            "1732383299123a",
+        ] {
+            check(text, None);
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! A text as its words, hashed under a secret.
+//!
+//! One pass over the bytes. Beside the words a sketch holds what [`Neighbours`] look up:
+//!
+//! - **marks**: the hash of all words up to every 32nd, for prompts that begin alike;
+//! - **anchors**: hashes of windows of five words, those whose hash says so (one in eight), for
+//!   prompts that agree further in. The same words give the same anchors wherever they stand.
+//!
+//! Both leave white space out. Source: content-defined sampling of windows as in LBFS (SOSP'01)
+//! and winnowing (SIGMOD'03). Difference: windows of words, and a keyed hash.
+//!
+//! [`Neighbours`]: super::Neighbours
+
+use std::ops::Range;
+
+use twox_hash::XxHash3_64;
+
+use super::scan::{Scanned, Scanner};
+use super::word::Word;
+
+/// Most words of a text that are kept unless told otherwise: some two megabytes of prompt.
+pub const WORDS_MAX: usize = 1 << 19;
+
+/// Bytes of XXH3's secret, as its default one has.
+const SECRET_BYTES: usize = 192;
+
+/// Words without white space between two marks.
+pub(super) const MARK_WORDS: usize = 32;
+
+/// Words without white space in an anchor's window.
+const ANCHOR_WORDS: usize = 5;
+
+/// One window in so many is an anchor.
+const ANCHOR_ONE_IN: u64 = 8;
+
+/// Makes sketches that can be compared with one another: those of one secret.
+#[derive(Clone)]
+pub struct Sketcher {
+    secret: [u8; SECRET_BYTES],
+    bytes: [u64; 256],
+    words_max: usize,
+}
+
+/// A text as its words; nothing of the text itself.
+#[derive(Clone, Debug, Default)]
+pub struct Sketch {
+    words: Vec<Word>,
+    marks: Vec<u64>,
+    anchors: Vec<u64>,
+    text_bytes: usize,
+    is_cut: bool,
+}
+
+impl std::fmt::Debug for Sketcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sketcher").finish_non_exhaustive()
+    }
+}
+
+impl Sketcher {
+    /// A sketcher for `secret`, which should be drawn at random once per process or file: whoever
+    /// does not know it cannot try words against the hashes.
+    #[must_use]
+    pub fn new(secret: &[u8; 32]) -> Self {
+        let mut wide = [0; SECRET_BYTES];
+        for (number, part) in (0u64..).zip(wide.chunks_exact_mut(8)) {
+            let hash = XxHash3_64::oneshot_with_seed(number, secret);
+            part.copy_from_slice(&hash.to_le_bytes());
+        }
+        let mut sketcher = Self {
+            secret: wide,
+            bytes: [0; 256],
+            words_max: WORDS_MAX,
+        };
+        sketcher.bytes = std::array::from_fn(|byte| sketcher.slow_hash(&[byte as u8]));
+        sketcher
+    }
+
+    /// The same with another bound on the words of a text; what stands behind them is left out.
+    #[must_use]
+    pub fn with_words_max(mut self, words_max: usize) -> Self {
+        self.words_max = words_max;
+        self
+    }
+
+    /// The sketch of `text`. Texts beyond 4 GiB are cut there.
+    #[must_use]
+    pub fn sketch(&self, text: &str) -> Sketch {
+        let bytes = text.as_bytes();
+        let bytes = &bytes[..bytes.len().min(u32::MAX as usize)];
+        let mut sketch = Sketch {
+            words: Vec::with_capacity((bytes.len() / 3).min(self.words_max)),
+            text_bytes: text.len(),
+            ..Sketch::default()
+        };
+        let mut windows = Windows::default();
+        let mut scanner = Scanner::new(bytes);
+        while let Some(scanned) = scanner.next() {
+            if sketch.words.len() == self.words_max {
+                sketch.is_cut = true;
+                break;
+            }
+            let word = self.word(bytes, &scanned);
+            sketch.words.push(word);
+            if word.is_ink() {
+                windows.push(word.hash, &mut sketch.marks, &mut sketch.anchors);
+            }
+        }
+        sketch.words.shrink_to_fit();
+        sketch
+    }
+
+    /// The keyed hash of any bytes.
+    #[must_use]
+    pub fn hash(&self, bytes: &[u8]) -> u64 {
+        match bytes {
+            [byte] => self.bytes[usize::from(*byte)],
+            _ => self.slow_hash(bytes),
+        }
+    }
+
+    fn word(&self, bytes: &[u8], scanned: &Scanned) -> Word {
+        Word {
+            hash: self.hash(&bytes[scanned.start..scanned.end]),
+            start: scanned.start as u32,
+            len: (scanned.end - scanned.start) as u16,
+            class: scanned.class,
+            character: scanned.character,
+        }
+    }
+
+    fn slow_hash(&self, bytes: &[u8]) -> u64 {
+        let hash = XxHash3_64::oneshot_with_secret(&self.secret, bytes);
+        hash.expect("the secret is longer than the 136 bytes that are wanted")
+    }
+}
+
+impl Sketch {
+    /// Its words, white space among them, in order.
+    #[must_use]
+    pub fn words(&self) -> &[Word] {
+        &self.words
+    }
+
+    /// Length of the text, bytes.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        self.text_bytes
+    }
+
+    /// Whether the text had more words than are kept.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// How many words `self` and `other` have in common from the start.
+    #[must_use]
+    pub fn common_words(&self, other: &Self) -> usize {
+        common(&self.words, &other.words)
+    }
+
+    /// Where word `index` starts, bytes; the end of the last word for what is behind it.
+    #[must_use]
+    pub fn byte_of(&self, index: usize) -> usize {
+        let behind = || self.words.last().map_or(0, Word::end);
+        self.words.get(index).map_or_else(behind, |word| word.start) as usize
+    }
+
+    /// The hashes of all words up to every 32nd.
+    pub(super) fn marks(&self) -> &[u64] {
+        &self.marks
+    }
+
+    /// The hashes of the chosen windows, in order, repeats included.
+    pub(super) fn anchors(&self) -> &[u64] {
+        &self.anchors
+    }
+
+    /// Words without white space in the first `words` of them.
+    pub(super) fn ink_in(&self, words: Range<usize>) -> usize {
+        self.words[words]
+            .iter()
+            .filter(|word| word.is_ink())
+            .count()
+    }
+}
+
+/// How many words both begin with.
+pub(super) fn common(one: &[Word], other: &[Word]) -> usize {
+    let pairs = one.iter().zip(other);
+    pairs
+        .take_while(|(one, other)| one.hash == other.hash)
+        .count()
+}
+
+/// The last words, as marks and anchors need them.
+#[derive(Default)]
+struct Windows {
+    count: usize,
+    chain: u64,
+    last: [u64; ANCHOR_WORDS],
+}
+
+impl Windows {
+    fn push(&mut self, hash: u64, marks: &mut Vec<u64>, anchors: &mut Vec<u64>) {
+        self.chain = mixed(self.chain.rotate_left(5) ^ hash);
+        self.last[self.count % ANCHOR_WORDS] = hash;
+        self.count += 1;
+        if self.count.is_multiple_of(MARK_WORDS) {
+            marks.push(self.chain);
+        }
+        if self.count >= ANCHOR_WORDS {
+            // In the order of the text: the oldest first.
+            let in_order = (0..ANCHOR_WORDS).map(|at| self.last[(self.count + at) % ANCHOR_WORDS]);
+            let window = in_order.fold(0u64, |sum, hash| {
+                sum.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(hash)
+            });
+            let window = mixed(window);
+            if window.is_multiple_of(ANCHOR_ONE_IN) {
+                anchors.push(window);
+            }
+        }
+    }
+}
+
+/// Spreads a change of any bit over all of them. Source: the finalizer of SplitMix64.
+pub(super) fn mixed(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    bits ^ (bits >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::word::Class;
+
+    fn sketcher() -> Sketcher {
+        Sketcher::new(&[7; 32])
+    }
+
+    #[test]
+    fn words_cover_the_text_without_a_gap() {
+        let texts = [
+            "",
+            "a",
+            "Hello, world!\n\n  It is 2026-11-23T17:35:02Z now.",
+            "naïve café — “quoted” 東京は晴れ 🎉 end",
+            "<|im_start|>user\nhi<|im_end|>\n<think>\nso</think> [INST] x [/INST]",
+        ];
+        for text in texts {
+            let sketch = sketcher().sketch(text);
+            let mut at = 0;
+            for word in sketch.words() {
+                assert_eq!(word.start, at, "{text}");
+                assert!(text.is_char_boundary(word.end() as usize), "{text}");
+                at = word.end();
+            }
+            assert_eq!(at as usize, text.len(), "{text}");
+            assert_eq!(sketch.text_bytes(), text.len());
+            assert!(!sketch.is_cut());
+        }
+    }
+
+    #[test]
+    fn hashes_depend_on_the_secret_and_on_nothing_else() {
+        let text = "the same words, again";
+        let hashes = |sketcher: &Sketcher| {
+            let sketch = sketcher.sketch(text);
+            sketch
+                .words()
+                .iter()
+                .map(|word| word.hash)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(hashes(&sketcher()), hashes(&sketcher()));
+        let other = hashes(&Sketcher::new(&[8; 32]));
+        assert!(
+            hashes(&sketcher())
+                .iter()
+                .zip(&other)
+                .all(|(one, two)| one != two)
+        );
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_and_says_so() {
+        let sketch = sketcher().with_words_max(3).sketch("one two three");
+        assert_eq!(sketch.words().len(), 3);
+        assert!(sketch.is_cut());
+        let long = "x".repeat(70_000) + &" ".repeat(70_000);
+        let sketch = sketcher().sketch(&long);
+        assert_eq!(sketch.byte_of(usize::MAX), 140_000);
+        assert!(sketch.words().iter().any(|word| word.class == Class::Space));
+    }
+
+    #[test]
+    fn anchors_do_not_depend_on_where_words_stand() {
+        let body = (0..400)
+            .map(|n| format!("word{} ", n * n))
+            .collect::<String>();
+        let one = sketcher().sketch(&body);
+        let two = sketcher().sketch(&format!("In front: {}", body.replace(' ', "\n  ")));
+        assert!(one.anchors().len() > 20);
+        let known = one
+            .anchors()
+            .iter()
+            .filter(|anchor| two.anchors().contains(anchor));
+        assert_eq!(known.count(), one.anchors().len());
+        assert_ne!(one.marks()[0], two.marks()[0]);
+    }
+}

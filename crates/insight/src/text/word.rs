@@ -1,0 +1,120 @@
+//! One word of a sketch: its keyed hash, where it stands, what kind it is.
+
+/// Longest word or run of white space, bytes; what is longer is cut into several.
+pub const WORD_BYTES_MAX: usize = 256;
+
+/// What kind of word it is, as its letters tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Class {
+    /// Letters; a character of a script without spaces.
+    Plain,
+    /// Letters with figures among them, as names have them: `doc_17`.
+    Mixed,
+    /// Four or more letters from a to f: a word, or a hexadecimal number without figures.
+    HexLetters,
+    /// Decimal digits, also `3rd`.
+    Number,
+    /// Five or more hexadecimal digits with letters and figures among them.
+    Hex,
+    /// Letters and figures in an order that nobody would choose: an id, a signature.
+    Random,
+    /// A UUID.
+    Uuid,
+    /// Seconds, milliseconds, microseconds or nanoseconds since 1970, by length and first digits.
+    Epoch,
+    /// A date in figures, perhaps with a time behind it.
+    Date,
+    /// A time of day: `17:35`, `5pm`.
+    Time,
+    /// The name of a month.
+    Month,
+    /// The name of a day of the week.
+    Weekday,
+    /// `AM`, `PM` and the names of time zones.
+    Zone,
+    /// `seconds`, `days`, and what else counts time.
+    TimeUnit,
+    /// A word that announces a time: `now`, `today`, `date`.
+    TimeLabel,
+    /// A word that announces an id that belongs to one request: `request`, `nonce`, `trace`.
+    RequestLabel,
+    /// A word that announces any id.
+    IdLabel,
+    /// A word of tool definitions: `parameters`, `input_schema`.
+    ToolLabel,
+    /// Who speaks: `user` behind a marker, or `User:` at the start of a line.
+    Role,
+    /// White space, of any length.
+    Space,
+    /// One character that is neither letter nor digit.
+    Punctuation,
+    /// Markup of a chat template: `<|im_start|>`, `[INST]`.
+    Marker,
+    /// Another tag: `<document>`.
+    Tag,
+    /// Begins a thinking block.
+    ThinkOpen,
+    /// Ends one.
+    ThinkClose,
+}
+
+impl Class {
+    /// Whether the word itself says a time.
+    pub(super) fn is_time(self) -> bool {
+        matches!(
+            self,
+            Self::Epoch | Self::Date | Self::Time | Self::Month | Self::Weekday
+        )
+    }
+
+    /// Whether the word may be a part of a time that others say.
+    pub(super) fn may_be_of_time(self) -> bool {
+        let beside = [Self::Number, Self::Zone, Self::TimeUnit, Self::TimeLabel];
+        self.is_time() || beside.contains(&self)
+    }
+
+    /// Whether nobody would write the word by hand.
+    pub(super) fn is_random(self) -> bool {
+        matches!(self, Self::Uuid | Self::Random | Self::Hex)
+    }
+
+    /// Whether the word is markup of a chat.
+    pub(super) fn is_markup(self) -> bool {
+        matches!(self, Self::Marker | Self::Role)
+    }
+}
+
+/// One word. Sixteen bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// Keyed hash of its bytes.
+    pub hash: u64,
+    /// Where it starts, bytes from the start of the text.
+    pub start: u32,
+    /// Its length, bytes.
+    pub len: u16,
+    /// What kind it is.
+    pub class: Class,
+    /// Of ASCII punctuation, the character; of white space, `\n` where it holds a line end.
+    pub(super) character: u8,
+}
+
+impl Word {
+    /// The byte behind it.
+    #[must_use]
+    pub fn end(&self) -> u32 {
+        self.start + u32::from(self.len)
+    }
+
+    /// Whether it is anything but white space.
+    #[must_use]
+    pub fn is_ink(&self) -> bool {
+        self.class != Class::Space
+    }
+
+    /// Whether it is that character of ASCII punctuation.
+    pub(super) fn is(&self, character: u8) -> bool {
+        self.class == Class::Punctuation && self.character == character
+    }
+}

@@ -1,0 +1,103 @@
+//! When blocks were used last, as numbers that grow: how many blocks each age has, and how many
+//! all younger ones have together.
+
+/// Ages that there is room for at first.
+const ROOM_MIN: usize = 4096;
+
+/// Ages in order, each with its blocks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ages {
+    /// A Fenwick tree over `blocks`; `sums[i]` ends at age `i`.
+    sums: Vec<u64>,
+    blocks: Vec<u64>,
+    /// Where the tail begins that each age still has, in blocks of its chain.
+    cuts: Vec<u64>,
+    /// The next age.
+    next: usize,
+    total: u64,
+}
+
+impl Ages {
+    /// Whether ages must be numbered anew before another opens.
+    pub(super) fn is_full(&self) -> bool {
+        self.next == self.blocks.len()
+    }
+
+    /// The youngest age, without blocks yet.
+    pub(super) fn open(&mut self) -> u32 {
+        self.next += 1;
+        (self.next - 1) as u32
+    }
+
+    /// Gives the youngest age its blocks.
+    pub(super) fn close(&mut self, age: u32, blocks: u64) {
+        let age = age as usize;
+        self.blocks[age] += blocks;
+        self.total += blocks;
+        let mut place = age;
+        while place < self.sums.len() {
+            self.sums[place] += blocks;
+            place |= place + 1;
+        }
+    }
+
+    /// `count` blocks of `age`, up to the place `end` of its chain, were used again.
+    pub(super) fn take(&mut self, age: u32, count: u32, end: u64) {
+        let age = age as usize;
+        let count = u64::from(count).min(self.blocks[age]);
+        self.blocks[age] -= count;
+        self.cuts[age] = self.cuts[age].max(end);
+        self.total -= count;
+        let mut place = age;
+        while place < self.sums.len() {
+            self.sums[place] -= count;
+            place |= place + 1;
+        }
+    }
+
+    /// Blocks of all younger ages.
+    pub(super) fn younger(&self, age: u32) -> u64 {
+        let mut end = age as usize + 1;
+        let mut sum = 0;
+        while end > 0 {
+            sum += self.sums[end - 1];
+            end &= end - 1;
+        }
+        self.total - sum
+    }
+
+    /// Where the tail begins that `age` still has.
+    pub(super) fn cut(&self, age: u32) -> u64 {
+        self.cuts[age as usize]
+    }
+
+    /// Numbers anew the ages that `pieces` (age and number of blocks) have, in their order, with
+    /// room for as many again; returns the new number of each old one.
+    pub(super) fn renumber(&mut self, pieces: impl Iterator<Item = (u32, u32)>) -> Vec<u32> {
+        let mut blocks = vec![0; self.blocks.len()];
+        for (age, count) in pieces {
+            blocks[age as usize] += u64::from(count);
+        }
+        let is_live = blocks.iter().map(|&blocks| blocks > 0);
+        let live = is_live.clone().filter(|&live| live).count();
+        let room = (4 * live).max(ROOM_MIN);
+        let old = std::mem::replace(
+            self,
+            Self {
+                sums: vec![0; room],
+                blocks: vec![0; room],
+                cuts: vec![0; room],
+                next: live,
+                total: 0,
+            },
+        );
+        let mut numbers = vec![0; blocks.len()];
+        let alive = (0..blocks.len()).filter(|&age| blocks[age] > 0);
+        for (new, age) in alive.enumerate() {
+            numbers[age] = new as u32;
+            self.cuts[new] = old.cuts[age];
+            self.close(new as u32, blocks[age]);
+        }
+        numbers
+    }
+}

@@ -1,0 +1,73 @@
+//! Hits of LRU caches of many sizes, from stack distances.
+
+/// Sizes to a doubling, as a power of two; below twice as many, every size is listed.
+const BITS: u32 = 3;
+
+/// Hits by stack distance, in bins between listed sizes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Distances(Vec<u64>);
+
+impl Distances {
+    /// Counts `count` hits at the distances from `first` on, each `weight` times.
+    pub(super) fn add(&mut self, first: u64, count: u32, weight: u64) {
+        let until = first.saturating_add(u64::from(count));
+        let mut next = first;
+        while next < until {
+            let bin = bin(next);
+            let end = start(bin + 1).min(until);
+            if bin >= self.0.len() {
+                self.0.resize(bin + 1, 0);
+            }
+            self.0[bin] += (end - next) * weight;
+            next = end;
+        }
+    }
+
+    /// Sizes at which something changes, and the hits of an LRU cache of that size.
+    pub(super) fn hits(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let mut hits = 0;
+        let sizes = self.0.iter().enumerate().map(move |(bin, count)| {
+            hits += count;
+            (*count, (start(bin + 1), hits))
+        });
+        sizes
+            .filter(|(count, _)| *count > 0)
+            .map(|(_, point)| point)
+    }
+}
+
+fn bin(distance: u64) -> usize {
+    let bits = u64::BITS - distance.leading_zeros();
+    let shift = bits.saturating_sub(BITS + 1);
+    ((u64::from(shift) << BITS) + (distance >> shift)) as usize
+}
+
+/// The smallest distance of a bin.
+fn start(bin: usize) -> u64 {
+    let bin = bin as u64;
+    let shift = (bin >> BITS).saturating_sub(1);
+    let mantissa = u128::from(bin - (shift << BITS)) << shift;
+    u64::try_from(mantissa).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bins_hold_what_was_counted() {
+        let mut distances = Distances::default();
+        let pieces = [(0, 3), (5, 100), (1000, 7), (63, 2), (1 << 40, 5)];
+        for (first, count) in pieces {
+            distances.add(first, count, 2);
+        }
+        for (size, hits) in distances.hits() {
+            let below = |&(first, count): &(u64, u32)| {
+                let all = first..first + u64::from(count);
+                all.filter(|&distance| distance < size).count() as u64
+            };
+            assert_eq!(hits, 2 * pieces.iter().map(below).sum::<u64>(), "{size}");
+        }
+        assert_eq!(distances.hits().last().map(|point| point.1), Some(234));
+    }
+}
