@@ -3,6 +3,7 @@
 mod analysis;
 mod cost;
 mod export;
+mod findings;
 mod fleet;
 mod headlines;
 mod patience;
@@ -202,6 +203,7 @@ impl Options {
             capacity_from,
             cost: &cost,
             kv: kv.as_ref(),
+            show_text: self.show_text,
         };
         Ok(analysis::of(traffic, &setting, patience))
     }
