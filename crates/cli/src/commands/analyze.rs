@@ -140,6 +140,23 @@ pub(crate) fn run(analyze: &Analyze) -> Result<()> {
     analyze.options.tell(&analysis)
 }
 
+/// Reads `sources` as texts or traces, analyzes them and tells.
+pub(crate) fn tell(options: &Options, sources: &[Source]) -> Result<()> {
+    let mut patience = Patience::new();
+    let rendering = Rendering::of(options.tokenizer.as_deref())?;
+    let reading = Reading {
+        format: None,
+        skip_bad: false,
+        block_tokens: None,
+        arrivals: Arrivals::FileOrder,
+        rendering: &rendering,
+    };
+    let traffic = Traffic::read(sources, &reading, &mut patience)?;
+    let analysis = options.analyze(&traffic, &mut patience)?;
+    patience.is_over();
+    options.tell(&analysis)
+}
+
 /// No file that is written is one that is read.
 fn check_outputs(analyze: &Analyze) -> Result<()> {
     let outputs = [
@@ -183,6 +200,13 @@ impl Options {
     /// Where the page goes.
     pub(crate) fn html(&self) -> Option<&Path> {
         self.html.as_deref()
+    }
+
+    /// What a demo needs where nobody says otherwise. Its texts are nobody's, so they are shown.
+    pub(crate) fn settle(&mut self, page: &Path, capacity: &str) {
+        self.html.get_or_insert_with(|| page.to_owned());
+        self.capacity.get_or_insert_with(|| capacity.to_owned());
+        self.show_text = true;
     }
 
     fn analyze(&self, traffic: &Traffic, patience: &mut Patience) -> Result<Analysis> {
