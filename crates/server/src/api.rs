@@ -3,6 +3,7 @@
 mod body;
 mod debug;
 mod embedded;
+mod explain;
 mod proxied;
 mod routed;
 mod tokenize;
@@ -24,6 +25,7 @@ use tokio::sync::Notify;
 use crate::gateway::{Fleet, Gateway};
 use crate::openai::ApiError;
 use crate::openai::response::Kind;
+use crate::spans::Timeline;
 
 /// Response header: who computed.
 pub const REPLICA_HEADER: &str = "x-headstart-replica";
@@ -40,6 +42,12 @@ pub const SESSION_HEADER: &str = "x-session-id";
 
 /// Request header with the longest time to the first token that the client wants, milliseconds.
 pub const SLO_TTFT_HEADER: &str = "x-slo-ttft-ms";
+
+/// Request header: what the client calls the request, to ask for it later.
+pub const REQUEST_ID_HEADER: &str = "x-request-id";
+
+/// Longest of them that is kept, bytes.
+const REQUEST_ID_BYTES: usize = 200;
 
 /// Longest objective, milliseconds: an hour.
 const SLO_TTFT_MAX_MS: f64 = 3_600_000.0;
@@ -60,7 +68,11 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/v1/models", get(models))
         .route("/tokenize", post(tokenize))
         .route("/debug/index", get(debug_index))
+        .route("/debug/shadow", get(debug_shadow))
         .route("/debug/index/entries", get(debug_entries))
+        .route("/debug/requests", get(explain::requests))
+        .route("/debug/requests/{id}", get(explain::request))
+        .route("/debug/waterfall", get(explain::waterfall))
         .layer(middleware::from_fn_with_state(gateway.clone(), authorize))
         .merge(open)
         .fallback(not_found)
@@ -83,6 +95,7 @@ async fn completions(State(gateway): State<Arc<Gateway>>, request: Request) -> R
 async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response {
     let arrival = gateway.clock.now();
     let (head, body) = request.into_parts();
+    let timeline = Timeline::open(gateway.observers.spans.as_ref(), &head.headers, arrival);
     let closer = head.extensions.get::<Closer>().cloned().unwrap_or_default();
     let body = match body::read(&head.headers, body, &gateway.limits).await {
         Ok(body) => body,
@@ -93,6 +106,7 @@ async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response
         kind,
         headers: head.headers,
         arrival,
+        timeline,
         closer,
     };
     let outcome = match &call.gateway.fleet {
@@ -108,6 +122,7 @@ struct Call {
     kind: Kind,
     headers: HeaderMap,
     arrival: headstart_core::Nanos,
+    timeline: Timeline,
     closer: Closer,
 }
 
@@ -118,6 +133,13 @@ impl Call {
             .get(SESSION_HEADER)
             .and_then(|value| value.to_str().ok());
         header.or(user)
+    }
+
+    /// What the client calls the request, if it calls it something short.
+    fn request_id(&self) -> Option<&str> {
+        let value = self.headers.get(REQUEST_ID_HEADER)?;
+        let id = value.to_str().ok()?;
+        (!id.is_empty() && id.len() <= REQUEST_ID_BYTES).then_some(id)
     }
 
     /// The objective that the client names, if it does.
@@ -167,6 +189,16 @@ impl Call {
 
 async fn debug_index(State(gateway): State<Arc<Gateway>>) -> Response {
     debug::index(&gateway).await
+}
+
+async fn debug_shadow(State(gateway): State<Arc<Gateway>>) -> Response {
+    match &gateway.observers.shadow {
+        Some(shadow) => Json(shadow.report()).into_response(),
+        None => {
+            let message = "nothing is played; start the server with --shadow and one --upstream";
+            ApiError::new(StatusCode::NOT_FOUND, "no_shadow", message).into_response()
+        }
+    }
 }
 
 async fn debug_entries(
@@ -219,7 +251,8 @@ async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 async fn not_found(uri: Uri) -> ApiError {
     let message = format!(
         "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, \
-         /debug/index, /debug/index/entries, /health, /ready and /metrics",
+         /debug/index, /debug/index/entries, /debug/requests, /debug/shadow, /debug/waterfall, \
+         /health, /ready and /metrics",
         uri.path()
     );
     ApiError::new(StatusCode::NOT_FOUND, "not_found", message)

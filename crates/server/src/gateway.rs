@@ -5,39 +5,41 @@ mod embedded;
 mod gauges;
 mod health;
 mod proxied;
+mod reservation;
 mod restored;
 mod self_check;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use headstart_core::block::Namespace;
-use headstart_core::{CacheEvent, Nanos, ReplicaId, TokenId};
+use headstart_core::{CacheEvent, Nanos, ReplicaId};
 use headstart_engine::{GenerationDefaults, Model};
 use headstart_prompt::PromptModel;
 use headstart_router::index::Update;
 use headstart_router::stream::{StreamReport, StreamStatus};
 use headstart_router::{
-    Decision, Health, PrefixIndex, Profile, Prompt, ReportedLoad, ReservationId, RouteRequest,
-    Router,
+    Decision, Health, PrefixIndex, Profile, Prompt, ReportedLoad, RouteRequest, Router,
 };
 
 use crate::clock::{Clock, unix_seconds};
 use crate::config::{Limits, TierReports};
 use crate::drift::DriftWatch;
 use crate::events::{Endpoints, StreamReporter, StreamUpdate};
+use crate::insight::Placed;
 use crate::metrics::Metrics;
+use crate::observers::Observers;
 use crate::openai::ApiError;
 use crate::prediction::Predictions;
 use crate::prompt_tokens::PromptTokens;
 use crate::replica::Replica;
 use crate::shared_index::SharedIndex;
 use crate::upstream::Upstream;
+use reservation::Placing;
 
 pub use embedded::{Accepted, Ask};
 pub use proxied::{Passing, Proxied, is_event_stream, unknown_model};
+pub use reservation::Reservation;
 pub use self_check::{Comparison, Due};
 
 /// Replicas that may refuse a request before its client is told: two full queues are an answer.
@@ -58,6 +60,8 @@ pub struct Gateway {
     pub api_key: Option<String>,
     /// Metrics.
     pub metrics: Metrics,
+    /// Those who look on.
+    pub observers: Observers,
     /// The clock.
     pub clock: Clock,
     /// Set once shutdown has begun.
@@ -150,6 +154,8 @@ pub struct GatewayParts {
     pub api_key: Option<String>,
     /// Metrics.
     pub metrics: Metrics,
+    /// Those who look on.
+    pub observers: Observers,
     /// The clock.
     pub clock: Clock,
     /// Where each replica publishes its events.
@@ -172,6 +178,7 @@ impl Gateway {
             limits: parts.limits,
             api_key: parts.api_key,
             metrics: parts.metrics,
+            observers: parts.observers,
             clock: parts.clock,
             events: parts.events,
             draining: AtomicBool::new(false),
@@ -363,7 +370,11 @@ impl Gateway {
     /// Updates the index while requests are routed, if the replica counts.
     fn tell_index(&self, replica: ReplicaId, update: Update<'_>, num_events: usize) {
         if self.router().listens_to(replica, num_events) {
-            self.index.update(replica, update, self.clock.now());
+            let now = self.clock.now();
+            if let (Some(insight), Update::Events(events)) = (&self.observers.insight, &update) {
+                insight.events(replica, events, now);
+            }
+            self.index.update(replica, update, now);
         }
     }
 
@@ -401,12 +412,24 @@ impl Gateway {
             .routed
             .with_label_values(&labels)
             .inc();
+        let insight = self.observers.insight.as_ref();
+        let ticket = insight.zip(tokens.zip(keys.as_ref()));
+        let ticket = ticket.map(|(insight, (tokens, keys))| {
+            let placed = Placed {
+                decision: &decision,
+                tokens,
+                keys,
+                namespace,
+            };
+            insight.arrive(&placed, request.now)
+        });
         let reservation = Reservation {
             gateway: self.clone(),
             id: decision.reservation,
             replica: decision.replica,
             replica_name: labels[1].to_owned(),
             predicted_tokens: tokens.map(|_| decision.overlap_tokens),
+            ticket: Mutex::new(ticket),
         };
         Ok((decision, reservation))
     }
@@ -433,63 +456,5 @@ impl Gateway {
         tracing::debug!(%replica, "another attempt");
         let retries = &self.metrics.requests.retries;
         retries.with_label_values(&[replica.to_string()]).inc();
-    }
-}
-
-/// A request that wants a place.
-#[derive(Clone, Copy)]
-struct Placing<'a> {
-    /// Its prompt, where that is tokenized.
-    tokens: Option<&'a [TokenId]>,
-    /// What sets the prompt apart from the same tokens in other requests.
-    namespace: Namespace<'a>,
-    /// The key of `session` routing.
-    session: Option<&'a str>,
-    /// The longest time to the first token that the client wants.
-    slo_ttft: Option<Duration>,
-}
-
-/// A request's place with the router; given back when dropped.
-pub struct Reservation {
-    gateway: Arc<Gateway>,
-    id: ReservationId,
-    replica: ReplicaId,
-    replica_name: String,
-    /// Cached tokens by the index; none where the prompt was not tokenized.
-    predicted_tokens: Option<usize>,
-}
-
-impl Reservation {
-    /// The prefill is done.
-    pub fn first_token(&self) {
-        let now = self.gateway.clock.now();
-        self.gateway.router().first_token(self.id, now);
-    }
-
-    /// The engine says how many prompt tokens it found cached.
-    pub fn note_cached(&self, cached_tokens: usize) {
-        if let Some(predicted) = self.predicted_tokens {
-            let index = &self.gateway.metrics.index;
-            index.note_cached(&self.replica_name, predicted, cached_tokens);
-        }
-    }
-
-    /// The replica.
-    #[must_use]
-    pub fn replica(&self) -> ReplicaId {
-        self.replica
-    }
-
-    /// The replica, as metrics and headers name it.
-    #[must_use]
-    pub fn replica_name(&self) -> &str {
-        &self.replica_name
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        let now = self.gateway.clock.now();
-        self.gateway.router().finish(self.id, now);
     }
 }

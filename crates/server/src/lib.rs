@@ -18,6 +18,7 @@
 //! | [`upstream`] | an engine behind HTTP |
 //! | [`answer`] | tokens to text: detokenizing and stop strings |
 //! | [`prices`] | what tokens cost, where somebody says |
+//! | [`insight`] | what became of requests, and why |
 //! | [`drift`] | whether engines make the same tokens of a prompt |
 //! | [`prompt_tokens`] | text to tokens, of what is new in a prompt |
 //! | [`saved_index`] | the router's index in a folder, for the next start |
@@ -37,7 +38,9 @@ pub mod drift;
 mod emulator;
 pub mod events;
 pub mod gateway;
+pub mod insight;
 pub mod metrics;
+pub mod observers;
 pub mod openai;
 pub mod prediction;
 pub mod prices;
@@ -45,7 +48,9 @@ pub mod prompt_tokens;
 pub mod replica;
 pub mod saved_index;
 pub mod server;
+pub mod shadow;
 pub mod shared_index;
+pub mod spans;
 pub mod timed_index;
 pub mod upstream;
 

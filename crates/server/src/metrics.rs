@@ -3,6 +3,7 @@
 
 mod importance;
 mod index;
+mod insight;
 pub(crate) mod load;
 mod prediction;
 mod savings;
@@ -21,6 +22,7 @@ use prometheus::{
 
 pub use importance::ImportanceMetrics;
 pub use index::IndexMetrics;
+pub use insight::InsightMetrics;
 pub use prediction::PredictionMetrics;
 pub use savings::{PromptSources, SavingsMetrics};
 pub use shared_index::SharedIndexMetrics;

@@ -99,6 +99,8 @@ fn usage(error: ServeError) -> anyhow::Error {
         | ServeError::State(_)
         | ServeError::Shared(_)
         | ServeError::Rank(_)
+        | ServeError::Otlp(_)
+        | ServeError::Shadow(_)
         | ServeError::Upstream(_) => UsageError(error.to_string()).into(),
         other => other.into(),
     }
@@ -149,6 +151,9 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
         engine_model: options.engine_model()?,
         backend,
         prices: options.prices()?,
+        otlp: options.otlp.clone(),
+        insight: options.insight()?,
+        shadow: options.shadow()?,
         limits: options.limits()?,
     })
 }

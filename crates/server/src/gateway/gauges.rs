@@ -20,6 +20,9 @@ impl Gateway {
             .with_label_values(&[self.profile.name.as_str()]);
         entries.set(stats.index.entries as i64);
         metrics.index.set_stats(&stats.index);
+        if let Some(insight) = &self.observers.insight {
+            insight.refresh_metrics();
+        }
         if let Some(tokens) = &self.prompt_tokens {
             metrics.index.set_prompt_tokens(&tokens.stats());
         }

@@ -47,6 +47,12 @@ impl PromptSources {
         Some((loaded * 100).div_ceil(whole.max(1)))
     }
 
+    /// Those that were found, per tier, the device first.
+    #[must_use]
+    pub fn by_tier(&self) -> [usize; TIERS.len()] {
+        self.found
+    }
+
     /// All that were found somewhere.
     #[must_use]
     pub fn found(&self) -> usize {

@@ -21,6 +21,7 @@ use crate::emulator::Emulator;
 use crate::events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank};
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
 use crate::metrics::{Metrics, TimedMover};
+use crate::observers::Observers;
 use crate::prediction::Predictions;
 use crate::replica::{Hooks, Replica};
 use crate::saved_index::{Folder, FolderError, Keeper, Saving, drawn_secret};
@@ -49,6 +50,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let clock = Clock::start();
     check_sharing(&config)?;
     check_index(&config)?;
+    let mut observers = Observers::start(&config, clock)?;
     let folder = state_folder(&config)?;
     let later = Later::default();
     let metrics = Metrics::priced(config.prices.clone());
@@ -62,6 +64,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let secret = index_secret(config.index_secret, folder.as_ref())?;
     let name = format!("{model} {secret:016x}");
     let index = Arc::new(RunIndex::new(name.clone()));
+    observers.explain(config.insight.then_some((&name[..], secret)), &metrics);
     let keeper = folder.map(|folder| {
         let endpoints = follow::endpoints(&fleet, &streams);
         Keeper::new(folder, index.clone(), name.clone(), endpoints)
@@ -83,12 +86,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         seed: config.seed,
     };
     let mut router = Router::with_index(router, timed);
-    for (replica, stream) in (0..).map(ReplicaId).zip(&streams) {
-        router.add_replica(replica, stream.block_size, clock.now());
-        if let Some(engine) = engine_model {
-            router.set_engine(replica, engine);
-        }
-    }
+    add_replicas(&mut router, &streams, engine_model, clock);
     let gateway = Arc::new(Gateway::new(GatewayParts {
         fleet,
         router,
@@ -97,6 +95,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         limits: config.limits,
         api_key: config.api_key,
         metrics,
+        observers,
         clock,
         events: streams.iter().map(|stream| stream.events.clone()).collect(),
     }));
@@ -112,6 +111,20 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         event_endpoints: endpoints.collect(),
         saving,
     })
+}
+
+fn add_replicas(
+    router: &mut Router,
+    streams: &[Stream],
+    engine_model: Option<EngineModel>,
+    clock: Clock,
+) {
+    for (replica, stream) in (0..).map(ReplicaId).zip(streams) {
+        router.add_replica(replica, stream.block_size, clock.now());
+        if let Some(engine) = engine_model {
+            router.set_engine(replica, engine);
+        }
+    }
 }
 
 /// The engine that all replicas play, if they do.

@@ -83,6 +83,9 @@ fn config(backend: Backend) -> ServeConfig {
         engine_model: None,
         backend,
         prices: None,
+        otlp: None,
+        insight: true,
+        shadow: None,
         limits: Limits::default(),
     }
 }
