@@ -14,6 +14,7 @@ mod output;
 mod predictor;
 mod prompts;
 mod report;
+mod server;
 mod situations;
 mod tiers;
 
@@ -67,11 +68,19 @@ enum Command {
     /// What a running server knows of its replicas' caches.
     #[command(subcommand)]
     Index(commands::index::Index),
+    /// What other strategies and sizes would have found (`serve --shadow`).
+    Shadow(commands::shadow::Shadow),
     /// Look at a context cache (`serve --context-cache`) and look after it.
     #[command(subcommand)]
     Cache(commands::cache::Cache),
+    /// A running server in the terminal: hit rate, losses, replicas, prefixes, requests.
+    Top(commands::top::Top),
     /// What a running server's caches have saved: tokens, seconds, money.
     Savings(commands::savings::Savings),
+    /// Why a request's prompt was computed again: the nearest earlier prompt, and where they part.
+    Why(commands::why::Why),
+    /// What in an application's prompts breaks the prefix that they could share; for CI.
+    Lint(commands::lint::Lint),
     /// Print shell completions.
     #[command(after_help = "Example:\n  headstart completions bash > headstart.bash")]
     Completions {
@@ -95,8 +104,12 @@ fn main() -> ExitCode {
         Command::Bench(bench) => commands::bench::run(bench),
         Command::Calibrate(calibrate) => commands::calibrate::run(&calibrate),
         Command::Index(index) => commands::index::run(&index),
+        Command::Shadow(shadow) => commands::shadow::run(&shadow),
         Command::Cache(cache) => commands::cache::run(&cache),
+        Command::Top(top) => commands::top::run(&top),
         Command::Savings(savings) => commands::savings::run(&savings),
+        Command::Why(why) => commands::why::run(&why),
+        Command::Lint(lint) => commands::lint::run(&lint),
         Command::Completions { shell } => completions(shell),
     };
     match outcome {

@@ -1,9 +1,11 @@
 //! The HTTP routes.
 
 mod body;
+mod dashboard;
 mod debug;
 mod embedded;
 mod explain;
+mod normalized;
 mod proxied;
 mod routed;
 mod tokenize;
@@ -37,6 +39,9 @@ pub const CACHED_HEADER: &str = "x-headstart-cached-tokens";
 /// the answer is not what a full computation gives. Request header: `off` asks for what it gives.
 pub const IMPORTANCE_HEADER: &str = "x-headstart-importance";
 
+/// Response header: which normalizers changed the request, where some did.
+pub const NORMALIZED_HEADER: &str = "x-headstart-normalized";
+
 /// Request header: the conversation, for `session` routing.
 pub const SESSION_HEADER: &str = "x-session-id";
 
@@ -59,6 +64,7 @@ pub struct Closer(pub Arc<Notify>);
 /// All routes.
 pub fn routes(gateway: Arc<Gateway>) -> Router {
     let open = Router::new()
+        .route("/", get(|| async { crate::dashboard::page() }))
         .route("/health", get(|| async { StatusCode::OK }))
         .route("/ready", get(ready))
         .route("/metrics", get(metrics));
@@ -70,6 +76,8 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/debug/index", get(debug_index))
         .route("/debug/shadow", get(debug_shadow))
         .route("/debug/index/entries", get(debug_entries))
+        .route("/dashboard/snapshot", get(dashboard_snapshot))
+        .route("/dashboard/events", get(dashboard_events))
         .route("/debug/requests", get(explain::requests))
         .route("/debug/requests/{id}", get(explain::request))
         .route("/debug/waterfall", get(explain::waterfall))
@@ -101,6 +109,7 @@ async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response
         Ok(body) => body,
         Err(error) => return error.into_response(),
     };
+    let (body, changed) = normalized::normalized(&gateway, body).await;
     let call = Call {
         gateway,
         kind,
@@ -113,7 +122,7 @@ async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response
         Fleet::Embedded(_) => embedded::answer(call, &body).await,
         Fleet::Upstreams(_) => proxied::answer(call, body).await,
     };
-    outcome.unwrap_or_else(ApiError::into_response)
+    normalized::say(outcome.unwrap_or_else(ApiError::into_response), changed)
 }
 
 /// One call of a completion route.
@@ -208,6 +217,15 @@ async fn debug_entries(
     debug::entries(&gateway, &query)
 }
 
+async fn dashboard_snapshot(State(gateway): State<Arc<Gateway>>) -> Response {
+    dashboard::snapshot(&gateway).await
+}
+
+async fn dashboard_events(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let closer = request.extensions().get::<Closer>().cloned();
+    dashboard::events(&gateway, closer.unwrap_or_default()).await
+}
+
 async fn tokenize(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     match body::read(&head.headers, body, &gateway.limits).await {
@@ -251,8 +269,8 @@ async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 async fn not_found(uri: Uri) -> ApiError {
     let message = format!(
         "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, \
-         /debug/index, /debug/index/entries, /debug/requests, /debug/shadow, /debug/waterfall, \
-         /health, /ready and /metrics",
+         /debug/index, /debug/index/entries, /debug/requests, /debug/waterfall, /debug/shadow, \
+         /dashboard/snapshot, /dashboard/events, /health, /ready, /metrics and / (the dashboard)",
         uri.path()
     );
     ApiError::new(StatusCode::NOT_FOUND, "not_found", message)

@@ -13,6 +13,7 @@
 //! | [`api`] | the HTTP routes |
 //! | [`openai`] | request and response bodies, errors |
 //! | [`gateway`] | one request's way to a replica, with one retry |
+//! | [`dashboard`] | what a page or a terminal is shown once a second |
 //! | [`replica`] | an embedded engine on its thread |
 //! | [`prediction`] | will the conversation go on: asked beside each chat request's way |
 //! | [`upstream`] | an engine behind HTTP |
@@ -34,6 +35,7 @@ pub mod answer;
 pub mod api;
 pub mod clock;
 pub mod config;
+pub mod dashboard;
 pub mod drift;
 mod emulator;
 pub mod events;

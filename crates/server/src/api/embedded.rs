@@ -302,7 +302,7 @@ impl Run {
 
     /// The answer piece by piece.
     fn stream(self, call: &Call, include_usage: bool) -> Response {
-        let (writer, body) = body::channel(&call.gateway.limits, call.closer.clone());
+        let (writer, body) = body::channel(body::PIECES, &call.gateway.limits, call.closer.clone());
         let mut response = Response::new(body);
         let headers = response.headers_mut();
         headers.insert(

@@ -68,10 +68,10 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         body,
         tokens,
         timeline: call.timeline.clone(),
+        shadowed,
         ttft_s: ttft_s.filter(|_| is_event_stream(&proxied.head.headers)),
         request_id: call.request_id().map(str::to_owned),
         answer_id: None,
-        shadowed,
     };
     Ok(respond(&call, proxied, sent))
 }
@@ -84,10 +84,10 @@ struct Sent {
     body: Bytes,
     tokens: Option<Vec<TokenId>>,
     timeline: Timeline,
+    shadowed: Shadowed,
     ttft_s: Option<f64>,
     request_id: Option<String>,
     answer_id: Option<String>,
-    shadowed: Shadowed,
 }
 
 /// Tells the request to the fleets that are played beside it, if there are any.
@@ -271,7 +271,7 @@ fn respond(call: &Call, proxied: Proxied, mut sent: Sent) -> Response {
     sent.answer_id = answer_id;
     let cached = cached_tokens(&head.headers, whole);
     let mut response = if is_stream {
-        let (writer, body) = body::channel(&call.gateway.limits, call.closer.clone());
+        let (writer, body) = body::channel(body::PIECES, &call.gateway.limits, call.closer.clone());
         let (gateway, header_count) = (call.gateway.clone(), cached);
         tokio::spawn(async move {
             // The reservation is held until the answer ends or the client is gone.

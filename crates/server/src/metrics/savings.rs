@@ -123,6 +123,18 @@ impl SavingsMetrics {
         self.computed(labels, tokens - cached);
     }
 
+    pub(super) fn by_source(&self) -> &IntCounterVec {
+        &self.by_source
+    }
+
+    pub(super) fn prefill_s(&self) -> &CounterVec {
+        &self.prefill_s
+    }
+
+    pub(super) fn money(&self) -> Option<&CounterVec> {
+        self.money.as_ref().map(|(_, money)| money)
+    }
+
     fn computed(&self, [model, replica]: [&str; 2], tokens: usize) {
         let counter = self
             .by_source

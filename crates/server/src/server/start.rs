@@ -69,11 +69,8 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         let endpoints = follow::endpoints(&fleet, &streams);
         Keeper::new(folder, index.clone(), name.clone(), endpoints)
     });
-    let names = (model.as_str(), name.as_str());
-    let shared_index = config.shared_index;
-    let shared_index = shared_index
-        .map(|server| share(server, &fleet, &streams, names, &index, clock))
-        .transpose()?;
+    let share = |server| share(server, &fleet, &streams, (&model, &name), &index, clock);
+    let shared_index = config.shared_index.map(share).transpose()?;
     let asked: Arc<dyn PrefixIndex> = match (&shared_index, config.profile.index) {
         (Some(shared), _) => shared.clone(),
         (None, IndexKind::Events) => index.clone(),
@@ -96,6 +93,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         api_key: config.api_key,
         metrics,
         observers,
+        normalizers: config.normalizers,
         clock,
         events: streams.iter().map(|stream| stream.events.clone()).collect(),
     }));
@@ -103,14 +101,21 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let _ = later.set(Arc::downgrade(&gateway));
     follow::look_at_all(&gateway).await;
     let saving = keep(keeper, &gateway).await?;
-    let watchers = follow::all(&gateway, &streams);
-    let endpoints = streams.into_iter().filter_map(|stream| stream.events);
+    let mut watchers = follow::all(&gateway, &streams);
+    watchers.push(dashboard(&gateway));
+    let events = streams.into_iter().filter_map(|stream| stream.events);
     Ok(Parts {
         gateway,
         watchers,
-        event_endpoints: endpoints.collect(),
+        event_endpoints: events.collect(),
         saving,
     })
+}
+
+/// Tells those who look at the dashboard.
+fn dashboard(gateway: &Arc<Gateway>) -> Watcher {
+    let telling = crate::dashboard::run(Arc::downgrade(gateway));
+    Watcher::Task(tokio::spawn(telling))
 }
 
 fn add_replicas(
@@ -127,7 +132,6 @@ fn add_replicas(
     }
 }
 
-/// The engine that all replicas play, if they do.
 /// Says which upstreams' prompts a strategy that goes by prefixes will not see: without it a wrong
 /// configuration looks like one that does not help.
 fn warn_of_blindness(config: &ServeConfig) {
@@ -157,11 +161,12 @@ fn warn_of_blindness(config: &ServeConfig) {
     }
 }
 
+/// The engine that all replicas play, if they do.
 fn emulated(backend: &Backend) -> Option<EngineModel> {
-    match backend {
-        Backend::Embedded(fleet) => fleet.emulated.as_deref().copied(),
-        Backend::Upstreams(_) => None,
-    }
+    let Backend::Embedded(fleet) = backend else {
+        return None;
+    };
+    fleet.emulated.as_deref().copied()
 }
 
 /// Refuses to share what cannot be shared.
@@ -487,10 +492,9 @@ fn events_of_rank(config: &UpstreamConfig, rank: u32) -> Result<Option<Endpoints
         return Ok(None);
     };
     let replay = config.kv_replay.as_deref();
+    let replay = replay.map(|replay| endpoint_of_rank(replay, rank));
     Ok(Some(Endpoints {
         events: endpoint_of_rank(events, rank)?,
-        replay: replay
-            .map(|replay| endpoint_of_rank(replay, rank))
-            .transpose()?,
+        replay: replay.transpose()?,
     }))
 }
