@@ -27,6 +27,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "headstart", version, propagate_version = true)]
 #[command(after_help = "Examples:
+  headstart demo                                    what there is to see, without any input
+  headstart analyze requests.jsonl                  why prompts were computed again
   headstart serve                                   two replicas of the built-in toy, port 8000
   headstart serve --model ./Qwen3-0.6B              a Hugging Face folder, on the CPU
   headstart serve --upstream http://10.0.0.7:8000   a gateway before a running engine
@@ -43,6 +45,8 @@ struct Cli {
 enum Command {
     /// Serve an OpenAI-compatible API.
     Serve(Box<commands::serve::Serve>),
+    /// What `analyze` says of a log that is made up: no input, no network.
+    Demo(Box<commands::demo::Demo>),
     /// Why prompts were computed again, what that cost, and what would change it.
     Analyze(Box<commands::analyze::Analyze>),
     /// What a policy would have hit on a recorded trace.
@@ -90,6 +94,7 @@ fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match cli.command {
         Command::Serve(serve) => commands::serve::run(*serve),
+        Command::Demo(demo) => commands::demo::run(*demo),
         Command::Analyze(analyze) => commands::analyze::run(&analyze),
         Command::Replay(replay) => commands::replay::run(&replay),
         Command::Simulate(simulate) => commands::simulate::run(&simulate, &given(&matches)),

@@ -3,6 +3,7 @@
 mod analysis;
 mod cost;
 mod export;
+mod findings;
 mod fleet;
 mod headlines;
 mod patience;
@@ -139,6 +140,23 @@ pub(crate) fn run(analyze: &Analyze) -> Result<()> {
     analyze.options.tell(&analysis)
 }
 
+/// Reads `sources` as texts or traces, analyzes them and tells.
+pub(crate) fn tell(options: &Options, sources: &[Source]) -> Result<()> {
+    let mut patience = Patience::new();
+    let rendering = Rendering::of(options.tokenizer.as_deref())?;
+    let reading = Reading {
+        format: None,
+        skip_bad: false,
+        block_tokens: None,
+        arrivals: Arrivals::FileOrder,
+        rendering: &rendering,
+    };
+    let traffic = Traffic::read(sources, &reading, &mut patience)?;
+    let analysis = options.analyze(&traffic, &mut patience)?;
+    patience.is_over();
+    options.tell(&analysis)
+}
+
 /// No file that is written is one that is read.
 fn check_outputs(analyze: &Analyze) -> Result<()> {
     let outputs = [
@@ -184,6 +202,13 @@ impl Options {
         self.html.as_deref()
     }
 
+    /// What a demo needs where nobody says otherwise. Its texts are nobody's, so they are shown.
+    pub(crate) fn settle(&mut self, page: &Path, capacity: &str) {
+        self.html.get_or_insert_with(|| page.to_owned());
+        self.capacity.get_or_insert_with(|| capacity.to_owned());
+        self.show_text = true;
+    }
+
     fn analyze(&self, traffic: &Traffic, patience: &mut Patience) -> Result<Analysis> {
         let (gpu_hour, prices) = (self.gpu_hour, self.price_table.as_deref());
         let cost = Cost::of(self.cost_model.as_deref(), gpu_hour, prices)?;
@@ -202,6 +227,7 @@ impl Options {
             capacity_from,
             cost: &cost,
             kv: kv.as_ref(),
+            show_text: self.show_text,
         };
         Ok(analysis::of(traffic, &setting, patience))
     }

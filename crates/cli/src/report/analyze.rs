@@ -85,7 +85,7 @@ impl Amount {
 }
 
 /// What routing changes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Routing {
     pub(crate) replicas: usize,
     /// Prompt tokens found where replicas are drawn by lot.

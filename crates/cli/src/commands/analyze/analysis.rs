@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 
-use headstart_insight::documents::Documents;
 use headstart_insight::{Bucket, Split};
 use headstart_sim::knee;
 use headstart_trace::characterize::{Characterization, Characterizer, Settings};
 
 use super::cost::{Cost, PerToken};
+use super::findings;
 use super::fleet::{Fleet, Played};
 use super::patience::Patience;
 use super::traffic::{HELD_BYTES_MAX, Traffic};
 use crate::kv_bytes::KvBytes;
-use crate::report::analyze::{Amount, Analysis, Routing, Step};
+use crate::report::analyze::{Amount, Analysis, Step};
 
 /// Fixes what is drawn by lot.
 const SEED: u64 = 9;
@@ -24,6 +24,7 @@ pub(crate) struct Setting<'s> {
     pub(crate) capacity_from: String,
     pub(crate) cost: &'s Cost,
     pub(crate) kv: Option<&'s KvBytes>,
+    pub(crate) show_text: bool,
 }
 
 /// Analyzes `traffic`.
@@ -32,8 +33,10 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patien
     let characterization = characterized(traffic, setting);
     patience.says("playing");
     let played = setting.fleet.play(traffic, SEED);
-    let per_token = per_token(traffic, &played, setting.cost);
-    let precise = played.splits.iter().map(served).sum();
+    let cost = setting.cost.fitted(traffic, &played.splits);
+    let per_token = per_token(traffic, &played, &cost);
+    patience.says("comparing texts");
+    let findings = findings::of(&traffic.said, &per_token, setting.show_text, patience);
     let curve = &characterization.curve;
     let points: Vec<_> = curve
         .iter()
@@ -50,26 +53,18 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patien
         replicas: setting.fleet.replicas,
         capacity_blocks: setting.fleet.capacity_blocks,
         capacity_from: setting.capacity_from.clone(),
-        seconds_from: setting.cost.seconds_from().to_owned(),
-        currency: setting.cost.currency().map(str::to_owned),
+        seconds_from: cost.seconds_from().to_owned(),
+        currency: cost.currency().map(str::to_owned),
         said: played.said,
         kv: setting.kv.cloned(),
         waterfall: waterfall(&played.splits, &per_token),
         knee: knee::knee(&points),
-        routing: Routing {
-            replicas: setting.fleet.replicas,
-            random_tokens: played.random_tokens,
-            precise_tokens: precise,
-        },
-        order_free_tokens: None,
-        findings: Vec::new(),
+        routing: played.routing,
+        order_free_tokens: (!traffic.said.is_empty()).then_some(played.order_free_tokens),
+        findings,
         headlines: Vec::new(),
         characterization,
     };
-    patience.says("comparing");
-    if !traffic.said.is_empty() {
-        analysis.order_free_tokens = Some(order_free(traffic));
-    }
     analysis.headlines = super::headlines::of(&analysis);
     analysis
 }
@@ -110,11 +105,6 @@ fn per_token(traffic: &Traffic, played: &Played, cost: &Cost) -> Vec<PerToken> {
         .collect()
 }
 
-fn served(split: &Split) -> u64 {
-    let served = split.iter().filter(|(bucket, _)| bucket.is_served());
-    served.map(|(_, tokens)| u64::from(tokens)).sum()
-}
-
 fn waterfall(splits: &[Split], per_token: &[PerToken]) -> Vec<Step> {
     let mut steps: Vec<Step> = Bucket::ALL
         .map(|bucket| Step {
@@ -132,23 +122,4 @@ fn waterfall(splits: &[Split], per_token: &[PerToken]) -> Vec<Step> {
         }
     }
     steps
-}
-
-/// Prompt tokens behind the reusable prefix that an earlier prompt held somewhere.
-fn order_free(traffic: &Traffic) -> u64 {
-    let block_tokens = traffic.info.block_tokens;
-    let mut documents = Documents::new(SEED);
-    let mut seen = std::collections::HashSet::new();
-    let mut total = 0;
-    for (request, said) in traffic.requests.iter().zip(&traffic.said) {
-        let known = request
-            .blocks
-            .iter()
-            .take_while(|block| seen.contains(block))
-            .count();
-        seen.extend(request.blocks.iter());
-        let prefix = known * block_tokens as usize;
-        total += documents.add(&said.tokens, prefix);
-    }
-    total
 }

@@ -4,23 +4,36 @@ use anyhow::Result;
 use headstart_core::EngineModel;
 use headstart_core::cost::Work;
 use headstart_insight::Split;
+use headstart_insight::prefill::{self, Prefill, Sample};
 use headstart_server::prices::PriceTable;
 
+use super::traffic::Traffic;
 use crate::config::{UsageError, cost_model, prices};
 use crate::report::analyze::Amount;
 
 /// How seconds and money are reckoned.
 pub(crate) struct Cost {
+    engine: EngineModel,
     seconds: Seconds,
     money: Money,
 }
 
+/// Fewest times to the first token that a fit is believed of.
+const SAMPLES_MIN: u64 = 30;
+
+/// A fit that misses half of its samples by more, relative to them, explains nothing.
+const ERROR_MAX: f64 = 0.5;
+
 /// Where seconds come from.
+#[derive(Clone)]
 enum Seconds {
-    /// An engine's cost model, and what it is called.
-    Engine(Box<EngineModel>, String),
+    /// The engine's cost model, and what it is called.
+    Engine(String),
+    /// A model fitted to the log's own times to the first token.
+    Fitted(prefill::Model, String),
 }
 
+#[derive(Clone)]
 enum Money {
     Unknown,
     /// Of an hour of a replica.
@@ -38,16 +51,13 @@ impl Cost {
         gpu_hour: Option<f64>,
         price_table: Option<&str>,
     ) -> Result<Self> {
-        let seconds = match engine {
-            Some(path) => {
-                let engine = cost_model::read(path)?.engine;
-                Seconds::Engine(
-                    Box::new(engine),
-                    format!("the cost model {}", path.display()),
-                )
-            }
-            None => Seconds::Engine(
-                Box::new(EngineModel::default_engine()),
+        let (engine, name) = match engine {
+            Some(path) => (
+                cost_model::read(path)?.engine,
+                format!("the cost model {}", path.display()),
+            ),
+            None => (
+                EngineModel::default_engine(),
                 "a data-sheet model of Llama 3.1 8B on one H100; --cost-model FILE for yours"
                     .to_owned(),
             ),
@@ -61,19 +71,59 @@ impl Cost {
             (None, Some(table)) => Money::Table(prices::read(table)?),
             (None, None) => Money::Unknown,
         };
-        Ok(Self { seconds, money })
+        Ok(Self {
+            engine,
+            seconds: Seconds::Engine(name),
+            money,
+        })
+    }
+
+    /// The same with seconds fitted to the log's own times to the first token, where it has enough
+    /// of them and a model of computing explains them.
+    pub(crate) fn fitted(&self, traffic: &Traffic, splits: &[Split]) -> Self {
+        let mut prefill = Prefill::default();
+        for (said, split) in traffic.said.iter().zip(splits) {
+            if let Some(ttft) = said.ttft {
+                let (cached, uncached) = found_and_not(split);
+                prefill.add(Sample {
+                    cached: cached as u32,
+                    uncached: uncached as u32,
+                    seconds: ttft.as_secs_f64(),
+                });
+            }
+        }
+        let explains = |fitted: &prefill::Fitted| {
+            fitted.samples >= SAMPLES_MIN && fitted.median_relative_error <= ERROR_MAX
+        };
+        let seconds = match prefill.fit().filter(explains) {
+            None => self.seconds.clone(),
+            Some(fitted) => Seconds::Fitted(
+                fitted.model,
+                format!(
+                    "fitted to {} of the log's own times to the first token, half of them within \
+                     {:.0} %",
+                    (fitted.used_share * fitted.samples as f64).round(),
+                    fitted.median_relative_error * 100.0
+                ),
+            ),
+        };
+        Self {
+            engine: self.engine,
+            seconds,
+            money: self.money.clone(),
+        }
     }
 
     /// The engine whose memory and speed are reckoned with.
     pub(crate) fn engine(&self) -> &EngineModel {
-        let Seconds::Engine(engine, _) = &self.seconds;
-        engine
+        &self.engine
     }
 
     /// Where seconds come from, for the reader.
     pub(crate) fn seconds_from(&self) -> &str {
-        let Seconds::Engine(_, name) = &self.seconds;
-        name
+        match &self.seconds {
+            Seconds::Engine(name) | Seconds::Fitted(_, name) => name,
+        }
     }
 
     /// In what money is.
@@ -89,17 +139,11 @@ impl Cost {
     /// what they took, of served ones what they saved. In the mean over either kind, because
     /// tokens of a prompt are computed together.
     pub(crate) fn per_token(&self, split: &Split, model: Option<&str>) -> PerToken {
-        let total = split.total() as usize;
-        let served: u64 = split
-            .iter()
-            .filter(|it| it.0.is_served())
-            .map(|it| u64::from(it.1))
-            .sum();
-        let served = served as usize;
-        let computed_s = self.prefill_s(served, total - served);
-        let saved_s = (self.prefill_s(0, total) - computed_s).max(0.0);
+        let (served, computed) = found_and_not(split);
+        let computed_s = self.prefill_s(served, computed);
+        let saved_s = (self.prefill_s(0, served + computed) - computed_s).max(0.0);
         let each = |seconds: f64, tokens: usize| seconds / tokens.max(1) as f64;
-        let seconds = [each(computed_s, total - served), each(saved_s, served)];
+        let seconds = [each(computed_s, computed), each(saved_s, served)];
         let money = match &self.money {
             Money::Unknown => None,
             Money::Hour(hour) => Some(seconds.map(|seconds| seconds / 3600.0 * hour)),
@@ -111,9 +155,23 @@ impl Cost {
     }
 
     fn prefill_s(&self, before: usize, new: usize) -> f64 {
-        let Seconds::Engine(engine, _) = &self.seconds;
-        engine.prefill_s(before, new, engine.base_s(Work::default()))
+        match &self.seconds {
+            Seconds::Fitted(model, _) => {
+                (model.seconds(before as u32, new as u32) - model.fixed).max(0.0)
+            }
+            Seconds::Engine(_) => {
+                let base_s = self.engine.base_s(Work::default());
+                self.engine.prefill_s(before, new, base_s)
+            }
+        }
     }
+}
+
+/// Tokens that were found, and the others.
+fn found_and_not(split: &Split) -> (usize, usize) {
+    let served = split.iter().filter(|(bucket, _)| bucket.is_served());
+    let served: u64 = served.map(|(_, tokens)| u64::from(tokens)).sum();
+    (served as usize, (split.total() - served) as usize)
 }
 
 /// Of a computed token, then of a served one.

@@ -1,12 +1,16 @@
 //! What a fleet's caches would have served of the traffic, and why not the rest.
 
+use std::collections::HashSet;
+
 use headstart_cache::policy::Lru;
-use headstart_core::{Rng, TraceRequest};
+use headstart_core::TraceRequest;
+use headstart_insight::documents::Documents;
 use headstart_insight::{Bucket, Split};
+use headstart_sim::spread::{Placement, Settings, Spread};
 use headstart_sim::{Replay, ReplayConfig};
 
 use super::traffic::{Said, Traffic};
-use std::collections::HashSet;
+use crate::report::analyze::Routing;
 
 /// Replicas of one size.
 #[derive(Clone, Copy, Debug)]
@@ -19,9 +23,11 @@ pub(crate) struct Fleet {
 /// Where a request's tokens landed, request by request.
 pub(crate) struct Played {
     pub(crate) splits: Vec<Split>,
-    /// Tokens that the same fleet would have served, had each request gone to a replica drawn by
-    /// lot.
-    pub(crate) random_tokens: u64,
+    /// Tokens that the same fleet would have served, had each request gone to the replica that
+    /// holds most of it (unless it is busy), or to one drawn by lot.
+    pub(crate) routing: Routing,
+    /// Tokens behind what an infinite prefix cache would serve that stood in an earlier prompt.
+    pub(crate) order_free_tokens: u64,
     /// Requests whose log says itself what was cached.
     pub(crate) said: u64,
 }
@@ -34,13 +40,18 @@ impl Fleet {
             self.capacity_blocks.saturating_mul(self.replicas as u64),
             traffic,
         );
-        let each = || cache(self.capacity_blocks, traffic);
-        let mut by_lot: Vec<Replay> = (0..self.replicas).map(|_| each()).collect();
-        let mut rng = Rng::new(seed);
+        let mut spread = Spread::new(Settings {
+            replicas: self.replicas,
+            capacity_blocks: self.capacity_blocks.saturating_mul(self.replicas as u64),
+            block_tokens,
+            seed,
+        });
         let mut seen = HashSet::new();
+        let mut documents = Documents::new(seed);
         let mut played = Played {
             splits: Vec::with_capacity(traffic.requests.len()),
-            random_tokens: 0,
+            routing: Routing::default(),
+            order_free_tokens: 0,
             said: 0,
         };
         for (index, request) in traffic.requests.iter().enumerate() {
@@ -58,17 +69,36 @@ impl Fleet {
                 .and_then(|said| served(said, tokens));
             played.said += u64::from(said.is_some());
             let known = in_tokens(known, block_tokens, tokens);
-            played.splits.push(split(
+            let again = traffic.said.get(index);
+            let again = again.map_or(0, |said| documents.add(&said.tokens, known as usize));
+            played.order_free_tokens += again;
+            let whole = in_tokens(request.blocks.len(), block_tokens, tokens);
+            played.splits.push(split(Places {
                 tokens,
-                said.unwrap_or(hits),
+                whole,
                 known,
-                request,
-                block_tokens,
-            ));
-            let lot = by_lot[rng.below(self.replicas)].serve(request);
-            played.random_tokens += u64::from(in_tokens(lot, block_tokens, tokens));
+                served: said.unwrap_or(hits),
+                again: u32::try_from(again).unwrap_or(u32::MAX),
+            }));
+            spread.serve(request);
         }
+        played.routing = routing(self.replicas, &spread);
         played
+    }
+}
+
+fn routing(replicas: usize, spread: &Spread) -> Routing {
+    let outcomes = spread.outcomes();
+    let found = |placement: Placement| {
+        let outcome = outcomes
+            .iter()
+            .find(|outcome| outcome.placement == placement);
+        outcome.map_or(0, |outcome| outcome.hit_tokens)
+    };
+    Routing {
+        replicas,
+        random_tokens: found(Placement::Random),
+        precise_tokens: found(Placement::LongestPrefix),
     }
 }
 
@@ -109,17 +139,28 @@ fn served(said: &Said, tokens: u32) -> Option<u32> {
     Some((f64::from(cached) / f64::from(prompt) * f64::from(tokens)).round() as u32)
 }
 
-fn split(tokens: u32, served: u32, known: u32, request: &TraceRequest, block_tokens: u32) -> Split {
-    let blocks = u32::try_from(request.blocks.len()).unwrap_or(u32::MAX);
-    let whole = blocks
-        .saturating_mul(block_tokens)
-        .min(tokens.saturating_sub(1))
-        .max(served);
-    let known = known.max(served);
+/// A request's tokens, counted from the front but for the last.
+struct Places {
+    /// All.
+    tokens: u32,
+    /// In whole blocks that can be served.
+    whole: u32,
+    /// In blocks that an earlier request had.
+    known: u32,
+    served: u32,
+    /// Behind the known ones, but in an earlier prompt.
+    again: u32,
+}
+
+fn split(places: Places) -> Split {
+    let whole = places.whole.max(places.served);
+    let known = places.known.max(places.served);
+    let again = places.again.min(whole.saturating_sub(known));
     let mut split = Split::default();
-    split.put(Bucket::Device, served);
-    split.put(Bucket::BlockFloor, tokens - whole);
-    split.put(Bucket::Evicted, known - served);
-    split.put(Bucket::NeverSeen, whole - known);
+    split.put(Bucket::Device, places.served);
+    split.put(Bucket::BlockFloor, places.tokens - whole);
+    split.put(Bucket::Evicted, known - places.served);
+    split.put(Bucket::Diverged, again);
+    split.put(Bucket::NeverSeen, whole.saturating_sub(known) - again);
     split
 }

@@ -72,6 +72,7 @@ pub(crate) struct Said {
     pub(crate) text: String,
     pub(crate) tokens: Vec<TokenId>,
     pub(crate) model: Option<String>,
+    pub(crate) cache_salt: Option<String>,
     pub(crate) user: Option<String>,
     /// Prompt tokens and those of them that a cache served, as the server counted them.
     pub(crate) cached: Option<(u32, u32)>,
@@ -466,6 +467,7 @@ impl<'r> Texts<'r> {
             text,
             tokens,
             model: logged.model.clone(),
+            cache_salt: logged.cache_salt.clone(),
             user: logged.user.clone(),
             cached: logged.prompt_tokens.zip(logged.cached_tokens),
             ttft: logged.ttft,
