@@ -9,6 +9,9 @@ const ID_DIGITS: usize = 6;
 /// Shortest hexadecimal number that is taken for one.
 const HEX_DIGITS: usize = 5;
 
+/// One of so many is taken for one even if all its figures stand together.
+const LONG_HEX_DIGITS: usize = 8;
+
 /// A UUID at the start of `rest`, with its length.
 pub(super) fn uuid(rest: &[u8]) -> Option<(usize, Class)> {
     const LEN: usize = 36;
@@ -65,13 +68,17 @@ fn segment_class(segment: &[u8], word_len: usize) -> Class {
     if digits == 0 {
         return Class::Mixed;
     }
-    if segment.len() >= HEX_DIGITS && segment.iter().all(u8::is_ascii_hexdigit) {
-        return Class::Hex;
-    }
     let changes = segment
         .windows(2)
         .filter(|pair| is_digit(&pair[0]) != is_digit(&pair[1]));
-    match (changes.count(), segment.len()) {
+    let changes = changes.count();
+    // `Dee14` is a name.
+    let is_shuffled = changes >= 2 || segment.len() >= LONG_HEX_DIGITS;
+    let is_hex = segment.len() >= HEX_DIGITS && segment.iter().all(u8::is_ascii_hexdigit);
+    if is_hex && is_shuffled {
+        return Class::Hex;
+    }
+    match (changes, segment.len()) {
         (3.., 6..) | (2, 8..) => Class::Random,
         _ => Class::Mixed,
     }
@@ -140,6 +147,7 @@ mod tests {
                 "sha256",
                 "doc_17",
                 "user42",
+                "Dee14",
                 "gpt4o",
                 "getURL2",
             ],
