@@ -5,8 +5,8 @@
 //! order, so prefixes part at the same places; lengths are approximate.
 //!
 //! What a template of strings cannot take is brought into its form: parts become lines of one
-//! text, a missing content an empty one, and for the toy calls of tools, which its template does
-//! not print, stand behind the content as JSON. A request that a template still refuses is
+//! text, a missing content an empty one, and for the toy what its template does not print stands
+//! in the content: thoughts (`reasoning_content`) in front of it, calls of tools behind it as JSON. A request that a template still refuses is
 //! rendered plainly (a line with the tools as they were sent, then `role: content`) and counted.
 
 use std::cell::Cell;
@@ -126,6 +126,11 @@ fn flat_message(message: &Value, for_toy: bool) -> Value {
     let mut fields = fields.clone();
     let mut content = fields.get("content").map_or_else(String::new, text_of);
     if for_toy {
+        let thoughts = ["reasoning_content", "reasoning"].map(|name| fields.get(name));
+        let thoughts = thoughts.into_iter().flatten().find_map(Value::as_str);
+        if let Some(thoughts) = thoughts.filter(|thoughts| !thoughts.is_empty()) {
+            content = format!("<think>\n{thoughts}\n</think>\n\n{content}");
+        }
         if let Some(calls) = fields.get("tool_calls").filter(|calls| !calls.is_null()) {
             content = format!("{content}\n{calls}");
         }
@@ -149,9 +154,10 @@ fn text_of(content: &Value) -> String {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
         Value::Array(parts) => {
-            let text = |part: &Value| match part["text"].as_str() {
-                Some(text) => text.to_owned(),
-                None => part.to_string(),
+            let text = |part: &Value| match (part["text"].as_str(), part["thinking"].as_str()) {
+                (Some(text), _) => text.to_owned(),
+                (None, Some(thoughts)) => format!("<think>\n{thoughts}\n</think>"),
+                (None, None) => part.to_string(),
             };
             parts.iter().map(text).collect::<Vec<_>>().join("\n")
         }
@@ -196,6 +202,20 @@ mod tests {
             json!([{"role": "assistant", "content": null, "tool_calls": [{"b": 1, "a": 2}]}]),
             Some(json!([])),
             "<|im_start|>assistant\n\n[{\"b\":1,\"a\":2}]<|im_end|>\n<|im_start|>assistant\n",
+        );
+    }
+
+    #[test]
+    fn thoughts_are_part_of_the_text() {
+        let block = json!([{"type": "thinking", "thinking": "b", "signature": "c"}]);
+        check(
+            json!([
+                {"role": "assistant", "reasoning_content": "a", "content": "x"},
+                {"role": "assistant", "content": block},
+            ]),
+            None,
+            "<|im_start|>assistant\n<think>\na\n</think>\n\nx<|im_end|>\n\
+             <|im_start|>assistant\n<think>\nb\n</think><|im_end|>\n<|im_start|>assistant\n",
         );
     }
 

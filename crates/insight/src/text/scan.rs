@@ -127,16 +127,22 @@ impl<'a> Scanner<'a> {
                 return self.word(self.at + len, class);
             }
         }
-        let is_inside =
-            |byte: &&u8| matches!(KINDS[usize::from(**byte)], Kind::Letter | Kind::Digit);
         let most = rest.len().min(WORD_BYTES_MAX);
-        let mut len = rest[..most].iter().take_while(is_inside).count();
+        let (mut len, mut traits) = (0, 0);
+        for byte in &rest[..most] {
+            let its = letters::TRAITS[usize::from(*byte)];
+            if its == 0 {
+                break;
+            }
+            traits |= its;
+            len += 1;
+        }
         if len == WORD_BYTES_MAX {
             while rest.get(len).is_some_and(|byte| byte & 0xC0 == 0x80) {
                 len -= 1;
             }
         }
-        let class = letters::class(&rest[..len]);
+        let class = letters::class(&rest[..len], traits);
         let class = self.in_place(class, &rest[..len], rest.get(len).copied());
         self.word(self.at + len, class)
     }

@@ -30,8 +30,8 @@ pub(super) const MARK_WORDS: usize = 32;
 /// Words without white space in an anchor's window.
 const ANCHOR_WORDS: usize = 5;
 
-/// One window in so many is an anchor.
-const ANCHOR_ONE_IN: u64 = 8;
+/// A window is an anchor if its hash without this many bits is 0: one in eight.
+const ANCHOR_SHIFT: u32 = 64 - 3;
 
 /// Makes sketches that can be compared with one another: those of one secret.
 #[derive(Clone)]
@@ -199,27 +199,34 @@ pub(super) fn common(one: &[Word], other: &[Word]) -> usize {
 struct Windows {
     count: usize,
     chain: u64,
+    window: u64,
     last: [u64; ANCHOR_WORDS],
+    /// Where the oldest of `last` is.
+    oldest: usize,
 }
 
+/// An odd number without a pattern: that of SplitMix64.
+const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// What the oldest word of a window was multiplied with, once another has come.
+const OLDEST_FACTOR: u64 = FACTOR.wrapping_pow(ANCHOR_WORDS as u32);
+
 impl Windows {
+    #[inline]
     fn push(&mut self, hash: u64, marks: &mut Vec<u64>, anchors: &mut Vec<u64>) {
-        self.chain = mixed(self.chain.rotate_left(5) ^ hash);
-        self.last[self.count % ANCHOR_WORDS] = hash;
+        self.chain = (self.chain.rotate_left(29) ^ hash).wrapping_mul(FACTOR);
+        let oldest = std::mem::replace(&mut self.last[self.oldest], hash);
+        self.oldest = (self.oldest + 1) % ANCHOR_WORDS;
+        let gone = oldest.wrapping_mul(OLDEST_FACTOR);
+        self.window = self.window.wrapping_mul(FACTOR).wrapping_add(hash);
+        self.window = self.window.wrapping_sub(gone);
         self.count += 1;
         if self.count.is_multiple_of(MARK_WORDS) {
-            marks.push(self.chain);
+            marks.push(mixed(self.chain));
         }
-        if self.count >= ANCHOR_WORDS {
-            // In the order of the text: the oldest first.
-            let in_order = (0..ANCHOR_WORDS).map(|at| self.last[(self.count + at) % ANCHOR_WORDS]);
-            let window = in_order.fold(0u64, |sum, hash| {
-                sum.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(hash)
-            });
-            let window = mixed(window);
-            if window.is_multiple_of(ANCHOR_ONE_IN) {
-                anchors.push(window);
-            }
+        let is_chosen = (self.window ^ (self.window >> 32)).wrapping_mul(FACTOR) >> ANCHOR_SHIFT;
+        if is_chosen == 0 && self.count >= ANCHOR_WORDS {
+            anchors.push(mixed(self.window));
         }
     }
 }

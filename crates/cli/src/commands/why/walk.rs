@@ -20,6 +20,10 @@ use super::shown::Shown;
 /// the same each time.
 const SECRET: [u8; 32] = *b"headstart why, never leaves here";
 
+/// Prompts from which on a cause must have cost something more than once to be told: one stray
+/// request among many breaks no prefix.
+const MANY_PROMPTS: u64 = 50;
+
 /// A prompt of the log.
 #[derive(Debug)]
 pub(crate) struct Prompt {
@@ -82,6 +86,7 @@ pub(crate) struct Walk<'a> {
     sketcher: Sketcher,
     neighbours: Neighbours<Rc<Prompt>>,
     findings: Findings<Example>,
+    prompts: u64,
 }
 
 impl Parted {
@@ -120,6 +125,7 @@ impl<'a> Walk<'a> {
             sketcher: Sketcher::new(&SECRET),
             neighbours: Neighbours::new(Limits::default()),
             findings: Findings::default(),
+            prompts: 0,
         }
     }
 
@@ -143,6 +149,7 @@ impl<'a> Walk<'a> {
         let text = self.rendering.text(&request.prompt);
         let sketch = self.sketcher.sketch(&text);
         let told = self.told(request, text, &sketch);
+        self.prompts += 1;
         if let Some(parted) = &told.parted
             && let Some(evidence) = &parted.evidence
         {
@@ -158,9 +165,12 @@ impl<'a> Walk<'a> {
         told
     }
 
-    /// All findings, most tokens lost first.
+    /// All findings, most tokens lost first; without those of a single request among many.
     pub(crate) fn findings(self) -> Vec<Finding<Example>> {
-        self.findings.sorted()
+        let least = if self.prompts < MANY_PROMPTS { 1 } else { 2 };
+        let mut findings = self.findings.sorted();
+        findings.retain(|finding| finding.requests >= least);
+        findings
     }
 
     fn told(&self, request: &LoggedRequest, text: String, sketch: &Sketch) -> Told {

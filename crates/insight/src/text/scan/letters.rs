@@ -9,6 +9,34 @@ const ID_DIGITS: usize = 6;
 /// Shortest hexadecimal number that is taken for one.
 const HEX_DIGITS: usize = 5;
 
+/// One of so many is taken for one even if all its figures stand together.
+const LONG_HEX_DIGITS: usize = 8;
+
+/// A digit is among the characters.
+const DIGIT: u8 = 1;
+
+/// A capital is.
+const CAPITAL: u8 = 2;
+
+/// Another letter or `_` is.
+const OTHER: u8 = 4;
+
+/// Per byte what it adds to a word; 0 for those that stand in none.
+pub(super) static TRAITS: [u8; 256] = {
+    let mut traits = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        traits[byte] = match byte as u8 {
+            b'0'..=b'9' => DIGIT,
+            b'A'..=b'Z' => CAPITAL,
+            b'a'..=b'z' | b'_' | 0x80..=0xBF | 0xC3..=0xE1 => OTHER,
+            _ => 0,
+        };
+        byte += 1;
+    }
+    traits
+};
+
 /// A UUID at the start of `rest`, with its length.
 pub(super) fn uuid(rest: &[u8]) -> Option<(usize, Class)> {
     const LEN: usize = 36;
@@ -25,18 +53,22 @@ pub(super) fn uuid(rest: &[u8]) -> Option<(usize, Class)> {
     is_uuid.then_some((LEN, Class::Uuid))
 }
 
-/// The class of `word`, as far as it can be told without its neighbours.
-pub(super) fn class(word: &[u8]) -> Class {
-    let digits = word.iter().filter(|byte| byte.is_ascii_digit()).count();
-    if digits == 0 {
+/// The class of `word`, whose bytes together have `traits`, as far as it can be told without its
+/// neighbours.
+pub(super) fn class(word: &[u8], traits: u8) -> Class {
+    if traits & DIGIT == 0 {
         return match lexicon::class(word) {
             Some(class) => class,
             None if word.len() >= 4 && word.iter().all(u8::is_ascii_hexdigit) => Class::HexLetters,
-            None if is_scrambled(word) => Class::Random,
+            None if traits & CAPITAL != 0 && is_scrambled(word) => Class::Random,
             None => Class::Plain,
         };
     }
-    if digits == word.len() || is_ordinal(word, digits) {
+    if traits == DIGIT {
+        return Class::Number;
+    }
+    let digits = word.iter().filter(|byte| byte.is_ascii_digit()).count();
+    if is_ordinal(word, digits) {
         return Class::Number;
     }
     if is_duration(word, digits) {
@@ -65,13 +97,17 @@ fn segment_class(segment: &[u8], word_len: usize) -> Class {
     if digits == 0 {
         return Class::Mixed;
     }
-    if segment.len() >= HEX_DIGITS && segment.iter().all(u8::is_ascii_hexdigit) {
-        return Class::Hex;
-    }
     let changes = segment
         .windows(2)
         .filter(|pair| is_digit(&pair[0]) != is_digit(&pair[1]));
-    match (changes.count(), segment.len()) {
+    let changes = changes.count();
+    // `Dee14` is a name.
+    let is_shuffled = changes >= 2 || segment.len() >= LONG_HEX_DIGITS;
+    let is_hex = segment.len() >= HEX_DIGITS && segment.iter().all(u8::is_ascii_hexdigit);
+    if is_hex && is_shuffled {
+        return Class::Hex;
+    }
+    match (changes, segment.len()) {
         (3.., 6..) | (2, 8..) => Class::Random,
         _ => Class::Mixed,
     }
@@ -107,7 +143,10 @@ mod tests {
 
     fn check(words: &[&str], expected: Class) {
         for word in words {
-            assert_eq!(class(word.as_bytes()), expected, "{word}");
+            let traits = word
+                .bytes()
+                .fold(0, |all, byte| all | TRAITS[usize::from(byte)]);
+            assert_eq!(class(word.as_bytes(), traits), expected, "{word}");
         }
     }
 
@@ -140,6 +179,7 @@ mod tests {
                 "sha256",
                 "doc_17",
                 "user42",
+                "Dee14",
                 "gpt4o",
                 "getURL2",
             ],
