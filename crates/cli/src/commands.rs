@@ -1,10 +1,12 @@
 //! One file per command, and what several need.
 
+pub(crate) mod analyze;
 pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod calibrate;
 pub(crate) mod fleet_engine;
 pub(crate) mod index;
+pub(crate) mod lint;
 pub(crate) mod plan;
 pub(crate) mod replay;
 pub(crate) mod savings;
@@ -14,3 +16,4 @@ pub(crate) mod simulate;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod train;
+pub(crate) mod why;

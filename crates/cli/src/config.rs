@@ -231,6 +231,10 @@ pub(crate) struct ServeOptions {
     /// /debug/waterfall, metrics): on or off [default: on]
     #[arg(long, env = "HEADSTART_INSIGHT", value_name = "on|off")]
     pub(crate) insight: Option<String>,
+    /// Rewrites requests so that those which mean the same share their front: tools, json-keys,
+    /// nonce, clock, white-space, thinking, or all [default: none]
+    #[arg(long, env = "HEADSTART_NORMALIZE", value_name = "LIST")]
+    pub(crate) normalize: Option<String>,
     /// The configuration's own profiles, by name.
     #[arg(skip)]
     #[serde(skip)]
@@ -343,6 +347,7 @@ impl ServeOptions {
             max_waiting: self.max_waiting.or(file.max_waiting),
             otlp: self.otlp.or(file.otlp),
             insight: self.insight.or(file.insight),
+            normalize: self.normalize.or(file.normalize),
             shadow: self.shadow.or(file.shadow),
             upstream: if self.upstream.is_empty() {
                 file.upstream

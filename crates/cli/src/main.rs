@@ -43,6 +43,8 @@ struct Cli {
 enum Command {
     /// Serve an OpenAI-compatible API.
     Serve(Box<commands::serve::Serve>),
+    /// Why prompts were computed again, what that cost, and what would change it.
+    Analyze(Box<commands::analyze::Analyze>),
     /// What a policy would have hit on a recorded trace.
     Replay(commands::replay::Replay),
     /// Fleets strategy by strategy, or one replica policy by policy, in virtual time.
@@ -71,6 +73,10 @@ enum Command {
     Top(commands::top::Top),
     /// What a running server's caches have saved: tokens, seconds, money.
     Savings(commands::savings::Savings),
+    /// Why a request's prompt was computed again: the nearest earlier prompt, and where they part.
+    Why(commands::why::Why),
+    /// What in an application's prompts breaks the prefix that they could share; for CI.
+    Lint(commands::lint::Lint),
     /// Print shell completions.
     #[command(after_help = "Example:\n  headstart completions bash > headstart.bash")]
     Completions {
@@ -84,6 +90,7 @@ fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match cli.command {
         Command::Serve(serve) => commands::serve::run(*serve),
+        Command::Analyze(analyze) => commands::analyze::run(&analyze),
         Command::Replay(replay) => commands::replay::run(&replay),
         Command::Simulate(simulate) => commands::simulate::run(&simulate, &given(&matches)),
         Command::Plan(plan) => commands::plan::run(&plan),
@@ -96,6 +103,8 @@ fn main() -> ExitCode {
         Command::Cache(cache) => commands::cache::run(&cache),
         Command::Top(top) => commands::top::run(&top),
         Command::Savings(savings) => commands::savings::run(&savings),
+        Command::Why(why) => commands::why::run(&why),
+        Command::Lint(lint) => commands::lint::run(&lint),
         Command::Completions { shell } => completions(shell),
     };
     match outcome {

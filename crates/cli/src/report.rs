@@ -3,6 +3,7 @@
 //! [`Report`] holds counts only. Rates, shares and sentences are made where they are shown, and
 //! every form says whether it means blocks or tokens.
 
+pub(crate) mod analyze;
 mod csv;
 pub(crate) mod fleet;
 mod html;
@@ -150,7 +151,7 @@ impl<'a> Curve<'a> {
 }
 
 /// `1234567` as `1,234,567`.
-fn thousands(number: u64) -> String {
+pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (index, digit) in digits.chars().enumerate() {

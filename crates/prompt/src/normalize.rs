@@ -3,12 +3,15 @@
 //!
 //! | name | undoes | by |
 //! |---|---|---|
-//! | `tools` | tools in changing order | sorting them: those without a server's prefix first, then by name |
-//! | `json-keys` | JSON keys in changing order | sorting the keys of tools and of the arguments of earlier calls |
-//! | `nonce` | ids that are new with every request | dropping lines that are known to be nothing else |
-//! | `clock` | times of day in the system prompt | cutting the time off a date that is said to be now |
-//! | `white-space` | line ends, trailing blanks, runs of blank lines | writing them one way, in the system prompt only |
-//! | `thinking` | thinking blocks dropped from earlier answers | dropping them from all earlier answers |
+//! | `tools` | tools in changing order | sorting them, a server's behind the client's own |
+//! | `json-keys` | keys in changing order | sorting those of tools and of earlier calls |
+//! | `nonce` | ids that are always new | dropping lines known to be nothing else |
+//! | `clock` | times of day | cutting the time off a date that is said to be now |
+//! | `white-space` | line ends, trailing blanks, blank lines | writing them one way |
+//! | `thinking` | thinking dropped from some answers | dropping it from all earlier ones |
+//!
+//! Clock and white space are looked for in system prompts only, ids there and in the first line of
+//! a plain prompt.
 //!
 //! They work on a request's JSON: `messages`, `tools`, and of a plain `prompt` its first line.
 //! They know no model and no template. What they do not understand (another type where a text is
@@ -268,7 +271,7 @@ mod tests {
         let mut request = json!({
             "model": "m",
             "messages": [
-                {"role": "system", "content": "Request-ID: 3f2a9c41\n\nIt is now 2025-03-03 14:05.  "},
+                {"role": "system", "content": "Request-ID: 3f2a9c41\n\nNow: 2025-03-03 14:05.  "},
                 {"role": "assistant", "content": "<think>\nhm\n</think>\n\nYes."},
                 {"role": "user", "content": "More."},
             ],
@@ -279,7 +282,7 @@ mod tests {
             changed.to_string(),
             "tools,nonce,clock,white-space,thinking"
         );
-        assert_eq!(request["messages"][0]["content"], "It is now 2025-03-03.");
+        assert_eq!(request["messages"][0]["content"], "Now: 2025-03-03.");
         assert_eq!(request["messages"][1]["content"], "Yes.");
         let none = Normalizers::all().apply(&mut request);
         assert!(none.is_empty(), "{none}");

@@ -5,6 +5,7 @@ mod dashboard;
 mod debug;
 mod embedded;
 mod explain;
+mod normalized;
 mod proxied;
 mod routed;
 mod tokenize;
@@ -37,6 +38,9 @@ pub const CACHED_HEADER: &str = "x-headstart-cached-tokens";
 /// Response header: how much of a prompt's stored prefix was loaded, where that was not all of it:
 /// the answer is not what a full computation gives. Request header: `off` asks for what it gives.
 pub const IMPORTANCE_HEADER: &str = "x-headstart-importance";
+
+/// Response header: which normalizers changed the request, where some did.
+pub const NORMALIZED_HEADER: &str = "x-headstart-normalized";
 
 /// Request header: the conversation, for `session` routing.
 pub const SESSION_HEADER: &str = "x-session-id";
@@ -105,6 +109,7 @@ async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response
         Ok(body) => body,
         Err(error) => return error.into_response(),
     };
+    let (body, changed) = normalized::normalized(&gateway, body).await;
     let call = Call {
         gateway,
         kind,
@@ -117,7 +122,7 @@ async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response
         Fleet::Embedded(_) => embedded::answer(call, &body).await,
         Fleet::Upstreams(_) => proxied::answer(call, body).await,
     };
-    outcome.unwrap_or_else(ApiError::into_response)
+    normalized::say(outcome.unwrap_or_else(ApiError::into_response), changed)
 }
 
 /// One call of a completion route.

@@ -9,7 +9,7 @@ use headstart_cache::Tiers;
 use headstart_core::{BlockMover, EngineModel};
 use headstart_engine::importance::ImportanceConfig;
 use headstart_engine::{EngineConfig, Model};
-use headstart_prompt::PromptModel;
+use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::Profile;
 
 use crate::metrics::TierReport;
@@ -51,6 +51,8 @@ pub struct ServeConfig {
     pub otlp: Option<String>,
     /// Whether requests are explained: what became of their tokens, and why.
     pub insight: bool,
+    /// How requests are rewritten before anything else; none unless chosen.
+    pub normalizers: Normalizers,
     /// The limits.
     pub limits: Limits,
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headstart_core::{Nanos, ReplicaId};
 use headstart_engine::{GenerationDefaults, Model};
-use headstart_prompt::PromptModel;
+use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::index::Update;
 use headstart_router::{
     Decision, Health, PrefixIndex, Profile, Prompt, ReportedLoad, RouteRequest, Router,
@@ -64,6 +64,8 @@ pub struct Gateway {
     pub metrics: Metrics,
     /// Those who look on.
     pub observers: Observers,
+    /// How requests are rewritten.
+    pub normalizers: Normalizers,
     /// The clock.
     pub clock: Clock,
     /// Set once shutdown has begun.
@@ -160,6 +162,8 @@ pub struct GatewayParts {
     pub metrics: Metrics,
     /// Those who look on.
     pub observers: Observers,
+    /// How requests are rewritten.
+    pub normalizers: Normalizers,
     /// The clock.
     pub clock: Clock,
     /// Where each replica publishes its events.
@@ -183,6 +187,7 @@ impl Gateway {
             api_key: parts.api_key,
             metrics: parts.metrics,
             observers: parts.observers,
+            normalizers: parts.normalizers,
             clock: parts.clock,
             events: parts.events,
             draining: AtomicBool::new(false),

@@ -81,6 +81,8 @@ pub struct RequestMetrics {
     pub retries: IntCounterVec,
     /// Errors given to clients, by status.
     pub errors: IntCounterVec,
+    /// Requests that a normalizer changed, by the cause that it undoes.
+    pub normalized: IntCounterVec,
 }
 
 /// How replicas are.
@@ -210,6 +212,11 @@ impl RequestMetrics {
                 "headstart_errors_total",
                 "Errors given to clients.",
                 &["status"],
+            ),
+            normalized: make.counter(
+                "headstart_normalized_requests_total",
+                "Requests changed before they were answered, by what was undone.",
+                &["cause"],
             ),
         }
     }

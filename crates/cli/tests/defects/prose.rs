@@ -1,7 +1,8 @@
 //! English that reads like what people and models write, from a seed.
 //!
-//! A sentence is put together from a subject, what it does, to what, and when or why: some four
-//! hundred thousand of them for each field, so that two documents share words and hardly ever a sentence.
+//! A sentence is put together from a subject, what it does, to what, and when or why: some two
+//! hundred thousand of them for each field, so that two documents share words and hardly ever a
+//! sentence.
 
 use headstart_core::Rng;
 

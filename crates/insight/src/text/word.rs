@@ -11,6 +11,8 @@ pub enum Class {
     Plain,
     /// Letters with figures among them, as names have them: `doc_17`.
     Mixed,
+    /// Four or more letters from a to f: a word, or a hexadecimal number without figures.
+    HexLetters,
     /// Decimal digits, also `3rd`.
     Number,
     /// Five or more hexadecimal digits with letters and figures among them.

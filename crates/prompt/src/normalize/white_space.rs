@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::system;
 
 /// Line ends become `\n`, blanks at the ends of lines go, of blank lines in a row one stays, and
-/// none at both ends of a message. Indentation stays, because it can carry meaning, and so does, but
+/// at both ends of a message none. Indentation stays, because it can carry meaning; so does, but
 /// for line ends, what stands between fences of three backquotes.
 pub(super) fn tidy(request: &mut Value) -> bool {
     system::each_text(request, |said| {

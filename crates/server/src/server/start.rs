@@ -93,6 +93,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         api_key: config.api_key,
         metrics,
         observers,
+        normalizers: config.normalizers,
         clock,
         events: streams.iter().map(|stream| stream.events.clone()).collect(),
     }));
@@ -162,10 +163,10 @@ fn warn_of_blindness(config: &ServeConfig) {
 
 /// The engine that all replicas play, if they do.
 fn emulated(backend: &Backend) -> Option<EngineModel> {
-    match backend {
-        Backend::Embedded(fleet) => fleet.emulated.as_deref().copied(),
-        Backend::Upstreams(_) => None,
-    }
+    let Backend::Embedded(fleet) = backend else {
+        return None;
+    };
+    fleet.emulated.as_deref().copied()
 }
 
 /// Refuses to share what cannot be shared.
@@ -491,10 +492,9 @@ fn events_of_rank(config: &UpstreamConfig, rank: u32) -> Result<Option<Endpoints
         return Ok(None);
     };
     let replay = config.kv_replay.as_deref();
+    let replay = replay.map(|replay| endpoint_of_rank(replay, rank));
     Ok(Some(Endpoints {
         events: endpoint_of_rank(events, rank)?,
-        replay: replay
-            .map(|replay| endpoint_of_rank(replay, rank))
-            .transpose()?,
+        replay: replay.transpose()?,
     }))
 }

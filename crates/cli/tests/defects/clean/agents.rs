@@ -12,7 +12,7 @@ const CODING: &str = include_str!("../text/coding.txt");
 /// Instructions of some two thousand words, and where the agent works.
 pub(crate) fn instructions(prose: &mut Prose) -> String {
     let notes = prose.handbook(CODE, 1_300);
-    let place = "<env>\nWorking directory: /home/dev/atlas\nIs a git repository: yes\n\
+    let place = "<env>\nWorking directory: /srv/work/atlas\nIs a git repository: yes\n\
                  Platform: linux\nShell: bash 5.2\n</env>";
     format!("{CODING}\n{place}\n\n# Notes of the project\n\n{notes}")
 }
@@ -70,7 +70,7 @@ pub(crate) fn thinking_agents(seed: u64) -> Log {
 }
 
 fn step(chat: &mut Chat, prose: &mut Prose) {
-    let path = format!("/home/dev/atlas/src/{}.py", prose.name());
+    let path = format!("/srv/work/atlas/src/{}.py", prose.name());
     let (name, arguments, result): (_, Value, String) = match prose.rng.below(4) {
         0 => (
             "read_file",
@@ -93,7 +93,7 @@ fn step(chat: &mut Chat, prose: &mut Prose) {
                 ));
             }
             let arguments =
-                json!({"pattern": prose.name(), "folder": "/home/dev/atlas", "glob": "*.py"});
+                json!({"pattern": prose.name(), "folder": "/srv/work/atlas", "glob": "*.py"});
             ("search_text", arguments, found.join("\n"))
         }
         _ => {

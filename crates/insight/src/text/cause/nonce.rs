@@ -53,7 +53,7 @@ fn is_of_id(words: &[Word], at: usize) -> bool {
     }
     let has_figures = |word: &Word| matches!(word.class, Class::Number | Class::Mixed);
     match words[at].class {
-        Class::Number | Class::Mixed | Class::Epoch => is_labelled(),
+        Class::Number | Class::Mixed | Class::HexLetters | Class::Epoch => is_labelled(),
         Class::Plain => !is_single && pieces.iter().any(has_figures) && is_labelled(),
         _ => false,
     }

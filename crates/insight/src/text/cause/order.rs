@@ -24,7 +24,13 @@ const ANYWHERE_RUN: usize = 6;
 const SEGMENT_WORDS: usize = 12;
 
 /// Words in front among which a list of tools is announced.
-const ANNOUNCED_WORDS: usize = 64;
+const ANNOUNCED_WORDS: usize = 16;
+
+/// The same for a list in JSON, which may begin with more of its own.
+const ANNOUNCED_JSON_WORDS: usize = 64;
+
+/// Quotation marks that JSON has at least.
+const JSON_QUOTES: usize = 8;
 
 /// A stretch with the same words in another order.
 pub(super) struct Block {
@@ -155,13 +161,21 @@ impl Brackets {
     }
 }
 
-/// Whether `words` of the newer prompt read like definitions of tools.
+/// Whether what moved in the newer prompt reads like definitions of tools: JSON with a word that
+/// only those have, or a list that is announced as one.
 pub(super) fn is_tools(aligned: &Aligned<'_>, spans: &Spans) -> bool {
     let is_label = |class| class == Class::ToolLabel;
-    let inside = count(&aligned.new[spans.new.clone()], is_label);
-    let front = spans.new.start.saturating_sub(ANNOUNCED_WORDS)..spans.new.start;
-    let is_announced = count(&aligned.new[front], is_label) > 0;
-    inside >= 4 || (inside >= 1 && is_announced)
+    let moved = &aligned.new[spans.new.clone()];
+    let announced = |words: usize| {
+        let start = spans.new.start;
+        count(&aligned.new[start.saturating_sub(words)..start], is_label) > 0
+    };
+    let quotes = moved.iter().filter(|word| word.is(b'"') || word.is(b'\''));
+    let is_json = moved.iter().any(|word| word.is(b'{')) && quotes.count() >= JSON_QUOTES;
+    match is_json {
+        true => count(moved, is_label) > 0 || announced(ANNOUNCED_JSON_WORDS),
+        false => announced(ANNOUNCED_WORDS),
+    }
 }
 
 /// Segments of both prompts that changed places, where not all of them are the same: the stretch

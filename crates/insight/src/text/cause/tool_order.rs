@@ -23,10 +23,12 @@ mod tests {
 
     /// One tool as OpenAI's API has it.
     fn openai(name: &str) -> String {
+        let says = prose(name.len() as u64, 12).trim().replace('\n', " ");
         format!(
-            r#"{{"type": "function", "function": {{"name": "{name}", "description": "Does {name} for {}.", "parameters": {{"type": "object", "properties": {{"{name}_input": {{"type": "string"}}}}, "required": ["{name}_input"]}}}}}}"#,
-            prose(name.len() as u64, 12).trim().replace('\n', " ")
-        )
+            r#"{{"type": "function", "function": {{"name": "{name}", "description": "{says}", "#
+        ) + &format!(
+            r#""parameters": {{"type": "object", "properties": {{"{name}_input": {{"type": "#
+        ) + &format!(r#""string"}}}}, "required": ["{name}_input"]}}}}}}"#)
     }
 
     fn tools(order: [usize; 4], between: &str) -> String {
@@ -68,6 +70,21 @@ mod tests {
         let new = format!("[{two},{one}]\n{body}");
         let (first, second) = (format!("{one},{two}"), format!("{two},{one}"));
         check(&old, &new, Some(("tool-order", &first, &second)));
+    }
+
+    #[test]
+    fn tools_in_plain_words_are_told_where_they_are_announced() {
+        let body = prose(5, 120);
+        let tool = |name: &str, seed: u64| format!("- {name}(text): {}", prose(seed, 24));
+        let (one, two) = (tool("find", 6), tool("send", 7));
+        let front = "You can use these tools:\n";
+        let (old, new) = (
+            format!("{front}{one}{two}{body}"),
+            format!("{front}{two}{one}{body}"),
+        );
+        assert_eq!(found(&old, &new).map(|it| it.0), Some("tool-order"));
+        let (old, new) = (old.replace(front, "Read:\n"), new.replace(front, "Read:\n"));
+        assert_eq!(found(&old, &new).map(|it| it.0), Some("document-order"));
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub(super) fn class(word: &[u8]) -> Class {
     if digits == 0 {
         return match lexicon::class(word) {
             Some(class) => class,
+            None if word.len() >= 4 && word.iter().all(u8::is_ascii_hexdigit) => Class::HexLetters,
             None if is_scrambled(word) => Class::Random,
             None => Class::Plain,
         };
@@ -145,6 +146,7 @@ mod tests {
             Class::Mixed,
         );
         check(&["getUserNameById", "JavaScript", "__init__"], Class::Plain);
+        check(&["cefed", "faced", "DEADBEEF"], Class::HexLetters);
         check(&["17", "3rd", "21st", "123456789"], Class::Number);
         check(&["350ms", "12s"], Class::TimeUnit);
     }

@@ -168,16 +168,11 @@ static GROUPS: &[(Class, &[&str])] = &[
         Class::ToolLabel,
         &[
             "tools",
+            "functions",
             "parameters",
             "properties",
             "input_schema",
             "inputschema",
-            "function",
-            "functions",
-            "arguments",
-            "args",
-            "tool",
-            "required",
         ],
     ),
     (

@@ -1,0 +1,79 @@
+//! Prompts of logs, of texts and of folders of texts.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use headstart_trace::format::request_log::{self, LogOptions, LoggedRequest, PromptPart};
+
+/// Files that hold one prompt each.
+const TEXTS: [&str; 3] = ["txt", "md", "prompt"];
+
+/// Longest text file, bytes.
+const TEXT_BYTES_MAX: u64 = 64 << 20;
+
+/// Hands each prompt of `files` to `take`, in order.
+pub(super) fn each(
+    files: &[PathBuf],
+    skip_bad: bool,
+    mut take: impl FnMut(&LoggedRequest),
+) -> Result<()> {
+    for file in files {
+        if file.is_dir() {
+            for text in texts(file)? {
+                take(&text_prompt(&text)?);
+            }
+        } else if is_text(file) {
+            take(&text_prompt(file)?);
+        } else {
+            let name = file.display().to_string();
+            let opened = File::open(file).with_context(|| format!("cannot open {name}"))?;
+            for request in request_log::read(name, opened, LogOptions { skip_bad })? {
+                take(&request?);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_text(file: &Path) -> bool {
+    let extension = file.extension().and_then(|it| it.to_str());
+    extension.is_some_and(|it| TEXTS.contains(&it))
+}
+
+/// The text files of a folder, by name.
+fn texts(folder: &Path) -> Result<Vec<PathBuf>> {
+    let cannot_read = || format!("cannot read the folder {}", folder.display());
+    let entries = fs::read_dir(folder).with_context(cannot_read)?;
+    let paths = entries.map(|entry| Ok(entry.with_context(cannot_read)?.path()));
+    let mut paths = paths.collect::<Result<Vec<_>>>()?;
+    paths.retain(|path| path.is_file() && is_text(path));
+    paths.sort();
+    Ok(paths)
+}
+
+fn text_prompt(file: &Path) -> Result<LoggedRequest> {
+    let name = file.display().to_string();
+    let cannot_read = || format!("cannot read {name}");
+    let bytes = fs::metadata(file).with_context(cannot_read)?.len();
+    anyhow::ensure!(
+        bytes <= TEXT_BYTES_MAX,
+        "{name} has {bytes} bytes, more than a prompt of {TEXT_BYTES_MAX}; is it a log? Name it \
+         .jsonl"
+    );
+    let text = fs::read_to_string(file).with_context(cannot_read)?;
+    Ok(LoggedRequest {
+        id: Some(name),
+        line: 1,
+        arrival: None,
+        model: None,
+        cache_salt: None,
+        user: None,
+        session: None,
+        prompt: PromptPart::Text(text),
+        prompt_tokens: None,
+        cached_tokens: None,
+        output_tokens: None,
+        ttft: None,
+    })
+}

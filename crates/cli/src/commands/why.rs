@@ -1,0 +1,204 @@
+//! `headstart why`: which earlier prompt came nearest to a request, where both part, what made
+//! them part, what that cost and what to do about it.
+
+mod live;
+pub(crate) mod shown;
+pub(crate) mod walk;
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use headstart_trace::format::request_log::{self, LogOptions};
+use serde_json::{Value, json};
+
+use crate::config::UsageError;
+use crate::logged::Rendering;
+use crate::output;
+use crate::report::thousands;
+use shown::{Shown, kind};
+use walk::{Outcome, Told, Walk};
+
+/// Ids that an error lists.
+const IDS_TOLD_MAX: usize = 5;
+
+/// Why a request's prompt was computed again: the nearest earlier prompt, and where they part.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart why req-17 requests.jsonl
+  headstart why req-17 requests.jsonl --show-text
+  headstart why 42 requests.jsonl.gz --tokenizer ./Qwen3-0.6B --json
+  headstart why chatcmpl-5e3f --server http://127.0.0.1:8000
+
+FILE is a request log: one JSON object a line, as OpenAI's API takes them (alone, in batch lines or
+in LiteLLM's logs), or with a prompt as text. A request is named by its id, or by the number of its
+line. It is compared with the requests before it in the file that asked the same model.
+
+No text of a prompt is shown without --show-text: only where it stands, how long it is, and what
+kind of thing it is. A running server keeps no text: it tells where a request's tokens were found
+or why not, and what the decision was.")]
+pub(crate) struct Why {
+    /// The request: its id, or the number of its line
+    #[arg(value_name = "REQUEST")]
+    request: String,
+    /// The log: plain, gzip or zstd
+    #[arg(value_name = "FILE", required_unless_present = "server")]
+    file: Option<PathBuf>,
+    /// Ask a running server about a request that it answered, by the answer's id or its
+    /// x-request-id
+    #[arg(long, value_name = "URL", conflicts_with_all = ["file", "show_text", "tokenizer"])]
+    server: Option<String>,
+    /// Show the texts around the difference
+    #[arg(long)]
+    show_text: bool,
+    /// Folder of the tokenizer and chat template [default: the built-in toy's, so tokens are
+    /// approximate]
+    #[arg(long, value_name = "FOLDER")]
+    tokenizer: Option<PathBuf>,
+    /// Leave bad lines out, instead of stopping at the first
+    #[arg(long)]
+    skip_bad: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads the log up to the request and tells.
+pub(crate) fn run(why: &Why) -> Result<()> {
+    if let Some(url) = &why.server {
+        return live::run(url, &why.request, why.json);
+    }
+    let Some(path) = &why.file else {
+        return Err(UsageError("name a FILE, or a --server".to_owned()).into());
+    };
+    let name = path.display().to_string();
+    let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+    let options = LogOptions {
+        skip_bad: why.skip_bad,
+    };
+    let rendering = Rendering::of(why.tokenizer.as_deref())?;
+    let mut walk = Walk::new(&rendering);
+    let mut ids = Vec::new();
+    let mut count = 0u64;
+    for request in request_log::read(name.clone(), file, options)? {
+        let request = request?;
+        if request.name() == why.request || request.line.to_string() == why.request {
+            let told = walk.tell(&request);
+            remarks(&rendering);
+            return output::line(&match why.json {
+                true => told_json(&told, &rendering, why.show_text).to_string(),
+                false => told_text(&told, &rendering, why.show_text),
+            });
+        }
+        count += 1;
+        if ids.len() < IDS_TOLD_MAX {
+            ids.push(request.name());
+        }
+        walk.remember(&request);
+    }
+    if count == 0 {
+        bail!("{name} has no requests; a request log has one JSON object a line");
+    }
+    Err(UsageError(format!(
+        "there is no request {} among the {} of {name}; the first are {}",
+        why.request,
+        thousands(count),
+        ids.join(", ")
+    ))
+    .into())
+}
+
+/// What the user should know of how prompts were read.
+pub(crate) fn remarks(rendering: &Rendering) {
+    for remark in rendering.remarks() {
+        eprintln!("{remark}");
+    }
+}
+
+/// What is known of a request, as an object.
+fn told_json(told: &Told, rendering: &Rendering, show_text: bool) -> Value {
+    let parted = told.parted.as_ref();
+    let evidence = parted.and_then(|parted| parted.evidence.as_ref());
+    let shown = parted.map(|parted| Shown::of(&parted.old, &told.prompt, parted.spans()));
+    let text = |text: fn(&Shown) -> &str| match (&shown, show_text) {
+        (Some(shown), true) => json!(text(shown)),
+        _ => Value::Null,
+    };
+    json!({
+        "request": told.prompt.name,
+        "prompt_tokens": told.prompt.tokens(rendering),
+        "shared_tokens": told.shared_tokens,
+        "lost_tokens": parted.map_or(0, |parted| parted.lost_tokens),
+        "neighbour": told.near.as_ref().map(|near| json!({
+            "request": near.name,
+            "prompt_tokens": near.tokens(rendering),
+        })),
+        "diverged_at": parted.map(|parted| json!({
+            "token": told.shared_tokens,
+            "byte": parted.divergence.new_byte,
+        })),
+        "cause": evidence.map(|it| it.cause.name()),
+        "title": evidence.map(|it| it.cause.title()),
+        "fix": evidence.map(|it| it.cause.fix()),
+        "before": text(|shown| &shown.before),
+        "old": text(|shown| &shown.old),
+        "new": text(|shown| &shown.new),
+        "after": text(|shown| &shown.after),
+    })
+}
+
+/// The same for people: one headline, both texts, cause, cost and fix.
+fn told_text(told: &Told, rendering: &Rendering, show_text: bool) -> String {
+    let mut lines = vec![told.outcome().headline(told, rendering)];
+    let Some(parted) = &told.parted else {
+        return lines.remove(0);
+    };
+    let shown = Shown::of(&parted.old, &told.prompt, parted.spans());
+    let kind = kind(parted.evidence.as_ref().map(|it| it.cause));
+    lines.push(String::new());
+    lines.extend(shown.side_by_side(&parted.old.name, &told.prompt.name, kind, show_text));
+    lines.push(String::new());
+    if let Some(evidence) = &parted.evidence {
+        lines.push(format!(
+            "cause  {}: {}",
+            evidence.cause,
+            evidence.cause.title()
+        ));
+        lines.push(format!("cost   {}", cost(parted.lost_tokens)));
+        lines.push(format!("fix    {}", evidence.cause.fix()));
+    } else if parted.divergence.is_loss() {
+        lines.push("cause  none of those with a name explains this difference".to_owned());
+        lines.push(format!("cost   {}", cost(parted.lost_tokens)));
+    } else {
+        lines.push("cost   nothing: what stands behind is new".to_owned());
+    }
+    if !show_text {
+        lines.push("(--show-text shows the texts)".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn cost(tokens: u64) -> String {
+    let tokens = thousands(tokens);
+    format!("{tokens} tokens behind it were known, and had to be computed again")
+}
+
+impl Outcome {
+    fn headline(self, told: &Told, rendering: &Rendering) -> String {
+        let (name, all) = (&told.prompt.name, thousands(told.prompt.tokens(rendering)));
+        let shared = thousands(told.shared_tokens);
+        let near = told.near.as_ref().map_or("", |near| &near.name);
+        match self {
+            Self::Alone => format!(
+                "Request {name}: no earlier prompt of its model is like it; all of its {all} \
+                 tokens are new."
+            ),
+            Self::GoesOn => format!(
+                "Request {name} goes on from {near}: {shared} of its {all} tokens are shared, and \
+                 nothing was lost."
+            ),
+            Self::Parts => format!("Request {name} parts from {near} at token {shared} of {all}."),
+        }
+    }
+}
