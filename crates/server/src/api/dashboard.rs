@@ -65,8 +65,8 @@ fn no_store() -> [(header::HeaderName, HeaderValue); 1] {
 
 fn full() -> ApiError {
     let message = format!(
-        "{LISTENERS_MAX} dashboards are open already; close one, or ask /dashboard/snapshot now and \
-         then (`headstart top` does)"
+        "{LISTENERS_MAX} dashboards are open already; close one, or ask /dashboard/snapshot now \
+         and then (`headstart top` does)"
     );
     ApiError::new(
         StatusCode::SERVICE_UNAVAILABLE,

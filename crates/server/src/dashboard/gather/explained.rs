@@ -47,11 +47,12 @@ pub(super) fn add(snapshot: Snapshot, insight: &Insight) -> Snapshot {
 }
 
 fn ttft(errors: &ErrorSummary) -> Option<TtftPart> {
-    (errors.count > 0).then(|| TtftPart {
+    let told = TtftPart {
         requests: errors.count,
         error_ms_p50: errors.p50 * 1e3,
         error_ms_p90: errors.p90 * 1e3,
-    })
+    };
+    (errors.count > 0).then_some(told)
 }
 
 fn pair(record: &RequestRecord) -> Option<[f64; 2]> {
