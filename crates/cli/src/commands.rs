@@ -13,6 +13,7 @@ pub(crate) mod savings;
 pub(crate) mod serve;
 pub(crate) mod shadow;
 pub(crate) mod simulate;
+pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod train;
 pub(crate) mod why;

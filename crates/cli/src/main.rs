@@ -69,6 +69,8 @@ enum Command {
     /// Look at a context cache (`serve --context-cache`) and look after it.
     #[command(subcommand)]
     Cache(commands::cache::Cache),
+    /// A running server in the terminal: hit rate, losses, replicas, prefixes, requests.
+    Top(commands::top::Top),
     /// What a running server's caches have saved: tokens, seconds, money.
     Savings(commands::savings::Savings),
     /// Why a request's prompt was computed again: the nearest earlier prompt, and where they part.
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         Command::Index(index) => commands::index::run(&index),
         Command::Shadow(shadow) => commands::shadow::run(&shadow),
         Command::Cache(cache) => commands::cache::run(&cache),
+        Command::Top(top) => commands::top::run(&top),
         Command::Savings(savings) => commands::savings::run(&savings),
         Command::Why(why) => commands::why::run(&why),
         Command::Lint(lint) => commands::lint::run(&lint),

@@ -23,9 +23,10 @@
 //! It does not know who holds what in truth: one `Ghost` is one cache. For replicas keep one
 //! each, fed with what was routed to it; for "one cache for all", feed one with everything.
 //!
-//! Memory: 28 bytes a followed block of the stack, at most 20 of those ever seen, and 61 counts a
-//! size; about 2 MiB at the defaults. Cost: a multiplication for a block that is not followed,
-//! some tens of nanoseconds for one that is.
+//! Memory: some 50 bytes a followed block of the stack, at most 36 of those seen, and 61 counts a
+//! size: about 3 MiB at the defaults. Cost: a multiplication for a block that is not followed,
+//! some tens of nanoseconds for one that is, and a millisecond once in [`Settings::blocks_max`]
+//! followed ones, when their places are moved together.
 //!
 //! Source: Mattson et al. 1970 for stack distances; Waldspurger, Park, Garthwaite and Ahmad,
 //! "Efficient MRC Construction with SHARDS", FAST'15, for sampling, the falling rate and the
@@ -70,7 +71,9 @@ impl Settings {
     pub fn around(capacity: u64, block_tokens: u32) -> Self {
         let quarters = [1, 2, 3, 4, 5, 6, 8, 12, 16, 32];
         Self {
-            capacities: quarters.map(|quarter| capacity * quarter / 4).to_vec(),
+            capacities: quarters
+                .map(|quarter| capacity.saturating_mul(quarter) / 4)
+                .to_vec(),
             block_tokens,
             blocks_max: BLOCKS_MAX,
             memory: Duration::from_secs(24 * 3600),

@@ -1,6 +1,7 @@
 //! `headstart why`: which earlier prompt came nearest to a request, where both part, what made
 //! them part, what that cost and what to do about it.
 
+mod live;
 pub(crate) mod shown;
 pub(crate) mod walk;
 
@@ -28,20 +29,26 @@ const IDS_TOLD_MAX: usize = 5;
   headstart why req-17 requests.jsonl
   headstart why req-17 requests.jsonl --show-text
   headstart why 42 requests.jsonl.gz --tokenizer ./Qwen3-0.6B --json
+  headstart why chatcmpl-5e3f --server http://127.0.0.1:8000
 
 FILE is a request log: one JSON object a line, as OpenAI's API takes them (alone, in batch lines or
 in LiteLLM's logs), or with a prompt as text. A request is named by its id, or by the number of its
 line. It is compared with the requests before it in the file that asked the same model.
 
 No text of a prompt is shown without --show-text: only where it stands, how long it is, and what
-kind of thing it is.")]
+kind of thing it is. A running server keeps no text: it tells where a request's tokens were found
+or why not, and what the decision was.")]
 pub(crate) struct Why {
     /// The request: its id, or the number of its line
     #[arg(value_name = "REQUEST")]
     request: String,
     /// The log: plain, gzip or zstd
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "server")]
+    file: Option<PathBuf>,
+    /// Ask a running server about a request that it answered, by the answer's id or its
+    /// x-request-id
+    #[arg(long, value_name = "URL", conflicts_with_all = ["file", "show_text", "tokenizer"])]
+    server: Option<String>,
     /// Show the texts around the difference
     #[arg(long)]
     show_text: bool,
@@ -59,8 +66,14 @@ pub(crate) struct Why {
 
 /// Reads the log up to the request and tells.
 pub(crate) fn run(why: &Why) -> Result<()> {
-    let name = why.file.display().to_string();
-    let file = File::open(&why.file).with_context(|| format!("cannot open {name}"))?;
+    if let Some(url) = &why.server {
+        return live::run(url, &why.request, why.json);
+    }
+    let Some(path) = &why.file else {
+        return Err(UsageError("name a FILE, or a --server".to_owned()).into());
+    };
+    let name = path.display().to_string();
+    let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
     let options = LogOptions {
         skip_bad: why.skip_bad,
     };

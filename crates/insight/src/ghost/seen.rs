@@ -83,3 +83,35 @@ impl Seen {
         self.since = now;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_stays_and_what_is_not_is_forgotten() {
+        let span = Duration::from_secs(10);
+        let mut seen = Seen::new(usize::MAX, span);
+        // Chain, second, and how many leading blocks were used before.
+        let uses: [(&[u64], u64, usize); 7] = [
+            (&[1, 2, 3], 0, 0),
+            (&[1, 2, 9], 9, 2),
+            (&[1], 11, 1),
+            (&[1, 2, 3], 12, 3),
+            (&[1], 21, 1),
+            (&[1], 32, 1),
+            (&[1, 2, 3], 33, 1),
+        ];
+        for (chain, second, expected) in uses {
+            let mut known = 0;
+            let now = Nanos(0) + Duration::from_secs(second);
+            seen.touch(chain, now, |is_seen, weight| {
+                assert_eq!(weight, 1);
+                known += usize::from(is_seen);
+            });
+            assert_eq!(known, expected, "{chain:?} at {second}");
+        }
+        seen.clear(Nanos(0) + Duration::from_secs(40));
+        assert_eq!(seen.len(), 0);
+    }
+}

@@ -221,7 +221,7 @@ fn known(old: &[Word], new: &[Word], lead: usize, changes: &[Changed]) -> Vec<bo
     let mut at = 0;
     let starts = changes.iter().map(|change| change.new.clone());
     let end = lead + new.len();
-    for change in starts.chain([end..end]) {
+    for change in starts.chain(std::iter::once(end..end)) {
         let (start, end) = (change.start - lead, change.end - lead);
         if start - at >= REGION_GAP_WORDS {
             known[at..start].fill(true);

@@ -11,7 +11,6 @@ pub const VERSION: u32 = 1;
 
 /// A server at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Snapshot {
     /// [`VERSION`].
     pub version: u32,
@@ -43,7 +42,6 @@ pub struct Snapshot {
 
 /// The server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ServerPart {
     /// Version of the binary.
     pub version: String,
@@ -61,7 +59,6 @@ pub struct ServerPart {
 
 /// Counts since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct TotalsPart {
     /// Requests sent to a replica.
     pub requests: u64,
@@ -77,7 +74,6 @@ pub struct TotalsPart {
 
 /// Figures of the last minute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LatelyPart {
     /// Requests per second.
     pub requests_per_s: f64,
@@ -93,7 +89,6 @@ pub struct LatelyPart {
 
 /// The last quarter of an hour, or its last seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct HistoryPart {
     /// What the numbers of a point are: the second's end, requests, tokens by source.
     pub columns: Vec<String>,
@@ -105,7 +100,6 @@ pub struct HistoryPart {
 
 /// Where prompt tokens landed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct WaterfallPart {
     /// Requests.
     pub requests: u64,
@@ -119,7 +113,6 @@ pub struct WaterfallPart {
 
 /// One bucket.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct BucketPart {
     /// Its name.
     pub bucket: String,
@@ -137,7 +130,6 @@ pub struct BucketPart {
 
 /// One replica.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ReplicaPart {
     /// Its number.
     pub replica: u32,
@@ -167,7 +159,6 @@ pub struct ReplicaPart {
 
 /// One lower tier of a replica.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct TierPart {
     /// Which.
     pub tier: String,
@@ -179,7 +170,6 @@ pub struct TierPart {
 
 /// The prefix tree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct TreePart {
     /// Tokens of a block.
     pub block_tokens: u64,
@@ -195,7 +185,6 @@ pub struct TreePart {
 
 /// One branch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct NodePart {
     /// Its first block's route key, hexadecimal: a keyed hash.
     pub id: String,
@@ -219,7 +208,6 @@ pub struct NodePart {
 
 /// Who holds a branch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct HolderPart {
     /// The replica.
     pub replica: u32,
@@ -231,7 +219,6 @@ pub struct HolderPart {
 
 /// One request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RequestPart {
     /// Its answer's id, as `headstart why` takes it.
     pub id: String,
@@ -257,7 +244,6 @@ pub struct RequestPart {
 
 /// What caches of other sizes would have hit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct GhostsPart {
     /// Seconds that are looked at.
     pub seconds: f64,
@@ -271,7 +257,6 @@ pub struct GhostsPart {
 
 /// A cache of another size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct GhostPart {
     /// Such as `+25 %`.
     pub label: String,
@@ -281,7 +266,6 @@ pub struct GhostPart {
 
 /// What was foretold and what came.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct PredictionsPart {
     /// Cached tokens; null until an engine said what it found.
     pub cached: Option<CachedPart>,
@@ -293,7 +277,6 @@ pub struct PredictionsPart {
 
 /// Cached tokens, foretold and found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct CachedPart {
     /// As the index foretold them.
     pub predicted_tokens: u64,
@@ -305,7 +288,6 @@ pub struct CachedPart {
 
 /// By how much first tokens missed their time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct TtftPart {
     /// Requests.
     pub requests: u64,
@@ -317,7 +299,6 @@ pub struct TtftPart {
 
 /// What caches saved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct SavingsPart {
     /// Computing, as replicas with lower tiers have learned its cost.
     pub prefill_s: f64,
@@ -329,7 +310,6 @@ pub struct SavingsPart {
 
 /// Tokens found in one place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct SourcePart {
     /// A tier, or an upstream's own cache.
     pub source: String,
@@ -339,7 +319,6 @@ pub struct SourcePart {
 
 /// Money saved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct MoneyPart {
     /// What it is in.
     pub currency: String,
@@ -357,7 +336,7 @@ mod tests {
     #[test]
     fn the_example_is_the_contract() {
         let value: serde_json::Value = serde_json::from_str(FIXTURE).expect("JSON");
-        let snapshot: Snapshot = serde_json::from_str(FIXTURE).expect("all fields and no others");
+        let snapshot: Snapshot = serde_json::from_str(FIXTURE).expect("all fields");
         assert_eq!(snapshot.version, VERSION);
         let again = serde_json::to_value(&snapshot).expect("JSON");
         assert!(again == value, "reading and writing it changes nothing");

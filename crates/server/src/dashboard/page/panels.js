@@ -219,7 +219,8 @@ function drawGhosts({ ghosts, totals }) {
   const has = ghosts !== null && ghosts.requests > 0;
   setText($("ghosts-none"), has ? "" : totals.requests === 0
     ? "What caches of other sizes would have hit, once there are prompts."
-    : "Not enough prompts yet to tell what more cache would have hit.");
+    : ghosts === null ? "Not reckoned here. A log tells: headstart analyze FILE."
+      : "Not enough prompts yet to tell what more cache would have hit.");
   setText($("ghosts-lead"), has ? ghostLead(ghosts) : "");
   const rows = has ? [{ label: "as it is", hit_rate: ghosts.hit_rate }, ...ghosts.sizes] : [];
   keyed($("ghosts"), rows, (row) => row.label, () => {

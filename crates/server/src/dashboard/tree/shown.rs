@@ -10,6 +10,9 @@ use super::PrefixTree;
 /// that rows do not jump about.
 const STEP: f64 = 1.5;
 
+/// Prompts that make a branch a shared one: the tail of a single prompt is nobody's business.
+const SHARED: u64 = 2;
+
 /// A branch that is shown.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::dashboard) struct Shown {
@@ -53,7 +56,7 @@ impl Ord for Next {
 
 impl PrefixTree {
     /// The `count` branches that matter most, parents before their children and depth first. No
-    /// branch without its parent.
+    /// branch without its parent, and behind another one only those that prompts share.
     pub(in crate::dashboard) fn shown(&self, count: usize, now: Nanos) -> Vec<Shown> {
         let chosen = self.chosen(count, now);
         let mut shown = Vec::with_capacity(count.min(self.len()));
@@ -98,7 +101,9 @@ impl PrefixTree {
                 break;
             };
             chosen[at] = true;
-            open.extend(self.branch(at).children.iter().map(|&child| next(child)));
+            let children = self.branch(at).children.iter();
+            let shared = children.filter(|&&child| self.branch(child).prompts >= SHARED);
+            open.extend(shared.map(|&child| next(child)));
         }
         chosen
     }
@@ -174,20 +179,25 @@ mod tests {
 
     #[test]
     fn parents_come_before_their_children_and_the_hottest_first() {
-        let tree = tree(&[(&[1, 2, 3], 1), (&[9], 10), (&[1, 2, 4, 5], 20)]);
+        let tree = tree(&[
+            (&[1, 2, 3], 2),
+            (&[9], 10),
+            (&[1, 2, 4, 5], 20),
+            (&[9, 8], 1),
+        ]);
         let shown = tree.shown(10, Nanos(5));
         let rows: Vec<_> = shown
             .iter()
             .map(|it| (it.parent, it.blocks, it.prompts))
             .collect();
         let expected = [
-            (None, (0, 2), 21),
+            (None, (0, 2), 22),
             (Some(0), (2, 2), 20),
-            (Some(0), (2, 1), 1),
-            (None, (0, 1), 10),
+            (Some(0), (2, 1), 2),
+            (None, (0, 1), 11),
         ];
         assert_eq!(rows, expected);
-        assert!((shown[0].share - 21.0 / 31.0).abs() < 1e-9);
+        assert!((shown[0].share - 22.0 / 33.0).abs() < 1e-9);
         assert_eq!(
             shown.iter().map(|it| it.is_leaf).collect::<Vec<_>>(),
             [false, true, true, true]
@@ -197,7 +207,7 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_what_matters_least() {
-        let tree = tree(&[(&[1, 2, 3], 1), (&[9], 10), (&[1, 2, 4, 5], 20)]);
+        let tree = tree(&[(&[1, 2, 3], 2), (&[9], 10), (&[1, 2, 4, 5], 20)]);
         for count in 0..5 {
             let shown = tree.shown(count, Nanos(5));
             assert_eq!(shown.len(), count.min(4));
@@ -213,7 +223,7 @@ mod tests {
             .iter()
             .map(|it| it.prompts)
             .collect();
-        assert_eq!(keys, [21, 20, 10], "the leaf of one prompt is not there");
+        assert_eq!(keys, [22, 20, 10], "the leaf of two prompts is not there");
     }
 
     #[test]
@@ -223,6 +233,10 @@ mod tests {
         for turn in 1..3000 {
             tree.insert(&chain(&path[..turn]), Nanos(turn as u64));
         }
-        assert_eq!(tree.shown(3000, Nanos(3000)).len(), 2999);
+        assert_eq!(
+            tree.shown(3000, Nanos(3000)).len(),
+            2998,
+            "all but the last turn"
+        );
     }
 }

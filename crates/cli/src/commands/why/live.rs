@@ -1,0 +1,116 @@
+//! What a running server remembers of a request: where its prompt's tokens were found, and why
+//! the others were not.
+
+use std::io;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use headstart_insight::Bucket;
+use headstart_loadgen::fetch;
+use serde_json::Value;
+
+use crate::commands::serve::runtime;
+use crate::config::UsageError;
+use crate::output;
+use crate::report::{aligned, thousands};
+
+/// Longest answer that is read: one request and all replicas that it could have gone to.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// Asks the server at `url` about `request` and tells.
+pub(super) fn run(url: &str, request: &str, as_json: bool) -> Result<()> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    if request.is_empty() || !request.bytes().all(is_plain) {
+        let message = format!("{request}: an id has letters, figures and -_.: only");
+        return Err(UsageError(message).into());
+    }
+    let mut body = Vec::new();
+    let path = format!("/debug/requests/{request}");
+    let got = fetch(url, &path, None, |bytes| {
+        if body.len() + bytes.len() > ANSWER_BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        body.extend_from_slice(bytes);
+        Ok(())
+    });
+    // It names its innermost cause itself.
+    runtime()?
+        .block_on(got)
+        .map_err(|error| anyhow!("{error}"))?;
+    let record: Value = serde_json::from_slice(&body)
+        .with_context(|| format!("{url} did not answer as a Headstart server does"))?;
+    ensure!(
+        record["prompt_tokens"].is_u64(),
+        "{url} did not answer as a Headstart server does"
+    );
+    output::line(&match as_json {
+        true => record.to_string(),
+        false => told(&record),
+    })
+}
+
+/// For people: one headline, then tokens by bucket.
+fn told(record: &Value) -> String {
+    let tokens = |name: &str| record[name].as_u64().map(thousands);
+    let all = tokens("prompt_tokens").unwrap_or_default();
+    let cached = match tokens("cached_tokens") {
+        Some(cached) => format!("{cached} of {all} prompt tokens were found"),
+        None => format!("{all} prompt tokens; the engine does not say how many it found"),
+    };
+    let mut lines = vec![format!(
+        "Request {}: {cached}, on replica {}.",
+        visible(&record["id"]),
+        record["replica"]
+    )];
+    let buckets = record["buckets"].as_object().into_iter().flatten();
+    let rows = buckets.filter_map(|(name, tokens)| {
+        let bucket: Bucket = name.parse().ok()?;
+        let tokens = thousands(tokens.as_u64()?);
+        let meaning = bucket.meaning().to_owned();
+        Some(vec![format!("  {bucket}"), tokens, meaning])
+    });
+    let rows: Vec<_> = rows.collect();
+    if !rows.is_empty() {
+        lines.push(String::new());
+        lines.push(aligned(&rows).trim_end().to_owned());
+    }
+    if let Some(age_s) = record["evicted"]["age_s"].as_f64() {
+        lines.push(format!("evicted {age_s:.0} s after its last use"));
+    }
+    if record["buckets"]["diverged"].is_u64() {
+        lines.push(
+            "Known behind another prefix: `headstart why REQUEST FILE` on a log names the cause."
+                .to_owned(),
+        );
+    }
+    lines.join("\n")
+}
+
+/// A server's text without control characters, which would reach the terminal.
+fn visible(text: &Value) -> String {
+    let text = text.as_str().unwrap_or_default();
+    text.chars().filter(|it| !it.is_control()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_record_is_told_by_its_buckets() {
+        let text = told(&json!({
+            "id": "chatcmpl-1\u{1b}[0m",
+            "replica": 2,
+            "prompt_tokens": 4310,
+            "cached_tokens": 4096,
+            "buckets": {"device": 4096, "diverged": 200, "block-floor": 14, "later": 1},
+            "evicted": null,
+        }));
+        let headline =
+            "Request chatcmpl-1[0m: 4,096 of 4,310 prompt tokens were found, on replica 2.";
+        assert!(text.starts_with(headline), "{text}");
+        assert!(text.contains("known behind another prefix"), "{text}");
+        assert!(!text.contains("later"), "{text}");
+    }
+}

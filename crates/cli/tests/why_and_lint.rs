@@ -1,0 +1,190 @@
+//! `headstart why` and `headstart lint` as users and CI call them.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::{Value, json};
+use support::{output, text};
+
+/// Instructions long enough to be worth caching, without a date or an id.
+fn rules() -> String {
+    let rule = |n: usize| format!("Rule {n}: say what is so, name the source, and stop there. ");
+    (1..25).map(rule).collect()
+}
+
+/// A log of three conversations with two turns each; the front of each request's system prompt
+/// is what `front` says for its number.
+fn log(path: &Path, front: impl Fn(usize) -> String) {
+    let questions = [
+        "Where do storks winter?",
+        "Who built the lighthouse?",
+        "What is rye?",
+    ];
+    let mut lines = String::new();
+    for (number, (question, turn)) in questions
+        .iter()
+        .flat_map(|question| [(question, 0), (question, 1)])
+        .enumerate()
+    {
+        let system = front(number) + &rules();
+        let mut messages = vec![
+            json!({"role": "system", "content": system}),
+            json!({"role": "user", "content": question}),
+        ];
+        if turn == 1 {
+            messages.push(json!({"role": "assistant", "content": format!("On {question} there is much to say.")}));
+            messages.push(json!({"role": "user", "content": "And on 2026-03-04?"}));
+        }
+        let id = format!("req-{number}");
+        lines += &json!({"id": id, "model": "m", "messages": messages}).to_string();
+        lines.push('\n');
+    }
+    fs::write(path, lines).expect("writes");
+}
+
+fn at_minute(number: usize) -> String {
+    format!("It is 2026-11-23T17:{:02}:00Z. ", number * 3)
+}
+
+fn object(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)))
+}
+
+#[test]
+fn why_names_the_cause_with_the_exact_text_and_only_if_asked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("log.jsonl");
+    log(&file, at_minute);
+    let path = file.display().to_string();
+    let told = output(["why", "req-3", &path, "--json", "--show-text"]);
+    assert_eq!(told.status.code(), Some(0), "{}", text(&told.stderr));
+    let told = object(&told);
+    assert_eq!(told["cause"], "clock");
+    assert_eq!(told["old"], "2026-11-23T17:06:00Z");
+    assert_eq!(told["new"], "2026-11-23T17:09:00Z");
+    assert_eq!(told["neighbour"]["request"], "req-2");
+    assert!(told["lost_tokens"].as_u64() > Some(200), "{told}");
+    assert_eq!(told["diverged_at"]["token"], told["shared_tokens"]);
+
+    let told = object(&output(["why", "req-3", &path, "--json"]));
+    assert_eq!(told["cause"], "clock");
+    assert_eq!(
+        (&told["old"], &told["before"]),
+        (&Value::Null, &Value::Null)
+    );
+    let told = text(&output(["why", "req-3", &path]).stdout);
+    assert!(told.contains("[redacted: 20 bytes, time-like]"), "{told}");
+    assert!(!told.contains("2026") && !told.contains("storks"), "{told}");
+    // The line's number names it too.
+    let told = object(&output(["why", "4", &path, "--json"]));
+    assert_eq!(told["request"], "req-3");
+}
+
+#[test]
+fn why_says_when_nothing_was_lost_and_when_there_is_no_such_request() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("log.jsonl");
+    log(&file, |_| String::new());
+    let path = file.display().to_string();
+    let told = text(&output(["why", "req-3", &path]).stdout);
+    assert!(told.contains("goes on from req-2"), "{told}");
+    let told = text(&output(["why", "req-0", &path]).stdout);
+    assert!(told.contains("no earlier prompt"), "{told}");
+    let told = object(&output(["why", "req-4", &path, "--json"]));
+    assert_eq!(
+        (&told["cause"], &told["lost_tokens"]),
+        (&Value::Null, &json!(0))
+    );
+    let absent = output(["why", "req-99", &path]);
+    assert_eq!(absent.status.code(), Some(2));
+    assert!(
+        text(&absent.stderr).contains("req-0, req-1"),
+        "{}",
+        text(&absent.stderr)
+    );
+}
+
+#[test]
+fn lint_fails_on_a_cause_and_passes_without() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (clean, dirty) = (
+        folder.path().join("clean.jsonl"),
+        folder.path().join("dirty.jsonl"),
+    );
+    log(&clean, |_| String::new());
+    log(&dirty, at_minute);
+    let (clean, dirty) = (clean.display().to_string(), dirty.display().to_string());
+
+    let passed = output(["lint", &clean, "--json"]);
+    assert_eq!(passed.status.code(), Some(0), "{}", text(&passed.stderr));
+    let passed = object(&passed);
+    assert_eq!(
+        (&passed["ok"], &passed["findings"]),
+        (&json!(true), &json!([]))
+    );
+    assert!(
+        passed["stable_prefix_tokens"].as_u64() > Some(200),
+        "{passed}"
+    );
+    assert_eq!(passed["baseline_stable_prefix_tokens"], Value::Null);
+
+    let failed = output(["lint", &dirty, "--json", "--show-text"]);
+    assert_eq!(failed.status.code(), Some(1));
+    let failed = object(&failed);
+    assert_eq!(failed["ok"], false);
+    let finding = &failed["findings"][0];
+    assert_eq!(
+        (&finding["cause"], &finding["requests"]),
+        (&json!("clock"), &json!(5))
+    );
+    let old = finding["example"]["old"].as_str().expect("a text");
+    assert!(old.starts_with("2026-11-23T17:"), "{old}");
+    let redacted = object(&output(["lint", &dirty, "--json"]));
+    assert_eq!(redacted["findings"][0]["example"]["old"], Value::Null);
+    let told = text(&output(["lint", &dirty]).stdout);
+    assert!(
+        told.contains("1. clock") && !told.contains("2026"),
+        "{told}"
+    );
+}
+
+#[test]
+fn lint_fails_when_the_stable_prefix_shrinks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (prompts, baseline) = (path("prompts"), path("prefix.json"));
+    fs::create_dir(&prompts).expect("makes");
+    let prompt = |name: &str, end: &str| {
+        let file = Path::new(&prompts).join(name);
+        fs::write(file, rules() + end).expect("writes");
+    };
+    prompt("a.txt", "Greet the guest.");
+    prompt("b.txt", "Say farewell.");
+    let written = output(["lint", &prompts, "--write-baseline", &baseline]);
+    assert_eq!(written.status.code(), Some(0), "{}", text(&written.stderr));
+    let file = fs::read_to_string(&baseline).expect("is there");
+    assert!(
+        file.contains("stable_prefix_tokens") && !file.contains("Rule"),
+        "{file}"
+    );
+    let same = output(["lint", &prompts, "--baseline", &baseline, "--json"]);
+    assert_eq!(same.status.code(), Some(0));
+    assert_eq!(object(&same)["begins_as_baseline"], true);
+
+    // Somebody puts the guest's name in front.
+    fs::write(
+        Path::new(&prompts).join("b.txt"),
+        format!("Dear Ann. {}", rules()),
+    )
+    .expect("writes");
+    let shrank = output(["lint", &prompts, "--baseline", &baseline, "--json"]);
+    assert_eq!(shrank.status.code(), Some(1));
+    assert_eq!(object(&shrank)["ok"], false);
+    let wrong = output(["lint", &prompts, "--baseline", &prompts]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert_eq!(output(["lint"]).status.code(), Some(2));
+}
