@@ -14,6 +14,16 @@ pub(crate) struct Defect {
     pub(crate) spoiled: Log,
 }
 
+/// A request that a defect hit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hit<'a> {
+    pub(crate) request: &'a Request,
+    /// How much of the prompt it could have shared with an earlier one, bytes.
+    pub(crate) before: usize,
+    /// How much of that is lost, bytes.
+    pub(crate) lost: usize,
+}
+
 /// Fewest bytes of a prompt that must have been lost for a question about that request to be fair.
 const WORTH_ASKING: usize = 600;
 
@@ -40,24 +50,23 @@ impl Defect {
 
     /// The requests of which the defect took at least a tenth of what they could have shared with
     /// earlier ones.
-    pub(crate) fn all_hit(&self) -> Vec<&Request> {
+    pub(crate) fn all_hit(&self) -> Vec<Hit<'_>> {
         let (before, after) = (shared(&self.clean), shared(&self.spoiled));
         let requests = self.spoiled.requests.iter().zip(before.iter().zip(&after));
-        let hit = requests.filter(|(_, (before, after))| {
-            let lost = before.saturating_sub(**after);
-            lost >= WORTH_ASKING && lost * 10 >= **before
+        let hit = requests.map(|(request, (&before, after))| Hit {
+            request,
+            before,
+            lost: before.saturating_sub(*after),
         });
-        hit.map(|(request, _)| request).collect()
+        let hit = hit.filter(|hit| hit.lost >= WORTH_ASKING && hit.lost * 10 >= hit.before);
+        hit.collect()
     }
 
     /// Three of them.
-    pub(crate) fn hit(&self) -> Vec<&Request> {
+    pub(crate) fn hit(&self) -> Vec<Hit<'_>> {
         let all = self.all_hit();
-        vec![
-            all[all.len() / 3],
-            all[all.len() * 2 / 3],
-            all[all.len() - 1],
-        ]
+        let places = [all.len() / 3, all.len() * 2 / 3, all.len() - 1];
+        places.map(|place| all[place]).to_vec()
     }
 }
 

@@ -126,13 +126,14 @@ fn ask(defect: &Defect, file: &str) -> Vec<(&'static str, Result<(), String>)> {
         other => Err(format!("exit status {other:?} instead of 1")),
     });
     rows.push(("lint", told));
-    for request in defect.hit() {
-        let id = &request.id;
+    for hit in defect.hit() {
+        let id = &hit.request.id;
         let why = Said::by(&["why", id, file, "--json", "--show-text"]);
-        let told = why
-            .json()
-            .and_then(|told| explanation(&told, id, cause, log));
-        rows.push(("why", told.map_err(|said| format!("{id}: {said}"))));
+        let told = why.json();
+        let told = told.and_then(|told| explanation(&told, id, cause, log));
+        let (lost, before) = (hit.lost, hit.before);
+        let told = told.map_err(|said| format!("{id}, {lost} of {before} bytes lost: {said}"));
+        rows.push(("why", told));
     }
     rows
 }
@@ -221,7 +222,7 @@ fn no_text_is_shown_unasked() {
     let scratch = Scratch::new("silent");
     let defect = &causes::defects("nonce")[1];
     let file = write(&scratch, "silent", &defect.spoiled);
-    let id = &defect.hit()[0].id;
+    let id = &defect.hit()[0].request.id;
     let asked = [
         vec!["analyze", &file, "--json"],
         vec!["lint", &file, "--json"],

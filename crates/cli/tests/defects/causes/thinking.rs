@@ -114,8 +114,8 @@ fn changed() -> Vec<Defect> {
                     if index >= recent {
                         return Some(thought);
                     }
-                    let first = thought.split(". ").next()?;
-                    let short = format!("In short: {first}.");
+                    let last = thought.rsplit(". ").next()?;
+                    let short = format!("Earlier I weighed this: {last}");
                     message["content"] = json!(format!("<think>\n{short}\n</think>\n\n{rest}"));
                     Some(short)
                 })
@@ -166,7 +166,7 @@ fn blocks(
     let answers = answers.filter(|(_, message)| message["role"] == "assistant");
     let noted = answers.map(|(index, message)| {
         let thought = change(index, message)?;
-        Some(thought.chars().take(40).collect())
+        Some(thought.chars().take(20).collect())
     });
     Mark::Block(noted.collect())
 }

@@ -113,11 +113,21 @@ fn order(request: &mut Request) -> Mark {
         let text = message["content"].as_str().expect("text");
         if text.is_empty() {
             let call = &message["tool_calls"][0]["function"];
-            return beginning(call["arguments"].as_str().expect("arguments"));
+            return longest_word(call["arguments"].as_str().expect("arguments"));
         }
         beginning(text)
     });
     Mark::Order(shown.collect())
+}
+
+/// Of arguments what nobody needs to escape.
+fn longest_word(arguments: &str) -> String {
+    let is_end = |c: char| !c.is_ascii_alphanumeric() && !"/._-".contains(c);
+    let words = arguments.split(is_end);
+    words
+        .max_by_key(|word| word.len())
+        .expect("a word")
+        .to_owned()
 }
 
 fn beginning(text: &str) -> String {
