@@ -102,7 +102,7 @@ pub(super) fn snapshot(gateway: &Gateway) -> Snapshot {
         ..Snapshot::default()
     };
     match &gateway.observers.insight {
-        Some(insight) => explained::add(snapshot, insight),
+        Some(insight) => explained::add(snapshot, insight, gateway.metrics.savings.prices()),
         None => snapshot,
     }
 }
