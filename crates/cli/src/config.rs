@@ -6,6 +6,7 @@ pub(crate) mod cost_model;
 pub(crate) mod importance;
 pub(crate) mod prices;
 mod profiles;
+mod shadow;
 pub(crate) mod tenants;
 mod upstreams;
 
@@ -20,6 +21,7 @@ use clap::Args;
 use headstart_core::EngineModel;
 use headstart_router::Profile;
 use headstart_server::prices::PriceTable;
+use headstart_server::shadow::ShadowConfig;
 use headstart_server::{Limits, UpstreamConfig};
 use serde::Deserialize;
 
@@ -210,6 +212,29 @@ pub(crate) struct ServeOptions {
     /// tokens; or builtin for relative prices [default: none, and no money]
     #[arg(long, env = "HEADSTART_PRICE_TABLE", value_name = "FILE|builtin")]
     pub(crate) price_table: Option<String>,
+    /// Beside one --upstream, which gets all requests unchanged, play what other strategies and
+    /// sizes would have found: replicas=4,blocks=20000,block-size=16 or a part of that; see
+    /// /debug/shadow
+    #[arg(
+        long,
+        env = "HEADSTART_SHADOW",
+        value_name = "KEY=N,…",
+        num_args = 0..=1,
+        default_missing_value = ""
+    )]
+    pub(crate) shadow: Option<String>,
+    /// Collector for OpenTelemetry spans of requests (OTLP over HTTP), such as
+    /// http://127.0.0.1:4318; OTEL_TRACES_SAMPLER says how many [default: none]
+    #[arg(long, env = "HEADSTART_OTLP", value_name = "URL")]
+    pub(crate) otlp: Option<String>,
+    /// Whether requests are explained (what became of their tokens, and why: /debug/requests,
+    /// /debug/waterfall, metrics): on or off [default: on]
+    #[arg(long, env = "HEADSTART_INSIGHT", value_name = "on|off")]
+    pub(crate) insight: Option<String>,
+    /// Rewrites requests so that those which mean the same share their front: tools, json-keys,
+    /// nonce, clock, white-space, thinking, or all [default: none]
+    #[arg(long, env = "HEADSTART_NORMALIZE", value_name = "LIST")]
+    pub(crate) normalize: Option<String>,
     /// The configuration's own profiles, by name.
     #[arg(skip)]
     #[serde(skip)]
@@ -320,6 +345,10 @@ impl ServeOptions {
             max_batched_tokens: self.max_batched_tokens.or(file.max_batched_tokens),
             max_sequences: self.max_sequences.or(file.max_sequences),
             max_waiting: self.max_waiting.or(file.max_waiting),
+            otlp: self.otlp.or(file.otlp),
+            insight: self.insight.or(file.insight),
+            normalize: self.normalize.or(file.normalize),
+            shadow: self.shadow.or(file.shadow),
             upstream: if self.upstream.is_empty() {
                 file.upstream
             } else {
@@ -350,12 +379,32 @@ impl ServeOptions {
         self.index_secret.map(number).transpose()
     }
 
+    /// Whether requests are explained.
+    ///
+    /// # Errors
+    /// When it is neither on nor off.
+    pub(crate) fn insight(&self) -> Result<bool> {
+        match self.insight.as_deref() {
+            None | Some("on") => Ok(true),
+            Some("off") => Ok(false),
+            Some(other) => {
+                let message = format!("--insight {other}: known are on, off");
+                Err(UsageError(message).into())
+            }
+        }
+    }
+
     /// What tokens cost, where somebody says.
     ///
     /// # Errors
     /// When the table cannot be read.
     pub(crate) fn prices(&self) -> Result<Option<PriceTable>> {
         self.price_table.as_deref().map(prices::read).transpose()
+    }
+
+    /// What is played beside an upstream, if anything is.
+    pub(crate) fn shadow(&self) -> Result<Option<ShadowConfig>> {
+        self.shadow.as_deref().map(shadow::parse).transpose()
     }
 
     /// How replicas are chosen.

@@ -14,6 +14,7 @@ mod output;
 mod predictor;
 mod prompts;
 mod report;
+mod server;
 mod situations;
 mod tiers;
 
@@ -26,6 +27,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "headstart", version, propagate_version = true)]
 #[command(after_help = "Examples:
+  headstart demo                                    what there is to see, without any input
+  headstart analyze requests.jsonl                  why prompts were computed again
   headstart serve                                   two replicas of the built-in toy, port 8000
   headstart serve --model ./Qwen3-0.6B              a Hugging Face folder, on the CPU
   headstart serve --upstream http://10.0.0.7:8000   a gateway before a running engine
@@ -42,6 +45,10 @@ struct Cli {
 enum Command {
     /// Serve an OpenAI-compatible API.
     Serve(Box<commands::serve::Serve>),
+    /// What `analyze` says of a log that is made up: no input, no network.
+    Demo(Box<commands::demo::Demo>),
+    /// Why prompts were computed again, what that cost, and what would change it.
+    Analyze(Box<commands::analyze::Analyze>),
     /// What a policy would have hit on a recorded trace.
     Replay(commands::replay::Replay),
     /// Fleets strategy by strategy, or one replica policy by policy, in virtual time.
@@ -61,9 +68,13 @@ enum Command {
     /// What a running server knows of its replicas' caches.
     #[command(subcommand)]
     Index(commands::index::Index),
+    /// What other strategies and sizes would have found (`serve --shadow`).
+    Shadow(commands::shadow::Shadow),
     /// Look at a context cache (`serve --context-cache`) and look after it.
     #[command(subcommand)]
     Cache(commands::cache::Cache),
+    /// A running server in the terminal: hit rate, losses, replicas, prefixes, requests.
+    Top(commands::top::Top),
     /// What a running server's caches have saved: tokens, seconds, money.
     Savings(commands::savings::Savings),
     /// Why a request's prompt was computed again: the nearest earlier prompt, and where they part.
@@ -83,6 +94,8 @@ fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match cli.command {
         Command::Serve(serve) => commands::serve::run(*serve),
+        Command::Demo(demo) => commands::demo::run(*demo),
+        Command::Analyze(analyze) => commands::analyze::run(&analyze),
         Command::Replay(replay) => commands::replay::run(&replay),
         Command::Simulate(simulate) => commands::simulate::run(&simulate, &given(&matches)),
         Command::Plan(plan) => commands::plan::run(&plan),
@@ -91,7 +104,9 @@ fn main() -> ExitCode {
         Command::Bench(bench) => commands::bench::run(bench),
         Command::Calibrate(calibrate) => commands::calibrate::run(&calibrate),
         Command::Index(index) => commands::index::run(&index),
+        Command::Shadow(shadow) => commands::shadow::run(&shadow),
         Command::Cache(cache) => commands::cache::run(&cache),
+        Command::Top(top) => commands::top::run(&top),
         Command::Savings(savings) => commands::savings::run(&savings),
         Command::Why(why) => commands::why::run(&why),
         Command::Lint(lint) => commands::lint::run(&lint),

@@ -3,6 +3,7 @@
 //! [`Report`] holds counts only. Rates, shares and sentences are made where they are shown, and
 //! every form says whether it means blocks or tokens.
 
+pub(crate) mod analyze;
 mod csv;
 pub(crate) mod fleet;
 mod html;

@@ -3,7 +3,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`bucket`] | [`Bucket`], where a prompt token can land; [`Waterfall`], how many landed where |
+//! | [`bucket`] | [`Bucket`], where a prompt token lands; [`Waterfall`], how many landed where |
 //! | [`cause`] | [`Cause`], the names of what makes two prompts diverge, each with its fix |
 //! | [`text`] | prompts as sketches of keyed hashes; nearest neighbours; which cause it was |
 //! | [`loss`] | which bucket each token of a request lands in |

@@ -1,1 +1,433 @@
 //! Which bucket each token of a request lands in.
+//!
+//! ```text
+//! arrive(prompt, decision) ──► Pending ──computed (first token)──► ──finish(served)──► Outcome
+//!      ▲                         a stack of runs: what each           the front of it is what
+//!      │ memory                  token is if it is not served         was served
+//! observe(replica, CacheEvent)
+//! ```
+//!
+//! When the router has chosen, [`Attributor::arrive`] lays out what every token of the prompt is,
+//! *should the engine not serve it*: being computed by another request, expected on the replica,
+//! held elsewhere, and so on down [`Bucket::ALL`]. When the answer tells what was served, that
+//! covers the front of it. So the buckets sum to the prompt whatever an engine says.
+//!
+//! What was ever held is a bounded memory ([`Memory`] says how full, and what it forgot): per block
+//! who held it last and how that ended, learnt from the replicas' events and from what they
+//! computed. It follows one copy of a block, the one that was stored or used last. What was ever
+//! *seen*, behind whatever prefix, are anchors of short windows (`content`). With no room left
+//! both forget what is oldest; [`Outcome::certainty`] says what that does to an answer.
+//!
+//! It does not know clocks, HTTP or which engine it is. Source: ALGORITHMS.md section 8.
+
+mod content;
+mod handles;
+mod key;
+mod layout;
+mod outlook;
+mod request;
+mod table;
+mod tally;
+
+use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteKey, Tier};
+
+use crate::Bucket;
+use content::Contents;
+use handles::Handles;
+use key::Key;
+use layout::Layout;
+use table::{Entry, Names, State, Table};
+
+pub use handles::BlockName;
+pub use outlook::{Errors, Outlook};
+pub use request::{Arrival, Evicted, Memory, Outcome, Pending, Served};
+pub use tally::{HotPrefixes, Prefix, Tally};
+
+/// How finely times of use are kept. With 32 bits they reach 497 days.
+const TICK: u64 = 10_000_000;
+
+/// Replicas that are told apart; those with higher ids are taken for one.
+const REPLICAS: usize = 4_096;
+
+/// How much an [`Attributor`] remembers, and its secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttributorConfig {
+    /// Blocks of which it is remembered who held them, at 16 bytes; their contents behind any
+    /// namespace take 8 more, and engines' names for them 16.
+    pub blocks: usize,
+    /// Anchors of contents, at 4 bytes for about 4 tokens.
+    pub anchors: usize,
+    /// Sets its names apart from another's.
+    pub secret: u64,
+}
+
+impl Default for AttributorConfig {
+    /// 48 MiB: a million blocks, 16 million tokens in blocks of 16.
+    fn default() -> Self {
+        Self {
+            blocks: 1 << 20,
+            anchors: 1 << 21,
+            secret: 0,
+        }
+    }
+}
+
+/// Attributes the tokens of requests. Costs one access to memory per block and call; contents are
+/// looked at only where blocks are unknown.
+#[derive(Clone, Debug)]
+pub struct Attributor {
+    key: Key,
+    blocks: Table,
+    /// Chains of blocks without their namespace, and where they were seen last.
+    bare: Names,
+    contents: Contents,
+    handles: Handles,
+    replicas: Vec<Replica>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Replica {
+    /// Blocks that it stored, and once more per reset.
+    stored: u32,
+    /// `stored` at its last reset.
+    reset_at: Option<u32>,
+    /// Whether it says what it stores and removes.
+    has_events: bool,
+    /// Stands for the model that it serves.
+    model: u64,
+}
+
+impl Attributor {
+    /// One that remembers nothing yet.
+    #[must_use]
+    pub fn new(config: &AttributorConfig) -> Self {
+        let key = Key::new(config.secret);
+        Self {
+            key,
+            blocks: Table::new(config.blocks),
+            bare: Names::new(config.blocks),
+            contents: Contents::new(config.anchors, key),
+            handles: Handles::new(config.blocks),
+            replicas: Vec::new(),
+        }
+    }
+
+    /// Says which model a replica serves, by a number that stands for it: blocks of different
+    /// models are different blocks.
+    pub fn set_model(&mut self, replica: ReplicaId, model: u64) {
+        let place = self.place(replica);
+        self.replicas[usize::from(place)].model = model;
+    }
+
+    /// A request was placed: lays out what its tokens are if they are not served.
+    pub fn arrive(&mut self, arrival: &Arrival<'_>, now: Nanos) -> Pending {
+        let chosen = self.place(arrival.replica);
+        let model = self.replicas[usize::from(chosen)].model;
+        let names: Vec<u64> = {
+            let keys = arrival.keys.iter();
+            keys.map(|&key| self.key.of_block(key, model)).collect()
+        };
+        let overlap_of = |(replica, tokens): &(ReplicaId, u32)| (*replica, *tokens);
+        let mut overlaps = arrival.overlaps.iter().map(overlap_of);
+        let predicted = overlaps.find(|&(replica, _)| replica == arrival.replica);
+        let predicted_tokens = predicted.map_or(0, |(_, tokens)| tokens);
+        let predicted_tokens = predicted_tokens.min(arrival.prompt_tokens);
+        let mut layout = Layout::of(arrival, predicted_tokens);
+        let mut evicted = None;
+        for (block, &name) in names.iter().enumerate() {
+            let bucket = self.remembered(name, chosen, arrival);
+            layout.remember(block, bucket);
+            if evicted.is_none() && bucket == Some(Bucket::Evicted) {
+                evicted = self.eviction(name, now);
+            }
+        }
+        self.look_at_contents(arrival, &names, &mut layout);
+        self.follow_others(arrival, &names);
+        let computes_from = (predicted_tokens / arrival.block_size.max(1)) as usize;
+        for &name in names.iter().skip(computes_from) {
+            let entry = self.blocks.enter(name);
+            entry.computing = entry.computing.saturating_add(1);
+        }
+        Pending {
+            replica: arrival.replica,
+            prompt_tokens: arrival.prompt_tokens,
+            predicted_tokens,
+            computes_from: computes_from.min(names.len()),
+            names,
+            is_computing: true,
+            is_read: arrival.tokens.is_some(),
+            runs: layout.into_runs(),
+            evicted,
+            forgotten: self.forgotten_share(),
+        }
+    }
+
+    /// Its first token is out: the prompt is computed, and held where it was sent.
+    pub fn computed(&mut self, pending: &mut Pending, now: Nanos) {
+        if !std::mem::replace(&mut pending.is_computing, false) {
+            return;
+        }
+        let place = self.place(pending.replica);
+        let replica = &mut self.replicas[usize::from(place)];
+        if !replica.has_events {
+            let new = pending.names.len() - pending.computes_from;
+            replica.stored = replica.stored.wrapping_add(new as u32);
+        }
+        let (at, stored) = (ticks(now), replica.stored);
+        for (block, &name) in pending.names.iter().enumerate() {
+            let entry = self.blocks.enter(name);
+            if block >= pending.computes_from && entry.computing < u8::MAX {
+                entry.computing = entry.computing.saturating_sub(1);
+            }
+            // Where it is, its own events say better, once they are there.
+            if entry.state() != State::Held || entry.holder != place {
+                entry.hold(place, Tier::Device);
+            }
+            (entry.at, entry.stored) = (at, stored);
+            if pending.is_read {
+                entry.read();
+            }
+        }
+    }
+
+    /// The answer said what was served. Sums to the prompt whatever it said.
+    pub fn finish(&mut self, mut pending: Pending, served: &Served, now: Nanos) -> Outcome {
+        self.computed(&mut pending, now);
+        let split = layout::overlay(pending.prompt_tokens, &pending.runs, served);
+        let unsure = [Bucket::Namespace, Bucket::Diverged, Bucket::NeverSeen];
+        let unsure: u64 = unsure
+            .map(|bucket| u64::from(split.get(bucket)))
+            .iter()
+            .sum();
+        let share = unsure as f32 / split.total().max(1) as f32;
+        Outcome {
+            split,
+            certainty: 1.0 - share * pending.forgotten,
+            evicted: pending.evicted.filter(|_| split.get(Bucket::Evicted) > 0),
+        }
+    }
+
+    /// It ended before its prompt was computed.
+    pub fn abandon(&mut self, pending: &Pending) {
+        if pending.is_computing {
+            for &name in &pending.names[pending.computes_from..] {
+                if let Some(entry) = self.blocks.find_mut(name)
+                    && entry.computing < u8::MAX
+                {
+                    entry.computing = entry.computing.saturating_sub(1);
+                }
+            }
+        }
+    }
+
+    /// A replica said what changed. `name` gives a block's key behind its parent's key (none at
+    /// the start of a prompt), as the keys of arrivals are made.
+    pub fn observe(
+        &mut self,
+        replica: ReplicaId,
+        event: &CacheEvent,
+        name: BlockName<'_>,
+        now: Nanos,
+    ) {
+        let place = self.place(replica);
+        self.replicas[usize::from(place)].has_events = true;
+        match event {
+            CacheEvent::Stored(stored) => {
+                let keys = self.handles.introduce(place, stored, name);
+                for key in keys {
+                    self.stored(replica, key, stored.tier, now);
+                }
+            }
+            CacheEvent::Removed {
+                blocks,
+                tier,
+                group: 0,
+            } => {
+                for &handle in blocks {
+                    if let Some(key) = self.handles.find(place, handle) {
+                        self.removed(replica, key, *tier);
+                    }
+                }
+            }
+            CacheEvent::Removed { .. } => {}
+            CacheEvent::Cleared => self.cleared(replica),
+        }
+    }
+
+    /// A replica stored a block in a tier.
+    pub fn stored(&mut self, replica: ReplicaId, key: RouteKey, tier: Tier, now: Nanos) {
+        let place = self.place(replica);
+        let replica = &mut self.replicas[usize::from(place)];
+        replica.has_events = true;
+        if tier == Tier::Device {
+            replica.stored = replica.stored.wrapping_add(1);
+        }
+        let (model, stored) = (replica.model, replica.stored);
+        let entry = self.blocks.enter(self.key.of_block(key, model));
+        entry.hold(place, tier);
+        (entry.at, entry.stored) = (ticks(now), stored);
+    }
+
+    /// A replica removed a block from a tier.
+    pub fn removed(&mut self, replica: ReplicaId, key: RouteKey, tier: Tier) {
+        let place = self.place(replica);
+        let model = self.replicas[usize::from(place)].model;
+        if let Some(entry) = self.blocks.find_mut(self.key.of_block(key, model)) {
+            entry.remove(place, tier);
+        }
+    }
+
+    /// A replica lost all it held: it cleared its cache or was restarted.
+    pub fn cleared(&mut self, replica: ReplicaId) {
+        let place = self.place(replica);
+        let replica = &mut self.replicas[usize::from(place)];
+        replica.reset_at = Some(replica.stored);
+        // What is stored from now on has a higher number.
+        replica.stored = replica.stored.wrapping_add(1);
+    }
+
+    /// How full the memory is.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        let ((blocks, forgotten_blocks), (anchors, forgotten_anchors)) =
+            (self.blocks.counts(), self.contents.counts());
+        Memory {
+            capacity_blocks: self.blocks.capacity(),
+            blocks,
+            forgotten_blocks,
+            anchors,
+            forgotten_anchors,
+        }
+    }
+
+    /// What the memory says of a block that is not served.
+    fn remembered(&self, name: u64, chosen: u16, arrival: &Arrival<'_>) -> Option<Bucket> {
+        let entry = self.blocks.find(name)?;
+        if entry.computing > 0 {
+            return Some(Bucket::InFlight);
+        }
+        match entry.state() {
+            State::Unheld => None,
+            State::Removed => Some(Bucket::Evicted),
+            State::Held if self.was_reset(entry) => Some(Bucket::Reset),
+            // The index does not know the block. If it was asked about its holder, an event was
+            // lost, that of its removal rather than that of its storing, which was seen here. If
+            // not (the holder is busy, or full), it may well be there, where it says what it has.
+            State::Held => {
+                let has_events = self.replicas[usize::from(entry.holder)].has_events;
+                let mut asked = arrival.overlaps.iter();
+                let is_asked = asked.any(|(replica, _)| replica.0 == u32::from(entry.holder));
+                Some(match has_events && entry.holder != chosen && !is_asked {
+                    true => Bucket::HeldElsewhere,
+                    false => Bucket::Evicted,
+                })
+            }
+        }
+    }
+
+    /// Whether its holder was reset since it stored or used it.
+    fn was_reset(&self, entry: &Entry) -> bool {
+        let reset_at = self.replicas[usize::from(entry.holder)].reset_at;
+        reset_at.is_some_and(|reset_at| entry.stored.wrapping_sub(reset_at) as i32 <= 0)
+    }
+
+    /// Where the copy that was followed is gone and another replica has one, that is followed.
+    fn follow_others(&mut self, arrival: &Arrival<'_>, names: &[u64]) {
+        let Some(&(replica, tokens)) = arrival.overlaps.iter().max_by_key(|held| held.1) else {
+            return;
+        };
+        let place = self.place(replica);
+        let stored = self.replicas[usize::from(place)].stored;
+        for &name in &names[..names
+            .len()
+            .min((tokens / arrival.block_size.max(1)) as usize)]
+        {
+            let Some(entry) = self.blocks.find(name).copied() else {
+                continue;
+            };
+            if entry.state() == State::Removed || self.was_reset(&entry) {
+                let entry = self.blocks.enter(name);
+                entry.hold(place, Tier::Device);
+                entry.stored = stored;
+            }
+        }
+    }
+
+    fn eviction(&self, name: u64, now: Nanos) -> Option<Evicted> {
+        let entry = self.blocks.find(name)?;
+        let holder = &self.replicas[usize::from(entry.holder)];
+        let age = u64::from(ticks(now).saturating_sub(entry.at)) * TICK;
+        Some(Evicted {
+            age: std::time::Duration::from_nanos(age),
+            blocks_since: holder.stored.wrapping_sub(entry.stored),
+        })
+    }
+
+    /// Tells what of the unknown part is known in another namespace or behind another prefix, and
+    /// remembers it.
+    fn look_at_contents(&mut self, arrival: &Arrival<'_>, names: &[u64], layout: &mut Layout) {
+        let (from, to) = layout.unknown();
+        let unread = self.unread(names);
+        let size = arrival.block_size.max(1) as usize;
+        let Some(tokens) = arrival.tokens.filter(|tokens| tokens.len() >= to) else {
+            return;
+        };
+        let read_from = from.min(unread * size);
+        if read_from >= to {
+            return;
+        }
+        let mut name = 0;
+        for (block, tokens) in tokens[..to].chunks_exact(size).enumerate() {
+            name = self.key.of_tokens(name, tokens);
+            if block * size < read_from {
+                continue;
+            }
+            let tag = arrival.namespace as u32;
+            match self.bare.find(name) {
+                // The memory of blocks has forgotten it.
+                _ if block * size < from => {}
+                Some(seen) if seen == tag => layout.remember(block, Some(Bucket::Evicted)),
+                Some(_) => layout.remember(block, Some(Bucket::Namespace)),
+                None => {}
+            }
+            self.bare.enter(name, tag);
+        }
+        self.contents
+            .know(&tokens[read_from..to], &mut |start, end| {
+                let (start, end) = (read_from + start, read_from + end);
+                if end > from {
+                    layout.diverged(start.max(from), end);
+                }
+            });
+    }
+
+    /// The first block whose contents were not in a prompt yet: what an engine generated is known
+    /// as a block before.
+    fn unread(&self, names: &[u64]) -> usize {
+        let is_read = |name: &&u64| self.blocks.find(**name).is_some_and(Entry::is_read);
+        names.iter().take_while(is_read).count()
+    }
+
+    fn forgotten_share(&self) -> f32 {
+        let memory = self.memory();
+        let share = |forgotten: u64, all: u64| forgotten as f32 / all.max(1) as f32;
+        share(memory.forgotten_blocks, memory.blocks)
+            .max(share(memory.forgotten_anchors, memory.anchors))
+    }
+
+    /// Where a replica's figures are.
+    fn place(&mut self, replica: ReplicaId) -> u16 {
+        let place = (replica.0 as usize).min(REPLICAS - 1);
+        if place >= self.replicas.len() {
+            self.replicas.resize(place + 1, Replica::default());
+        }
+        place as u16
+    }
+}
+
+fn ticks(now: Nanos) -> u32 {
+    (now.0 / TICK) as u32
+}
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,7 @@
 //! | [`prefix_tokens`] | [`PrefixTokens`], the same with what earlier prompts already cost |
 //! | [`detokenizer`] | [`Detokenizer`], one token at a time to text |
 //! | [`stop`] | [`StopMatcher`], the end of an answer at a stop string |
+//! | [`normalize`] | [`Normalizers`], requests that mean the same made to share their front |
 //! | [`error`] | [`PromptError`] |
 //!
 //! This crate knows nothing of HTTP, routing or caches. It reads the model files that it is
@@ -28,6 +29,7 @@ pub mod detokenizer;
 pub mod error;
 mod json_dumps;
 pub mod model;
+pub mod normalize;
 pub mod prefix_tokens;
 mod probe;
 mod python_compat;
@@ -38,6 +40,7 @@ pub mod tokenizer;
 pub use detokenizer::Detokenizer;
 pub use error::PromptError;
 pub use model::PromptModel;
+pub use normalize::{Normalizer, Normalizers};
 pub use prefix_tokens::{BoundaryKind, PrefixTokens, PrefixTokensStats};
 pub use stop::{StopMatcher, StopOutcome};
 pub use template::{ChatTemplate, GenerationPrompt, RenderInput, SpecialTokens};

@@ -60,6 +60,8 @@ pub struct Candidate {
     pub overlap_tokens: usize,
     /// The weighted sum of its scores; 0 where the strategy does not score.
     pub score: f64,
+    /// Predicted time to the first token there, seconds, as [`crate::score::Cost`] predicts it.
+    pub ttft_s: f64,
 }
 
 /// A request in flight. Never given out twice by one router.

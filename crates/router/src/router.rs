@@ -29,7 +29,7 @@ use crate::placed::Placed;
 use crate::profile::Profile;
 use crate::request::{Candidate, Decision, NoReplica, ReservationId, RouteRequest};
 use crate::reservations::{Reservation, Reservations};
-use crate::score::work_s;
+use crate::score::{predicted_ttft_s, work_s};
 use crate::view::{Health, ReplicaView};
 
 /// What a router is made of.
@@ -238,7 +238,10 @@ impl Router {
             replica,
             overlap_tokens,
             prompt_tokens,
-            candidates: scored.iter().map(candidate).collect(),
+            candidates: {
+                let candidate = |scored: &Scored| candidate(scored, prompt_tokens);
+                scored.iter().map(candidate).collect()
+            },
             reservation: self.reserve(reservation, prompt_tokens, request.now),
         })
     }
@@ -379,11 +382,12 @@ fn prompt_of<'a>(request: &RouteRequest<'a>) -> Option<Prompt<'a>> {
     request.tokens.map(|tokens| Prompt { tokens, namespace })
 }
 
-fn candidate(scored: &Scored) -> Candidate {
+fn candidate(scored: &Scored, prompt_tokens: usize) -> Candidate {
     Candidate {
         replica: scored.view.replica,
         overlap_tokens: scored.view.any_tier_tokens,
         score: scored.score,
+        ttft_s: predicted_ttft_s(&scored.view, prompt_tokens),
     }
 }
 

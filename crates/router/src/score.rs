@@ -23,7 +23,7 @@ use crate::request::RouteRequest;
 use crate::view::ReplicaView;
 
 pub use cost::Cost;
-pub(crate) use cost::work_s;
+pub(crate) use cost::{predicted_ttft_s, work_s};
 
 /// Worth of a token that must be loaded from a lower tier first, against one on the device.
 /// Published value (llm-d, for host memory).

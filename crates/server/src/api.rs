@@ -1,8 +1,11 @@
 //! The HTTP routes.
 
 mod body;
+mod dashboard;
 mod debug;
 mod embedded;
+mod explain;
+mod normalized;
 mod proxied;
 mod routed;
 mod tokenize;
@@ -24,6 +27,7 @@ use tokio::sync::Notify;
 use crate::gateway::{Fleet, Gateway};
 use crate::openai::ApiError;
 use crate::openai::response::Kind;
+use crate::spans::Timeline;
 
 /// Response header: who computed.
 pub const REPLICA_HEADER: &str = "x-headstart-replica";
@@ -35,11 +39,20 @@ pub const CACHED_HEADER: &str = "x-headstart-cached-tokens";
 /// the answer is not what a full computation gives. Request header: `off` asks for what it gives.
 pub const IMPORTANCE_HEADER: &str = "x-headstart-importance";
 
+/// Response header: which normalizers changed the request, where some did.
+pub const NORMALIZED_HEADER: &str = "x-headstart-normalized";
+
 /// Request header: the conversation, for `session` routing.
 pub const SESSION_HEADER: &str = "x-session-id";
 
 /// Request header with the longest time to the first token that the client wants, milliseconds.
 pub const SLO_TTFT_HEADER: &str = "x-slo-ttft-ms";
+
+/// Request header: what the client calls the request, to ask for it later.
+pub const REQUEST_ID_HEADER: &str = "x-request-id";
+
+/// Longest of them that is kept, bytes.
+const REQUEST_ID_BYTES: usize = 200;
 
 /// Longest objective, milliseconds: an hour.
 const SLO_TTFT_MAX_MS: f64 = 3_600_000.0;
@@ -51,6 +64,7 @@ pub struct Closer(pub Arc<Notify>);
 /// All routes.
 pub fn routes(gateway: Arc<Gateway>) -> Router {
     let open = Router::new()
+        .route("/", get(|| async { crate::dashboard::page() }))
         .route("/health", get(|| async { StatusCode::OK }))
         .route("/ready", get(ready))
         .route("/metrics", get(metrics));
@@ -60,7 +74,13 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/v1/models", get(models))
         .route("/tokenize", post(tokenize))
         .route("/debug/index", get(debug_index))
+        .route("/debug/shadow", get(debug_shadow))
         .route("/debug/index/entries", get(debug_entries))
+        .route("/dashboard/snapshot", get(dashboard_snapshot))
+        .route("/dashboard/events", get(dashboard_events))
+        .route("/debug/requests", get(explain::requests))
+        .route("/debug/requests/{id}", get(explain::request))
+        .route("/debug/waterfall", get(explain::waterfall))
         .layer(middleware::from_fn_with_state(gateway.clone(), authorize))
         .merge(open)
         .fallback(not_found)
@@ -83,23 +103,26 @@ async fn completions(State(gateway): State<Arc<Gateway>>, request: Request) -> R
 async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response {
     let arrival = gateway.clock.now();
     let (head, body) = request.into_parts();
+    let timeline = Timeline::open(gateway.observers.spans.as_ref(), &head.headers, arrival);
     let closer = head.extensions.get::<Closer>().cloned().unwrap_or_default();
     let body = match body::read(&head.headers, body, &gateway.limits).await {
         Ok(body) => body,
         Err(error) => return error.into_response(),
     };
+    let (body, changed) = normalized::normalized(&gateway, body).await;
     let call = Call {
         gateway,
         kind,
         headers: head.headers,
         arrival,
+        timeline,
         closer,
     };
     let outcome = match &call.gateway.fleet {
         Fleet::Embedded(_) => embedded::answer(call, &body).await,
         Fleet::Upstreams(_) => proxied::answer(call, body).await,
     };
-    outcome.unwrap_or_else(ApiError::into_response)
+    normalized::say(outcome.unwrap_or_else(ApiError::into_response), changed)
 }
 
 /// One call of a completion route.
@@ -108,6 +131,7 @@ struct Call {
     kind: Kind,
     headers: HeaderMap,
     arrival: headstart_core::Nanos,
+    timeline: Timeline,
     closer: Closer,
 }
 
@@ -118,6 +142,13 @@ impl Call {
             .get(SESSION_HEADER)
             .and_then(|value| value.to_str().ok());
         header.or(user)
+    }
+
+    /// What the client calls the request, if it calls it something short.
+    fn request_id(&self) -> Option<&str> {
+        let value = self.headers.get(REQUEST_ID_HEADER)?;
+        let id = value.to_str().ok()?;
+        (!id.is_empty() && id.len() <= REQUEST_ID_BYTES).then_some(id)
     }
 
     /// The objective that the client names, if it does.
@@ -169,11 +200,30 @@ async fn debug_index(State(gateway): State<Arc<Gateway>>) -> Response {
     debug::index(&gateway).await
 }
 
+async fn debug_shadow(State(gateway): State<Arc<Gateway>>) -> Response {
+    match &gateway.observers.shadow {
+        Some(shadow) => Json(shadow.report()).into_response(),
+        None => {
+            let message = "nothing is played; start the server with --shadow and one --upstream";
+            ApiError::new(StatusCode::NOT_FOUND, "no_shadow", message).into_response()
+        }
+    }
+}
+
 async fn debug_entries(
     State(gateway): State<Arc<Gateway>>,
     Query(query): Query<Vec<(String, String)>>,
 ) -> Response {
     debug::entries(&gateway, &query)
+}
+
+async fn dashboard_snapshot(State(gateway): State<Arc<Gateway>>) -> Response {
+    dashboard::snapshot(&gateway).await
+}
+
+async fn dashboard_events(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let closer = request.extensions().get::<Closer>().cloned();
+    dashboard::events(&gateway, closer.unwrap_or_default()).await
 }
 
 async fn tokenize(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
@@ -219,7 +269,8 @@ async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 async fn not_found(uri: Uri) -> ApiError {
     let message = format!(
         "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, \
-         /debug/index, /debug/index/entries, /health, /ready and /metrics",
+         /debug/index, /debug/index/entries, /debug/requests, /debug/waterfall, /debug/shadow, \
+         /dashboard/snapshot, /dashboard/events, /health, /ready, /metrics and / (the dashboard)",
         uri.path()
     );
     ApiError::new(StatusCode::NOT_FOUND, "not_found", message)

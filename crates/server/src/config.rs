@@ -9,13 +9,14 @@ use headstart_cache::Tiers;
 use headstart_core::{BlockMover, EngineModel};
 use headstart_engine::importance::ImportanceConfig;
 use headstart_engine::{EngineConfig, Model};
-use headstart_prompt::PromptModel;
+use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::Profile;
 
 use crate::metrics::TierReport;
 use crate::prediction::PredictionConfig;
 use crate::prices::PriceTable;
 use crate::replica::Waker;
+use crate::shadow::ShadowConfig;
 use crate::shared_index::SharedServer;
 
 /// Everything a server needs; validated by whoever builds it.
@@ -44,6 +45,14 @@ pub struct ServeConfig {
     pub backend: Backend,
     /// What tokens cost, where the money that caches save is to be counted.
     pub prices: Option<PriceTable>,
+    /// What other strategies and sizes would have found is played beside one upstream, if it is.
+    pub shadow: Option<ShadowConfig>,
+    /// The collector that spans of requests go to, `http://host:port`, if they do.
+    pub otlp: Option<String>,
+    /// Whether requests are explained: what became of their tokens, and why.
+    pub insight: bool,
+    /// How requests are rewritten before anything else; none unless chosen.
+    pub normalizers: Normalizers,
     /// The limits.
     pub limits: Limits,
 }

@@ -5,39 +5,43 @@ mod embedded;
 mod gauges;
 mod health;
 mod proxied;
+mod reservation;
 mod restored;
 mod self_check;
+mod streams;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use headstart_core::block::Namespace;
-use headstart_core::{CacheEvent, Nanos, ReplicaId, TokenId};
+use headstart_core::{Nanos, ReplicaId};
 use headstart_engine::{GenerationDefaults, Model};
-use headstart_prompt::PromptModel;
+use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::index::Update;
-use headstart_router::stream::{StreamReport, StreamStatus};
 use headstart_router::{
-    Decision, Health, PrefixIndex, Profile, Prompt, ReportedLoad, ReservationId, RouteRequest,
-    Router,
+    Decision, Health, PrefixIndex, Profile, Prompt, ReportedLoad, RouteRequest, Router,
 };
 
-use crate::clock::{Clock, unix_seconds};
+use crate::clock::Clock;
 use crate::config::{Limits, TierReports};
+use crate::dashboard::Dashboard;
 use crate::drift::DriftWatch;
-use crate::events::{Endpoints, StreamReporter, StreamUpdate};
+use crate::events::{Endpoints, StreamReporter};
+use crate::insight::Placed;
 use crate::metrics::Metrics;
+use crate::observers::Observers;
 use crate::openai::ApiError;
 use crate::prediction::Predictions;
 use crate::prompt_tokens::PromptTokens;
 use crate::replica::Replica;
 use crate::shared_index::SharedIndex;
 use crate::upstream::Upstream;
+use reservation::Placing;
 
 pub use embedded::{Accepted, Ask};
+pub(crate) use gauges::kv_usage;
 pub use proxied::{Passing, Proxied, is_event_stream, unknown_model};
+pub use reservation::Reservation;
 pub use self_check::{Comparison, Due};
 
 /// Replicas that may refuse a request before its client is told: two full queues are an answer.
@@ -58,6 +62,10 @@ pub struct Gateway {
     pub api_key: Option<String>,
     /// Metrics.
     pub metrics: Metrics,
+    /// Those who look on.
+    pub observers: Observers,
+    /// How requests are rewritten.
+    pub normalizers: Normalizers,
     /// The clock.
     pub clock: Clock,
     /// Set once shutdown has begun.
@@ -76,6 +84,8 @@ pub struct Gateway {
     streams: Mutex<BTreeMap<ReplicaId, StreamReporter>>,
     /// Replicas of which something was restored, and whose stream is not followed yet.
     restored: Mutex<BTreeSet<ReplicaId>>,
+    /// What is shown of all this.
+    pub dashboard: Dashboard,
     drift: DriftWatch,
     /// Whether a prompt is being compared with an engine's: one at a time.
     is_comparing: AtomicBool,
@@ -150,6 +160,10 @@ pub struct GatewayParts {
     pub api_key: Option<String>,
     /// Metrics.
     pub metrics: Metrics,
+    /// Those who look on.
+    pub observers: Observers,
+    /// How requests are rewritten.
+    pub normalizers: Normalizers,
     /// The clock.
     pub clock: Clock,
     /// Where each replica publishes its events.
@@ -172,6 +186,8 @@ impl Gateway {
             limits: parts.limits,
             api_key: parts.api_key,
             metrics: parts.metrics,
+            observers: parts.observers,
+            normalizers: parts.normalizers,
             clock: parts.clock,
             events: parts.events,
             draining: AtomicBool::new(false),
@@ -182,6 +198,7 @@ impl Gateway {
             streams: Mutex::default(),
             restored: Mutex::default(),
             drift: DriftWatch::default(),
+            dashboard: Dashboard::default(),
             is_comparing: AtomicBool::new(false),
             next_id: AtomicU64::new(0),
             run_id: (crate::clock::unix_seconds() * 1e6) as u64,
@@ -280,90 +297,14 @@ impl Gateway {
         healthy && !self.draining.load(Relaxed)
     }
 
-    /// Takes note of what a replica's event stream said.
-    pub fn on_stream(&self, replica: ReplicaId, update: StreamUpdate) {
-        let name = replica.to_string();
-        let count = |outcome: &str, by: u64| {
-            self.metrics
-                .replicas
-                .kv_events
-                .with_label_values(&[&name[..], outcome])
-                .inc_by(by);
-        };
-        match update {
-            StreamUpdate::Events(events) => {
-                self.tell_index(replica, Update::Events(&events), events.len());
-                self.note_lag(replica, &name);
-                count("applied", events.len() as u64);
-            }
-            StreamUpdate::Clear => {
-                self.tell_index(replica, Update::Events(&[CacheEvent::Cleared]), 1);
-                count("cleared", 1);
-            }
-            StreamUpdate::Doubt { batches } => {
-                // Said in the log by the subscriber, which limits how often.
-                self.tell_index(replica, Update::Doubt, 0);
-                count("lost", batches);
-            }
-            StreamUpdate::Trust => {
-                tracing::info!(%replica, "KV events were late, not lost; what it holds is sure");
-                self.tell_index(replica, Update::Trust, 0);
-            }
-            StreamUpdate::Skipped {
-                reason,
-                count: skipped,
-            } => {
-                count("skipped", skipped);
-                self.metrics.index.note_skipped(&name, reason, skipped);
-            }
-            StreamUpdate::Status(status) => {
-                tracing::debug!(%replica, status = status.name(), "KV event stream");
-            }
-        }
-    }
-
-    /// A replica's event stream is followed, perhaps anew.
-    pub fn follow_stream(&self, replica: ReplicaId, reporter: StreamReporter) {
-        self.lock_streams().insert(replica, reporter);
-    }
-
-    /// Nobody here follows a replica's event stream any more.
-    pub fn leave_stream(&self, replica: ReplicaId) {
-        self.lock_streams().remove(&replica);
-    }
-
-    /// Where the event stream of a replica stands; none if it has none.
-    #[must_use]
-    pub fn stream_report(&self, replica: ReplicaId) -> Option<StreamReport> {
-        self.stream_reporter(replica).map(|stream| stream.report())
-    }
-
-    /// The same, to be asked again.
-    #[must_use]
-    pub fn stream_reporter(&self, replica: ReplicaId) -> Option<StreamReporter> {
-        self.lock_streams().get(&replica).cloned()
-    }
-
-    fn lock_streams(&self) -> MutexGuard<'_, BTreeMap<ReplicaId, StreamReporter>> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn note_lag(&self, replica: ReplicaId, name: &str) {
-        // What a replay brings is as old as it is; and a stamp of another batch says nothing.
-        let is_live = |report: &StreamReport| {
-            let is_last = report.last_seq.map(|seq| seq + 1) == Some(report.next_seq);
-            report.status != StreamStatus::Replaying && is_last
-        };
-        let report = self.stream_report(replica).filter(is_live);
-        if let Some(ts) = report.and_then(|report| report.last_ts) {
-            self.metrics.index.note_lag(name, unix_seconds() - ts);
-        }
-    }
-
     /// Updates the index while requests are routed, if the replica counts.
     fn tell_index(&self, replica: ReplicaId, update: Update<'_>, num_events: usize) {
         if self.router().listens_to(replica, num_events) {
-            self.index.update(replica, update, self.clock.now());
+            let now = self.clock.now();
+            if let (Some(insight), Update::Events(events)) = (&self.observers.insight, &update) {
+                insight.events(replica, events, now);
+            }
+            self.index.update(replica, update, now);
         }
     }
 
@@ -401,12 +342,28 @@ impl Gateway {
             .routed
             .with_label_values(&labels)
             .inc();
+        let insight = self.observers.insight.as_ref();
+        let ticket = insight.zip(tokens.zip(keys.as_ref()));
+        let ticket = ticket.map(|(insight, (tokens, keys))| {
+            let placed = Placed {
+                decision: &decision,
+                tokens,
+                keys,
+                namespace,
+            };
+            insight.arrive(&placed, request.now)
+        });
+        let now = request.now;
+        if let Some(keys) = keys {
+            self.dashboard.note_prompt(keys, now);
+        }
         let reservation = Reservation {
             gateway: self.clone(),
             id: decision.reservation,
             replica: decision.replica,
             replica_name: labels[1].to_owned(),
             predicted_tokens: tokens.map(|_| decision.overlap_tokens),
+            ticket: Mutex::new(ticket),
         };
         Ok((decision, reservation))
     }
@@ -433,63 +390,5 @@ impl Gateway {
         tracing::debug!(%replica, "another attempt");
         let retries = &self.metrics.requests.retries;
         retries.with_label_values(&[replica.to_string()]).inc();
-    }
-}
-
-/// A request that wants a place.
-#[derive(Clone, Copy)]
-struct Placing<'a> {
-    /// Its prompt, where that is tokenized.
-    tokens: Option<&'a [TokenId]>,
-    /// What sets the prompt apart from the same tokens in other requests.
-    namespace: Namespace<'a>,
-    /// The key of `session` routing.
-    session: Option<&'a str>,
-    /// The longest time to the first token that the client wants.
-    slo_ttft: Option<Duration>,
-}
-
-/// A request's place with the router; given back when dropped.
-pub struct Reservation {
-    gateway: Arc<Gateway>,
-    id: ReservationId,
-    replica: ReplicaId,
-    replica_name: String,
-    /// Cached tokens by the index; none where the prompt was not tokenized.
-    predicted_tokens: Option<usize>,
-}
-
-impl Reservation {
-    /// The prefill is done.
-    pub fn first_token(&self) {
-        let now = self.gateway.clock.now();
-        self.gateway.router().first_token(self.id, now);
-    }
-
-    /// The engine says how many prompt tokens it found cached.
-    pub fn note_cached(&self, cached_tokens: usize) {
-        if let Some(predicted) = self.predicted_tokens {
-            let index = &self.gateway.metrics.index;
-            index.note_cached(&self.replica_name, predicted, cached_tokens);
-        }
-    }
-
-    /// The replica.
-    #[must_use]
-    pub fn replica(&self) -> ReplicaId {
-        self.replica
-    }
-
-    /// The replica, as metrics and headers name it.
-    #[must_use]
-    pub fn replica_name(&self) -> &str {
-        &self.replica_name
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        let now = self.gateway.clock.now();
-        self.gateway.router().finish(self.id, now);
     }
 }

@@ -13,11 +13,13 @@
 //! | [`api`] | the HTTP routes |
 //! | [`openai`] | request and response bodies, errors |
 //! | [`gateway`] | one request's way to a replica, with one retry |
+//! | [`dashboard`] | what a page or a terminal is shown once a second |
 //! | [`replica`] | an embedded engine on its thread |
 //! | [`prediction`] | will the conversation go on: asked beside each chat request's way |
 //! | [`upstream`] | an engine behind HTTP |
 //! | [`answer`] | tokens to text: detokenizing and stop strings |
 //! | [`prices`] | what tokens cost, where somebody says |
+//! | [`insight`] | what became of requests, and why |
 //! | [`drift`] | whether engines make the same tokens of a prompt |
 //! | [`prompt_tokens`] | text to tokens, of what is new in a prompt |
 //! | [`saved_index`] | the router's index in a folder, for the next start |
@@ -33,11 +35,14 @@ pub mod answer;
 pub mod api;
 pub mod clock;
 pub mod config;
+pub mod dashboard;
 pub mod drift;
 mod emulator;
 pub mod events;
 pub mod gateway;
+pub mod insight;
 pub mod metrics;
+pub mod observers;
 pub mod openai;
 pub mod prediction;
 pub mod prices;
@@ -45,7 +50,9 @@ pub mod prompt_tokens;
 pub mod replica;
 pub mod saved_index;
 pub mod server;
+pub mod shadow;
 pub mod shared_index;
+pub mod spans;
 pub mod timed_index;
 pub mod upstream;
 

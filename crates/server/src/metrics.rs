@@ -3,11 +3,14 @@
 
 mod importance;
 mod index;
+mod insight;
 pub(crate) mod load;
 mod prediction;
 mod savings;
+mod shadow;
 mod shared_index;
 mod tiers;
+mod totals;
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,11 +24,14 @@ use prometheus::{
 
 pub use importance::ImportanceMetrics;
 pub use index::IndexMetrics;
+pub use insight::InsightMetrics;
 pub use prediction::PredictionMetrics;
 pub use savings::{PromptSources, SavingsMetrics};
+pub use shadow::ShadowMetrics;
 pub use shared_index::SharedIndexMetrics;
 pub(crate) use tiers::TimedMover;
 pub use tiers::{TierMetrics, TierReport};
+pub use totals::{FOUND_IN, Totals};
 
 use crate::prices::PriceTable;
 
@@ -50,6 +56,7 @@ pub struct Metrics {
     /// How loading stored prefixes in part goes.
     pub importance: ImportanceMetrics,
     shared_index: OnceLock<SharedIndexMetrics>,
+    shadow: OnceLock<ShadowMetrics>,
 }
 
 /// What happened to requests.
@@ -74,6 +81,8 @@ pub struct RequestMetrics {
     pub retries: IntCounterVec,
     /// Errors given to clients, by status.
     pub errors: IntCounterVec,
+    /// Requests that a normalizer changed, by the cause that it undoes.
+    pub normalized: IntCounterVec,
 }
 
 /// How replicas are.
@@ -135,6 +144,7 @@ impl Metrics {
             tiers,
             importance,
             shared_index: OnceLock::new(),
+            shadow: OnceLock::new(),
         }
     }
 
@@ -202,6 +212,11 @@ impl RequestMetrics {
                 "headstart_errors_total",
                 "Errors given to clients.",
                 &["status"],
+            ),
+            normalized: make.counter(
+                "headstart_normalized_requests_total",
+                "Requests changed before they were answered, by what was undone.",
+                &["cause"],
             ),
         }
     }

@@ -18,6 +18,7 @@ use crate::events::{Endpoints, PublishError, RankError, SubscriberHandle};
 use crate::gateway::{Fleet, Gateway};
 use crate::saved_index::{FolderError, Saving};
 use crate::shared_index::SharedIndexError;
+use crate::spans::SpansError;
 use crate::upstream::UpstreamError;
 
 /// Connections that wait to be accepted.
@@ -76,6 +77,12 @@ pub enum ServeError {
     /// An index that cannot be shared.
     #[error(transparent)]
     Shared(#[from] SharedIndexError),
+    /// Shadow mode that cannot be.
+    #[error("--shadow: {0}")]
+    Shadow(&'static str),
+    /// The collector of spans.
+    #[error(transparent)]
+    Otlp(#[from] SpansError),
     /// An upstream's tokenizer.
     #[error(transparent)]
     Tokenizer(#[from] headstart_prompt::PromptError),
@@ -202,6 +209,7 @@ impl RunningServer {
                     .iter()
                     .for_each(crate::replica::Replica::stop);
             }
+            gateway.observers.stop();
         };
         let _ = tokio::task::spawn_blocking(stop_replicas).await;
     }

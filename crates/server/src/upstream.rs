@@ -271,6 +271,8 @@ impl Upstream {
             "x-request-id",
             RANK_HEADER,
             "x-session-id",
+            "traceparent",
+            "tracestate",
             HOPS_HEADER,
             IMPORTANCE_HEADER,
         ] {

@@ -13,10 +13,12 @@
 //! | [`outcome`] | [`Outcome`]: what a replay counts, cold and steady apart, per class |
 //! | [`saturation`] | how many prefills per second an engine does at a hit rate |
 //! | [`sizing`] | how many times device memory a trace is worth |
+//! | [`spread`] | what placing requests without looking costs: hits by placement |
 //! | [`streams`] | event streams under every fault, against what the engines really hold |
 //! | [`sweep`] | [`Sweep`]: policies × capacities over one trace, and what no cache can beat |
 //! | [`fleet`] | gateways and replicas in virtual time: [`fleet::Run`] |
 //! | [`experiment`] | learned prefix caching against its rivals: [`experiment::Arm`] |
+//! | [`explained`] | what became of every prompt token: of a trace, and against the truth of a world |
 //! | [`knee`] | where a hit-rate curve bends |
 //! | [`wild`] | the evaluation of "KVCache Cache in the Wild": host memory × policies |
 //! | [`workload`] | conversations drawn from published statistics |
@@ -28,6 +30,7 @@ pub mod calibrate;
 pub mod chat;
 pub mod cost;
 pub mod experiment;
+pub mod explained;
 pub mod fleet;
 pub mod knee;
 pub mod mover;
@@ -37,6 +40,7 @@ pub mod quality;
 pub mod replay;
 pub mod saturation;
 pub mod sizing;
+pub mod spread;
 pub mod streams;
 pub mod sweep;
 pub mod tiered;

@@ -2,7 +2,7 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `answer` | tells a gateway's answers from everybody else's, and what to do about errors |
+//! | `answer` | tells a gateway's answers from everybody else's |
 //! | `table` | the summary, for people |
 //!
 //! Nothing is printed as a gateway's word that is not shaped like one, and nothing that a server
@@ -16,13 +16,12 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::{Args, Subcommand};
-use headstart_loadgen::{LoadError, fetch};
+use clap::Subcommand;
+use headstart_loadgen::LoadError;
 
-use crate::commands::serve::runtime;
-use crate::config::first_line;
 use crate::output;
-use answer::{Asked, FirstLine};
+use crate::server::Server;
+use answer::FirstLine;
 
 /// Largest summary that is read: a few thousand replicas with a thousand bytes each, many times.
 const SUMMARY_BYTES_MAX: usize = 64 << 20;
@@ -67,37 +66,6 @@ dump breaks off with an error; ask for one replica, or for a limit.")]
     },
 }
 
-/// Which server to ask.
-#[derive(Args, Debug)]
-pub(crate) struct Server {
-    /// Its address
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8000")]
-    url: String,
-    /// File whose first line is its API key
-    #[arg(long, value_name = "FILE")]
-    api_key_file: Option<PathBuf>,
-}
-
-impl Server {
-    fn get(
-        &self,
-        path: &str,
-        write: impl FnMut(&[u8]) -> io::Result<()>,
-    ) -> Result<Result<(), LoadError>> {
-        let key = self.api_key_file.as_deref().map(first_line).transpose()?;
-        let fetched = fetch(&self.url, path, key.as_deref(), write);
-        Ok(runtime()?.block_on(fetched))
-    }
-
-    fn asked(&self, path: &'static str) -> Asked<'_> {
-        Asked {
-            url: &self.url,
-            path,
-            key_file: self.api_key_file.as_deref(),
-        }
-    }
-}
-
 /// Asks the server.
 pub(crate) fn run(index: &Index) -> Result<()> {
     match index {
@@ -123,20 +91,7 @@ pub(crate) fn run(index: &Index) -> Result<()> {
 
 fn show(server: &Server, json: bool) -> Result<()> {
     let asked = server.asked("/debug/index");
-    let mut body = Vec::new();
-    let mut is_too_long = false;
-    let got = server.get(asked.path, |bytes| {
-        is_too_long = body.len() + bytes.len() > SUMMARY_BYTES_MAX;
-        if is_too_long {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        body.extend_from_slice(bytes);
-        Ok(())
-    })?;
-    if is_too_long {
-        return Err(asked.foreign(&body));
-    }
-    got.map_err(|error| asked.explained(error))?;
+    let body = server.document(&asked, SUMMARY_BYTES_MAX)?;
     let index = answer::summary(&body).ok_or_else(|| asked.foreign(&body))?;
     if json {
         return output::line(&String::from_utf8_lossy(&body));

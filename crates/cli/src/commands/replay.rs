@@ -1,6 +1,6 @@
 //! `headstart replay`.
 
-mod capacity;
+pub(crate) mod capacity;
 mod cells;
 mod predictors;
 mod texts;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use headstart_engine::{EngineConfig, ModelConfig, QueueOrder};
+use headstart_prompt::Normalizers;
 use headstart_server::shared_index::{SharedServer, Timing};
 use headstart_server::{Backend, EmbeddedFleet, RunningServer, ServeConfig, ServeError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -99,6 +100,8 @@ fn usage(error: ServeError) -> anyhow::Error {
         | ServeError::State(_)
         | ServeError::Shared(_)
         | ServeError::Rank(_)
+        | ServeError::Otlp(_)
+        | ServeError::Shadow(_)
         | ServeError::Upstream(_) => UsageError(error.to_string()).into(),
         other => other.into(),
     }
@@ -149,8 +152,24 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
         engine_model: options.engine_model()?,
         backend,
         prices: options.prices()?,
+        otlp: options.otlp.clone(),
+        shadow: options.shadow()?,
+        insight: options.insight()?,
+        normalizers: normalizers(options)?,
         limits: options.limits()?,
     })
+}
+
+/// How requests are rewritten, if they are.
+fn normalizers(options: &ServeOptions) -> Result<Normalizers> {
+    let Some(list) = &options.normalize else {
+        return Ok(Normalizers::default());
+    };
+    if options.shadow.is_some() {
+        let message = "--normalize does not go with --shadow, which passes requests on unchanged";
+        return Err(UsageError(message.to_owned()).into());
+    }
+    parsed(list, "--normalize")
 }
 
 /// What a block takes of which nothing is kept but its name: its place in the cache and the index.

@@ -18,7 +18,7 @@ pub(crate) fn page(report: &Report) -> String {
 }
 
 /// JSON that ends no script, whatever the names in it are.
-pub(super) fn embedded(data: &Value) -> String {
+pub(crate) fn embedded(data: &Value) -> String {
     let mut text = data.to_string();
     for (letter, escape) in [
         ('<', "\\u003c"),

@@ -149,6 +149,11 @@ fn late_s(ttft_s: f64, slo: Duration) -> f64 {
     }
 }
 
+/// Predicted seconds to the first token of a prompt of `prompt` tokens.
+pub(crate) fn predicted_ttft_s(view: &ReplicaView, prompt: usize) -> f64 {
+    ttft_s(view, work_s(view, prompt))
+}
+
 /// Seconds to the first token: those in front, its own, half of the step that is under way, and its
 /// own step.
 fn ttft_s(view: &ReplicaView, work_s: f64) -> f64 {

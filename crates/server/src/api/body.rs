@@ -15,7 +15,7 @@ use crate::config::Limits;
 use crate::openai::ApiError;
 
 /// Pieces between an answer and its connection: a little slack, no buffer.
-const PIECES: usize = 16;
+pub(super) const PIECES: usize = 16;
 
 /// The whole body.
 ///
@@ -74,9 +74,9 @@ pub(super) struct Writer {
 #[derive(Debug)]
 pub(super) struct ClientGone;
 
-/// A body and the end that feeds it.
-pub(super) fn channel(limits: &Limits, closer: Closer) -> (Writer, Body) {
-    let (pieces, received) = mpsc::channel(PIECES);
+/// A body and the end that feeds it; so many pieces wait between the two.
+pub(super) fn channel(pieces: usize, limits: &Limits, closer: Closer) -> (Writer, Body) {
+    let (pieces, received) = mpsc::channel(pieces);
     let stream = stream::unfold(received, |mut received| async move {
         let piece = received.recv().await?;
         Some((Ok::<_, Infallible>(piece), received))

@@ -16,12 +16,14 @@ use super::{CACHED_HEADER, Call, IMPORTANCE_HEADER, REPLICA_HEADER, header_value
 use crate::answer::{Answer, Piece};
 use crate::clock::unix_seconds;
 use crate::gateway::{Accepted, Ask, Embedded, Fleet, Gateway, unknown_model};
+use crate::insight::Answered;
 use crate::openai::error::PromptLength;
 use crate::openai::response::{Envelope, Kind, Usage};
 use crate::openai::{ApiError, ChatRequest, CompletionRequest, Generation, PromptInput};
 use crate::prediction::{Chat, Forecast, Scope};
 use crate::prompt_tokens::PromptTokens;
 use crate::replica::ReplicaEvent;
+use crate::spans::{Mark, Timeline};
 
 /// Answers a call.
 pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError> {
@@ -40,6 +42,7 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
         session: session.map(str::to_owned),
     };
     let (tokens, chat) = read(&gateway, embedded, input, scope).await?;
+    call.timeline.mark(Mark::Tokenized);
     let forecast = embedded.predictions.as_ref().zip(chat);
     let forecast = forecast.map(|(predictions, chat)| predictions.forecast(chat, call.arrival));
     let ask = Ask {
@@ -49,6 +52,7 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
         is_exact,
         prompt: &tokens,
         forecast: forecast.as_ref(),
+        timeline: &call.timeline,
     };
     let accepted = gateway.generate(embedded, &ask).await?;
     let prompt = Prompt {
@@ -215,6 +219,7 @@ struct Run {
     answer: Answer,
     usage: Usage,
     arrival: headstart_core::Nanos,
+    timeline: Timeline,
     /// Its end is the end of the conversation's turn.
     _forecast: Option<Forecast>,
 }
@@ -265,9 +270,16 @@ impl Run {
             answer,
             usage,
             arrival: call.arrival,
+            timeline: call.timeline.clone(),
             _forecast: prompt.forecast,
         };
-        run.note_first_token();
+        let waited_s = run.note_first_token();
+        run.accepted.reservation.explain(&Answered {
+            id: Some(&run.envelope.id),
+            request_id: call.request_id(),
+            model: &run.envelope.model,
+            ttft_s: Some(waited_s),
+        });
         run
     }
 
@@ -290,7 +302,7 @@ impl Run {
 
     /// The answer piece by piece.
     fn stream(self, call: &Call, include_usage: bool) -> Response {
-        let (writer, body) = body::channel(&call.gateway.limits, call.closer.clone());
+        let (writer, body) = body::channel(body::PIECES, &call.gateway.limits, call.closer.clone());
         let mut response = Response::new(body);
         let headers = response.headers_mut();
         headers.insert(
@@ -369,7 +381,8 @@ impl Run {
         }
     }
 
-    fn note_first_token(&self) {
+    /// Seconds from the request's arrival to its first token.
+    fn note_first_token(&self) -> f64 {
         let metrics = &self.gateway.metrics;
         let labels = [
             &self.envelope.model[..],
@@ -400,6 +413,12 @@ impl Run {
             sources, engine, ..
         } = &self.accepted;
         let prompt = self.usage.prompt;
+        self.timeline.note(|facts| {
+            facts.model = Some(self.envelope.model.clone());
+            facts.replica = Some(self.accepted.reservation.replica());
+            facts.prompt_tokens = Some(prompt);
+            facts.cached_tokens = Some(self.usage.cached);
+        });
         metrics
             .savings
             .note(labels, prompt, sources, engine.as_ref());
@@ -411,6 +430,7 @@ impl Run {
             ttft_ms = waited * 1e3,
             "first token"
         );
+        waited
     }
 
     fn finish(&mut self, reason: &str) -> Usage {
@@ -420,6 +440,10 @@ impl Run {
         let model = &self.envelope.model[..];
         let labels = [model, replica];
         let took = self.gateway.clock.now().since(self.arrival).as_secs_f64();
+        self.timeline.note(|facts| {
+            facts.output_tokens = Some(self.usage.completion);
+            facts.is_complete = true;
+        });
         metrics
             .requests
             .e2e

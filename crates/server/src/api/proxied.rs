@@ -18,9 +18,12 @@ use super::usage::{Usage, UsageScan};
 use super::{CACHED_HEADER, Call, IMPORTANCE_HEADER, REPLICA_HEADER, header_value};
 use crate::clock::unix_seconds;
 use crate::gateway::{Comparison, Due, Gateway, Passing, Proxied, Reservation, is_event_stream};
+use crate::insight::Answered;
 use crate::openai::response::Kind;
 use crate::openai::{ApiError, request};
 use crate::prompt_tokens::PromptTokens;
+use crate::shadow::{Arrived, Shadowed};
+use crate::spans::{Mark, Timeline};
 use crate::upstream::HOPS_HEADER;
 
 /// Answers a call.
@@ -28,14 +31,17 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
     let Routed { model, salt, user } = Routed::parse(&body)?;
     let prompt = call.gateway.prompt_tokens();
     let tokens = routed::tokens(prompt, call.kind, salt.as_deref(), &body).await;
+    call.timeline.mark(Mark::Tokenized);
     let path = match call.kind {
         Kind::Chat => "/v1/chat/completions",
         Kind::Text => "/v1/completions",
     };
+    let shadowed = shadowed(&call, tokens.as_deref(), salt.as_deref(), user.as_deref());
     // What it says goes on to an engine, which may load in part or not.
     call.is_exact()?;
     let mut headers = call.headers.clone();
     count_hop(&mut headers)?;
+    call.timeline.pass_on(&mut headers);
     if call.gateway.api_key.is_some() {
         // The key was this gateway's, not the engine's.
         headers.remove(header::AUTHORIZATION);
@@ -49,9 +55,11 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         session: call.session(user.as_deref()),
         slo_ttft: call.slo_ttft()?,
         tokens: tokens.as_deref(),
+        timeline: &call.timeline,
     };
     let proxied = call.gateway.pass_on(&passing).await?;
-    note_first_bytes(&call, &model, &proxied);
+    let ttft_s = note_first_bytes(&call, &model, &proxied);
+    shadowed.began(call.gateway.clock.now());
     let body = passing.body.clone();
     let sent = Sent {
         gateway: call.gateway.clone(),
@@ -59,6 +67,11 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         model,
         body,
         tokens,
+        timeline: call.timeline.clone(),
+        shadowed,
+        ttft_s: ttft_s.filter(|_| is_event_stream(&proxied.head.headers)),
+        request_id: call.request_id().map(str::to_owned),
+        answer_id: None,
     };
     Ok(respond(&call, proxied, sent))
 }
@@ -70,15 +83,53 @@ struct Sent {
     model: String,
     body: Bytes,
     tokens: Option<Vec<TokenId>>,
+    timeline: Timeline,
+    shadowed: Shadowed,
+    ttft_s: Option<f64>,
+    request_id: Option<String>,
+    answer_id: Option<String>,
+}
+
+/// Tells the request to the fleets that are played beside it, if there are any.
+fn shadowed(
+    call: &Call,
+    tokens: Option<&[TokenId]>,
+    salt: Option<&str>,
+    user: Option<&str>,
+) -> Shadowed {
+    let Some(shadow) = &call.gateway.observers.shadow else {
+        return Shadowed::default();
+    };
+    let arrived = Arrived {
+        tokens,
+        salt,
+        session: call.session(user),
+    };
+    shadow.request(arrived, call.gateway.clock.now())
 }
 
 impl Sent {
     /// The answer is complete: compares what was thought with what the engine says.
     fn note(self, usage: Usage, reservation: &Reservation) {
+        self.timeline.note(|facts| {
+            facts.model = Some(self.model.clone());
+            facts.replica = Some(reservation.replica());
+            facts.prompt_tokens = usage.prompt_tokens;
+            facts.cached_tokens = usage.cached_tokens;
+            facts.output_tokens = usage.completion_tokens;
+            facts.is_complete = true;
+        });
         if let Some(cached) = usage.cached_tokens {
             reservation.note_cached(cached);
         }
+        reservation.explain(&Answered {
+            id: self.answer_id.as_deref(),
+            request_id: self.request_id.as_deref(),
+            model: &self.model,
+            ttft_s: self.ttft_s,
+        });
         if let (Some(prompt), Some(cached)) = (usage.prompt_tokens, usage.cached_tokens) {
+            self.shadowed.found(prompt, cached);
             let labels = [&self.model[..], reservation.replica_name()];
             let savings = &self.gateway.metrics.savings;
             savings.note_upstream(labels, prompt, cached);
@@ -184,7 +235,7 @@ pub(super) fn chat_tokens(
     prompt.chat(&input, salt).ok()
 }
 
-fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) {
+fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) -> Option<f64> {
     if proxied.head.status.is_success() {
         let labels = [model, proxied.reservation.replica_name()];
         let waited = call.gateway.clock.now().since(call.arrival).as_secs_f64();
@@ -199,10 +250,12 @@ fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) {
             ttft_ms = waited * 1e3,
             "first bytes of an upstream's answer"
         );
+        return Some(waited);
     }
+    None
 }
 
-fn respond(call: &Call, proxied: Proxied, sent: Sent) -> Response {
+fn respond(call: &Call, proxied: Proxied, mut sent: Sent) -> Response {
     let Proxied {
         reservation,
         head,
@@ -211,13 +264,14 @@ fn respond(call: &Call, proxied: Proxied, sent: Sent) -> Response {
     } = proxied;
     let is_stream = is_event_stream(&head.headers);
     let replica = header_value(reservation.replica_name());
-    let whole = match is_stream {
-        true => Usage::default(),
+    let (whole, answer_id) = match is_stream {
+        true => (Usage::default(), None),
         false => Usage::of_answer(&first),
     };
+    sent.answer_id = answer_id;
     let cached = cached_tokens(&head.headers, whole);
     let mut response = if is_stream {
-        let (writer, body) = body::channel(&call.gateway.limits, call.closer.clone());
+        let (writer, body) = body::channel(body::PIECES, &call.gateway.limits, call.closer.clone());
         let (gateway, header_count) = (call.gateway.clone(), cached);
         tokio::spawn(async move {
             // The reservation is held until the answer ends or the client is gone.
@@ -227,6 +281,7 @@ fn respond(call: &Call, proxied: Proxied, sent: Sent) -> Response {
                 .await
                 .is_ok()
             {
+                sent.answer_id = scan.take_id();
                 let usage = scan.found();
                 let cached_tokens = usage.cached_tokens.or(header_count);
                 sent.note(

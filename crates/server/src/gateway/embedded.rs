@@ -9,12 +9,14 @@ use headstart_engine::engine::StopTokens;
 use headstart_engine::{FinishReason, Sampling, Submission, Submit};
 use tokio::sync::mpsc;
 
-use super::{Embedded, Gateway, Placing, REFUSALS, Reservation};
+use super::reservation::Placing;
+use super::{Embedded, Gateway, REFUSALS, Reservation};
 use crate::metrics::PromptSources;
 use crate::openai::error::PromptLength;
 use crate::openai::{ApiError, Generation};
 use crate::prediction::Forecast;
 use crate::replica::ReplicaEvent;
+use crate::spans::{Mark, Timeline};
 
 /// Request types, as policies see them.
 const CHAT: u16 = 1;
@@ -35,6 +37,8 @@ pub struct Ask<'a> {
     pub prompt: &'a [TokenId],
     /// Whether its conversation goes on, where somebody predicts it.
     pub forecast: Option<&'a Forecast>,
+    /// When what happened to it.
+    pub timeline: &'a Timeline,
 }
 
 /// A request that has its first token.
@@ -92,9 +96,10 @@ impl Gateway {
             generation,
             session,
             slo_ttft,
-            is_exact: _,
             prompt,
             forecast,
+            timeline,
+            ..
         } = *ask;
         let placing = Placing {
             tokens: Some(prompt),
@@ -123,10 +128,10 @@ impl Gateway {
             let seq = submission.id;
             let events = replica.submit(submission);
             if let Some(forecast) = forecast {
-                let replica = decision.replica.0 as usize;
-                forecast.placed(replica, seq);
+                forecast.placed(decision.replica.0 as usize, seq);
             }
-            let first = first_token(events);
+            timeline.mark(Mark::Routed);
+            let first = first_token(events, timeline);
             let limit = self.limits.first_token_timeout;
             match tokio::time::timeout(limit, first)
                 .await
@@ -134,7 +139,7 @@ impl Gateway {
             {
                 Ok((sources, first, events)) => {
                     reservation.first_token();
-                    reservation.note_cached(sources.found());
+                    reservation.note_sources(&sources);
                     return Ok(Accepted {
                         reservation,
                         sources,
@@ -224,7 +229,10 @@ type FirstToken = (
     mpsc::Receiver<ReplicaEvent>,
 );
 
-async fn first_token(events: Option<mpsc::Receiver<ReplicaEvent>>) -> Result<FirstToken, Refusal> {
+async fn first_token(
+    events: Option<mpsc::Receiver<ReplicaEvent>>,
+    timeline: &Timeline,
+) -> Result<FirstToken, Refusal> {
     let mut events = events.ok_or(Refusal::Full)?;
     let mut sources = PromptSources::default();
     loop {
@@ -235,14 +243,19 @@ async fn first_token(events: Option<mpsc::Receiver<ReplicaEvent>>) -> Result<Fir
             }
             Some(ReplicaEvent::Refused(_)) => return Err(Refusal::Full),
             Some(ReplicaEvent::Started { cached_tokens }) => {
+                timeline.mark(Mark::Started);
                 sources = PromptSources::on_device(cached_tokens);
             }
-            Some(ReplicaEvent::Loaded { tokens, from }) => sources.add(from, tokens),
+            Some(ReplicaEvent::Loaded { tokens, from }) => {
+                timeline.mark(Mark::Loaded);
+                sources.add(from, tokens);
+            }
             Some(ReplicaEvent::Partly {
                 loaded_bytes,
                 whole_bytes,
             }) => sources.set_partly(loaded_bytes, whole_bytes),
             Some(ReplicaEvent::Token { token, finish }) => {
+                timeline.mark(Mark::FirstToken);
                 return Ok((sources, (token, finish), events));
             }
         }

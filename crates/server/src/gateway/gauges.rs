@@ -9,6 +9,12 @@ use super::{Embedded, Fleet, Gateway};
 use crate::metrics::raise;
 
 impl Gateway {
+    /// How replicas are chosen, by name.
+    #[must_use]
+    pub fn strategy(&self) -> &str {
+        &self.profile.name
+    }
+
     /// Brings the gauges up to date and writes all metrics.
     #[must_use]
     pub fn render_metrics(&self) -> String {
@@ -20,11 +26,17 @@ impl Gateway {
             .with_label_values(&[self.profile.name.as_str()]);
         entries.set(stats.index.entries as i64);
         metrics.index.set_stats(&stats.index);
+        if let Some(insight) = &self.observers.insight {
+            insight.refresh_metrics();
+        }
         if let Some(tokens) = &self.prompt_tokens {
             metrics.index.set_prompt_tokens(&tokens.stats());
         }
         if let Some(shared) = &self.shared_index {
             metrics.with_shared_index().set(&shared.shared_stats());
+        }
+        if let Some(shadow) = &self.observers.shadow {
+            metrics.with_shadow().set(&shadow.report());
         }
         let replicas: Vec<_> = self.router().replicas().collect();
         self.refresh_streams(&replicas);
@@ -38,41 +50,7 @@ impl Gateway {
         }
         self.name_upstreams();
         if let Fleet::Embedded(embedded) = &self.fleet {
-            for (index, replica) in embedded.replicas.iter().enumerate() {
-                let name = index.to_string();
-                let labels = [&embedded.name[..], &name];
-                let load = replica.load();
-                metrics
-                    .replicas
-                    .running
-                    .with_label_values(&labels)
-                    .set(load.running as i64);
-                metrics
-                    .replicas
-                    .waiting
-                    .with_label_values(&labels)
-                    .set(load.waiting as i64);
-                raise(
-                    &metrics.replicas.preemptions.with_label_values(&labels),
-                    load.preemptions,
-                );
-                raise(
-                    &metrics.replicas.panics.with_label_values(&[&name]),
-                    replica.panics(),
-                );
-                metrics
-                    .replicas
-                    .kv_usage
-                    .with_label_values(&labels)
-                    .set(kv_usage(&load));
-                let blocks = load.capacity_blocks.to_string();
-                let tokens = embedded.block_size.to_string();
-                metrics
-                    .replicas
-                    .kv_capacity
-                    .with_label_values(&[labels[0], labels[1], &tokens, &blocks])
-                    .set(1);
-            }
+            self.refresh_loads(embedded);
             self.refresh_tiers(embedded);
             embedded.refresh_prediction_metrics();
         }
@@ -81,6 +59,46 @@ impl Gateway {
 }
 
 impl Gateway {
+    /// Says how busy each replica is.
+    fn refresh_loads(&self, embedded: &Embedded) {
+        let metrics = &self.metrics;
+        for (index, replica) in embedded.replicas.iter().enumerate() {
+            let name = index.to_string();
+            let labels = [&embedded.name[..], &name];
+            let load = replica.load();
+            metrics
+                .replicas
+                .running
+                .with_label_values(&labels)
+                .set(load.running as i64);
+            metrics
+                .replicas
+                .waiting
+                .with_label_values(&labels)
+                .set(load.waiting as i64);
+            raise(
+                &metrics.replicas.preemptions.with_label_values(&labels),
+                load.preemptions,
+            );
+            raise(
+                &metrics.replicas.panics.with_label_values(&[&name]),
+                replica.panics(),
+            );
+            metrics
+                .replicas
+                .kv_usage
+                .with_label_values(&labels)
+                .set(kv_usage(&load));
+            let blocks = load.capacity_blocks.to_string();
+            let tokens = embedded.block_size.to_string();
+            metrics
+                .replicas
+                .kv_capacity
+                .with_label_values(&[labels[0], labels[1], &tokens, &blocks])
+                .set(1);
+        }
+    }
+
     /// Says what lower tiers hold and did: as each replica sees it, and as they see it themselves.
     fn refresh_tiers(&self, embedded: &Embedded) {
         for (index, replica) in embedded.replicas.iter().enumerate() {
@@ -140,7 +158,7 @@ impl Gateway {
 }
 
 /// Share of the KV blocks that running requests hold, in `[0, 1]`.
-pub(super) fn kv_usage(load: &Load) -> f64 {
+pub(crate) fn kv_usage(load: &Load) -> f64 {
     let used = load.capacity_blocks.saturating_sub(load.available_blocks);
     used as f64 / load.capacity_blocks.max(1) as f64
 }

@@ -36,6 +36,9 @@ impl Gateway {
             return;
         }
         router.set_health(replica, health, self.clock.now());
+        if let Some(insight) = &self.observers.insight {
+            insight.cleared(replica);
+        }
         if let Some(upstream) = self.upstream(replica) {
             // While the router is held, so that whom it chooses is not told to leave at once.
             upstream.set_down(health == Health::Down);

@@ -26,8 +26,10 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 
-use super::{DEATHS, Fleet, Gateway, Placing, REFUSALS, Reservation};
+use super::reservation::Placing;
+use super::{DEATHS, Fleet, Gateway, REFUSALS, Reservation};
 use crate::openai::ApiError;
+use crate::spans::{Mark, Timeline};
 use crate::upstream::{Upstream, UpstreamError, of_same_engine, root_cause};
 
 /// Largest answer that is not a stream: a context of tokens with room to spare.
@@ -63,6 +65,8 @@ pub struct Passing<'a> {
     pub slo_ttft: Option<Duration>,
     /// The prompt's tokens, where a tokenizer was given.
     pub tokens: Option<&'a [TokenId]>,
+    /// When what happened to it.
+    pub timeline: &'a Timeline,
 }
 
 impl Gateway {
@@ -101,6 +105,7 @@ impl Gateway {
                 Ok(placed) => placed,
                 Err(none) => return Err(tries.last.unwrap_or(none)),
             };
+            request.timeline.mark(Mark::Routed);
             if tries.last.is_some() {
                 self.note_retry(decision.replica);
             }
@@ -108,6 +113,7 @@ impl Gateway {
             let failure = match self.first_bytes(upstream, request, deadline).await {
                 Ok((head, first, rest)) => {
                     if head.status.is_success() {
+                        request.timeline.mark(Mark::FirstToken);
                         reservation.first_token();
                     }
                     return Ok(Proxied {

@@ -47,6 +47,12 @@ impl PromptSources {
         Some((loaded * 100).div_ceil(whole.max(1)))
     }
 
+    /// Those that were found, per tier, the device first.
+    #[must_use]
+    pub fn by_tier(&self) -> [usize; TIERS.len()] {
+        self.found
+    }
+
     /// All that were found somewhere.
     #[must_use]
     pub fn found(&self) -> usize {
@@ -115,6 +121,18 @@ impl SavingsMetrics {
         let cached = cached.min(tokens);
         self.found(labels, "upstream", cached);
         self.computed(labels, tokens - cached);
+    }
+
+    pub(super) fn by_source(&self) -> &IntCounterVec {
+        &self.by_source
+    }
+
+    pub(super) fn prefill_s(&self) -> &CounterVec {
+        &self.prefill_s
+    }
+
+    pub(super) fn money(&self) -> Option<&CounterVec> {
+        self.money.as_ref().map(|(_, money)| money)
     }
 
     fn computed(&self, [model, replica]: [&str; 2], tokens: usize) {

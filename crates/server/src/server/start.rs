@@ -21,6 +21,7 @@ use crate::emulator::Emulator;
 use crate::events::{Endpoints, EventPublisher, PublisherConfig, endpoint_of_rank};
 use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
 use crate::metrics::{Metrics, TimedMover};
+use crate::observers::Observers;
 use crate::prediction::Predictions;
 use crate::replica::{Hooks, Replica};
 use crate::saved_index::{Folder, FolderError, Keeper, Saving, drawn_secret};
@@ -49,6 +50,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let clock = Clock::start();
     check_sharing(&config)?;
     check_index(&config)?;
+    let mut observers = Observers::start(&config, clock)?;
     let folder = state_folder(&config)?;
     let later = Later::default();
     let metrics = Metrics::priced(config.prices.clone());
@@ -62,15 +64,13 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let secret = index_secret(config.index_secret, folder.as_ref())?;
     let name = format!("{model} {secret:016x}");
     let index = Arc::new(RunIndex::new(name.clone()));
+    observers.explain(config.insight.then_some((&name[..], secret)), &metrics);
     let keeper = folder.map(|folder| {
         let endpoints = follow::endpoints(&fleet, &streams);
         Keeper::new(folder, index.clone(), name.clone(), endpoints)
     });
-    let names = (model.as_str(), name.as_str());
-    let shared_index = config.shared_index;
-    let shared_index = shared_index
-        .map(|server| share(server, &fleet, &streams, names, &index, clock))
-        .transpose()?;
+    let share = |server| share(server, &fleet, &streams, (&model, &name), &index, clock);
+    let shared_index = config.shared_index.map(share).transpose()?;
     let asked: Arc<dyn PrefixIndex> = match (&shared_index, config.profile.index) {
         (Some(shared), _) => shared.clone(),
         (None, IndexKind::Events) => index.clone(),
@@ -83,12 +83,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         seed: config.seed,
     };
     let mut router = Router::with_index(router, timed);
-    for (replica, stream) in (0..).map(ReplicaId).zip(&streams) {
-        router.add_replica(replica, stream.block_size, clock.now());
-        if let Some(engine) = engine_model {
-            router.set_engine(replica, engine);
-        }
-    }
+    add_replicas(&mut router, &streams, engine_model, clock);
     let gateway = Arc::new(Gateway::new(GatewayParts {
         fleet,
         router,
@@ -97,6 +92,8 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         limits: config.limits,
         api_key: config.api_key,
         metrics,
+        observers,
+        normalizers: config.normalizers,
         clock,
         events: streams.iter().map(|stream| stream.events.clone()).collect(),
     }));
@@ -104,17 +101,37 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let _ = later.set(Arc::downgrade(&gateway));
     follow::look_at_all(&gateway).await;
     let saving = keep(keeper, &gateway).await?;
-    let watchers = follow::all(&gateway, &streams);
-    let endpoints = streams.into_iter().filter_map(|stream| stream.events);
+    let mut watchers = follow::all(&gateway, &streams);
+    watchers.push(dashboard(&gateway));
+    let events = streams.into_iter().filter_map(|stream| stream.events);
     Ok(Parts {
         gateway,
         watchers,
-        event_endpoints: endpoints.collect(),
+        event_endpoints: events.collect(),
         saving,
     })
 }
 
-/// The engine that all replicas play, if they do.
+/// Tells those who look at the dashboard.
+fn dashboard(gateway: &Arc<Gateway>) -> Watcher {
+    let telling = crate::dashboard::run(Arc::downgrade(gateway));
+    Watcher::Task(tokio::spawn(telling))
+}
+
+fn add_replicas(
+    router: &mut Router,
+    streams: &[Stream],
+    engine_model: Option<EngineModel>,
+    clock: Clock,
+) {
+    for (replica, stream) in (0..).map(ReplicaId).zip(streams) {
+        router.add_replica(replica, stream.block_size, clock.now());
+        if let Some(engine) = engine_model {
+            router.set_engine(replica, engine);
+        }
+    }
+}
+
 /// Says which upstreams' prompts a strategy that goes by prefixes will not see: without it a wrong
 /// configuration looks like one that does not help.
 fn warn_of_blindness(config: &ServeConfig) {
@@ -144,11 +161,12 @@ fn warn_of_blindness(config: &ServeConfig) {
     }
 }
 
+/// The engine that all replicas play, if they do.
 fn emulated(backend: &Backend) -> Option<EngineModel> {
-    match backend {
-        Backend::Embedded(fleet) => fleet.emulated.as_deref().copied(),
-        Backend::Upstreams(_) => None,
-    }
+    let Backend::Embedded(fleet) = backend else {
+        return None;
+    };
+    fleet.emulated.as_deref().copied()
 }
 
 /// Refuses to share what cannot be shared.
@@ -474,10 +492,9 @@ fn events_of_rank(config: &UpstreamConfig, rank: u32) -> Result<Option<Endpoints
         return Ok(None);
     };
     let replay = config.kv_replay.as_deref();
+    let replay = replay.map(|replay| endpoint_of_rank(replay, rank));
     Ok(Some(Endpoints {
         events: endpoint_of_rank(events, rank)?,
-        replay: replay
-            .map(|replay| endpoint_of_rank(replay, rank))
-            .transpose()?,
+        replay: replay.transpose()?,
     }))
 }

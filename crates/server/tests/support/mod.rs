@@ -12,7 +12,7 @@ use std::time::Duration;
 use headstart_engine::kv::{Dtype, Stored};
 use headstart_engine::model::toy;
 use headstart_engine::{EngineConfig, Model, QueueOrder};
-use headstart_prompt::PromptModel;
+use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::Profile;
 use headstart_server::gateway::{Embedded, Fleet};
 use headstart_server::{
@@ -83,6 +83,10 @@ fn config(backend: Backend) -> ServeConfig {
         engine_model: None,
         backend,
         prices: None,
+        otlp: None,
+        shadow: None,
+        insight: true,
+        normalizers: Normalizers::default(),
         limits: Limits::default(),
     }
 }

@@ -47,6 +47,8 @@ pub struct Stack<T> {
     pieces: BTreeMap<u64, Piece<T>>,
     ages: Ages,
     pieces_max: usize,
+    /// What is deeper may be forgotten.
+    depth_max: u64,
     /// The sampling rate is two to the power of minus this.
     halvings: u32,
     /// Blocks that the request under way uses for the first time.
@@ -88,10 +90,18 @@ impl<T: Copy> Stack<T> {
     /// Nothing used yet; at most `pieces_max` pieces are kept.
     #[must_use]
     pub fn new(pieces_max: usize) -> Self {
+        Self::with_depth(pieces_max, u64::MAX)
+    }
+
+    /// The same, for who asks about caches of up to `depth_max` blocks only: blocks at distances
+    /// from there on are forgotten sooner or later, and then were never used.
+    #[must_use]
+    pub fn with_depth(pieces_max: usize, depth_max: u64) -> Self {
         Self {
             pieces: BTreeMap::new(),
             ages: Ages::default(),
             pieces_max: pieces_max.max(1),
+            depth_max,
             halvings: 0,
             added: 0,
             moved: Vec::new(),
@@ -145,9 +155,7 @@ impl<T: Copy> Stack<T> {
             }
         }
         ages.close(age, total);
-        while self.pieces.len() > self.pieces_max && self.halvings < HALVINGS_MAX {
-            self.halve();
-        }
+        self.shrink();
     }
 
     /// How many leading blocks of a request an LRU cache of `capacity` blocks holds. Changes
@@ -255,6 +263,25 @@ impl<T: Copy> Stack<T> {
         self.pieces.extend(self.fresh.drain(..));
     }
 
+    /// Keeps the pieces within their bound: forgets what is too deep to be asked about, and if
+    /// that is not a good part, samples less.
+    fn shrink(&mut self) {
+        if self.pieces.len() <= self.pieces_max {
+            return;
+        }
+        if self.depth_max < u64::MAX {
+            self.renumber();
+        }
+        let enough = if self.depth_max < u64::MAX {
+            self.pieces_max - self.pieces_max / 4
+        } else {
+            self.pieces_max
+        };
+        while self.pieces.len() > enough && self.halvings < HALVINGS_MAX {
+            self.halve();
+        }
+    }
+
     /// Samples half of what was sampled.
     fn halve(&mut self) {
         self.halvings += 1;
@@ -274,8 +301,14 @@ impl<T: Copy> Stack<T> {
         self.renumber();
     }
 
-    /// Counts the ages anew, without those that no block has any more.
+    /// Counts the ages anew, without those that no block has any more or that are too deep.
     fn renumber(&mut self) {
+        if self.depth_max < u64::MAX {
+            let depth_max = self.depth_max / self.weight();
+            let ages = &self.ages;
+            self.pieces
+                .retain(|_, piece| ages.younger(piece.age) < depth_max);
+        }
         let counts = self.pieces.values().map(|piece| (piece.age, piece.count));
         let new_ages = self.ages.renumber(counts);
         for piece in self.pieces.values_mut() {
@@ -369,6 +402,8 @@ mod tests {
         for seed in 0..30 {
             let mut rng = Rng::new(seed);
             let mut stack = Stack::new(usize::MAX);
+            // Bounds that are met often, and change nothing within the depth.
+            let mut shallow = Stack::with_depth(60, 40);
             let mut slow = Slow(Vec::new());
             let mut uses = BTreeMap::new();
             for request in testing::requests(&mut rng, 120) {
@@ -377,12 +412,15 @@ mod tests {
                 for capacity in [0, 1, 7, 40, 1 << 20] {
                     let is_held = |d: &&Option<u64>| d.is_some_and(|d| d < capacity);
                     let held = expected.iter().take_while(is_held).count() as u64;
-                    assert_eq!(
-                        stack.matched(&request.blocks, capacity),
-                        held,
-                        "seed {seed}"
-                    );
+                    let matched = stack.matched(&request.blocks, capacity);
+                    assert_eq!(matched, held, "seed {seed}");
+                    if capacity <= 40 && shallow.weight() == 1 {
+                        let matched = shallow.matched(&request.blocks, capacity);
+                        assert_eq!(matched, held, "seed {seed}");
+                    }
                 }
+                shallow.touch(&request.blocks, |_| ());
+                assert!(shallow.num_pieces() <= 60);
                 let mut got = Vec::new();
                 stack.touch(&request.blocks, |touch: Touch<u32>| {
                     assert_eq!(touch.offset as usize, got.len());

@@ -20,7 +20,7 @@ const SETTINGS: Settings = Settings {
 
 fn user(index: usize, request: &TraceRequest) -> Option<u64> {
     let session = request.session.map_or(index as u64, |session| session.0);
-    (session % 4 > 0).then_some(session % 7)
+    (!session.is_multiple_of(4)).then_some(session % 7)
 }
 
 fn characterize(trace: &[TraceRequest], settings: Settings) -> Characterization {

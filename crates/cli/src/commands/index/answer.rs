@@ -1,113 +1,12 @@
-//! Whether it is a Headstart gateway that answers, and what to do where it is not or will not.
-//!
-//! It knows answers by their shape: a summary names entries and replicas, an entry its replica and
-//! key, an error has a code. What others say is shown as one short line.
+//! Whether it is a Headstart gateway that answers: it is known by the shape of what it says. A
+//! summary names entries and replicas, an entry its replica and key.
 
 use std::io;
-use std::path::Path;
 
-use anyhow::{Error, anyhow};
-use headstart_loadgen::LoadError;
 use serde_json::Value;
-
-use crate::config::UsageError;
 
 /// Longest line of an entry: some 100 bytes, and room for what later versions may add.
 const ENTRY_BYTES_MAX: usize = 4096;
-
-/// Characters of a foreign answer that are shown: enough to know it by.
-const SHOWN_CHARS: usize = 100;
-
-/// What was asked of whom.
-pub(super) struct Asked<'a> {
-    pub(super) url: &'a str,
-    pub(super) path: &'static str,
-    /// The value of `--api-key-file`.
-    pub(super) key_file: Option<&'a Path>,
-}
-
-impl Asked<'_> {
-    /// An error in words that name what to change.
-    pub(super) fn explained(&self, error: LoadError) -> Error {
-        let LoadError::Refused {
-            status,
-            code,
-            message,
-        } = error
-        else {
-            // It names its innermost cause itself; those between tell a reader nothing.
-            return anyhow!("{error}");
-        };
-        let (url, path) = (self.url, self.path);
-        match (status, code) {
-            (401 | 403, _) => UsageError(self.unauthorized()).into(),
-            (400, Some(_)) => UsageError(one_line(&message)).into(),
-            (404, _) | (..500, None) => self.not_ours(&format!("HTTP status {status}"), &message),
-            (_, None) => anyhow!(
-                "{url} answers {path} with HTTP status {status}{}; if a Headstart gateway is \
-                 behind it, is that running?",
-                shown(&message)
-            ),
-            (_, Some(_)) => anyhow!("{url}: HTTP status {status}{}", shown(&message)),
-        }
-    }
-
-    /// An answer of somebody else.
-    pub(super) fn foreign(&self, body: &[u8]) -> Error {
-        let beginning = &body[..body.len().min(ENTRY_BYTES_MAX)];
-        self.not_ours("something else", &String::from_utf8_lossy(beginning))
-    }
-
-    fn not_ours(&self, what: &str, body: &str) -> Error {
-        anyhow!(
-            "{} is not a Headstart gateway, or an older one: it answers {} with {what}{}; name \
-             another --url",
-            self.url,
-            self.path,
-            shown(body)
-        )
-    }
-
-    fn unauthorized(&self) -> String {
-        let url = self.url;
-        match self.key_file {
-            None => format!(
-                "{url} wants an API key: give --api-key-file FILE, the one that its `headstart \
-                 serve` has"
-            ),
-            Some(file) => format!(
-                "{url} refuses the API key: is {} what its `headstart serve` has as \
-                 --api-key-file?",
-                file.display()
-            ),
-        }
-    }
-}
-
-/// Whatever may stand in an error's words: a colon and one short line in quotes, or nothing.
-fn shown(body: &str) -> String {
-    let line = one_line(body);
-    let mut chars = line.chars();
-    let short: String = chars.by_ref().take(SHOWN_CHARS).collect();
-    match (short.is_empty(), chars.next()) {
-        (true, _) => String::new(),
-        (false, None) => format!(": `{short}`"),
-        (false, Some(_)) => format!(": `{short}…`"),
-    }
-}
-
-/// A text on one line, without anything that a terminal would obey.
-pub(super) fn one_line(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let mut line = String::new();
-    for letter in words.join(" ").chars() {
-        match letter {
-            '"' | '\'' | '\\' => line.push(letter),
-            _ => line.extend(letter.escape_debug()),
-        }
-    }
-    line
-}
 
 /// What `/debug/index` says, if that is what this is.
 pub(super) fn summary(body: &[u8]) -> Option<Value> {
@@ -161,79 +60,6 @@ fn is_entry(line: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const ASKED: Asked<'static> = Asked {
-        url: "http://h:1",
-        path: "/debug/index",
-        key_file: None,
-    };
-
-    fn check(status: u16, code: Option<&str>, message: &str, expected: &str) {
-        let error = ASKED.explained(LoadError::Refused {
-            status,
-            code: code.map(str::to_owned),
-            message: message.to_owned(),
-        });
-        assert_eq!(error.to_string(), expected);
-        let is_usage = error.downcast_ref::<UsageError>().is_some();
-        assert_eq!(
-            is_usage,
-            [400, 401, 403].contains(&status) && code.is_some()
-        );
-    }
-
-    #[test]
-    fn errors_say_what_to_change() {
-        let page = "<html>\r\n<head><title>404 Not Found</title></head>\n<body>\u{1b}[2J";
-        let line = "<html> <head><title>404 Not Found</title></head> <body>\\u{1b}[2J";
-        let foreign = "http://h:1 is not a Headstart gateway, or an older one: it answers \
-                       /debug/index with HTTP status";
-        let other = "name another --url";
-        check(
-            404,
-            None,
-            page,
-            &format!("{foreign} 404: `{line}`; {other}"),
-        );
-        check(
-            404,
-            Some("not_found"),
-            "no",
-            &format!("{foreign} 404: `no`; {other}"),
-        );
-        check(302, None, "", &format!("{foreign} 302; {other}"));
-        check(400, None, "a\tb", &format!("{foreign} 400: `a b`; {other}"));
-        let long = format!("{foreign} 405: `{}…`; {other}", "x".repeat(SHOWN_CHARS));
-        check(405, None, &"x".repeat(SHOWN_CHARS + 1), &long);
-        let key = "http://h:1 wants an API key: give --api-key-file FILE, the one that its \
-                   `headstart serve` has";
-        check(401, Some("invalid_api_key"), "send `Authorization`", key);
-        check(
-            400,
-            Some("invalid_value"),
-            "there is no\nreplica 9",
-            "there is no replica 9",
-        );
-        check(
-            500,
-            Some("internal_error"),
-            "oh",
-            "http://h:1: HTTP status 500: `oh`",
-        );
-        let behind = "http://h:1 answers /debug/index with HTTP status 502: `Bad`; if a Headstart \
-                      gateway is behind it, is that running?";
-        check(502, None, "Bad", behind);
-    }
-
-    #[test]
-    fn a_key_that_is_refused_is_named_by_its_file() {
-        let asked = Asked {
-            key_file: Some(Path::new("some/key")),
-            ..ASKED
-        };
-        let said = asked.unauthorized();
-        assert!(said.contains("is some/key what"), "{said}");
-    }
 
     #[test]
     fn only_a_summary_is_one() {

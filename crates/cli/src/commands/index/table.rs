@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::answer::one_line;
+use crate::server::one_line;
 
 const HEADER: &str = "\
 | replica | upstream | health | stream | blocks by tier | doubtful | lost batches | \

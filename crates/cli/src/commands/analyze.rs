@@ -1,0 +1,288 @@
+//! `headstart analyze`.
+
+mod analysis;
+mod cost;
+mod export;
+mod findings;
+mod fleet;
+mod headlines;
+mod patience;
+mod traffic;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use headstart_trace::Arrivals;
+
+use self::analysis::Setting;
+use self::cost::Cost;
+use self::fleet::Fleet;
+use self::patience::Patience;
+pub(crate) use self::traffic::Source;
+use self::traffic::{Reading, Traffic};
+use super::replay::capacity::{Capacity, Scale};
+use crate::config::{UsageError, parsed};
+use crate::kv_bytes::{KvBytes, KvDtype};
+use crate::logged::Rendering;
+use crate::output;
+use crate::report::analyze::{self as report, Analysis};
+
+/// Replicas where nobody says how many there are.
+const REPLICAS: usize = 4;
+
+/// Most replicas: each is a cache of its own.
+const REPLICAS_MAX: usize = 1024;
+
+/// Why prompts were computed again, what that cost, and what would change it.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart analyze requests.jsonl                  what is computed twice, and why
+  headstart analyze litellm.jsonl.gz --replicas 8 --capacity 40GiB --model ./Qwen3-8B \\
+    --tokenizer ./Qwen3-8B --gpu-hour 2.5 --html report.html
+  headstart analyze monday.jsonl tuesday.jsonl --show-text
+  headstart analyze conversation_trace.jsonl.zst --json
+  headstart analyze requests.jsonl --export anonymous.jsonl.gz
+  headstart demo                                    the same on a log that is made up
+
+FILE is a request log (a line is an OpenAI request body, a line of OpenAI's batch files, a LiteLLM
+log, or {\"prompt\": \"…\"}), conversations, or a trace; plain, gzip or zstd; `-` is standard
+input. The first line tells which; --format overrules it. Request logs whose requests all have
+times are merged by time; otherwise each file begins when the one before it ends.
+
+Of a request log everything stays on this machine, and no text is shown, nor written to --html,
+unless --show-text asks for it. --export writes times, lengths and block ids in new numbers: no
+text, no names, no hashes of either.
+
+The waterfall is of a fleet of --replicas that hold --capacity each. Without --capacity each holds
+what the engine of the cost model has memory for. Where the log says what was cached, that counts
+as served.")]
+pub(crate) struct Analyze {
+    /// Request logs, conversations or traces
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    options: Options,
+    /// Also write the requests as an anonymous trace, which `replay` and `analyze` read
+    #[arg(long, value_name = "FILE")]
+    export: Option<PathBuf>,
+    /// mooncake, bailian, agent, azure, conversation, requests or canonical [default: by the first
+    /// line of each file]
+    #[arg(long, value_name = "NAME", help_heading = "Reading")]
+    format: Option<String>,
+    /// Leave bad lines out and count them, instead of stopping at the first
+    #[arg(long, help_heading = "Reading")]
+    skip_bad: bool,
+    /// Tokens per block [default: 512 mooncake, agent as it says, 16 otherwise]
+    #[arg(long, value_name = "N", help_heading = "Reading")]
+    block_tokens: Option<u32>,
+    /// Draw the starts of agent sessions, this far apart on average
+    #[arg(long, value_name = "SECONDS", help_heading = "Reading")]
+    arrivals: Option<f64>,
+}
+
+/// What `demo` knows too.
+#[derive(Args, Debug, Default)]
+pub(crate) struct Options {
+    /// Replicas that share the traffic [default: 4]
+    #[arg(long, value_name = "N")]
+    replicas: Option<usize>,
+    /// What one replica holds: 6000 or 6k (blocks), 160Ktok (tokens), 1% (of the distinct blocks),
+    /// 40GiB (with --model or --kv-bytes) [default: as the cost model's engine]
+    #[arg(long, value_name = "N")]
+    capacity: Option<String>,
+    /// Folder with a config.json, or the file: says how many bytes a token takes
+    #[arg(long, value_name = "PATH")]
+    model: Option<PathBuf>,
+    /// Bytes of a token's keys and values, where there is no --model
+    #[arg(long, value_name = "N", conflicts_with = "model")]
+    kv_bytes: Option<u64>,
+    /// How keys and values are stored: f32, f16, bf16, fp8 or int8 [default: as the model says]
+    #[arg(long, value_name = "DTYPE", requires = "model")]
+    kv_dtype: Option<String>,
+    /// What the engine's steps cost, as `headstart calibrate` writes it [default: Llama 3.1 8B on
+    /// one H100]
+    #[arg(long, value_name = "FILE")]
+    cost_model: Option<PathBuf>,
+    /// What an hour of a replica costs, in dollars
+    #[arg(long, value_name = "DOLLARS", conflicts_with = "price_table")]
+    gpu_hour: Option<f64>,
+    /// What tokens cost: a file as for `savings`, or builtin for relative prices
+    #[arg(long, value_name = "FILE|builtin")]
+    price_table: Option<String>,
+    /// Folder of the tokenizer and chat template [default: the built-in toy's]
+    #[arg(long, value_name = "FOLDER")]
+    tokenizer: Option<PathBuf>,
+    /// Show the text of examples, which is a part of somebody's prompt
+    #[arg(long)]
+    show_text: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Also write a page with plots, which opens without a network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Reads, analyzes and tells.
+pub(crate) fn run(analyze: &Analyze) -> Result<()> {
+    check_outputs(analyze)?;
+    let sources: Vec<_> = analyze.files.iter().cloned().map(Source::File).collect();
+    let mut patience = Patience::new();
+    let rendering = Rendering::of(analyze.options.tokenizer.as_deref())?;
+    let traffic = Traffic::read(&sources, &analyze.reading(&rendering)?, &mut patience)?;
+    if let Some(path) = &analyze.export {
+        export::write(path, &traffic)?;
+    }
+    let analysis = analyze.options.analyze(&traffic, &mut patience)?;
+    patience.is_over();
+    analyze.options.tell(&analysis)
+}
+
+/// Reads `sources` as texts or traces, analyzes them and tells.
+pub(crate) fn tell(options: &Options, sources: &[Source]) -> Result<()> {
+    let mut patience = Patience::new();
+    let rendering = Rendering::of(options.tokenizer.as_deref())?;
+    let reading = Reading {
+        format: None,
+        skip_bad: false,
+        block_tokens: None,
+        arrivals: Arrivals::FileOrder,
+        rendering: &rendering,
+    };
+    let traffic = Traffic::read(sources, &reading, &mut patience)?;
+    let analysis = options.analyze(&traffic, &mut patience)?;
+    patience.is_over();
+    options.tell(&analysis)
+}
+
+/// No file that is written is one that is read.
+fn check_outputs(analyze: &Analyze) -> Result<()> {
+    let outputs = [
+        ("--html", &analyze.options.html),
+        ("--export", &analyze.export),
+    ];
+    let given = outputs
+        .iter()
+        .filter_map(|(name, path)| Some((*name, path.as_deref()?)));
+    let inputs: Vec<&Path> = analyze.files.iter().map(PathBuf::as_path).collect();
+    output::files(&given.collect::<Vec<_>>(), &inputs)
+}
+
+impl Analyze {
+    fn reading<'r>(&self, rendering: &'r Rendering) -> Result<Reading<'r>> {
+        let format = self.format.as_deref();
+        let format = format.map(|name| parsed(name, "--format")).transpose()?;
+        if self.block_tokens == Some(0) {
+            let message = "--block-tokens 0: a block holds at least one token".to_owned();
+            return Err(UsageError(message).into());
+        }
+        let arrivals = match self.arrivals.map(Duration::try_from_secs_f64) {
+            None => Arrivals::FileOrder,
+            Some(Ok(mean_gap)) if !mean_gap.is_zero() => Arrivals::Poisson { mean_gap, seed: 0 },
+            Some(_) => {
+                let message = "--arrivals: expected seconds above 0".to_owned();
+                return Err(UsageError(message).into());
+            }
+        };
+        Ok(Reading {
+            format,
+            skip_bad: self.skip_bad,
+            block_tokens: self.block_tokens,
+            arrivals,
+            rendering,
+        })
+    }
+}
+
+impl Options {
+    /// Where the page goes.
+    pub(crate) fn html(&self) -> Option<&Path> {
+        self.html.as_deref()
+    }
+
+    /// What a demo needs where nobody says otherwise. Its texts are nobody's, so they are shown.
+    pub(crate) fn settle(&mut self, page: &Path, capacity: &str) {
+        self.html.get_or_insert_with(|| page.to_owned());
+        self.capacity.get_or_insert_with(|| capacity.to_owned());
+        self.show_text = true;
+    }
+
+    fn analyze(&self, traffic: &Traffic, patience: &mut Patience) -> Result<Analysis> {
+        let (gpu_hour, prices) = (self.gpu_hour, self.price_table.as_deref());
+        let cost = Cost::of(self.cost_model.as_deref(), gpu_hour, prices)?;
+        let kv = self.kv_bytes()?;
+        let replicas = self.replicas.unwrap_or(REPLICAS);
+        if !(1..=REPLICAS_MAX).contains(&replicas) {
+            let message = format!("--replicas {replicas}: expected 1 to {REPLICAS_MAX}");
+            return Err(UsageError(message).into());
+        }
+        let (capacity_blocks, capacity_from) = self.capacity(traffic, &cost, kv.as_ref())?;
+        let setting = Setting {
+            fleet: Fleet {
+                replicas,
+                capacity_blocks,
+            },
+            capacity_from,
+            cost: &cost,
+            kv: kv.as_ref(),
+            show_text: self.show_text,
+        };
+        Ok(analysis::of(traffic, &setting, patience))
+    }
+
+    fn kv_bytes(&self) -> Result<Option<KvBytes>> {
+        if let Some(per_token) = self.kv_bytes {
+            let shape = "--kv-bytes".to_owned();
+            return Ok(Some(KvBytes { per_token, shape }));
+        }
+        let dtype = self.kv_dtype.as_deref();
+        let dtype = dtype
+            .map(|name| parsed::<KvDtype>(name, "--kv-dtype"))
+            .transpose()?;
+        let model = self.model.as_deref();
+        Ok(model
+            .map(|path| KvBytes::of_model(path, dtype))
+            .transpose()?)
+    }
+
+    /// Blocks of one replica, and who says so.
+    fn capacity(
+        &self,
+        traffic: &Traffic,
+        cost: &Cost,
+        kv: Option<&KvBytes>,
+    ) -> Result<(u64, String)> {
+        let block_tokens = traffic.info.block_tokens;
+        let Some(text) = &self.capacity else {
+            let blocks = cost.engine().kv_tokens as u64 / u64::from(block_tokens.max(1));
+            let from = match self.cost_model {
+                None => "what Llama 3.1 8B leaves on an H100; --capacity for yours",
+                Some(_) => "as the cost model says",
+            };
+            return Ok((blocks.max(1), from.to_owned()));
+        };
+        let distinct = traffic.distinct_blocks();
+        let scale = Scale {
+            block_tokens,
+            distinct_blocks: distinct,
+            kv,
+        };
+        let capacity: Capacity = parsed(text, "--capacity")?;
+        let blocks = capacity.blocks(&scale);
+        let blocks = blocks.map_err(|error| UsageError(format!("--capacity {text}: {error}")))?;
+        Ok((blocks, format!("--capacity {text}")))
+    }
+
+    fn tell(&self, analysis: &Analysis) -> Result<()> {
+        if let Some(file) = &self.html {
+            let cannot_write = || format!("cannot write {}", file.display());
+            std::fs::write(file, report::page(analysis)).with_context(cannot_write)?;
+        }
+        output::line(&match self.json {
+            true => report::json(analysis).to_string(),
+            false => report::text(analysis),
+        })
+    }
+}

@@ -1,0 +1,238 @@
+//! What prompt tokens cost, in seconds and in money.
+
+use anyhow::Result;
+use headstart_core::EngineModel;
+use headstart_core::cost::Work;
+use headstart_insight::Split;
+use headstart_insight::prefill::{self, Prefill, Sample};
+use headstart_server::prices::PriceTable;
+
+use super::traffic::Traffic;
+use crate::config::{UsageError, cost_model, prices};
+use crate::report::analyze::Amount;
+
+/// How seconds and money are reckoned.
+pub(crate) struct Cost {
+    engine: EngineModel,
+    seconds: Seconds,
+    money: Money,
+}
+
+/// Fewest times to the first token that a fit is believed of.
+const SAMPLES_MIN: u64 = 30;
+
+/// A fit that misses half of its samples by more, relative to them, explains nothing.
+const ERROR_MAX: f64 = 0.5;
+
+/// Where seconds come from.
+#[derive(Clone)]
+enum Seconds {
+    /// The engine's cost model, and what it is called.
+    Engine(String),
+    /// A model fitted to the log's own times to the first token.
+    Fitted(prefill::Model, String),
+}
+
+#[derive(Clone)]
+enum Money {
+    Unknown,
+    /// Of an hour of a replica.
+    Hour(f64),
+    Table(PriceTable),
+}
+
+impl Cost {
+    /// As the command line says.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or an hour cannot cost that.
+    pub(crate) fn of(
+        engine: Option<&std::path::Path>,
+        gpu_hour: Option<f64>,
+        price_table: Option<&str>,
+    ) -> Result<Self> {
+        let (engine, name) = match engine {
+            Some(path) => (
+                cost_model::read(path)?.engine,
+                format!("the cost model {}", path.display()),
+            ),
+            None => (
+                EngineModel::default_engine(),
+                "a data-sheet model of Llama 3.1 8B on one H100; --cost-model FILE for yours"
+                    .to_owned(),
+            ),
+        };
+        let money = match (gpu_hour, price_table) {
+            (Some(hour), _) if !(0.0..=1e6).contains(&hour) => {
+                let message = format!("--gpu-hour {hour}: expected what an hour costs, 0 or more");
+                return Err(UsageError(message).into());
+            }
+            (Some(hour), _) => Money::Hour(hour),
+            (None, Some(table)) => Money::Table(prices::read(table)?),
+            (None, None) => Money::Unknown,
+        };
+        Ok(Self {
+            engine,
+            seconds: Seconds::Engine(name),
+            money,
+        })
+    }
+
+    /// The same with seconds fitted to the log's own times to the first token, where it has enough
+    /// of them and a model of computing explains them.
+    pub(crate) fn fitted(&self, traffic: &Traffic, splits: &[Split]) -> Self {
+        let mut prefill = Prefill::default();
+        for (said, split) in traffic.said.iter().zip(splits) {
+            if let Some(ttft) = said.ttft {
+                let (cached, uncached) = found_and_not(split);
+                prefill.add(Sample {
+                    cached: cached as u32,
+                    uncached: uncached as u32,
+                    seconds: ttft.as_secs_f64(),
+                });
+            }
+        }
+        let explains = |fitted: &prefill::Fitted| {
+            fitted.samples >= SAMPLES_MIN && fitted.median_relative_error <= ERROR_MAX
+        };
+        let seconds = match prefill.fit().filter(explains) {
+            None => self.seconds.clone(),
+            Some(fitted) => Seconds::Fitted(
+                fitted.model,
+                format!(
+                    "fitted to {} of the log's own times to the first token, half of them within \
+                     {:.0} %",
+                    (fitted.used_share * fitted.samples as f64).round(),
+                    fitted.median_relative_error * 100.0
+                ),
+            ),
+        };
+        Self {
+            engine: self.engine,
+            seconds,
+            money: self.money.clone(),
+        }
+    }
+
+    /// The engine whose memory and speed are reckoned with.
+    pub(crate) fn engine(&self) -> &EngineModel {
+        &self.engine
+    }
+
+    /// Where seconds come from, for the reader.
+    pub(crate) fn seconds_from(&self) -> &str {
+        match &self.seconds {
+            Seconds::Engine(name) | Seconds::Fitted(_, name) => name,
+        }
+    }
+
+    /// In what money is.
+    pub(crate) fn currency(&self) -> Option<&str> {
+        match &self.money {
+            Money::Unknown => None,
+            Money::Hour(_) => Some("$"),
+            Money::Table(table) => Some(&table.currency),
+        }
+    }
+
+    /// What each token of a request costs whose tokens landed as `split` says: of computed ones
+    /// what they took, of served ones what they saved. In the mean over either kind, because
+    /// tokens of a prompt are computed together.
+    pub(crate) fn per_token(&self, split: &Split, model: Option<&str>) -> PerToken {
+        let (served, computed) = found_and_not(split);
+        let computed_s = self.prefill_s(served, computed);
+        let saved_s = (self.prefill_s(0, served + computed) - computed_s).max(0.0);
+        let each = |seconds: f64, tokens: usize| seconds / tokens.max(1) as f64;
+        let seconds = [each(computed_s, computed), each(saved_s, served)];
+        let money = match &self.money {
+            Money::Unknown => None,
+            Money::Hour(hour) => Some(seconds.map(|seconds| seconds / 3600.0 * hour)),
+            Money::Table(table) => table
+                .of(model.unwrap_or_default())
+                .map(|price| [price.paid(1.0, 0.0, 0.0), price.saved(1.0)]),
+        };
+        PerToken { seconds, money }
+    }
+
+    fn prefill_s(&self, before: usize, new: usize) -> f64 {
+        match &self.seconds {
+            Seconds::Fitted(model, _) => {
+                (model.seconds(before as u32, new as u32) - model.fixed).max(0.0)
+            }
+            Seconds::Engine(_) => {
+                let base_s = self.engine.base_s(Work::default());
+                self.engine.prefill_s(before, new, base_s)
+            }
+        }
+    }
+}
+
+/// Tokens that were found, and the others.
+fn found_and_not(split: &Split) -> (usize, usize) {
+    let served = split.iter().filter(|(bucket, _)| bucket.is_served());
+    let served: u64 = served.map(|(_, tokens)| u64::from(tokens)).sum();
+    (served as usize, (split.total() - served) as usize)
+}
+
+/// Of a computed token, then of a served one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PerToken {
+    seconds: [f64; 2],
+    money: Option<[f64; 2]>,
+}
+
+impl PerToken {
+    /// So many tokens, served or computed.
+    pub(crate) fn amount(&self, tokens: u64, is_served: bool) -> Amount {
+        let kind = usize::from(is_served);
+        Amount {
+            tokens,
+            seconds: self.seconds[kind] * tokens as f64,
+            money: self.money.map(|money| money[kind] * tokens as f64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headstart_insight::Bucket;
+
+    use super::*;
+
+    fn split(served: u32, computed: u32) -> Split {
+        let mut split = Split::default();
+        split.put(Bucket::Device, served);
+        split.put(Bucket::NeverSeen, computed);
+        split
+    }
+
+    #[test]
+    fn what_is_computed_and_what_is_saved_are_the_whole_prompt() {
+        let cost = Cost::of(None, Some(3.6), None).expect("valid");
+        let whole = cost.per_token(&split(0, 4000), None).amount(4000, false);
+        let both = cost.per_token(&split(3000, 1000), None);
+        let (saved, computed) = (both.amount(3000, true), both.amount(1000, false));
+        assert!((saved.seconds + computed.seconds - whole.seconds).abs() < 1e-9);
+        let money = whole.money.expect("an hour has a price");
+        assert!(
+            (money - whole.seconds / 1000.0).abs() < 1e-9,
+            "3.60 an hour: a tenth of a cent"
+        );
+    }
+
+    #[test]
+    fn a_table_prices_tokens_whatever_time_they_take() {
+        let cost = Cost::of(None, None, Some("builtin")).expect("valid");
+        let per = cost.per_token(&split(1, 1), Some("any"));
+        assert_eq!(per.amount(1_000_000, false).money, Some(1.0));
+        let saved = per.amount(1_000_000, true).money.expect("priced");
+        assert!((saved - 0.9).abs() < 1e-9);
+        assert_eq!(cost.currency(), Some("units"));
+        let none = Cost::of(None, None, None).expect("valid");
+        assert_eq!(
+            none.per_token(&split(1, 1), None).amount(1, true).money,
+            None
+        );
+        assert!(Cost::of(None, Some(-1.0), None).is_err());
+    }
+}

@@ -1,0 +1,148 @@
+//! The named causes behind what was computed again, by the prompts' texts in order of time.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+
+use headstart_insight::Cause;
+use headstart_insight::text::{Evidence, Finding, Findings, Limits, Loss, Neighbours, Sketcher};
+
+use super::cost::PerToken;
+use super::patience::Patience;
+use super::traffic::Said;
+use crate::report::analyze::{Amount, Example, FindingRow};
+
+/// The secret of hashes that never leave the process: always the same, so that the same log tells
+/// the same each time.
+const SECRET: [u8; 32] = *b"headstart analyze, never leaves.";
+
+/// Characters shown in front of a change.
+const CONTEXT_CHARS: usize = 60;
+
+/// Longest change that is shown in full, characters.
+const CHANGE_CHARS: usize = 160;
+
+/// Two requests of which the second lost.
+struct Pair {
+    old: usize,
+    new: usize,
+    evidence: Evidence,
+}
+
+/// All findings, most tokens first; `per_token` says what each request's computed tokens cost.
+pub(super) fn of(
+    said: &[Said],
+    per_token: &[PerToken],
+    show_text: bool,
+    patience: &mut Patience,
+) -> Vec<FindingRow> {
+    let sketcher = Sketcher::new(&SECRET);
+    let mut neighbours: Neighbours<usize> = Neighbours::new(Limits::default());
+    let mut findings: Findings<Pair> = Findings::default();
+    let mut costs: HashMap<Cause, Amount> = HashMap::new();
+    for (index, (request, per_token)) in said.iter().zip(per_token).enumerate() {
+        patience.look(index);
+        let sketch = sketcher.sketch(&request.text);
+        let space = namespace(request);
+        if let Some(told) = neighbours.tell(space, &sketch)
+            && let Some(explanation) = told.explanation
+            && let Some(evidence) = explanation.evidence
+        {
+            let tokens = tokens_in(request, explanation.divergence.lost_bytes);
+            let amount = per_token.amount(tokens, false);
+            costs.entry(evidence.cause).or_default().add(&amount);
+            let old = *told.near.name;
+            findings.add(Loss::new(&evidence, tokens), || Pair {
+                old,
+                new: index,
+                evidence: evidence.clone(),
+            });
+        }
+        neighbours.insert(space, index, sketch);
+    }
+    let sorted = findings.sorted().into_iter();
+    sorted
+        .map(|finding| row(finding, said, &costs, show_text))
+        .collect()
+}
+
+/// Requests share a cache if they ask the same model under the same salt.
+fn namespace(said: &Said) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&said.model, &said.cache_salt).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Tokens in so many bytes of a prompt, by its average.
+fn tokens_in(said: &Said, bytes: usize) -> u64 {
+    let share = bytes as f64 / said.text.len().max(1) as f64;
+    (said.tokens.len() as f64 * share).round() as u64
+}
+
+fn row(
+    finding: Finding<Pair>,
+    said: &[Said],
+    costs: &HashMap<Cause, Amount>,
+    show_text: bool,
+) -> FindingRow {
+    let cost = costs.get(&finding.cause).copied().unwrap_or_default();
+    // Of a cause in several places each bears its share.
+    let share = finding.tokens as f64 / cost.tokens.max(1) as f64;
+    FindingRow {
+        cause: finding.cause.name().to_owned(),
+        title: finding.cause.title().to_owned(),
+        fix: finding.cause.fix().to_owned(),
+        requests: finding.requests,
+        amount: Amount {
+            tokens: finding.tokens,
+            seconds: cost.seconds * share,
+            money: cost.money.map(|money| money * share),
+        },
+        example: Some(example(&finding.example, said, show_text)),
+    }
+}
+
+fn example(pair: &Pair, said: &[Said], show_text: bool) -> Example {
+    let (old, new) = (&said[pair.old], &said[pair.new]);
+    let together = old.tokens.iter().zip(&new.tokens);
+    let shown = |text: &str, span: &Range<usize>| {
+        show_text.then(|| shortened(text.get(span.clone()).unwrap_or_default()))
+    };
+    Example {
+        request: new.name.clone(),
+        neighbour: old.name.clone(),
+        token: together.take_while(|(one, other)| one == other).count() as u64,
+        before: show_text.then(|| before(&new.text, pair.evidence.new.start)),
+        old: shown(&old.text, &pair.evidence.old),
+        new: shown(&new.text, &pair.evidence.new),
+    }
+}
+
+/// What stands in front of a byte.
+fn before(text: &str, byte: usize) -> String {
+    let front = text.get(..byte).unwrap_or_default();
+    let start = front.char_indices().rev().nth(CONTEXT_CHARS - 1);
+    front[start.map_or(0, |(start, _)| start)..].to_owned()
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(CHANGE_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_short_and_whole_characters() {
+        let long = "ä".repeat(500);
+        assert_eq!(shortened(&long).chars().count(), CHANGE_CHARS + 1);
+        assert_eq!(shortened("short"), "short");
+        assert_eq!(before(&long, 400).chars().count(), CONTEXT_CHARS);
+        assert_eq!(before("abc", 2), "ab");
+        assert_eq!(before("ä", 1), "", "no character ends there");
+    }
+}

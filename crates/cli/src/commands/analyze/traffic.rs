@@ -1,0 +1,523 @@
+//! All requests of the inputs in order of time, in memory, with what their logs said of them.
+//!
+//! One trace out of several inputs: where all are texts whose requests all have times, they are
+//! merged by time. Otherwise each input begins when the one before it ends. Blocks of texts are
+//! named by content, so equal prompts of two logs share them; traces number their blocks on their
+//! own, so those of a second one are set apart.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use headstart_core::{Nanos, SessionId, TokenId, TraceRequest};
+use headstart_trace::format::conversation;
+use headstart_trace::format::request_log::{
+    self, BLOCK_TOKENS, Chains, LogOptions, LoggedRequest, Requests,
+};
+use headstart_trace::infer::Inference;
+use headstart_trace::source::Lines;
+use headstart_trace::{Format, Options, Provenance, Reader, TraceError, TraceInfo};
+
+use super::patience::Patience;
+use crate::config::UsageError;
+use crate::input::{counted, remarks};
+use crate::logged::Rendering;
+
+/// Memory for requests: their blocks (16 bytes a run) and, of texts, their tokens (4 bytes each)
+/// and characters. Some 200 million prompt tokens of text, many more of a trace.
+pub(crate) const HELD_BYTES_MAX: usize = 2 << 30;
+
+/// What a request takes beside its blocks, tokens and text, estimated.
+const REQUEST_BYTES: usize = 256;
+
+/// Where requests come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// A file; `-` is standard input.
+    File(PathBuf),
+    /// What was made in memory, by its name.
+    Made(&'static str, Vec<u8>),
+}
+
+/// How inputs are read.
+pub(crate) struct Reading<'r> {
+    pub(crate) format: Option<Format>,
+    pub(crate) skip_bad: bool,
+    pub(crate) block_tokens: Option<u32>,
+    pub(crate) arrivals: headstart_trace::Arrivals,
+    pub(crate) rendering: &'r Rendering,
+}
+
+/// The requests, and what there is to know of them.
+pub(crate) struct Traffic {
+    pub(crate) requests: Vec<TraceRequest>,
+    /// One for each request where all inputs are texts; else empty.
+    pub(crate) said: Vec<Said>,
+    pub(crate) info: TraceInfo,
+    pub(crate) files: Vec<String>,
+    pub(crate) formats: Vec<Format>,
+    pub(crate) remarks: Vec<String>,
+    pub(crate) held_bytes: usize,
+}
+
+/// What a log says of a request beside its blocks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Said {
+    /// Its id or line.
+    pub(crate) name: String,
+    /// The whole prompt as text.
+    pub(crate) text: String,
+    pub(crate) tokens: Vec<TokenId>,
+    pub(crate) model: Option<String>,
+    pub(crate) cache_salt: Option<String>,
+    pub(crate) user: Option<String>,
+    /// Prompt tokens and those of them that a cache served, as the server counted them.
+    pub(crate) cached: Option<(u32, u32)>,
+    pub(crate) ttft: Option<Duration>,
+}
+
+/// One input, read.
+struct Part {
+    requests: Vec<TraceRequest>,
+    said: Vec<Said>,
+    info: TraceInfo,
+    format: Format,
+    remarks: Vec<String>,
+    /// Every request of it has a time of its own, since 1970.
+    is_dated: bool,
+}
+
+impl Traffic {
+    /// Reads all of `sources`.
+    ///
+    /// # Errors
+    /// When one cannot be read, holds no request or no block, or does not go with the others.
+    pub(crate) fn read(
+        sources: &[Source],
+        reading: &Reading<'_>,
+        patience: &mut Patience,
+    ) -> Result<Self> {
+        let mut budget = Budget::default();
+        let mut parts = Vec::new();
+        for source in sources {
+            parts.push(part(source, reading, patience, &mut budget)?);
+        }
+        let mut traffic = Self::joined(parts, sources)?;
+        traffic.held_bytes = budget.held;
+        if budget.is_spent {
+            let limit = HELD_BYTES_MAX >> 20;
+            traffic.remarks.push(format!(
+                "only the first {} are looked at: more do not fit the {limit} MiB that are held",
+                counted(traffic.requests.len() as u64, "request")
+            ));
+        }
+        traffic.remarks.extend(
+            reading
+                .rendering
+                .remarks()
+                .into_iter()
+                .filter(|_| traffic.formats.iter().any(|format| format.is_text())),
+        );
+        Ok(traffic)
+    }
+
+    fn joined(parts: Vec<Part>, sources: &[Source]) -> Result<Self> {
+        let block_tokens = parts[0].info.block_tokens;
+        if let Some(other) = parts
+            .iter()
+            .find(|part| part.info.block_tokens != block_tokens)
+        {
+            bail!(UsageError(format!(
+                "the inputs differ in tokens per block ({block_tokens} and {}); convert them to \
+                 one size, or analyze them one by one",
+                other.info.block_tokens
+            )));
+        }
+        let merges = parts.iter().all(|part| part.is_dated);
+        let is_text = parts.iter().all(|part| part.format.is_text());
+        let mut traffic = Self {
+            requests: Vec::new(),
+            said: Vec::new(),
+            info: TraceInfo::new(block_tokens),
+            files: sources.iter().map(Source::name).collect(),
+            formats: Vec::new(),
+            remarks: Vec::new(),
+            held_bytes: 0,
+        };
+        for (number, part) in parts.into_iter().enumerate() {
+            traffic.append(part, number as u64, merges);
+        }
+        if !is_text {
+            traffic.said.clear();
+        }
+        traffic.sort();
+        traffic.infer();
+        let has_blocks = traffic
+            .requests
+            .iter()
+            .any(|request| !request.blocks.is_empty());
+        if !has_blocks {
+            bail!(
+                "{}: no request has a whole block of {block_tokens} tokens, so nothing can be \
+                 found again; analyze a trace with block ids or a log with prompts",
+                traffic.files.join(", ")
+            );
+        }
+        Ok(traffic)
+    }
+
+    fn append(&mut self, part: Part, number: u64, merges: bool) {
+        let end = self.requests.last().map_or(Nanos(0), |last| last.arrival);
+        let first = part
+            .requests
+            .iter()
+            .map(|it| it.arrival)
+            .min()
+            .unwrap_or_default();
+        let types: Vec<u16> = part
+            .info
+            .types
+            .iter()
+            .map(|it| self.info.type_index(it))
+            .collect();
+        let is_numbered = !part.format.is_text();
+        let shift = |at: Nanos| match merges {
+            true => at,
+            false => Nanos(end.0.saturating_add(at.0.saturating_sub(first.0))),
+        };
+        self.requests
+            .extend(part.requests.into_iter().map(|mut request| {
+                request.arrival = shift(request.arrival);
+                let index = usize::from(request.request_type);
+                request.request_type = types.get(index).copied().unwrap_or(0);
+                if is_numbered && number > 0 {
+                    set_apart(&mut request, number);
+                }
+                request
+            }));
+        self.said.extend(part.said);
+        if number == 0 {
+            self.info.sessions = part.info.sessions;
+            self.info.turns = part.info.turns;
+            self.info.types_from = part.info.types_from;
+        }
+        self.formats.push(part.format);
+        self.remarks.extend(part.remarks);
+    }
+
+    /// By time, from 0; requests of one time stay in their order.
+    fn sort(&mut self) {
+        let mut order: Vec<usize> = (0..self.requests.len()).collect();
+        order.sort_by_key(|&index| self.requests[index].arrival);
+        let start = order
+            .first()
+            .map_or(Nanos(0), |&first| self.requests[first].arrival);
+        let taken = |requests: &mut Vec<TraceRequest>, index: usize| {
+            let mut request = std::mem::take(&mut requests[index]);
+            request.arrival = Nanos(request.arrival.0 - start.0);
+            request
+        };
+        let sorted = order.iter().map(|&index| taken(&mut self.requests, index));
+        self.requests = sorted.collect();
+        if !self.said.is_empty() {
+            let sorted = order
+                .iter()
+                .map(|&index| std::mem::take(&mut self.said[index]));
+            self.said = sorted.collect();
+        }
+    }
+
+    /// Sessions and turns where nobody named them.
+    fn infer(&mut self) {
+        if let Some(mut inference) = Inference::new(&mut self.info) {
+            self.requests
+                .iter_mut()
+                .for_each(|request| inference.assign(request));
+            self.remarks.push(
+                "sessions or turns are inferred from shared prefixes (plausible, not certain)"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// Different blocks.
+    pub(crate) fn distinct_blocks(&self) -> u64 {
+        let blocks = self
+            .requests
+            .iter()
+            .flat_map(|request| request.blocks.iter());
+        blocks.collect::<HashSet<_>>().len() as u64
+    }
+
+    /// From the first arrival to the last.
+    pub(crate) fn span_s(&self) -> f64 {
+        self.requests
+            .last()
+            .map_or(0.0, |last| last.arrival.0 as f64 / 1e9)
+    }
+}
+
+impl Source {
+    /// The name in messages and reports, without the folder, which is nobody's business.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Made(name, _) => (*name).to_owned(),
+            Self::File(path) => match path.file_name() {
+                Some(name) if name != "-" => name.to_string_lossy().into_owned(),
+                _ => "standard input".to_owned(),
+            },
+        }
+    }
+
+    fn open<'s>(&'s self, patience: &Patience) -> Result<(String, Box<dyn Read + 's>)> {
+        match self {
+            Self::Made(name, bytes) => Ok(((*name).to_owned(), Box::new(&bytes[..]))),
+            Self::File(path) => Ok((path.display().to_string(), opened(path, patience)?)),
+        }
+    }
+}
+
+fn opened(path: &Path, patience: &Patience) -> Result<Box<dyn Read>> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(std::io::stdin()));
+    }
+    let cannot_open = || format!("cannot open {}", path.display());
+    let file = File::open(path).with_context(cannot_open)?;
+    let metadata = file.metadata().with_context(cannot_open)?;
+    if metadata.is_dir() {
+        bail!(UsageError(format!(
+            "{} is a folder; name its files",
+            path.display()
+        )));
+    }
+    Ok(patience.counted(file, metadata.len()))
+}
+
+/// What may still be held.
+#[derive(Default)]
+struct Budget {
+    held: usize,
+    is_spent: bool,
+}
+
+impl Budget {
+    /// Whether `request` and what was said of it find room.
+    fn takes(&mut self, request: &TraceRequest, said: Option<&Said>) -> bool {
+        let text = said.map_or(0, |said| said.text.len() + size_of_val(&said.tokens[..]));
+        let bytes = REQUEST_BYTES + size_of_val(request.blocks.runs()) + text;
+        self.is_spent |= self.held + bytes > HELD_BYTES_MAX;
+        if !self.is_spent {
+            self.held += bytes;
+        }
+        !self.is_spent
+    }
+}
+
+fn part(
+    source: &Source,
+    reading: &Reading<'_>,
+    patience: &mut Patience,
+    budget: &mut Budget,
+) -> Result<Part> {
+    let (name, raw) = source.open(patience)?;
+    let mut lines = Lines::new(name.clone(), raw)?;
+    let format = match reading.format {
+        Some(format) => format,
+        None => Format::of(&mut lines)?,
+    };
+    let part = match format {
+        Format::Requests | Format::Conversation => texts(lines, format, reading, patience, budget)?,
+        _ => trace(lines, reading, patience, budget)?,
+    };
+    if part.requests.is_empty() && !budget.is_spent {
+        bail!("{name} holds no request");
+    }
+    Ok(part)
+}
+
+fn trace(
+    lines: Lines<'_>,
+    reading: &Reading<'_>,
+    patience: &mut Patience,
+    budget: &mut Budget,
+) -> Result<Part> {
+    let options = Options {
+        format: reading.format,
+        skip_bad: reading.skip_bad,
+        block_tokens: reading.block_tokens,
+        arrivals: reading.arrivals,
+        ..Options::default()
+    };
+    let mut reader = Reader::from_lines(lines, options).map_err(usage)?;
+    let mut requests = Vec::new();
+    while let Some(request) = reader.next() {
+        let request = request?;
+        patience.look(requests.len());
+        if !budget.takes(&request, None) {
+            break;
+        }
+        requests.push(request);
+    }
+    Ok(Part {
+        requests,
+        said: Vec::new(),
+        info: reader.info().clone(),
+        format: reader.format(),
+        remarks: remarks(&reader),
+        is_dated: false,
+    })
+}
+
+fn texts(
+    mut lines: Lines<'_>,
+    format: Format,
+    reading: &Reading<'_>,
+    patience: &mut Patience,
+    budget: &mut Budget,
+) -> Result<Part> {
+    let name = lines.name().to_owned();
+    let mut texts = Texts::new(reading, &name);
+    let mut skipped = 0;
+    if format == Format::Conversation {
+        for conversation in conversation::each(&mut lines) {
+            let conversation = match conversation {
+                Err(TraceError::BadLine { .. }) if reading.skip_bad => {
+                    skipped += 1;
+                    continue;
+                }
+                other => other?,
+            };
+            for logged in request_log::of_conversation(&conversation, 0) {
+                if !texts.add(&logged, patience, budget)? {
+                    break;
+                }
+            }
+            if budget.is_spent {
+                break;
+            }
+        }
+    } else {
+        let skip_bad = reading.skip_bad;
+        let mut requests = Requests::from_lines(lines, LogOptions { skip_bad });
+        while let Some(logged) = requests.next() {
+            if !texts.add(&logged?, patience, budget)? {
+                break;
+            }
+        }
+        skipped = requests.skipped();
+    }
+    Ok(texts.into_part(format, skipped))
+}
+
+/// A log under way.
+struct Texts<'r> {
+    rendering: &'r Rendering,
+    chains: Chains,
+    name: &'r str,
+    part: Part,
+    last: Nanos,
+}
+
+impl<'r> Texts<'r> {
+    fn new(reading: &Reading<'r>, name: &'r str) -> Self {
+        let block_tokens = reading.block_tokens.unwrap_or(BLOCK_TOKENS).max(1);
+        Self {
+            rendering: reading.rendering,
+            chains: Chains::new(block_tokens),
+            name,
+            part: Part {
+                requests: Vec::new(),
+                said: Vec::new(),
+                info: TraceInfo::new(block_tokens),
+                format: Format::Requests,
+                remarks: Vec::new(),
+                is_dated: true,
+            },
+            last: Nanos(0),
+        }
+    }
+
+    /// Whether there was room for it.
+    fn add(
+        &mut self,
+        logged: &LoggedRequest,
+        patience: &mut Patience,
+        budget: &mut Budget,
+    ) -> Result<bool> {
+        patience.look(self.part.requests.len());
+        let bad_line = |reason| TraceError::bad_line(self.name, logged.line, reason);
+        let text = self.rendering.text(&logged.prompt);
+        let tokens = self.rendering.tokens(&text).map_err(bad_line)?;
+        let info = &mut self.part.info;
+        let mut request = self
+            .chains
+            .request(logged, &tokens, info)
+            .map_err(bad_line)?;
+        self.part.is_dated &= logged.arrival.is_some();
+        if logged.arrival.is_none() {
+            // File order stands for times: a millisecond each.
+            request.arrival = self.last + Duration::from_millis(1);
+        }
+        self.last = request.arrival;
+        let said = Said {
+            name: logged.name(),
+            text,
+            tokens,
+            model: logged.model.clone(),
+            cache_salt: logged.cache_salt.clone(),
+            user: logged.user.clone(),
+            cached: logged.prompt_tokens.zip(logged.cached_tokens),
+            ttft: logged.ttft,
+        };
+        let is_taken = budget.takes(&request, Some(&said));
+        if is_taken {
+            self.part.requests.push(request);
+            self.part.said.push(said);
+        }
+        Ok(is_taken)
+    }
+
+    fn into_part(mut self, format: Format, skipped: u64) -> Part {
+        let part = &mut self.part;
+        part.format = format;
+        let given = |is_given: bool| match is_given {
+            true => Provenance::Given,
+            false => Provenance::Absent,
+        };
+        part.info.sessions = given(part.requests.iter().any(|it| it.session.is_some()));
+        part.info.turns = given(part.requests.iter().any(|it| it.turn > 0));
+        part.info.types_from = Provenance::Given;
+        if skipped > 0 {
+            part.remarks
+                .push(format!("{} left out", counted(skipped, "bad line")));
+        }
+        self.part
+    }
+}
+
+/// Blocks and session of the `number`th input as nobody else's.
+fn set_apart(request: &mut TraceRequest, number: u64) {
+    let apart = |id: u64| mixed(id ^ mixed(number)) >> 1;
+    let blocks = request.blocks.iter().map(apart);
+    request.blocks = blocks.collect();
+    request.session = request.session.map(|SessionId(id)| SessionId(apart(id)));
+}
+
+/// A permutation of 64-bit numbers. Source: the finalizer of SplitMix64 (Steele et al., OOPSLA'14).
+fn mixed(mut number: u64) -> u64 {
+    number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+/// Errors that another command line would avoid are usage errors.
+fn usage(error: TraceError) -> anyhow::Error {
+    match error {
+        TraceError::Unsuitable { .. } => UsageError(error.to_string()).into(),
+        other => other.into(),
+    }
+}

@@ -1,0 +1,125 @@
+//! `headstart shadow`: what other fleets would have found, by a server that plays them.
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::Value;
+
+use crate::output;
+use crate::server::{Server, one_line};
+
+/// Largest report that is read; one has some eleven rows.
+const REPORT_BYTES_MAX: usize = 1 << 20;
+
+/// Cells of the longest bar.
+const BAR: usize = 30;
+
+/// What other strategies and sizes would have found.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  headstart serve --shadow replicas=4,blocks=20000 \\
+    --upstream http://10.0.0.7:8000,tokenizer=./model   # all requests go there, unchanged
+  headstart shadow
+
+Each row is a fleet that is played beside the upstream, with the router and the cache that serve:
+so many replicas, each with room for so many blocks. A prompt can be found from when the real
+answer began. What the upstream itself found is what its usage says, where it does.")]
+pub(crate) struct Shadow {
+    #[command(flatten)]
+    server: Server,
+    /// Print the server's JSON as it came
+    #[arg(long)]
+    json: bool,
+}
+
+/// Asks the server.
+pub(crate) fn run(shadow: &Shadow) -> Result<()> {
+    let report = shadow.server.json("/debug/shadow", REPORT_BYTES_MAX)?;
+    output::line(&match shadow.json {
+        true => report.to_string(),
+        false => table(&report),
+    })
+}
+
+fn table(report: &Value) -> String {
+    let count = |value: &Value| value.as_u64().unwrap_or(0);
+    let (requests, left_out) = (count(&report["requests"]), count(&report["left_out"]));
+    let replicas = count(&report["replicas"]);
+    let mut text = format!(
+        "{requests} requests played over {replicas} replicas each ({left_out} left out)\n\n\
+         {:<16} {:>14}  cached prompt tokens\n",
+        "strategy", "blocks/replica"
+    );
+    text += &row("upstream itself", "", &report["upstream"]);
+    for arm in report["arms"].as_array().into_iter().flatten() {
+        let strategy = one_line(arm["strategy"].as_str().unwrap_or("?"));
+        text += &row(&strategy, &count(&arm["blocks"]).to_string(), arm);
+    }
+    if let Some(sentence) = sentence(report) {
+        text += &format!("\n{sentence}");
+    }
+    text.trim_end().to_owned()
+}
+
+fn row(name: &str, blocks: &str, found: &Value) -> String {
+    match found["hit_rate"].as_f64() {
+        None => format!("{name:<16} {blocks:>14}  not known\n"),
+        Some(rate) => {
+            let bar = "█".repeat((rate.clamp(0.0, 1.0) * BAR as f64).round() as usize);
+            format!("{name:<16} {blocks:>14}  {:>5.1} %  {bar}\n", rate * 100.0)
+        }
+    }
+}
+
+/// The best of all, against what there is.
+fn sentence(report: &Value) -> Option<String> {
+    let now = report["upstream"]["hit_rate"].as_f64()?;
+    let arms = report["arms"].as_array()?.iter();
+    let known = arms.filter_map(|arm| Some((arm["hit_rate"].as_f64()?, arm)));
+    let (rate, best) = known.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let name = one_line(best["strategy"].as_str()?);
+    let points = (rate - now) * 100.0;
+    Some(match points > 0.05 {
+        true => format!(
+            "The best, {name} with {} blocks a replica, would have found {points:.1} points more \
+             than the upstream did.",
+            best["blocks"]
+        ),
+        false => "None would have found more than the upstream did.".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_table_names_the_best() {
+        let report = json!({
+            "replicas": 4, "requests": 10, "left_out": 1,
+            "upstream": {"hit_rate": 0.25},
+            "arms": [
+                {"strategy": "random", "blocks": 100, "hit_rate": 0.125},
+                {"strategy": "precise", "blocks": 100, "hit_rate": 0.5},
+                {"strategy": "cost", "blocks": 100, "hit_rate": null},
+            ],
+        });
+        let text = table(&report);
+        assert!(
+            text.contains("10 requests played over 4 replicas each (1 left out)"),
+            "{text}"
+        );
+        assert!(
+            text.contains("The best, precise with 100 blocks a replica"),
+            "{text}"
+        );
+        assert!(text.contains("25.0 points more"), "{text}");
+        assert!(text.contains("not known"), "{text}");
+    }
+
+    #[test]
+    fn without_the_upstreams_word_nothing_is_compared() {
+        let report = json!({"upstream": {"hit_rate": null}, "arms": []});
+        assert_eq!(sentence(&report), None);
+    }
+}

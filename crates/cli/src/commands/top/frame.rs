@@ -1,0 +1,420 @@
+//! A snapshot as lines. What does not fit is left out from below, section by section; what a
+//! server says is shown without anything that a terminal would obey.
+
+use std::time::Duration;
+
+use headstart_server::dashboard::Snapshot;
+use headstart_server::dashboard::snapshot::{NodePart, ReplicaPart, TreePart};
+
+use super::line::{Line, Style, bar, fit, sparkline};
+use crate::server::one_line;
+
+/// Columns of bars.
+const BAR: usize = 24;
+
+/// Columns of names.
+const NAME: usize = 42;
+
+/// Replicas, branches and requests at most, where there is room.
+const REPLICAS_MAX: usize = 16;
+const BRANCHES_MAX: usize = 12;
+
+/// What a frame must fit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    pub(super) columns: usize,
+    pub(super) rows: usize,
+    pub(super) has_colours: bool,
+}
+
+impl Frame {
+    /// The lines of a frame.
+    pub(super) fn of(&self, told: &Snapshot) -> Vec<String> {
+        self.render(head(told), told)
+    }
+
+    /// The same where the server was not reached for a while.
+    pub(super) fn stale(&self, told: &Snapshot, age: Duration, error: &str) -> Vec<String> {
+        let age = ago(age.as_secs_f64());
+        let warning = format!("Stale, {age} old: {}", one_line(error));
+        let mut head = vec![Line::default().with(Style::Warning, warning)];
+        head.extend(self::head(told));
+        self.render(head, told)
+    }
+
+    fn render(&self, head: Vec<Line>, told: &Snapshot) -> Vec<String> {
+        let mut lines = head;
+        for section in [
+            waterfall(told),
+            replicas(told),
+            branches(&told.tree),
+            requests(told),
+        ] {
+            // A title without a line under it says nothing.
+            if lines.len() + 3 > self.rows {
+                break;
+            }
+            lines.push(Line::default());
+            lines.extend(section);
+        }
+        lines.truncate(self.rows);
+        let rendered = lines
+            .iter()
+            .map(|line| line.render(self.columns, self.has_colours));
+        rendered.collect()
+    }
+}
+
+fn title(name: &str, note: String) -> Line {
+    Line::default()
+        .with(Style::Bold, fit(name, 11))
+        .with(Style::Soft, note)
+}
+
+fn head(told: &Snapshot) -> Vec<Line> {
+    let server = &told.server;
+    let models = one_line(&server.models.join(", "));
+    let what = format!(
+        "{models} · {} · up {}",
+        one_line(&server.strategy),
+        ago(server.uptime_s)
+    );
+    let lately = &told.lately;
+    let first = |ms: Option<f64>| ms.map_or_else(|| "–".to_owned(), took);
+    let rates = format!(
+        "{:.1} requests/s, {} prompt tokens/s, first token {} (95 % within {})",
+        lately.requests_per_s,
+        compact(lately.prompt_tokens_per_s),
+        first(lately.ttft_ms_p50),
+        first(lately.ttft_ms_p95),
+    );
+    let totals = &told.totals;
+    let all = totals.prompt_tokens;
+    let since = match all {
+        0 => "nothing yet".to_owned(),
+        _ => format!(
+            "  {} of {} tokens since the start",
+            percent(totals.cached_tokens as f64 / all as f64),
+            compact(all as f64)
+        ),
+    };
+    vec![
+        title("Headstart", what),
+        title("Now", rates),
+        title("Hit rate", String::new())
+            .with(
+                Style::Bold,
+                lately.hit_rate.map_or_else(|| "–".to_owned(), percent),
+            )
+            .with(Style::Plain, "  ")
+            .with(Style::Served, sparkline(&hit_rates(told)))
+            .with(Style::Soft, since),
+    ]
+}
+
+/// Hit rates of the last two minutes, five seconds each.
+fn hit_rates(told: &Snapshot) -> Vec<Option<f64>> {
+    let history = &told.history;
+    let Some(computed) = history.columns.iter().position(|name| name == "computed") else {
+        return Vec::new();
+    };
+    let points = &history.points[history.points.len().saturating_sub(120)..];
+    let rate = |points: &[Vec<u64>]| {
+        let tokens = |from: usize| -> u64 {
+            let points = points.iter().flat_map(|point| point.get(from..));
+            points.flatten().sum()
+        };
+        let all = tokens(computed);
+        (all > 0).then(|| tokens(computed + 1) as f64 / all as f64)
+    };
+    points.chunks(5).map(rate).collect()
+}
+
+fn waterfall(told: &Snapshot) -> Vec<Line> {
+    let Some(waterfall) = &told.waterfall else {
+        return vec![title(
+            "Waterfall",
+            "this server does not attribute tokens".to_owned(),
+        )];
+    };
+    let all = waterfall.tokens;
+    let note = format!(
+        "{} prompt tokens of {} requests",
+        compact(all as f64),
+        grouped(waterfall.requests)
+    );
+    let mut lines = vec![title("Waterfall", note)];
+    let mut start = 0.0;
+    for bucket in waterfall.buckets.iter().filter(|bucket| bucket.tokens > 0) {
+        let share = bucket.tokens as f64 / all.max(1) as f64;
+        let style = match bucket.is_served {
+            true => Style::Served,
+            false if bucket.bucket == "never-seen" => Style::Soft,
+            false => Style::Lost,
+        };
+        lines.push(
+            Line::default()
+                .with(
+                    Style::Plain,
+                    format!("  {} ", fit(&one_line(&bucket.meaning), NAME)),
+                )
+                .with(style, bar(start, start + share, BAR))
+                .with(Style::Plain, format!(" {:>8}", percent(share)))
+                .with(
+                    Style::Soft,
+                    format!(" {:>8}", compact(bucket.tokens as f64)),
+                ),
+        );
+        start += share;
+    }
+    lines
+}
+
+fn replicas(told: &Snapshot) -> Vec<Line> {
+    let up = told
+        .replicas
+        .iter()
+        .filter(|replica| replica.is_healthy)
+        .count();
+    let mut lines = vec![title(
+        "Replicas",
+        format!("{up} of {} take requests", told.replicas.len()),
+    )];
+    lines.extend(told.replicas.iter().take(REPLICAS_MAX).map(replica));
+    let left = told.replicas.len().saturating_sub(REPLICAS_MAX);
+    if left > 0 {
+        let more = format!("  {left} more: headstart index show lists all");
+        lines.push(Line::default().with(Style::Soft, more));
+    }
+    lines
+}
+
+fn replica(replica: &ReplicaPart) -> Line {
+    let name = format!("{:>3}  {}", replica.replica, one_line(&replica.name));
+    let (style, health) = match (replica.is_healthy, replica.stream.as_deref()) {
+        (false, _) => (Style::Warning, "down".to_owned()),
+        (true, None | Some("complete")) => (Style::Plain, "up".to_owned()),
+        (true, Some(stream)) => (Style::Lost, one_line(stream)),
+    };
+    let held = replica.cached_blocks.unwrap_or_default();
+    let share = replica
+        .capacity_blocks
+        .map(|all| held as f64 / all.max(1) as f64);
+    let blocks = match replica.capacity_blocks {
+        Some(all) => format!("{}/{}", compact(held as f64), compact(all as f64)),
+        None => format!("{} blocks", compact(held as f64)),
+    };
+    let hits = replica.hit_rate.map_or_else(|| "–".to_owned(), percent);
+    Line::default()
+        .with(Style::Plain, format!("{} ", fit(&name, NAME - 8)))
+        .with(style, fit(&health, 9))
+        .with(Style::Served, bar(0.0, share.unwrap_or_default(), 12))
+        .with(Style::Plain, format!(" {blocks:<14}"))
+        .with(
+            Style::Plain,
+            format!(" {} running, {} waiting", replica.running, replica.waiting),
+        )
+        .with(Style::Soft, format!("  hit rate {hits}"))
+}
+
+fn branches(tree: &TreePart) -> Vec<Line> {
+    if tree.nodes.is_empty() {
+        return vec![title("Prefixes", "none yet".to_owned())];
+    }
+    let note = format!(
+        "{} branches of {} prompts",
+        grouped(tree.branches),
+        grouped(tree.prompts)
+    );
+    let mut lines = vec![title("Prefixes", note)];
+    let depths = depths(&tree.nodes);
+    let nodes = tree.nodes.iter().zip(depths).take(BRANCHES_MAX);
+    lines.extend(nodes.map(|(node, depth)| branch(node, depth)));
+    lines
+}
+
+/// How many branches are before each.
+fn depths(nodes: &[NodePart]) -> Vec<usize> {
+    let mut depths: Vec<usize> = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let above = node.parent.and_then(|parent| depths.get(parent as usize));
+        depths.push(above.map_or(0, |depth| depth + 1));
+    }
+    depths
+}
+
+fn branch(node: &NodePart, depth: usize) -> Line {
+    let id: String = one_line(&node.id).chars().take(8).collect();
+    let name = format!("  {}{id}", "  ".repeat(depth.min(12)));
+    let holders: Vec<String> = node
+        .holders
+        .iter()
+        .map(|held| match held.tokens == node.tokens {
+            true => held.replica.to_string(),
+            false => format!("{} in part", held.replica),
+        })
+        .collect();
+    let holders = match holders.is_empty() {
+        true => "nobody".to_owned(),
+        false => holders.join(", "),
+    };
+    Line::default()
+        .with(Style::Plain, fit(&name, 34))
+        .with(Style::Plain, format!("{:>9} tokens", grouped(node.tokens)))
+        .with(Style::Bold, format!(" {:>8}", percent(node.share)))
+        .with(Style::Soft, " of prompts")
+        .with(Style::Plain, format!("  held by {holders}"))
+        .with(Style::Soft, format!("  used {}", since(node.used_s)))
+}
+
+fn requests(told: &Snapshot) -> Vec<Line> {
+    if told.requests.is_empty() {
+        return vec![title("Requests", "none to show yet".to_owned())];
+    }
+    let mut lines = vec![title("Requests", String::new())];
+    for request in &told.requests {
+        let took = request.ttft_ms.map_or_else(|| "…".to_owned(), took);
+        let mut line = Line::default()
+            .with(Style::Soft, format!("  {}", fit(&since(request.age_s), 9)))
+            .with(Style::Bold, format!("{took:>8}  "))
+            .with(Style::Plain, one_line(&request.decision));
+        if let Some(outcome) = &request.outcome {
+            line = line.with(Style::Soft, format!(" · {}", one_line(outcome)));
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn took(ms: f64) -> String {
+    match ms {
+        ..10.0 => format!("{ms:.1} ms"),
+        10.0..1000.0 => format!("{ms:.0} ms"),
+        _ => format!("{:.1} s", ms / 1e3),
+    }
+}
+
+fn ago(seconds: f64) -> String {
+    match seconds {
+        ..60.0 => format!("{seconds:.0} s"),
+        60.0..7200.0 => format!("{:.0} min", seconds / 60.0),
+        7200.0..172_800.0 => format!("{:.0} h", seconds / 3600.0),
+        _ => format!("{:.0} d", seconds / 86_400.0),
+    }
+}
+
+fn since(seconds: f64) -> String {
+    match seconds < 1.0 {
+        true => "now".to_owned(),
+        false => format!("{} ago", ago(seconds)),
+    }
+}
+
+fn compact(value: f64) -> String {
+    for (size, unit) in [(1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k')] {
+        let scaled = value / size;
+        if value >= 1e4 && scaled >= 1.0 {
+            let decimals = usize::from(scaled < 100.0) + usize::from(scaled < 10.0);
+            return format!("{scaled:.decimals$} {unit}");
+        }
+    }
+    grouped(value as u64)
+}
+
+/// A number with commas between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIXTURE: &str = include_str!("../../../../server/src/dashboard/fixture.json");
+
+    fn frame(columns: usize, rows: usize) -> Frame {
+        Frame {
+            columns,
+            rows,
+            has_colours: false,
+        }
+    }
+
+    fn told() -> Snapshot {
+        serde_json::from_str(FIXTURE).expect("the example of the contract")
+    }
+
+    #[test]
+    fn a_frame_has_all_sections() {
+        let text = frame(140, usize::MAX).of(&told()).join("\n");
+        for part in [
+            "Headstart  qwen3-0.6b · precise · up 2 h",
+            "97.4 requests/s",
+            "Hit rate   62.8 %",
+            "48.7 M prompt tokens of 20,412 requests",
+            "evicted to make room",
+            "Replicas   3 of 4 take requests",
+            "down",
+            "4164d839",
+            "2,048 tokens",
+            "held by 0 in part, 2, 3 in part",
+            "tokens cached, predicted",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_frame_fits_its_terminal() {
+        for (columns, rows) in [(20, 5), (80, 24), (100, 3), (200, 60)] {
+            let lines = frame(columns, rows).of(&told());
+            assert!(lines.len() <= rows);
+            assert!(lines.iter().all(|line| line.chars().count() <= columns));
+        }
+    }
+
+    #[test]
+    fn an_empty_server_and_a_hostile_one_are_shown() {
+        let empty = frame(100, 50).of(&Snapshot::default()).join("\n");
+        assert!(
+            empty.contains("nothing yet") && empty.contains("none yet"),
+            "{empty}"
+        );
+        let mut hostile = told();
+        hostile.server.models = vec!["\x1b[2Jm".to_owned()];
+        hostile.replicas[0].name = "\x1b]0;x\x07".to_owned();
+        hostile.requests[0].decision = "a\nb\x1b[31m".to_owned();
+        hostile.tree.nodes[0].id = "é\x1b".to_owned();
+        hostile.tree.nodes[1].parent = Some(9_999);
+        let lines = frame(140, 100).stale(&hostile, Duration::from_secs(3), "no\x1b[2J answer");
+        assert!(lines[0].starts_with("Stale, 3 s old: no"));
+        let is_plain = |line: &String| !line.chars().any(char::is_control);
+        assert!(lines.iter().all(is_plain));
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let cases = [
+            (7.0, "7"),
+            (9_999.0, "9,999"),
+            (12_345.0, "12.3 k"),
+            (232_000.0, "232 k"),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(compact(value), expected);
+        }
+        assert_eq!(compact(5_808_000.0), "5.81 M");
+    }
+}

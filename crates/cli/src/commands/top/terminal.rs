@@ -1,0 +1,154 @@
+//! The terminal: its size, its keys one by one, and giving it back as it was, whatever happens.
+
+use std::io::{Read, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// A screen of its own, without a cursor.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+
+/// The screen that was there before.
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// Ctrl-C and Ctrl-D, as bytes.
+const INTERRUPT: u8 = 3;
+const END: u8 = 4;
+
+/// What somebody pressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// To end.
+    Quit,
+    /// To see the next frame now.
+    Other,
+}
+
+/// The terminal while it is ours.
+pub(super) struct Terminal {
+    before: Termios,
+    keys: Receiver<Key>,
+}
+
+/// Columns and rows; none where there is no terminal.
+pub(super) fn size() -> Option<(usize, usize)> {
+    let size = tcgetwinsize(std::io::stdout()).ok()?;
+    let (columns, rows) = (usize::from(size.ws_col), usize::from(size.ws_row));
+    (columns > 0 && rows > 0).then_some((columns, rows))
+}
+
+impl Terminal {
+    /// Takes it: keys come one by one and are not shown.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(super) fn take() -> Result<Self> {
+        let stdin = std::io::stdin();
+        let before = tcgetattr(&stdin).context("cannot ask the terminal how it is set")?;
+        let mut ours = before.clone();
+        ours.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
+        tcsetattr(&stdin, OptionalActions::Now, &ours).context("cannot set the terminal")?;
+        let (sender, keys) = channel();
+        let terminal = Self { before, keys };
+        listen(sender);
+        write(ENTER)?;
+        Ok(terminal)
+    }
+
+    /// Shows a frame in place of the last one.
+    pub(super) fn draw(&mut self, lines: &[String]) -> Result<()> {
+        let mut frame = "\x1b[H".to_owned();
+        for (at, line) in lines.iter().enumerate() {
+            frame.extend([if at > 0 { "\r\n" } else { "" }, line, "\x1b[K"]);
+        }
+        frame.push_str("\x1b[J");
+        write(&frame)
+    }
+
+    /// Waits for a key, for so long.
+    pub(super) fn key(&self, patience: Duration) -> Option<Key> {
+        match self.keys.recv_timeout(patience) {
+            Ok(key) => Some(key),
+            Err(RecvTimeoutError::Timeout) => None,
+            // Nobody can press any more.
+            Err(RecvTimeoutError::Disconnected) => Some(Key::Quit),
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Nothing can be done about a terminal that is gone.
+        let _ = write(LEAVE);
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
+    }
+}
+
+fn write(text: &str) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes());
+    written
+        .and_then(|()| stdout.flush())
+        .context("cannot write to the terminal")
+}
+
+/// Keys and signals that end it, from threads that end with the process.
+fn listen(sender: Sender<Key>) {
+    let signals = sender.clone();
+    std::thread::spawn(move || {
+        for byte in std::io::stdin().bytes().map_while(Result::ok) {
+            if sender.send(key(byte)).is_err() {
+                return;
+            }
+        }
+    });
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let Ok(runtime) = runtime else { return };
+        runtime.block_on(async {
+            let kinds = (
+                signal(SignalKind::terminate()),
+                signal(SignalKind::hangup()),
+            );
+            if let (Ok(mut terminate), Ok(mut hang_up)) = kinds {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = hang_up.recv() => {}
+                }
+                // Nobody waits for it where all is over already.
+                let _ = signals.send(Key::Quit);
+            }
+        });
+    });
+}
+
+fn key(byte: u8) -> Key {
+    match byte {
+        b'q' | b'Q' | INTERRUPT | END => Key::Quit,
+        _ => Key::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn q_and_ctrl_c_quit() {
+        let keys = [b'q', b'Q', 3, 4, b' ', b'j'].map(key);
+        let expected = [
+            Key::Quit,
+            Key::Quit,
+            Key::Quit,
+            Key::Quit,
+            Key::Other,
+            Key::Other,
+        ];
+        assert_eq!(keys, expected);
+    }
+}

@@ -1,0 +1,150 @@
+//! One JSON object, with names that stay.
+
+use serde_json::{Value, json};
+
+use super::characterization::characterization;
+use super::{Amount, Analysis, FindingRow, Step};
+
+/// Everything, as `analyze --json` prints it.
+pub(crate) fn json(analysis: &Analysis) -> Value {
+    let total = analysis.prompt_tokens();
+    let share = |tokens: u64| tokens as f64 / total.max(1) as f64;
+    let ideal = &analysis.characterization.ideal;
+    let steps = analysis
+        .waterfall
+        .iter()
+        .map(|step| bucket(step, share(step.amount.tokens)));
+    json!({
+        "trace": trace(analysis),
+        "headlines": analysis.headlines,
+        "fleet": {
+            "replicas": analysis.replicas,
+            "capacity_blocks": analysis.capacity_blocks,
+            "capacity_tokens": analysis.capacity_blocks * u64::from(analysis.info.block_tokens),
+            "capacity_from": analysis.capacity_from,
+            "seconds_from": analysis.seconds_from,
+            "currency": analysis.currency,
+            "requests_with_own_cached_tokens": analysis.said,
+        },
+        "waterfall": steps.collect::<Vec<_>>(),
+        "ceiling": {
+            "tokens": ideal.hit_tokens,
+            "share": ideal.token_hit_rate,
+            "block_hit_rate": ideal.block_hit_rate,
+            "distinct_blocks": ideal.distinct_blocks,
+            "never_reused_share": ideal.never_reused_share,
+        },
+        "curve": curve(analysis),
+        "knee": knee(analysis),
+        "routing": {
+            "replicas": analysis.routing.replicas,
+            "random": {
+                "tokens": analysis.routing.random_tokens,
+                "token_hit_rate": share(analysis.routing.random_tokens),
+            },
+            "precise": {
+                "tokens": analysis.routing.precise_tokens,
+                "token_hit_rate": share(analysis.routing.precise_tokens),
+            },
+            "lost_share": analysis.routing.lost_share(),
+        },
+        "documents": analysis.order_free_tokens.map(|tokens| json!({
+            "order_free_tokens": tokens,
+            "share": share(tokens),
+        })),
+        "findings": analysis.findings.iter().map(finding).collect::<Vec<_>>(),
+        "characterization": characterization(analysis),
+    })
+}
+
+fn trace(analysis: &Analysis) -> Value {
+    let info = &analysis.info;
+    let numbers = &analysis.characterization;
+    json!({
+        "files": analysis.files,
+        "formats": analysis.formats,
+        "requests": numbers.requests,
+        "sessions": numbers.sessions.count,
+        "users": numbers.users.as_ref().map(|users| users.count),
+        "span_s": analysis.span_s,
+        "prompt_tokens": analysis.prompt_tokens(),
+        "block_tokens": info.block_tokens,
+        "blocks": numbers.ideal.references,
+        "distinct_blocks": numbers.ideal.distinct_blocks,
+        "types": info.types,
+        "sessions_from": info.sessions.to_string(),
+        "turns_from": info.turns.to_string(),
+        "types_from": info.types_from.to_string(),
+        "kv_bytes_per_token": analysis.kv.as_ref().map(|kv| kv.per_token),
+        "remarks": analysis.remarks,
+        "memory": {
+            "held_bytes": analysis.held_bytes,
+            "held_bytes_max": analysis.held_bytes_max,
+        },
+    })
+}
+
+fn bucket(step: &Step, share: f64) -> Value {
+    json!({
+        "bucket": step.bucket.name(),
+        "meaning": step.bucket.meaning(),
+        "is_served": step.bucket.is_served(),
+        "tokens": step.amount.tokens,
+        "share": share,
+        "seconds": step.amount.seconds,
+        "money": step.amount.money,
+    })
+}
+
+fn curve(analysis: &Analysis) -> Vec<Value> {
+    let points = analysis.characterization.curve.iter();
+    let point = points.map(|point| {
+        json!({
+            "capacity_blocks": point.capacity_blocks,
+            "capacity_tokens": point.capacity_tokens,
+            "block_hit_rate": point.block_hit_rate,
+            "token_hit_rate": point.token_hit_rate,
+        })
+    });
+    point.collect()
+}
+
+fn knee(analysis: &Analysis) -> Option<Value> {
+    let point = analysis.characterization.curve.get(analysis.knee?)?;
+    let ideal = analysis.characterization.ideal.hits;
+    Some(json!({
+        "capacity_blocks": point.capacity_blocks,
+        "capacity_tokens": point.capacity_tokens,
+        "token_hit_rate": point.token_hit_rate,
+        "share_of_ceiling": point.hits as f64 / ideal.max(1) as f64,
+    }))
+}
+
+/// A finding, as `lint` prints it too.
+pub(crate) fn finding(finding: &FindingRow) -> Value {
+    let Amount {
+        tokens,
+        seconds,
+        money,
+    } = finding.amount;
+    let example = finding.example.as_ref().map(|example| {
+        json!({
+            "request": example.request,
+            "neighbour": example.neighbour,
+            "token": example.token,
+            "before": example.before,
+            "old": example.old,
+            "new": example.new,
+        })
+    });
+    json!({
+        "cause": finding.cause,
+        "title": finding.title,
+        "requests": finding.requests,
+        "tokens": tokens,
+        "seconds": seconds,
+        "money": money,
+        "fix": finding.fix,
+        "example": example,
+    })
+}

@@ -1,0 +1,299 @@
+//! The analysis for a terminal: sections with short bars.
+
+use headstart_trace::characterize::Spread;
+
+use super::super::aligned;
+use super::{Amount, Analysis, duration, percent, thousands};
+
+/// Columns of a full bar.
+const BAR: usize = 20;
+
+/// Rows of the size curve that are shown.
+const CURVE_ROWS: usize = 10;
+
+/// All sections, without the last line's end.
+pub(crate) fn text(analysis: &Analysis) -> String {
+    let sections = [
+        facts(analysis),
+        headlines(analysis),
+        waterfall(analysis),
+        findings(analysis),
+        curve(analysis),
+        routing(analysis),
+        shape(analysis),
+    ];
+    let there = sections.into_iter().filter(|section| !section.is_empty());
+    there.collect::<Vec<_>>().join("\n").trim_end().to_owned()
+}
+
+fn facts(analysis: &Analysis) -> String {
+    let numbers = &analysis.characterization;
+    let span = match analysis.span_s {
+        span if span >= 1.0 => format!(" over {}", duration(span)),
+        _ => String::new(),
+    };
+    let users = numbers
+        .users
+        .as_ref()
+        .map(|it| format!(" of {} users", thousands(it.count)));
+    let mut facts = format!(
+        "{}: {} requests{span}, {} sessions{} ({}), {} prompt tokens in blocks of {}\n",
+        analysis.files.join(", "),
+        thousands(numbers.requests),
+        thousands(numbers.sessions.count),
+        users.unwrap_or_default(),
+        analysis.info.sessions,
+        thousands(analysis.prompt_tokens()),
+        analysis.info.block_tokens,
+    );
+    for remark in &analysis.remarks {
+        facts += &format!("{remark}\n");
+    }
+    if numbers.sampling.block_rate < 1.0 {
+        let rate = percent(numbers.sampling.block_rate);
+        facts += &format!("{rate} of the blocks are tracked; figures of blocks are estimates\n");
+    }
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    facts += &format!(
+        "held in memory: {} MiB of {} MiB at most\n",
+        thousands(mib(analysis.held_bytes)),
+        thousands(mib(analysis.held_bytes_max)),
+    );
+    facts
+}
+
+fn headlines(analysis: &Analysis) -> String {
+    let numbered = analysis.headlines.iter().enumerate();
+    numbered
+        .map(|(index, said)| wrapped(index + 1, said))
+        .collect()
+}
+
+/// A numbered sentence in lines of at most 96 columns.
+fn wrapped(number: usize, sentence: &str) -> String {
+    let mut lines = vec![format!(" {number}.")];
+    for word in sentence.split(' ') {
+        let last = lines.last_mut().expect("never empty");
+        if last.chars().count() + word.chars().count() < 96 {
+            *last += &format!(" {word}");
+        } else {
+            lines.push(format!("    {word}"));
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+fn waterfall(analysis: &Analysis) -> String {
+    let total = analysis.prompt_tokens().max(1);
+    let mut rows = vec![cells(&["", "", "share", "tokens", "time", "money"])];
+    for step in analysis
+        .waterfall
+        .iter()
+        .filter(|step| step.amount.tokens > 0)
+    {
+        let share = step.amount.tokens as f64 / total as f64;
+        let saved = if step.bucket.is_served() {
+            " saved"
+        } else {
+            ""
+        };
+        rows.push(vec![
+            format!("  {}", step.bucket.meaning()),
+            bar(share),
+            percent(share),
+            thousands(step.amount.tokens),
+            duration(step.amount.seconds) + saved,
+            money(analysis, &step.amount),
+        ]);
+    }
+    if analysis.currency.is_none() {
+        rows.iter_mut().for_each(|row| drop(row.pop()));
+    }
+    let capacity = analysis.capacity_blocks * u64::from(analysis.info.block_tokens);
+    let fleet = match analysis.said {
+        0 => String::new(),
+        said => format!(
+            "; {} requests say themselves what was cached",
+            thousands(said)
+        ),
+    };
+    format!(
+        "Where the prompt tokens went: {} of {} tokens ({}){fleet}\n{}  time: {}\n",
+        crate::input::counted(analysis.replicas as u64, "replica"),
+        thousands(capacity),
+        analysis.capacity_from,
+        aligned(&rows),
+        analysis.seconds_from,
+    )
+}
+
+fn findings(analysis: &Analysis) -> String {
+    if analysis.findings.is_empty() {
+        return String::new();
+    }
+    let mut text = "What made it be computed again, and what to do\n".to_owned();
+    for finding in &analysis.findings {
+        let paid = match analysis.currency {
+            Some(_) => format!(", {}", money(analysis, &finding.amount)),
+            None => String::new(),
+        };
+        text += &format!(
+            "  {} [{}]: {} tokens of {} requests, {}{paid}\n    {}\n",
+            finding.title,
+            finding.cause,
+            thousands(finding.amount.tokens),
+            thousands(finding.requests),
+            duration(finding.amount.seconds),
+            finding.fix,
+        );
+        if let Some(example) = &finding.example {
+            text += &format!(
+                "    for example request {} against {}, from token {}",
+                example.request,
+                example.neighbour,
+                thousands(example.token),
+            );
+            text += &match (&example.old, &example.new) {
+                (Some(old), Some(new)) => format!(": {old:?} became {new:?}\n"),
+                _ => " (--show-text shows the text)\n".to_owned(),
+            };
+        }
+    }
+    text
+}
+
+fn curve(analysis: &Analysis) -> String {
+    let points = &analysis.characterization.curve;
+    let every = points.len().div_ceil(CURVE_ROWS).max(1);
+    let mut rows = vec![cells(&["  tokens held", "", "hit rate", "of all", ""])];
+    let ideal = &analysis.characterization.ideal;
+    for (index, point) in points.iter().enumerate() {
+        let is_knee = analysis.knee == Some(index);
+        let is_last = index + 1 == points.len();
+        if !is_knee && !is_last && !index.is_multiple_of(every) {
+            continue;
+        }
+        let held = thousands(point.capacity_tokens) + &analysis.in_bytes(point.capacity_tokens);
+        rows.push(vec![
+            format!("  {held}"),
+            bar(point.token_hit_rate),
+            percent(point.token_hit_rate),
+            percent(point.hits as f64 / ideal.hits.max(1) as f64),
+            if is_knee {
+                "<- knee".to_owned()
+            } else {
+                String::new()
+            },
+        ]);
+    }
+    format!(
+        "What one cache of another size would have served (LRU); an infinite one: {}\n{}",
+        percent(ideal.token_hit_rate),
+        aligned(&rows)
+    )
+}
+
+fn routing(analysis: &Analysis) -> String {
+    let total = analysis.prompt_tokens().max(1) as f64;
+    let routing = &analysis.routing;
+    let row = |name: &str, tokens: u64| {
+        let share = tokens as f64 / total;
+        vec![
+            format!("  {name}"),
+            bar(share),
+            percent(share),
+            thousands(tokens),
+        ]
+    };
+    let mut rows = vec![cells(&["", "", "found", "tokens"])];
+    rows.push(row("by what they share", routing.precise_tokens));
+    rows.push(row("by lot", routing.random_tokens));
+    let mut text = match routing.replicas {
+        1 => String::new(),
+        replicas => format!("How requests reach {replicas} replicas\n{}", aligned(&rows)),
+    };
+    if let Some(tokens) = analysis.order_free_tokens {
+        text += &format!(
+            "Reuse without order would add {} of the prompt tokens ({}), at most\n",
+            percent(tokens as f64 / total),
+            thousands(tokens),
+        );
+    }
+    text
+}
+
+fn shape(analysis: &Analysis) -> String {
+    let numbers = &analysis.characterization;
+    let spread = |name: &str, spread: &Spread, show: &dyn Fn(f64) -> String| {
+        let values = [spread.mean, spread.p50, spread.p90, spread.p99, spread.max];
+        let mut row = vec![format!("  {name}")];
+        row.extend(values.map(show));
+        row
+    };
+    let count = |value: f64| match value {
+        small if small < 100.0 => format!("{small:.1}"),
+        large => thousands(large as u64),
+    };
+    let mut rows = vec![cells(&["", "mean", "median", "90 %", "99 %", "most"])];
+    rows.push(spread(
+        "prompt tokens",
+        &numbers.sizes.prompt_tokens,
+        &count,
+    ));
+    rows.push(spread(
+        "requests of a session",
+        &numbers.sessions.requests,
+        &count,
+    ));
+    if let Some(users) = &numbers.users {
+        rows.push(spread("requests of a user", &users.requests, &count));
+    }
+    rows.push(spread("until reuse", &numbers.reuse.all.seconds, &duration));
+    rows.push(spread(
+        "life of a reused block",
+        &numbers.lifespan.reused_s,
+        &duration,
+    ));
+    let mut text = format!("What the traffic looks like\n{}", aligned(&rows));
+    if let Some(best) = numbers.reuse.all.fits.fits.first() {
+        let parameters = best.parameters.iter();
+        let shown: Vec<_> = parameters
+            .map(|(name, value)| format!("{name} {value:.3}"))
+            .collect();
+        text += &format!(
+            "  reuse times fit best: {} ({}), largest distance {}\n",
+            best.model.name(),
+            shown.join(", "),
+            percent(best.ks),
+        );
+    }
+    let next = &numbers.next_turn.all;
+    if next.followed + next.ended > 0 {
+        text += &format!(
+            "  another request of the session follows: {}\n",
+            percent(next.p_next)
+        );
+    }
+    text += &format!(
+        "  blocks never used again: {}; all hits need room for {} blocks at once\n",
+        percent(numbers.ideal.never_reused_share),
+        thousands(numbers.capacity.peak_blocks),
+    );
+    text
+}
+
+fn cells(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+fn bar(share: f64) -> String {
+    let full = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
+    "█".repeat(full) + &"·".repeat(BAR - full)
+}
+
+fn money(analysis: &Analysis, amount: &Amount) -> String {
+    match (&analysis.currency, amount.money) {
+        (Some(currency), Some(money)) => format!("{currency} {money:.2}"),
+        _ => "–".to_owned(),
+    }
+}

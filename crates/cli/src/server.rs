@@ -1,0 +1,254 @@
+//! A running server that a command asks, and what to do where it does not answer, is no Headstart
+//! gateway, or will not.
+//!
+//! Errors of ours have a code. What others say is shown as one short line.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Error, Result, anyhow};
+use clap::Args;
+use headstart_loadgen::{LoadError, fetch};
+use serde_json::Value;
+
+use crate::commands::serve::runtime;
+use crate::config::{UsageError, first_line};
+
+/// Of a foreign answer, what is looked at.
+const FOREIGN_BYTES: usize = 4096;
+
+/// Characters of a foreign answer that are shown: enough to know it by.
+const SHOWN_CHARS: usize = 100;
+
+/// Which server to ask.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Server {
+    /// Its address
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8000")]
+    pub(crate) url: String,
+    /// File whose first line is its API key
+    #[arg(long, value_name = "FILE")]
+    api_key_file: Option<PathBuf>,
+}
+
+impl Server {
+    /// Reads a JSON document of at most `limit` bytes, with whatever is wrong in words that name
+    /// what to change.
+    pub(crate) fn json(&self, path: &str, limit: usize) -> Result<Value> {
+        let asked = self.asked(path);
+        let body = self.document(&asked, limit)?;
+        serde_json::from_slice(&body).map_err(|_| asked.foreign(&body))
+    }
+
+    /// Reads a document of at most `limit` bytes, as it comes.
+    pub(crate) fn document(&self, asked: &Asked<'_>, limit: usize) -> Result<Vec<u8>> {
+        let mut body = Vec::new();
+        let mut is_too_long = false;
+        let got = self.get(asked.path, |bytes| {
+            is_too_long = body.len() + bytes.len() > limit;
+            if is_too_long {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            body.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        if is_too_long {
+            return Err(asked.foreign(&body));
+        }
+        got.map_err(|error| asked.explained(error))?;
+        Ok(body)
+    }
+
+    /// Passes what it answers on, piece by piece.
+    pub(crate) fn get(
+        &self,
+        path: &str,
+        write: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<Result<(), LoadError>> {
+        let key = self.api_key_file.as_deref().map(first_line).transpose()?;
+        let fetched = fetch(&self.url, path, key.as_deref(), write);
+        Ok(runtime()?.block_on(fetched))
+    }
+
+    /// What will be asked, for errors.
+    pub(crate) fn asked<'a>(&'a self, path: &'a str) -> Asked<'a> {
+        Asked {
+            url: &self.url,
+            path,
+            key_file: self.api_key_file.as_deref(),
+        }
+    }
+}
+
+/// What was asked of whom.
+pub(crate) struct Asked<'a> {
+    pub(crate) url: &'a str,
+    pub(crate) path: &'a str,
+    /// The value of `--api-key-file`.
+    pub(crate) key_file: Option<&'a Path>,
+}
+
+impl Asked<'_> {
+    /// An error in words that name what to change.
+    pub(crate) fn explained(&self, error: LoadError) -> Error {
+        let LoadError::Refused {
+            status,
+            code,
+            message,
+        } = error
+        else {
+            // It names its innermost cause itself; those between tell a reader nothing.
+            return anyhow!("{error}");
+        };
+        let (url, path) = (self.url, self.path);
+        match (status, code.as_deref()) {
+            (401 | 403, _) => UsageError(self.unauthorized()).into(),
+            (400, Some(_)) => UsageError(one_line(&message)).into(),
+            // Ours, and it has not what was asked for.
+            (404, Some(code)) if code != "not_found" => anyhow!("{url}: {}", one_line(&message)),
+            (404, _) | (..500, None) => self.not_ours(&format!("HTTP status {status}"), &message),
+            (_, None) => anyhow!(
+                "{url} answers {path} with HTTP status {status}{}; if a Headstart gateway is \
+                 behind it, is that running?",
+                shown(&message)
+            ),
+            (_, Some(_)) => anyhow!("{url}: HTTP status {status}{}", shown(&message)),
+        }
+    }
+
+    /// An answer of somebody else.
+    pub(crate) fn foreign(&self, body: &[u8]) -> Error {
+        let beginning = &body[..body.len().min(FOREIGN_BYTES)];
+        self.not_ours("something else", &String::from_utf8_lossy(beginning))
+    }
+
+    fn not_ours(&self, what: &str, body: &str) -> Error {
+        anyhow!(
+            "{} is not a Headstart gateway, or an older one: it answers {} with {what}{}; name \
+             another --url",
+            self.url,
+            self.path,
+            shown(body)
+        )
+    }
+
+    fn unauthorized(&self) -> String {
+        let url = self.url;
+        match self.key_file {
+            None => format!(
+                "{url} wants an API key: give --api-key-file FILE, the one that its `headstart \
+                 serve` has"
+            ),
+            Some(file) => format!(
+                "{url} refuses the API key: is {} what its `headstart serve` has as \
+                 --api-key-file?",
+                file.display()
+            ),
+        }
+    }
+}
+
+/// Whatever may stand in an error's words: a colon and one short line in quotes, or nothing.
+fn shown(body: &str) -> String {
+    let line = one_line(body);
+    let mut chars = line.chars();
+    let short: String = chars.by_ref().take(SHOWN_CHARS).collect();
+    match (short.is_empty(), chars.next()) {
+        (true, _) => String::new(),
+        (false, None) => format!(": `{short}`"),
+        (false, Some(_)) => format!(": `{short}…`"),
+    }
+}
+
+/// A text on one line, without anything that a terminal would obey.
+pub(crate) fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut line = String::new();
+    for letter in words.join(" ").chars() {
+        match letter {
+            '"' | '\'' | '\\' => line.push(letter),
+            _ => line.extend(letter.escape_debug()),
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKED: Asked<'static> = Asked {
+        url: "http://h:1",
+        path: "/debug/index",
+        key_file: None,
+    };
+
+    fn check(status: u16, code: Option<&str>, message: &str, expected: &str) {
+        let error = ASKED.explained(LoadError::Refused {
+            status,
+            code: code.map(str::to_owned),
+            message: message.to_owned(),
+        });
+        assert_eq!(error.to_string(), expected);
+        let is_usage = error.downcast_ref::<UsageError>().is_some();
+        assert_eq!(
+            is_usage,
+            [400, 401, 403].contains(&status) && code.is_some()
+        );
+    }
+
+    #[test]
+    fn errors_say_what_to_change() {
+        let page = "<html>\r\n<head><title>404 Not Found</title></head>\n<body>\u{1b}[2J";
+        let line = "<html> <head><title>404 Not Found</title></head> <body>\\u{1b}[2J";
+        let foreign = "http://h:1 is not a Headstart gateway, or an older one: it answers \
+                       /debug/index with HTTP status";
+        let other = "name another --url";
+        check(
+            404,
+            None,
+            page,
+            &format!("{foreign} 404: `{line}`; {other}"),
+        );
+        check(
+            404,
+            Some("not_found"),
+            "no",
+            &format!("{foreign} 404: `no`; {other}"),
+        );
+        let nothing = "http://h:1: nothing is played";
+        check(404, Some("no_shadow"), "nothing is played", nothing);
+        check(302, None, "", &format!("{foreign} 302; {other}"));
+        check(400, None, "a\tb", &format!("{foreign} 400: `a b`; {other}"));
+        let long = format!("{foreign} 405: `{}…`; {other}", "x".repeat(SHOWN_CHARS));
+        check(405, None, &"x".repeat(SHOWN_CHARS + 1), &long);
+        let key = "http://h:1 wants an API key: give --api-key-file FILE, the one that its \
+                   `headstart serve` has";
+        check(401, Some("invalid_api_key"), "send `Authorization`", key);
+        check(
+            400,
+            Some("invalid_value"),
+            "there is no\nreplica 9",
+            "there is no replica 9",
+        );
+        check(
+            500,
+            Some("internal_error"),
+            "oh",
+            "http://h:1: HTTP status 500: `oh`",
+        );
+        let behind = "http://h:1 answers /debug/index with HTTP status 502: `Bad`; if a Headstart \
+                      gateway is behind it, is that running?";
+        check(502, None, "Bad", behind);
+    }
+
+    #[test]
+    fn a_key_that_is_refused_is_named_by_its_file() {
+        let asked = Asked {
+            key_file: Some(Path::new("some/key")),
+            ..ASKED
+        };
+        let said = asked.unauthorized();
+        assert!(said.contains("is some/key what"), "{said}");
+    }
+}

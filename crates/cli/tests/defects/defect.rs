@@ -1,0 +1,96 @@
+//! A workload that would be cacheable, and one mistake in it.
+
+use crate::log::{Log, Mark, Request};
+use crate::prose::Prose;
+
+/// One mistake, in one shape.
+#[derive(Debug)]
+pub(crate) struct Defect {
+    pub(crate) name: &'static str,
+    /// What it is to be called.
+    pub(crate) cause: &'static str,
+    /// Before and after.
+    pub(crate) clean: Log,
+    pub(crate) spoiled: Log,
+}
+
+/// A request that a defect hit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hit<'a> {
+    pub(crate) request: &'a Request,
+    /// How much of the prompt it could have shared with an earlier one, bytes.
+    pub(crate) before: usize,
+    /// How much of that is lost, bytes.
+    pub(crate) lost: usize,
+}
+
+/// Fewest bytes of a prompt that must have been lost for a question about that request to be fair.
+const WORTH_ASKING: usize = 600;
+
+impl Defect {
+    /// Changes each request of `clean` and notes how.
+    pub(crate) fn new(
+        cause: &'static str,
+        name: &'static str,
+        clean: Log,
+        mut spoil: impl FnMut(&mut Request, &mut Prose) -> Mark,
+    ) -> Self {
+        let mut prose = Prose::new(name.bytes().map(u64::from).sum());
+        let mut spoiled = clean.clone();
+        for request in &mut spoiled.requests {
+            request.mark = Some(spoil(request, &mut prose));
+        }
+        Self {
+            name,
+            cause,
+            clean,
+            spoiled,
+        }
+    }
+
+    /// The requests of which the defect took at least a tenth of what they could have shared with
+    /// earlier ones.
+    pub(crate) fn all_hit(&self) -> Vec<Hit<'_>> {
+        let (before, after) = (shared(&self.clean), shared(&self.spoiled));
+        let requests = self.spoiled.requests.iter().zip(before.iter().zip(&after));
+        let hit = requests.map(|(request, (&before, after))| Hit {
+            request,
+            before,
+            lost: before.saturating_sub(*after),
+        });
+        let hit = hit.filter(|hit| hit.lost >= WORTH_ASKING && hit.lost * 10 >= hit.before);
+        hit.collect()
+    }
+
+    /// Three of them.
+    pub(crate) fn hit(&self) -> Vec<Hit<'_>> {
+        let all = self.all_hit();
+        let places = [all.len() / 3, all.len() * 2 / 3, all.len() - 1];
+        places.map(|place| all[place]).to_vec()
+    }
+}
+
+/// How many bytes of each prompt stand at the front of an earlier one.
+pub(crate) fn shared(log: &Log) -> Vec<usize> {
+    let shown: Vec<_> = log.requests.iter().map(Request::shown).collect();
+    let best = |index: usize| {
+        let earlier = shown[..index].iter();
+        let common = earlier.map(|other| common_prefix(&shown[index], other));
+        common.max().unwrap_or(0)
+    };
+    (0..shown.len()).map(best).collect()
+}
+
+/// How many bytes two texts begin with alike.
+pub(crate) fn common_prefix(one: &str, other: &str) -> usize {
+    let pairs = one.bytes().zip(other.bytes());
+    pairs.take_while(|(a, b)| a == b).count()
+}
+
+/// Puts `text` before the first occurrence of `anchor`.
+pub(crate) fn insert_before(text: &mut String, anchor: &str, inserted: &str) {
+    let at = text
+        .find(anchor)
+        .unwrap_or_else(|| panic!("no {anchor:?} in {text}"));
+    text.insert_str(at, inserted);
+}

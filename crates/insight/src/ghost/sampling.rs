@@ -1,0 +1,45 @@
+//! Which blocks are followed: a hash of the key decides, so a block is always or never.
+
+/// Halvings after which the rate falls no further.
+const HALVINGS_MAX: u32 = 40;
+
+/// The share of blocks that is followed: two to the power of minus something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rate {
+    halvings: u32,
+}
+
+impl Rate {
+    pub(super) fn keeps(self, key: u64) -> bool {
+        self.halvings == 0 || mix(key).leading_zeros() >= self.halvings
+    }
+
+    /// Blocks that each followed one stands for.
+    pub(super) fn weight(self) -> u64 {
+        1 << self.halvings
+    }
+
+    /// Half of it; whether that was possible.
+    pub(super) fn halve(&mut self) -> bool {
+        self.halvings += u32::from(self.halvings < HALVINGS_MAX);
+        self.halvings < HALVINGS_MAX
+    }
+
+    pub(super) fn share(self) -> f64 {
+        1.0 / self.weight() as f64
+    }
+}
+
+/// A hash whose leading bits are even, also of small numbers: the finalizer of SplitMix64.
+fn mix(key: u64) -> u64 {
+    let mut z = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Another hash, for tables: the leading bits of the first are equal for all that is followed.
+pub(super) fn table_hash(key: u64) -> u64 {
+    let z = (key ^ (key >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    z ^ (z >> 32)
+}

@@ -1,0 +1,110 @@
+//! Counts of the last hour, minute by minute.
+
+use headstart_core::Nanos;
+
+/// Minutes that a window has.
+pub(super) const MINUTES: u64 = 60;
+
+const MINUTE_NS: u64 = 60_000_000_000;
+
+/// What is counted: look-ups, and hits by size.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) requests: u64,
+    pub(super) blocks: u64,
+    pub(super) tokens: u64,
+    /// Blocks that the sampled ones stand for, near and far.
+    pub(super) near: u64,
+    pub(super) far: u64,
+    /// Hits at each size that are misses at the one before.
+    pub(super) hits: Vec<u64>,
+    /// Blocks used before.
+    pub(super) seen: u64,
+}
+
+impl Counts {
+    pub(super) fn new(sizes: usize) -> Self {
+        Self {
+            hits: vec![0; sizes],
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.blocks += other.blocks;
+        self.tokens += other.tokens;
+        self.near += other.near;
+        self.far += other.far;
+        self.seen += other.seen;
+        for (hits, more) in self.hits.iter_mut().zip(&other.hits) {
+            *hits += more;
+        }
+    }
+}
+
+/// A ring of minutes.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    /// The minute that each place is of, and its counts.
+    ring: Vec<(u64, Counts)>,
+    sizes: usize,
+}
+
+impl Window {
+    pub(super) fn new(sizes: usize) -> Self {
+        Self {
+            ring: vec![(0, Counts::new(sizes)); MINUTES as usize],
+            sizes,
+        }
+    }
+
+    /// Adds what happened at `now`. Of times more than an hour back nothing is kept.
+    pub(super) fn add(&mut self, counts: &Counts, now: Nanos) {
+        let minute = now.0 / MINUTE_NS;
+        let (of, place) = &mut self.ring[(minute % MINUTES) as usize];
+        if *of < minute {
+            *of = minute;
+            *place = Counts::new(self.sizes);
+        }
+        if *of == minute {
+            place.add(counts);
+        }
+    }
+
+    /// The counts of the minute of `now` and the 59 before it.
+    pub(super) fn last_hour(&self, now: Nanos) -> Counts {
+        let minute = now.0 / MINUTE_NS;
+        let mut sum = Counts::new(self.sizes);
+        for (of, counts) in &self.ring {
+            if *of <= minute && *of + MINUTES > minute {
+                sum.add(counts);
+            }
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_hour_is_kept_to_the_minute() {
+        let mut window = Window::new(1);
+        let minute = |minute: u64| Nanos(minute * MINUTE_NS + 5);
+        for at in 0..200 {
+            let counts = Counts {
+                requests: 1 << (at % 8),
+                ..Counts::new(1)
+            };
+            window.add(&counts, minute(at));
+            let first = at.saturating_sub(MINUTES - 1);
+            let expected: u64 = (first..=at).map(|at| 1u64 << (at % 8)).sum();
+            assert_eq!(window.last_hour(minute(at)).requests, expected);
+        }
+        assert_eq!(window.last_hour(minute(400)).requests, 0);
+        window.add(&Counts::new(1), minute(3));
+        assert_eq!(window.last_hour(minute(400)).requests, 0);
+    }
+}

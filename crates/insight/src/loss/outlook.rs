@@ -1,0 +1,129 @@
+//! What was predicted for requests, against what happened.
+
+/// Values that an [`Errors`] keeps for its percentiles: the latest.
+const KEPT: usize = 1_024;
+
+/// Bins of the calibration of a probability.
+const BINS: usize = 10;
+
+/// Errors of a prediction, in its unit: predicted less actual.
+#[derive(Clone, Debug, Default)]
+pub struct Errors {
+    count: u64,
+    sum: f64,
+    latest: Vec<f64>,
+}
+
+impl Errors {
+    /// Adds one; what is no number counts for nothing.
+    pub fn add(&mut self, predicted: f64, actual: f64) {
+        let error = predicted - actual;
+        if !error.is_finite() {
+            return;
+        }
+        let place = (self.count % KEPT as u64) as usize;
+        match self.latest.get_mut(place) {
+            Some(oldest) => *oldest = error,
+            None => self.latest.push(error),
+        }
+        self.count += 1;
+        self.sum += error;
+    }
+
+    /// Predictions counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The mean error of all: above 0 where too much was predicted.
+    #[must_use]
+    pub fn bias(&self) -> f64 {
+        self.sum / self.count.max(1) as f64
+    }
+
+    /// The absolute error that a share `q` of the latest does not exceed; 0 before the first.
+    #[must_use]
+    pub fn absolute(&self, q: f64) -> f64 {
+        let mut sizes: Vec<f64> = self.latest.iter().map(|error| error.abs()).collect();
+        sizes.sort_by(f64::total_cmp);
+        let rank = (q.clamp(0.0, 1.0) * sizes.len() as f64).ceil() as usize;
+        sizes.get(rank.max(1) - 1).copied().unwrap_or(0.0)
+    }
+}
+
+/// All that is predicted for a request, against what came.
+#[derive(Clone, Debug, Default)]
+pub struct Outlook {
+    /// Cached tokens.
+    pub cached_tokens: Errors,
+    /// Time to the first token, seconds.
+    pub ttft_s: Errors,
+    bins: [(u64, f64, u64); BINS],
+}
+
+impl Outlook {
+    /// Adds whether a conversation went on that was predicted to with probability `p`.
+    pub fn continued(&mut self, p: f64, went_on: bool) {
+        if (0.0..=1.0).contains(&p) {
+            let bin = ((p * BINS as f64) as usize).min(BINS - 1);
+            let (count, sum, on) = &mut self.bins[bin];
+            *count += 1;
+            *sum += p;
+            *on += u64::from(went_on);
+        }
+    }
+
+    /// Expected calibration error of the predicted continuations: the mean distance of what was
+    /// predicted from what came, over ten bins; none before the first.
+    #[must_use]
+    pub fn calibration_error(&self) -> Option<f64> {
+        let all: u64 = self.bins.iter().map(|bin| bin.0).sum();
+        let off = |&(_, sum, on): &(u64, f64, u64)| (sum - on as f64).abs();
+        (all > 0).then(|| self.bins.iter().map(off).sum::<f64>() / all as f64)
+    }
+
+    /// Per tenth of the predicted probability: how many, the mean predicted, the share that came.
+    pub fn calibration(&self) -> impl Iterator<Item = (u64, f64, f64)> + '_ {
+        let filled = self.bins.iter().filter(|bin| bin.0 > 0);
+        filled.map(|&(count, sum, on)| (count, sum / count as f64, on as f64 / count as f64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_a_bias_and_a_spread() {
+        let mut errors = Errors::default();
+        assert_eq!((errors.bias(), errors.absolute(0.5)), (0.0, 0.0));
+        for actual in 0..100 {
+            errors.add(50.0, f64::from(actual));
+        }
+        errors.add(f64::NAN, 0.0);
+        assert_eq!(errors.count(), 100);
+        assert!((errors.bias() - 0.5).abs() < 1e-9);
+        assert_eq!((errors.absolute(0.5), errors.absolute(1.0)), (25.0, 50.0));
+        for _ in 0..KEPT {
+            errors.add(1.0, 0.0);
+        }
+        assert_eq!(errors.absolute(0.9), 1.0, "only the latest count");
+    }
+
+    #[test]
+    fn calibration_is_what_came_against_what_was_said() {
+        let mut outlook = Outlook::default();
+        assert_eq!(outlook.calibration_error(), None);
+        for round in 0..10 {
+            outlook.continued(0.75, round < 5);
+            outlook.continued(0.15, false);
+        }
+        outlook.continued(f64::NAN, true);
+        let bins: Vec<_> = outlook.calibration().collect();
+        assert_eq!(bins.len(), 2);
+        assert_eq!((bins[1].0, bins[1].2), (10, 0.5));
+        let error = outlook.calibration_error().expect("there are some");
+        assert!((error - 0.2).abs() < 1e-9, "{error}");
+    }
+}

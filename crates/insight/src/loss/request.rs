@@ -1,0 +1,126 @@
+//! One request: what is asked at its placing, and what is answered at its end.
+
+use headstart_core::{ReplicaId, RouteKey, TokenId};
+
+use super::layout::Run;
+use crate::{Bucket, Split};
+
+/// One request at the time of its routing decision.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// The chosen replica.
+    pub replica: ReplicaId,
+    /// Length of the prompt.
+    pub prompt_tokens: u32,
+    /// Tokens of a block; taken for 1 when 0.
+    pub block_size: u32,
+    /// The keys of its full blocks, in its namespace.
+    pub keys: &'a [RouteKey],
+    /// Its tokens; without them nobody can tell [`Bucket::Namespace`] and [`Bucket::Diverged`].
+    pub tokens: Option<&'a [TokenId]>,
+    /// Stands for salt, adapter and model.
+    pub namespace: u64,
+    /// Leading tokens that each replica holds in any tier, as the index says.
+    pub overlaps: &'a [(ReplicaId, u32)],
+}
+
+/// What the engine did about a prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Tokens that were not computed, per tier, [`Tier::Device`] first.
+    pub tiers: [u32; 4],
+    /// Tokens behind them that were stored in a lower tier, and whose load failed or was judged
+    /// too slow, where that is known.
+    pub load_failed: u32,
+}
+
+impl Served {
+    /// All from the device, or from wherever: an engine that does not say.
+    #[must_use]
+    pub fn by_device(tokens: u32) -> Self {
+        Self {
+            tiers: [tokens, 0, 0, 0],
+            load_failed: 0,
+        }
+    }
+
+    /// Tokens that were not computed.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.tiers.iter().copied().map(u64::from).sum()
+    }
+}
+
+/// A request whose answer has not told yet what was served.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    pub(super) replica: ReplicaId,
+    pub(super) prompt_tokens: u32,
+    pub(super) predicted_tokens: u32,
+    /// Names of its blocks here.
+    pub(super) names: Vec<u64>,
+    /// The first block that it was expected to compute.
+    pub(super) computes_from: usize,
+    pub(super) is_computing: bool,
+    /// Whether its contents were looked at.
+    pub(super) is_read: bool,
+    pub(super) runs: Vec<Run>,
+    pub(super) evicted: Option<Evicted>,
+    pub(super) forgotten: f32,
+}
+
+impl Pending {
+    /// Leading tokens that the index expected the chosen replica to hold.
+    #[must_use]
+    pub fn predicted_tokens(&self) -> u32 {
+        self.predicted_tokens
+    }
+
+    /// What the tokens are if they are not served: runs in order, each by one past its last token.
+    pub fn runs(&self) -> impl Iterator<Item = (u32, Bucket)> + '_ {
+        self.runs.iter().map(|run| (run.end, run.bucket))
+    }
+
+    /// The chosen replica.
+    #[must_use]
+    pub fn replica(&self) -> ReplicaId {
+        self.replica
+    }
+}
+
+/// Of the first evicted block of a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evicted {
+    /// Time since its last use.
+    pub age: std::time::Duration,
+    /// Blocks that its replica stored since: a cache that is larger by less than that would not
+    /// have kept it under LRU.
+    pub blocks_since: u32,
+}
+
+/// Where a request's tokens landed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// Tokens by bucket; they sum to the prompt's.
+    pub split: Split,
+    /// How sure the buckets from [`Bucket::Reset`] on are, 0 to 1: less the share of tokens of
+    /// which nothing is remembered, times how likely the memory has forgotten them.
+    pub certainty: f32,
+    /// Of what was evicted, where something was.
+    pub evicted: Option<Evicted>,
+}
+
+/// How full a memory is, and what it forgot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Blocks that fit.
+    pub capacity_blocks: usize,
+    /// Blocks entered since the start.
+    pub blocks: u64,
+    /// Of them, those that had to go for others.
+    pub forgotten_blocks: u64,
+    /// Anchors of contents entered.
+    pub anchors: u64,
+    /// Of them, those that had to go.
+    pub forgotten_anchors: u64,
+}

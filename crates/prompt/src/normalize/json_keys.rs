@@ -1,0 +1,171 @@
+//! JSON keys in one order.
+
+mod text;
+
+use std::cmp::Ordering;
+
+use serde_json::{Map, Value};
+
+/// Keys of tools, functions and schemas in the order in which people write them; all others follow
+/// by name.
+const CUSTOMARY: [&str; 7] = [
+    "type",
+    "function",
+    "name",
+    "description",
+    "parameters",
+    "properties",
+    "required",
+];
+
+/// Keys whose values are objects with names that somebody chose.
+const NAMING: [&str; 5] = [
+    "properties",
+    "patternProperties",
+    "definitions",
+    "$defs",
+    "dependentSchemas",
+];
+
+/// Keys whose values are data and no schemas.
+const DATA: [&str; 4] = ["default", "const", "enum", "examples"];
+
+/// Sorts the keys of the tools, and of the arguments of earlier calls. The latter are texts and
+/// stay, but for the order, as they are: numbers, escapes and blanks.
+///
+/// A model mostly writes arguments in the order in which it was told the parameters. Both are
+/// sorted by name, so that an engine that keeps what it generated mostly finds it again.
+pub(super) fn sort(request: &mut Value) -> bool {
+    let mut changed = false;
+    let tools = request.get_mut("tools").and_then(Value::as_array_mut);
+    for tool in tools.into_iter().flatten() {
+        changed |= sort_in(tool, Kind::Schema);
+    }
+    let messages = request.get_mut("messages").and_then(Value::as_array_mut);
+    let calls = messages.into_iter().flatten().filter_map(|message| {
+        let calls = message.get_mut("tool_calls")?;
+        calls.as_array_mut()
+    });
+    for call in calls.flatten() {
+        let function = call.get_mut("function");
+        let arguments = function.and_then(|function| function.get_mut("arguments"));
+        if let Some(Value::String(arguments)) = arguments
+            && let Some(sorted) = text::sorted(arguments)
+        {
+            *arguments = sorted;
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// What an object's keys are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Words of JSON Schema or of the API.
+    Schema,
+    /// Names that somebody chose, of schemas.
+    Names,
+    /// Anything.
+    Data,
+}
+
+/// Sorts all objects in it; whether one was not sorted.
+fn sort_in(value: &mut Value, kind: Kind) -> bool {
+    match value {
+        Value::Array(items) => {
+            let mut changed = false;
+            for item in items {
+                changed |= sort_in(item, kind);
+            }
+            changed
+        }
+        Value::Object(map) => {
+            let mut changed = sort_keys(map, kind);
+            for (key, value) in map {
+                changed |= sort_in(value, kind_below(kind, key));
+            }
+            changed
+        }
+        _ => false,
+    }
+}
+
+fn kind_below(kind: Kind, key: &str) -> Kind {
+    match kind {
+        Kind::Data => Kind::Data,
+        Kind::Names => Kind::Schema,
+        Kind::Schema if NAMING.contains(&key) => Kind::Names,
+        Kind::Schema if DATA.contains(&key) => Kind::Data,
+        Kind::Schema => Kind::Schema,
+    }
+}
+
+fn sort_keys(map: &mut Map<String, Value>, kind: Kind) -> bool {
+    if map.keys().is_sorted_by(|a, b| order(kind, a, b).is_le()) {
+        return false;
+    }
+    let mut entries: Vec<_> = std::mem::take(map).into_iter().collect();
+    entries.sort_by(|(a, _), (b, _)| order(kind, a, b));
+    map.extend(entries);
+    true
+}
+
+fn order(kind: Kind, a: &str, b: &str) -> Ordering {
+    let rank = |key: &str| {
+        let known = CUSTOMARY.iter().position(|&known| known == key);
+        known
+            .filter(|_| kind == Kind::Schema)
+            .unwrap_or(CUSTOMARY.len())
+    };
+    (rank(a), a).cmp(&(rank(b), b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Normalizer, check};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn schemas_are_written_as_people_do_and_names_by_name() {
+        let from = json!({"tools": [{"function": {
+            "parameters": {
+                "required": ["type", "a"],
+                "additionalProperties": false,
+                "properties": {
+                    "type": {"description": "x", "type": "string", "default": {"z": 1, "b": 2}},
+                    "a": {"enum": [{"type": 1, "name": 2}], "type": "object"},
+                },
+                "type": "object",
+            },
+            "name": "f",
+        }, "type": "function"}]});
+        let to = json!({"tools": [{"type": "function", "function": {
+            "name": "f",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "a": {"type": "object", "enum": [{"name": 2, "type": 1}]},
+                    "type": {"type": "string", "description": "x", "default": {"b": 2, "z": 1}},
+                },
+                "required": ["type", "a"],
+                "additionalProperties": false,
+            },
+        }}]});
+        check(Normalizer::JsonKeys, from, to);
+    }
+
+    #[test]
+    fn arguments_of_calls_are_sorted_and_other_texts_are_not() {
+        let request = |arguments: &str| -> Value {
+            json!({"messages": [
+                {"role": "assistant", "tool_calls": [{"function": {"arguments": arguments}}]},
+                {"role": "tool", "content": r#"{"b": 1, "a": 2}"#},
+            ]})
+        };
+        let check = |from: &str, to: &str| check(Normalizer::JsonKeys, request(from), request(to));
+        check(r#"{"b": 1.0, "a": "x"}"#, r#"{"a": "x", "b": 1.0}"#);
+        check(r#"{"a": 1}"#, r#"{"a": 1}"#);
+        check("not JSON {", "not JSON {");
+    }
+}

@@ -1,0 +1,81 @@
+//! The dashboard's routes: `/`, the page; `/dashboard/events`, a snapshot a second as server-sent
+//! events; `/dashboard/snapshot`, one of them. The page holds no data: where the server has an API
+//! key, the other two want it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+
+use super::{Closer, body};
+use crate::dashboard::{self, LISTENERS_MAX, Listener};
+use crate::gateway::Gateway;
+use crate::openai::ApiError;
+
+/// Snapshots between a listener and his connection: who is slower gets the newest later.
+const PIECES: usize = 1;
+
+/// One snapshot with all of its history.
+pub(super) async fn snapshot(gateway: &Arc<Gateway>) -> Response {
+    match dashboard::whole(gateway).await {
+        Some(snapshot) => (no_store(), Json(snapshot)).into_response(),
+        None => failed().into_response(),
+    }
+}
+
+/// Snapshots until the client goes or the server stops.
+pub(super) async fn events(gateway: &Arc<Gateway>, closer: Closer) -> Response {
+    let Some(listener) = gateway.dashboard.listen() else {
+        return full().into_response();
+    };
+    let Some(first) = dashboard::whole(gateway).await else {
+        return failed().into_response();
+    };
+    let (writer, body) = body::channel(PIECES, &gateway.limits, closer);
+    tokio::spawn(async move {
+        // Whoever is gone needs no more.
+        let _ = send(listener, &dashboard::event(&first), &writer).await;
+    });
+    let kind = HeaderValue::from_static("text/event-stream");
+    ([(header::CONTENT_TYPE, kind)], no_store(), body).into_response()
+}
+
+async fn send(
+    mut listener: Listener,
+    first: &bytes::Bytes,
+    writer: &body::Writer,
+) -> Result<(), body::ClientGone> {
+    writer.send(first.clone()).await?;
+    loop {
+        let event = tokio::select! {
+            event = listener.next() => event,
+            () = writer.closed() => return Err(body::ClientGone),
+        };
+        match event {
+            Some(event) => writer.send(event).await?,
+            None => return Ok(()),
+        }
+    }
+}
+
+fn no_store() -> [(header::HeaderName, HeaderValue); 1] {
+    [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))]
+}
+
+fn full() -> ApiError {
+    let message = format!(
+        "{LISTENERS_MAX} dashboards are open already; close one, or ask /dashboard/snapshot now \
+         and then (`headstart top` does)"
+    );
+    ApiError::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too_many_listeners",
+        message,
+    )
+}
+
+fn failed() -> ApiError {
+    let message = "the snapshot could not be made; see the server's log";
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
+}

@@ -1,0 +1,162 @@
+//! `GET /debug/requests`, `GET /debug/requests/ID`, `GET /debug/waterfall`: what became of
+//! requests, and why. Nothing here tells a prompt: tokens are counted, tenants are keyed tags.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
+use headstart_insight::loss::Evicted;
+use headstart_insight::{Split, Waterfall};
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use crate::gateway::Gateway;
+use crate::insight::{ErrorSummary, Insight, RequestRecord};
+use crate::openai::ApiError;
+
+/// Requests that are shown where nobody says how many.
+const LIMIT: usize = 100;
+
+pub(super) async fn requests(
+    State(gateway): State<Arc<Gateway>>,
+    Query(query): Query<Vec<(String, String)>>,
+) -> Result<Response, ApiError> {
+    let mut limit = LIMIT;
+    for (name, value) in &query {
+        if name != "limit" {
+            let message = format!("`{name}` is not known; known is `limit`");
+            return Err(ApiError::invalid(name, message));
+        }
+        limit = value
+            .parse()
+            .map_err(|_| ApiError::invalid("limit", "`limit` must be a whole number such as 20"))?;
+    }
+    let recent = insight(&gateway)?.recent(limit);
+    let requests: Vec<Value> = recent.iter().map(|record| of_record(record)).collect();
+    Ok(Json(json!({ "requests": requests })).into_response())
+}
+
+pub(super) async fn request(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let record = insight(&gateway)?.request(&id).ok_or_else(|| {
+        let message = "there is no such request among the latest; ask with the `id` of its answer, \
+                       or with the x-request-id that it was sent with";
+        ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
+    })?;
+    Ok(Json(of_record(&record)).into_response())
+}
+
+pub(super) async fn waterfall(State(gateway): State<Arc<Gateway>>) -> Result<Response, ApiError> {
+    let snapshot = insight(&gateway)?.snapshot();
+    let named = |name: &str, rows: &[(String, Waterfall)]| -> Vec<Value> {
+        let rows = rows.iter();
+        rows.map(|(key, row)| json!({ name: key, "waterfall": of_waterfall(row) }))
+            .collect()
+    };
+    let waterfalls = &snapshot.waterfalls;
+    let prefixes = waterfalls.prefixes.iter().map(|row| {
+        json!({
+            "prefix": row.key,
+            "requests": row.requests,
+            "requests_error": row.requests_error,
+            "waterfall": of_waterfall(&row.waterfall),
+        })
+    });
+    let memory = snapshot.memory;
+    let answer = json!({
+        "requests": waterfalls.total.requests(),
+        "prompt_tokens": waterfalls.total.total(),
+        "waterfall": of_waterfall(&waterfalls.total),
+        "tenants": named("tenant", &waterfalls.tenants),
+        "models": named("model", &waterfalls.models),
+        "prefixes": prefixes.collect::<Vec<_>>(),
+        "predictions": {
+            "cached_tokens": of_errors(&snapshot.cached_tokens),
+            "ttft_s": of_errors(&snapshot.ttft_s),
+        },
+        "memory": {
+            "capacity_blocks": memory.capacity_blocks,
+            "blocks": memory.blocks,
+            "forgotten_blocks": memory.forgotten_blocks,
+            "anchors": memory.anchors,
+            "forgotten_anchors": memory.forgotten_anchors,
+        },
+    });
+    Ok(Json(answer).into_response())
+}
+
+fn insight(gateway: &Gateway) -> Result<&Insight, ApiError> {
+    gateway.observers.insight.as_ref().ok_or_else(|| {
+        let message = "requests are not explained here: start without --insight off";
+        ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
+    })
+}
+
+/// A request as the dashboard and `headstart why` read it.
+pub(super) fn of_record(record: &RequestRecord) -> Value {
+    let candidates = record.candidates.iter().map(|one| {
+        json!({
+            "replica": one.replica,
+            "overlap_tokens": one.overlap_tokens,
+            "score": one.score,
+            "predicted_ttft_s": one.predicted_ttft_s,
+        })
+    });
+    json!({
+        "id": record.id,
+        "request_id": record.request_id,
+        "at": record.at_unix_s,
+        "model": record.model,
+        "tenant": record.tenant,
+        "replica": record.replica,
+        "candidates": candidates.collect::<Vec<_>>(),
+        "prompt_tokens": record.prompt_tokens,
+        "predicted_cached_tokens": record.predicted_cached_tokens,
+        "cached_tokens": record.cached_tokens,
+        "predicted_ttft_s": record.predicted_ttft_s,
+        "ttft_s": record.ttft_s,
+        "buckets": record.split.as_ref().map(of_split),
+        "certainty": record.split.map(|_| record.certainty),
+        "evicted": record.evicted.as_ref().map(of_eviction),
+    })
+}
+
+fn of_split(split: &Split) -> Value {
+    let buckets = split.iter();
+    let buckets: Map<_, _> = buckets
+        .map(|(bucket, tokens)| (bucket.name().to_owned(), tokens.into()))
+        .collect();
+    Value::Object(buckets)
+}
+
+fn of_eviction(evicted: &Evicted) -> Value {
+    json!({
+        "age_s": evicted.age.as_secs_f64(),
+        "blocks_since": evicted.blocks_since,
+    })
+}
+
+/// All buckets in order, with their shares.
+pub(super) fn of_waterfall(waterfall: &Waterfall) -> Value {
+    let total = waterfall.total().max(1) as f64;
+    let rows = waterfall.iter().map(|(bucket, tokens)| {
+        json!({
+            "bucket": bucket.name(),
+            "tokens": tokens,
+            "share": tokens as f64 / total,
+        })
+    });
+    rows.collect()
+}
+
+fn of_errors(errors: &ErrorSummary) -> Value {
+    json!({
+        "count": errors.count,
+        "bias": errors.bias,
+        "p50": errors.p50,
+        "p90": errors.p90,
+    })
+}

@@ -1,0 +1,197 @@
+//! The live dashboard: what a page, a terminal or a script is shown of a running server.
+//!
+//! ```text
+//! requests ── keys ──► prompts ─┐
+//! metrics, router, index ───────┴─ once a second ──► snapshot ──► each listener the newest
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`snapshot`] | [`Snapshot`], the contract as JSON |
+//! | `gather` | a snapshot of a gateway |
+//! | `history` | the last quarter of an hour, second by second |
+//! | `prompts` | the last prompts' keys, until somebody looks |
+//! | `tree` | the prefixes that prompts shared lately |
+//! | [`page()`] | the page, with its style and scripts |
+//!
+//! Requests pay for it with one entry in a short list, whether anybody looks or not. Everything
+//! else happens beside them: a sum of the counters once a second, and a snapshot where somebody
+//! listens. It shows keyed hashes and counts, never a token or a text.
+
+mod gather;
+mod history;
+mod page;
+mod prompts;
+pub mod snapshot;
+mod tree;
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use headstart_core::Nanos;
+use headstart_router::PromptKeys;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::MissedTickBehavior;
+
+use crate::clock::unix_seconds;
+use crate::gateway::Gateway;
+use gather::Occupancy;
+use history::{History, POINTS_MAX};
+use prompts::Prompts;
+use tree::PrefixTree;
+
+pub use page::page;
+pub use snapshot::Snapshot;
+
+/// Time between two snapshots.
+pub const PERIOD: Duration = Duration::from_secs(1);
+
+/// Who may listen at once: each costs one connection and the writing of some 30 KB a second.
+pub const LISTENERS_MAX: usize = 32;
+
+/// Seconds of history in each snapshot but the first: who misses no more than these has all.
+const POINTS_AGAIN: usize = 10;
+
+/// A snapshot counts as new for so long: several who ask at once get the same.
+const FRESH: Duration = Duration::from_millis(900);
+
+/// The dashboard's part of a gateway.
+#[derive(Debug)]
+pub struct Dashboard {
+    prompts: Prompts,
+    seats: Arc<Semaphore>,
+    /// The newest snapshot as an event; none before the first, and once nothing more comes.
+    newest: watch::Sender<Option<Bytes>>,
+    /// One snapshot is made at a time.
+    making: tokio::sync::Mutex<Option<(Instant, Arc<Snapshot>)>>,
+    state: Mutex<State>,
+}
+
+/// What is kept between two snapshots.
+#[derive(Debug, Default)]
+struct State {
+    history: History,
+    tree: PrefixTree,
+    skipped: u64,
+    occupancy: Occupancy,
+}
+
+/// A place among the listeners; given back when dropped.
+#[derive(Debug)]
+pub struct Listener {
+    newest: watch::Receiver<Option<Bytes>>,
+    _seat: OwnedSemaphorePermit,
+}
+
+impl Default for Dashboard {
+    fn default() -> Self {
+        Self {
+            prompts: Prompts::default(),
+            seats: Arc::new(Semaphore::new(LISTENERS_MAX)),
+            newest: watch::channel(None).0,
+            making: tokio::sync::Mutex::default(),
+            state: Mutex::default(),
+        }
+    }
+}
+
+impl Dashboard {
+    /// A prompt was sent to a replica.
+    pub fn note_prompt(&self, keys: PromptKeys, now: Nanos) {
+        self.prompts.note(keys, now);
+    }
+
+    /// A place among the listeners, unless all are taken.
+    #[must_use]
+    pub fn listen(&self) -> Option<Listener> {
+        let seat = self.seats.clone().try_acquire_owned().ok()?;
+        Some(Listener {
+            newest: self.newest.subscribe(),
+            _seat: seat,
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listener {
+    /// The next snapshot as a server-sent event: the newest there is, however many were missed.
+    /// None once no more come.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        self.newest.changed().await.ok()?;
+        self.newest.borrow_and_update().clone()
+    }
+}
+
+/// Counts seconds for as long as the gateway lives, and tells those who listen.
+pub async fn run(gateway: Weak<Gateway>) {
+    let mut ticks = tokio::time::interval(PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(gateway) = gateway.upgrade() else {
+            return;
+        };
+        let dashboard = &gateway.dashboard;
+        let totals = gateway.metrics.totals();
+        let at = unix_seconds() as u64;
+        dashboard.state().history.end_second(at, totals);
+        if gateway.draining.load(Relaxed) {
+            // Streams end, so that nobody waits for them.
+            dashboard.newest.send_replace(None);
+            return;
+        }
+        if dashboard.newest.receiver_count() > 0
+            && let Some(snapshot) = latest(&gateway).await
+        {
+            let part = with_history(
+                &snapshot,
+                dashboard.state().history.last(POINTS_AGAIN),
+                false,
+            );
+            dashboard.newest.send_replace(Some(event(&part)));
+        }
+    }
+}
+
+/// The newest snapshot with all of its history; at most a second old. None where the making failed.
+pub async fn whole(gateway: &Arc<Gateway>) -> Option<Snapshot> {
+    let snapshot = latest(gateway).await?;
+    let points = gateway.dashboard.state().history.last(POINTS_MAX);
+    Some(with_history(&snapshot, points, true))
+}
+
+/// A snapshot as a server-sent event.
+#[must_use]
+pub fn event(snapshot: &Snapshot) -> Bytes {
+    let json = serde_json::to_string(snapshot);
+    format!("data: {}\n\n", json.unwrap_or_default()).into()
+}
+
+async fn latest(gateway: &Arc<Gateway>) -> Option<Arc<Snapshot>> {
+    let mut made = gateway.dashboard.making.lock().await;
+    if let Some((at, snapshot)) = &*made
+        && at.elapsed() < FRESH
+    {
+        return Some(snapshot.clone());
+    }
+    let looked_at = gateway.clone();
+    let making = tokio::task::spawn_blocking(move || gather::snapshot(&looked_at));
+    let snapshot = Arc::new(making.await.ok()?);
+    *made = Some((Instant::now(), snapshot.clone()));
+    Some(snapshot)
+}
+
+fn with_history(snapshot: &Snapshot, points: Vec<history::Point>, is_whole: bool) -> Snapshot {
+    let mut told = snapshot.clone();
+    told.history = snapshot::HistoryPart {
+        columns: history::COLUMNS.map(str::to_owned).to_vec(),
+        is_whole,
+        points: points.into_iter().map(Vec::from).collect(),
+    };
+    told
+}

@@ -1,0 +1,235 @@
+//! What is known of single requests, and what became of prompt tokens: from
+//! [`insight`](crate::insight), in words.
+
+use headstart_insight::{Bucket, Split};
+
+use crate::clock::unix_seconds;
+use crate::dashboard::snapshot::{BucketPart, RequestPart, Snapshot, TtftPart, WaterfallPart};
+use crate::insight::{ErrorSummary, Insight, RequestRecord};
+
+/// Requests that are shown.
+const REQUESTS_MAX: usize = 12;
+
+/// Requests whose foretold and observed times are shown.
+const PAIRS_MAX: usize = 128;
+
+/// Adds it to a snapshot.
+pub(super) fn add(snapshot: Snapshot, insight: &Insight) -> Snapshot {
+    let sums = insight.snapshot();
+    let latest = insight.recent(PAIRS_MAX);
+    let now_s = unix_seconds();
+    let part = |record: &RequestRecord| request(record, now_s);
+    let requests = latest.iter().take(REQUESTS_MAX).map(|it| part(it));
+    let mut predictions = snapshot.predictions;
+    predictions.ttft = ttft(&sums.ttft_s);
+    predictions.pairs = latest.iter().filter_map(|it| pair(it)).collect();
+    let total = &sums.waterfalls.total;
+    let buckets = total.iter().map(|(bucket, tokens)| BucketPart {
+        bucket: bucket.name().to_owned(),
+        meaning: bucket.meaning().to_owned(),
+        is_served: bucket.is_served(),
+        tokens,
+        seconds: None,
+        money: None,
+    });
+    let waterfall = WaterfallPart {
+        requests: total.requests(),
+        tokens: total.total(),
+        currency: None,
+        buckets: buckets.collect(),
+    };
+    Snapshot {
+        waterfall: Some(waterfall),
+        requests: requests.collect(),
+        predictions,
+        ..snapshot
+    }
+}
+
+fn ttft(errors: &ErrorSummary) -> Option<TtftPart> {
+    let told = TtftPart {
+        requests: errors.count,
+        error_ms_p50: errors.p50 * 1e3,
+        error_ms_p90: errors.p90 * 1e3,
+    };
+    (errors.count > 0).then_some(told)
+}
+
+fn pair(record: &RequestRecord) -> Option<[f64; 2]> {
+    let ms = |seconds: f64| (seconds * 1e4).round() / 10.0;
+    let pair = [record.predicted_ttft_s?, record.ttft_s?].map(ms);
+    pair.iter().all(|ms| ms.is_finite()).then_some(pair)
+}
+
+fn request(record: &RequestRecord, now_s: f64) -> RequestPart {
+    RequestPart {
+        id: record.id.clone(),
+        age_s: (now_s - record.at_unix_s).max(0.0),
+        replica: record.replica,
+        prompt_tokens: u64::from(record.prompt_tokens),
+        predicted_tokens: Some(u64::from(record.predicted_cached_tokens)),
+        cached_tokens: record.cached_tokens.map(u64::from),
+        predicted_ms: finite_ms(record.predicted_ttft_s),
+        ttft_ms: finite_ms(record.ttft_s),
+        decision: decision(record),
+        outcome: outcome(record),
+    }
+}
+
+fn finite_ms(seconds: Option<f64>) -> Option<f64> {
+    seconds.filter(|it| it.is_finite()).map(|it| it * 1e3)
+}
+
+/// Such as `Replica 2: 4,096 of 4,310 tokens cached, predicted 62 ms, others 410 ms`.
+fn decision(record: &RequestRecord) -> String {
+    let mut words = format!(
+        "Replica {}: {} of {} tokens cached",
+        record.replica,
+        grouped(record.predicted_cached_tokens),
+        grouped(record.prompt_tokens)
+    );
+    if let Some(ms) = finite_ms(record.predicted_ttft_s) {
+        words += &format!(", predicted {}", duration(ms));
+    }
+    let others = record
+        .candidates
+        .iter()
+        .filter(|one| one.replica != record.replica);
+    let others = others.filter_map(|one| finite_ms(Some(one.predicted_ttft_s)));
+    let bounds = others.fold(None, |bounds: Option<(f64, f64)>, ms| {
+        let (least, most) = bounds.unwrap_or((ms, ms));
+        Some((least.min(ms), most.max(ms)))
+    });
+    if let Some((least, most)) = bounds {
+        let (least, most) = (duration(least), duration(most));
+        words += &match least == most {
+            true => format!(", others {least}"),
+            false => format!(", others {least} to {most}"),
+        };
+    }
+    words
+}
+
+/// What came of it: by how much the index was wrong, how much was computed, and mostly why.
+fn outcome(record: &RequestRecord) -> Option<String> {
+    let cached = record.cached_tokens?;
+    let mut words = Vec::new();
+    if cached != record.predicted_cached_tokens {
+        words.push(format!("{} were found", grouped(cached)));
+    }
+    let computed = record.prompt_tokens.saturating_sub(cached);
+    words.push(format!("{} computed", grouped(computed)));
+    if let Some((bucket, tokens)) = record.split.as_ref().and_then(largest_loss) {
+        words.push(match tokens == computed {
+            true => bucket.meaning().to_owned(),
+            false => format!("{} of them {}", grouped(tokens), bucket.meaning()),
+        });
+    }
+    Some(words.join(", "))
+}
+
+fn largest_loss(split: &Split) -> Option<(Bucket, u32)> {
+    let lost = split.iter().filter(|(bucket, _)| !bucket.is_served());
+    lost.max_by_key(|&(_, tokens)| tokens)
+}
+
+/// A number with commas between thousands.
+fn grouped(number: u32) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Milliseconds, or seconds from one on.
+fn duration(ms: f64) -> String {
+    match ms {
+        ..10.0 => format!("{ms:.1} ms"),
+        10.0..1000.0 => format!("{ms:.0} ms"),
+        _ => format!("{:.1} s", ms / 1e3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::insight::CandidateRecord;
+
+    fn candidate(replica: u32, predicted_ttft_s: f64) -> CandidateRecord {
+        CandidateRecord {
+            replica,
+            overlap_tokens: 0,
+            score: 0.0,
+            predicted_ttft_s,
+        }
+    }
+
+    fn record() -> RequestRecord {
+        let mut split = Split::default();
+        split.put(Bucket::Device, 4_000);
+        split.put(Bucket::BlockFloor, 6);
+        split.put(Bucket::Evicted, 304);
+        RequestRecord {
+            id: "chatcmpl-1".to_owned(),
+            request_id: None,
+            at_unix_s: 5.0,
+            model: "m".to_owned(),
+            tenant: None,
+            replica: 2,
+            candidates: vec![
+                candidate(0, 0.41),
+                candidate(2, 0.062),
+                candidate(3, 0.4099),
+            ],
+            prompt_tokens: 4_310,
+            predicted_cached_tokens: 4_096,
+            cached_tokens: Some(4_000),
+            predicted_ttft_s: Some(0.062),
+            ttft_s: Some(0.071),
+            split: Some(split),
+            certainty: 1.0,
+            evicted: None,
+        }
+    }
+
+    #[test]
+    fn a_decision_is_told_in_words() {
+        let told = request(&record(), 7.5);
+        assert_eq!(
+            told.decision,
+            "Replica 2: 4,096 of 4,310 tokens cached, predicted 62 ms, others 410 ms"
+        );
+        assert_eq!(
+            told.outcome.as_deref(),
+            Some("4,000 were found, 310 computed, 304 of them evicted to make room")
+        );
+        assert_eq!((told.age_s, told.ttft_ms), (2.5, Some(71.0)));
+        assert_eq!(pair(&record()), Some([62.0, 71.0]));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_said() {
+        let bare = RequestRecord {
+            candidates: vec![
+                candidate(0, 0.004),
+                candidate(1, 2.25),
+                candidate(2, f64::INFINITY),
+            ],
+            predicted_ttft_s: Some(f64::INFINITY),
+            cached_tokens: None,
+            split: None,
+            ..record()
+        };
+        let told = request(&bare, 5.0);
+        let expected = "Replica 2: 4,096 of 4,310 tokens cached, others 4.0 ms to 2.2 s";
+        assert_eq!((&told.decision[..], told.outcome), (expected, None));
+        assert_eq!(pair(&bare), None);
+        let numbers = [0, 7, 999, 1_000, 1_234_567].map(grouped);
+        assert_eq!(numbers, ["0", "7", "999", "1,000", "1,234,567"]);
+    }
+}

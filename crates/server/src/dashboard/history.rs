@@ -1,0 +1,161 @@
+//! The last quarter of an hour, second by second, so that a page that opens shows what was.
+
+use std::collections::VecDeque;
+
+use crate::metrics::{FOUND_IN, Totals};
+
+/// Seconds that are kept: a quarter of an hour, 64 bytes each.
+pub(super) const POINTS_MAX: usize = 900;
+
+/// Seconds that "lately" means.
+pub(super) const LATELY_S: usize = 60;
+
+/// The names of a point's numbers.
+pub(super) const COLUMNS: [&str; 3 + FOUND_IN.len()] = [
+    "at", "requests", "computed", "device", "host", "disk", "remote", "upstream",
+];
+
+/// What happened in one second, by [`COLUMNS`]; `at` is its end, seconds since 1970.
+pub(super) type Point = [u64; COLUMNS.len()];
+
+/// The last seconds.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    points: VecDeque<Point>,
+    /// Totals at the end of each second of the last minute, the oldest first.
+    totals: VecDeque<Totals>,
+}
+
+/// Figures of the last minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Lately {
+    pub(super) requests_per_s: f64,
+    pub(super) prompt_tokens_per_s: f64,
+    pub(super) hit_rate: Option<f64>,
+    /// Median, and what 95 of a hundred stay below, seconds.
+    pub(super) first_token_s: [Option<f64>; 2],
+}
+
+impl History {
+    /// A second has ended.
+    pub(super) fn end_second(&mut self, at: u64, totals: Totals) {
+        if let Some(before) = self.totals.back() {
+            let more = |after: u64, before: u64| after.saturating_sub(before);
+            let mut point = [0; COLUMNS.len()];
+            point[0] = at;
+            point[1] = more(totals.requests, before.requests);
+            point[2] = more(totals.computed, before.computed);
+            for (place, found) in point[3..].iter_mut().enumerate() {
+                *found = more(totals.found[place], before.found[place]);
+            }
+            self.points.push_back(point);
+        }
+        self.totals.push_back(totals);
+        if self.points.len() > POINTS_MAX {
+            self.points.pop_front();
+        }
+        if self.totals.len() > LATELY_S + 1 {
+            self.totals.pop_front();
+        }
+    }
+
+    /// The last `count` seconds, the oldest first.
+    pub(super) fn last(&self, count: usize) -> Vec<Point> {
+        let skipped = self.points.len().saturating_sub(count);
+        self.points.iter().skip(skipped).copied().collect()
+    }
+
+    /// Figures of the last minute.
+    pub(super) fn lately(&self) -> Lately {
+        let (Some(first), Some(last)) = (self.totals.front(), self.totals.back()) else {
+            return Lately::default();
+        };
+        let seconds = (self.totals.len() - 1).max(1) as f64;
+        let tokens = last.prompt_tokens() - first.prompt_tokens();
+        let found = last.cached_tokens() - first.cached_tokens();
+        Lately {
+            requests_per_s: (last.requests - first.requests) as f64 / seconds,
+            prompt_tokens_per_s: tokens as f64 / seconds,
+            hit_rate: (tokens > 0).then(|| found as f64 / tokens as f64),
+            first_token_s: [0.5, 0.95]
+                .map(|share| quantile(&first.first_tokens, &last.first_tokens, share)),
+        }
+    }
+}
+
+/// What `share` of the observations between two states of a histogram stay below, seconds: evenly
+/// spread within a bucket. Beyond the last bound it is that bound.
+fn quantile(before: &[(f64, u64)], after: &[(f64, u64)], share: f64) -> Option<f64> {
+    let count = |place: usize| {
+        let earlier = before.get(place).map_or(0, |bucket| bucket.1);
+        after[place].1.saturating_sub(earlier) as f64
+    };
+    let all = after.len().checked_sub(1).map(count)?;
+    if all == 0.0 {
+        return None;
+    }
+    let wanted = all * share;
+    let place = (0..after.len()).find(|&place| count(place) >= wanted)?;
+    let (bound, below) = match place {
+        0 => (0.0, 0.0),
+        _ => (after[place - 1].0, count(place - 1)),
+    };
+    let upper = after[place].0;
+    if !upper.is_finite() {
+        return Some(bound);
+    }
+    let inside = (wanted - below) / (count(place) - below).max(1.0);
+    Some(bound + (upper - bound) * inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn totals(requests: u64, found: u64, computed: u64) -> Totals {
+        Totals {
+            requests,
+            found: [found, 0, 0, 0, 0],
+            computed,
+            first_tokens: vec![
+                (0.1, requests / 2),
+                (0.2, requests),
+                (f64::INFINITY, requests),
+            ],
+            ..Totals::default()
+        }
+    }
+
+    #[test]
+    fn a_point_is_what_one_second_added() {
+        let mut history = History::default();
+        assert_eq!(history.lately(), Lately::default());
+        for second in 0..1000 {
+            history.end_second(second, totals(second * 10, second * 60, second * 40));
+        }
+        let last = history.last(2);
+        assert_eq!(last[1], [999, 10, 40, 60, 0, 0, 0, 0]);
+        assert_eq!(last.len(), 2);
+        assert_eq!(history.last(usize::MAX).len(), POINTS_MAX);
+        let lately = history.lately();
+        assert_eq!(lately.requests_per_s, 10.0);
+        assert_eq!(lately.prompt_tokens_per_s, 100.0);
+        assert_eq!(lately.hit_rate, Some(0.6));
+        let [median, most] = lately.first_token_s.map(|value| value.expect("observed"));
+        assert!(
+            (median - 0.1).abs() < 1e-9 && (most - 0.19).abs() < 1e-9,
+            "{median} {most}"
+        );
+    }
+
+    #[test]
+    fn without_requests_there_is_no_rate() {
+        let mut history = History::default();
+        for second in 0..100 {
+            history.end_second(second, totals(50, 300, 100));
+        }
+        let lately = history.lately();
+        assert_eq!((lately.requests_per_s, lately.hit_rate), (0.0, None));
+        assert_eq!(lately.first_token_s, [None, None]);
+    }
+}

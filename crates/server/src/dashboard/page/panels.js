@@ -1,0 +1,295 @@
+// Everything but the chart and the tree: one function a panel, each from the same snapshot.
+
+function drawHead(snapshot) {
+  const { server } = snapshot;
+  setText($("served"), `${server.models.join(", ") || "no model"} · ${server.strategy}`);
+  setText($("foot"), `headstart ${server.version} · up ${ago(server.uptime_s)} · `
+    + `${plural(snapshot.totals.requests, "request")} since the start`
+    + (server.is_draining ? " · shutting down" : ""));
+  const isIdle = snapshot.totals.requests === 0;
+  setHidden($("empty"), !isIdle);
+  if (isIdle) setText($("curl"), exampleRequest(server.models[0] ?? "MODEL"));
+}
+
+function exampleRequest(model) {
+  const body = JSON.stringify({ model, messages: [{ role: "user", content: "Tell me a story." }] });
+  const key = state.key ? `  -H "Authorization: Bearer $API_KEY" \\\n` : "";
+  return `curl ${location.origin}/v1/chat/completions \\\n  -H "Content-Type: application/json" \\\n`
+    + `${key}  -d '${body.replaceAll("'", "'\\''")}'`;
+}
+
+function drawFigures(snapshot) {
+  const { lately, totals, savings } = snapshot;
+  const minute = state.points.slice(-60);
+  const seconds = (name) => minute.map((point) => point[state.columns[name]]);
+  const found = totals.cached_tokens;
+  const figures = [
+    ["hit", "Hit rate, last minute", percent(lately.hit_rate), "",
+      totals.prompt_tokens ? `${percent(found / totals.prompt_tokens)} since the start` : "nothing yet"],
+    ["rps", "Requests per second", lately.requests_per_s.toFixed(1), "",
+      totals.errors ? `${compact(totals.errors)} answered with an error` : "no errors",
+      seconds("requests")],
+    ["tps", "Prompt tokens per second", compact(lately.prompt_tokens_per_s), "",
+      `${compact(totals.prompt_tokens)} since the start`,
+      minute.map((point) => SOURCES.reduce((sum, [name]) => sum + point[state.columns[name]], 0))],
+    ["ttft", "First token, median", lately.ttft_ms_p50 === null ? "–" : took(lately.ttft_ms_p50), "",
+      lately.ttft_ms_p95 === null ? "last minute" : `95 % within ${took(lately.ttft_ms_p95)}`],
+    ["saved", "Tokens not computed", compact(found), "", savedWords(savings)],
+  ];
+  keyed($("figures"), figures, ([key]) => key, ([, , , , , line]) => {
+    const cell = make("div", "", make("dt"), make("dd"), make("dd", "under"));
+    if (line) {
+      const svg = makeSvg("svg", "spark");
+      svg.setAttribute("viewBox", "0 0 100 22");
+      svg.setAttribute("preserveAspectRatio", "none");
+      svg.setAttribute("aria-hidden", "true");
+      svg.append(makeSvg("path"));
+      const holder = make("dd");
+      holder.setAttribute("aria-hidden", "true");
+      holder.append(svg);
+      cell.append(holder);
+      cell.line = svg.firstChild;
+    }
+    return cell;
+  }, (cell, [, name, value, , under, line]) => {
+    setText(cell.children[0], name);
+    setText(cell.children[1], value);
+    setText(cell.children[2], under);
+    if (line) spark(cell.line, line);
+  });
+}
+
+function savedWords(savings) {
+  const money = savings.money.map(({ currency, amount }) => `${short.format(amount)} ${currency}`);
+  if (savings.prefill_s > 0) money.push(`${ago(savings.prefill_s)} of computing`);
+  return money.join(" · ") || "since the start";
+}
+
+const COLOUR_OF = {
+  device: "device", host: "host", disk: "disk", remote: "remote",
+  "block-floor": "minor", "in-flight": "minor", "never-seen": "unseen", diverged: "fixable",
+  namespace: "fixable",
+};
+
+function drawLoss({ waterfall, totals }) {
+  const has = waterfall !== null && waterfall.tokens > 0;
+  setText($("loss-none"), has ? "" : totals.requests === 0
+    ? "Every prompt token lands in one bucket: found in a tier, or lost for one reason."
+    : waterfall === null ? "This server does not attribute tokens: its prompts are not tokenized here."
+      : "No prompt has its first token yet.");
+  setText($("loss-scope"), has ? `${compact(waterfall.tokens)} prompt tokens of `
+    + `${plural(waterfall.requests, "request")}` : "");
+  setText($("loss-lead"), has ? lossLead(waterfall) : "");
+  let left = 0;
+  const rows = (has ? waterfall.buckets : []).filter((bucket) => bucket.tokens > 0).map((bucket) => {
+    const start = left;
+    left += bucket.tokens / waterfall.tokens;
+    return { ...bucket, start, share: bucket.tokens / waterfall.tokens };
+  });
+  keyed($("loss"), rows, (row) => row.bucket, (row) => {
+    const bar = make("i");
+    bar.style.background = `var(--${COLOUR_OF[row.bucket] ?? "cause"})`;
+    const lane = make("span", "lane", bar);
+    lane.setAttribute("aria-hidden", "true");
+    const item = make("li", "", make("span", "what"), lane, make("span", "number"), make("span", "share"));
+    item.bar = bar;
+    return item;
+  }, (item, row) => {
+    const [what, , number, part] = item.children;
+    const name = row.meaning[0].toUpperCase() + row.meaning.slice(1);
+    setText(what, name);
+    setAttr(what, "title", `${name} (${row.bucket})${lossCost(row, waterfall)}`);
+    setText(number, compact(row.tokens));
+    setText(part, percent(row.share));
+    setStyle(item.bar, "left", `${(row.start * 100).toFixed(2)}%`);
+    setStyle(item.bar, "width", `${(row.share * 100).toFixed(2)}%`);
+  });
+}
+
+function lossCost(row, { currency }) {
+  const parts = [];
+  if (row.seconds !== null) parts.push(`${took(row.seconds * 1000)} of computing`);
+  if (row.money !== null) parts.push(`${short.format(row.money)} ${currency}`);
+  return parts.length ? `: ${parts.join(", ")}` : "";
+}
+
+function lossLead({ buckets, tokens }) {
+  const lost = buckets.filter((bucket) => !bucket.is_served && bucket.tokens > 0);
+  const avoidable = lost.filter(({ bucket }) => !["never-seen", "block-floor"].includes(bucket));
+  if (lost.length === 0) return "Every prompt token was found in a cache.";
+  if (avoidable.length === 0) return "Nothing that could have been found was computed again.";
+  const worst = avoidable.reduce((a, b) => (b.tokens > a.tokens ? b : a));
+  const sum = avoidable.reduce((all, bucket) => all + bucket.tokens, 0);
+  return `${percent(sum / tokens)} of all prompt tokens were computed though they were known; `
+    + `most of them: ${worst.meaning} (${percent(worst.tokens / tokens)}).`;
+}
+
+/** Replicas that the page shows; beyond them the fleet is told in one line. */
+const REPLICAS_SHOWN = 48;
+
+function drawReplicas({ replicas, server }) {
+  const up = replicas.filter((replica) => replica.is_healthy).length;
+  setText($("replicas-note"), `${up} of ${replicas.length} take requests · strategy ${server.strategy}`);
+  const left = replicas.length - REPLICAS_SHOWN;
+  setText($("replicas-more"), left > 0 ? `${left} more: headstart index show lists all.` : "");
+  keyed($("replicas"), replicas.slice(0, REPLICAS_SHOWN), (it) => it.replica, createReplica, updateReplica);
+}
+
+function gauge(name) {
+  const bar = make("i");
+  const item = make("div", "gauge", make("span", "soft"), make("span", "lane", bar), make("span"));
+  item.firstChild.textContent = name;
+  item.children[1].setAttribute("aria-hidden", "true");
+  return item;
+}
+
+function createReplica(replica) {
+  const title = make("p", "title", make("span"), make("span", "soft"), make("span", "health"));
+  title.firstChild.textContent = `Replica ${replica.replica}`;
+  const queue = make("div", "gauge", make("span", "soft"), make("span", "queue"), make("span"));
+  queue.firstChild.textContent = "Requests";
+  queue.children[1].setAttribute("aria-hidden", "true");
+  const item = make("li", "", title, gauge("Cached"), gauge("In use"), queue, gauge("Hit rate"));
+  item.tiers = make("div", "tiers");
+  item.append(item.tiers);
+  return item;
+}
+
+function updateReplica(item, replica) {
+  const [title, cached, used, queue, hits] = item.children;
+  setText(title.children[1], replica.name);
+  setAttr(title.children[1], "title", replica.name);
+  setText(title.children[2], health(replica));
+  item.classList.toggle("down", !replica.is_healthy);
+  const [held, capacity] = [replica.cached_blocks, replica.capacity_blocks];
+  fill(cached, held !== null && capacity ? held / capacity : null, held === null ? "unknown"
+    : capacity ? `${compact(held)} of ${compact(capacity)} blocks` : plural(held, "block"));
+  fill(used, replica.kv_usage, replica.kv_usage === null ? "not told" : percent(replica.kv_usage));
+  fill(hits, replica.hit_rate, replica.hit_rate === null ? "nothing yet" : percent(replica.hit_rate));
+  const marks = [...Array(Math.min(8, replica.running)).fill(""),
+    ...Array(Math.min(8, replica.waiting)).fill("waits")];
+  slots(queue.children[1], marks, () => make("b"), (mark, name) => {
+    if (mark.className !== name) mark.className = name;
+  });
+  setText(queue.children[2], `${replica.running} running, ${replica.waiting} waiting`);
+  slots(item.tiers, replica.tiers, () => gauge(""), (line, tier) => {
+    setText(line.firstChild, tier.tier);
+    setStyle(line.children[1].firstChild, "background", `var(--${tier.tier})`);
+    fill(line, tier.capacity_units ? tier.units / tier.capacity_units : null,
+      `${compact(tier.units)} of ${compact(tier.capacity_units)} units`);
+  });
+}
+
+function health({ is_healthy, stream }) {
+  if (!is_healthy) return "■ down";
+  return stream === null || stream === "complete" ? "● up" : `● up, events ${stream}`;
+}
+
+function fill(line, part, words) {
+  setStyle(line.children[1].firstChild, "width", `${(Math.min(1, part ?? 0) * 100).toFixed(1)}%`);
+  setText(line.children[2], words);
+}
+
+function drawRequests({ requests, totals, lately }) {
+  setText($("requests-none"), requests.length ? "" : totals.requests === 0
+    ? "Each request shows here with its decision: who was chosen, why, and what came of it."
+    : "No decisions to show yet.");
+  setText($("requests-note"), requests.length && lately.requests_per_s > requests.length
+    ? `the last ${requests.length} of some ${Math.round(lately.requests_per_s)} a second` : "");
+  slots($("requests"), requests, () => {
+    const part = make("span", "part", make("i"));
+    part.setAttribute("aria-hidden", "true");
+    const words = make("div", "words", make("span"), make("div", "why"));
+    const first = make("div", "first", make("div"), make("div", "why"));
+    return make("li", "", make("span", "age"), part, words, first);
+  }, (item, request) => {
+    const [age, part, words, first] = item.children;
+    setText(age, since(request.age_s));
+    const cached = request.cached_tokens ?? request.predicted_tokens ?? 0;
+    setStyle(part.firstChild, "width", `${((cached / Math.max(1, request.prompt_tokens)) * 100).toFixed(1)}%`);
+    setText(words.firstChild, request.decision);
+    setText(words.lastChild, request.outcome ?? "");
+    const { ttft_ms, predicted_ms } = request;
+    setText(first.firstChild, ttft_ms === null ? "…" : took(ttft_ms));
+    setText(first.lastChild, predicted_ms === null ? "" : `predicted ${took(predicted_ms)}`);
+  });
+}
+
+function drawGhosts({ ghosts, totals }) {
+  const has = ghosts !== null && ghosts.requests > 0;
+  setText($("ghosts-none"), has ? "" : totals.requests === 0
+    ? "What caches of other sizes would have hit, once there are prompts."
+    : ghosts === null ? "Not reckoned here. A log tells: headstart analyze FILE."
+      : "Not enough prompts yet to tell what more cache would have hit.");
+  setText($("ghosts-lead"), has ? ghostLead(ghosts) : "");
+  const rows = has ? [{ label: "as it is", hit_rate: ghosts.hit_rate }, ...ghosts.sizes] : [];
+  keyed($("ghosts"), rows, (row) => row.label, () => {
+    const lane = make("span", "lane", make("i"), make("i", "more"));
+    lane.setAttribute("aria-hidden", "true");
+    return make("li", "", make("span"), lane, make("span", "share"));
+  }, (item, row) => {
+    setText(item.firstChild, row.label);
+    const base = Math.min(row.hit_rate, ghosts.hit_rate);
+    setStyle(item.children[1].firstChild, "width", `${(base * 100).toFixed(2)}%`);
+    setStyle(item.children[1].lastChild, "width", `${((row.hit_rate - base) * 100).toFixed(2)}%`);
+    setText(item.lastChild, percent(row.hit_rate));
+  });
+}
+
+function ghostLead({ sizes, hit_rate, seconds }) {
+  const next = sizes[0];
+  if (!next) return "";
+  const gain = next.hit_rate - hit_rate;
+  const span = seconds >= 3570 ? "the last hour" : `the last ${ago(seconds)}`;
+  return gain < 0.0005 ? `More cache would have changed nothing in ${span}.`
+    : `With ${next.label} you would have hit ${percent(next.hit_rate)} in ${span}, instead of `
+      + `${percent(hit_rate)}.`;
+}
+
+function drawPredictions({ predictions, totals }) {
+  const { cached, ttft, pairs } = predictions;
+  setText($("predictions-none"), cached || ttft ? "" : totals.requests === 0
+    ? "Each decision foretells what the replica has cached and when its first token comes."
+    : "Nothing to compare yet: engines say what they found when their answers begin.");
+  const parts = [];
+  if (cached) parts.push(cachedWords(cached));
+  if (ttft) parts.push(`Half of the first tokens came within ${took(ttft.error_ms_p50)} of their `
+    + `prediction, 90 % within ${took(ttft.error_ms_p90)}.`);
+  setText($("predictions-lead"), parts.join(" "));
+  setHidden($("scatter"), pairs.length === 0);
+  if (pairs.length === 0) return;
+  const values = pairs.flat();
+  const [low, high] = [Math.max(0.1, Math.min(...values)) / 1.2, Math.max(...values) * 1.2];
+  const scale = (ms) => (Math.log(Math.max(ms, low) / low) / Math.log(high / low)) * 200;
+  const dots = pairs.map(([x, y]) => `M${scale(x).toFixed(1)} ${(200 - scale(y)).toFixed(1)}h0`);
+  setAttr($("scatter-points"), "d", dots.join(""));
+  setAttr($("scatter-plot"), "aria-label", `Predicted against observed first tokens of `
+    + `${plural(pairs.length, "request")}, ${took(low)} to ${took(high)}`);
+  setText($("scatter-scale"), `${took(low)} to ${took(high)}, logarithmic; dots on the line came as predicted`);
+}
+
+function cachedWords({ predicted_tokens, found_tokens, off_tokens }) {
+  const off = found_tokens + predicted_tokens === 0 ? 0
+    : off_tokens / Math.max(predicted_tokens, found_tokens);
+  return `The index foretold ${compact(predicted_tokens)} cached tokens, engines found `
+    + `${compact(found_tokens)}; ${percent(off)} were off.`;
+}
+
+function drawSavings({ savings, totals }) {
+  const found = savings.by_source.filter(({ tokens }) => tokens > 0);
+  const names = new Map(SOURCES);
+  const rows = found.map(({ source, tokens }) => [`Tokens from ${names.get(source) ?? source}`, compact(tokens)]);
+  if (savings.prefill_s > 0) rows.push(["Computing avoided", ago(savings.prefill_s)]);
+  for (const { currency, amount } of savings.money) rows.push([`Money, ${currency}`, short.format(amount)]);
+  const has = totals.cached_tokens > 0;
+  setText($("savings-lead"), has ? `${compact(totals.cached_tokens)} of ${compact(totals.prompt_tokens)} `
+    + "prompt tokens were found instead of computed." : "");
+  setText($("savings-none"), has ? savings.money.length ? ""
+    : "With --price-table FILE|builtin this is money, too."
+    : "Nothing found in a cache yet: prompts that begin alike will be.");
+  keyed($("savings"), rows, ([name]) => name, () => make("div", "", make("dt"), make("dd")),
+    (row, [name, value]) => {
+      setText(row.firstChild, name);
+      setText(row.lastChild, value);
+    });
+}

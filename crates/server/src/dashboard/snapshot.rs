@@ -1,0 +1,360 @@
+//! What the page, `headstart top` and whoever else asks are told once a second: the contract, as
+//! JSON. `fixture.json` beside this file is an example of it with everything in it.
+//!
+//! Ages are seconds before the snapshot, times to the first token milliseconds; shares and rates
+//! are in `[0, 1]`. What is not known is null.
+
+use serde::{Deserialize, Serialize};
+
+/// Raised when something here changes its meaning or goes.
+pub const VERSION: u32 = 1;
+
+/// A server at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// [`VERSION`].
+    pub version: u32,
+    /// When, seconds since 1970.
+    pub at_unix_s: f64,
+    /// Who says so.
+    pub server: ServerPart,
+    /// Since the start.
+    pub totals: TotalsPart,
+    /// In the last minute.
+    pub lately: LatelyPart,
+    /// Second by second.
+    pub history: HistoryPart,
+    /// Where prompt tokens landed since the start; null where nobody attributes them.
+    pub waterfall: Option<WaterfallPart>,
+    /// By ascending id.
+    pub replicas: Vec<ReplicaPart>,
+    /// The prefixes that prompts shared lately.
+    pub tree: TreePart,
+    /// The last requests, the newest first.
+    pub requests: Vec<RequestPart>,
+    /// What caches of other sizes would have hit; null until that is known.
+    pub ghosts: Option<GhostsPart>,
+    /// What was foretold and what came.
+    pub predictions: PredictionsPart,
+    /// What caches saved since the start.
+    pub savings: SavingsPart,
+}
+
+/// The server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerPart {
+    /// Version of the binary.
+    pub version: String,
+    /// Models that can be asked for.
+    pub models: Vec<String>,
+    /// How replicas are chosen.
+    pub strategy: String,
+    /// When it started.
+    pub started_unix_s: u64,
+    /// Seconds since then.
+    pub uptime_s: f64,
+    /// Whether it is shutting down.
+    pub is_draining: bool,
+}
+
+/// Counts since the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TotalsPart {
+    /// Requests sent to a replica.
+    pub requests: u64,
+    /// Errors given to clients.
+    pub errors: u64,
+    /// Prompt tokens of which it is known whether they were cached.
+    pub prompt_tokens: u64,
+    /// Those of them that were.
+    pub cached_tokens: u64,
+    /// Generated tokens.
+    pub generation_tokens: u64,
+}
+
+/// Figures of the last minute.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatelyPart {
+    /// Requests per second.
+    pub requests_per_s: f64,
+    /// Prompt tokens per second.
+    pub prompt_tokens_per_s: f64,
+    /// Cached prompt tokens over prompt tokens.
+    pub hit_rate: Option<f64>,
+    /// Time to the first token, median.
+    pub ttft_ms_p50: Option<f64>,
+    /// What 95 of a hundred stay below.
+    pub ttft_ms_p95: Option<f64>,
+}
+
+/// The last quarter of an hour, or its last seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HistoryPart {
+    /// What the numbers of a point are: the second's end, requests, tokens by source.
+    pub columns: Vec<String>,
+    /// Whether these are all that there are, or only the last ones.
+    pub is_whole: bool,
+    /// One a second, the oldest first.
+    pub points: Vec<Vec<u64>>,
+}
+
+/// Where prompt tokens landed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WaterfallPart {
+    /// Requests.
+    pub requests: u64,
+    /// Their prompt tokens: the sum of the buckets.
+    pub tokens: u64,
+    /// What money is in.
+    pub currency: Option<String>,
+    /// All buckets in the order of the waterfall.
+    pub buckets: Vec<BucketPart>,
+}
+
+/// One bucket.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BucketPart {
+    /// Its name.
+    pub bucket: String,
+    /// What a token in it means.
+    pub meaning: String,
+    /// Whether its tokens were not computed.
+    pub is_served: bool,
+    /// Tokens.
+    pub tokens: u64,
+    /// What computing them took.
+    pub seconds: Option<f64>,
+    /// What that cost.
+    pub money: Option<f64>,
+}
+
+/// One replica.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReplicaPart {
+    /// Its number.
+    pub replica: u32,
+    /// Its address, or that it is in this process.
+    pub name: String,
+    /// Whether it takes requests.
+    pub is_healthy: bool,
+    /// State of its event stream; null where nobody here follows one.
+    pub stream: Option<String>,
+    /// Requests that run.
+    pub running: u64,
+    /// Requests that wait.
+    pub waiting: u64,
+    /// Share of its KV memory that running requests hold.
+    pub kv_usage: Option<f64>,
+    /// Blocks that its device holds, as the index knows it.
+    pub cached_blocks: Option<u64>,
+    /// Blocks that it may hold.
+    pub capacity_blocks: Option<u64>,
+    /// Tokens of a block, where that is known.
+    pub block_tokens: Option<u64>,
+    /// Its lower tiers.
+    pub tiers: Vec<TierPart>,
+    /// Cached prompt tokens over prompt tokens, since the start.
+    pub hit_rate: Option<f64>,
+}
+
+/// One lower tier of a replica.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TierPart {
+    /// Which.
+    pub tier: String,
+    /// Units that can be read.
+    pub units: u64,
+    /// Units that it may hold.
+    pub capacity_units: u64,
+}
+
+/// The prefix tree.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TreePart {
+    /// Tokens of a block.
+    pub block_tokens: u64,
+    /// Prompts that it was made of.
+    pub prompts: u64,
+    /// Prompts that came too fast to be looked at.
+    pub skipped: u64,
+    /// Branches that are known; the nodes are the hottest of them.
+    pub branches: u64,
+    /// Depth first, parents before their children, the hottest first.
+    pub nodes: Vec<NodePart>,
+}
+
+/// One branch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodePart {
+    /// Its first block's route key, hexadecimal: a keyed hash.
+    pub id: String,
+    /// Place of its parent among the nodes.
+    pub parent: Option<u64>,
+    /// Prompt tokens before it.
+    pub start_tokens: u64,
+    /// Its own.
+    pub tokens: u64,
+    /// Prompts that went through it.
+    pub prompts: u64,
+    /// Share of the last minutes' prompts that did.
+    pub share: f64,
+    /// Since the last one did.
+    pub used_s: f64,
+    /// Since the first one did.
+    pub age_s: f64,
+    /// Who holds some of it, all before it included, by ascending replica.
+    pub holders: Vec<HolderPart>,
+}
+
+/// Who holds a branch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HolderPart {
+    /// The replica.
+    pub replica: u32,
+    /// Leading tokens of the branch, in whatever tier.
+    pub tokens: u64,
+    /// Those of them that are on the device.
+    pub device_tokens: u64,
+}
+
+/// One request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestPart {
+    /// Its answer's id, as `headstart why` takes it.
+    pub id: String,
+    /// Since its answer was complete.
+    pub age_s: f64,
+    /// Who was chosen.
+    pub replica: u32,
+    /// Length of its prompt.
+    pub prompt_tokens: u64,
+    /// Cached tokens as foretold.
+    pub predicted_tokens: Option<u64>,
+    /// Cached tokens as found.
+    pub cached_tokens: Option<u64>,
+    /// Time to the first token as foretold.
+    pub predicted_ms: Option<f64>,
+    /// As it came.
+    pub ttft_ms: Option<f64>,
+    /// The decision in words.
+    pub decision: String,
+    /// What came of it in words.
+    pub outcome: Option<String>,
+}
+
+/// What caches of other sizes would have hit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GhostsPart {
+    /// Seconds that are looked at.
+    pub seconds: f64,
+    /// Requests in these.
+    pub requests: u64,
+    /// Hit rate of the cache as it is, by the same reckoning.
+    pub hit_rate: f64,
+    /// The others, the smallest first.
+    pub sizes: Vec<GhostPart>,
+}
+
+/// A cache of another size.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GhostPart {
+    /// Such as `+25 %`.
+    pub label: String,
+    /// What it would have hit.
+    pub hit_rate: f64,
+}
+
+/// What was foretold and what came.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PredictionsPart {
+    /// Cached tokens; null until an engine said what it found.
+    pub cached: Option<CachedPart>,
+    /// Times to the first token; null until there are some.
+    pub ttft: Option<TtftPart>,
+    /// Of the last requests, foretold and observed milliseconds.
+    pub pairs: Vec<[f64; 2]>,
+}
+
+/// Cached tokens, foretold and found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CachedPart {
+    /// As the index foretold them.
+    pub predicted_tokens: u64,
+    /// As the engines found them.
+    pub found_tokens: u64,
+    /// By how much the two differed, request by request.
+    pub off_tokens: u64,
+}
+
+/// By how much first tokens missed their time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TtftPart {
+    /// Requests.
+    pub requests: u64,
+    /// Half of them by less.
+    pub error_ms_p50: f64,
+    /// Nine of ten by less.
+    pub error_ms_p90: f64,
+}
+
+/// What caches saved.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SavingsPart {
+    /// Computing, as replicas with lower tiers have learned its cost.
+    pub prefill_s: f64,
+    /// Tokens by where they were found.
+    pub by_source: Vec<SourcePart>,
+    /// By currency.
+    pub money: Vec<MoneyPart>,
+}
+
+/// Tokens found in one place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SourcePart {
+    /// A tier, or an upstream's own cache.
+    pub source: String,
+    /// Tokens.
+    pub tokens: u64,
+}
+
+/// Money saved.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MoneyPart {
+    /// What it is in.
+    pub currency: String,
+    /// How much.
+    pub amount: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    /// What the page is tried with where there is no server.
+    const FIXTURE: &str = include_str!("fixture.json");
+
+    #[test]
+    fn the_example_is_the_contract() {
+        let value: Value = serde_json::from_str(FIXTURE).expect("JSON");
+        let snapshot: Snapshot = serde_json::from_str(FIXTURE).expect("all fields");
+        assert_eq!(snapshot.version, VERSION);
+        let again = serde_json::to_value(&snapshot).expect("JSON");
+        assert_eq!(difference("", &value, &again), None);
+    }
+
+    /// The first place where two documents differ.
+    fn difference(path: &str, a: &Value, b: &Value) -> Option<String> {
+        match (a, b) {
+            (Value::Object(first), Value::Object(second)) if first.len() == second.len() => first
+                .iter()
+                .find_map(|(name, a)| difference(&format!("{path}.{name}"), a, &second[name])),
+            (Value::Array(first), Value::Array(second)) if first.len() == second.len() => {
+                let mut pairs = first.iter().zip(second).enumerate();
+                pairs.find_map(|(at, (a, b))| difference(&format!("{path}[{at}]"), a, b))
+            }
+            _ => (a != b).then(|| format!("{path}: {a} and {b}")),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A request's place with the router.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use headstart_core::block::Namespace;
+use headstart_core::{ReplicaId, TokenId};
+use headstart_router::ReservationId;
+
+use super::Gateway;
+use crate::insight::{Answered, Ticket};
+use crate::metrics::PromptSources;
+
+/// A request that wants a place.
+#[derive(Clone, Copy)]
+pub(super) struct Placing<'a> {
+    /// Its prompt, where that is tokenized.
+    pub(super) tokens: Option<&'a [TokenId]>,
+    /// What sets the prompt apart from the same tokens in other requests.
+    pub(super) namespace: Namespace<'a>,
+    /// The key of `session` routing.
+    pub(super) session: Option<&'a str>,
+    /// The longest time to the first token that the client wants.
+    pub(super) slo_ttft: Option<Duration>,
+}
+
+/// A request's place with the router; given back when dropped.
+pub struct Reservation {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) id: ReservationId,
+    pub(super) replica: ReplicaId,
+    pub(super) replica_name: String,
+    /// Cached tokens by the index; none where the prompt was not tokenized.
+    pub(super) predicted_tokens: Option<usize>,
+    /// What is to be told of it at its end, where requests are explained and its prompt is known.
+    pub(super) ticket: Mutex<Option<Ticket>>,
+}
+
+impl Reservation {
+    /// The prefill is done.
+    pub fn first_token(&self) {
+        let now = self.gateway.clock.now();
+        self.gateway.router().first_token(self.id, now);
+        if let (Some(insight), Some(ticket)) =
+            (&self.gateway.observers.insight, &mut *self.ticket())
+        {
+            insight.computed(ticket, now);
+        }
+    }
+
+    /// The engine says where it found which prompt tokens.
+    pub fn note_sources(&self, sources: &PromptSources) {
+        if let Some(ticket) = &mut *self.ticket() {
+            ticket.serve(sources);
+        }
+        self.note_cached(sources.found());
+    }
+
+    /// The engine says how many prompt tokens it found cached.
+    pub fn note_cached(&self, cached_tokens: usize) {
+        if let Some(ticket) = &mut *self.ticket() {
+            ticket.serve_somewhere(cached_tokens);
+        }
+        if let Some(predicted) = self.predicted_tokens {
+            let index = &self.gateway.metrics.index;
+            index.note_cached(&self.replica_name, predicted, cached_tokens);
+        }
+    }
+
+    /// What is known of the request now is all there is: it is explained.
+    pub fn explain(&self, answered: &Answered<'_>) {
+        let ticket = self.ticket().take();
+        if let (Some(insight), Some(ticket)) = (&self.gateway.observers.insight, ticket) {
+            insight.finish(ticket, answered, self.gateway.clock.now());
+        }
+    }
+
+    fn ticket(&self) -> MutexGuard<'_, Option<Ticket>> {
+        self.ticket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The replica.
+    #[must_use]
+    pub fn replica(&self) -> ReplicaId {
+        self.replica
+    }
+
+    /// The replica, as metrics and headers name it.
+    #[must_use]
+    pub fn replica_name(&self) -> &str {
+        &self.replica_name
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let now = self.gateway.clock.now();
+        self.gateway.router().finish(self.id, now);
+        if let (Some(insight), Some(ticket)) =
+            (&self.gateway.observers.insight, self.ticket().take())
+        {
+            insight.abandon(&ticket);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What is known of the replicas' event streams, and what they say passed on to the index.
+
+use std::collections::BTreeMap;
+use std::sync::{MutexGuard, PoisonError};
+
+use headstart_core::{CacheEvent, ReplicaId};
+use headstart_router::index::Update;
+use headstart_router::stream::{StreamReport, StreamStatus};
+
+use super::Gateway;
+use crate::clock::unix_seconds;
+use crate::events::{StreamReporter, StreamUpdate};
+
+impl Gateway {
+    /// Takes note of what a replica's event stream said.
+    pub fn on_stream(&self, replica: ReplicaId, update: StreamUpdate) {
+        let name = replica.to_string();
+        let count = |outcome: &str, by: u64| {
+            self.metrics
+                .replicas
+                .kv_events
+                .with_label_values(&[&name[..], outcome])
+                .inc_by(by);
+        };
+        match update {
+            StreamUpdate::Events(events) => {
+                self.tell_index(replica, Update::Events(&events), events.len());
+                self.note_lag(replica, &name);
+                count("applied", events.len() as u64);
+            }
+            StreamUpdate::Clear => {
+                self.tell_index(replica, Update::Events(&[CacheEvent::Cleared]), 1);
+                count("cleared", 1);
+            }
+            StreamUpdate::Doubt { batches } => {
+                // Said in the log by the subscriber, which limits how often.
+                self.tell_index(replica, Update::Doubt, 0);
+                count("lost", batches);
+            }
+            StreamUpdate::Trust => {
+                tracing::info!(%replica, "KV events were late, not lost; what it holds is sure");
+                self.tell_index(replica, Update::Trust, 0);
+            }
+            StreamUpdate::Skipped {
+                reason,
+                count: skipped,
+            } => {
+                count("skipped", skipped);
+                self.metrics.index.note_skipped(&name, reason, skipped);
+            }
+            StreamUpdate::Status(status) => {
+                tracing::debug!(%replica, status = status.name(), "KV event stream");
+            }
+        }
+    }
+
+    /// A replica's event stream is followed, perhaps anew.
+    pub fn follow_stream(&self, replica: ReplicaId, reporter: StreamReporter) {
+        self.lock_streams().insert(replica, reporter);
+    }
+
+    /// Nobody here follows a replica's event stream any more.
+    pub fn leave_stream(&self, replica: ReplicaId) {
+        self.lock_streams().remove(&replica);
+    }
+
+    /// Where the event stream of a replica stands; none if it has none.
+    #[must_use]
+    pub fn stream_report(&self, replica: ReplicaId) -> Option<StreamReport> {
+        self.stream_reporter(replica).map(|stream| stream.report())
+    }
+
+    /// The same, to be asked again.
+    #[must_use]
+    pub fn stream_reporter(&self, replica: ReplicaId) -> Option<StreamReporter> {
+        self.lock_streams().get(&replica).cloned()
+    }
+
+    pub(super) fn lock_streams(&self) -> MutexGuard<'_, BTreeMap<ReplicaId, StreamReporter>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_lag(&self, replica: ReplicaId, name: &str) {
+        // What a replay brings is as old as it is; and a stamp of another batch says nothing.
+        let is_live = |report: &StreamReport| {
+            let is_last = report.last_seq.map(|seq| seq + 1) == Some(report.next_seq);
+            report.status != StreamStatus::Replaying && is_last
+        };
+        let report = self.stream_report(replica).filter(is_live);
+        if let Some(ts) = report.and_then(|report| report.last_ts) {
+            self.metrics.index.note_lag(name, unix_seconds() - ts);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! What became of requests, and why: the live side of `headstart-insight`.
+//!
+//! ```text
+//! gateway ── decision ──► arrive ──► Ticket ── first token, answer ──► RequestRecord
+//!                           │                                             │
+//! replica's events ──► Attributor (bounded memory)          ring, waterfalls, metrics
+//! ```
+//!
+//! One lock, held for some microseconds a call; requests never wait for a reader, which copies
+//! what it shows. No text and no token is kept: prompts are keyed hashes, and a tenant is shown as
+//! a keyed tag. Every memory here has its bound in [`records`] or in the attributor's config.
+
+mod names;
+mod records;
+mod snapshot;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headstart_core::block::Namespace;
+use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteKey, TokenId};
+use headstart_insight::loss::{Arrival, Attributor, AttributorConfig, Outcome, Pending, Served};
+use headstart_router::{Decision, PromptKeys};
+
+use crate::clock::unix_seconds;
+use crate::metrics::{InsightMetrics, PromptSources};
+use names::Names;
+use records::Records;
+
+pub use records::{CandidateRecord, RequestRecord};
+pub use snapshot::{ErrorSummary, PrefixRow, Snapshot, Waterfalls};
+
+/// Blocks into a prompt at which a prefix is told from others: 256 tokens of blocks of 16.
+const EARLY_BLOCK: usize = 16;
+
+/// Explains requests.
+pub struct Insight {
+    state: Mutex<State>,
+    names: Names,
+    metrics: InsightMetrics,
+}
+
+struct State {
+    attributor: Attributor,
+    records: Records,
+}
+
+/// What is asked of a request when it was placed.
+#[derive(Clone, Copy)]
+pub struct Placed<'a> {
+    /// The decision.
+    pub decision: &'a Decision,
+    /// The prompt's tokens.
+    pub tokens: &'a [TokenId],
+    /// Its keys.
+    pub keys: &'a PromptKeys,
+    /// What sets it apart from the same tokens elsewhere.
+    pub namespace: Namespace<'a>,
+}
+
+/// A request that is under way. Give it back with [`Insight::finish`] or [`Insight::abandon`].
+pub struct Ticket {
+    pending: Pending,
+    prompt_tokens: u32,
+    tenant: Option<String>,
+    prefix: Option<RouteKey>,
+    candidates: Vec<CandidateRecord>,
+    served: Option<Served>,
+}
+
+impl Ticket {
+    /// The engine said where the prompt's tokens were found.
+    pub fn serve(&mut self, sources: &PromptSources) {
+        let tokens = sources.by_tier().map(|tokens| tokens as u32);
+        self.served = Some(Served {
+            tiers: tokens,
+            load_failed: 0,
+        });
+    }
+
+    /// The engine said how many it found, and not where.
+    pub fn serve_somewhere(&mut self, tokens: usize) {
+        self.served.get_or_insert(Served::by_device(tokens as u32));
+    }
+}
+
+/// What is known of a request at its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered<'a> {
+    /// The answer's id, as the client has it; where it has none, the request is known by its own.
+    pub id: Option<&'a str>,
+    /// What the client calls it: its `x-request-id`.
+    pub request_id: Option<&'a str>,
+    /// The model asked for.
+    pub model: &'a str,
+    /// Time to the first token, seconds; none where only the whole answer came.
+    pub ttft_s: Option<f64>,
+}
+
+impl Insight {
+    /// Explains requests of replicas whose index names blocks by `identity`.
+    #[must_use]
+    pub fn new(identity: &str, secret: u64, metrics: InsightMetrics) -> Self {
+        let config = AttributorConfig {
+            secret,
+            ..AttributorConfig::default()
+        };
+        Self {
+            state: Mutex::new(State {
+                attributor: Attributor::new(&config),
+                records: Records::default(),
+            }),
+            names: Names::new(identity, secret),
+            metrics,
+        }
+    }
+
+    /// A request was placed.
+    #[must_use]
+    pub fn arrive(&self, placed: &Placed<'_>, now: Nanos) -> Ticket {
+        let Placed {
+            decision,
+            tokens,
+            keys,
+            namespace,
+        } = *placed;
+        // Where replicas have blocks of several sizes the smallest say most.
+        let chain = keys.chains().first();
+        let (block_size, keys) =
+            chain.map_or((1, &[][..]), |chain| (chain.block_size, &chain.keys[..]));
+        let candidates = decision.candidates.iter();
+        let overlaps: Vec<_> = candidates
+            .map(|one| (one.replica, one.overlap_tokens as u32))
+            .collect();
+        let arrival = Arrival {
+            replica: decision.replica,
+            prompt_tokens: tokens.len() as u32,
+            block_size,
+            keys,
+            tokens: Some(tokens),
+            namespace: self.names.namespace(namespace),
+            overlaps: &overlaps,
+        };
+        let pending = self.lock().attributor.arrive(&arrival, now);
+        Ticket {
+            pending,
+            prompt_tokens: tokens.len() as u32,
+            tenant: namespace.salt.map(|salt| self.names.tenant(salt)),
+            prefix: keys.get(EARLY_BLOCK - 1).or(keys.last()).copied(),
+            candidates: decision.candidates.iter().map(Into::into).collect(),
+            served: None,
+        }
+    }
+
+    /// Its first token is out.
+    pub fn computed(&self, ticket: &mut Ticket, now: Nanos) {
+        self.lock().attributor.computed(&mut ticket.pending, now);
+    }
+
+    /// Its answer is complete, or says enough.
+    pub fn finish(&self, ticket: Ticket, answered: &Answered<'_>, now: Nanos) {
+        let predicted = ticket.pending.predicted_tokens();
+        let replica = ticket.pending.replica();
+        let mut state = self.lock();
+        // An engine that says nothing of its cache cannot be explained; it was computed all the
+        // same.
+        let mut pending = ticket.pending;
+        state.attributor.computed(&mut pending, now);
+        let served = ticket.served;
+        let outcome = served.map(|served| state.attributor.finish(pending, &served, now));
+        let record = RequestRecord {
+            id: answered
+                .id
+                .or(answered.request_id)
+                .unwrap_or_default()
+                .to_owned(),
+            request_id: answered.request_id.map(str::to_owned),
+            at_unix_s: unix_seconds(),
+            model: answered.model.to_owned(),
+            tenant: ticket.tenant,
+            replica: replica.0,
+            prompt_tokens: ticket.prompt_tokens,
+            predicted_cached_tokens: predicted,
+            cached_tokens: served.map(|served| served.tokens().min(u64::from(u32::MAX)) as u32),
+            predicted_ttft_s: ticket
+                .candidates
+                .iter()
+                .find(|one| one.replica == replica.0)
+                .map(|one| one.predicted_ttft_s),
+            ttft_s: answered.ttft_s,
+            candidates: ticket.candidates,
+            split: outcome.map(|outcome| outcome.split),
+            certainty: outcome.map_or(0.0, |outcome| outcome.certainty),
+            evicted: outcome.and_then(|outcome| outcome.evicted),
+        };
+        state.records.add(record, ticket.prefix);
+        drop(state);
+        if let Some(Outcome { split, .. }) = outcome {
+            self.metrics.note(answered.model, &split);
+        }
+    }
+
+    /// It ended without an answer.
+    pub fn abandon(&self, ticket: &Ticket) {
+        self.lock().attributor.abandon(&ticket.pending);
+    }
+
+    /// A replica said what changed in its cache.
+    pub fn events(&self, replica: ReplicaId, events: &[CacheEvent], now: Nanos) {
+        let mut state = self.lock();
+        for event in events {
+            let name =
+                |parent, tokens: &[TokenId], extra: Option<&[u8]>, namespace: Namespace<'_>| {
+                    self.names.block(parent, tokens, extra, namespace)
+                };
+            state.attributor.observe(replica, event, &name, now);
+        }
+    }
+
+    /// A replica lost all it held.
+    pub fn cleared(&self, replica: ReplicaId) {
+        self.lock().attributor.cleared(replica);
+    }
+
+    /// The latest `limit` requests, newest first.
+    #[must_use]
+    pub fn recent(&self, limit: usize) -> Vec<Arc<RequestRecord>> {
+        self.lock().records.recent(limit)
+    }
+
+    /// The request of an answer's id or of a client's request id, while it is remembered.
+    #[must_use]
+    pub fn request(&self, id: &str) -> Option<Arc<RequestRecord>> {
+        self.lock().records.find(id)
+    }
+
+    /// All sums, as they stand.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let state = self.lock();
+        Snapshot::of(&state.records, state.attributor.memory())
+    }
+
+    /// Brings the gauges up to date.
+    pub fn refresh_metrics(&self) {
+        let snapshot = self.snapshot();
+        self.metrics.set(&snapshot);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

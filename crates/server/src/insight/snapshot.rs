@@ -1,0 +1,102 @@
+//! The sums as they stand, for whoever shows them.
+
+use headstart_insight::Waterfall;
+use headstart_insight::loss::{Errors, Memory, Prefix};
+
+use super::records::Records;
+
+/// All sums since the start.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Prompt tokens by bucket.
+    pub waterfalls: Waterfalls,
+    /// Predicted less actual cached tokens.
+    pub cached_tokens: ErrorSummary,
+    /// Predicted less actual time to the first token, seconds.
+    pub ttft_s: ErrorSummary,
+    /// How full the memory is.
+    pub memory: Memory,
+}
+
+/// Waterfalls by key.
+#[derive(Clone, Debug)]
+pub struct Waterfalls {
+    /// All requests that could be explained.
+    pub total: Waterfall,
+    /// By tenant's tag, `""` for requests without a salt, `"other"` last where there are too many.
+    pub tenants: Vec<(String, Waterfall)>,
+    /// By model.
+    pub models: Vec<(String, Waterfall)>,
+    /// By the prefixes that most requests begin with, those first.
+    pub prefixes: Vec<PrefixRow>,
+}
+
+/// A prefix that many requests begin with.
+#[derive(Clone, Debug)]
+pub struct PrefixRow {
+    /// The key of an early block, 16 digits.
+    pub key: String,
+    /// Requests that begin so, at most.
+    pub requests: u64,
+    /// By so many it may be too many.
+    pub requests_error: u64,
+    /// Its requests' tokens.
+    pub waterfall: Waterfall,
+}
+
+/// Errors of a prediction, in its unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ErrorSummary {
+    /// Predictions.
+    pub count: u64,
+    /// Mean error; above 0 where too much was predicted.
+    pub bias: f64,
+    /// Median of the latest absolute errors.
+    pub p50: f64,
+    /// Their 90th percentile.
+    pub p90: f64,
+}
+
+impl Snapshot {
+    pub(super) fn of(records: &Records, memory: Memory) -> Self {
+        let rows = |tally: &headstart_insight::loss::Tally<String>| {
+            let rows = tally.rows();
+            let mut rows: Vec<_> = rows.map(|(key, row)| (key.clone(), row.clone())).collect();
+            if tally.other().requests() > 0 {
+                rows.push(("other".to_owned(), tally.other().clone()));
+            }
+            rows
+        };
+        Self {
+            waterfalls: Waterfalls {
+                total: records.total.clone(),
+                tenants: rows(&records.tenants),
+                models: rows(&records.models),
+                prefixes: records.prefixes.rows().into_iter().map(prefix).collect(),
+            },
+            cached_tokens: ErrorSummary::of(&records.outlook.cached_tokens),
+            ttft_s: ErrorSummary::of(&records.outlook.ttft_s),
+            memory,
+        }
+    }
+}
+
+impl ErrorSummary {
+    fn of(errors: &Errors) -> Self {
+        Self {
+            count: errors.count(),
+            bias: errors.bias(),
+            p50: errors.absolute(0.5),
+            p90: errors.absolute(0.9),
+        }
+    }
+}
+
+fn prefix(row: &Prefix) -> PrefixRow {
+    PrefixRow {
+        key: format!("{:016x}", row.key.0),
+        requests: row.requests,
+        requests_error: row.missed,
+        waterfall: row.waterfall.clone(),
+    }
+}

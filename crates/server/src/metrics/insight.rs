@@ -1,0 +1,83 @@
+//! Metrics of what became of prompt tokens, and of what was predicted.
+
+use headstart_insight::Split;
+use prometheus::{GaugeVec, IntCounter, IntCounterVec};
+
+use super::{Maker, Metrics, raise};
+use crate::insight::{ErrorSummary, Snapshot};
+
+/// What became of prompt tokens.
+#[derive(Clone, Debug)]
+pub struct InsightMetrics {
+    tokens: IntCounterVec,
+    cached_error: GaugeVec,
+    ttft_error: GaugeVec,
+    blocks: IntCounter,
+    forgotten: IntCounter,
+}
+
+impl Metrics {
+    /// Adds the metrics of insight; once.
+    #[must_use]
+    pub fn with_insight(&self) -> InsightMetrics {
+        InsightMetrics::new(&Maker(self.registry.clone()))
+    }
+}
+
+impl InsightMetrics {
+    fn new(make: &Maker) -> Self {
+        Self {
+            tokens: make.counter(
+                "headstart_prompt_tokens_total",
+                "Prompt tokens by what became of them: each is in exactly one bucket, the first of \
+                 the waterfall that applies.",
+                &["model_name", "bucket"],
+            ),
+            cached_error: make.ratio(
+                "headstart_cached_tokens_prediction_error",
+                "Predicted less actual cached tokens of a request: mean of all (bias), percentiles \
+                 of the latest absolute errors (p50, p90).",
+                &["statistic"],
+            ),
+            ttft_error: make.ratio(
+                "headstart_ttft_prediction_error_seconds",
+                "Predicted less actual time to the first token: mean of all (bias), percentiles of \
+                 the latest absolute errors (p50, p90).",
+                &["statistic"],
+            ),
+            blocks: make.plain_counter(
+                "headstart_insight_blocks_total",
+                "Blocks that the memory of what was held has taken in.",
+            ),
+            forgotten: make.plain_counter(
+                "headstart_insight_forgotten_blocks_total",
+                "Of them, those that had to go for others: their tokens may count as never seen.",
+            ),
+        }
+    }
+
+    /// A request was explained.
+    pub fn note(&self, model: &str, split: &Split) {
+        for (bucket, tokens) in split.iter() {
+            let counter = self.tokens.with_label_values(&[model, bucket.name()]);
+            counter.inc_by(u64::from(tokens));
+        }
+    }
+
+    /// Brings the gauges up to date.
+    pub fn set(&self, snapshot: &Snapshot) {
+        set_error(&self.cached_error, &snapshot.cached_tokens);
+        set_error(&self.ttft_error, &snapshot.ttft_s);
+        raise(&self.blocks, snapshot.memory.blocks);
+        raise(&self.forgotten, snapshot.memory.forgotten_blocks);
+    }
+}
+
+fn set_error(gauge: &GaugeVec, error: &ErrorSummary) {
+    if error.count > 0 {
+        let values = [("bias", error.bias), ("p50", error.p50), ("p90", error.p90)];
+        for (statistic, value) in values {
+            gauge.with_label_values(&[statistic]).set(value);
+        }
+    }
+}

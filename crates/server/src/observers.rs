@@ -1,0 +1,68 @@
+//! Those who look on: they are told of requests and have no say in them.
+
+use std::sync::Arc;
+
+use crate::clock::Clock;
+use crate::config::{Backend, ServeConfig};
+use crate::insight::Insight;
+use crate::metrics::Metrics;
+use crate::server::ServeError;
+use crate::shadow::Shadow;
+use crate::spans::Spans;
+
+/// All who look on, as far as they were asked for.
+#[derive(Default)]
+pub struct Observers {
+    /// Where spans of requests go.
+    pub spans: Option<Arc<Spans>>,
+    /// What became of requests, and why.
+    pub insight: Option<Insight>,
+    /// What other fleets would have found is played here.
+    pub shadow: Option<Arc<Shadow>>,
+}
+
+impl Observers {
+    /// As the configuration asks for.
+    ///
+    /// # Errors
+    /// When one of them cannot be, saying why.
+    pub fn start(config: &ServeConfig, clock: Clock) -> Result<Self, ServeError> {
+        let collector = config.otlp.as_deref();
+        let spans = collector.map(|address| Spans::to(address, clock));
+        Ok(Self {
+            spans: spans.transpose()?.map(Arc::new),
+            insight: None,
+            shadow: shadow(config)?,
+        })
+    }
+
+    /// Explains requests from now on, where that is wanted: whose blocks an index names so.
+    pub fn explain(&mut self, names: Option<(&str, u64)>, metrics: &Metrics) {
+        let insight = |(name, secret)| Insight::new(name, secret, metrics.with_insight());
+        self.insight = names.map(insight);
+    }
+
+    /// Lets them finish. Blocks for some seconds at most.
+    pub fn stop(&self) {
+        if let Some(spans) = &self.spans {
+            spans.shutdown();
+        }
+    }
+}
+
+fn shadow(config: &ServeConfig) -> Result<Option<Arc<Shadow>>, ServeError> {
+    let Some(wanted) = &config.shadow else {
+        return Ok(None);
+    };
+    match &config.backend {
+        Backend::Upstreams(upstreams) if upstreams.len() == 1 => {
+            if upstreams[0].tokenizer.is_none() {
+                return Err(ServeError::Shadow("its --upstream needs tokenizer=FOLDER"));
+            }
+            Ok(Some(Arc::new(Shadow::start(wanted)?)))
+        }
+        _ => Err(ServeError::Shadow(
+            "it plays beside one --upstream, which may be a balancer before many engines",
+        )),
+    }
+}

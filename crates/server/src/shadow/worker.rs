@@ -1,0 +1,231 @@
+//! The thread that plays what requests told it, in order.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use headstart_core::block::Namespace;
+use headstart_core::stats::HitCount;
+use headstart_core::{BlockHash, Nanos, RouteHasher, RouteIdentity, TokenId};
+
+use super::arm::{Arm, Played};
+use super::{Found, State};
+
+/// Requests that run in an arm; beyond it the one that came first is taken to be over. More than
+/// a fleet of a few replicas has, and a limit where the end of a request was not told.
+const RUNNING_MAX: usize = 4096;
+
+/// What a request tells.
+pub(super) enum Message {
+    Arrived {
+        id: u64,
+        tokens: Arc<[TokenId]>,
+        salt: Option<Arc<str>>,
+        session: Option<Arc<str>>,
+        now: Nanos,
+    },
+    Began {
+        id: u64,
+        now: Nanos,
+    },
+    Found {
+        prompt_tokens: usize,
+        cached_tokens: usize,
+    },
+    Ended {
+        id: u64,
+    },
+}
+
+/// Plays until nobody can tell anything any more.
+pub(super) fn play(
+    arms: Vec<Arm>,
+    block_size: usize,
+    messages: &Receiver<Message>,
+    state: &Arc<State>,
+) {
+    let mut stage = Stage::new(arms, block_size);
+    while let Ok(message) = messages.recv() {
+        stage.take(message);
+        // The report is read once a second or so: it is written when there is nothing else to do,
+        // and now and then where there always is.
+        for message in messages.try_iter().take(RUNNING_MAX) {
+            stage.take(message);
+        }
+        stage.tell(state);
+    }
+}
+
+/// All arms, and what they share.
+struct Stage {
+    arms: Vec<Arm>,
+    hasher: RouteHasher,
+    running: VecDeque<u64>,
+    now: Nanos,
+    requests: u64,
+    upstream: HitCount,
+}
+
+impl Stage {
+    fn new(arms: Vec<Arm>, block_size: usize) -> Self {
+        let hasher = RouteHasher::new(&RouteIdentity {
+            model: "shadow",
+            block_size: block_size as u32,
+        });
+        Self {
+            arms,
+            hasher,
+            running: VecDeque::new(),
+            now: Nanos(0),
+            requests: 0,
+            upstream: HitCount::default(),
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Arrived {
+                id,
+                tokens,
+                salt,
+                session,
+                now,
+            } => {
+                self.now = now.max(self.now);
+                let namespace = Namespace {
+                    adapter: None,
+                    salt: salt.as_deref(),
+                };
+                let keys = self.hasher.chain(namespace, &tokens);
+                let chain = keys.iter().map(|key| BlockHash::from_u64(key.0)).collect();
+                let played = Played {
+                    id,
+                    tokens,
+                    chain,
+                    salt,
+                    session,
+                };
+                self.arrive(&played);
+            }
+            Message::Began { id, now } => {
+                self.now = now.max(self.now);
+                let now = self.now;
+                self.arms.iter_mut().for_each(|arm| arm.begin(id, now));
+            }
+            Message::Found {
+                prompt_tokens,
+                cached_tokens,
+            } => self.upstream.record(prompt_tokens, cached_tokens),
+            Message::Ended { id } => self.end(id),
+        }
+    }
+
+    fn arrive(&mut self, played: &Played) {
+        if self.running.len() >= RUNNING_MAX
+            && let Some(&first) = self.running.front()
+        {
+            self.end(first);
+        }
+        self.running.push_back(played.id);
+        self.requests += 1;
+        let now = self.now;
+        self.arms.iter_mut().for_each(|arm| arm.arrive(played, now));
+    }
+
+    fn end(&mut self, id: u64) {
+        if let Some(at) = self.running.iter().position(|&running| running == id) {
+            self.running.remove(at);
+        }
+        let now = self.now;
+        self.arms.iter_mut().for_each(|arm| arm.end(id, now));
+    }
+
+    fn tell(&self, state: &State) {
+        let arms = self.arms.iter().map(Arm::report).collect();
+        let mut report = state.lock();
+        report.requests = self.requests;
+        report.upstream = Found::of(self.upstream);
+        report.arms = arms;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shadow::{ShadowConfig, arms};
+    use headstart_core::Rng;
+
+    /// Conversations of four prompts each, each the front of the next, in turns.
+    fn conversations(config: &ShadowConfig, mut each: impl FnMut(&mut Stage)) -> Stage {
+        let mut stage = Stage::new(arms(config), config.block_size);
+        let mut rng = Rng::new(7);
+        let mut texts: Vec<Vec<TokenId>> = vec![Vec::new(); 12];
+        let mut id = 0;
+        for turn in 0..4 {
+            for text in &mut texts {
+                text.extend((0..100).map(|_| rng.below(1000) as TokenId));
+                let now = Nanos(id * 1_000_000_000);
+                stage.take(Message::Arrived {
+                    id,
+                    tokens: text.clone().into(),
+                    salt: None,
+                    session: None,
+                    now,
+                });
+                stage.take(Message::Began { id, now });
+                stage.take(Message::Ended { id });
+                each(&mut stage);
+                id += 1;
+            }
+            assert!(turn < 4);
+        }
+        stage
+    }
+
+    fn rate(stage: &Stage, strategy: &str, blocks: usize) -> f64 {
+        let mut reports = stage.arms.iter().map(Arm::report);
+        let found = reports.find(|it| it.strategy == strategy && it.blocks == blocks);
+        found
+            .and_then(|it| it.found.hit_rate)
+            .expect("it was played")
+    }
+
+    #[test]
+    fn precise_finds_what_chance_does_not_and_more_room_finds_more() {
+        let config = ShadowConfig {
+            replicas: 4,
+            blocks: 100,
+            block_size: 16,
+        };
+        let stage = conversations(&config, |stage| {
+            stage.arms.iter().for_each(Arm::check);
+        });
+        // Turns of 100, 200, 300 and 400 tokens, in whole blocks of the turn before.
+        let all = f64::from(96 + 192 + 288) / f64::from(100 + 200 + 300 + 400);
+        assert!((rate(&stage, "precise", 400) - all).abs() < 1e-9);
+        assert!(rate(&stage, "precise", 100) > 1.5 * rate(&stage, "random", 100));
+        assert!(rate(&stage, "precise", 50) < rate(&stage, "precise", 200));
+    }
+
+    #[test]
+    fn requests_whose_end_is_never_told_are_ended() {
+        let config = ShadowConfig {
+            replicas: 2,
+            blocks: 64,
+            block_size: 16,
+        };
+        let mut stage = Stage::new(arms(&config), 16);
+        for id in 0..RUNNING_MAX as u64 + 50 {
+            let tokens: Vec<TokenId> = (0..40).map(|at| (id * 40 + at) as TokenId).collect();
+            stage.take(Message::Arrived {
+                id,
+                tokens: tokens.into(),
+                salt: None,
+                session: None,
+                now: Nanos(id),
+            });
+        }
+        assert_eq!(stage.running.len(), RUNNING_MAX);
+        stage.arms.iter().for_each(Arm::check);
+    }
+}

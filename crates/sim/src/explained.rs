@@ -1,0 +1,15 @@
+//! What became of every prompt token, told by the very code that tells it live.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`replay`] | [`replay::Explained`]: a trace over replicas with real prefix caches |
+//! | [`world`] | [`world::World`]: a fleet whose engines' true state is known |
+//! | [`author`] | who writes the world's prompts, and knows which tokens were copied from where |
+//! | [`engine`] | one replica of the world: a real prefix cache, and a lower tier that may fail |
+//! | [`oracle`] | what the truth is, with unbounded memory and without the attributor |
+
+pub mod author;
+pub mod engine;
+pub mod oracle;
+pub mod replay;
+pub mod world;

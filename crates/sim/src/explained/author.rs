@@ -1,0 +1,193 @@
+//! Prompts of which it is known where each token was written first.
+//!
+//! Conversations begin with one of some system prompts and carry their whole history along. Some
+//! put a new stamp near the front of every prompt, so that what follows is known and its prefix is
+//! not; some belong to tenants whose salt keeps their blocks apart; some quote a document; some are
+//! sent several times at once.
+
+use headstart_core::{Rng, TokenId};
+
+/// A token, and the number of its writing: copies share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The token.
+    pub token: TokenId,
+    /// When it was written, in tokens.
+    pub birth: u64,
+}
+
+/// One request to come.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// The prompt.
+    pub prompt: Vec<Written>,
+    /// The tenant's salt.
+    pub salt: Option<&'static str>,
+    /// The conversation.
+    pub session: usize,
+    /// How many times it is sent at once.
+    pub copies: usize,
+}
+
+/// What the traffic is like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AuthorConfig {
+    /// System prompts.
+    pub systems: usize,
+    /// Documents that conversations quote.
+    pub documents: usize,
+    /// Share of conversations with a stamp near the front of every prompt.
+    pub stamped: f64,
+    /// Share of conversations of tenants with a salt.
+    pub salted: f64,
+    /// Share of first prompts that are sent several times at once.
+    pub bursts: f64,
+}
+
+impl Default for AuthorConfig {
+    fn default() -> Self {
+        Self {
+            systems: 12,
+            documents: 60,
+            stamped: 0.08,
+            salted: 0.2,
+            bursts: 0.12,
+        }
+    }
+}
+
+/// Tokens of the vocabulary: so many that windows of a few do not repeat by chance.
+const VOCABULARY: usize = 50_000;
+
+/// Where a stamp stands, in tokens from the start, and how long it is.
+const STAMP_AT: usize = 40;
+const STAMP: usize = 9;
+
+const SALTS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+/// Writes conversations.
+#[derive(Debug)]
+pub struct Author {
+    rng: Rng,
+    config: AuthorConfig,
+    written: u64,
+    systems: Vec<Vec<Written>>,
+    documents: Vec<Vec<Written>>,
+    sessions: Vec<Session>,
+}
+
+#[derive(Debug)]
+struct Session {
+    /// All that was said, without stamps.
+    history: Vec<Written>,
+    salt: Option<&'static str>,
+    is_stamped: bool,
+    turns_left: usize,
+}
+
+impl Author {
+    /// An author who writes the same for the same seed.
+    #[must_use]
+    pub fn new(config: AuthorConfig, seed: u64) -> Self {
+        let mut author = Self {
+            rng: Rng::new(seed),
+            config,
+            written: 0,
+            systems: Vec::new(),
+            documents: Vec::new(),
+            sessions: Vec::new(),
+        };
+        author.systems = author.library(config.systems, 200, 1_000);
+        author.documents = author.library(config.documents, 300, 1_500);
+        author
+    }
+
+    /// A new conversation's first request.
+    pub fn begin(&mut self) -> Draft {
+        let system = self.popular(self.systems.len());
+        let mut history = self.systems[system].clone();
+        if self.chance(0.4) {
+            let document = self.popular(self.documents.len());
+            history.extend(&self.documents[document]);
+        }
+        let salt = self.chance(self.config.salted);
+        let salt = salt.then(|| SALTS[self.rng.below(SALTS.len())]);
+        let is_stamped = self.chance(self.config.stamped);
+        let turns_left = 1 + self.rng.below(6);
+        self.sessions.push(Session {
+            history,
+            salt,
+            is_stamped,
+            turns_left,
+        });
+        let is_burst = self.chance(self.config.bursts);
+        let copies = if is_burst { 2 + self.rng.below(3) } else { 1 };
+        self.ask(self.sessions.len() - 1, copies)
+    }
+
+    /// The conversation's next request, if it goes on.
+    pub fn go_on(&mut self, session: usize) -> Option<Draft> {
+        let left = &mut self.sessions[session].turns_left;
+        *left = left.checked_sub(1)?;
+        Some(self.ask(session, 1))
+    }
+
+    /// An answer's tokens, which become part of the conversation where `is_kept`.
+    pub fn answer(&mut self, session: usize, is_kept: bool) -> Vec<Written> {
+        let answer = self.write(20, 150);
+        if is_kept {
+            self.sessions[session].history.extend(&answer);
+        }
+        answer
+    }
+
+    fn ask(&mut self, session: usize, copies: usize) -> Draft {
+        let question = self.write(20, 300);
+        let stamp = self.write(STAMP, STAMP + 1);
+        let Session {
+            history,
+            salt,
+            is_stamped,
+            ..
+        } = &mut self.sessions[session];
+        history.extend(question);
+        let mut prompt = history.clone();
+        if *is_stamped {
+            let at = STAMP_AT.min(prompt.len());
+            prompt.splice(at..at, stamp);
+        }
+        Draft {
+            prompt,
+            salt: *salt,
+            session,
+            copies,
+        }
+    }
+
+    fn library(&mut self, count: usize, from: usize, to: usize) -> Vec<Vec<Written>> {
+        (0..count).map(|_| self.write(from, to)).collect()
+    }
+
+    /// New text of `from` to `to` tokens.
+    fn write(&mut self, from: usize, to: usize) -> Vec<Written> {
+        let len = from + self.rng.below(to - from);
+        let mut write = || {
+            self.written += 1;
+            Written {
+                token: self.rng.below(VOCABULARY) as TokenId,
+                birth: self.written,
+            }
+        };
+        (0..len).map(|_| write()).collect()
+    }
+
+    /// One of `count`, the first ones more often.
+    fn popular(&mut self, count: usize) -> usize {
+        let share = self.rng.next_f64().powi(2);
+        ((share * count as f64) as usize).min(count - 1)
+    }
+
+    fn chance(&mut self, share: f64) -> bool {
+        self.rng.next_f64() < share
+    }
+}

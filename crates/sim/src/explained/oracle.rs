@@ -1,0 +1,210 @@
+//! The truth: who holds which block, who held it and how that ended, which tokens were written
+//! where. Told by the engines' own effects and by the author; with unbounded memory, exact names
+//! instead of hashes, and nothing of the attributor.
+
+use std::collections::{HashMap, HashSet};
+
+use headstart_core::TokenId;
+use headstart_insight::Bucket;
+
+use super::author::Written;
+
+/// A block behind its whole prefix, in its namespace: equal number, equal block.
+pub type Node = u64;
+
+/// How a copy ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// To make room.
+    Evicted,
+    /// With all else.
+    Reset,
+}
+
+/// A prompt by its blocks.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// In its namespace.
+    pub nodes: Vec<Node>,
+    /// In none.
+    bare: Vec<Node>,
+    namespace: u64,
+}
+
+/// What is asked of the oracle: a prompt as it is placed.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Its tokens.
+    pub prompt: &'a [Written],
+    /// Its blocks.
+    pub named: &'a Named,
+    /// The chosen replica.
+    pub chosen: usize,
+    /// Leading tokens that the router thought it to hold.
+    pub predicted: usize,
+    /// Tokens of a block.
+    pub block_size: usize,
+}
+
+/// Knows everything.
+#[derive(Debug, Default)]
+pub struct Oracle {
+    names: HashMap<(u64, Node, Vec<TokenId>), Node>,
+    blocks: HashMap<Node, Block>,
+    /// Namespaces in which a chain without its namespace was sent.
+    sent_in: HashMap<Node, HashSet<u64>>,
+    read: HashSet<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    /// Copies per replica: a block may be in two of its tiers.
+    copies: HashMap<usize, u32>,
+    /// How the last one ended, since there was one.
+    last_end: Option<End>,
+    computing: u32,
+}
+
+/// The number that stands for no namespace at all in the names of bare chains.
+const NO_NAMESPACE: u64 = u64::MAX;
+
+impl Oracle {
+    /// Names the full blocks of `tokens`.
+    pub fn name(&mut self, namespace: u64, tokens: &[Written], block_size: usize) -> Named {
+        Named {
+            nodes: self.chain(namespace, tokens, block_size),
+            bare: self.chain(NO_NAMESPACE, tokens, block_size),
+            namespace,
+        }
+    }
+
+    fn chain(&mut self, namespace: u64, tokens: &[Written], block_size: usize) -> Vec<Node> {
+        let mut parent = 0;
+        let blocks = tokens.chunks_exact(block_size);
+        let mut name = |block: &[Written]| {
+            let tokens = block.iter().map(|written| written.token).collect();
+            let next = self.names.len() as Node + 1;
+            parent = *self
+                .names
+                .entry((namespace, parent, tokens))
+                .or_insert(next);
+            parent
+        };
+        blocks.map(&mut name).collect()
+    }
+
+    /// A replica has a copy (one more).
+    pub fn stored(&mut self, replica: usize, node: Node) {
+        let block = self.blocks.entry(node).or_default();
+        *block.copies.entry(replica).or_default() += 1;
+    }
+
+    /// A copy ended.
+    ///
+    /// # Panics
+    /// When there was none.
+    pub fn ended(&mut self, replica: usize, node: Node, end: End) {
+        let block = self.blocks.get_mut(&node).expect("it was stored");
+        let copies = block.copies.get_mut(&replica).expect("there was a copy");
+        *copies -= 1;
+        if *copies == 0 {
+            block.copies.remove(&replica);
+        }
+        if block.copies.is_empty() {
+            block.last_end = Some(end);
+        }
+    }
+
+    /// A request computes a block from now on.
+    pub fn computes(&mut self, node: Node) {
+        self.blocks.entry(node).or_default().computing += 1;
+    }
+
+    /// It has computed it.
+    pub fn computed(&mut self, node: Node) {
+        let block = self.blocks.get_mut(&node).expect("it is computed");
+        block.computing -= 1;
+    }
+
+    /// A prompt was sent: from now on it has been read.
+    pub fn read(&mut self, question: &Question<'_>) {
+        let floor = floor(question);
+        let read = &question.prompt[..floor];
+        self.read.extend(read.iter().map(|written| written.birth));
+        for &node in &question.named.bare[..floor / question.block_size] {
+            let namespaces = self.sent_in.entry(node).or_default();
+            namespaces.insert(question.named.namespace);
+        }
+    }
+
+    /// Why each token of a prompt is computed, should its engine not serve it.
+    #[must_use]
+    pub fn why(&self, question: &Question<'_>) -> Vec<Bucket> {
+        let floor = floor(question);
+        let held = self.held_elsewhere(question);
+        let why = |(at, written): (usize, &Written)| {
+            if at >= floor {
+                return Bucket::BlockFloor;
+            }
+            let block = at / question.block_size;
+            let known = self.blocks.get(&question.named.nodes[block]);
+            if known.is_some_and(|block| block.computing > 0) {
+                return Bucket::InFlight;
+            }
+            if at < question.predicted {
+                return Bucket::IndexWrong;
+            }
+            if block < held {
+                return Bucket::HeldElsewhere;
+            }
+            match known.and_then(|block| block.last_end) {
+                Some(End::Reset) => return Bucket::Reset,
+                Some(End::Evicted) => return Bucket::Evicted,
+                // It is there, and what is before it is not.
+                None if known.is_some_and(|block| !block.copies.is_empty()) => {
+                    return Bucket::Evicted;
+                }
+                None => {}
+            }
+            self.content(question, block, written)
+        };
+        question.prompt.iter().enumerate().map(why).collect()
+    }
+
+    fn content(&self, question: &Question<'_>, block: usize, written: &Written) -> Bucket {
+        let sent_in = self.sent_in.get(&question.named.bare[block]);
+        let is_own = |namespace: &u64| *namespace == question.named.namespace;
+        if sent_in.is_some_and(|namespaces| !namespaces.iter().all(is_own)) {
+            return Bucket::Namespace;
+        }
+        match self.read.contains(&written.birth) {
+            true => Bucket::Diverged,
+            false => Bucket::NeverSeen,
+        }
+    }
+
+    /// The most leading blocks that another replica holds.
+    fn held_elsewhere(&self, question: &Question<'_>) -> usize {
+        let Some(&first) = question.named.nodes.first() else {
+            return 0;
+        };
+        let Some(first) = self.blocks.get(&first) else {
+            return 0;
+        };
+        let others = first.copies.keys();
+        let others = others.filter(|&&replica| replica != question.chosen);
+        let held = |replica: &usize| {
+            let is_held = |node: &&Node| {
+                let block = self.blocks.get(*node);
+                block.is_some_and(|block| block.copies.contains_key(replica))
+            };
+            question.named.nodes.iter().take_while(is_held).count()
+        };
+        others.map(held).max().unwrap_or(0)
+    }
+}
+
+/// Where the part begins that is always computed: the block of the last token.
+fn floor(question: &Question<'_>) -> usize {
+    question.prompt.len().saturating_sub(1) / question.block_size * question.block_size
+}

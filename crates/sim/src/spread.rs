@@ -1,0 +1,381 @@
+//! What it costs to spread requests over replicas without looking: one trace, one total of cache,
+//! several ways to place each request.
+//!
+//! ```text
+//! request ─┬─ random         ─▶ LRU caches of capacity / N each
+//!          ├─ round robin    ─▶      "
+//!          ├─ session hash   ─▶      "
+//!          ├─ longest prefix ─▶      "   where most of it is, unless that replica has too much
+//!          └─ pooled         ─▶ one cache of all the capacity: what sharing could reach
+//! ```
+//!
+//! No service time: a request is served before the next one comes, so nothing is in flight, and
+//! load is work placed, not queues. For latencies run a fleet ([`crate::fleet`]).
+//!
+//! The caches are stacks of runs ([`Stack`]), which hit exactly what `PrefixCache` with `lru`
+//! does (tested), at a cost per run instead of per block. Memory: [`PIECES_MAX`] pieces of some
+//! 80 bytes a replica and placement; blocks deeper than a replica's cache are forgotten, so that
+//! bound is met by traces of very short runs only, and hits are then estimated.
+//!
+//! Source: longest prefix within a bound on work is "consistent hashing with bounded loads"
+//! (Mirrokni, Thorup and Zadimoghaddam, SODA'18) with another preference.
+
+use headstart_core::{Rng, TraceRequest};
+use headstart_trace::characterize::Stack;
+
+/// Pieces that a replica's stack keeps.
+pub const PIECES_MAX: usize = 1 << 18;
+
+/// A replica may have so many times the mean work and still get a request for its prefix.
+const SLACK: f64 = 1.25;
+
+/// Requests after which work counts half, for each replica.
+const MEMORY_REQUESTS: u64 = 128;
+
+/// A way to choose a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Any.
+    Random,
+    /// The next.
+    RoundRobin,
+    /// By a hash of the session; requests without one at random.
+    SessionHash,
+    /// The one that holds most of the prompt, among those whose recent work (blocks computed) is
+    /// at most 1.25 times the mean, plus the request's own; of equals the one with least.
+    LongestPrefix,
+    /// One cache with all the capacity.
+    Pooled,
+}
+
+impl Placement {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Random,
+        Self::RoundRobin,
+        Self::SessionHash,
+        Self::LongestPrefix,
+        Self::Pooled,
+    ];
+
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::RoundRobin => "round-robin",
+            Self::SessionHash => "session-hash",
+            Self::LongestPrefix => "longest-prefix",
+            Self::Pooled => "pooled",
+        }
+    }
+}
+
+/// Among how many, and how much they hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Replicas.
+    pub replicas: usize,
+    /// Blocks that all of them hold together, divided evenly, rounded down.
+    pub capacity_blocks: u64,
+    /// Tokens per block.
+    pub block_tokens: u32,
+    /// Fixes what is random.
+    pub seed: u64,
+}
+
+/// What a placement came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// The placement.
+    pub placement: Placement,
+    /// Blocks that each cache holds.
+    pub capacity_blocks_each: u64,
+    /// Requests placed.
+    pub requests: u64,
+    /// Their blocks.
+    pub references: u64,
+    /// Blocks that their replica held.
+    pub hits: u64,
+    /// Hits of references.
+    pub block_hit_rate: f64,
+    /// Their prompt tokens.
+    pub prompt_tokens: u64,
+    /// Prompt tokens in hit blocks.
+    pub hit_tokens: u64,
+    /// Hit tokens of prompt tokens.
+    pub token_hit_rate: f64,
+    /// Blocks that the busiest replica computed, as a multiple of the mean: 1 is even.
+    pub imbalance: f64,
+    /// Whether hits are exact, not estimated.
+    pub is_exact: bool,
+}
+
+/// All placements at once.
+pub struct Spread {
+    fleets: Vec<Fleet>,
+}
+
+struct Fleet {
+    placement: Placement,
+    block_tokens: u32,
+    capacity: u64,
+    replicas: Vec<Replica>,
+    rng: Rng,
+    salt: u64,
+    requests: u64,
+    references: u64,
+    hits: u64,
+    prompt_tokens: u64,
+    hit_tokens: u64,
+}
+
+struct Replica {
+    cache: Stack<()>,
+    computed: u64,
+    /// Recent blocks computed, less the older they are.
+    work: f64,
+}
+
+impl Spread {
+    /// Empty caches.
+    ///
+    /// # Panics
+    /// Without replicas.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        assert!(settings.replicas > 0, "somebody must serve");
+        let fleets = Placement::ALL.map(|placement| Fleet::new(placement, settings));
+        Self {
+            fleets: fleets.into(),
+        }
+    }
+
+    /// Places and serves the next request, each way.
+    pub fn serve(&mut self, request: &TraceRequest) {
+        self.fleets
+            .iter_mut()
+            .for_each(|fleet| fleet.serve(request));
+    }
+
+    /// What each placement came to, in the order of [`Placement::ALL`].
+    #[must_use]
+    pub fn outcomes(&self) -> Vec<Outcome> {
+        self.fleets.iter().map(Fleet::outcome).collect()
+    }
+}
+
+impl Fleet {
+    fn new(placement: Placement, settings: Settings) -> Self {
+        let replicas = match placement {
+            Placement::Pooled => 1,
+            _ => settings.replicas,
+        };
+        let capacity = settings.capacity_blocks / replicas as u64;
+        let replica = || Replica {
+            cache: Stack::with_depth(PIECES_MAX, capacity),
+            computed: 0,
+            work: 0.0,
+        };
+        let mut rng = Rng::new(settings.seed);
+        Self {
+            placement,
+            block_tokens: settings.block_tokens,
+            capacity,
+            replicas: (0..replicas).map(|_| replica()).collect(),
+            salt: rng.next_u64(),
+            rng,
+            requests: 0,
+            references: 0,
+            hits: 0,
+            prompt_tokens: 0,
+            hit_tokens: 0,
+        }
+    }
+
+    fn serve(&mut self, request: &TraceRequest) {
+        let chosen = self.choose(request);
+        let count = self.replicas.len() as f64;
+        let keep = 0.5f64.powf(1.0 / (MEMORY_REQUESTS as f64 * count));
+        self.replicas
+            .iter_mut()
+            .for_each(|replica| replica.work *= keep);
+        let replica = &mut self.replicas[chosen];
+        let hits = replica.cache.matched(&request.blocks, self.capacity);
+        replica.cache.touch(&request.blocks, |_| ());
+        let references = request.blocks.len() as u64;
+        replica.computed += references - hits;
+        replica.work += (references - hits) as f64;
+        let in_blocks = |blocks: u64| blocks * u64::from(self.block_tokens);
+        let tokens = request
+            .input_tokens
+            .map_or(in_blocks(references), u64::from);
+        self.requests += 1;
+        self.references += references;
+        self.hits += hits;
+        self.prompt_tokens += tokens;
+        self.hit_tokens += in_blocks(hits).min(tokens);
+    }
+
+    fn choose(&mut self, request: &TraceRequest) -> usize {
+        let count = self.replicas.len();
+        match (self.placement, request.session) {
+            (Placement::Pooled, _) => 0,
+            (Placement::RoundRobin, _) => (self.requests % count as u64) as usize,
+            (Placement::SessionHash, Some(session)) => Rng::new(self.salt ^ session.0).below(count),
+            (Placement::Random | Placement::SessionHash, _) => self.rng.below(count),
+            (Placement::LongestPrefix, _) => self.longest(request),
+        }
+    }
+
+    /// The replica that holds most, among those that do not have too much to do.
+    fn longest(&self, request: &TraceRequest) -> usize {
+        let work = self.replicas.iter().map(|replica| replica.work);
+        let mean = work.sum::<f64>() / self.replicas.len() as f64;
+        let limit = SLACK * mean + request.blocks.len() as f64;
+        let able = self.replicas.iter().enumerate();
+        let able = able.filter(|(_, replica)| replica.work <= limit);
+        let rated = able.map(|(index, replica)| {
+            let held = replica.cache.matched(&request.blocks, self.capacity);
+            (held, replica.work, index)
+        });
+        let best = rated.max_by(|one, other| {
+            let by_held = one.0.cmp(&other.0);
+            by_held.then(other.1.total_cmp(&one.1))
+        });
+        best.map_or(0, |(_, _, index)| index)
+    }
+
+    fn outcome(&self) -> Outcome {
+        let share = |part: u64, of: u64| {
+            if of == 0 {
+                0.0
+            } else {
+                part as f64 / of as f64
+            }
+        };
+        let computed = self.replicas.iter().map(|replica| replica.computed);
+        let busiest = computed.clone().max().unwrap_or(0);
+        let all: u64 = computed.sum();
+        Outcome {
+            placement: self.placement,
+            capacity_blocks_each: self.capacity,
+            requests: self.requests,
+            references: self.references,
+            hits: self.hits,
+            block_hit_rate: share(self.hits, self.references),
+            prompt_tokens: self.prompt_tokens,
+            hit_tokens: self.hit_tokens,
+            token_hit_rate: share(self.hit_tokens, self.prompt_tokens),
+            imbalance: share(busiest * self.replicas.len() as u64, all),
+            is_exact: self
+                .replicas
+                .iter()
+                .all(|replica| replica.cache.weight() == 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headstart_cache::policy::Lru;
+    use headstart_core::{Nanos, SessionId};
+
+    use super::*;
+    use crate::Replay;
+
+    /// Conversations that go on after others spoke; ids name prefixes.
+    fn trace(seed: u64, requests: usize) -> Vec<TraceRequest> {
+        let mut rng = Rng::new(seed);
+        let mut chains: Vec<Vec<u64>> = Vec::new();
+        let mut next_id = 10;
+        let mut trace = Vec::new();
+        for number in 0..requests {
+            if chains.is_empty() || rng.below(6) == 0 {
+                chains.push((0..4).collect());
+            }
+            let newest = chains.len().saturating_sub(24);
+            let session = newest + rng.below(chains.len() - newest);
+            let count = 1 + rng.below(12) as u64;
+            chains[session].extend(next_id..next_id + count);
+            next_id += count + 1;
+            trace.push(TraceRequest {
+                arrival: Nanos(number as u64),
+                blocks: chains[session].iter().copied().collect(),
+                session: Some(SessionId(session as u64)),
+                ..TraceRequest::default()
+            });
+        }
+        trace
+    }
+
+    const SETTINGS: Settings = Settings {
+        replicas: 4,
+        capacity_blocks: 4000,
+        block_tokens: 16,
+        seed: 7,
+    };
+
+    fn outcomes(trace: &[TraceRequest], settings: Settings) -> Vec<Outcome> {
+        let mut spread = Spread::new(settings);
+        trace.iter().for_each(|request| spread.serve(request));
+        spread.outcomes()
+    }
+
+    #[test]
+    fn caches_hit_what_replays_hit() {
+        for seed in 0..4 {
+            let trace = trace(seed, 1500);
+            for capacity_blocks in [0, 40, 403, 4000] {
+                let settings = Settings {
+                    capacity_blocks,
+                    ..SETTINGS
+                };
+                let got = outcomes(&trace, settings);
+                let replay = |capacity: u64| {
+                    Replay::new(capacity as usize, Box::new(Lru::new(capacity as usize)))
+                };
+                let mut pooled = replay(capacity_blocks);
+                let mut turns: Vec<Replay> = (0..4).map(|_| replay(capacity_blocks / 4)).collect();
+                for (number, request) in trace.iter().enumerate() {
+                    pooled.serve(request);
+                    turns[number % 4].serve(request);
+                }
+                let of = |replay: &Replay| replay.outcome().all().blocks.hits;
+                assert_eq!(got[4].hits, of(&pooled), "seed {seed}");
+                assert_eq!(
+                    got[1].hits,
+                    turns.iter().map(of).sum::<u64>(),
+                    "seed {seed}"
+                );
+                assert!(got.iter().all(|outcome| outcome.is_exact));
+            }
+        }
+    }
+
+    #[test]
+    fn looking_beats_hashing_beats_chance() {
+        let trace = trace(9, 4000);
+        let got = outcomes(&trace, SETTINGS);
+        let [random, turns, session, longest, pooled] = got[..] else {
+            panic!("five placements");
+        };
+        assert!(
+            random.block_hit_rate + 0.1 < session.block_hit_rate,
+            "{got:?}"
+        );
+        assert!(turns.block_hit_rate + 0.1 < session.block_hit_rate);
+        assert!(session.hits <= longest.hits + longest.references / 50);
+        assert!(longest.hits <= pooled.hits + pooled.references / 50);
+        assert!(longest.imbalance < 1.3 && random.imbalance < 1.3, "{got:?}");
+        for outcome in &got {
+            assert_eq!(outcome.token_hit_rate, outcome.block_hit_rate);
+        }
+        let one = Settings {
+            replicas: 1,
+            ..SETTINGS
+        };
+        let alone = outcomes(&trace, one);
+        assert!(alone.iter().all(|outcome| outcome.hits == alone[0].hits));
+    }
+}
