@@ -4,10 +4,11 @@
 //! Without, the built-in toy's: other markup and other tokens, but the same text in the same
 //! order, so prefixes part at the same places; lengths are approximate.
 //!
-//! What a template of strings cannot take is brought into its form: parts become lines of one
-//! text, a missing content an empty one, and for the toy what its template does not print stands
-//! in the content: thoughts (`reasoning_content`) in front of it, calls of tools behind it as JSON. A request that a template still refuses is
-//! rendered plainly (a line with the tools as they were sent, then `role: content`) and counted.
+//! What a template of strings cannot take is brought into its form: parts become lines of one text,
+//! a missing content an empty one, and for the toy what its template does not print stands in the
+//! content: thoughts (`reasoning_content`) in front of it, calls of tools behind it as JSON. A
+//! request that a template still refuses is rendered plainly (a line with the tools as they were
+//! sent, then `role: content`) and counted.
 
 use std::cell::Cell;
 use std::path::Path;

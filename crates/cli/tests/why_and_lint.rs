@@ -35,7 +35,8 @@ fn log(path: &Path, front: impl Fn(usize) -> String) {
             json!({"role": "user", "content": question}),
         ];
         if turn == 1 {
-            messages.push(json!({"role": "assistant", "content": format!("On {question} there is much to say.")}));
+            let answer = format!("On {question} there is much to say.");
+            messages.push(json!({"role": "assistant", "content": answer}));
             messages.push(json!({"role": "user", "content": "And on 2026-03-04?"}));
         }
         let id = format!("req-{number}");

@@ -30,10 +30,44 @@ pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
 
 /// Whether all that changed in a region is of ids, or of times beside them.
 pub(super) fn is_nonce(aligned: &Aligned<'_>, region: &Region) -> bool {
-    value::all_changed(aligned, region, |words, at| {
+    let is_by_words = value::all_changed(aligned, region, |words, at| {
         let class = words[at].class;
         class.may_be_of_time() || class == Class::Punctuation || is_of_id(words, at)
-    }) && value::some_changed(aligned, region, is_of_id)
+    }) && value::some_changed(aligned, region, is_of_id);
+    is_by_words || is_exchanged(aligned, region)
+}
+
+/// Whether one id stands in the place of another one of its length, of which one alone would not
+/// look like an id: a hexadecimal number may happen to have figures only.
+fn is_exchanged(aligned: &Aligned<'_>, region: &Region) -> bool {
+    let changes = &aligned.changes[region.changes.clone()];
+    changes.iter().all(|change| {
+        let (old, new) = (
+            &aligned.old[change.old.clone()],
+            &aligned.new[change.new.clone()],
+        );
+        let ([one], [other]) = (old, new) else {
+            return false;
+        };
+        let may_be = |word: &Word| {
+            let figures = [Class::Number, Class::Mixed, Class::HexLetters];
+            is_strong(word) || figures.contains(&word.class)
+        };
+        (is_strong(one) || is_strong(other))
+            && (may_be(one) && may_be(other))
+            && one.len == other.len
+    })
+}
+
+/// Whether a word by itself is an id.
+fn is_strong(word: &Word) -> bool {
+    let is_long = word.len >= LONG_DIGITS;
+    match word.class {
+        Class::Number | Class::Epoch => is_long,
+        // What looks like a date without signs between, where the other one does not.
+        Class::Date => word.len == LONG_DIGITS,
+        class => class.is_random(),
+    }
 }
 
 /// Whether a word is an id or a piece of one.
@@ -45,9 +79,6 @@ fn is_of_id(words: &[Word], at: usize) -> bool {
     };
     let is_single = id.len() == 1;
     let pieces = &words[id.clone()];
-    let is_strong = |word: &Word| {
-        word.class.is_random() || (word.class == Class::Number && word.len >= LONG_DIGITS)
-    };
     if pieces.iter().any(is_strong) {
         return true;
     }
@@ -141,6 +172,9 @@ mod tests {
                 "]\n",
             ),
             ("request id: ", "req-8f3a2b-11", "req-77aa0c-12", "\n"),
+            ("<!-- ", "481516", "8f3a2b", " -->\n"),
+            ("<!-- ", "1534567890", "8391027465", " -->\n"),
+            ("<!-- ", "20110312", "83910274", " -->\n"),
             ("nonce: ", "kXjQpWzR", "aBzYqTrW", ". "),
             ("Session ", "48213", "90177", ". "),
             ("seed ", "8391027465", "1203948576", "\n"),
