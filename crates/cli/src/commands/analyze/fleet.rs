@@ -95,12 +95,10 @@ impl Fleet {
             let (least, most) = MEMORY_BITS;
             needed.clamp(1 << least, 1 << most)
         };
-        let all = self.capacity_blocks.saturating_mul(self.replicas as u64);
         let config = ExplainedConfig {
-            // As one cache: what routing loses is asked apart, of a router that minds the load.
-            replicas: 1,
+            replicas: self.replicas,
             // More than there are references would change nothing.
-            blocks: all.min(references).max(1) as usize,
+            blocks: self.capacity_blocks.min(references).max(1) as usize,
             block_tokens: traffic.info.block_tokens,
             placement: ExplainedPlacement::LongestPrefix,
             seed,
