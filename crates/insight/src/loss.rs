@@ -83,8 +83,6 @@ pub struct Attributor {
     contents: Contents,
     handles: Handles,
     replicas: Vec<Replica>,
-    /// What [`Table::warm`] read, so that nobody leaves the reading out.
-    warmth: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,7 +109,6 @@ impl Attributor {
             contents: Contents::new(config.anchors, key),
             handles: Handles::new(config.blocks),
             replicas: Vec::new(),
-            warmth: 0,
         }
     }
 
@@ -130,7 +127,6 @@ impl Attributor {
             let keys = arrival.keys.iter();
             keys.map(|&key| self.key.of_block(key, model)).collect()
         };
-        self.warmth ^= self.blocks.warm(&names);
         let overlap_of = |(replica, tokens): &(ReplicaId, u32)| (*replica, *tokens);
         let mut overlaps = arrival.overlaps.iter().map(overlap_of);
         let predicted = overlaps.find(|&(replica, _)| replica == arrival.replica);
@@ -151,6 +147,9 @@ impl Attributor {
         for &name in names.iter().skip(computes_from) {
             let entry = self.blocks.enter(name);
             entry.computing = entry.computing.saturating_add(1);
+            if arrival.tokens.is_some() {
+                entry.read();
+            }
         }
         Pending {
             replica: arrival.replica,
@@ -171,7 +170,6 @@ impl Attributor {
         if !std::mem::replace(&mut pending.is_computing, false) {
             return;
         }
-        self.warmth ^= self.blocks.warm(&pending.names);
         let place = self.place(pending.replica);
         let replica = &mut self.replicas[usize::from(place)];
         if !replica.has_events {
