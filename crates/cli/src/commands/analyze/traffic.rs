@@ -354,7 +354,7 @@ fn trace(
     };
     let mut reader = Reader::from_lines(lines, options).map_err(usage)?;
     let mut requests = Vec::new();
-    while let Some(request) = reader.next() {
+    for request in reader.by_ref() {
         let request = request?;
         patience.look(requests.len());
         if !budget.takes(&request, None) {
@@ -403,7 +403,7 @@ fn texts(
     } else {
         let skip_bad = reading.skip_bad;
         let mut requests = Requests::from_lines(lines, LogOptions { skip_bad });
-        while let Some(logged) = requests.next() {
+        for logged in requests.by_ref() {
             if !texts.add(&logged?, patience, budget)? {
                 break;
             }
