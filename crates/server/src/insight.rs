@@ -13,6 +13,7 @@
 mod ghosts;
 mod names;
 mod records;
+mod seconds;
 mod snapshot;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,9 +28,11 @@ use crate::metrics::{InsightMetrics, PromptSources};
 use ghosts::Ghosts;
 use names::Names;
 use records::Records;
+use seconds::Seconds;
 
 pub use ghosts::GhostAnswer;
 pub use records::{CandidateRecord, RequestRecord};
+pub use seconds::BucketSeconds;
 pub use snapshot::{ErrorSummary, PrefixRow, Snapshot, Waterfalls};
 
 /// Blocks into a prompt at which a prefix is told from others: 256 tokens of blocks of 16.
@@ -46,6 +49,7 @@ struct State {
     attributor: Attributor,
     records: Records,
     ghosts: Ghosts,
+    seconds: Seconds,
 }
 
 /// What is asked of a request when it was placed.
@@ -116,6 +120,7 @@ impl Insight {
                 attributor: Attributor::new(&config),
                 records: Records::default(),
                 ghosts: Ghosts::default(),
+                seconds: Seconds::default(),
             }),
             names: Names::new(identity, secret),
             metrics,
@@ -210,6 +215,9 @@ impl Insight {
             certainty: outcome.map_or(0.0, |outcome| outcome.certainty),
             evicted: outcome.and_then(|outcome| outcome.evicted),
         };
+        if let Some(split) = &record.split {
+            state.seconds.add(split, record.ttft_s);
+        }
         state.records.add(record, ticket.prefix);
         drop(state);
         if let Some(Outcome { split, .. }) = outcome {
@@ -240,6 +248,14 @@ impl Insight {
         let mut state = self.lock();
         state.attributor.cleared(replica);
         state.ghosts.clear(replica.0, now);
+    }
+
+    /// Seconds of each bucket's tokens, as the requests' own times tell; none while these are few.
+    #[must_use]
+    pub fn seconds(&self) -> Option<BucketSeconds> {
+        // Copied, so that nobody waits for the fit.
+        let seconds = self.lock().seconds.clone();
+        seconds.told()
     }
 
     /// What each replica's cache would have hit in the last hour if it were larger.

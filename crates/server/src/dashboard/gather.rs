@@ -101,7 +101,10 @@ pub(super) fn snapshot(gateway: &Gateway) -> Snapshot {
         ..Snapshot::default()
     };
     match &gateway.observers.insight {
-        Some(insight) => explained::add(snapshot, insight, gateway.metrics.savings.prices()),
+        Some(insight) => {
+            let prices = gateway.metrics.savings.prices();
+            explained::add(snapshot, insight, prices, now)
+        }
         None => snapshot,
     }
 }

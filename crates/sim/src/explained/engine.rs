@@ -160,7 +160,8 @@ impl Engine {
 
     fn commit(&mut self, running: &mut Running, nodes: &[Node], oracle: &mut Oracle, now: Nanos) {
         let upto = nodes.len().min(running.lease.blocks().len());
-        for &node in &nodes[running.lease.committed()..upto] {
+        let committed = running.lease.committed();
+        for &node in nodes.iter().take(upto).skip(committed) {
             let hash = hash_of(node);
             let outcome = self
                 .cache

@@ -1,11 +1,16 @@
 //! What is known of single requests, and what became of prompt tokens: from
 //! [`insight`](crate::insight), in words.
 
+use headstart_core::Nanos;
 use headstart_insight::{Bucket, Split, Waterfall};
 
 use crate::clock::unix_seconds;
-use crate::dashboard::snapshot::{BucketPart, RequestPart, Snapshot, TtftPart, WaterfallPart};
-use crate::insight::{ErrorSummary, Insight, RequestRecord, Waterfalls};
+use crate::dashboard::snapshot::{
+    BucketPart, GhostPart, GhostsPart, RequestPart, Snapshot, TtftPart, WaterfallPart,
+};
+use crate::insight::{
+    BucketSeconds, ErrorSummary, GhostAnswer, Insight, RequestRecord, Waterfalls,
+};
 use crate::prices::PriceTable;
 
 /// Requests that are shown.
@@ -15,7 +20,12 @@ const REQUESTS_MAX: usize = 12;
 const PAIRS_MAX: usize = 128;
 
 /// Adds it to a snapshot.
-pub(super) fn add(snapshot: Snapshot, insight: &Insight, prices: Option<&PriceTable>) -> Snapshot {
+pub(super) fn add(
+    snapshot: Snapshot,
+    insight: &Insight,
+    prices: Option<&PriceTable>,
+    now: Nanos,
+) -> Snapshot {
     let sums = insight.snapshot();
     let latest = insight.recent(PAIRS_MAX);
     let now_s = unix_seconds();
@@ -25,20 +35,33 @@ pub(super) fn add(snapshot: Snapshot, insight: &Insight, prices: Option<&PriceTa
     predictions.ttft = ttft(&sums.ttft_s);
     predictions.pairs = latest.iter().filter_map(|it| pair(it)).collect();
     Snapshot {
-        waterfall: Some(waterfall(&sums.waterfalls, prices)),
+        waterfall: Some(waterfall(
+            &sums.waterfalls,
+            insight.seconds().as_ref(),
+            prices,
+        )),
+        ghosts: ghosts(&insight.ghosts(now), snapshot.server.uptime_s),
         requests: requests.collect(),
         predictions,
         ..snapshot
     }
 }
 
-fn waterfall(sums: &Waterfalls, prices: Option<&PriceTable>) -> WaterfallPart {
+fn waterfall(
+    sums: &Waterfalls,
+    seconds: Option<&BucketSeconds>,
+    prices: Option<&PriceTable>,
+) -> WaterfallPart {
+    let took = |bucket: Bucket| {
+        let (_, took) = seconds?.buckets.iter().find(|(one, _)| *one == bucket)?;
+        Some(*took)
+    };
     let buckets = sums.total.iter().map(|(bucket, tokens)| BucketPart {
         bucket: bucket.name().to_owned(),
         meaning: bucket.meaning().to_owned(),
         is_served: bucket.is_served(),
         tokens,
-        seconds: None,
+        seconds: took(bucket),
         money: prices.and_then(|prices| cost(bucket, sums, prices)),
     });
     WaterfallPart {
@@ -47,6 +70,32 @@ fn waterfall(sums: &Waterfalls, prices: Option<&PriceTable>) -> WaterfallPart {
         currency: prices.map(|prices| prices.currency.clone()),
         buckets: buckets.collect(),
     }
+}
+
+/// The fleet's, from each replica's: weighted by its prompt tokens.
+fn ghosts(answers: &[GhostAnswer], uptime_s: f64) -> Option<GhostsPart> {
+    let all: u64 = answers.iter().map(|one| one.prompt_tokens).sum();
+    if all == 0 {
+        return None;
+    }
+    let rate = |of: fn(&GhostAnswer) -> f64| {
+        let found = answers.iter().map(|one| of(one) * one.prompt_tokens as f64);
+        found.sum::<f64>() / all as f64
+    };
+    let size = |label: &str, hit_rate| GhostPart {
+        label: label.to_owned(),
+        hit_rate,
+    };
+    Some(GhostsPart {
+        seconds: uptime_s.min(3600.0),
+        requests: answers.iter().map(|one| one.requests).sum(),
+        hit_rate: rate(|one| one.as_it_is),
+        sizes: vec![
+            size("+25 %", rate(|one| one.plus_25)),
+            size("+100 %", rate(|one| one.plus_100)),
+            size("infinite", rate(|one| one.infinite)),
+        ],
+    })
 }
 
 /// What it cost that a bucket's tokens were not found; none of what was, and where a model has no
