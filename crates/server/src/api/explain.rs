@@ -12,7 +12,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::gateway::Gateway;
-use crate::insight::{ErrorSummary, Insight, RequestRecord};
+use crate::insight::{BucketSeconds, ErrorSummary, Insight, RequestRecord};
 use crate::openai::ApiError;
 
 /// Requests that are shown where nobody says how many.
@@ -80,11 +80,13 @@ pub(super) async fn waterfall(State(gateway): State<Arc<Gateway>>) -> Result<Res
             },
         })
     });
+    let seconds = insight(&gateway)?.seconds().as_ref().map(of_seconds);
     let memory = snapshot.memory;
     let answer = json!({
         "requests": waterfalls.total.requests(),
         "prompt_tokens": waterfalls.total.total(),
         "waterfall": of_waterfall(&waterfalls.total),
+        "seconds": seconds,
         "tenants": named("tenant", &waterfalls.tenants),
         "models": named("model", &waterfalls.models),
         "prefixes": prefixes.collect::<Vec<_>>(),
@@ -102,6 +104,20 @@ pub(super) async fn waterfall(State(gateway): State<Arc<Gateway>>) -> Result<Res
         },
     });
     Ok(Json(answer).into_response())
+}
+
+/// Seconds by bucket, and how far they can be relied upon.
+fn of_seconds(seconds: &BucketSeconds) -> Value {
+    let buckets = seconds.buckets.iter();
+    let buckets: Map<String, Value> = buckets
+        .map(|(bucket, seconds)| (bucket.name().to_owned(), json!(seconds)))
+        .collect();
+    json!({
+        "buckets": buckets,
+        "samples": seconds.fitted.samples,
+        "median_relative_error": seconds.fitted.median_relative_error,
+        "used_share": seconds.fitted.used_share,
+    })
 }
 
 fn insight(gateway: &Gateway) -> Result<&Insight, ApiError> {

@@ -303,7 +303,7 @@ mod tests {
             models: BTreeMap::new(),
             others,
         };
-        let told = waterfall(&sums, Some(&prices(Some(price))));
+        let told = waterfall(&sums, None, Some(&prices(Some(price))));
         let money = |told: &WaterfallPart, bucket: Bucket| {
             let mut buckets = told.buckets.iter();
             buckets
@@ -318,7 +318,7 @@ mod tests {
             (told.tokens, told.currency.as_deref()),
             (4_310, Some("EUR"))
         );
-        let told = waterfall(&sums, Some(&prices(None)));
+        let told = waterfall(&sums, None, Some(&prices(None)));
         assert_eq!(money(&told, Bucket::Evicted), None);
     }
 
