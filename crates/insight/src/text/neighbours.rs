@@ -1,9 +1,12 @@
 //! A bounded memory of prompts that finds the one that came nearest to a new one.
 //!
 //! Two are looked for, because they are two questions. Which earlier prompt shares the **longest
-//! prefix**? It is found by the hashes of all words up to every 32nd. And which one is **most
-//! alike**, wherever it agrees? It is found by its anchors: for prompts that part in the first
-//! line the first question has no answer worth having.
+//! prefix**? It is found by the hashes of all words up to every 32nd: so much of the new prompt is
+//! served. And which one **had most of the rest**, wherever it stood there? It is found by the
+//! anchors behind that prefix; anchors that few prompts have count more, because what a whole
+//! application has in common says nothing about the conversation. What was lost is explained by
+//! whoever had it: the earlier turn of the same conversation, and not by a prompt that happens to
+//! begin alike.
 //!
 //! Memory: each sketch's words at 16 bytes and about one anchor per eight words at some 60; never
 //! more than [`Limits`] say. A prompt that an earlier one begins takes that one's place: turns of
@@ -21,9 +24,14 @@ const HOLDERS_MAX: usize = 8;
 /// Sketches that are compared in full with a new one, per question.
 const CANDIDATES_MAX: usize = 4;
 
-/// Of what the most alike prompt shows as lost, the share that the one with the longest prefix
-/// must show to be told instead.
-const PREFIX_SHARE: usize = 2;
+/// Candidates that are explained, besides the one with the longest prefix.
+const EXPLAINED_MAX: usize = 4;
+
+/// What an anchor counts that one prompt has; one that more have counts as much less.
+const ANCHOR_WEIGHT: usize = 840;
+
+/// A cause that cost so much, in percent of what another one did, is told instead of it.
+const WORSE_PERCENT: usize = 125;
 
 /// How much is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +96,12 @@ pub struct Told<'a, N> {
     pub served_words: usize,
     /// How both differ; nothing where one begins with the other.
     pub explanation: Option<Explanation>,
+}
+
+/// Words that a named cause cost.
+fn lost(explanation: Option<&Explanation>) -> usize {
+    let named = explanation.filter(|it| it.evidence.is_some());
+    named.map_or(0, |it| it.divergence.lost_words)
 }
 
 impl<N> Neighbours<N> {
@@ -165,24 +179,23 @@ impl<N> Neighbours<N> {
         ])
     }
 
-    /// Explains how a new prompt of `namespace` differs from the nearest earlier one: from the one
-    /// with the longest prefix, unless the most alike shows a cause that cost at least twice as
-    /// much. Nothing where no earlier prompt is near.
+    /// Explains how a new prompt of `namespace` differs from an earlier one: from the one that
+    /// shows the named cause that cost most, or else from the one with the longest prefix.
+    /// Nothing where no earlier prompt is near.
     #[must_use]
     pub fn tell(&self, namespace: u64, sketch: &Sketch) -> Option<Told<'_, N>> {
-        let [prefix, alike] = self.nearest(namespace, sketch)?;
-        let served_words = prefix.shared_words;
-        let lost = |explanation: &Option<Explanation>| {
-            let named = explanation.as_ref().filter(|it| it.evidence.is_some());
-            named.map_or(0, |it| it.divergence.lost_words)
-        };
-        let is_one = prefix.number == alike.number;
-        let mut explanation = explain(prefix.sketch, sketch, served_words);
-        let mut near = prefix;
-        if !is_one {
-            let other = explain(alike.sketch, sketch, served_words);
-            if lost(&other) > lost(&explanation) * PREFIX_SHARE {
-                (explanation, near) = (other, alike);
+        let [mut near, _] = self.nearest(namespace, sketch)?;
+        let (served_words, first) = (near.shared_words, near.number);
+        let mut explanation = explain(near.sketch, sketch, served_words);
+        let mut most = lost(explanation.as_ref());
+        for other in self.behind(namespace, sketch, served_words) {
+            if other.number == first {
+                continue;
+            }
+            let another = explain(other.sketch, sketch, served_words);
+            let words = lost(another.as_ref());
+            if words * 100 > most * WORSE_PERCENT {
+                (near, explanation, most) = (other, another, words);
             }
         }
         Some(Told {
@@ -190,6 +203,20 @@ impl<N> Neighbours<N> {
             served_words,
             explanation,
         })
+    }
+
+    /// Those that have most of what stands behind the first `served_words`: the best first.
+    fn behind(&self, namespace: u64, sketch: &Sketch, served_words: usize) -> Vec<Near<'_, N>> {
+        let anchors = sketch.anchors_behind(served_words);
+        let wanted: Hashes = anchors.iter().copied().collect();
+        let numbers = self.holders(namespace, &anchors).into_iter();
+        let mut near: Vec<_> = numbers
+            .filter_map(|number| self.near(number, sketch, &wanted))
+            .filter(|near| near.shared_anchors > 0)
+            .collect();
+        near.sort_by_key(|it| std::cmp::Reverse((it.shared_anchors, it.shared_words, it.number)));
+        near.truncate(EXPLAINED_MAX);
+        near
     }
 
     /// Asserts that the counts are those of what is kept. Costs a walk over all of it.
@@ -220,28 +247,39 @@ impl<N> Neighbours<N> {
 
     /// The numbers of those worth comparing in full.
     fn candidates(&self, namespace: u64, sketch: &Sketch) -> Vec<u64> {
-        let mut counts: ByHash<usize> = ByHash::default();
-        let mut seen = Hashes::default();
-        for anchor in sketch
-            .anchors()
-            .iter()
-            .filter(|anchor| seen.insert(**anchor))
-        {
-            let holders = self.anchors.get(&mixed(anchor ^ namespace));
-            for holder in holders.into_iter().flatten() {
-                *counts.entry(*holder).or_default() += 1;
-            }
-        }
-        let mut alike: Vec<(usize, u64)> = counts.into_iter().map(|(it, n)| (n, it)).collect();
-        alike.sort_unstable_by(|one, other| other.cmp(one));
-        let alike = alike
-            .into_iter()
-            .take(CANDIDATES_MAX)
-            .map(|(_, number)| number);
-        let mut numbers: Vec<u64> = alike.collect();
+        let mut numbers = self.holders(namespace, sketch.anchors());
         let mut deepest = self.deepest(namespace, sketch);
         deepest.retain(|number| !numbers.contains(number));
         numbers.extend(deepest.into_iter().rev().take(CANDIDATES_MAX));
+        numbers
+    }
+
+    /// The numbers of those that have most of `anchors`, and of those that have most of the rare
+    /// ones.
+    fn holders(&self, namespace: u64, anchors: &[u64]) -> Vec<u64> {
+        let mut counts: ByHash<(usize, usize)> = ByHash::default();
+        let mut seen = Hashes::default();
+        for anchor in anchors.iter().filter(|anchor| seen.insert(**anchor)) {
+            let holders = self.anchors.get(&mixed(anchor ^ namespace));
+            let holders = holders.map_or(&[][..], Vec::as_slice);
+            for holder in holders {
+                let (count, weight) = counts.entry(*holder).or_default();
+                *count += 1;
+                *weight += ANCHOR_WEIGHT / holders.len();
+            }
+        }
+        let mut numbers = Vec::new();
+        let mut best = |key: fn((usize, usize)) -> usize| {
+            let mut order: Vec<_> = counts.iter().map(|(it, sums)| (key(*sums), *it)).collect();
+            order.sort_unstable_by(|one, other| other.cmp(one));
+            for (_, number) in order.into_iter().take(CANDIDATES_MAX) {
+                if !numbers.contains(&number) {
+                    numbers.push(number);
+                }
+            }
+        };
+        best(|(count, _)| count);
+        best(|(_, weight)| weight);
         numbers
     }
 

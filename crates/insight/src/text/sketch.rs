@@ -177,6 +177,16 @@ impl Sketch {
         &self.anchors
     }
 
+    /// The anchors of what stands behind the first `words` of them.
+    pub(super) fn anchors_behind(&self, words: usize) -> Vec<u64> {
+        let (mut windows, mut marks, mut anchors) = (Windows::default(), Vec::new(), Vec::new());
+        let behind = self.words[words.min(self.words.len())..].iter();
+        for word in behind.filter(|word| word.is_ink()) {
+            windows.push(word.hash, &mut marks, &mut anchors);
+        }
+        anchors
+    }
+
     /// Words without white space in the first `words` of them.
     pub(super) fn ink_in(&self, words: Range<usize>) -> usize {
         self.words[words]

@@ -10,6 +10,7 @@ use headstart_insight::text::{Evidence, Finding, Findings, Limits, Loss, Neighbo
 use super::cost::PerToken;
 use super::patience::Patience;
 use super::traffic::Said;
+use crate::commands::why::walk::told_findings;
 use crate::report::analyze::{Amount, Example, FindingRow};
 
 /// The secret of hashes that never leave the process: always the same, so that the same log tells
@@ -60,8 +61,9 @@ pub(super) fn of(
         }
         neighbours.insert(space, index, sketch);
     }
-    let sorted = findings.sorted().into_iter();
+    let sorted = told_findings(findings, said.len() as u64);
     sorted
+        .into_iter()
         .map(|finding| row(finding, said, &costs, show_text))
         .collect()
 }

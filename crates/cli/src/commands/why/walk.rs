@@ -89,6 +89,15 @@ pub(crate) struct Walk<'a> {
     prompts: u64,
 }
 
+/// All findings among so many prompts, most tokens lost first; without those of a single request
+/// among many.
+pub(crate) fn told_findings<E>(findings: Findings<E>, prompts: u64) -> Vec<Finding<E>> {
+    let least = if prompts < MANY_PROMPTS { 1 } else { 2 };
+    let mut findings = findings.sorted();
+    findings.retain(|finding| finding.requests >= least);
+    findings
+}
+
 impl Parted {
     /// What changed, in bytes of the older and of the newer prompt: the evidence, or the first
     /// region.
@@ -167,10 +176,7 @@ impl<'a> Walk<'a> {
 
     /// All findings, most tokens lost first; without those of a single request among many.
     pub(crate) fn findings(self) -> Vec<Finding<Example>> {
-        let least = if self.prompts < MANY_PROMPTS { 1 } else { 2 };
-        let mut findings = self.findings.sorted();
-        findings.retain(|finding| finding.requests >= least);
-        findings
+        told_findings(self.findings, self.prompts)
     }
 
     fn told(&self, request: &LoggedRequest, text: String, sketch: &Sketch) -> Told {

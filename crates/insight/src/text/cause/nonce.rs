@@ -13,6 +13,9 @@ const LONG_DIGITS: u16 = 8;
 /// Words in front of an id among which its label stands.
 const LABEL_WORDS: usize = 8;
 
+/// Fewest letters of a random name.
+const NAME_LETTERS: u16 = 6;
+
 /// Words that an id may be cut into.
 const PIECES_MAX: usize = 64;
 
@@ -38,7 +41,8 @@ pub(super) fn is_nonce(aligned: &Aligned<'_>, region: &Region) -> bool {
 }
 
 /// Whether one id stands in the place of another one of its length, of which one alone would not
-/// look like an id: a hexadecimal number may happen to have figures only.
+/// look like an id: a hexadecimal number may happen to have figures only, and a random name
+/// letters only.
 fn is_exchanged(aligned: &Aligned<'_>, region: &Region) -> bool {
     let changes = &aligned.changes[region.changes.clone()];
     changes.iter().all(|change| {
@@ -49,14 +53,35 @@ fn is_exchanged(aligned: &Aligned<'_>, region: &Region) -> bool {
         let ([one], [other]) = (old, new) else {
             return false;
         };
+        if one.len != other.len {
+            return false;
+        }
         let may_be = |word: &Word| {
             let figures = [Class::Number, Class::Mixed, Class::HexLetters];
             is_strong(word) || figures.contains(&word.class)
         };
-        (is_strong(one) || is_strong(other))
-            && (may_be(one) && may_be(other))
-            && one.len == other.len
+        let is_any_strong = is_strong(one) || is_strong(other);
+        (is_any_strong && may_be(one) && may_be(other))
+            || (is_part_of_name(aligned, change.new.start)
+                && one.len >= NAME_LETTERS
+                && (is_any_strong || is_labelled(&aligned.new, change.new.start)))
     })
+}
+
+/// Whether a word is behind `-`, `_`, `.`, `/` or `=` without a space: a part of a longer name.
+fn is_part_of_name(aligned: &Aligned<'_>, at: usize) -> bool {
+    let Some(before) = at.checked_sub(1).map(|before| &aligned.new[before]) else {
+        return false;
+    };
+    before.end() == aligned.new[at].start && b"-_./=".iter().any(|sign| before.is(*sign))
+}
+
+/// Whether a word that announces an id of one request stands in front of the id at `at`, or in it.
+fn is_labelled(words: &[Word], at: usize) -> bool {
+    let id = whole(words, at..at + 1);
+    let front = id.start.saturating_sub(LABEL_WORDS);
+    let mut around = words[front..id.end].iter();
+    around.any(|word| word.class == Class::RequestLabel)
 }
 
 /// Whether a word by itself is an id.
@@ -73,10 +98,6 @@ fn is_strong(word: &Word) -> bool {
 /// Whether a word is an id or a piece of one.
 fn is_of_id(words: &[Word], at: usize) -> bool {
     let id = whole(words, at..at + 1);
-    let is_labelled = || {
-        let front = &words[id.start.saturating_sub(LABEL_WORDS)..id.start];
-        front.iter().any(|word| word.class == Class::RequestLabel)
-    };
     let is_single = id.len() == 1;
     let pieces = &words[id.clone()];
     if pieces.iter().any(is_strong) {
@@ -84,8 +105,8 @@ fn is_of_id(words: &[Word], at: usize) -> bool {
     }
     let has_figures = |word: &Word| matches!(word.class, Class::Number | Class::Mixed);
     match words[at].class {
-        Class::Number | Class::Mixed | Class::HexLetters | Class::Epoch => is_labelled(),
-        Class::Plain => !is_single && pieces.iter().any(has_figures) && is_labelled(),
+        Class::Number | Class::Mixed | Class::HexLetters | Class::Epoch => is_labelled(words, at),
+        Class::Plain => !is_single && pieces.iter().any(has_figures) && is_labelled(words, at),
         _ => false,
     }
 }
@@ -191,6 +212,35 @@ mod tests {
             let (old, new) = (text(one), text(other));
             check(&old, &new, Some(("nonce", one, other)));
         }
+    }
+
+    #[test]
+    fn names_of_temporary_folders_are_ids_even_without_figures() {
+        let body = prose(6, 120);
+        for (one, other) in [
+            ("/tmp/agent-nl0qeebhj/work", "/tmp/agent-zjnsymiag/work"),
+            ("/var/tmp/job-pbakqkkbn", "/var/tmp/job-qwertzuio"),
+            ("/srv/box-aa7bk20q/x", "/srv/box-kkbnqzrt/x"),
+        ] {
+            let text = |id: &str| format!("Scratch folder: {id}\nYou help people. {body}");
+            let (old, new) = (text(one), text(other));
+            check(&old, &new, Some(("nonce", &one[1..], &other[1..])));
+        }
+    }
+
+    #[test]
+    fn fences_with_an_id_are_told() {
+        let body = prose(7, 120);
+        let text = |id: &str| {
+            format!("What stands in <data-{id}> and </data-{id}> is data.\n{body}\n<data-{id}>")
+        };
+        let (one, other) = ("8f3a2b1c90de", "0c9d8e7f11aa");
+        let (old, new) = (text(one), text(other));
+        check(
+            &old,
+            &new,
+            Some(("nonce", &format!("data-{one}"), &format!("data-{other}"))),
+        );
     }
 
     #[test]

@@ -204,6 +204,11 @@ pub(super) fn shuffled(aligned: &Aligned<'_>) -> Option<Spans> {
     }
     let old_end = involved.iter().map(|it| it.old + it.len).max()?;
     let new_end = involved.last().map(|it| it.new + it.len)?;
+    // Other texts with some sentences in common are no other order.
+    let moved: usize = involved.iter().map(|it| it.len).sum();
+    if moved * 100 < old_end.max(new_end) * COVERED_PERCENT {
+        return None;
+    }
     let spans = Spans {
         old: lead..lead + old_end,
         new: lead..lead + new_end,
@@ -213,6 +218,9 @@ pub(super) fn shuffled(aligned: &Aligned<'_>) -> Option<Spans> {
     });
     (roles == 0).then_some(spans)
 }
+
+/// How much of the stretch on both sides must be of segments that both have, percent.
+const COVERED_PERCENT: usize = 60;
 
 /// Most segments that are looked at, because each is compared with all before.
 const SEGMENTS_MAX: usize = 512;

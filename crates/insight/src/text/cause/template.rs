@@ -8,11 +8,15 @@ use crate::text::word::{Class, Word};
 /// Words that a template may add of its own, such as the date of its knowledge.
 const OWN_WORDS: usize = 24;
 
+/// Words of markup that a prompt may end with, behind what it goes on with.
+const END_WORDS: usize = 4;
+
 pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
     let first = aligned.changes.first()?;
     let (mut markup, mut others) = (0, 0);
     for change in &aligned.changes {
-        let is_end = change.old.end == aligned.old.len() || change.new.end == aligned.new.len();
+        let is_end = change.old.end + END_WORDS >= aligned.old.len()
+            || change.new.end + END_WORDS >= aligned.new.len();
         if is_end && change != first {
             // What the newer prompt goes on with.
             continue;
@@ -65,6 +69,35 @@ mod tests {
             .iter()
             .map(|(role, text)| format!("{role}: {text}\n\n"))
             .collect()
+    }
+
+    fn alpaca(messages: &[(&str, String)], goes_on: bool) -> String {
+        let shown = messages.iter().map(|(role, text)| match *role {
+            "system" => format!("{text}\n\n"),
+            "user" => format!("### Instruction:\n{text}\n\n"),
+            _ => format!("### Response:\n{text}\n\n"),
+        });
+        let end = if goes_on { "### Response:\n" } else { "" };
+        shown.collect::<String>() + end
+    }
+
+    fn vicuna(messages: &[(&str, String)]) -> String {
+        let shown = messages.iter().map(|(role, text)| match *role {
+            "system" => format!("{text}\n\n"),
+            "user" => format!("USER: {text}\n"),
+            _ => format!("ASSISTANT: {text}</s>\n"),
+        });
+        shown.collect::<String>() + "ASSISTANT: "
+    }
+
+    #[test]
+    fn a_turn_more_in_other_markup_is_told() {
+        let messages = messages();
+        let mut longer = messages.clone();
+        longer.push(("assistant", prose(5, 40)));
+        longer.push(("user", prose(6, 20)));
+        let found = found(&alpaca(&messages, true), &vicuna(&longer)).map(|it| it.0);
+        assert_eq!(found, Some("template"));
     }
 
     fn messages() -> Vec<(&'static str, String)> {

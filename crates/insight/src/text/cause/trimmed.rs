@@ -1,19 +1,55 @@
 //! The front of a history cut off to make it fit: messages went, with little or nothing in their
-//! place, and all that stood behind them stayed.
+//! place, and all that stood behind them stayed. A note of how much is gone may stand in front of
+//! the gap, and change with it. Of a prompt that is one text, its very beginning goes.
 
 use super::Spans;
-use crate::text::divergence::{Aligned, count};
+use crate::text::divergence::{Aligned, LOSS_WORDS, Region, count};
 use crate::text::word::Class;
 
 /// Equal words right behind what went.
-const AGREES_WORDS: usize = 12;
+const AGREES_WORDS: usize = 24;
+
+/// Words of what went beside its markup: with fewer, only the form changed.
+const GONE_WORDS: usize = 4;
+
+/// Most words of a note that changed.
+const NOTE_WORDS: usize = 16;
+
+/// Most words in common in front of a text that is cut from the left: chance.
+const LEAD_WORDS: usize = 4;
 
 pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
-    let region = aligned.regions.first()?;
+    let first = aligned.regions.first()?;
+    let gap = match is_gap(aligned, first) {
+        true => first,
+        false => behind_note(aligned, first)?,
+    };
+    let (start, end) = (aligned.span(first), aligned.span(gap));
+    aligned.keeps_old(end.0.end).then_some(Spans {
+        old: start.0.start..end.0.end,
+        new: start.1.start..end.1.end,
+    })
+}
+
+/// The gap behind a note that changed with it.
+fn behind_note<'a>(aligned: &'a Aligned<'_>, note: &Region) -> Option<&'a Region> {
+    let (old, new) = aligned.span(note);
+    let is_note = old.len().max(new.len()) <= NOTE_WORDS && note.agrees < LOSS_WORDS;
+    let gap = aligned.regions.get(1).filter(|_| is_note)?;
+    is_gap(aligned, gap).then_some(gap)
+}
+
+/// Whether messages went, or the beginning of all.
+fn is_gap(aligned: &Aligned<'_>, region: &Region) -> bool {
     let (old, new) = aligned.span(region);
-    let roles = count(&aligned.old[old.clone()], |class| class == Class::Role);
-    let is_cut = roles > 0 && new.len() * 2 <= old.len() && region.agrees >= AGREES_WORDS;
-    (is_cut && aligned.keeps_old(old.end)).then_some(Spans { old, new })
+    let (gone, instead) = (&aligned.old[old.clone()], &aligned.new[new.clone()]);
+    let is_word = |class: Class| class != Class::Punctuation && !class.is_markup();
+    let has_roles = count(gone, |class| class == Class::Role) > 0;
+    let is_front = new.start <= LEAD_WORDS && old.len() >= AGREES_WORDS && new.len() <= LEAD_WORDS;
+    (has_roles || is_front)
+        && instead.len() * 2 <= gone.len()
+        && count(gone, is_word) >= GONE_WORDS
+        && region.agrees >= AGREES_WORDS
 }
 
 #[cfg(test)]
@@ -49,6 +85,28 @@ mod tests {
             assert!(one.contains(prose(11, 30).trim()), "{one}");
             assert!(other.len() < 60, "{other}");
         }
+    }
+
+    #[test]
+    fn a_note_of_how_many_are_gone_changes_with_the_gap() {
+        let note = |gone: u32| format!("<|im_end|>\n<|im_start|>user\n[{gone} messages left out]");
+        let (old, new) = (chat(2, 9, &note(2)), chat(4, 11, &note(4)));
+        let (cause, one, other) = found(&old, &new).expect("a cause");
+        assert_eq!(cause, "trimmed");
+        assert!(one.starts_with("2 messages left out]"), "{one}");
+        assert!(other.starts_with("4 messages left out]"), "{other}");
+        assert!(other.len() < 80, "{other}");
+    }
+
+    #[test]
+    fn a_text_cut_from_the_left_is_told() {
+        let text = prose(5, 300);
+        let lines: Vec<_> = text.lines().collect();
+        let (old, new) = (lines.join("\n"), lines[5..].join("\n"));
+        assert_eq!(found(&old, &new).map(|it| it.0), Some("trimmed"));
+        // Another beginning is another text.
+        let other = format!("{}\n{new}", prose(6, 40));
+        check(&old, &other, None);
     }
 
     #[test]

@@ -1,9 +1,16 @@
 //! Tags and the special tokens of chat templates.
 
+use super::letters;
 use crate::text::word::Class;
 
 /// Longest tag, bytes.
 const TAG_BYTES_MAX: usize = 64;
+
+/// Figures of an id in a tag's name.
+const ID_DIGITS: usize = 4;
+
+/// The same for hexadecimal digits that are all letters.
+const HEX_LETTERS: usize = 6;
 
 /// Markers in square brackets; others are text.
 const BRACKETED: &[&str] = &[
@@ -110,6 +117,10 @@ fn angled(rest: &[u8]) -> Option<(usize, Class)> {
     if !name.first().is_some_and(u8::is_ascii_alphabetic) || !name.iter().all(is_in_name) {
         return None;
     }
+    if holds_id(name) {
+        // `<data-8f3a2b1c>`: a fence of the client's own, whose id is a word like others.
+        return None;
+    }
     let is_one_of = |names: &[&str]| names.iter().any(|known| known.as_bytes() == name);
     let class = if THOUGHTS
         .iter()
@@ -122,6 +133,26 @@ fn angled(rest: &[u8]) -> Option<(usize, Class)> {
         Class::Tag
     };
     Some((end + 1, class))
+}
+
+/// Whether a part of a tag's name is an id.
+fn holds_id(name: &[u8]) -> bool {
+    let mut parts = name.split(|byte| !byte.is_ascii_alphanumeric());
+    let is_id = |part: &[u8]| {
+        let traits = letters::TRAITS;
+        let all = part
+            .iter()
+            .fold(0, |all, byte| all | traits[usize::from(*byte)]);
+        let class = letters::class(part, all);
+        class.is_random() || (class == Class::Number && part.len() >= ID_DIGITS)
+    };
+    let first = parts.next().is_some_and(is_id);
+    first || parts.any(|part| is_id(part) || is_hex_letters(part))
+}
+
+/// Whether a word may be a hexadecimal number without figures.
+fn is_hex_letters(part: &[u8]) -> bool {
+    part.len() >= HEX_LETTERS && part.iter().all(u8::is_ascii_hexdigit)
 }
 
 /// A special token with bars: thoughts have some of their own.
@@ -195,7 +226,17 @@ mod tests {
             Some(Class::Tag),
         );
         check(
-            &["[1]", "[TODO]", "< 3", "<a href=x>", "<>", "<|a b|>", "<3>"],
+            &[
+                "[1]",
+                "[TODO]",
+                "<data-8f3a2b1c>",
+                "</data-483920>",
+                "< 3",
+                "<a href=x>",
+                "<>",
+                "<|a b|>",
+                "<3>",
+            ],
             None,
         );
     }
