@@ -118,7 +118,7 @@ fn waterfall(analysis: &Analysis) -> String {
         ),
     };
     format!(
-        "Where the prompt tokens went: {} of {} tokens as one cache ({}){fleet}\n{}  time: {}\n",
+        "Where the prompt tokens went: {} of {} tokens each ({}){fleet}\n{}  time: {}\n",
         crate::input::counted(analysis.replicas as u64, "replica"),
         thousands(capacity),
         analysis.capacity_from,
