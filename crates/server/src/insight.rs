@@ -10,26 +10,31 @@
 //! what it shows. No text and no token is kept: prompts are keyed hashes, and a tenant is shown as
 //! a keyed tag. Every memory here has its bound in [`records`] or in the attributor's config.
 
+mod causes;
 mod ghosts;
 mod names;
 mod records;
 mod seconds;
 mod snapshot;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headstart_core::block::Namespace;
 use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteKey, TokenId};
 use headstart_insight::loss::{Arrival, Attributor, AttributorConfig, Outcome, Pending, Served};
+use headstart_insight::text::Sketch;
 use headstart_router::{Decision, PromptKeys};
 
 use crate::clock::unix_seconds;
 use crate::metrics::{InsightMetrics, PromptSources};
+use crate::prompt_tokens::random_key;
 use ghosts::Ghosts;
 use names::Names;
 use records::Records;
 use seconds::Seconds;
 
+pub use causes::{CauseSum, Causes, Parted};
 pub use ghosts::GhostAnswer;
 pub use records::{CandidateRecord, RequestRecord};
 pub use seconds::BucketSeconds;
@@ -43,6 +48,7 @@ pub struct Insight {
     state: Mutex<State>,
     names: Names,
     metrics: InsightMetrics,
+    causes: Arc<Causes>,
 }
 
 struct State {
@@ -124,6 +130,7 @@ impl Insight {
             }),
             names: Names::new(identity, secret),
             metrics,
+            causes: Arc::new(Causes::start(&random_key())),
         }
     }
 
@@ -177,7 +184,13 @@ impl Insight {
     }
 
     /// Its answer is complete, or says enough.
-    pub fn finish(&self, ticket: Ticket, answered: &Answered<'_>, now: Nanos) {
+    pub fn finish(
+        &self,
+        ticket: Ticket,
+        answered: &Answered<'_>,
+        sketch: Option<Sketch>,
+        now: Nanos,
+    ) {
         let predicted = ticket.pending.predicted_tokens();
         let replica = ticket.pending.replica();
         let mut state = self.lock();
@@ -218,8 +231,13 @@ impl Insight {
         if let Some(split) = &record.split {
             state.seconds.add(split, record.ttft_s);
         }
+        let namespace = namespace(&record);
+        let id = record.id.clone();
         state.records.add(record, ticket.prefix);
         drop(state);
+        if let Some(sketch) = sketch {
+            self.causes.explain(namespace, id, sketch);
+        }
         if let Some(Outcome { split, .. }) = outcome {
             self.metrics.note(answered.model, &split);
         }
@@ -248,6 +266,12 @@ impl Insight {
         let mut state = self.lock();
         state.attributor.cleared(replica);
         state.ghosts.clear(replica.0, now);
+    }
+
+    /// What made prompts part.
+    #[must_use]
+    pub fn causes(&self) -> &Arc<Causes> {
+        &self.causes
     }
 
     /// Seconds of each bucket's tokens, as the requests' own times tell; none while these are few.
@@ -293,4 +317,11 @@ impl Insight {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Stands for what prompts must have in common to share a cache.
+fn namespace(record: &RequestRecord) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&record.model, &record.tenant).hash(&mut hasher);
+    hasher.finish()
 }
