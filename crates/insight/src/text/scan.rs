@@ -180,6 +180,11 @@ impl<'a> Scanner<'a> {
         let behind = rest[1..].iter().take_while(|byte| *byte & 0xC0 == 0x80);
         let character = &rest[..1 + behind.count()];
         let class = match character {
+            // A space that does not break or has no width, or is as wide as a character; a BOM.
+            [0xC2, 0xA0]
+            | [0xE2, 0x80, 0x80..=0x8B | 0xAF]
+            | [0xE3, 0x80, 0x80]
+            | [0xEF, 0xBB, 0xBF] => Class::Space,
             [0xC2, ..] | [0xE2, ..] | [0xE3, 0x80, ..] | [0xEF, ..] => Class::Punctuation,
             _ if temporal::is_unit(character) => Class::TimeUnit,
             _ => Class::Plain,

@@ -34,7 +34,29 @@ pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
     let (old, new) = aligned.span(region);
     let is_markup = begins(&aligned.old[old.clone()]) || begins(&aligned.new[new.clone()]);
     let few = OWN_WORDS.min(markup * 4).max(markup / 4);
-    (is_markup && others <= few && aligned.keeps_old(old.end)).then_some(Spans { old, new })
+    (is_markup && others <= few && aligned.keeps_old(old.end))
+        .then(|| whole(aligned, Spans { old, new }))
+}
+
+/// With the signs that touch the markup on both sides: `USER:`, and not `USER`.
+fn whole(aligned: &Aligned<'_>, mut spans: Spans) -> Spans {
+    let is_form = |words: &[Word], at: usize| {
+        words
+            .get(at)
+            .is_some_and(|word| word.class == Class::Punctuation)
+    };
+    let touches = |words: &[Word], at: usize| {
+        at > 0 && at < words.len() && words[at - 1].end() == words[at].start
+    };
+    let goes_on = |words: &[Word], at: usize| is_form(words, at) && touches(words, at);
+    while goes_on(&aligned.old, spans.old.end) && goes_on(&aligned.new, spans.new.end) {
+        (spans.old.end, spans.new.end) = (spans.old.end + 1, spans.new.end + 1);
+    }
+    let begins = |words: &[Word], at: usize| at > 0 && is_form(words, at - 1) && touches(words, at);
+    while begins(&aligned.old, spans.old.start) && begins(&aligned.new, spans.new.start) {
+        (spans.old.start, spans.new.start) = (spans.old.start - 1, spans.new.start - 1);
+    }
+    spans
 }
 
 fn is_content(class: Class) -> bool {

@@ -1,6 +1,7 @@
 //! The front of a history cut off to make it fit: messages went, with little or nothing in their
 //! place, and all that stood behind them stayed. A note of how much is gone may stand in front of
-//! the gap, and change with it. Of a prompt that is one text, its very beginning goes.
+//! the gap, and change with it. Of a prompt that is one text, its very beginning goes; of a long
+//! message in the history, its content, with a few words in its place.
 
 use super::Spans;
 use crate::text::divergence::{Aligned, LOSS_WORDS, Region, count};
@@ -14,6 +15,9 @@ const GONE_WORDS: usize = 4;
 
 /// Most words of a note that changed.
 const NOTE_WORDS: usize = 16;
+
+/// Who spoke before a message that is a part of the history: instructions, a question, an answer.
+const HISTORY_ROLES: usize = 3;
 
 /// Most words in common in front of a text that is cut from the left: chance.
 const LEAD_WORDS: usize = 4;
@@ -39,14 +43,18 @@ fn behind_note<'a>(aligned: &'a Aligned<'_>, note: &Region) -> Option<&'a Region
     is_gap(aligned, gap).then_some(gap)
 }
 
-/// Whether messages went, or the beginning of all.
+/// Whether messages went, or the beginning of all, or what an earlier message held, such as the
+/// result of a tool.
 fn is_gap(aligned: &Aligned<'_>, region: &Region) -> bool {
     let (old, new) = aligned.span(region);
     let (gone, instead) = (&aligned.old[old.clone()], &aligned.new[new.clone()]);
     let is_word = |class: Class| class != Class::Punctuation && !class.is_markup();
     let has_roles = count(gone, |class| class == Class::Role) > 0;
     let is_front = new.start <= LEAD_WORDS && old.len() >= AGREES_WORDS && new.len() <= LEAD_WORDS;
-    (has_roles || is_front)
+    let is_emptied = gone.len() >= LOSS_WORDS
+        && instead.len() <= NOTE_WORDS
+        && count(&aligned.new[..new.start], |class| class == Class::Role) >= HISTORY_ROLES;
+    (has_roles || is_front || is_emptied)
         && instead.len() * 2 <= gone.len()
         && count(gone, is_word) >= GONE_WORDS
         && region.agrees >= AGREES_WORDS
@@ -96,6 +104,19 @@ mod tests {
         assert!(one.starts_with("2 messages left out]"), "{one}");
         assert!(other.starts_with("4 messages left out]"), "{other}");
         assert!(other.len() < 80, "{other}");
+    }
+
+    #[test]
+    fn an_old_result_that_was_emptied_is_told() {
+        let text = |result: &str| {
+            let (front, behind) = (chat(0, 3, ""), chat(4, 8, ""));
+            format!("{front}<|im_end|>\n<|im_start|>tool\n{result}<|im_end|>\n{behind}")
+        };
+        let result = prose(9, 120);
+        let (old, new) = (text(&result), text("[Old result removed]"));
+        let (cause, one, other) = found(&old, &new).expect("a cause");
+        assert_eq!((cause, other), ("trimmed", "[Old result removed]"));
+        assert_eq!(one, result.trim());
     }
 
     #[test]
