@@ -83,6 +83,8 @@ pub struct Attributor {
     contents: Contents,
     handles: Handles,
     replicas: Vec<Replica>,
+    /// What [`Table::warm`] read, so that nobody leaves the reading out.
+    warmth: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,6 +111,7 @@ impl Attributor {
             contents: Contents::new(config.anchors, key),
             handles: Handles::new(config.blocks),
             replicas: Vec::new(),
+            warmth: 0,
         }
     }
 
@@ -127,6 +130,7 @@ impl Attributor {
             let keys = arrival.keys.iter();
             keys.map(|&key| self.key.of_block(key, model)).collect()
         };
+        self.warmth ^= self.blocks.warm(&names);
         let overlap_of = |(replica, tokens): &(ReplicaId, u32)| (*replica, *tokens);
         let mut overlaps = arrival.overlaps.iter().map(overlap_of);
         let predicted = overlaps.find(|&(replica, _)| replica == arrival.replica);
@@ -167,6 +171,7 @@ impl Attributor {
         if !std::mem::replace(&mut pending.is_computing, false) {
             return;
         }
+        self.warmth ^= self.blocks.warm(&pending.names);
         let place = self.place(pending.replica);
         let replica = &mut self.replicas[usize::from(place)];
         if !replica.has_events {

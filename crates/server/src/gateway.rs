@@ -350,6 +350,7 @@ impl Gateway {
                 tokens,
                 keys,
                 namespace,
+                capacity_blocks: self.capacity_blocks(decision.replica),
             };
             insight.arrive(&placed, request.now)
         });

@@ -10,6 +10,7 @@
 //! what it shows. No text and no token is kept: prompts are keyed hashes, and a tenant is shown as
 //! a keyed tag. Every memory here has its bound in [`records`] or in the attributor's config.
 
+mod ghosts;
 mod names;
 mod records;
 mod snapshot;
@@ -23,9 +24,11 @@ use headstart_router::{Decision, PromptKeys};
 
 use crate::clock::unix_seconds;
 use crate::metrics::{InsightMetrics, PromptSources};
+use ghosts::Ghosts;
 use names::Names;
 use records::Records;
 
+pub use ghosts::GhostAnswer;
 pub use records::{CandidateRecord, RequestRecord};
 pub use snapshot::{ErrorSummary, PrefixRow, Snapshot, Waterfalls};
 
@@ -42,6 +45,7 @@ pub struct Insight {
 struct State {
     attributor: Attributor,
     records: Records,
+    ghosts: Ghosts,
 }
 
 /// What is asked of a request when it was placed.
@@ -55,12 +59,15 @@ pub struct Placed<'a> {
     pub keys: &'a PromptKeys,
     /// What sets it apart from the same tokens elsewhere.
     pub namespace: Namespace<'a>,
+    /// Blocks of the chosen replica's device, where that is known.
+    pub capacity_blocks: Option<usize>,
 }
 
 /// A request that is under way. Give it back with [`Insight::finish`] or [`Insight::abandon`].
 pub struct Ticket {
     pending: Pending,
     prompt_tokens: u32,
+    block_size: u32,
     tenant: Option<String>,
     prefix: Option<RouteKey>,
     candidates: Vec<CandidateRecord>,
@@ -108,6 +115,7 @@ impl Insight {
             state: Mutex::new(State {
                 attributor: Attributor::new(&config),
                 records: Records::default(),
+                ghosts: Ghosts::default(),
             }),
             names: Names::new(identity, secret),
             metrics,
@@ -122,6 +130,7 @@ impl Insight {
             tokens,
             keys,
             namespace,
+            capacity_blocks,
         } = *placed;
         // Where replicas have blocks of several sizes the smallest say most.
         let chain = keys.chains().first();
@@ -140,10 +149,16 @@ impl Insight {
             namespace: self.names.namespace(namespace),
             overlaps: &overlaps,
         };
-        let pending = self.lock().attributor.arrive(&arrival, now);
+        let mut state = self.lock();
+        if let Some(blocks) = capacity_blocks {
+            state.ghosts.set_capacity(decision.replica.0, blocks as u64);
+        }
+        let pending = state.attributor.arrive(&arrival, now);
+        drop(state);
         Ticket {
             pending,
             prompt_tokens: tokens.len() as u32,
+            block_size,
             tenant: namespace.salt.map(|salt| self.names.tenant(salt)),
             prefix: keys.get(EARLY_BLOCK - 1).or(keys.last()).copied(),
             candidates: decision.candidates.iter().map(Into::into).collect(),
@@ -165,6 +180,9 @@ impl Insight {
         // same.
         let mut pending = ticket.pending;
         state.attributor.computed(&mut pending, now);
+        let (names, size) = (pending.names(), ticket.block_size);
+        let tokens = ticket.prompt_tokens;
+        state.ghosts.record(replica.0, size, names, tokens, now);
         let served = ticket.served;
         let outcome = served.map(|served| state.attributor.finish(pending, &served, now));
         let record = RequestRecord {
@@ -213,12 +231,21 @@ impl Insight {
                     self.names.block(parent, tokens, extra, namespace)
                 };
             state.attributor.observe(replica, event, &name, now);
+            state.ghosts.observe(replica.0, event, now);
         }
     }
 
     /// A replica lost all it held.
-    pub fn cleared(&self, replica: ReplicaId) {
-        self.lock().attributor.cleared(replica);
+    pub fn cleared(&self, replica: ReplicaId, now: Nanos) {
+        let mut state = self.lock();
+        state.attributor.cleared(replica);
+        state.ghosts.clear(replica.0, now);
+    }
+
+    /// What each replica's cache would have hit in the last hour if it were larger.
+    #[must_use]
+    pub fn ghosts(&self, now: Nanos) -> Vec<GhostAnswer> {
+        self.lock().ghosts.answers(now)
     }
 
     /// The latest `limit` requests, newest first.
@@ -241,9 +268,10 @@ impl Insight {
     }
 
     /// Brings the gauges up to date.
-    pub fn refresh_metrics(&self) {
+    pub fn refresh_metrics(&self, now: Nanos) {
         let snapshot = self.snapshot();
         self.metrics.set(&snapshot);
+        self.metrics.set_ghosts(&self.ghosts(now));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

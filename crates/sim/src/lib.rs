@@ -18,7 +18,7 @@
 //! | [`sweep`] | [`Sweep`]: policies × capacities over one trace, and what no cache can beat |
 //! | [`fleet`] | gateways and replicas in virtual time: [`fleet::Run`] |
 //! | [`experiment`] | learned prefix caching against its rivals: [`experiment::Arm`] |
-//! | [`explained`] | what became of every prompt token: of a trace, and against the truth of a world |
+//! | [`explained`] | why each prompt token was computed: in a trace, and against the truth |
 //! | [`knee`] | where a hit-rate curve bends |
 //! | [`wild`] | the evaluation of "KVCache Cache in the Wild": host memory × policies |
 //! | [`workload`] | conversations drawn from published statistics |

@@ -65,6 +65,21 @@ pub(super) async fn waterfall(State(gateway): State<Arc<Gateway>>) -> Result<Res
             "waterfall": of_waterfall(&row.waterfall),
         })
     });
+    let ghosts = insight(&gateway)?.ghosts(gateway.clock.now());
+    let ghosts = ghosts.iter().map(|one| {
+        json!({
+            "replica": one.replica,
+            "capacity_blocks": one.capacity_blocks,
+            "requests": one.requests,
+            "prompt_tokens": one.prompt_tokens,
+            "hit_rate": {
+                "as_it_is": one.as_it_is,
+                "plus_25": one.plus_25,
+                "plus_100": one.plus_100,
+                "infinite": one.infinite,
+            },
+        })
+    });
     let memory = snapshot.memory;
     let answer = json!({
         "requests": waterfalls.total.requests(),
@@ -77,6 +92,7 @@ pub(super) async fn waterfall(State(gateway): State<Arc<Gateway>>) -> Result<Res
             "cached_tokens": of_errors(&snapshot.cached_tokens),
             "ttft_s": of_errors(&snapshot.ttft_s),
         },
+        "ghosts": ghosts.collect::<Vec<_>>(),
         "memory": {
             "capacity_blocks": memory.capacity_blocks,
             "blocks": memory.blocks,

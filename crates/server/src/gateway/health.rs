@@ -37,7 +37,7 @@ impl Gateway {
         }
         router.set_health(replica, health, self.clock.now());
         if let Some(insight) = &self.observers.insight {
-            insight.cleared(replica);
+            insight.cleared(replica, self.clock.now());
         }
         if let Some(upstream) = self.upstream(replica) {
             // While the router is held, so that whom it chooses is not told to leave at once.
