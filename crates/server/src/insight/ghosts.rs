@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use headstart_core::{CacheEvent, Nanos, Tier};
-use headstart_insight::ghost::{Estimate, Ghost, Settings};
+use headstart_insight::ghost::{Estimate, Ghost, LOOKUPS_MAX, Settings};
 
 /// Replicas that have a ghost, of some 3 MiB each; further ones have none.
 const GHOSTS: usize = 64;
@@ -73,10 +73,11 @@ impl Ghosts {
         let watched = self.watched(replica);
         let capacity = watched.capacity;
         let ghost = watched.ghost.get_or_insert_with(|| {
-            Ghost::new(match capacity {
+            let settings = match capacity {
                 Some(capacity) => Settings::around(capacity, block_size),
                 None => Settings::curve(LARGEST, block_size),
-            })
+            };
+            Ghost::new(settings).with_lookups_max(LOOKUPS_MAX)
         });
         ghost.record(names, prompt_tokens, now);
     }
