@@ -83,10 +83,6 @@ pub struct Attributor {
     contents: Contents,
     handles: Handles,
     replicas: Vec<Replica>,
-    /// What [`Table::warm`] read, so that nobody leaves the reading out.
-    warmth: u32,
-    /// Of the prompt at hand; kept for its memory.
-    known: Vec<Option<Entry>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,8 +109,6 @@ impl Attributor {
             contents: Contents::new(config.anchors, key),
             handles: Handles::new(config.blocks),
             replicas: Vec::new(),
-            warmth: 0,
-            known: Vec::new(),
         }
     }
 
@@ -133,7 +127,6 @@ impl Attributor {
             let keys = arrival.keys.iter();
             keys.map(|&key| self.key.of_block(key, model)).collect()
         };
-        let known = self.known(&names);
         let overlap_of = |(replica, tokens): &(ReplicaId, u32)| (*replica, *tokens);
         let mut overlaps = arrival.overlaps.iter().map(overlap_of);
         let predicted = overlaps.find(|&(replica, _)| replica == arrival.replica);
@@ -141,17 +134,15 @@ impl Attributor {
         let predicted_tokens = predicted_tokens.min(arrival.prompt_tokens);
         let mut layout = Layout::of(arrival, predicted_tokens);
         let mut evicted = None;
-        for (block, entry) in known.iter().enumerate() {
-            let Some(entry) = entry else { continue };
-            let bucket = self.remembered(entry, chosen, arrival);
+        for (block, &name) in names.iter().enumerate() {
+            let bucket = self.remembered(name, chosen, arrival);
             layout.remember(block, bucket);
             if evicted.is_none() && bucket == Some(Bucket::Evicted) {
-                evicted = Some(self.eviction(entry, now));
+                evicted = self.eviction(name, now);
             }
         }
-        self.look_at_contents(arrival, &known, &mut layout);
-        self.follow_others(arrival, &names, &known);
-        self.known = known;
+        self.look_at_contents(arrival, &names, &mut layout);
+        self.follow_others(arrival, &names);
         let computes_from = (predicted_tokens / arrival.block_size.max(1)) as usize;
         for &name in names.iter().skip(computes_from) {
             let entry = self.blocks.enter(name);
@@ -245,9 +236,7 @@ impl Attributor {
         self.replicas[usize::from(place)].has_events = true;
         match event {
             CacheEvent::Stored(stored) => {
-                self.warmth ^= self.handles.warm(place, &stored.blocks);
                 let keys = self.handles.introduce(place, stored, name);
-                self.warm(place, &keys);
                 for key in keys {
                     self.stored(replica, key, stored.tier, now);
                 }
@@ -257,13 +246,10 @@ impl Attributor {
                 tier,
                 group: 0,
             } => {
-                self.warmth ^= self.handles.warm(place, blocks);
-                let handles = blocks.iter();
-                let keys = handles.filter_map(|&handle| self.handles.find(place, handle));
-                let keys: Vec<_> = keys.collect();
-                self.warm(place, &keys);
-                for key in keys {
-                    self.removed(replica, key, *tier);
+                for &handle in blocks {
+                    if let Some(key) = self.handles.find(place, handle) {
+                        self.removed(replica, key, *tier);
+                    }
                 }
             }
             CacheEvent::Removed { .. } => {}
@@ -303,14 +289,6 @@ impl Attributor {
         replica.stored = replica.stored.wrapping_add(1);
     }
 
-    /// Reads what is remembered of a replica's blocks, all at once.
-    fn warm(&mut self, place: u16, keys: &[RouteKey]) {
-        let model = self.replicas[usize::from(place)].model;
-        let names = keys.iter().map(|&key| self.key.of_block(key, model));
-        let names: Vec<u64> = names.collect();
-        self.warmth ^= self.blocks.warm(&names);
-    }
-
     /// How full the memory is.
     #[must_use]
     pub fn memory(&self) -> Memory {
@@ -326,7 +304,8 @@ impl Attributor {
     }
 
     /// What the memory says of a block that is not served.
-    fn remembered(&self, entry: &Entry, chosen: u16, arrival: &Arrival<'_>) -> Option<Bucket> {
+    fn remembered(&self, name: u64, chosen: u16, arrival: &Arrival<'_>) -> Option<Bucket> {
+        let entry = self.blocks.find(name)?;
         if entry.computing > 0 {
             return Some(Bucket::InFlight);
         }
@@ -355,26 +334,21 @@ impl Attributor {
         reset_at.is_some_and(|reset_at| entry.stored.wrapping_sub(reset_at) as i32 <= 0)
     }
 
-    /// What is remembered of a prompt's blocks, each looked up once. Give it back as `self.known`.
-    fn known(&mut self, names: &[u64]) -> Vec<Option<Entry>> {
-        self.warmth ^= self.blocks.warm(names);
-        let mut known = std::mem::take(&mut self.known);
-        known.clear();
-        known.extend(names.iter().map(|&name| self.blocks.find(name).copied()));
-        known
-    }
-
     /// Where the copy that was followed is gone and another replica has one, that is followed.
-    fn follow_others(&mut self, arrival: &Arrival<'_>, names: &[u64], known: &[Option<Entry>]) {
+    fn follow_others(&mut self, arrival: &Arrival<'_>, names: &[u64]) {
         let Some(&(replica, tokens)) = arrival.overlaps.iter().max_by_key(|held| held.1) else {
             return;
         };
         let place = self.place(replica);
         let stored = self.replicas[usize::from(place)].stored;
-        let held = (tokens / arrival.block_size.max(1)) as usize;
-        for (&name, entry) in names.iter().zip(known).take(held) {
-            let Some(entry) = entry else { continue };
-            if entry.state() == State::Removed || self.was_reset(entry) {
+        for &name in &names[..names
+            .len()
+            .min((tokens / arrival.block_size.max(1)) as usize)]
+        {
+            let Some(entry) = self.blocks.find(name).copied() else {
+                continue;
+            };
+            if entry.state() == State::Removed || self.was_reset(&entry) {
                 let entry = self.blocks.enter(name);
                 entry.hold(place, Tier::Device);
                 entry.stored = stored;
@@ -382,46 +356,39 @@ impl Attributor {
         }
     }
 
-    fn eviction(&self, entry: &Entry, now: Nanos) -> Evicted {
+    fn eviction(&self, name: u64, now: Nanos) -> Option<Evicted> {
+        let entry = self.blocks.find(name)?;
         let holder = &self.replicas[usize::from(entry.holder)];
         let age = u64::from(ticks(now).saturating_sub(entry.at)) * TICK;
-        Evicted {
+        Some(Evicted {
             age: std::time::Duration::from_nanos(age),
             blocks_since: holder.stored.wrapping_sub(entry.stored),
-        }
+        })
     }
 
     /// Tells what of the unknown part is known in another namespace or behind another prefix, and
     /// remembers it.
-    fn look_at_contents(
-        &mut self,
-        arrival: &Arrival<'_>,
-        known: &[Option<Entry>],
-        layout: &mut Layout,
-    ) {
+    fn look_at_contents(&mut self, arrival: &Arrival<'_>, names: &[u64], layout: &mut Layout) {
         let (from, to) = layout.unknown();
+        let unread = self.unread(names);
         let size = arrival.block_size.max(1) as usize;
         let Some(tokens) = arrival.tokens.filter(|tokens| tokens.len() >= to) else {
             return;
         };
-        let read_from = from.min(unread(known) * size);
+        let read_from = from.min(unread * size);
         if read_from >= to {
             return;
         }
-        let chains: Vec<u64> = {
-            let blocks = tokens[..to].chunks_exact(size);
-            let chains = blocks.scan(0, |name, tokens| {
-                *name = self.key.of_tokens(*name, tokens);
-                Some(*name)
-            });
-            chains.skip(read_from / size).collect()
-        };
-        self.warmth ^= self.bare.warm(&chains);
-        let tag = arrival.namespace as u32;
-        for (block, &name) in (read_from / size..).zip(&chains) {
+        let mut name = 0;
+        for (block, tokens) in tokens[..to].chunks_exact(size).enumerate() {
+            name = self.key.of_tokens(name, tokens);
+            if block * size < read_from {
+                continue;
+            }
+            let tag = arrival.namespace as u32;
             match self.bare.find(name) {
-                _ if block * size < from => {}
                 // The memory of blocks has forgotten it.
+                _ if block * size < from => {}
                 Some(seen) if seen == tag => layout.remember(block, Some(Bucket::Evicted)),
                 Some(_) => layout.remember(block, Some(Bucket::Namespace)),
                 None => {}
@@ -435,6 +402,13 @@ impl Attributor {
                     layout.diverged(start.max(from), end);
                 }
             });
+    }
+
+    /// The first block whose contents were not in a prompt yet: what an engine generated is known
+    /// as a block before.
+    fn unread(&self, names: &[u64]) -> usize {
+        let is_read = |name: &&u64| self.blocks.find(**name).is_some_and(Entry::is_read);
+        names.iter().take_while(is_read).count()
     }
 
     fn forgotten_share(&self) -> f32 {
@@ -452,13 +426,6 @@ impl Attributor {
         }
         place as u16
     }
-}
-
-/// The first block whose contents were not in a prompt yet: what an engine generated is known as a
-/// block before.
-fn unread(known: &[Option<Entry>]) -> usize {
-    let is_read = |entry: &&Option<Entry>| entry.is_some_and(|entry| entry.is_read());
-    known.iter().take_while(is_read).count()
 }
 
 fn ticks(now: Nanos) -> u32 {

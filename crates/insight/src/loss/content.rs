@@ -35,8 +35,6 @@ pub(super) struct Contents {
     /// Of the prompt at hand; kept for their memory.
     found: Vec<Anchor>,
     hashes: Vec<u64>,
-    /// What was read ahead, so that nobody leaves the reading out.
-    warmth: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,7 +68,6 @@ impl Contents {
             forgotten: 0,
             found: Vec::new(),
             hashes: Vec::new(),
-            warmth: 0,
         }
     }
 
@@ -113,25 +110,17 @@ impl Contents {
                 }
             };
             last = Some(least);
+            let hash = self.hashes[least];
             self.found.push(Anchor {
                 start: least,
-                hash: self.hashes[least],
+                hash,
                 is_known: false,
             });
         }
-        self.look_up();
-    }
-
-    /// Says which anchors are known. All lines are read before any is looked at, so that they come
-    /// from memory together.
-    fn look_up(&mut self) {
-        let mut found = std::mem::take(&mut self.found);
-        let lines = found.iter().map(|anchor| self.place(anchor.hash).0);
-        self.warmth ^= lines.fold(0, |sum, line| sum ^ self.lines[line].next);
-        for anchor in &mut found {
-            anchor.is_known = self.contains(anchor.hash);
+        // Apart, so that their lines come from memory together.
+        for index in 0..self.found.len() {
+            self.found[index].is_known = self.contains(self.found[index].hash);
         }
-        self.found = found;
     }
 
     fn hash_windows(&mut self, tokens: &[TokenId]) {

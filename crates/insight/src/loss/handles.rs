@@ -34,15 +34,6 @@ impl Handles {
         }
     }
 
-    /// Reads the lines of many names, as the table of blocks does.
-    pub(super) fn warm(&self, replica: u16, handles: &[BlockHash]) -> u32 {
-        let read = |sum: u64, &handle: &BlockHash| {
-            let (line, _) = self.place(replica, handle);
-            sum ^ self.lines[line][0].0
-        };
-        handles.iter().fold(0, read) as u32
-    }
-
     /// The key of a replica's block.
     pub(super) fn find(&self, replica: u16, handle: BlockHash) -> Option<RouteKey> {
         let (line, tag) = self.place(replica, handle);

@@ -183,12 +183,6 @@ impl Names {
         }
     }
 
-    /// As [`Table::warm`].
-    pub(super) fn warm(&self, keys: &[u64]) -> u32 {
-        let read = |sum: u32, &key: &u64| sum ^ self.sets[self.place(key).0][0].0;
-        keys.iter().fold(0, read)
-    }
-
     /// The namespace in which `key` was seen last.
     pub(super) fn find(&self, key: u64) -> Option<u32> {
         let (set, tag) = self.place(key);
