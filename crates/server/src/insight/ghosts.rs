@@ -67,10 +67,11 @@ impl Ghosts {
         prompt_tokens: u32,
         now: Nanos,
     ) {
-        if self.0.len() >= GHOSTS && !self.0.contains_key(&replica) {
+        let watching = self.0.values().filter(|it| it.ghost.is_some()).count();
+        let watched = self.watched(replica);
+        if watched.ghost.is_none() && watching >= GHOSTS {
             return;
         }
-        let watched = self.watched(replica);
         let capacity = watched.capacity;
         let ghost = watched.ghost.get_or_insert_with(|| {
             let settings = match capacity {
