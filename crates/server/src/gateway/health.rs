@@ -36,8 +36,8 @@ impl Gateway {
             return;
         }
         router.set_health(replica, health, self.clock.now());
-        // An engine of this process that went down begins anew. Of one behind HTTP that is not known:
-        // its events tell if it lost anything.
+        // An engine of this process that went down begins anew. Of one behind HTTP that is not
+        // known: its events tell if it lost anything.
         if let (Some(insight), Fleet::Embedded(_)) = (&self.observers.insight, &self.fleet) {
             insight.cleared(replica, self.clock.now());
         }

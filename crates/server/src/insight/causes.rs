@@ -6,9 +6,9 @@
 //!        (where it is tokenized)     (no text in it)                       explanation, sums
 //! ```
 //!
-//! A text becomes a sketch of keyed hashes where it is tokenized, and is kept nowhere. Looking costs
-//! time with each byte, so a busy gateway looks at some prompts and passes the others over: a cause is
-//! systematic, and shows in a sample. A quiet one looks at all of them.
+//! A text becomes a sketch of keyed hashes where it is tokenized, and is kept nowhere. Looking
+//! costs time with each byte, so a busy gateway looks at some prompts and passes the others over:
+//! a cause is systematic, and shows in a sample. A quiet one looks at all of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
