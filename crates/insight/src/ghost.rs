@@ -44,11 +44,18 @@ use headstart_core::Nanos;
 
 use seen::Seen;
 use track::{Depth, Track};
-use window::{Counts, Window};
+use window::{Counts, MINUTE_NS, Window};
 
 /// Followed blocks at the defaults: estimates are within a point of exact replay on the traces
 /// that we know.
 pub const BLOCKS_MAX: usize = 1 << 15;
+
+/// Followed blocks that a live gateway looks up in a minute, at most, of each ghost: some 10 to 20
+/// milliseconds of a core.
+pub const LOOKUPS_MAX: u64 = 1 << 17;
+
+/// So few are followed however often they are looked up.
+pub const FOLLOWED_MIN: usize = 64;
 
 /// Which caches, and how much may be remembered.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,6 +114,11 @@ pub struct Ghost {
     total: Counts,
     /// What the request under way counts; kept for its memory.
     counts: Counts,
+    /// Most followed blocks that are looked up in a minute.
+    lookups_max: u64,
+    /// Those of the minute under way, or since the rate fell in it.
+    lookups: u64,
+    minute: u64,
 }
 
 /// What the caches would have hit.
@@ -168,8 +180,20 @@ impl Ghost {
             window: Window::new(sizes),
             total: Counts::new(sizes),
             counts: Counts::new(sizes),
+            lookups_max: u64::MAX,
+            lookups: 0,
+            minute: 0,
             settings,
         }
+    }
+
+    /// Bounds the cost: the rate is halved whenever more followed blocks than this are looked up in
+    /// a minute, while at least [`FOLLOWED_MIN`] are followed. An hour of a bound of
+    /// [`LOOKUPS_MAX`] still is eight million look-ups.
+    #[must_use]
+    pub fn with_lookups_max(mut self, a_minute: u64) -> Self {
+        self.lookups_max = a_minute;
+        self
     }
 
     /// Serves a request: `chain` names its blocks in order, each key the block and all before it;
@@ -183,7 +207,13 @@ impl Ghost {
         counts.tokens = u64::from(prompt_tokens);
         (counts.near, counts.far, counts.seen) = (0, 0, 0);
         let capacities = &self.settings.capacities;
+        let minute = now.0 / MINUTE_NS;
+        if self.minute != minute {
+            (self.minute, self.lookups) = (minute, 0);
+        }
+        let lookups = &mut self.lookups;
         self.track.touch(chain, |depth, weight| {
+            *lookups += 1;
             counts.near += weight;
             if let Depth::At(depth) = depth {
                 let size = capacities.partition_point(|&capacity| capacity <= depth);
@@ -198,6 +228,11 @@ impl Ghost {
         });
         self.total.add(counts);
         self.window.add(counts, now);
+        if self.lookups > self.lookups_max && self.track.len() >= 2 * FOLLOWED_MIN {
+            self.track.halve();
+            self.seen.halve();
+            self.lookups = 0;
+        }
     }
 
     /// Empties the caches, as a restart does; what was counted stays.

@@ -147,6 +147,9 @@ impl Attributor {
         for &name in names.iter().skip(computes_from) {
             let entry = self.blocks.enter(name);
             entry.computing = entry.computing.saturating_add(1);
+            if arrival.tokens.is_some() {
+                entry.read();
+            }
         }
         Pending {
             replica: arrival.replica,

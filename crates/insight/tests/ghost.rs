@@ -120,17 +120,20 @@ fn every_size_hits_what_the_real_cache_hits() {
     }
 }
 
+/// Followed blocks of a sample.
+const BLOCKS_MAX: usize = 16_384;
+
 /// The largest difference between sampled ghosts and exact ones, in hit rate.
-fn check_sampled(chains: &[Vec<u64>], capacities: &[u64], blocks_max: usize, limit: f64) {
+fn check_sampled(chains: &[Vec<u64>], capacities: &[u64], mut sampled: Ghost, limit: f64) {
     let mut exact = Ghost::new(settings(capacities, usize::MAX));
-    let mut sampled = Ghost::new(settings(capacities, blocks_max));
-    for chain in chains {
-        exact.record(chain, 16 * chain.len() as u32, Nanos(0));
-        sampled.record(chain, 16 * chain.len() as u32, Nanos(0));
+    for (index, chain) in chains.iter().enumerate() {
+        let now = Nanos(0) + Duration::from_millis(50 * index as u64);
+        exact.record(chain, 16 * chain.len() as u32, now);
+        sampled.record(chain, 16 * chain.len() as u32, now);
     }
     let (exact, sampled) = (exact.total(), sampled.total());
     assert!(sampled.rate < 1.0 && sampled.infinite_rate < 1.0);
-    assert!(sampled.followed <= 2 * blocks_max as u64);
+    assert!(sampled.followed <= 2 * BLOCKS_MAX as u64);
     let pairs = exact.points.iter().zip(&sampled.points);
     let mut rates: Vec<(f64, f64)> = pairs
         .map(|(one, other)| (one.block_hit_rate, other.block_hit_rate))
@@ -150,6 +153,34 @@ fn a_sample_of_a_made_up_trace_is_within_a_point() {
     for seed in 0..3 {
         let chains = chains(&mut Rng::new(seed), 12_000, 60);
         let capacities = [2_000, 5_000, 20_000, 50_000, 200_000];
-        check_sampled(&chains, &capacities, 16_384, 0.01);
+        let sampled = Ghost::new(settings(&capacities, BLOCKS_MAX));
+        check_sampled(&chains, &capacities, sampled, 0.01);
     }
+}
+
+/// Ten minutes of up to 20 requests a second, of which so few look-ups are allowed that one block
+/// in 32 is followed in the end.
+#[test]
+fn a_bounded_cost_is_within_a_point() {
+    for seed in 0..3 {
+        let chains = chains(&mut Rng::new(seed), 12_000, 60);
+        let capacities = [2_000, 5_000, 20_000, 50_000, 200_000];
+        let all = Ghost::new(settings(&capacities, usize::MAX));
+        let bounded = all.with_lookups_max(4_000);
+        check_sampled(&chains, &capacities, bounded, 0.01);
+    }
+}
+
+/// What is followed already is not followed less when it is next to nothing.
+#[test]
+fn a_handful_of_blocks_is_followed_however_often_it_is_used() {
+    let mut ghost = Ghost::new(settings(&[1_000], usize::MAX)).with_lookups_max(10);
+    let chain: Vec<u64> = (0..100).collect();
+    for at in 0..1_000 {
+        ghost.record(&chain, 1_600, Nanos(at));
+    }
+    assert_eq!(ghost.total().rate, 1.0);
+    let more: Vec<u64> = (0..200).collect();
+    ghost.record(&more, 3_200, Nanos(1_000));
+    assert_eq!(ghost.total().rate, 0.5);
 }

@@ -128,14 +128,14 @@ impl Gateway {
         };
         let tokens = self.tokens.chat(&input, salt).expect("a chat template");
         steps.tokens = start.elapsed();
-        steps.num_tokens = tokens.len();
+        steps.num_tokens = tokens.tokens.len();
 
         let start = Instant::now();
         let namespace = headstart_core::block::Namespace {
             adapter: None,
             salt,
         };
-        let tokens = &tokens[..];
+        let tokens = &tokens.tokens[..];
         let keys = self.router.index().hash(Prompt { tokens, namespace });
         steps.hash = start.elapsed();
 

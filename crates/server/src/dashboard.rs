@@ -66,13 +66,14 @@ pub struct Dashboard {
     newest: watch::Sender<Option<Bytes>>,
     /// One snapshot is made at a time.
     making: tokio::sync::Mutex<Option<(Instant, Arc<Snapshot>)>>,
-    state: Mutex<State>,
+    history: Mutex<History>,
+    /// Held for as long as a snapshot is made, off the network threads.
+    looked: Mutex<Looked>,
 }
 
-/// What is kept between two snapshots.
+/// What is kept between two snapshots by who makes them.
 #[derive(Debug, Default)]
-struct State {
-    history: History,
+struct Looked {
     tree: PrefixTree,
     skipped: u64,
     occupancy: Occupancy,
@@ -92,7 +93,8 @@ impl Default for Dashboard {
             seats: Arc::new(Semaphore::new(LISTENERS_MAX)),
             newest: watch::channel(None).0,
             making: tokio::sync::Mutex::default(),
-            state: Mutex::default(),
+            history: Mutex::default(),
+            looked: Mutex::default(),
         }
     }
 }
@@ -113,8 +115,12 @@ impl Dashboard {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn looked(&self) -> MutexGuard<'_, Looked> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -139,7 +145,7 @@ pub async fn run(gateway: Weak<Gateway>) {
         let dashboard = &gateway.dashboard;
         let totals = gateway.metrics.totals();
         let at = unix_seconds() as u64;
-        dashboard.state().history.end_second(at, totals);
+        dashboard.history().end_second(at, totals);
         if gateway.draining.load(Relaxed) {
             // Streams end, so that nobody waits for them.
             dashboard.newest.send_replace(None);
@@ -148,11 +154,7 @@ pub async fn run(gateway: Weak<Gateway>) {
         if dashboard.newest.receiver_count() > 0
             && let Some(snapshot) = latest(&gateway).await
         {
-            let part = with_history(
-                &snapshot,
-                dashboard.state().history.last(POINTS_AGAIN),
-                false,
-            );
+            let part = with_history(&snapshot, dashboard.history().last(POINTS_AGAIN), false);
             dashboard.newest.send_replace(Some(event(&part)));
         }
     }
@@ -161,7 +163,7 @@ pub async fn run(gateway: Weak<Gateway>) {
 /// The newest snapshot with all of its history; at most a second old. None where the making failed.
 pub async fn whole(gateway: &Arc<Gateway>) -> Option<Snapshot> {
     let snapshot = latest(gateway).await?;
-    let points = gateway.dashboard.state().history.last(POINTS_MAX);
+    let points = gateway.dashboard.history().last(POINTS_MAX);
     Some(with_history(&snapshot, points, true))
 }
 

@@ -179,7 +179,11 @@ impl Gateway {
             Fleet::Upstreams(all) => all.iter().find_map(|upstream| upstream.prompt.clone()),
         };
         let metrics = &parts.metrics.index;
-        let prompt_tokens = prompt.map(|prompt| PromptTokens::new(prompt, metrics.clone()));
+        let prompt_tokens = prompt.map(|prompt| {
+            let insight = parts.observers.insight.as_ref();
+            let causes = insight.map(|insight| insight.causes().clone());
+            PromptTokens::new(prompt, metrics.clone()).looked_at(causes)
+        });
         Self {
             prompt_tokens: prompt_tokens.map(Arc::new),
             fleet: parts.fleet,
@@ -350,6 +354,7 @@ impl Gateway {
                 tokens,
                 keys,
                 namespace,
+                capacity_blocks: self.capacity_blocks(decision.replica),
             };
             insight.arrive(&placed, request.now)
         });

@@ -10,23 +10,34 @@
 //! what it shows. No text and no token is kept: prompts are keyed hashes, and a tenant is shown as
 //! a keyed tag. Every memory here has its bound in [`records`] or in the attributor's config.
 
+mod causes;
+mod ghosts;
 mod names;
 mod records;
+mod seconds;
 mod snapshot;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headstart_core::block::Namespace;
 use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteKey, TokenId};
 use headstart_insight::loss::{Arrival, Attributor, AttributorConfig, Outcome, Pending, Served};
+use headstart_insight::text::Sketch;
 use headstart_router::{Decision, PromptKeys};
 
 use crate::clock::unix_seconds;
 use crate::metrics::{InsightMetrics, PromptSources};
+use crate::prompt_tokens::random_key;
+use ghosts::Ghosts;
 use names::Names;
 use records::Records;
+use seconds::Seconds;
 
+pub use causes::{CauseSum, Causes, Parted};
+pub use ghosts::GhostAnswer;
 pub use records::{CandidateRecord, RequestRecord};
+pub use seconds::BucketSeconds;
 pub use snapshot::{ErrorSummary, PrefixRow, Snapshot, Waterfalls};
 
 /// Blocks into a prompt at which a prefix is told from others: 256 tokens of blocks of 16.
@@ -37,11 +48,14 @@ pub struct Insight {
     state: Mutex<State>,
     names: Names,
     metrics: InsightMetrics,
+    causes: Arc<Causes>,
 }
 
 struct State {
     attributor: Attributor,
     records: Records,
+    ghosts: Ghosts,
+    seconds: Seconds,
 }
 
 /// What is asked of a request when it was placed.
@@ -55,12 +69,15 @@ pub struct Placed<'a> {
     pub keys: &'a PromptKeys,
     /// What sets it apart from the same tokens elsewhere.
     pub namespace: Namespace<'a>,
+    /// Blocks of the chosen replica's device, where that is known.
+    pub capacity_blocks: Option<usize>,
 }
 
 /// A request that is under way. Give it back with [`Insight::finish`] or [`Insight::abandon`].
 pub struct Ticket {
     pending: Pending,
     prompt_tokens: u32,
+    block_size: u32,
     tenant: Option<String>,
     prefix: Option<RouteKey>,
     candidates: Vec<CandidateRecord>,
@@ -108,9 +125,12 @@ impl Insight {
             state: Mutex::new(State {
                 attributor: Attributor::new(&config),
                 records: Records::default(),
+                ghosts: Ghosts::default(),
+                seconds: Seconds::default(),
             }),
             names: Names::new(identity, secret),
             metrics,
+            causes: Arc::new(Causes::start(&random_key())),
         }
     }
 
@@ -122,6 +142,7 @@ impl Insight {
             tokens,
             keys,
             namespace,
+            capacity_blocks,
         } = *placed;
         // Where replicas have blocks of several sizes the smallest say most.
         let chain = keys.chains().first();
@@ -140,10 +161,16 @@ impl Insight {
             namespace: self.names.namespace(namespace),
             overlaps: &overlaps,
         };
-        let pending = self.lock().attributor.arrive(&arrival, now);
+        let mut state = self.lock();
+        if let Some(blocks) = capacity_blocks {
+            state.ghosts.set_capacity(decision.replica.0, blocks as u64);
+        }
+        let pending = state.attributor.arrive(&arrival, now);
+        drop(state);
         Ticket {
             pending,
             prompt_tokens: tokens.len() as u32,
+            block_size,
             tenant: namespace.salt.map(|salt| self.names.tenant(salt)),
             prefix: keys.get(EARLY_BLOCK - 1).or(keys.last()).copied(),
             candidates: decision.candidates.iter().map(Into::into).collect(),
@@ -157,7 +184,13 @@ impl Insight {
     }
 
     /// Its answer is complete, or says enough.
-    pub fn finish(&self, ticket: Ticket, answered: &Answered<'_>, now: Nanos) {
+    pub fn finish(
+        &self,
+        ticket: Ticket,
+        answered: &Answered<'_>,
+        sketch: Option<Sketch>,
+        now: Nanos,
+    ) {
         let predicted = ticket.pending.predicted_tokens();
         let replica = ticket.pending.replica();
         let mut state = self.lock();
@@ -165,6 +198,9 @@ impl Insight {
         // same.
         let mut pending = ticket.pending;
         state.attributor.computed(&mut pending, now);
+        let (names, size) = (pending.names(), ticket.block_size);
+        let tokens = ticket.prompt_tokens;
+        state.ghosts.record(replica.0, size, names, tokens, now);
         let served = ticket.served;
         let outcome = served.map(|served| state.attributor.finish(pending, &served, now));
         let record = RequestRecord {
@@ -192,8 +228,16 @@ impl Insight {
             certainty: outcome.map_or(0.0, |outcome| outcome.certainty),
             evicted: outcome.and_then(|outcome| outcome.evicted),
         };
+        if let Some(split) = &record.split {
+            state.seconds.add(split, record.ttft_s);
+        }
+        let namespace = namespace(&record);
+        let id = record.id.clone();
         state.records.add(record, ticket.prefix);
         drop(state);
+        if let Some(sketch) = sketch {
+            self.causes.explain(namespace, id, sketch);
+        }
         if let Some(Outcome { split, .. }) = outcome {
             self.metrics.note(answered.model, &split);
         }
@@ -213,12 +257,35 @@ impl Insight {
                     self.names.block(parent, tokens, extra, namespace)
                 };
             state.attributor.observe(replica, event, &name, now);
+            state.ghosts.observe(replica.0, event, now);
         }
     }
 
     /// A replica lost all it held.
-    pub fn cleared(&self, replica: ReplicaId) {
-        self.lock().attributor.cleared(replica);
+    pub fn cleared(&self, replica: ReplicaId, now: Nanos) {
+        let mut state = self.lock();
+        state.attributor.cleared(replica);
+        state.ghosts.clear(replica.0, now);
+    }
+
+    /// What made prompts part.
+    #[must_use]
+    pub fn causes(&self) -> &Arc<Causes> {
+        &self.causes
+    }
+
+    /// Seconds of each bucket's tokens, as the requests' own times tell; none while these are few.
+    #[must_use]
+    pub fn seconds(&self) -> Option<BucketSeconds> {
+        // Copied, so that nobody waits for the fit.
+        let seconds = self.lock().seconds.clone();
+        seconds.told()
+    }
+
+    /// What each replica's cache would have hit in the last hour if it were larger.
+    #[must_use]
+    pub fn ghosts(&self, now: Nanos) -> Vec<GhostAnswer> {
+        self.lock().ghosts.answers(now)
     }
 
     /// The latest `limit` requests, newest first.
@@ -241,12 +308,20 @@ impl Insight {
     }
 
     /// Brings the gauges up to date.
-    pub fn refresh_metrics(&self) {
+    pub fn refresh_metrics(&self, now: Nanos) {
         let snapshot = self.snapshot();
         self.metrics.set(&snapshot);
+        self.metrics.set_ghosts(&self.ghosts(now));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Stands for what prompts must have in common to share a cache.
+fn namespace(record: &RequestRecord) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&record.model, &record.tenant).hash(&mut hasher);
+    hasher.finish()
 }

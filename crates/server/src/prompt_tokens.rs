@@ -7,16 +7,39 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use headstart_core::TokenId;
+use headstart_insight::text::Sketch;
 use headstart_prompt::prefix_tokens::{CAPACITY_BYTES, PrefixTokens, PrefixTokensStats};
 use headstart_prompt::{PromptError, PromptModel, RenderInput, SpecialTokensIn};
 
+use crate::insight::Causes;
 use crate::metrics::IndexMetrics;
+
+/// A prompt's tokens, and what its text looked like where somebody wanted to know.
+#[derive(Clone, Debug, Default)]
+pub struct Prompted {
+    /// Its tokens.
+    pub tokens: Vec<TokenId>,
+    /// Keyed hashes of its words.
+    pub sketch: Option<Sketch>,
+}
+
+impl From<Vec<TokenId>> for Prompted {
+    /// Of a prompt that came as tokens.
+    fn from(tokens: Vec<TokenId>) -> Self {
+        Self {
+            tokens,
+            sketch: None,
+        }
+    }
+}
 
 /// A model's template and tokenizer, with what was tokenized before.
 pub struct PromptTokens {
     prompt: Arc<PromptModel>,
     known: PrefixTokens,
     metrics: Arc<IndexMetrics>,
+    /// Who looks at texts, if anybody does.
+    causes: Option<Arc<Causes>>,
 }
 
 impl PromptTokens {
@@ -28,7 +51,14 @@ impl PromptTokens {
             prompt,
             known,
             metrics,
+            causes: None,
         }
+    }
+
+    /// The same, with texts looked at.
+    #[must_use]
+    pub fn looked_at(self, causes: Option<Arc<Causes>>) -> Self {
+        Self { causes, ..self }
     }
 
     /// The tokens of a conversation, by the model's template. Tenants with different salts learn
@@ -40,7 +70,7 @@ impl PromptTokens {
         &self,
         input: &RenderInput<'_>,
         salt: Option<&str>,
-    ) -> Result<Vec<TokenId>, PromptError> {
+    ) -> Result<Prompted, PromptError> {
         let start = Instant::now();
         let text = self.prompt.chat_text(input)?;
         self.timed(start, &text, SpecialTokensIn::ParseOnly, salt)
@@ -50,7 +80,7 @@ impl PromptTokens {
     ///
     /// # Errors
     /// As [`headstart_prompt::Tokenizer::encode`].
-    pub fn plain(&self, text: &str, salt: Option<&str>) -> Result<Vec<TokenId>, PromptError> {
+    pub fn plain(&self, text: &str, salt: Option<&str>) -> Result<Prompted, PromptError> {
         self.timed(Instant::now(), text, SpecialTokensIn::AddBosEos, salt)
     }
 
@@ -66,10 +96,14 @@ impl PromptTokens {
         text: &str,
         special: SpecialTokensIn,
         salt: Option<&str>,
-    ) -> Result<Vec<TokenId>, PromptError> {
+    ) -> Result<Prompted, PromptError> {
         let tokens = self.known.encode_salted(text, special, salt);
         self.metrics.tokenize.observe(start.elapsed().as_secs_f64());
-        tokens
+        let sketch = self.causes.as_ref().and_then(|causes| causes.look(text));
+        Ok(Prompted {
+            tokens: tokens?,
+            sketch,
+        })
     }
 }
 

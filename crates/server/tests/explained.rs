@@ -58,6 +58,14 @@ async fn a_request_is_explained_by_its_answers_id() {
     );
     assert_eq!(sums["predictions"]["cached_tokens"]["count"], 2);
     assert_eq!(sums["models"][0]["model"], "toy");
+    let ghost = &sums["ghosts"][0];
+    assert_eq!(
+        (&ghost["capacity_blocks"], &ghost["requests"]),
+        (&json!(256), &json!(2))
+    );
+    // The second of two equal prompts would be found, but for its tail.
+    let infinite = ghost["hit_rate"]["infinite"].as_f64().expect("a rate");
+    assert!((0.4..=0.5).contains(&infinite), "{ghost}");
     let metrics = get(&server, "/metrics").await.body;
     let name = "headstart_prompt_tokens_total{bucket=\"device\",model_name=\"toy\"}";
     assert!(metrics.contains(name), "{metrics}");

@@ -18,8 +18,9 @@
 //! | [`sweep`] | [`Sweep`]: policies × capacities over one trace, and what no cache can beat |
 //! | [`fleet`] | gateways and replicas in virtual time: [`fleet::Run`] |
 //! | [`experiment`] | learned prefix caching against its rivals: [`experiment::Arm`] |
-//! | [`explained`] | what became of every prompt token: of a trace, and against the truth of a world |
+//! | [`explained`] | what became of every prompt token, and whether that is the truth |
 //! | [`knee`] | where a hit-rate curve bends |
+//! | [`placement`] | who takes a request for its prefix, within a bound on work |
 //! | [`wild`] | the evaluation of "KVCache Cache in the Wild": host memory × policies |
 //! | [`workload`] | conversations drawn from published statistics |
 //!
@@ -36,6 +37,7 @@ pub mod knee;
 pub mod mover;
 pub mod noise;
 pub mod outcome;
+pub mod placement;
 pub mod quality;
 pub mod replay;
 pub mod saturation;

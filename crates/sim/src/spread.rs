@@ -16,21 +16,14 @@
 //! does (tested), at a cost per run instead of per block. Memory: [`PIECES_MAX`] pieces of some
 //! 80 bytes a replica and placement; blocks deeper than a replica's cache are forgotten, so that
 //! bound is met by traces of very short runs only, and hits are then estimated.
-//!
-//! Source: longest prefix within a bound on work is "consistent hashing with bounded loads"
-//! (Mirrokni, Thorup and Zadimoghaddam, SODA'18) with another preference.
 
 use headstart_core::{Rng, TraceRequest};
 use headstart_trace::characterize::Stack;
 
+use crate::placement::RecentWork;
+
 /// Pieces that a replica's stack keeps.
 pub const PIECES_MAX: usize = 1 << 18;
-
-/// A replica may have so many times the mean work and still get a request for its prefix.
-const SLACK: f64 = 1.25;
-
-/// Requests after which work counts half, for each replica.
-const MEMORY_REQUESTS: u64 = 128;
 
 /// A way to choose a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +34,7 @@ pub enum Placement {
     RoundRobin,
     /// By a hash of the session; requests without one at random.
     SessionHash,
-    /// The one that holds most of the prompt, among those whose recent work (blocks computed) is
-    /// at most 1.25 times the mean, plus the request's own; of equals the one with least.
+    /// The one that holds most of the prompt and has not too much to do, see [`RecentWork`].
     LongestPrefix,
     /// One cache with all the capacity.
     Pooled,
@@ -121,6 +113,7 @@ struct Fleet {
     block_tokens: u32,
     capacity: u64,
     replicas: Vec<Replica>,
+    work: RecentWork,
     rng: Rng,
     salt: u64,
     requests: u64,
@@ -133,8 +126,6 @@ struct Fleet {
 struct Replica {
     cache: Stack<()>,
     computed: u64,
-    /// Recent blocks computed, less the older they are.
-    work: f64,
 }
 
 impl Spread {
@@ -175,7 +166,6 @@ impl Fleet {
         let replica = || Replica {
             cache: Stack::with_depth(PIECES_MAX, capacity),
             computed: 0,
-            work: 0.0,
         };
         let mut rng = Rng::new(settings.seed);
         Self {
@@ -183,6 +173,7 @@ impl Fleet {
             block_tokens: settings.block_tokens,
             capacity,
             replicas: (0..replicas).map(|_| replica()).collect(),
+            work: RecentWork::new(replicas),
             salt: rng.next_u64(),
             rng,
             requests: 0,
@@ -195,17 +186,12 @@ impl Fleet {
 
     fn serve(&mut self, request: &TraceRequest) {
         let chosen = self.choose(request);
-        let count = self.replicas.len() as f64;
-        let keep = 0.5f64.powf(1.0 / (MEMORY_REQUESTS as f64 * count));
-        self.replicas
-            .iter_mut()
-            .for_each(|replica| replica.work *= keep);
         let replica = &mut self.replicas[chosen];
         let hits = replica.cache.matched(&request.blocks, self.capacity);
         replica.cache.touch(&request.blocks, |_| ());
         let references = request.blocks.len() as u64;
         replica.computed += references - hits;
-        replica.work += (references - hits) as f64;
+        self.work.served(chosen, references - hits);
         let in_blocks = |blocks: u64| blocks * u64::from(self.block_tokens);
         let tokens = request
             .input_tokens
@@ -224,26 +210,11 @@ impl Fleet {
             (Placement::RoundRobin, _) => (self.requests % count as u64) as usize,
             (Placement::SessionHash, Some(session)) => Rng::new(self.salt ^ session.0).below(count),
             (Placement::Random | Placement::SessionHash, _) => self.rng.below(count),
-            (Placement::LongestPrefix, _) => self.longest(request),
+            (Placement::LongestPrefix, _) => self.work.longest(request.blocks.len(), |replica| {
+                let cache = &self.replicas[replica].cache;
+                cache.matched(&request.blocks, self.capacity)
+            }),
         }
-    }
-
-    /// The replica that holds most, among those that do not have too much to do.
-    fn longest(&self, request: &TraceRequest) -> usize {
-        let work = self.replicas.iter().map(|replica| replica.work);
-        let mean = work.sum::<f64>() / self.replicas.len() as f64;
-        let limit = SLACK * mean + request.blocks.len() as f64;
-        let able = self.replicas.iter().enumerate();
-        let able = able.filter(|(_, replica)| replica.work <= limit);
-        let rated = able.map(|(index, replica)| {
-            let held = replica.cache.matched(&request.blocks, self.capacity);
-            (held, replica.work, index)
-        });
-        let best = rated.max_by(|one, other| {
-            let by_held = one.0.cmp(&other.0);
-            by_held.then(other.1.total_cmp(&one.1))
-        });
-        best.map_or(0, |(_, _, index)| index)
     }
 
     fn outcome(&self) -> Outcome {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use headstart_insight::Bucket;
 use headstart_insight::loss::AttributorConfig;
-use headstart_sim::explained::world::{Verdicts, World, WorldConfig};
+use headstart_sim::explained::verdicts::Verdicts;
+use headstart_sim::explained::world::{World, WorldConfig};
 
 fn check(name: &str, config: WorldConfig, rare: f64, right: f64) {
     let verdicts = World::new(config).run();

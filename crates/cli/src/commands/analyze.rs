@@ -55,9 +55,10 @@ Of a request log everything stays on this machine, and no text is shown, nor wri
 unless --show-text asks for it. --export writes times, lengths and block ids in new numbers: no
 text, no names, no hashes of either.
 
-The waterfall is of a fleet of --replicas that hold --capacity each. Without --capacity each holds
-what the engine of the cost model has memory for. Where the log says what was cached, that counts
-as served.")]
+The waterfall is of a fleet of --replicas that hold --capacity each, where a request goes to the
+one that holds most of it unless that has too much to do; random routing is told apart. Without
+--capacity each holds what the engine of the cost model has memory for. Where the log says what
+was cached, that counts as served.")]
 pub(crate) struct Analyze {
     /// Request logs, conversations or traces
     #[arg(required = true, value_name = "FILE")]

@@ -124,6 +124,12 @@ impl Analysis {
         self.waterfall.iter().map(|step| step.amount.tokens).sum()
     }
 
+    /// Those in a bucket.
+    pub(crate) fn tokens_in(&self, bucket: Bucket) -> u64 {
+        let steps = self.waterfall.iter().filter(|step| step.bucket == bucket);
+        steps.map(|step| step.amount.tokens).sum()
+    }
+
     /// Those that were not computed.
     pub(crate) fn served_tokens(&self) -> u64 {
         let served = self.waterfall.iter().filter(|step| step.bucket.is_served());

@@ -155,6 +155,30 @@ fn clean_workloads_lose_nothing() {
     }
 }
 
+#[test]
+fn serve_refuses_what_it_does_not_know_and_what_contradicts_itself() {
+    let refused = |arguments: &[&str], expected: &str| {
+        let out = crate::support::output([&["serve"], arguments].concat());
+        let said = crate::support::text(&out.stderr);
+        assert!(
+            out.status.code() == Some(2) && said.contains(expected),
+            "{said}"
+        );
+    };
+    refused(
+        &["--normalize", "tools,seam"],
+        "no normalizer seam; known: tools, json-keys",
+    );
+    let upstream = [
+        "--upstream",
+        "http://127.0.0.1:9",
+        "--shadow",
+        "--normalize",
+        "all",
+    ];
+    refused(&upstream, "--normalize does not go with --shadow");
+}
+
 fn tools(request: &Request) -> &Value {
     &request.body["tools"]
 }

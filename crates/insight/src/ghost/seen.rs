@@ -52,11 +52,16 @@ impl Seen {
             is_leading &= self.insert(key);
             visit(is_leading, rate.weight());
         }
-        while self.len() > self.blocks_max && self.rate.halve() {
-            let rate = self.rate;
-            self.younger.retain(|key| rate.keeps(*key));
-            self.older.retain(|key| rate.keeps(*key));
-        }
+        while self.len() > self.blocks_max && self.halve() {}
+    }
+
+    /// Follows half as many blocks from now on; whether that was possible.
+    pub(super) fn halve(&mut self) -> bool {
+        let is_possible = self.rate.halve();
+        let rate = self.rate;
+        self.younger.retain(|key| rate.keeps(*key));
+        self.older.retain(|key| rate.keeps(*key));
+        is_possible
     }
 
     /// Whether the block was there.

@@ -113,17 +113,21 @@ impl Track {
             self.remove(self.keys[place], place);
             self.oldest = place + 1;
         }
-        while self.places.len() > self.blocks_max && self.rate.halve() {
-            let rate = self.rate;
-            let order = &mut self.order;
-            self.places.retain(|&mut (key, place)| {
-                let is_kept = rate.keeps(key);
-                if !is_kept {
-                    order.free(place as usize);
-                }
-                is_kept
-            });
-        }
+        while self.places.len() > self.blocks_max && self.halve() {}
+    }
+
+    /// Follows half as many blocks from now on; whether that was possible.
+    pub(super) fn halve(&mut self) -> bool {
+        let is_possible = self.rate.halve();
+        let (rate, order) = (self.rate, &mut self.order);
+        self.places.retain(|&mut (key, place)| {
+            let is_kept = rate.keeps(key);
+            if !is_kept {
+                order.free(place as usize);
+            }
+            is_kept
+        });
+        is_possible
     }
 
     fn remove(&mut self, key: u64, place: usize) {

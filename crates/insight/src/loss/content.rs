@@ -114,8 +114,12 @@ impl Contents {
             self.found.push(Anchor {
                 start: least,
                 hash,
-                is_known: self.contains(hash),
+                is_known: false,
             });
+        }
+        // Apart, so that their lines come from memory together.
+        for index in 0..self.found.len() {
+            self.found[index].is_known = self.contains(self.found[index].hash);
         }
     }
 

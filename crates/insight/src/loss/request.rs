@@ -81,6 +81,12 @@ impl Pending {
         self.runs.iter().map(|run| (run.end, run.bucket))
     }
 
+    /// Its blocks as they are named here: equal name, equal block and prefix.
+    #[must_use]
+    pub fn names(&self) -> &[u64] {
+        &self.names
+    }
+
     /// The chosen replica.
     #[must_use]
     pub fn replica(&self) -> ReplicaId {

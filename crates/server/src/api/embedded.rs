@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use headstart_core::TokenId;
 use headstart_engine::FinishReason;
+use headstart_insight::text::Sketch;
 use headstart_prompt::{GenerationPrompt, PromptError, RenderInput};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::Value;
@@ -21,7 +22,7 @@ use crate::openai::error::PromptLength;
 use crate::openai::response::{Envelope, Kind, Usage};
 use crate::openai::{ApiError, ChatRequest, CompletionRequest, Generation, PromptInput};
 use crate::prediction::{Chat, Forecast, Scope};
-use crate::prompt_tokens::PromptTokens;
+use crate::prompt_tokens::{PromptTokens, Prompted};
 use crate::replica::ReplicaEvent;
 use crate::spans::{Mark, Timeline};
 
@@ -41,7 +42,7 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
         salt: generation.cache_salt.clone(),
         session: session.map(str::to_owned),
     };
-    let (tokens, chat) = read(&gateway, embedded, input, scope).await?;
+    let (Prompted { tokens, sketch }, chat) = read(&gateway, embedded, input, scope).await?;
     call.timeline.mark(Mark::Tokenized);
     let forecast = embedded.predictions.as_ref().zip(chat);
     let forecast = forecast.map(|(predictions, chat)| predictions.forecast(chat, call.arrival));
@@ -57,6 +58,7 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
     let accepted = gateway.generate(embedded, &ask).await?;
     let prompt = Prompt {
         tokens: tokens.len(),
+        sketch,
         forecast,
     };
     let run = Run::start(&call, embedded, &generation, prompt, accepted);
@@ -90,7 +92,7 @@ async fn read(
     embedded: &Embedded,
     input: Input,
     scope: Scope,
-) -> Result<(Vec<TokenId>, Option<Chat>), ApiError> {
+) -> Result<(Prompted, Option<Chat>), ApiError> {
     refuse_hopeless(embedded, &input)?;
     let prompt = gateway
         .prompt_tokens()
@@ -103,11 +105,12 @@ async fn read(
             (Input::Chat(messages), Some(predictions)) => predictions.read(messages, &scope),
             _ => None,
         };
-        to_tokens(&prompt, input, scope.salt.as_deref()).map(|tokens| (tokens, chat))
+        to_tokens(&prompt, input, scope.salt.as_deref()).map(|prompted| (prompted, chat))
     });
-    let (tokens, chat) = reading
+    let (prompted, chat) = reading
         .await
         .map_err(|_| server_error("the tokenizer failed"))??;
+    let tokens = &prompted.tokens;
     if tokens.is_empty() {
         return Err(ApiError::invalid("prompt", "the prompt has no tokens"));
     }
@@ -116,7 +119,7 @@ async fn read(
             let message = format!("token {token} is not in the vocabulary of {vocab}");
             Err(ApiError::invalid("prompt", message))
         }
-        None => Ok((tokens, chat)),
+        None => Ok((prompted, chat)),
     }
 }
 
@@ -152,7 +155,7 @@ fn to_tokens(
     prompt: &PromptTokens,
     input: Input,
     salt: Option<&str>,
-) -> Result<Vec<TokenId>, ApiError> {
+) -> Result<Prompted, ApiError> {
     match input {
         Input::Chat(messages) => chat_tokens(prompt, &messages, salt),
         Input::Plain(input) => plain_tokens(prompt, input, salt),
@@ -167,9 +170,9 @@ pub(super) fn plain_tokens(
     prompt: &PromptTokens,
     input: PromptInput,
     salt: Option<&str>,
-) -> Result<Vec<TokenId>, ApiError> {
+) -> Result<Prompted, ApiError> {
     match input {
-        PromptInput::Tokens(tokens) => Ok(tokens),
+        PromptInput::Tokens(tokens) => Ok(tokens.into()),
         PromptInput::Text(text) => {
             let tokens = prompt.plain(&text, salt);
             tokens.map_err(|error| prompt_error(&error, "prompt"))
@@ -185,7 +188,7 @@ fn chat_tokens(
     prompt: &PromptTokens,
     messages: &Value,
     salt: Option<&str>,
-) -> Result<Vec<TokenId>, ApiError> {
+) -> Result<Prompted, ApiError> {
     let input = RenderInput {
         messages,
         tools: None,
@@ -227,6 +230,7 @@ struct Run {
 /// What a run needs to know of its prompt.
 struct Prompt {
     tokens: usize,
+    sketch: Option<Sketch>,
     forecast: Option<Forecast>,
 }
 
@@ -274,12 +278,13 @@ impl Run {
             _forecast: prompt.forecast,
         };
         let waited_s = run.note_first_token();
-        run.accepted.reservation.explain(&Answered {
+        let answered = Answered {
             id: Some(&run.envelope.id),
             request_id: call.request_id(),
             model: &run.envelope.model,
             ttft_s: Some(waited_s),
-        });
+        };
+        run.accepted.reservation.explain(&answered, prompt.sketch);
         run
     }
 

@@ -7,12 +7,12 @@ use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use headstart_insight::loss::Evicted;
-use headstart_insight::{Split, Waterfall};
+use headstart_insight::{Cause, Split, Waterfall};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::gateway::Gateway;
-use crate::insight::{ErrorSummary, Insight, RequestRecord};
+use crate::insight::{BucketSeconds, CauseSum, ErrorSummary, Insight, Parted, RequestRecord};
 use crate::openai::ApiError;
 
 /// Requests that are shown where nobody says how many.
@@ -46,7 +46,11 @@ pub(super) async fn request(
                        or with the x-request-id that it was sent with";
         ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
     })?;
-    Ok(Json(of_record(&record)).into_response())
+    let mut told = of_record(&record);
+    if let Some(parted) = insight(&gateway)?.causes().of(&record.id) {
+        add_parted(&mut told, &parted);
+    }
+    Ok(Json(told).into_response())
 }
 
 pub(super) async fn waterfall(State(gateway): State<Arc<Gateway>>) -> Result<Response, ApiError> {
@@ -65,11 +69,29 @@ pub(super) async fn waterfall(State(gateway): State<Arc<Gateway>>) -> Result<Res
             "waterfall": of_waterfall(&row.waterfall),
         })
     });
+    let ghosts = insight(&gateway)?.ghosts(gateway.clock.now());
+    let ghosts = ghosts.iter().map(|one| {
+        json!({
+            "replica": one.replica,
+            "capacity_blocks": one.capacity_blocks,
+            "requests": one.requests,
+            "prompt_tokens": one.prompt_tokens,
+            "hit_rate": {
+                "as_it_is": one.as_it_is,
+                "plus_25": one.plus_25,
+                "plus_100": one.plus_100,
+                "infinite": one.infinite,
+            },
+        })
+    });
+    let seconds = insight(&gateway)?.seconds().as_ref().map(of_seconds);
     let memory = snapshot.memory;
     let answer = json!({
         "requests": waterfalls.total.requests(),
         "prompt_tokens": waterfalls.total.total(),
         "waterfall": of_waterfall(&waterfalls.total),
+        "seconds": seconds,
+        "findings": of_causes(&insight(&gateway)?.causes().sums()),
         "tenants": named("tenant", &waterfalls.tenants),
         "models": named("model", &waterfalls.models),
         "prefixes": prefixes.collect::<Vec<_>>(),
@@ -77,6 +99,7 @@ pub(super) async fn waterfall(State(gateway): State<Arc<Gateway>>) -> Result<Res
             "cached_tokens": of_errors(&snapshot.cached_tokens),
             "ttft_s": of_errors(&snapshot.ttft_s),
         },
+        "ghosts": ghosts.collect::<Vec<_>>(),
         "memory": {
             "capacity_blocks": memory.capacity_blocks,
             "blocks": memory.blocks,
@@ -86,6 +109,44 @@ pub(super) async fn waterfall(State(gateway): State<Arc<Gateway>>) -> Result<Res
         },
     });
     Ok(Json(answer).into_response())
+}
+
+/// How the prompt differs from the earlier one that came nearest, if it was looked at.
+fn add_parted(told: &mut Value, parted: &Parted) {
+    told["neighbour"] = json!({ "request": parted.neighbour });
+    told["diverged_at"] = json!(parted.byte.map(|byte| json!({ "byte": byte })));
+    told["lost_words"] = json!(parted.lost_words);
+    told["cause"] = json!(parted.cause.map(Cause::name));
+    told["title"] = json!(parted.cause.map(Cause::title));
+    told["fix"] = json!(parted.cause.map(Cause::fix));
+}
+
+/// What causes came to, of the prompts that were looked at.
+fn of_causes((looked_at, sums): &(u64, Vec<(Cause, CauseSum)>)) -> Value {
+    let causes = sums.iter().map(|(cause, sum)| {
+        json!({
+            "cause": cause.name(),
+            "title": cause.title(),
+            "requests": sum.requests,
+            "lost_words": sum.lost_words,
+            "fix": cause.fix(),
+        })
+    });
+    json!({ "looked_at": looked_at, "causes": causes.collect::<Vec<_>>() })
+}
+
+/// Seconds by bucket, and how far they can be relied upon.
+fn of_seconds(seconds: &BucketSeconds) -> Value {
+    let buckets = seconds.buckets.iter();
+    let buckets: Map<String, Value> = buckets
+        .map(|(bucket, seconds)| (bucket.name().to_owned(), json!(seconds)))
+        .collect();
+    json!({
+        "buckets": buckets,
+        "samples": seconds.fitted.samples,
+        "median_relative_error": seconds.fitted.median_relative_error,
+        "used_share": seconds.fitted.used_share,
+    })
 }
 
 fn insight(gateway: &Gateway) -> Result<&Insight, ApiError> {

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use headstart_core::TokenId;
+use headstart_insight::text::Sketch;
 use headstart_prompt::{GenerationPrompt, RenderInput};
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use http_body_util::BodyExt;
@@ -21,7 +22,7 @@ use crate::gateway::{Comparison, Due, Gateway, Passing, Proxied, Reservation, is
 use crate::insight::Answered;
 use crate::openai::response::Kind;
 use crate::openai::{ApiError, request};
-use crate::prompt_tokens::PromptTokens;
+use crate::prompt_tokens::{PromptTokens, Prompted};
 use crate::shadow::{Arrived, Shadowed};
 use crate::spans::{Mark, Timeline};
 use crate::upstream::HOPS_HEADER;
@@ -30,7 +31,8 @@ use crate::upstream::HOPS_HEADER;
 pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError> {
     let Routed { model, salt, user } = Routed::parse(&body)?;
     let prompt = call.gateway.prompt_tokens();
-    let tokens = routed::tokens(prompt, call.kind, salt.as_deref(), &body).await;
+    let prompted = routed::tokens(prompt, call.kind, salt.as_deref(), &body).await;
+    let (tokens, sketch) = prompted.map_or((None, None), |it| (Some(it.tokens), it.sketch));
     call.timeline.mark(Mark::Tokenized);
     let path = match call.kind {
         Kind::Chat => "/v1/chat/completions",
@@ -69,6 +71,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         tokens,
         timeline: call.timeline.clone(),
         shadowed,
+        sketch,
         ttft_s: ttft_s.filter(|_| is_event_stream(&proxied.head.headers)),
         request_id: call.request_id().map(str::to_owned),
         answer_id: None,
@@ -85,6 +88,7 @@ struct Sent {
     tokens: Option<Vec<TokenId>>,
     timeline: Timeline,
     shadowed: Shadowed,
+    sketch: Option<Sketch>,
     ttft_s: Option<f64>,
     request_id: Option<String>,
     answer_id: Option<String>,
@@ -122,12 +126,13 @@ impl Sent {
         if let Some(cached) = usage.cached_tokens {
             reservation.note_cached(cached);
         }
-        reservation.explain(&Answered {
+        let answered = Answered {
             id: self.answer_id.as_deref(),
             request_id: self.request_id.as_deref(),
             model: &self.model,
             ttft_s: self.ttft_s,
-        });
+        };
+        reservation.explain(&answered, self.sketch);
         if let (Some(prompt), Some(cached)) = (usage.prompt_tokens, usage.cached_tokens) {
             self.shadowed.found(prompt, cached);
             let labels = [&self.model[..], reservation.replica_name()];
@@ -208,7 +213,7 @@ pub(super) fn chat_tokens(
     prompt: &PromptTokens,
     mut fields: Value,
     salt: Option<&str>,
-) -> Option<Vec<TokenId>> {
+) -> Option<Prompted> {
     let mut messages = fields.get_mut("messages")?.take();
     for message in messages.as_array_mut()? {
         // Whatever else a message holds (tool calls, no content) is the template's affair.

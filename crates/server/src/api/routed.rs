@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
-use headstart_core::TokenId;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -17,7 +16,7 @@ use super::embedded::plain_tokens;
 use super::proxied::chat_tokens;
 use crate::openai::response::Kind;
 use crate::openai::{ApiError, fields, request};
-use crate::prompt_tokens::PromptTokens;
+use crate::prompt_tokens::{PromptTokens, Prompted};
 
 /// Longest body whose prompt is tokenized at once, bytes: below a millisecond or two.
 const SHORT_BYTES: usize = 16 << 10;
@@ -70,7 +69,7 @@ pub(super) async fn tokens(
     kind: Kind,
     salt: Option<&str>,
     body: &Bytes,
-) -> Option<Vec<TokenId>> {
+) -> Option<Prompted> {
     let prompt = prompt?;
     if body.len() <= SHORT_BYTES {
         // A defect of the tokenizer must cost the prefix and not the connection.
@@ -88,7 +87,7 @@ fn tokenized(
     kind: Kind,
     salt: Option<&str>,
     body: &[u8],
-) -> Option<Vec<TokenId>> {
+) -> Option<Prompted> {
     let raw: Raw<'_> = serde_json::from_slice(body).ok()?;
     let value = |name: &str| -> Option<Value> { serde_json::from_str(raw.get(name)?.get()).ok() };
     match kind {

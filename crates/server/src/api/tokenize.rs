@@ -47,8 +47,9 @@ fn tokens(gateway: &Gateway, body: &[u8]) -> Result<(Vec<TokenId>, Option<usize>
             let message = "the chat template cannot render these messages";
             ApiError::invalid("messages", message)
         })?;
-        return Ok((tokens, context));
+        return Ok((tokens.tokens, context));
     }
     let input = request::prompt(fields.get("prompt").cloned())?;
-    Ok((plain_tokens(prompt, input, salt.as_deref())?, context))
+    let prompted = plain_tokens(prompt, input, salt.as_deref())?;
+    Ok((prompted.tokens, context))
 }

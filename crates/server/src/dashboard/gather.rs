@@ -16,7 +16,7 @@ use super::snapshot::{
     SavingsPart, ServerPart, Snapshot, SourcePart, TierPart, TotalsPart, TreePart, VERSION,
 };
 use super::tree::{PrefixTree, Shown};
-use super::{State, history};
+use super::{Looked, history};
 use crate::clock::unix_seconds;
 use crate::gateway::{Fleet, Gateway};
 use crate::metrics::{FOUND_IN, Totals};
@@ -64,13 +64,12 @@ impl Occupancy {
 pub(super) fn snapshot(gateway: &Gateway) -> Snapshot {
     let now = gateway.clock.now();
     let totals = gateway.metrics.totals();
-    let mut state = gateway.dashboard.state();
-    let State {
-        history,
+    let mut looked = gateway.dashboard.looked();
+    let Looked {
         tree,
         skipped,
         occupancy,
-    } = &mut *state;
+    } = &mut *looked;
     let (prompts, unseen) = gateway.dashboard.prompts.take();
     // What came before anybody looked was not missed.
     *skipped += if tree.prompts() > 0 { unseen } else { 0 };
@@ -91,7 +90,7 @@ pub(super) fn snapshot(gateway: &Gateway) -> Snapshot {
             cached_tokens: totals.cached_tokens(),
             generation_tokens: totals.generated,
         },
-        lately: lately(history.lately()),
+        lately: lately(gateway.dashboard.history().lately()),
         replicas: replicas(gateway, occupancy, &totals),
         tree: TreePart {
             skipped: *skipped,
@@ -102,7 +101,10 @@ pub(super) fn snapshot(gateway: &Gateway) -> Snapshot {
         ..Snapshot::default()
     };
     match &gateway.observers.insight {
-        Some(insight) => explained::add(snapshot, insight),
+        Some(insight) => {
+            let prices = gateway.metrics.savings.prices();
+            explained::add(snapshot, insight, prices, now)
+        }
         None => snapshot,
     }
 }

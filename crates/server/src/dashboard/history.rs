@@ -37,8 +37,10 @@ pub(super) struct Lately {
 }
 
 impl History {
-    /// A second has ended.
+    /// A second has ended. No two end at the same time, whatever a clock says.
     pub(super) fn end_second(&mut self, at: u64, totals: Totals) {
+        let last = self.points.back().map_or(0, |point| point[0]);
+        let at = at.max(last + 1);
         if let Some(before) = self.totals.back() {
             let more = |after: u64, before: u64| after.saturating_sub(before);
             let mut point = [0; COLUMNS.len()];
@@ -146,6 +148,16 @@ mod tests {
             (median - 0.1).abs() < 1e-9 && (most - 0.19).abs() < 1e-9,
             "{median} {most}"
         );
+    }
+
+    #[test]
+    fn no_second_is_there_twice() {
+        let mut history = History::default();
+        for at in [5, 6, 6, 7, 3, 10] {
+            history.end_second(at, totals(at, 0, 0));
+        }
+        let ends: Vec<u64> = history.last(9).iter().map(|point| point[0]).collect();
+        assert_eq!(ends, [6, 7, 8, 9, 10]);
     }
 
     #[test]

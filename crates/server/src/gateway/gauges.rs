@@ -15,6 +15,15 @@ impl Gateway {
         &self.profile.name
     }
 
+    /// Blocks of a replica's device, of one in this process.
+    pub(super) fn capacity_blocks(&self, replica: ReplicaId) -> Option<usize> {
+        let Fleet::Embedded(embedded) = &self.fleet else {
+            return None;
+        };
+        let replica = embedded.replicas.get(replica.0 as usize)?;
+        Some(replica.load().capacity_blocks).filter(|&blocks| blocks > 0)
+    }
+
     /// Brings the gauges up to date and writes all metrics.
     #[must_use]
     pub fn render_metrics(&self) -> String {
@@ -27,7 +36,7 @@ impl Gateway {
         entries.set(stats.index.entries as i64);
         metrics.index.set_stats(&stats.index);
         if let Some(insight) = &self.observers.insight {
-            insight.refresh_metrics();
+            insight.refresh_metrics(self.clock.now());
         }
         if let Some(tokens) = &self.prompt_tokens {
             metrics.index.set_prompt_tokens(&tokens.stats());

@@ -36,8 +36,10 @@ impl Gateway {
             return;
         }
         router.set_health(replica, health, self.clock.now());
-        if let Some(insight) = &self.observers.insight {
-            insight.cleared(replica);
+        // An engine of this process that went down begins anew. Of one behind HTTP that is not known:
+        // its events tell if it lost anything.
+        if let (Some(insight), Fleet::Embedded(_)) = (&self.observers.insight, &self.fleet) {
+            insight.cleared(replica, self.clock.now());
         }
         if let Some(upstream) = self.upstream(replica) {
             // While the router is held, so that whom it chooses is not told to leave at once.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use headstart_core::block::Namespace;
 use headstart_core::{ReplicaId, TokenId};
+use headstart_insight::text::Sketch;
 use headstart_router::ReservationId;
 
 use super::Gateway;
@@ -68,10 +69,10 @@ impl Reservation {
     }
 
     /// What is known of the request now is all there is: it is explained.
-    pub fn explain(&self, answered: &Answered<'_>) {
+    pub fn explain(&self, answered: &Answered<'_>, sketch: Option<Sketch>) {
         let ticket = self.ticket().take();
         if let (Some(insight), Some(ticket)) = (&self.gateway.observers.insight, ticket) {
-            insight.finish(ticket, answered, self.gateway.clock.now());
+            insight.finish(ticket, answered, sketch, self.gateway.clock.now());
         }
     }
 

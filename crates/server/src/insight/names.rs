@@ -10,6 +10,8 @@ const SIZES: [u32; 8] = [1, 8, 16, 32, 64, 128, 256, 512];
 pub(super) struct Names {
     hashers: [RouteHasher; SIZES.len()],
     secret: [u8; 32],
+    /// The number of the namespace that has no name: most requests are in it.
+    unnamed: u64,
 }
 
 impl Names {
@@ -21,9 +23,11 @@ impl Names {
                 block_size,
             })
         };
+        let secret = blake3::derive_key("headstart 2026 insight names v1", &secret.to_le_bytes());
         Self {
             hashers: SIZES.map(hasher),
-            secret: blake3::derive_key("headstart 2026 insight names v1", &secret.to_le_bytes()),
+            secret,
+            unnamed: numbered(&secret, Namespace::default()),
         }
     }
 
@@ -43,16 +47,10 @@ impl Names {
 
     /// A number that stands for a namespace.
     pub(super) fn namespace(&self, namespace: Namespace<'_>) -> u64 {
-        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
-        for field in [namespace.adapter, namespace.salt] {
-            let text = field.unwrap_or_default();
-            hasher.update(&[u8::from(field.is_some())]);
-            hasher.update(&(text.len() as u64).to_le_bytes());
-            hasher.update(text.as_bytes());
+        match (namespace.adapter, namespace.salt) {
+            (None, None) => self.unnamed,
+            _ => numbered(&self.secret, namespace),
         }
-        let hash = hasher.finalize();
-        let first = hash.as_bytes().first_chunk();
-        u64::from_le_bytes(*first.expect("a hash has 32 bytes"))
     }
 
     /// What a tenant is shown as: 12 digits that its salt cannot be told from.
@@ -63,6 +61,19 @@ impl Names {
         };
         format!("{:012x}", self.namespace(namespace) >> 16)
     }
+}
+
+fn numbered(secret: &[u8; 32], namespace: Namespace<'_>) -> u64 {
+    let mut hasher = blake3::Hasher::new_keyed(secret);
+    for field in [namespace.adapter, namespace.salt] {
+        let text = field.unwrap_or_default();
+        hasher.update(&[u8::from(field.is_some())]);
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    let hash = hasher.finalize();
+    let first = hash.as_bytes().first_chunk();
+    u64::from_le_bytes(*first.expect("a hash has 32 bytes"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use headstart_insight::Split;
 use prometheus::{GaugeVec, IntCounter, IntCounterVec};
 
 use super::{Maker, Metrics, raise};
-use crate::insight::{ErrorSummary, Snapshot};
+use crate::insight::{ErrorSummary, GhostAnswer, Snapshot};
 
 /// What became of prompt tokens.
 #[derive(Clone, Debug)]
@@ -12,6 +12,7 @@ pub struct InsightMetrics {
     tokens: IntCounterVec,
     cached_error: GaugeVec,
     ttft_error: GaugeVec,
+    ghosts: GaugeVec,
     blocks: IntCounter,
     forgotten: IntCounter,
 }
@@ -45,6 +46,12 @@ impl InsightMetrics {
                  the latest absolute errors (p50, p90).",
                 &["statistic"],
             ),
+            ghosts: make.ratio(
+                "headstart_ghost_hit_rate",
+                "Cached tokens of all prompt tokens that a replica's cache would have had in the \
+                 last hour at another size, in times its own (1, 1.25, 2, infinite).",
+                &["replica", "size"],
+            ),
             blocks: make.plain_counter(
                 "headstart_insight_blocks_total",
                 "Blocks that the memory of what was held has taken in.",
@@ -64,6 +71,18 @@ impl InsightMetrics {
         }
     }
 
+    /// Says what caches of other sizes would have hit.
+    pub fn set_ghosts(&self, answers: &[GhostAnswer]) {
+        for answer in answers {
+            let replica = answer.replica.to_string();
+            for (size, rate) in sizes(answer) {
+                self.ghosts
+                    .with_label_values(&[&replica[..], size])
+                    .set(rate);
+            }
+        }
+    }
+
     /// Brings the gauges up to date.
     pub fn set(&self, snapshot: &Snapshot) {
         set_error(&self.cached_error, &snapshot.cached_tokens);
@@ -71,6 +90,15 @@ impl InsightMetrics {
         raise(&self.blocks, snapshot.memory.blocks);
         raise(&self.forgotten, snapshot.memory.forgotten_blocks);
     }
+}
+
+fn sizes(answer: &GhostAnswer) -> [(&'static str, f64); 4] {
+    [
+        ("1", answer.as_it_is),
+        ("1.25", answer.plus_25),
+        ("2", answer.plus_100),
+        ("infinite", answer.infinite),
+    ]
 }
 
 fn set_error(gauge: &GaugeVec, error: &ErrorSummary) {

@@ -123,6 +123,12 @@ impl SavingsMetrics {
         self.computed(labels, tokens - cached);
     }
 
+    /// What tokens cost, where somebody says.
+    #[must_use]
+    pub fn prices(&self) -> Option<&PriceTable> {
+        self.money.as_ref().map(|(prices, _)| prices)
+    }
+
     pub(super) fn by_source(&self) -> &IntCounterVec {
         &self.by_source
     }

@@ -160,8 +160,9 @@ impl Engine {
 
     fn commit(&mut self, running: &mut Running, nodes: &[Node], oracle: &mut Oracle, now: Nanos) {
         let upto = nodes.len().min(running.lease.blocks().len());
-        for position in running.lease.committed()..upto {
-            let hash = hash_of(nodes[position]);
+        let committed = running.lease.committed();
+        for &node in nodes.iter().take(upto).skip(committed) {
+            let hash = hash_of(node);
             let outcome = self
                 .cache
                 .commit(&mut running.lease, hash, &Access::at(now));

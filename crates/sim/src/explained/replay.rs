@@ -13,6 +13,8 @@ use headstart_insight::loss::{
     Arrival, Attributor, AttributorConfig, Memory, Outcome, Served, Tally,
 };
 
+use crate::placement::RecentWork;
+
 /// Classes with a waterfall of their own; further ones share a row.
 const CLASSES: usize = 256;
 
@@ -25,7 +27,7 @@ pub enum Placement {
     RoundRobin,
     /// Where its session's hash says; without a session anywhere.
     Session,
-    /// Where most of the prompt is held; of equals, in turn.
+    /// Where most of the prompt is held and there is not too much to do, see [`RecentWork`].
     LongestPrefix,
 }
 
@@ -59,6 +61,7 @@ pub struct Content<'a> {
 pub struct Explained {
     config: ExplainedConfig,
     caches: Vec<PrefixCache>,
+    work: RecentWork,
     attributor: Attributor,
     rng: Rng,
     served: u32,
@@ -77,6 +80,7 @@ impl Explained {
         let cache = |_| PrefixCache::new(config.blocks, policy(config.blocks));
         Self {
             caches: (0..replicas).map(cache).collect(),
+            work: RecentWork::new(replicas),
             attributor: Attributor::new(&config.memory),
             rng: Rng::new(config.seed),
             served: 0,
@@ -169,11 +173,8 @@ impl Explained {
             }
             (Placement::Random | Placement::Session, _) => self.rng.below(replicas),
             (Placement::LongestPrefix, _) => {
-                let rank = |&replica: &usize| {
-                    let in_turn = (turn + replicas - replica) % replicas;
-                    (self.overlaps[replica].1, std::cmp::Reverse(in_turn))
-                };
-                (0..replicas).max_by_key(rank).unwrap_or(0)
+                let held = |replica: usize| u64::from(self.overlaps[replica].1);
+                self.work.longest(self.chain.len(), held)
             }
         }
     }
@@ -193,6 +194,7 @@ impl Explained {
         };
         let mut lease = cache.acquire(&self.chain);
         let hits = lease.matched();
+        self.work.served(chosen, (self.chain.len() - hits) as u64);
         for (offset, &hash) in self.chain.iter().enumerate().skip(hits) {
             let access = Access {
                 offset: offset as u32,

@@ -17,15 +17,16 @@ use std::time::Duration;
 
 use headstart_core::block::{Namespace, RouteHasher, RouteIdentity};
 use headstart_core::event::{CacheGroup, StoredBlocks};
-use headstart_core::{CacheEvent, Nanos, ReplicaId, Rng, RouteKey, Tier, TokenId};
+use headstart_core::{CacheEvent, Nanos, ReplicaId, Rng, RouteKey, TokenId};
 use headstart_insight::Bucket;
-use headstart_insight::loss::{Arrival, Attributor, AttributorConfig, Memory, Pending, Served};
+use headstart_insight::loss::{Arrival, Attributor, AttributorConfig, Pending, Served};
 use headstart_router::index::Update;
 use headstart_router::{Profile, Prompt, ReservationId, RouteRequest, Router, RouterConfig};
 
 use super::author::{Author, AuthorConfig, Draft, Written};
 use super::engine::{Change, Engine, Running, hash_of};
 use super::oracle::{Named, Node, Oracle, Question};
+use super::verdicts::{TIERS, Verdicts, said, truth};
 
 /// What the world is like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,44 +78,6 @@ impl Default for WorldConfig {
         }
     }
 }
-
-/// Truth against verdict, in tokens.
-#[derive(Clone, Debug)]
-pub struct Verdicts {
-    /// By what a token was, then by what was said of it.
-    pub tokens: [[u64; BUCKETS]; BUCKETS],
-    /// Requests.
-    pub requests: u64,
-    /// How full the attributor's memory became.
-    pub memory: Memory,
-}
-
-const BUCKETS: usize = Bucket::ALL.len();
-
-impl Verdicts {
-    /// Share of tokens of which the right thing was said.
-    #[must_use]
-    pub fn right(&self) -> f64 {
-        let right: u64 = (0..BUCKETS).map(|at| self.tokens[at][at]).sum();
-        right as f64 / self.total().max(1) as f64
-    }
-
-    /// Share of tokens that truly were in a bucket.
-    #[must_use]
-    pub fn share(&self, bucket: Bucket) -> f64 {
-        let row: u64 = self.tokens[bucket as usize].iter().sum();
-        row as f64 / self.total().max(1) as f64
-    }
-
-    /// All tokens.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.tokens.iter().flatten().sum()
-    }
-}
-
-/// In the order in which they are served.
-const TIERS: [Tier; 4] = [Tier::Device, Tier::Host, Tier::Disk, Tier::Remote];
 
 /// Block size of all engines.
 const BLOCK_SIZE: usize = 32;
@@ -218,11 +181,7 @@ impl World {
                 block_size: BLOCK_SIZE as u32,
             }),
             attributor: Attributor::new(&config.memory),
-            verdicts: Verdicts {
-                tokens: [[0; BUCKETS]; BUCKETS],
-                requests: 0,
-                memory: Memory::default(),
-            },
+            verdicts: Verdicts::none(),
         }
     }
 
@@ -523,32 +482,4 @@ fn namespace(salt: Option<&str>) -> Namespace<'_> {
 fn number(salt: Option<&str>) -> u64 {
     salt.and_then(|salt| salt.bytes().next())
         .map_or(0, u64::from)
-}
-
-/// What was served covers the front.
-fn truth(why: &[Bucket], served: &Served) -> Vec<Bucket> {
-    let mut truth = why.to_vec();
-    cover(&mut truth, served);
-    truth
-}
-
-/// What the attributor said of each token.
-fn said(laid_out: &[(u32, Bucket)], served: &Served, len: usize) -> Vec<Bucket> {
-    let mut said = Vec::with_capacity(len);
-    for &(end, bucket) in laid_out {
-        said.resize(end as usize, bucket);
-    }
-    cover(&mut said, served);
-    said
-}
-
-fn cover(tokens: &mut [Bucket], served: &Served) {
-    let mut at = 0;
-    let tiers = TIERS.into_iter().map(Bucket::served_by);
-    let parts = tiers.zip(served.tiers);
-    for (bucket, count) in parts.chain([(Bucket::LoadFailed, served.load_failed)]) {
-        let end = (at + count as usize).min(tokens.len());
-        tokens[at..end].fill(bucket);
-        at = end;
-    }
 }

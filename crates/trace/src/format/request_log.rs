@@ -105,8 +105,19 @@ impl LoggedRequest {
     /// By what it is called: its id, or the number of its line.
     #[must_use]
     pub fn name(&self) -> String {
-        self.id.clone().unwrap_or_else(|| self.line.to_string())
+        match &self.id {
+            // An id comes from a client, and is shown in terminals.
+            Some(id) => id.chars().flat_map(visible).collect(),
+            None => self.line.to_string(),
+        }
     }
+}
+
+/// A letter as it stands, or as an escape where a terminal would obey it.
+fn visible(letter: char) -> impl Iterator<Item = char> {
+    let escape = letter.is_control().then(|| letter.escape_unicode());
+    let plain = escape.is_none().then_some(letter);
+    escape.into_iter().flatten().chain(plain)
 }
 
 impl PromptPart {

@@ -32,7 +32,7 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patien
     patience.says("characterizing");
     let characterization = characterized(traffic, setting);
     patience.says("playing");
-    let played = setting.fleet.play(traffic, SEED);
+    let played = setting.fleet.play(traffic, SEED, patience);
     let cost = setting.cost.fitted(traffic, &played.splits);
     let per_token = per_token(traffic, &played, &cost);
     patience.says("comparing texts");

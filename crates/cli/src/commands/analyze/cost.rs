@@ -83,7 +83,8 @@ impl Cost {
     pub(crate) fn fitted(&self, traffic: &Traffic, splits: &[Split]) -> Self {
         let mut prefill = Prefill::default();
         for (said, split) in traffic.said.iter().zip(splits) {
-            if let Some(ttft) = said.ttft {
+            // What an imagined fleet would have found says nothing about a real time.
+            if let (Some(ttft), Some(_)) = (said.ttft, said.cached) {
                 let (cached, uncached) = found_and_not(split);
                 prefill.add(Sample {
                     cached: cached as u32,

@@ -42,7 +42,8 @@ pub(crate) fn again(analysis: &Analysis) -> u64 {
 
 fn computed_again(analysis: &Analysis) -> Option<String> {
     let (total, served) = (analysis.prompt_tokens(), analysis.served_tokens());
-    let computed = total - served;
+    let floor = analysis.tokens_in(Bucket::BlockFloor);
+    let computed = total - served - floor;
     let again = again(analysis);
     if computed == 0 {
         return None;

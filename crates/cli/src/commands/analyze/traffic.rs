@@ -5,6 +5,8 @@
 //! named by content, so equal prompts of two logs share them; traces number their blocks on their
 //! own, so those of a second one are set apart.
 
+mod texts;
+
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
@@ -14,17 +16,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use headstart_core::{Nanos, SessionId, TokenId, TraceRequest};
 use headstart_trace::format::conversation;
-use headstart_trace::format::request_log::{
-    self, BLOCK_TOKENS, Chains, LogOptions, LoggedRequest, Requests,
-};
+use headstart_trace::format::request_log::{self, LogOptions, Requests};
 use headstart_trace::infer::Inference;
 use headstart_trace::source::Lines;
-use headstart_trace::{Format, Options, Provenance, Reader, TraceError, TraceInfo};
+use headstart_trace::{Format, Options, Reader, TraceError, TraceInfo};
 
 use super::patience::Patience;
 use crate::config::UsageError;
 use crate::input::{counted, remarks};
 use crate::logged::Rendering;
+use texts::Texts;
 
 /// Memory for requests: their blocks (16 bytes a run) and, of texts, their tokens (4 bytes each)
 /// and characters. Some 200 million prompt tokens of text, many more of a trace.
@@ -353,7 +354,7 @@ fn trace(
     };
     let mut reader = Reader::from_lines(lines, options).map_err(usage)?;
     let mut requests = Vec::new();
-    while let Some(request) = reader.next() {
+    for request in reader.by_ref() {
         let request = request?;
         patience.look(requests.len());
         if !budget.takes(&request, None) {
@@ -402,7 +403,7 @@ fn texts(
     } else {
         let skip_bad = reading.skip_bad;
         let mut requests = Requests::from_lines(lines, LogOptions { skip_bad });
-        while let Some(logged) = requests.next() {
+        for logged in requests.by_ref() {
             if !texts.add(&logged?, patience, budget)? {
                 break;
             }
@@ -410,92 +411,6 @@ fn texts(
         skipped = requests.skipped();
     }
     Ok(texts.into_part(format, skipped))
-}
-
-/// A log under way.
-struct Texts<'r> {
-    rendering: &'r Rendering,
-    chains: Chains,
-    name: &'r str,
-    part: Part,
-    last: Nanos,
-}
-
-impl<'r> Texts<'r> {
-    fn new(reading: &Reading<'r>, name: &'r str) -> Self {
-        let block_tokens = reading.block_tokens.unwrap_or(BLOCK_TOKENS).max(1);
-        Self {
-            rendering: reading.rendering,
-            chains: Chains::new(block_tokens),
-            name,
-            part: Part {
-                requests: Vec::new(),
-                said: Vec::new(),
-                info: TraceInfo::new(block_tokens),
-                format: Format::Requests,
-                remarks: Vec::new(),
-                is_dated: true,
-            },
-            last: Nanos(0),
-        }
-    }
-
-    /// Whether there was room for it.
-    fn add(
-        &mut self,
-        logged: &LoggedRequest,
-        patience: &mut Patience,
-        budget: &mut Budget,
-    ) -> Result<bool> {
-        patience.look(self.part.requests.len());
-        let bad_line = |reason| TraceError::bad_line(self.name, logged.line, reason);
-        let text = self.rendering.text(&logged.prompt);
-        let tokens = self.rendering.tokens(&text).map_err(bad_line)?;
-        let info = &mut self.part.info;
-        let mut request = self
-            .chains
-            .request(logged, &tokens, info)
-            .map_err(bad_line)?;
-        self.part.is_dated &= logged.arrival.is_some();
-        if logged.arrival.is_none() {
-            // File order stands for times: a millisecond each.
-            request.arrival = self.last + Duration::from_millis(1);
-        }
-        self.last = request.arrival;
-        let said = Said {
-            name: logged.name(),
-            text,
-            tokens,
-            model: logged.model.clone(),
-            cache_salt: logged.cache_salt.clone(),
-            user: logged.user.clone(),
-            cached: logged.prompt_tokens.zip(logged.cached_tokens),
-            ttft: logged.ttft,
-        };
-        let is_taken = budget.takes(&request, Some(&said));
-        if is_taken {
-            self.part.requests.push(request);
-            self.part.said.push(said);
-        }
-        Ok(is_taken)
-    }
-
-    fn into_part(mut self, format: Format, skipped: u64) -> Part {
-        let part = &mut self.part;
-        part.format = format;
-        let given = |is_given: bool| match is_given {
-            true => Provenance::Given,
-            false => Provenance::Absent,
-        };
-        part.info.sessions = given(part.requests.iter().any(|it| it.session.is_some()));
-        part.info.turns = given(part.requests.iter().any(|it| it.turn > 0));
-        part.info.types_from = Provenance::Given;
-        if skipped > 0 {
-            part.remarks
-                .push(format!("{} left out", counted(skipped, "bad line")));
-        }
-        self.part
-    }
 }
 
 /// Blocks and session of the `number`th input as nobody else's.

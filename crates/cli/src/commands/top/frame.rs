@@ -206,7 +206,7 @@ fn replica(replica: &ReplicaPart) -> Line {
     };
     let hits = replica.hit_rate.map_or_else(|| "–".to_owned(), percent);
     Line::default()
-        .with(Style::Plain, format!("{} ", fit(&name, NAME - 8)))
+        .with(Style::Plain, format!("{} ", fit(&name, NAME - 16)))
         .with(style, fit(&health, 9))
         .with(Style::Served, bar(0.0, share.unwrap_or_default(), 12))
         .with(Style::Plain, format!(" {blocks:<14}"))

@@ -99,7 +99,7 @@ fn write(text: &str) -> Result<()> {
 fn listen(sender: Sender<Key>) {
     let signals = sender.clone();
     std::thread::spawn(move || {
-        for byte in std::io::stdin().bytes().map_while(Result::ok) {
+        for byte in std::io::stdin().lock().bytes().map_while(Result::ok) {
             if sender.send(key(byte)).is_err() {
                 return;
             }

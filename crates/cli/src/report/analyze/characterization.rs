@@ -60,6 +60,8 @@ fn over_time(numbers: &Characterization) -> Value {
     let buckets = numbers.over_time.buckets.iter().map(|moment| {
         json!({
             "requests": moment.requests,
+            "references": moment.references,
+            "hits": moment.hits,
             "hit_rate": moment.hit_rate,
             "p_next": moment.p_next,
             "live_blocks": moment.live_blocks,

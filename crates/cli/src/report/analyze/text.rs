@@ -55,7 +55,7 @@ fn facts(analysis: &Analysis) -> String {
     }
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     facts += &format!(
-        "held in memory: {} MiB of {} MiB at most\n",
+        "requests and texts held in memory: {} MiB of {} MiB at most\n",
         thousands(mib(analysis.held_bytes)),
         thousands(mib(analysis.held_bytes_max)),
     );
@@ -118,7 +118,7 @@ fn waterfall(analysis: &Analysis) -> String {
         ),
     };
     format!(
-        "Where the prompt tokens went: {} of {} tokens ({}){fleet}\n{}  time: {}\n",
+        "Where the prompt tokens went: {} of {} tokens each ({}){fleet}\n{}  time: {}\n",
         crate::input::counted(analysis.replicas as u64, "replica"),
         thousands(capacity),
         analysis.capacity_from,

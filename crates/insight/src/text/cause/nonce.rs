@@ -102,7 +102,7 @@ fn is_strong(word: &Word) -> bool {
 fn is_of_id(words: &[Word], at: usize) -> bool {
     let id = whole(words, at..at + 1);
     let is_single = id.len() == 1;
-    let pieces = &words[id.clone()];
+    let pieces = &words[id];
     if pieces.iter().any(is_strong) {
         return true;
     }

@@ -1,11 +1,17 @@
 //! What is known of single requests, and what became of prompt tokens: from
 //! [`insight`](crate::insight), in words.
 
-use headstart_insight::{Bucket, Split};
+use headstart_core::Nanos;
+use headstart_insight::{Bucket, Split, Waterfall};
 
 use crate::clock::unix_seconds;
-use crate::dashboard::snapshot::{BucketPart, RequestPart, Snapshot, TtftPart, WaterfallPart};
-use crate::insight::{ErrorSummary, Insight, RequestRecord};
+use crate::dashboard::snapshot::{
+    BucketPart, GhostPart, GhostsPart, RequestPart, Snapshot, TtftPart, WaterfallPart,
+};
+use crate::insight::{
+    BucketSeconds, ErrorSummary, GhostAnswer, Insight, RequestRecord, Waterfalls,
+};
+use crate::prices::PriceTable;
 
 /// Requests that are shown.
 const REQUESTS_MAX: usize = 12;
@@ -14,7 +20,12 @@ const REQUESTS_MAX: usize = 12;
 const PAIRS_MAX: usize = 128;
 
 /// Adds it to a snapshot.
-pub(super) fn add(snapshot: Snapshot, insight: &Insight) -> Snapshot {
+pub(super) fn add(
+    snapshot: Snapshot,
+    insight: &Insight,
+    prices: Option<&PriceTable>,
+    now: Nanos,
+) -> Snapshot {
     let sums = insight.snapshot();
     let latest = insight.recent(PAIRS_MAX);
     let now_s = unix_seconds();
@@ -23,27 +34,84 @@ pub(super) fn add(snapshot: Snapshot, insight: &Insight) -> Snapshot {
     let mut predictions = snapshot.predictions;
     predictions.ttft = ttft(&sums.ttft_s);
     predictions.pairs = latest.iter().filter_map(|it| pair(it)).collect();
-    let total = &sums.waterfalls.total;
-    let buckets = total.iter().map(|(bucket, tokens)| BucketPart {
-        bucket: bucket.name().to_owned(),
-        meaning: bucket.meaning().to_owned(),
-        is_served: bucket.is_served(),
-        tokens,
-        seconds: None,
-        money: None,
-    });
-    let waterfall = WaterfallPart {
-        requests: total.requests(),
-        tokens: total.total(),
-        currency: None,
-        buckets: buckets.collect(),
-    };
     Snapshot {
-        waterfall: Some(waterfall),
+        waterfall: Some(waterfall(
+            &sums.waterfalls,
+            insight.seconds().as_ref(),
+            prices,
+        )),
+        ghosts: ghosts(&insight.ghosts(now), snapshot.server.uptime_s),
         requests: requests.collect(),
         predictions,
         ..snapshot
     }
+}
+
+fn waterfall(
+    sums: &Waterfalls,
+    seconds: Option<&BucketSeconds>,
+    prices: Option<&PriceTable>,
+) -> WaterfallPart {
+    let took = |bucket: Bucket| {
+        let (_, took) = seconds?.buckets.iter().find(|(one, _)| *one == bucket)?;
+        Some(*took)
+    };
+    let buckets = sums.total.iter().map(|(bucket, tokens)| BucketPart {
+        bucket: bucket.name().to_owned(),
+        meaning: bucket.meaning().to_owned(),
+        is_served: bucket.is_served(),
+        tokens,
+        seconds: took(bucket),
+        money: prices.and_then(|prices| cost(bucket, sums, prices)),
+    });
+    WaterfallPart {
+        requests: sums.total.requests(),
+        tokens: sums.total.total(),
+        currency: prices.map(|prices| prices.currency.clone()),
+        buckets: buckets.collect(),
+    }
+}
+
+/// The fleet's, from each replica's: weighted by its prompt tokens.
+fn ghosts(answers: &[GhostAnswer], uptime_s: f64) -> Option<GhostsPart> {
+    let all: u64 = answers.iter().map(|one| one.prompt_tokens).sum();
+    if all == 0 {
+        return None;
+    }
+    let rate = |of: fn(&GhostAnswer) -> f64| {
+        let found = answers.iter().map(|one| of(one) * one.prompt_tokens as f64);
+        found.sum::<f64>() / all as f64
+    };
+    let size = |label: &str, hit_rate| GhostPart {
+        label: label.to_owned(),
+        hit_rate,
+    };
+    Some(GhostsPart {
+        seconds: uptime_s.min(3600.0),
+        requests: answers.iter().map(|one| one.requests).sum(),
+        hit_rate: rate(|one| one.as_it_is),
+        sizes: vec![
+            size("+25 %", rate(|one| one.plus_25)),
+            size("+100 %", rate(|one| one.plus_100)),
+            size("infinite", rate(|one| one.infinite)),
+        ],
+    })
+}
+
+/// What it cost that a bucket's tokens were not found; none of what was, and where a model has no
+/// price.
+fn cost(bucket: Bucket, sums: &Waterfalls, prices: &PriceTable) -> Option<f64> {
+    let of_model = |(model, row): &(String, Waterfall)| {
+        let tokens = row.get(bucket);
+        match tokens {
+            0 => Some(0.0),
+            _ => Some(prices.of(model)?.saved(tokens as f64).max(0.0)),
+        }
+    };
+    let costs: Option<Vec<f64>> = sums.models.iter().map(of_model).collect();
+    costs
+        .filter(|_| !bucket.is_served())
+        .map(|costs| costs.iter().sum())
 }
 
 fn ttft(errors: &ErrorSummary) -> Option<TtftPart> {
@@ -157,8 +225,11 @@ fn duration(ms: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::insight::CandidateRecord;
+    use crate::prices::Price;
 
     fn candidate(replica: u32, predicted_ttft_s: f64) -> CandidateRecord {
         CandidateRecord {
@@ -210,6 +281,45 @@ mod tests {
         );
         assert_eq!((told.age_s, told.ttft_ms), (2.5, Some(71.0)));
         assert_eq!(pair(&record()), Some([62.0, 71.0]));
+    }
+
+    #[test]
+    fn what_was_lost_costs_the_difference() {
+        let mut row = Waterfall::default();
+        row.add(&record().split.expect("it has one"));
+        let sums = Waterfalls {
+            total: row.clone(),
+            tenants: Vec::new(),
+            models: vec![("m".to_owned(), row)],
+            prefixes: Vec::new(),
+        };
+        let price = Price {
+            cache_miss: 3.0,
+            cache_hit: 1.0,
+            output: 9.0,
+        };
+        let prices = |others| PriceTable {
+            currency: "EUR".to_owned(),
+            models: BTreeMap::new(),
+            others,
+        };
+        let told = waterfall(&sums, None, Some(&prices(Some(price))));
+        let money = |told: &WaterfallPart, bucket: Bucket| {
+            let mut buckets = told.buckets.iter();
+            buckets
+                .find(|it| it.bucket == bucket.name())
+                .expect("all")
+                .money
+        };
+        let evicted = money(&told, Bucket::Evicted).expect("it has a price");
+        assert!((evicted - 304.0 * 2e-6).abs() < 1e-12, "{evicted}");
+        assert_eq!(money(&told, Bucket::Device), None);
+        assert_eq!(
+            (told.tokens, told.currency.as_deref()),
+            (4_310, Some("EUR"))
+        );
+        let told = waterfall(&sums, None, Some(&prices(None)));
+        assert_eq!(money(&told, Bucket::Evicted), None);
     }
 
     #[test]

@@ -113,14 +113,16 @@ function lossCost(row, { currency }) {
   return parts.length ? `: ${parts.join(", ")}` : "";
 }
 
-function lossLead({ buckets, tokens }) {
+function lossLead({ buckets, tokens, currency }) {
   const lost = buckets.filter((bucket) => !bucket.is_served && bucket.tokens > 0);
   const avoidable = lost.filter(({ bucket }) => !["never-seen", "block-floor"].includes(bucket));
   if (lost.length === 0) return "Every prompt token was found in a cache.";
   if (avoidable.length === 0) return "Nothing that could have been found was computed again.";
   const worst = avoidable.reduce((a, b) => (b.tokens > a.tokens ? b : a));
   const sum = avoidable.reduce((all, bucket) => all + bucket.tokens, 0);
-  return `${percent(sum / tokens)} of all prompt tokens were computed though they were known; `
+  const money = avoidable.reduce((all, bucket) => all + (bucket.money ?? 0), 0);
+  const cost = money > 0 ? `, which cost ${short.format(money)} ${currency}` : "";
+  return `${percent(sum / tokens)} of all prompt tokens were computed though they were known${cost}; `
     + `most of them: ${worst.meaning} (${percent(worst.tokens / tokens)}).`;
 }
 

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use headstart_core::Nanos;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use super::super::azure::nanos_since_1970;
@@ -22,9 +23,14 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// Why it is no object.
     pub(super) fn parse(text: &'a str) -> Result<Self, String> {
+        // Not in its own words: they repeat what stands there, and that may be a prompt.
         serde_json::from_str(text)
             .map(Self)
-            .map_err(|error| error.to_string())
+            .map_err(|error| match error.classify() {
+                Category::Data => "it is JSON, and no object".to_owned(),
+                Category::Eof => "it ends too early".to_owned(),
+                _ => format!("no JSON from column {} on", error.column()),
+            })
     }
 
     /// The JSON text of a field; `null` is none.

@@ -1,0 +1,194 @@
+//! What caches of other sizes would have hit in the last hour, per replica.
+//!
+//! One ghost per replica, fed with the prompts that were sent there. Its sizes are those of the
+//! replica's memory where that is known (replicas of this process); of an engine behind HTTP the
+//! memory is taken to be as large as it ever was full, by its events. What an engine generated is
+//! in no prompt until the next turn, so a ghost finds a conversation's answers one turn later than
+//! the engine does: compare ghosts with one another, not with what was served.
+
+use std::collections::BTreeMap;
+
+use headstart_core::{CacheEvent, Nanos, Tier};
+use headstart_insight::ghost::{Estimate, Ghost, LOOKUPS_MAX, Settings};
+
+/// Replicas that have a ghost, of some 3 MiB each; further ones have none.
+const GHOSTS: usize = 64;
+
+/// The largest memory of an engine that is reckoned with, blocks.
+const LARGEST: u64 = 1 << 23;
+
+/// What a replica's cache would have hit in the last hour if it were another size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GhostAnswer {
+    /// The replica.
+    pub replica: u32,
+    /// Its size in blocks, as far as that is known.
+    pub capacity_blocks: u64,
+    /// Requests of the last hour.
+    pub requests: u64,
+    /// Their prompt tokens.
+    pub prompt_tokens: u64,
+    /// Cached tokens of all prompt tokens: as large as it is.
+    pub as_it_is: f64,
+    /// A quarter larger.
+    pub plus_25: f64,
+    /// Twice as large.
+    pub plus_100: f64,
+    /// Without end.
+    pub infinite: f64,
+}
+
+/// All ghosts.
+#[derive(Default)]
+pub(super) struct Ghosts(BTreeMap<u32, Watched>);
+
+#[derive(Default)]
+struct Watched {
+    ghost: Option<Ghost>,
+    /// Blocks of its device, where somebody knows.
+    capacity: Option<u64>,
+    /// Blocks on its device by its events, now and at most.
+    held: u64,
+    most: u64,
+}
+
+impl Ghosts {
+    /// Says how large a replica's memory is.
+    pub(super) fn set_capacity(&mut self, replica: u32, blocks: u64) {
+        self.watched(replica).capacity = Some(blocks);
+    }
+
+    /// A prompt was sent to a replica and computed there.
+    pub(super) fn record(
+        &mut self,
+        replica: u32,
+        block_size: u32,
+        names: &[u64],
+        prompt_tokens: u32,
+        now: Nanos,
+    ) {
+        let watching = self.0.values().filter(|it| it.ghost.is_some()).count();
+        let watched = self.watched(replica);
+        if watched.ghost.is_none() && watching >= GHOSTS {
+            return;
+        }
+        let capacity = watched.capacity;
+        let ghost = watched.ghost.get_or_insert_with(|| {
+            let settings = match capacity {
+                Some(capacity) => Settings::around(capacity, block_size),
+                None => Settings::curve(LARGEST, block_size),
+            };
+            Ghost::new(settings).with_lookups_max(LOOKUPS_MAX)
+        });
+        ghost.record(names, prompt_tokens, now);
+    }
+
+    /// A replica said what changed.
+    pub(super) fn observe(&mut self, replica: u32, event: &CacheEvent, now: Nanos) {
+        let watched = self.watched(replica);
+        match event {
+            CacheEvent::Stored(stored) if stored.tier == Tier::Device => {
+                watched.held += stored.blocks.len() as u64;
+                watched.most = watched.most.max(watched.held);
+            }
+            CacheEvent::Removed {
+                blocks,
+                tier: Tier::Device,
+                ..
+            } => watched.held = watched.held.saturating_sub(blocks.len() as u64),
+            CacheEvent::Cleared => self.clear(replica, now),
+            _ => {}
+        }
+    }
+
+    /// A replica lost all it held; a larger one would have, too.
+    pub(super) fn clear(&mut self, replica: u32, now: Nanos) {
+        let watched = self.watched(replica);
+        watched.held = 0;
+        if let Some(ghost) = &mut watched.ghost {
+            ghost.clear(now);
+        }
+    }
+
+    /// What each would have hit; of those whose size nobody knows nothing is said.
+    pub(super) fn answers(&self, now: Nanos) -> Vec<GhostAnswer> {
+        let answers = self.0.iter().filter_map(|(&replica, watched)| {
+            let capacity = watched.capacity.unwrap_or(watched.most);
+            let hour = watched.ghost.as_ref()?.last_hour(now);
+            (capacity > 0).then(|| answer(replica, capacity, &hour))
+        });
+        answers.collect()
+    }
+
+    fn watched(&mut self, replica: u32) -> &mut Watched {
+        self.0.entry(replica).or_default()
+    }
+}
+
+fn answer(replica: u32, capacity: u64, hour: &Estimate) -> GhostAnswer {
+    let at = |quarters: u64| hit_rate(hour, capacity.saturating_mul(quarters) / 4);
+    GhostAnswer {
+        replica,
+        capacity_blocks: capacity,
+        requests: hour.requests,
+        prompt_tokens: hour.tokens,
+        as_it_is: at(4),
+        plus_25: at(5),
+        plus_100: at(8),
+        infinite: hour.infinite_token_hit_rate,
+    }
+}
+
+/// The hit rate of a size, between those of the sizes around it.
+fn hit_rate(hour: &Estimate, capacity: u64) -> f64 {
+    let (mut below, mut rate) = (0, 0.0);
+    for point in &hour.points {
+        if point.capacity_blocks >= capacity {
+            let span = (point.capacity_blocks - below).max(1) as f64;
+            let share = (capacity - below) as f64 / span;
+            return rate + (point.token_hit_rate - rate) * share;
+        }
+        (below, rate) = (point.capacity_blocks, point.token_hit_rate);
+    }
+    rate
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A loop over more blocks than fit: a larger cache would have hit all but the first round.
+    #[test]
+    fn a_larger_cache_would_have_hit_a_loop_that_is_too_long() {
+        for known in [true, false] {
+            let mut ghosts = Ghosts::default();
+            if known {
+                ghosts.set_capacity(3, 100);
+            } else {
+                ghosts.watched(3).most = 100;
+            }
+            for round in 0..10u64 {
+                for prompt in 0..12u64 {
+                    let names: Vec<u64> = (0..10).map(|block| prompt * 10 + block).collect();
+                    let names: Vec<u64> = names.iter().map(|name| name * 0x9e37_79b9).collect();
+                    ghosts.record(3, 16, &names, 160, Nanos(round * 1_000_000_000));
+                }
+            }
+            let answers = ghosts.answers(Nanos(10_000_000_000));
+            let [answer] = answers[..] else {
+                panic!("one replica: {answers:?}");
+            };
+            assert!(
+                answer.plus_100 > 0.89 && answer.infinite > 0.89,
+                "{answer:?}"
+            );
+            assert!(answer.as_it_is < answer.plus_100, "{answer:?}");
+            if known {
+                assert!(
+                    answer.plus_25 > 0.89 && answer.as_it_is < 0.01,
+                    "{answer:?}"
+                );
+            }
+        }
+    }
+}
