@@ -159,6 +159,13 @@ impl<'a> Scanner<'a> {
                     false => Class::Plain,
                 }
             }
+            Class::Plain
+                if self.is_line_start
+                    && matches!(next, Some(b':'))
+                    && markup::announces_thoughts(word) =>
+            {
+                Class::ThinkOpen
+            }
             Class::Plain if markup::names_thoughts(word) => match before {
                 Some((Class::Marker, start)) if markup::is_channel(&self.bytes[start..self.at]) => {
                     Class::ThinkOpen

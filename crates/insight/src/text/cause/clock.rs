@@ -9,6 +9,9 @@ use crate::text::word::{Class, Word};
 /// Words between a number and the word that makes it a time.
 const BESIDE_WORDS: usize = 3;
 
+/// Numbers and commas in brackets behind a word of time.
+const ARGUMENT_WORDS: usize = 20;
+
 /// Longest number that is a day, an hour or a year, digits.
 const NUMBER_DIGITS: u16 = 4;
 
@@ -41,11 +44,22 @@ fn says_time(words: &[Word], at: usize) -> bool {
     let around = at.saturating_sub(BESIDE_WORDS)..(at + BESIDE_WORDS + 1).min(words.len());
     let is_beside = |word: &Word| word.class != Class::Number && word.class.may_be_of_time();
     match class {
-        Class::Number => words[around].iter().any(is_beside),
+        Class::Number => words[around].iter().any(is_beside) || is_argument(words, at),
         Class::Zone | Class::TimeLabel | Class::TimeUnit => {
             let is_figure = |word: &Word| word.class == Class::Number || word.class.is_time();
             words[around].iter().any(is_figure)
         }
+        _ => false,
+    }
+}
+
+/// Whether a number is one of several that a word of time has in brackets: `datetime(2026, 3, 4)`.
+fn is_argument(words: &[Word], at: usize) -> bool {
+    let front = &words[at.saturating_sub(ARGUMENT_WORDS)..at];
+    let is_list = |word: &&Word| word.class == Class::Number || word.is(b',');
+    let list = front.iter().rev().take_while(is_list).count();
+    match &front[..front.len() - list] {
+        [.., label, bracket] => bracket.is(b'(') && label.class == Class::TimeLabel,
         _ => false,
     }
 }

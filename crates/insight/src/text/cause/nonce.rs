@@ -13,6 +13,9 @@ const LONG_DIGITS: u16 = 8;
 /// Words in front of an id among which its label stands.
 const LABEL_WORDS: usize = 8;
 
+/// Figures of a port that was given out for a moment.
+const PORT_DIGITS: std::ops::RangeInclusive<u16> = 4..=5;
+
 /// Fewest letters of a random name.
 const NAME_LETTERS: u16 = 6;
 
@@ -105,10 +108,24 @@ fn is_of_id(words: &[Word], at: usize) -> bool {
     }
     let has_figures = |word: &Word| matches!(word.class, Class::Number | Class::Mixed);
     match words[at].class {
+        Class::Number if is_port(words, at) => true,
         Class::Number | Class::Mixed | Class::HexLetters | Class::Epoch => is_labelled(words, at),
         Class::Plain => !is_single && pieces.iter().any(has_figures) && is_labelled(words, at),
         _ => false,
     }
+}
+
+/// Whether a number is the port of an address, as whoever starts a server for a moment is given
+/// one: `127.0.0.1:49152`.
+fn is_port(words: &[Word], at: usize) -> bool {
+    let Some([sign, host, colon]) = at.checked_sub(3).map(|front| &words[front..at]) else {
+        return false;
+    };
+    let touches =
+        sign.end() == host.start && host.end() == colon.start && colon.end() == words[at].start;
+    let is_host = [Class::Number, Class::Plain, Class::Mixed].contains(&host.class);
+    let is_address = sign.is(b'/') || sign.is(b'.') || sign.is(b'@');
+    touches && colon.is(b':') && is_host && is_address && PORT_DIGITS.contains(&words[at].len)
 }
 
 /// The whole of the id that `range` is a part of: what stands there without a space, quotation

@@ -39,10 +39,18 @@ fn begins(words: &[Word]) -> bool {
 
 /// Whether the last thinking block of `words` goes on behind them.
 fn is_open(words: &[Word]) -> bool {
-    let mut tags = words.iter().rev().map(|word| word.class);
-    let tag =
-        tags.find(|class| matches!(class, Class::ThinkOpen | Class::ThinkClose | Class::Role));
-    tag == Some(Class::ThinkOpen)
+    let is_tag = |word: &Word| {
+        matches!(
+            word.class,
+            Class::ThinkOpen | Class::ThinkClose | Class::Role
+        )
+    };
+    let Some(at) = words.iter().rposition(is_tag) else {
+        return false;
+    };
+    // Of a thought in plain text, nothing tells where it ends.
+    let is_label = words.get(at + 1).is_some_and(|word| word.is(b':'));
+    words[at].class == Class::ThinkOpen && !is_label
 }
 
 /// Whether `words` hold more of the chat than one block: its roles stand between messages.
@@ -83,6 +91,13 @@ mod tests {
         assert_eq!(found(&one, &other).map(|it| it.0), Some("thinking"));
         let emptied = chat("<think>\n\n</think>\n\n");
         assert_eq!(found(&one, &emptied).map(|it| it.0), Some("thinking"));
+    }
+
+    #[test]
+    fn a_dropped_thought_in_plain_text_is_told() {
+        let block = format!("Thought: {}\n", prose(4, 50).trim());
+        let (with, without) = (chat(&block), chat(""));
+        assert_eq!(found(&with, &without).map(|it| it.0), Some("thinking"));
     }
 
     #[test]

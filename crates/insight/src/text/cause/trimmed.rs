@@ -3,6 +3,8 @@
 //! the gap, and change with it. Of a prompt that is one text, its very beginning goes; of a long
 //! message in the history, its content, with a few words in its place.
 
+use std::ops::Range;
+
 use super::Spans;
 use crate::text::divergence::{Aligned, LOSS_WORDS, Region, count};
 use crate::text::word::Class;
@@ -13,8 +15,14 @@ const AGREES_WORDS: usize = 24;
 /// Words of what went beside its markup: with fewer, only the form changed.
 const GONE_WORDS: usize = 4;
 
-/// Most words of a note that changed.
+/// Most words in the place of a message's content.
 const NOTE_WORDS: usize = 16;
+
+/// Equal words right behind what went, where a summary in front of it changed too.
+const SUMMARY_AGREES_WORDS: usize = 128;
+
+/// Most words that changed in a note, or in a summary of what is gone.
+const SUMMARY_WORDS: usize = 200;
 
 /// Who spoke before a message that is a part of the history: instructions, a question, an answer.
 const HISTORY_ROLES: usize = 3;
@@ -26,7 +34,7 @@ pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
     let first = aligned.regions.first()?;
     let gap = match is_gap(aligned, first) {
         true => first,
-        false => behind_note(aligned, first)?,
+        false => behind_note(aligned)?,
     };
     let (start, end) = (aligned.span(first), aligned.span(gap));
     aligned.keeps_old(end.0.end).then_some(Spans {
@@ -35,18 +43,38 @@ pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
     })
 }
 
-/// The gap behind a note that changed with it.
-fn behind_note<'a>(aligned: &'a Aligned<'_>, note: &Region) -> Option<&'a Region> {
-    let (old, new) = aligned.span(note);
-    let is_note = old.len().max(new.len()) <= NOTE_WORDS && note.agrees < LOSS_WORDS;
-    let gap = aligned.regions.get(1).filter(|_| is_note)?;
-    is_gap(aligned, gap).then_some(gap)
+/// The gap behind a note or a summary that changed with it.
+fn behind_note<'a>(aligned: &'a Aligned<'_>) -> Option<&'a Region> {
+    let first = aligned.span(aligned.regions.first()?);
+    let (mut changed, mut agrees) = (0, 0);
+    for (number, region) in aligned.regions.iter().enumerate() {
+        let (old, new) = aligned.span(region);
+        let is_note = number == 1 && changed <= NOTE_WORDS && agrees < LOSS_WORDS;
+        if is_note && is_gap(aligned, region) {
+            return Some(region);
+        }
+        // A summary may quote what it stands for: all up to where both agree for long is one gap.
+        if region.agrees >= SUMMARY_AGREES_WORDS {
+            let whole = (first.0.start..old.end, first.1.start..new.end);
+            return is_gone(aligned, whole).then_some(region);
+        }
+        changed += old.len().max(new.len());
+        agrees += region.agrees;
+        if changed.max(agrees) > SUMMARY_WORDS {
+            return None;
+        }
+    }
+    None
 }
 
 /// Whether messages went, or the beginning of all, or what an earlier message held, such as the
 /// result of a tool.
 fn is_gap(aligned: &Aligned<'_>, region: &Region) -> bool {
-    let (old, new) = aligned.span(region);
+    region.agrees >= AGREES_WORDS && is_gone(aligned, aligned.span(region))
+}
+
+/// The same of the words from a difference up to where both agree.
+fn is_gone(aligned: &Aligned<'_>, (old, new): (Range<usize>, Range<usize>)) -> bool {
     let (gone, instead) = (&aligned.old[old.clone()], &aligned.new[new.clone()]);
     let is_word = |class: Class| class != Class::Punctuation && !class.is_markup();
     let has_roles = count(gone, |class| class == Class::Role) > 0;
@@ -57,7 +85,6 @@ fn is_gap(aligned: &Aligned<'_>, region: &Region) -> bool {
     (has_roles || is_front || is_emptied)
         && instead.len() * 2 <= gone.len()
         && count(gone, is_word) >= GONE_WORDS
-        && region.agrees >= AGREES_WORDS
 }
 
 #[cfg(test)]
@@ -117,6 +144,16 @@ mod tests {
         let (cause, one, other) = found(&old, &new).expect("a cause");
         assert_eq!((cause, other), ("trimmed", "[Old result removed]"));
         assert_eq!(one, result.trim());
+    }
+
+    #[test]
+    fn a_summary_that_grows_with_the_gap_is_told() {
+        let summary = |words: usize| {
+            let text = prose(8, words);
+            format!("<|im_end|>\n<|im_start|>user\nSo far: {text}")
+        };
+        let (old, new) = (chat(2, 9, &summary(20)), chat(4, 11, &summary(40)));
+        assert_eq!(found(&old, &new).map(|it| it.0), Some("trimmed"));
     }
 
     #[test]

@@ -122,10 +122,7 @@ fn angled(rest: &[u8]) -> Option<(usize, Class)> {
         return None;
     }
     let is_one_of = |names: &[&str]| names.iter().any(|known| known.as_bytes() == name);
-    let class = if THOUGHTS
-        .iter()
-        .any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
-    {
+    let class = if is_thoughts(name) {
         thought(is_close)
     } else if is_one_of(SPECIAL) {
         Class::Marker
@@ -153,6 +150,19 @@ fn holds_id(name: &[u8]) -> bool {
 /// Whether a word may be a hexadecimal number without figures.
 fn is_hex_letters(part: &[u8]) -> bool {
     part.len() >= HEX_LETTERS && part.iter().all(u8::is_ascii_hexdigit)
+}
+
+/// Whether a tag of that name stands around thoughts.
+fn is_thoughts(name: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    let begins = |word: &[u8]| name.windows(word.len()).any(|part| part == word);
+    THOUGHTS.iter().any(|it| name == it.as_bytes()) || begins(b"thinking") || begins(b"thought")
+}
+
+/// Whether a word at the start of a line, with a colon behind it, begins a thought in plain text.
+pub(super) fn announces_thoughts(word: &[u8]) -> bool {
+    let names: [&[u8]; 4] = [b"thought", b"thoughts", b"thinking", b"reasoning"];
+    names.iter().any(|name| word.eq_ignore_ascii_case(name))
 }
 
 /// A special token with bars: thoughts have some of their own.
@@ -210,6 +220,7 @@ mod tests {
         ];
         check(&markers, Some(Class::Marker));
         let open = [
+            "<antThinking>",
             "<think>",
             "<Thinking>",
             "<reasoning>",

@@ -9,7 +9,9 @@ pub(super) fn scan(rest: &[u8]) -> Option<(usize, Class)> {
     match (digits, rest.get(digits)) {
         (4, Some(b'-' | b'/' | b'.')) => year_first(rest),
         (1 | 2, Some(b'/' | b'.' | b'-')) => year_last(rest),
-        (1 | 2, Some(b':' | b'a' | b'A' | b'p' | b'P')) => time(rest).map(|len| (len, Class::Time)),
+        (1 | 2, Some(b':' | b'a' | b'A' | b'p' | b'P' | b'h')) => {
+            time(rest).map(|len| (len, Class::Time))
+        }
         (8 | 14, _) => compact(rest, digits),
         (10 | 13 | 16 | 19, _) => epoch(rest, digits),
         _ => None,
@@ -98,7 +100,7 @@ fn time(rest: &[u8]) -> Option<usize> {
         return (hour <= 12).then_some(len + noon);
     }
     let mut parts = 0;
-    while parts < 2 && rest.get(len) == Some(&b':') {
+    while parts < 2 && is_between(rest.get(len), parts) {
         let part = rest.get(len + 1..len + 3).filter(|part| digits(part) == 2);
         match part.map(number) {
             Some(0..60) => len += 3,
@@ -118,6 +120,11 @@ fn time(rest: &[u8]) -> Option<usize> {
     }
     len += zone(&rest[len..]);
     is_boundary(rest.get(len)).then_some(len)
+}
+
+/// Whether a byte stands between hours, minutes and seconds: `17:35`, and in French `17h35`.
+fn is_between(byte: Option<&u8>, parts: usize) -> bool {
+    byte == Some(&b':') || (parts == 0 && byte == Some(&b'h'))
 }
 
 /// The length of `am` or `pm`, as a whole word.
@@ -209,6 +216,7 @@ mod tests {
             "5:35pm",
             "5PM",
             "17:35Z",
+            "17h35",
         ] {
             check(time, Some((time, Class::Time)));
             check(&format!("{time}."), Some((time, Class::Time)));
