@@ -53,10 +53,12 @@ impl Defect {
     pub(crate) fn all_hit(&self) -> Vec<Hit<'_>> {
         let (before, after) = (shared(&self.clean), shared(&self.spoiled));
         let requests = self.spoiled.requests.iter().zip(before.iter().zip(&after));
-        let hit = requests.map(|(request, (&before, after))| Hit {
+        // What a defect took out of a prompt is not computed again: no more than is left is lost.
+        let left = |request: &Request, after: usize| request.shown().len() - after;
+        let hit = requests.map(|(request, (&before, &after))| Hit {
             request,
             before,
-            lost: before.saturating_sub(*after),
+            lost: before.saturating_sub(after).min(left(request, after)),
         });
         let hit = hit.filter(|hit| hit.lost >= WORTH_ASKING && hit.lost * 10 >= hit.before);
         hit.collect()
