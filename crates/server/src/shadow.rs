@@ -11,9 +11,9 @@
 //!                       arm: precise, 4 × 40,000 blocks        …
 //! ```
 //!
-//! A prompt's blocks can be matched from when the real answer began, and its place is given back
-//! when the real answer ends, so arms know the load that there was. They do not know how much
-//! faster they would have been. Requests never wait for them: what the queue does not take is
+//! A prompt counts, and its blocks can be matched, from when the real answer began; its place is
+//! given back when the real answer ends, so arms know the load that there was. They do not know how
+//! much faster they would have been. Requests never wait for them: what the queue does not take is
 //! left out, and counted.
 
 mod arm;

@@ -61,7 +61,9 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
     };
     let proxied = call.gateway.pass_on(&passing).await?;
     let ttft_s = note_first_bytes(&call, &model, &proxied);
-    shadowed.began(call.gateway.clock.now());
+    if proxied.head.status.is_success() {
+        shadowed.began(call.gateway.clock.now());
+    }
     let body = passing.body.clone();
     let sent = Sent {
         gateway: call.gateway.clone(),

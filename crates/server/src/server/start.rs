@@ -133,7 +133,7 @@ fn add_replicas(
 }
 
 /// Says which upstreams' prompts a strategy that goes by prefixes will not see: without it a wrong
-/// configuration looks like one that does not help.
+/// configuration looks like one that does not help. In shadow mode there is nobody to choose from.
 fn warn_of_blindness(config: &ServeConfig) {
     let goes_by_prefix = |(kind, _): &(ScorerKind, f64)| {
         matches!(kind, ScorerKind::Prefix { .. } | ScorerKind::Cost)
@@ -142,7 +142,7 @@ fn warn_of_blindness(config: &ServeConfig) {
     let Backend::Upstreams(upstreams) = &config.backend else {
         return;
     };
-    if !profile.scorers.iter().any(goes_by_prefix) {
+    if config.shadow.is_some() || !profile.scorers.iter().any(goes_by_prefix) {
         return;
     }
     for upstream in upstreams {

@@ -44,6 +44,8 @@ struct Running {
     replica: ReplicaId,
     reservation: ReservationId,
     lease: Lease,
+    /// Prompt tokens, and those of them that were found.
+    found: (usize, usize),
     is_computed: bool,
 }
 
@@ -91,7 +93,6 @@ impl Arm {
         // Engines compute a prompt's last token even where all of it is cached.
         let usable = len.saturating_sub(1) / self.block_size * self.block_size;
         let found = (lease.matched() * self.block_size).min(usable);
-        self.found.record(len, found);
         let missing = prompt.chain.len() - lease.matched();
         if let Grow::Short { available } = cache.grow(&mut lease, missing, now) {
             // What does not fit beside those that run is not cached.
@@ -102,6 +103,7 @@ impl Arm {
             replica: decision.replica,
             reservation: decision.reservation,
             lease,
+            found: (len, found),
             is_computed: false,
         };
         self.running.insert(prompt.id, running);
@@ -114,6 +116,9 @@ impl Arm {
             return;
         };
         running.is_computed = true;
+        // What is refused in the end was found by nobody.
+        let (len, found) = running.found;
+        self.found.record(len, found);
         self.router.first_token(running.reservation, now);
         let cache = &mut self.caches[running.replica.0 as usize];
         let first = running.lease.committed();
