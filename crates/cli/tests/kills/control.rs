@@ -63,8 +63,14 @@ fn wrong_bytes_that_were_served_would_be_seen() {
     let pool = Pool::new(CONVERSATIONS, 7);
     let server = Served::start(arguments(&folder("filled")));
     pool.ask_all(&server.address).check("the first time");
-    let files = folder("filled").join("segment-00000");
-    eventually("something is stored", || files.exists());
+    let is_stored = |line: &str| {
+        let count = line.rsplit(' ').next().and_then(|count| count.parse().ok());
+        let is_count =
+            line.starts_with("headstart_tier_units_total") && line.contains("\"stored\"");
+        is_count && count.is_some_and(|count: f64| count > CONVERSATIONS as f64)
+    };
+    let is_enough = || server.metrics().lines().any(is_stored);
+    eventually("enough is stored", is_enough);
     drop(server);
     let records = read(&folder("filled"));
     assert!(records.len() > CONVERSATIONS, "{} records", records.len());
