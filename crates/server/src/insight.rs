@@ -8,7 +8,7 @@
 //!
 //! One lock, held for some microseconds a call; requests never wait for a reader, which copies
 //! what it shows. No text and no token is kept: prompts are keyed hashes, and a tenant is shown as
-//! a keyed tag. Every memory here has its bound in [`records`] or in the attributor's config.
+//! a keyed tag. Every memory here has its bound in `records` or in the attributor's config.
 
 mod causes;
 mod ghosts;

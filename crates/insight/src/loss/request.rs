@@ -27,7 +27,7 @@ pub struct Arrival<'a> {
 /// What the engine did about a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
-    /// Tokens that were not computed, per tier, [`Tier::Device`] first.
+    /// Tokens that were not computed, per tier, the device first.
     pub tiers: [u32; 4],
     /// Tokens behind them that were stored in a lower tier, and whose load failed or was judged
     /// too slow, where that is known.
