@@ -51,8 +51,8 @@ struct Wrong {
 }
 
 /// What is known to be said otherwise, and why: the request goes on from an earlier one to the
-/// letter, and what is left of it was in none, so that nothing of it is computed again. The text
-/// that the defect took out of it is counted as its loss all the same.
+/// letter, and what is left of it is new but for a few sentences, so that hardly anything of it is
+/// computed again. The text that the defect took out of it is counted as its loss all the same.
 const KNOWN: [(&str, &str); 1] = [("in a field that is not sent back", "req-0070")];
 
 fn is_known(row: &Wrong) -> bool {

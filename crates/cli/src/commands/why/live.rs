@@ -4,7 +4,7 @@
 use std::io;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use headstart_insight::Bucket;
+use headstart_insight::{Bucket, Cause};
 use headstart_loadgen::fetch;
 use serde_json::Value;
 
@@ -76,13 +76,25 @@ fn told(record: &Value) -> String {
     if let Some(age_s) = record["evicted"]["age_s"].as_f64() {
         lines.push(format!("evicted {age_s:.0} s after its last use"));
     }
-    if record["buckets"]["diverged"].is_u64() {
-        lines.push(
-            "Known behind another prefix: `headstart why REQUEST FILE` on a log names the cause."
+    let cause = record["cause"].as_str().and_then(|name| name.parse().ok());
+    match cause {
+        Some(cause) => lines.extend(because(record, cause)),
+        None if record["buckets"]["diverged"].is_u64() => lines.push(
+            "Known behind another prefix: `headstart why REQUEST FILE` on a log looks closer."
                 .to_owned(),
-        );
+        ),
+        None => {}
     }
     lines.join("\n")
+}
+
+/// The cause that a server found, which it does within a budget only.
+fn because(record: &Value, cause: Cause) -> [String; 3] {
+    [
+        format!("parts from {}", visible(&record["neighbour"]["request"])),
+        format!("cause  {cause}: {}", cause.title()),
+        format!("fix    {}", cause.fix()),
+    ]
 }
 
 /// A server's text without control characters, which would reach the terminal.
@@ -112,5 +124,19 @@ mod tests {
         assert!(text.starts_with(headline), "{text}");
         assert!(text.contains("known behind another prefix"), "{text}");
         assert!(!text.contains("later"), "{text}");
+        assert!(text.contains("looks closer"), "{text}");
+    }
+
+    #[test]
+    fn a_cause_that_the_server_found_is_told_with_its_fix() {
+        let text = told(&json!({
+            "id": "b", "replica": 0, "prompt_tokens": 100, "cached_tokens": 0,
+            "buckets": {"diverged": 100}, "neighbour": {"request": "a"}, "cause": "clock",
+        }));
+        assert!(
+            text.contains("parts from a\ncause  clock: a date"),
+            "{text}"
+        );
+        assert!(text.contains("fix    move the date"), "{text}");
     }
 }
