@@ -19,15 +19,11 @@ def nodes(page):
             yield role, (node.get("name", {}).get("value") or "").strip(), node
 
 
-# Of these a document's own, such as a list in a text, say enough by what is in them.
-PLAIN = {"list", "group"}
-
-
-def nameless(page, unless=()):
+def nameless(page):
     """Roles of nodes that need a name and have none."""
     found = []
     for role, name, node in nodes(page):
-        if role in NAMED and role not in unless and not name:
+        if role in NAMED and not name:
             found.append(f"{role} {node.get('backendDOMNodeId', '')}")
     return found
 

@@ -1,14 +1,10 @@
 """Checks of the HTML reports: they open from a file, say what they are, and ask for nothing."""
 
 import json
+import random
 import subprocess
 
 import names
-
-
-def has(look, *command):
-    told = subprocess.run([look.headstart, *command, "--help"], capture_output=True, check=False)
-    return told.returncode == 0
 
 
 def made(look, name, *command):
@@ -30,8 +26,13 @@ def looked_at(look, path, name):
         assert page.title().strip(), "it has a title"
         assert page.locator("h1").count() == 1, "it has one main heading"
         assert not page.troubles, f"the console says: {page.troubles}"
-        missing = names.nameless(page, unless=names.PLAIN)
+        # What is folded away is named too.
+        page.locator("details").evaluate_all("all => all.forEach((it) => { it.open = true; })")
+        missing = names.nameless(page)
         assert not missing, f"without a name: {missing}"
+        poor = names.poor_contrasts(page)
+        assert not poor, f"hard to read: {poor}"
+        page.locator("details").evaluate_all("all => all.forEach((it) => { it.open = false; })")
         look.shot(page, f"{name}-{scheme}")
         page.context.close()
 
@@ -68,21 +69,53 @@ def request_log(look):
 
 
 def the_report_of_an_analysis_opens(look):
-    if not has(look, "analyze"):
-        return "SKIPPED: the report of an analysis: this binary has no `analyze`"
     path = made(look, "analyze", "analyze", request_log(look), "--html")
     looked_at(look, path, "report-analyze")
 
 
 def the_report_of_the_demo_opens(look):
-    if not has(look, "demo"):
-        return "SKIPPED: the report of the demo: this binary has no `demo`"
     path = made(look, "demo", "demo", "--html")
     looked_at(look, path, "report-demo")
+
+
+def the_report_of_a_simulation_opens(look):
+    command = ["simulate", "--preset", "lpc-lmsys", "--minutes", "2", "--seeds", "1", "--policies",
+               "lru,oracle", "--sizes", "60K,80K,100K", "--predictor", "none", "--html"]
+    looked_at(look, made(look, "simulate", *command), "report-simulate")
+
+
+def the_report_of_a_fleet_opens(look):
+    path = made(look, "fleet", "simulate", "--preset", "laptop", "--html")
+    looked_at(look, path, "report-fleet")
+
+
+def talks(look):
+    """Conversations in which only questions are followed by something."""
+    path, rng = look.work / "talks.jsonl", random.Random(1)
+    words = "river stone paper light garden winter market yellow answer letter".split()
+    some = lambda count: " ".join(rng.choice(words) for _ in range(count))
+    lines = []
+    for _ in range(120):
+        turns, messages = rng.randrange(1, 5), []
+        for turn in range(turns):
+            asked = some(8) + ("?" if turn + 1 < turns else ".")
+            messages += [{"role": "user", "content": asked},
+                         {"role": "assistant", "content": some(12)}]
+        lines.append(json.dumps({"messages": messages}))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def the_report_of_a_training_opens(look):
+    command = ["train", talks(look), "--epochs", "2", "--out", look.work / "model.hsp", "--report"]
+    looked_at(look, made(look, "train", *command), "report-train")
 
 
 CHECKS = [
     the_report_of_a_replay_opens,
     the_report_of_an_analysis_opens,
     the_report_of_the_demo_opens,
+    the_report_of_a_simulation_opens,
+    the_report_of_a_fleet_opens,
+    the_report_of_a_training_opens,
 ]

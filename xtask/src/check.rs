@@ -4,6 +4,7 @@
 //! what to install, a step after a failure as NOT RUN: neither is ever counted as passed. This
 //! module orders and reports; [`step`] knows what the steps are.
 
+mod browser;
 mod examples;
 mod report;
 mod services;
@@ -129,7 +130,7 @@ mod tests {
             OnFailure::Stop,
             &[],
             &[
-                "tidy", "fmt", "clippy", "services", "test", "doc", "examples",
+                "tidy", "fmt", "clippy", "services", "test", "doc", "examples", "browser",
             ],
         );
     }
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn keep_going_runs_the_rest() {
         let all = [
-            "tidy", "fmt", "clippy", "services", "test", "doc", "examples",
+            "tidy", "fmt", "clippy", "services", "test", "doc", "examples", "browser",
         ];
         check(OnFailure::KeepGoing, &["tidy", "test"], &all);
     }

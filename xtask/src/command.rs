@@ -11,7 +11,8 @@ Checks of this workspace.
 Usage: cargo x <COMMAND>
 
 Commands:
-  check [OPTIONS]  run what CI runs: tidy, fmt, clippy, services, test, doc, examples
+  check [OPTIONS]  run what CI runs: tidy, fmt, clippy, services, test, doc, examples,
+                   browser (skipped, by name, where there is none: tools/browser/run --install)
   tidy             run the style guide's own rules alone
   help             print this text
 

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{Outcome, Services, examples, services};
+use super::{Outcome, Services, browser, examples, services};
 use crate::cargo::Cargo;
 use crate::tidy;
 
 /// All steps, in the order they run: seconds before minutes, so that a typo is known early.
-pub(super) const STEPS: [Step; 7] = [
+pub(super) const STEPS: [Step; 8] = [
     Step {
         name: "tidy",
         work: Work::Tidy,
@@ -37,6 +37,10 @@ pub(super) const STEPS: [Step; 7] = [
     Step {
         name: "examples",
         work: Work::Examples,
+    },
+    Step {
+        name: "browser",
+        work: Work::Browser,
     },
 ];
 
@@ -94,6 +98,7 @@ enum Work {
     Services,
     Test,
     Examples,
+    Browser,
 }
 
 #[derive(Debug)]
@@ -116,6 +121,7 @@ impl Step {
                 Services::Required => TEST_WITH_SERVICES.run(cargo),
             },
             Work::Examples => examples::run(root, cargo),
+            Work::Browser => browser::run(root, cargo),
         }
     }
 }

@@ -1,0 +1,132 @@
+//! The dashboard and the HTML reports in a real browser: `tools/browser/run`, on the binary that the
+//! tests have built. Fetches nothing: what is not there is named, with the line that fetches it.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result};
+
+use super::Outcome;
+use crate::cargo::Cargo;
+
+/// The checks, below the repository's root. Its own file tells the exit codes.
+const SCRIPT: &str = "tools/browser/run";
+
+/// It ends so where a browser, or what drives it, is not there.
+const NOT_THERE: i32 = 3;
+
+/// Lines at the end of what a failed run said that are the reason in short.
+const CLOSING: &str = " checks passed in ";
+
+/// Builds the binary and looks at it, where there is a browser.
+pub(super) fn run(root: &Path, cargo: &Cargo) -> Result<Outcome> {
+    let ready = Command::new(root.join(SCRIPT))
+        .arg("--ready")
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("{SCRIPT} did not start"))?;
+    if let Some(outcome) = unless_ready(&ready) {
+        return Ok(outcome);
+    }
+    // Built with the whole workspace, as the tests were; see `examples`.
+    let built = cargo.run(
+        &["build", "--quiet", "--locked", "--workspace", "--bins"],
+        &[],
+    )?;
+    if !built.success() {
+        return Ok(Outcome::Failed(format!(
+            "the binary does not build: {built}"
+        )));
+    }
+    let done = Command::new(root.join(SCRIPT))
+        .arg("--headstart")
+        .arg(binary()?)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("{SCRIPT} did not start"))?;
+    let said = String::from_utf8_lossy(&done.stdout);
+    print!("{said}");
+    Ok(concluded(done.status.code(), &said))
+}
+
+/// Beside this program.
+fn binary() -> Result<std::path::PathBuf> {
+    let program = std::env::current_exe().context("this program's own path")?;
+    let folder = program.parent().context("this program lies in a folder")?;
+    Ok(folder.join(format!("headstart{}", std::env::consts::EXE_SUFFIX)))
+}
+
+/// What is missing, in the script's words; none where nothing is.
+fn unless_ready(ready: &Output) -> Option<Outcome> {
+    let said = String::from_utf8_lossy(&ready.stdout).trim().to_owned();
+    match ready.status.code() {
+        Some(0) => None,
+        Some(NOT_THERE) => Some(Outcome::Skipped(said)),
+        _ => {
+            let why = String::from_utf8_lossy(&ready.stderr);
+            let (why, status) = (why.trim(), ready.status);
+            Some(Outcome::Failed(format!(
+                "{SCRIPT} --ready ended with {status}: {why}"
+            )))
+        }
+    }
+}
+
+/// How the checks ended: their closing line.
+fn concluded(code: Option<i32>, said: &str) -> Outcome {
+    let closing = said.lines().rev().find(|line| line.contains(CLOSING));
+    match (code, closing) {
+        (Some(0), Some(closing)) => Outcome::Passed(closing.to_owned()),
+        // Whoever says nothing has looked at nothing.
+        (Some(0), None) => Outcome::Failed(format!("{SCRIPT} does not say what it checked")),
+        (_, Some(closing)) => Outcome::Failed(closing.to_owned()),
+        (code, None) => Outcome::Failed(match code {
+            Some(code) => format!("{SCRIPT} ended with exit code {code}"),
+            None => format!("{SCRIPT} was killed"),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    use super::*;
+
+    fn ready(code: i32, stdout: &str) -> Option<Outcome> {
+        unless_ready(&Output {
+            status: ExitStatus::from_raw(code << 8),
+            stdout: stdout.into(),
+            stderr: b"oh".to_vec(),
+        })
+    }
+
+    #[test]
+    fn without_a_browser_the_step_is_skipped_by_name() {
+        assert_eq!(ready(0, ""), None);
+        let said = "no Chromium; `tools/browser/run --install` fetches what is missing\n";
+        let skipped = Outcome::Skipped(said.trim().to_owned());
+        assert_eq!(ready(NOT_THERE, said), Some(skipped));
+        let failed = ready(1, "").expect("it is not ready");
+        assert!(matches!(&failed, Outcome::Failed(why) if why.ends_with(": oh")));
+    }
+
+    #[test]
+    fn only_checks_that_were_made_pass() {
+        let closing = "12 of 12 checks passed in 55 s; screenshots: s";
+        let said = format!("ok     it loads\n{closing}\n");
+        assert_eq!(
+            concluded(Some(0), &said),
+            Outcome::Passed(closing.to_owned())
+        );
+        assert_eq!(
+            concluded(Some(1), &said),
+            Outcome::Failed(closing.to_owned())
+        );
+        for code in [Some(0), Some(1), Some(NOT_THERE), None] {
+            assert!(matches!(concluded(code, ""), Outcome::Failed(_)));
+        }
+    }
+}
