@@ -29,7 +29,7 @@ use std::time::Duration;
 use headstart_core::block::{RouteHasher, RouteIdentity};
 use headstart_core::{CacheEvent, Nanos, ReplicaId, Rng, TokenId};
 use headstart_insight::loss::{Attributor, AttributorConfig};
-use headstart_router::{Profile, Router, RouterConfig};
+use headstart_router::{Health, Profile, Router, RouterConfig};
 
 use super::author::{Author, AuthorConfig, Draft, Space};
 use super::engine::Engine;
@@ -136,9 +136,10 @@ struct Replica {
     engine: Engine,
     /// When the last event of it arrives.
     delivered_at: Nanos,
-    /// Its process runs; and so the gateway believes.
+    /// Its process runs.
     is_up: bool,
-    is_believed_up: bool,
+    /// What the gateway believes of it.
+    health: Health,
     /// Nothing of this process has reached the gateway yet, and there was one before.
     is_new: bool,
     /// Requests that wait, the one whose prompt is computed, and those that are answered.
@@ -194,7 +195,7 @@ impl World {
                 },
                 delivered_at: Nanos(0),
                 is_up: true,
-                is_believed_up: true,
+                health: Health::Healthy,
                 is_new: false,
                 waiting: VecDeque::new(),
                 computing: None,

@@ -99,17 +99,24 @@ impl World {
         self.after(noticed, Event::Probe(replica));
     }
 
-    /// The gateway looks whether a replica is up, and takes note if that has changed.
+    /// The gateway looks whether a replica is up.
     pub(super) fn probe(&mut self, replica: usize) {
-        let state = &mut self.replicas[replica];
-        if state.is_up != state.is_believed_up {
-            state.is_believed_up = state.is_up;
-            let health = match state.is_up {
+        self.believe(
+            replica,
+            match self.replicas[replica].is_up {
                 true => Health::Healthy,
                 false => Health::Down,
-            };
-            let id = ReplicaId(replica as u32);
+            },
+        );
+    }
+
+    /// The gateway takes note of a replica's health, if that has changed: what it held counts as
+    /// lost, and what it says while it is down nobody hears.
+    pub(super) fn believe(&mut self, replica: usize, health: Health) {
+        let id = ReplicaId(replica as u32);
+        if std::mem::replace(&mut self.replicas[replica].health, health) != health {
             self.router.set_health(id, health, self.now);
+            self.attributor.cleared(id);
         }
     }
 }

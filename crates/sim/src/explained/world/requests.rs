@@ -10,7 +10,7 @@ use std::time::Duration;
 use headstart_core::{ReplicaId, TokenId};
 use headstart_insight::Bucket;
 use headstart_insight::loss::{Arrival, Pending, Served};
-use headstart_router::{Decision, Prompt, ReservationId, RouteRequest};
+use headstart_router::{Decision, Health, Prompt, ReservationId, RouteRequest};
 
 use super::super::author::{Draft, Space, Written};
 use super::super::engine::Running;
@@ -77,15 +77,19 @@ impl World {
                 return self.ask_again(order, Duration::from_secs(1));
             };
             let replica = &self.replicas[decision.replica.0 as usize];
-            let is_full = replica.waiting.len() >= WAITING_MAX;
+            let (is_up, is_full) = (replica.is_up, replica.waiting.len() >= WAITING_MAX);
             let refuses = self.rng.next_f64() < self.config.refused;
-            if replica.is_up && !is_full && !refuses {
+            if is_up && !is_full && !refuses {
                 break (pending, decision);
             }
             self.attributor.abandon(&pending);
             self.router.finish(decision.reservation, self.now);
             self.verdicts.abandoned += 1;
             order.excluded.push(decision.replica);
+            if !is_up {
+                // No connection: it counts as dead, at once.
+                self.believe(decision.replica.0 as usize, Health::Down);
+            }
         };
         let named = self.name(order.draft.space, &order.draft.prompt);
         let replica = decision.replica.0 as usize;
