@@ -20,9 +20,11 @@
 //!
 //! It does not know clocks, HTTP or which engine it is. Source: ALGORITHMS.md section 8.
 
+mod arrive;
 mod content;
 mod handles;
 mod key;
+mod lately;
 mod layout;
 mod outlook;
 mod request;
@@ -35,8 +37,8 @@ use crate::Bucket;
 use content::Contents;
 use handles::Handles;
 use key::Key;
-use layout::Layout;
-use table::{Entry, Names, State, Table};
+use lately::Lately;
+use table::{Names, State, Table};
 
 pub use handles::BlockName;
 pub use outlook::{Errors, Outlook};
@@ -83,6 +85,7 @@ pub struct Attributor {
     contents: Contents,
     handles: Handles,
     replicas: Vec<Replica>,
+    lately: Lately,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,6 +112,7 @@ impl Attributor {
             contents: Contents::new(config.anchors, key),
             handles: Handles::new(config.blocks),
             replicas: Vec::new(),
+            lately: Lately::default(),
         }
     }
 
@@ -119,50 +123,10 @@ impl Attributor {
         self.replicas[usize::from(place)].model = model;
     }
 
-    /// A request was placed: lays out what its tokens are if they are not served.
+    /// A request was placed: lays out what its tokens are if they are not served. Of its new part
+    /// only that it is being computed is remembered, until [`Attributor::computed`].
     pub fn arrive(&mut self, arrival: &Arrival<'_>, now: Nanos) -> Pending {
-        let chosen = self.place(arrival.replica);
-        let model = self.replicas[usize::from(chosen)].model;
-        let names: Vec<u64> = {
-            let keys = arrival.keys.iter();
-            keys.map(|&key| self.key.of_block(key, model)).collect()
-        };
-        let overlap_of = |(replica, tokens): &(ReplicaId, u32)| (*replica, *tokens);
-        let mut overlaps = arrival.overlaps.iter().map(overlap_of);
-        let predicted = overlaps.find(|&(replica, _)| replica == arrival.replica);
-        let predicted_tokens = predicted.map_or(0, |(_, tokens)| tokens);
-        let predicted_tokens = predicted_tokens.min(arrival.prompt_tokens);
-        let mut layout = Layout::of(arrival, predicted_tokens);
-        let mut evicted = None;
-        for (block, &name) in names.iter().enumerate() {
-            let bucket = self.remembered(name, chosen, arrival);
-            layout.remember(block, bucket);
-            if evicted.is_none() && bucket == Some(Bucket::Evicted) {
-                evicted = self.eviction(name, now);
-            }
-        }
-        self.look_at_contents(arrival, &names, &mut layout);
-        self.follow_others(arrival, &names);
-        let computes_from = (predicted_tokens / arrival.block_size.max(1)) as usize;
-        for &name in names.iter().skip(computes_from) {
-            let entry = self.blocks.enter(name);
-            entry.computing = entry.computing.saturating_add(1);
-            if arrival.tokens.is_some() {
-                entry.read();
-            }
-        }
-        Pending {
-            replica: arrival.replica,
-            prompt_tokens: arrival.prompt_tokens,
-            predicted_tokens,
-            computes_from: computes_from.min(names.len()),
-            names,
-            is_computing: true,
-            is_read: arrival.tokens.is_some(),
-            runs: layout.into_runs(),
-            evicted,
-            forgotten: self.forgotten_share(),
-        }
+        arrive::arrive(self, arrival, now)
     }
 
     /// Its first token is out: the prompt is computed, and held where it was sent.
@@ -177,20 +141,28 @@ impl Attributor {
             replica.stored = replica.stored.wrapping_add(new as u32);
         }
         let (at, stored) = (ticks(now), replica.stored);
-        for (block, &name) in pending.names.iter().enumerate() {
+        let fresh = pending.fresh_from.min(pending.computes_from);
+        self.blocks.fetch(&pending.names[fresh..]);
+        for (block, &name) in pending.names.iter().enumerate().skip(fresh) {
             let entry = self.blocks.enter(name);
-            if block >= pending.computes_from && entry.computing < u8::MAX {
-                entry.computing = entry.computing.saturating_sub(1);
+            if block >= pending.computes_from {
+                pending.uncounted.end(block, entry);
+                // Where it is, its own events say better, once they are there.
+                if entry.state() != State::Held || entry.holder != place {
+                    entry.hold(place, Tier::Device);
+                }
+                (entry.at, entry.stored) = (at, stored);
             }
-            // Where it is, its own events say better, once they are there.
-            if entry.state() != State::Held || entry.holder != place {
-                entry.hold(place, Tier::Device);
-            }
-            (entry.at, entry.stored) = (at, stored);
             if pending.is_read {
                 entry.read();
             }
         }
+        let new = &pending.new;
+        self.bare.fetch(&new.bare);
+        for &name in &new.bare {
+            self.bare.enter(name, new.namespace);
+        }
+        self.contents.enter(&new.anchors);
     }
 
     /// The answer said what was served. Sums to the prompt whatever it said.
@@ -210,15 +182,16 @@ impl Attributor {
         }
     }
 
-    /// It ended before its prompt was computed.
+    /// It ended before its prompt was computed: what is new in it was never seen.
     pub fn abandon(&mut self, pending: &Pending) {
-        if pending.is_computing {
-            for &name in &pending.names[pending.computes_from..] {
-                if let Some(entry) = self.blocks.find_mut(name)
-                    && entry.computing < u8::MAX
-                {
-                    entry.computing = entry.computing.saturating_sub(1);
-                }
+        if !pending.is_computing {
+            return;
+        }
+        for (block, &name) in pending.names.iter().enumerate() {
+            if block >= pending.computes_from
+                && let Some(entry) = self.blocks.find_mut(name)
+            {
+                pending.uncounted.end(block, entry);
             }
         }
     }
@@ -237,6 +210,7 @@ impl Attributor {
         match event {
             CacheEvent::Stored(stored) => {
                 let keys = self.handles.introduce(place, stored, name);
+                self.fetch(place, &keys);
                 for key in keys {
                     self.stored(replica, key, stored.tier, now);
                 }
@@ -246,10 +220,10 @@ impl Attributor {
                 tier,
                 group: 0,
             } => {
-                for &handle in blocks {
-                    if let Some(key) = self.handles.find(place, handle) {
-                        self.removed(replica, key, *tier);
-                    }
+                let keys = self.handles.find_all(place, blocks);
+                self.fetch(place, &keys);
+                for key in keys {
+                    self.removed(replica, key, *tier);
                 }
             }
             CacheEvent::Removed { .. } => {}
@@ -303,119 +277,11 @@ impl Attributor {
         }
     }
 
-    /// What the memory says of a block that is not served.
-    fn remembered(&self, name: u64, chosen: u16, arrival: &Arrival<'_>) -> Option<Bucket> {
-        let entry = self.blocks.find(name)?;
-        if entry.computing > 0 {
-            return Some(Bucket::InFlight);
-        }
-        match entry.state() {
-            State::Unheld => None,
-            State::Removed => Some(Bucket::Evicted),
-            State::Held if self.was_reset(entry) => Some(Bucket::Reset),
-            // The index does not know the block. If it was asked about its holder, an event was
-            // lost, that of its removal rather than that of its storing, which was seen here. If
-            // not (the holder is busy, or full), it may well be there, where it says what it has.
-            State::Held => {
-                let has_events = self.replicas[usize::from(entry.holder)].has_events;
-                let mut asked = arrival.overlaps.iter();
-                let is_asked = asked.any(|(replica, _)| replica.0 == u32::from(entry.holder));
-                Some(match has_events && entry.holder != chosen && !is_asked {
-                    true => Bucket::HeldElsewhere,
-                    false => Bucket::Evicted,
-                })
-            }
-        }
-    }
-
-    /// Whether its holder was reset since it stored or used it.
-    fn was_reset(&self, entry: &Entry) -> bool {
-        let reset_at = self.replicas[usize::from(entry.holder)].reset_at;
-        reset_at.is_some_and(|reset_at| entry.stored.wrapping_sub(reset_at) as i32 <= 0)
-    }
-
-    /// Where the copy that was followed is gone and another replica has one, that is followed.
-    fn follow_others(&mut self, arrival: &Arrival<'_>, names: &[u64]) {
-        let Some(&(replica, tokens)) = arrival.overlaps.iter().max_by_key(|held| held.1) else {
-            return;
-        };
-        let place = self.place(replica);
-        let stored = self.replicas[usize::from(place)].stored;
-        for &name in &names[..names
-            .len()
-            .min((tokens / arrival.block_size.max(1)) as usize)]
-        {
-            let Some(entry) = self.blocks.find(name).copied() else {
-                continue;
-            };
-            if entry.state() == State::Removed || self.was_reset(&entry) {
-                let entry = self.blocks.enter(name);
-                entry.hold(place, Tier::Device);
-                entry.stored = stored;
-            }
-        }
-    }
-
-    fn eviction(&self, name: u64, now: Nanos) -> Option<Evicted> {
-        let entry = self.blocks.find(name)?;
-        let holder = &self.replicas[usize::from(entry.holder)];
-        let age = u64::from(ticks(now).saturating_sub(entry.at)) * TICK;
-        Some(Evicted {
-            age: std::time::Duration::from_nanos(age),
-            blocks_since: holder.stored.wrapping_sub(entry.stored),
-        })
-    }
-
-    /// Tells what of the unknown part is known in another namespace or behind another prefix, and
-    /// remembers it.
-    fn look_at_contents(&mut self, arrival: &Arrival<'_>, names: &[u64], layout: &mut Layout) {
-        let (from, to) = layout.unknown();
-        let unread = self.unread(names);
-        let size = arrival.block_size.max(1) as usize;
-        let Some(tokens) = arrival.tokens.filter(|tokens| tokens.len() >= to) else {
-            return;
-        };
-        let read_from = from.min(unread * size);
-        if read_from >= to {
-            return;
-        }
-        let mut name = 0;
-        for (block, tokens) in tokens[..to].chunks_exact(size).enumerate() {
-            name = self.key.of_tokens(name, tokens);
-            if block * size < read_from {
-                continue;
-            }
-            let tag = arrival.namespace as u32;
-            match self.bare.find(name) {
-                // The memory of blocks has forgotten it.
-                _ if block * size < from => {}
-                Some(seen) if seen == tag => layout.remember(block, Some(Bucket::Evicted)),
-                Some(_) => layout.remember(block, Some(Bucket::Namespace)),
-                None => {}
-            }
-            self.bare.enter(name, tag);
-        }
-        self.contents
-            .know(&tokens[read_from..to], &mut |start, end| {
-                let (start, end) = (read_from + start, read_from + end);
-                if end > from {
-                    layout.diverged(start.max(from), end);
-                }
-            });
-    }
-
-    /// The first block whose contents were not in a prompt yet: what an engine generated is known
-    /// as a block before.
-    fn unread(&self, names: &[u64]) -> usize {
-        let is_read = |name: &&u64| self.blocks.find(**name).is_some_and(Entry::is_read);
-        names.iter().take_while(is_read).count()
-    }
-
-    fn forgotten_share(&self) -> f32 {
-        let memory = self.memory();
-        let share = |forgotten: u64, all: u64| forgotten as f32 / all.max(1) as f32;
-        share(memory.forgotten_blocks, memory.blocks)
-            .max(share(memory.forgotten_anchors, memory.anchors))
+    /// Has the lines of blocks come from memory together.
+    fn fetch(&self, place: u16, keys: &[RouteKey]) {
+        let model = self.replicas[usize::from(place)].model;
+        let names = keys.iter().map(|&key| self.key.of_block(key, model));
+        self.blocks.fetch_each(names);
     }
 
     /// Where a replica's figures are.

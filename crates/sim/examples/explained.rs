@@ -1,33 +1,21 @@
 //! The live attribution against the truth: what tokens were, and what was said of them.
 //!
-//! `cargo run --release -p headstart-sim --example explained [-- SEEDS]`
+//! `cargo run --release -p headstart-sim --example explained [-- FIRST_SEED [LAST_SEED [SESSIONS]]]`
 
-use headstart_insight::Bucket;
 use headstart_sim::explained::world::{World, WorldConfig};
 
 fn main() {
-    let seeds = std::env::args().nth(1).and_then(|text| text.parse().ok());
-    for seed in 1..=seeds.unwrap_or(1) {
+    let mut given = std::env::args().skip(1).map(|text| text.parse::<usize>());
+    let mut next = |otherwise: usize| given.next().and_then(Result::ok).unwrap_or(otherwise);
+    let first = next(1);
+    let last = next(first);
+    let sessions = next(1_000);
+    for seed in first..=last {
         let config = WorldConfig {
-            seed,
-            sessions: 1_000,
+            seed: seed as u64,
+            sessions,
             ..WorldConfig::default()
         };
-        let verdicts = World::new(config).run();
-        println!(
-            "seed {seed}: {} requests, {} tokens, {:.2} % right; rows: what tokens were, columns: \
-             what was said, thousands",
-            verdicts.requests,
-            verdicts.total(),
-            100.0 * verdicts.right()
-        );
-        for truth in Bucket::ALL {
-            let share = 100.0 * verdicts.share(truth);
-            print!("{:>14} {share:>6.2} %", truth.name());
-            for said in verdicts.tokens[truth as usize] {
-                print!("{:>8.1}", said as f64 / 1e3);
-            }
-            println!();
-        }
+        print!("seed {seed}: {}", World::new(config).run());
     }
 }

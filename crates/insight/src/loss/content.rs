@@ -5,10 +5,12 @@
 //! *anchor*, so that the same text has the same anchors behind any prefix, and no gap between two
 //! is longer than that. Anchors are kept in a bounded table, the oldest of a line giving way.
 //!
-//! Source: rolling hash as in Karp and Rabin 1987; choosing the least of a row is winnowing
+//! Source: rolling hash by cyclic polynomials (Cohen 1997), which takes no multiplication; choosing the least of a row is winnowing
 //! (Schleimer, Wilkerson, Aiken, SIGMOD 2003). Text shorter than a window and a spread together
 //! may go unnoticed; where known and new meet, the border is off by half a spread at most in the
 //! mean.
+
+use std::hint::black_box;
 
 use headstart_core::TokenId;
 
@@ -28,12 +30,11 @@ const LINE: usize = 15;
 pub(super) struct Contents {
     lines: Vec<Line>,
     key: Key,
-    /// Factor by which a token leaves the window.
-    leaving: u64,
     entered: u64,
     forgotten: u64,
     /// Of the prompt at hand; kept for their memory.
     found: Vec<Anchor>,
+    parts: Vec<u64>,
     hashes: Vec<u64>,
 }
 
@@ -52,21 +53,17 @@ struct Anchor {
     is_known: bool,
 }
 
-/// Odd, with bits everywhere: a generator of multiplicative hashes.
-const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-
 impl Contents {
     /// Room for `capacity` anchors, or somewhat more: about 4 tokens each.
     pub(super) fn new(capacity: usize, key: Key) -> Self {
         let lines = capacity.div_ceil(LINE).next_power_of_two();
-        let leaving = (0..WINDOW).fold(1u64, |power, _| power.wrapping_mul(FACTOR));
         Self {
             lines: vec![Line::default(); lines],
             key,
-            leaving,
             entered: 0,
             forgotten: 0,
             found: Vec::new(),
+            parts: Vec::new(),
             hashes: Vec::new(),
         }
     }
@@ -76,17 +73,33 @@ impl Contents {
         (self.entered, self.forgotten)
     }
 
-    /// Calls `visit` with the tokens of `tokens` that are known, as ranges in order, and
-    /// remembers all of them.
-    pub(super) fn know(&mut self, tokens: &[TokenId], visit: &mut dyn FnMut(usize, usize)) {
+    /// Anchors that there is room for.
+    pub(super) fn capacity(&self) -> usize {
+        self.lines.len() * LINE
+    }
+
+    /// Calls `visit` with the tokens of `tokens` that are known, as ranges in order. Adds what
+    /// [`Contents::enter`] is to be told, when all of them are, to `new`.
+    pub(super) fn look(
+        &mut self,
+        tokens: &[TokenId],
+        new: &mut Vec<u64>,
+        visit: &mut dyn FnMut(usize, usize),
+    ) {
         self.anchor(tokens);
         known_ranges(&self.found, tokens.len(), visit);
-        for index in 0..self.found.len() {
-            let anchor = self.found[index];
-            if !anchor.is_known {
-                self.enter(anchor.hash);
-            }
-        }
+        let unknown = self.found.iter().filter(|anchor| !anchor.is_known);
+        new.extend(unknown.map(|anchor| anchor.hash));
+    }
+
+    /// Remembers anchors.
+    pub(super) fn enter(&mut self, anchors: &[u64]) {
+        let nexts = anchors
+            .iter()
+            .map(|&hash| self.lines[self.place(hash).0].next);
+        // Their lines come from memory together.
+        black_box(nexts.fold(0, |sum, next| sum ^ next));
+        anchors.iter().for_each(|&hash| self.enter_one(hash));
     }
 
     /// Finds the anchors of `tokens`, and which of them are known.
@@ -123,21 +136,25 @@ impl Contents {
         }
     }
 
+    /// Each token's part is turned by one bit with every token behind it, and leaves when it has
+    /// been turned by [`WINDOW`].
     fn hash_windows(&mut self, tokens: &[TokenId]) {
+        self.parts.clear();
+        let key = self.key;
+        self.parts
+            .extend(tokens.iter().map(|&token| key.of_token(token)));
         self.hashes.clear();
-        let mut rolling = 0u64;
-        for (at, &token) in tokens.iter().enumerate() {
-            rolling = rolling
-                .wrapping_mul(FACTOR)
-                .wrapping_add(self.key.of_token(token));
-            if at >= WINDOW {
-                let gone = self.key.of_token(tokens[at - WINDOW]);
-                rolling = rolling.wrapping_sub(gone.wrapping_mul(self.leaving));
-            }
-            if at + 1 >= WINDOW {
-                self.hashes.push(scatter(rolling));
-            }
-        }
+        let Some((first, rest)) = self.parts.split_at_checked(WINDOW) else {
+            return;
+        };
+        let enters = |rolling: u64, part: &u64| rolling.rotate_left(1) ^ part;
+        let mut rolling = first.iter().fold(0, enters);
+        self.hashes.push(rolling);
+        self.hashes
+            .extend(rest.iter().zip(&self.parts).map(|(part, gone)| {
+                rolling = enters(rolling, part) ^ gone.rotate_left(WINDOW as u32);
+                rolling
+            }));
     }
 
     fn contains(&self, hash: u64) -> bool {
@@ -145,7 +162,7 @@ impl Contents {
         self.lines[line].tags.contains(&tag)
     }
 
-    fn enter(&mut self, hash: u64) {
+    fn enter_one(&mut self, hash: u64) {
         let (line, tag) = self.place(hash);
         let line = &mut self.lines[line];
         if !line.tags.contains(&tag) {
@@ -158,10 +175,9 @@ impl Contents {
     }
 
     fn place(&self, hash: u64) -> (usize, u32) {
-        // Anchors are least hashes: their upper bits are not evenly spread.
-        let mixed = scatter(hash.wrapping_mul(FACTOR));
-        let line = mixed as usize & (self.lines.len() - 1);
-        (line, ((mixed >> 32) as u32).max(1))
+        // Anchors are least hashes: their uppermost bits are not evenly spread, the others are.
+        let line = hash as usize & (self.lines.len() - 1);
+        (line, ((hash >> 24) as u32).max(1))
     }
 }
 
@@ -197,13 +213,6 @@ fn known_ranges(anchors: &[Anchor], len: usize, visit: &mut dyn FnMut(usize, usi
     }
 }
 
-/// Spreads every bit over all (the finalizer of MurmurHash3).
-fn scatter(mut hash: u64) -> u64 {
-    hash ^= hash >> 33;
-    hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash ^ (hash >> 33)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,7 +224,9 @@ mod tests {
 
     fn known(contents: &mut Contents, tokens: &[TokenId]) -> Vec<bool> {
         let mut known = vec![false; tokens.len()];
-        contents.know(tokens, &mut |from, to| known[from..to].fill(true));
+        let mut new = Vec::new();
+        contents.look(tokens, &mut new, &mut |from, to| known[from..to].fill(true));
+        contents.enter(&new);
         known
     }
 

@@ -5,6 +5,8 @@
 //! Bounded: an older name gives way to a newer one of its line, and then what becomes of its block
 //! is not heard of any more.
 
+use std::hint::black_box;
+
 use headstart_core::block::Namespace;
 use headstart_core::event::StoredBlocks;
 use headstart_core::{BlockHash, RouteKey, TokenId};
@@ -41,6 +43,21 @@ impl Handles {
         found.next().map(|entry| RouteKey(entry.1))
     }
 
+    /// The keys of a replica's blocks, as far as they are known.
+    pub(super) fn find_all(&self, replica: u16, handles: &[BlockHash]) -> Vec<RouteKey> {
+        self.fetch(replica, handles);
+        let keys = handles.iter().filter_map(|&one| self.find(replica, one));
+        keys.collect()
+    }
+
+    /// Has their lines come from memory together.
+    fn fetch(&self, replica: u16, handles: &[BlockHash]) {
+        let lines = handles
+            .iter()
+            .map(|&one| self.lines[self.place(replica, one).0][0].0);
+        black_box(lines.fold(0, |sum, tag| sum ^ tag));
+    }
+
     /// The keys of blocks that were stored, as far as they can be named.
     pub(super) fn introduce(
         &mut self,
@@ -51,12 +68,12 @@ impl Handles {
         let size = stored.block_size as usize;
         let has_tokens = size > 0 && stored.tokens.len() == stored.blocks.len() * size;
         if !has_tokens || stored.group.index != 0 {
-            let known = stored.blocks.iter();
-            return known
-                .filter_map(|&handle| self.find(replica, handle))
-                .filter(|_| stored.group.index == 0)
-                .collect();
+            return match stored.group.index {
+                0 => self.find_all(replica, &stored.blocks),
+                _ => Vec::new(),
+            };
         }
+        self.fetch(replica, &stored.blocks);
         let namespace = Namespace {
             adapter: stored.adapter.as_deref(),
             salt: stored.salt.as_deref(),

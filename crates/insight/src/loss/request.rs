@@ -3,6 +3,7 @@
 use headstart_core::{ReplicaId, RouteKey, TokenId};
 
 use super::layout::Run;
+use super::table::Entry;
 use crate::{Bucket, Split};
 
 /// One request at the time of its routing decision.
@@ -61,12 +62,47 @@ pub struct Pending {
     pub(super) names: Vec<u64>,
     /// The first block that it was expected to compute.
     pub(super) computes_from: usize,
+    /// The first block that is noted when it is computed: those before it are noted already.
+    pub(super) fresh_from: usize,
     pub(super) is_computing: bool,
     /// Whether its contents were looked at.
     pub(super) is_read: bool,
     pub(super) runs: Vec<Run>,
     pub(super) evicted: Option<Evicted>,
+    pub(super) uncounted: Uncounted,
+    pub(super) new: New,
+    /// Share of what was entered lately that the memory has forgotten.
     pub(super) forgotten: f32,
+}
+
+/// What is to be remembered of a prompt's contents when it is computed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct New {
+    /// Names of blocks whatever their namespace, and that namespace.
+    pub(super) bare: Vec<u64>,
+    pub(super) namespace: u32,
+    /// Anchors that are not known.
+    pub(super) anchors: Vec<u64>,
+}
+
+/// Counts who computes a block. More than 255 are not told apart: those that came when the count
+/// was full do not lower it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Uncounted(Vec<usize>);
+
+impl Uncounted {
+    pub(super) fn start(&mut self, block: usize, entry: &mut Entry) {
+        match entry.computing.checked_add(1) {
+            Some(count) => entry.computing = count,
+            None => self.0.push(block),
+        }
+    }
+
+    pub(super) fn end(&self, block: usize, entry: &mut Entry) {
+        if !self.0.contains(&block) {
+            entry.computing = entry.computing.saturating_sub(1);
+        }
+    }
 }
 
 impl Pending {
@@ -110,7 +146,8 @@ pub struct Outcome {
     /// Tokens by bucket; they sum to the prompt's.
     pub split: Split,
     /// How sure the buckets from [`Bucket::Reset`] on are, 0 to 1: less the share of tokens of
-    /// which nothing is remembered, times how likely the memory has forgotten them.
+    /// which nothing is remembered, times the share that the memory has forgotten of what it took
+    /// in within the last hour.
     pub certainty: f32,
     /// Of what was evicted, where something was.
     pub evicted: Option<Evicted>,

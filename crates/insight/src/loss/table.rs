@@ -5,6 +5,8 @@
 //! time; what is forgotten so is counted. An entry is recognised by 32 bits besides the bits of its
 //! set: with a million sets two blocks are taken for one another once in some 10¹⁴ look-ups.
 
+use std::hint::black_box;
+
 use headstart_core::Tier;
 
 /// Entries of a set: as many as fit a cache line.
@@ -22,7 +24,7 @@ pub(super) struct Entry {
     pub(super) holder: u16,
     /// Tiers of its holder, a bit each; the two upper bits are its state.
     bits: u8,
-    /// Requests that compute it now; stays at 255 once there.
+    /// Requests that compute it now, at most 255.
     pub(super) computing: u8,
 }
 
@@ -125,6 +127,19 @@ impl Table {
         (self.entered, self.forgotten)
     }
 
+    /// Has the lines of `keys` come from memory: together, where one look-up after the other
+    /// would wait for each.
+    pub(super) fn fetch(&self, keys: &[u64]) {
+        self.fetch_each(keys.iter().copied());
+    }
+
+    /// The same, of keys as they come.
+    pub(super) fn fetch_each(&self, keys: impl Iterator<Item = u64>) {
+        let first = |key| self.sets[self.place(key).0].0[0].tag;
+        black_box(keys.fold(0, |sum, key| sum ^ first(key)));
+    }
+
+    #[cfg(test)]
     pub(super) fn find(&self, key: u64) -> Option<&Entry> {
         let (set, tag) = self.place(key);
         let entries = self.sets[set].0.iter();
@@ -181,6 +196,12 @@ impl Names {
             sets: vec![[(0, 0); 8]; sets],
             next: 0,
         }
+    }
+
+    /// As [`Table::fetch`].
+    pub(super) fn fetch(&self, keys: &[u64]) {
+        let lines = keys.iter().map(|&key| self.sets[self.place(key).0][0].0);
+        black_box(lines.fold(0, |sum, tag| sum ^ tag));
     }
 
     /// The namespace in which `key` was seen last.

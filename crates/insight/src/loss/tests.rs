@@ -142,15 +142,41 @@ fn what_is_given_up_is_computed_no_more() {
     assert_eq!(bench.finish(third, 0)[1], (Bucket::InFlight, 64));
     bench.attributor.abandon(&twin);
     let other = tokens(4, 65);
-    let first = bench.arrive(None, &other, 0, [0, 0]);
-    bench.attributor.abandon(&first);
+    for salt in [None, None, Some("s"), None] {
+        // However often it is tried: it was never computed, so nobody has seen it.
+        let first = bench.arrive(salt, &other, 0, [0, 0]);
+        bench.attributor.abandon(&first);
+    }
+    // Not even where the index believed that it was to come.
+    let hopeful = bench.arrive(None, &other, 0, [64, 0]);
+    bench.attributor.abandon(&hopeful);
     let again = bench.arrive(None, &other, 0, [0, 0]);
-    assert!(
-        bench
-            .finish(again, 0)
-            .iter()
-            .all(|part| part.0 != Bucket::InFlight)
-    );
+    let found = bench.finish(again, 0);
+    assert_eq!(found, [(Bucket::BlockFloor, 1), (Bucket::NeverSeen, 64)]);
+}
+
+/// More at once than can be counted, of which some give up: in flight as long as anybody computes.
+#[test]
+fn many_may_compute_a_block_at_once() {
+    let mut bench = Bench::new();
+    let prompt = tokens(10, 65);
+    let crowd: Vec<_> = (0..300)
+        .map(|_| bench.arrive(None, &prompt, 0, [0, 0]))
+        .collect();
+    let is_computed = |bench: &mut Bench| {
+        let twin = bench.arrive(None, &prompt, 1, [0, 0]);
+        let found = twin.runs().any(|(_, bucket)| bucket == Bucket::InFlight);
+        bench.attributor.abandon(&twin);
+        found
+    };
+    let (last, others) = crowd.split_first().expect("there are some");
+    for one in others {
+        assert!(is_computed(&mut bench));
+        bench.attributor.abandon(one);
+    }
+    assert!(is_computed(&mut bench));
+    bench.attributor.abandon(last);
+    assert!(!is_computed(&mut bench));
 }
 
 #[test]

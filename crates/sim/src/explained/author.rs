@@ -2,9 +2,10 @@
 //!
 //! Conversations begin with one of some system prompts and carry their whole history along. Some
 //! put a new stamp near the front of every prompt, so that what follows is known and its prefix is
-//! not; some belong to tenants whose salt keeps their blocks apart; some quote a document; some are
-//! sent several times at once.
+//! not; some belong to tenants whose salt keeps their blocks apart, or ask an adapter; some quote a
+//! document; some are sent several times at once.
 
+use headstart_core::block::Namespace;
 use headstart_core::{Rng, TokenId};
 
 /// A token, and the number of its writing: copies share it.
@@ -16,13 +17,42 @@ pub struct Written {
     pub birth: u64,
 }
 
+/// What sets a prompt's blocks apart from those of the same tokens elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// The tenant's salt.
+    pub salt: Option<&'static str>,
+    /// The adapter that is asked.
+    pub adapter: Option<&'static str>,
+}
+
+impl Space {
+    /// As a router names it.
+    #[must_use]
+    pub fn namespace(self) -> Namespace<'static> {
+        Namespace {
+            adapter: self.adapter,
+            salt: self.salt,
+        }
+    }
+
+    /// A number that stands for it.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        let first = |name: Option<&str>| name.and_then(|name| name.bytes().next());
+        let [salt, adapter] =
+            [self.salt, self.adapter].map(|name| first(name).map_or(0, u64::from));
+        salt | adapter << 8
+    }
+}
+
 /// One request to come.
 #[derive(Clone, Debug)]
 pub struct Draft {
     /// The prompt.
     pub prompt: Vec<Written>,
-    /// The tenant's salt.
-    pub salt: Option<&'static str>,
+    /// Whose it is.
+    pub space: Space,
     /// The conversation.
     pub session: usize,
     /// How many times it is sent at once.
@@ -40,6 +70,8 @@ pub struct AuthorConfig {
     pub stamped: f64,
     /// Share of conversations of tenants with a salt.
     pub salted: f64,
+    /// Share of conversations with an adapter.
+    pub adapted: f64,
     /// Share of first prompts that are sent several times at once.
     pub bursts: f64,
 }
@@ -50,7 +82,8 @@ impl Default for AuthorConfig {
             systems: 12,
             documents: 60,
             stamped: 0.08,
-            salted: 0.2,
+            salted: 0.15,
+            adapted: 0.06,
             bursts: 0.12,
         }
     }
@@ -64,6 +97,8 @@ const STAMP_AT: usize = 40;
 const STAMP: usize = 9;
 
 const SALTS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+const ADAPTERS: [&str; 2] = ["x", "y"];
 
 /// Writes conversations.
 #[derive(Debug)]
@@ -80,7 +115,7 @@ pub struct Author {
 struct Session {
     /// All that was said, without stamps.
     history: Vec<Written>,
-    salt: Option<&'static str>,
+    space: Space,
     is_stamped: bool,
     turns_left: usize,
 }
@@ -112,11 +147,13 @@ impl Author {
         }
         let salt = self.chance(self.config.salted);
         let salt = salt.then(|| SALTS[self.rng.below(SALTS.len())]);
+        let adapter = self.chance(self.config.adapted);
+        let adapter = adapter.then(|| ADAPTERS[self.rng.below(ADAPTERS.len())]);
         let is_stamped = self.chance(self.config.stamped);
         let turns_left = 1 + self.rng.below(6);
         self.sessions.push(Session {
             history,
-            salt,
+            space: Space { salt, adapter },
             is_stamped,
             turns_left,
         });
@@ -146,7 +183,7 @@ impl Author {
         let stamp = self.write(STAMP, STAMP + 1);
         let Session {
             history,
-            salt,
+            space,
             is_stamped,
             ..
         } = &mut self.sessions[session];
@@ -158,7 +195,7 @@ impl Author {
         }
         Draft {
             prompt,
-            salt: *salt,
+            space: *space,
             session,
             copies,
         }

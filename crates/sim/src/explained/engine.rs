@@ -121,6 +121,27 @@ impl Engine {
         self.commit(running, nodes, oracle, now);
     }
 
+    /// It ends before its prompt is computed: of `nodes`, `upto` are computed by now and stay.
+    pub fn cancel(
+        &mut self,
+        mut running: Running,
+        nodes: &[Node],
+        upto: usize,
+        oracle: &mut Oracle,
+        now: Nanos,
+    ) {
+        for &node in &nodes[running.device + running.loaded..] {
+            oracle.computed(node);
+        }
+        self.commit(&mut running, &nodes[..upto], oracle, now);
+        self.cache.release(running.lease, &Access::at(now));
+    }
+
+    /// It ends while it is answered: what is computed stays.
+    pub fn stop(&mut self, running: Running, now: Nanos) {
+        self.cache.release(running.lease, &Access::at(now));
+    }
+
     /// Its answer is complete: `nodes` are prompt and answer.
     pub fn done(&mut self, mut running: Running, nodes: &[Node], oracle: &mut Oracle, now: Nanos) {
         let held = running.lease.blocks().len();
@@ -130,8 +151,19 @@ impl Engine {
         self.cache.release(running.lease, &Access::at(now));
     }
 
-    /// Loses everything; nothing runs here.
+    /// Loses everything and says so; nothing runs here any more.
     pub fn clear(&mut self, oracle: &mut Oracle, now: Nanos) {
+        self.lose(oracle, now);
+        self.changes.push(Change::Cleared);
+    }
+
+    /// Its process ends, which nobody says; nothing runs here any more.
+    pub fn crash(&mut self, oracle: &mut Oracle, now: Nanos) {
+        self.lose(oracle, now);
+        self.changes.clear();
+    }
+
+    fn lose(&mut self, oracle: &mut Oracle, now: Nanos) {
         self.cache.clear(now);
         for effect in self.cache.drain_effects() {
             if let Effect::Evicted { hash, .. } = effect {
@@ -142,7 +174,6 @@ impl Engine {
             oracle.ended(self.replica, node, End::Reset);
         }
         self.lower.order.clear();
-        self.changes.push(Change::Cleared);
     }
 
     /// What changed since the last call.

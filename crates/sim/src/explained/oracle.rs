@@ -51,7 +51,7 @@ pub struct Question<'a> {
 pub struct Oracle {
     names: HashMap<(u64, Node, Vec<TokenId>), Node>,
     blocks: HashMap<Node, Block>,
-    /// Namespaces in which a chain without its namespace was sent.
+    /// Namespaces in which a chain without its namespace was computed.
     sent_in: HashMap<Node, HashSet<u64>>,
     read: HashSet<u64>,
 }
@@ -62,7 +62,18 @@ struct Block {
     copies: HashMap<usize, u32>,
     /// How the last one ended, since there was one.
     last_end: Option<End>,
+    /// Requests that compute it now, wherever.
     computing: u32,
+    /// Per replica the requests that wait there with it in their prompts.
+    waiting: HashMap<usize, u32>,
+}
+
+impl Block {
+    /// Whether somebody computes it now, or is going to.
+    fn is_in_flight(&self) -> bool {
+        let mut waiting = self.waiting.keys();
+        self.computing > 0 || waiting.any(|replica| !self.copies.contains_key(replica))
+    }
 }
 
 /// The number that stands for no namespace at all in the names of bare chains.
@@ -115,32 +126,58 @@ impl Oracle {
         }
     }
 
+    /// A request with these blocks waits on a replica: what that does not hold it will compute.
+    pub fn waits(&mut self, replica: usize, nodes: &[Node]) {
+        for &node in nodes {
+            let block = self.blocks.entry(node).or_default();
+            *block.waiting.entry(replica).or_default() += 1;
+        }
+    }
+
+    /// It waits no more.
+    ///
+    /// # Panics
+    /// When it did not.
+    pub fn waited(&mut self, replica: usize, nodes: &[Node]) {
+        for node in nodes {
+            let block = self.blocks.get_mut(node).expect("it was waited for");
+            let waiting = block.waiting.get_mut(&replica).expect("somebody waits");
+            *waiting -= 1;
+            if *waiting == 0 {
+                block.waiting.remove(&replica);
+            }
+        }
+    }
+
     /// A request computes a block from now on.
     pub fn computes(&mut self, node: Node) {
         self.blocks.entry(node).or_default().computing += 1;
     }
 
-    /// It has computed it.
+    /// It has computed it, or has given up.
+    ///
+    /// # Panics
+    /// When nobody computed it.
     pub fn computed(&mut self, node: Node) {
         let block = self.blocks.get_mut(&node).expect("it is computed");
         block.computing -= 1;
     }
 
-    /// A prompt was sent: from now on it has been read.
-    pub fn read(&mut self, question: &Question<'_>) {
-        let floor = floor(question);
-        let read = &question.prompt[..floor];
-        self.read.extend(read.iter().map(|written| written.birth));
-        for &node in &question.named.bare[..floor / question.block_size] {
+    /// A prompt's first `tokens` were computed: from now on they have been seen.
+    pub fn read(&mut self, prompt: &[Written], named: &Named, tokens: usize, block_size: usize) {
+        let read = tokens.min(floor(prompt.len(), block_size));
+        let births = prompt[..read].iter().map(|written| written.birth);
+        self.read.extend(births);
+        for &node in &named.bare[..read / block_size] {
             let namespaces = self.sent_in.entry(node).or_default();
-            namespaces.insert(question.named.namespace);
+            namespaces.insert(named.namespace);
         }
     }
 
     /// Why each token of a prompt is computed, should its engine not serve it.
     #[must_use]
     pub fn why(&self, question: &Question<'_>) -> Vec<Bucket> {
-        let floor = floor(question);
+        let floor = floor(question.prompt.len(), question.block_size);
         let held = self.held_elsewhere(question);
         let why = |(at, written): (usize, &Written)| {
             if at >= floor {
@@ -148,7 +185,7 @@ impl Oracle {
             }
             let block = at / question.block_size;
             let known = self.blocks.get(&question.named.nodes[block]);
-            if known.is_some_and(|block| block.computing > 0) {
+            if known.is_some_and(Block::is_in_flight) {
                 return Bucket::InFlight;
             }
             if at < question.predicted {
@@ -205,6 +242,6 @@ impl Oracle {
 }
 
 /// Where the part begins that is always computed: the block of the last token.
-fn floor(question: &Question<'_>) -> usize {
-    question.prompt.len().saturating_sub(1) / question.block_size * question.block_size
+fn floor(prompt_tokens: usize, block_size: usize) -> usize {
+    prompt_tokens.saturating_sub(1) / block_size * block_size
 }

@@ -1,5 +1,7 @@
 //! Truth against verdict, token by token.
 
+use std::fmt;
+
 use headstart_core::Tier;
 use headstart_insight::Bucket;
 use headstart_insight::loss::{Memory, Served};
@@ -9,8 +11,12 @@ use headstart_insight::loss::{Memory, Served};
 pub struct Verdicts {
     /// By what a token was, then by what was said of it.
     pub tokens: [[u64; BUCKETS]; BUCKETS],
-    /// Requests.
+    /// Requests that were answered; the others have no verdict.
     pub requests: u64,
+    /// Requests that ended before: given up by their clients, refused, or broken with a replica.
+    pub abandoned: u64,
+    /// Times that a replica lost all it held: cleared, and ended as a process.
+    pub resets: [u64; 2],
     /// How full the attributor's memory became.
     pub memory: Memory,
 }
@@ -24,6 +30,8 @@ impl Verdicts {
         Self {
             tokens: [[0; BUCKETS]; BUCKETS],
             requests: 0,
+            abandoned: 0,
+            resets: [0; 2],
             memory: Memory::default(),
         }
     }
@@ -35,11 +43,48 @@ impl Verdicts {
         right as f64 / self.total().max(1) as f64
     }
 
+    /// The same of those tokens that are in one of `buckets`.
+    #[must_use]
+    pub fn right_of(&self, buckets: impl Fn(Bucket) -> bool) -> f64 {
+        let counted = || Bucket::ALL.into_iter().filter(|&bucket| buckets(bucket));
+        let right: u64 = counted().map(|truth| self.count(truth, truth)).sum();
+        let all: u64 = counted().map(|truth| self.row(truth)).sum();
+        right as f64 / all.max(1) as f64
+    }
+
+    /// Share of the tokens in a bucket of which that was said.
+    #[must_use]
+    pub fn recall(&self, bucket: Bucket) -> f64 {
+        self.count(bucket, bucket) as f64 / self.row(bucket).max(1) as f64
+    }
+
+    /// Share of the tokens that were said to be in a bucket which are.
+    #[must_use]
+    pub fn precision(&self, bucket: Bucket) -> f64 {
+        let said = self.tokens.iter().map(|row| row[bucket as usize]);
+        self.count(bucket, bucket) as f64 / said.sum::<u64>().max(1) as f64
+    }
+
+    fn count(&self, truth: Bucket, said: Bucket) -> u64 {
+        self.tokens[truth as usize][said as usize]
+    }
+
+    fn row(&self, truth: Bucket) -> u64 {
+        self.tokens[truth as usize].iter().sum()
+    }
+
+    /// Adds what was said of a request.
+    pub(super) fn add(&mut self, truth: Vec<Bucket>, said: Vec<Bucket>) {
+        for (truth, said) in truth.into_iter().zip(said) {
+            self.tokens[truth as usize][said as usize] += 1;
+        }
+        self.requests += 1;
+    }
+
     /// Share of tokens that truly were in a bucket.
     #[must_use]
     pub fn share(&self, bucket: Bucket) -> f64 {
-        let row: u64 = self.tokens[bucket as usize].iter().sum();
-        row as f64 / self.total().max(1) as f64
+        self.row(bucket) as f64 / self.total().max(1) as f64
     }
 
     /// All tokens.
@@ -47,6 +92,54 @@ impl Verdicts {
     pub fn total(&self) -> u64 {
         self.tokens.iter().flatten().sum()
     }
+}
+
+/// What is right, per bucket and in all; then rows are what tokens were and columns what was said,
+/// in thousands.
+impl fmt::Display for Verdicts {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [cleared, ended] = self.resets;
+        writeln!(
+            to,
+            "{} requests answered, {} not; {cleared} caches cleared, {ended} processes ended; \
+             {} tokens: {:.2} % right; of those not served {:.2} %, of those that nobody told \
+             {:.2} %",
+            self.requests,
+            self.abandoned,
+            self.total(),
+            100.0 * self.right(),
+            100.0 * self.right_of(|bucket| !bucket.is_served()),
+            100.0 * self.right_of(is_judged),
+        )?;
+        writeln!(
+            to,
+            "{:>14} {:>7} {:>7} {:>9}",
+            "bucket", "share", "recall", "precision"
+        )?;
+        for truth in Bucket::ALL {
+            let percent = |share: f64| 100.0 * share;
+            write!(
+                to,
+                "{:>14} {:>7.2} {:>7.2} {:>9.2} |",
+                truth.name(),
+                percent(self.share(truth)),
+                percent(self.recall(truth)),
+                percent(self.precision(truth)),
+            )?;
+            for said in self.tokens[truth as usize] {
+                write!(to, "{:>8.1}", said as f64 / 1e3)?;
+            }
+            writeln!(to)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a bucket is the attributor's own finding: what was served, which loads failed and where
+/// the last block begins it is told.
+#[must_use]
+pub fn is_judged(bucket: Bucket) -> bool {
+    bucket > Bucket::BlockFloor
 }
 
 /// In the order in which they are served.

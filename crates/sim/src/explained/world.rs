@@ -9,24 +9,33 @@
 //! ```
 //!
 //! What is true by definition is taken from where it is true: what was served and which loads
-//! failed from the engines, what was predicted from the router, all else from the oracle.
+//! failed from the engines, what was predicted from the router, all else from the oracle, at the
+//! time of the routing decision.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `requests` | a request from its placing to its end: waiting, computed, answered, given up |
+//! | `streams` | what engines say of their caches, on its way to the gateway |
+//! | `faults` | caches that are cleared and processes that end, with requests on them |
+
+mod faults;
+mod requests;
+mod streams;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
-use headstart_core::block::{Namespace, RouteHasher, RouteIdentity};
-use headstart_core::event::{CacheGroup, StoredBlocks};
-use headstart_core::{CacheEvent, Nanos, ReplicaId, Rng, RouteKey, TokenId};
-use headstart_insight::Bucket;
-use headstart_insight::loss::{Arrival, Attributor, AttributorConfig, Pending, Served};
-use headstart_router::index::Update;
-use headstart_router::{Profile, Prompt, ReservationId, RouteRequest, Router, RouterConfig};
+use headstart_core::block::{RouteHasher, RouteIdentity};
+use headstart_core::{CacheEvent, Nanos, ReplicaId, Rng, TokenId};
+use headstart_insight::loss::{Attributor, AttributorConfig};
+use headstart_router::{Health, Profile, Router, RouterConfig};
 
-use super::author::{Author, AuthorConfig, Draft, Written};
-use super::engine::{Change, Engine, Running, hash_of};
-use super::oracle::{Named, Node, Oracle, Question};
-use super::verdicts::{TIERS, Verdicts, said, truth};
+use super::author::{Author, AuthorConfig, Draft, Space};
+use super::engine::Engine;
+use super::oracle::{Node, Oracle};
+use super::verdicts::{TIERS, Verdicts};
+use requests::{Order, Request};
 
 /// What the world is like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,7 +50,8 @@ pub struct WorldConfig {
     pub blocks: usize,
     /// See above.
     pub lower_blocks: usize,
-    /// Mean time between conversations' beginnings.
+    /// Mean time between conversations' beginnings. In busy times, half of all, it is a third of
+    /// that of quiet ones.
     pub pause: Duration,
     /// Mean time of events under way.
     pub event_delay: Duration,
@@ -49,10 +59,17 @@ pub struct WorldConfig {
     pub lost_events: f64,
     /// Share of loads that fail.
     pub failed_loads: f64,
-    /// Mean time between two resets of any replica, and until one is noticed.
+    /// Mean time between two resets of any replica: in turn a cache is cleared and a process ends,
+    /// whatever runs there.
     pub resets: Duration,
-    /// See above.
+    /// Mean time until it is noticed that a replica is down, or up again.
     pub noticed: Duration,
+    /// Mean time until a process is back, beyond the first second.
+    pub restart: Duration,
+    /// Share of requests that a replica refuses, besides those that find its queue full.
+    pub refused: f64,
+    /// Share of requests whose clients do not wait long.
+    pub impatient: f64,
     /// What the traffic is like.
     pub author: AuthorConfig,
     /// How much the attributor remembers.
@@ -72,7 +89,10 @@ impl Default for WorldConfig {
             lost_events: 0.005,
             failed_loads: 0.3,
             resets: Duration::from_secs(13),
-            noticed: Duration::from_millis(2_000),
+            noticed: Duration::from_millis(1_000),
+            restart: Duration::from_secs(2),
+            refused: 0.01,
+            impatient: 0.06,
             author: AuthorConfig::default(),
             memory: AttributorConfig::default(),
         }
@@ -85,40 +105,54 @@ const BLOCK_SIZE: usize = 32;
 /// The model's name, with which block keys are made.
 const MODEL: &str = "world";
 
+/// How long a busy time lasts, and a quiet one.
+const PHASE: Duration = Duration::from_secs(10);
+
 /// What happens next.
 enum Event {
     Begin,
     Ask(Draft),
-    FirstToken(usize),
+    /// The gateway places a request once more.
+    Again(Order),
+    /// A request's prompt is computed, unless that was begun anew.
+    FirstToken(usize, u32),
     Done(usize),
+    /// A client has waited long enough.
+    Leave(usize),
     Deliver {
         replica: usize,
         events: Vec<CacheEvent>,
         is_lost: bool,
     },
-    Reset,
+    /// Something happens to a replica.
+    Fault,
+    Restart(usize),
+    /// The gateway looks whether a replica is up.
+    Probe(usize),
 }
 
-/// A request on its way.
-struct Request {
-    replica: usize,
-    session: usize,
-    salt: Option<&'static str>,
-    prompt: Vec<Written>,
-    named: Named,
-    why: Vec<Bucket>,
-    running: Option<Running>,
-    pending: Option<Pending>,
-    reservation: ReservationId,
-    /// One of several alike: only the first one's answer counts.
-    is_copy: bool,
+/// One replica, and the way to it.
+struct Replica {
+    engine: Engine,
+    /// When the last event of it arrives.
+    delivered_at: Nanos,
+    /// Its process runs.
+    is_up: bool,
+    /// What the gateway believes of it.
+    health: Health,
+    /// Nothing of this process has reached the gateway yet, and there was one before.
+    is_new: bool,
+    /// Requests that wait, the one whose prompt is computed, and those that are answered.
+    waiting: VecDeque<usize>,
+    computing: Option<usize>,
+    answering: Vec<usize>,
 }
 
 /// A block as an event tells it.
 struct Text {
     parent: Option<Node>,
     tokens: Vec<TokenId>,
-    salt: Option<&'static str>,
+    space: Space,
 }
 
 /// The fleet and all around it.
@@ -133,9 +167,7 @@ pub struct World {
     author: Author,
     oracle: Oracle,
     texts: HashMap<Node, Text>,
-    engines: Vec<Engine>,
-    /// When the last event of a replica arrives, its requests, and whether it waits for a reset.
-    streams: Vec<(Nanos, usize, bool)>,
+    replicas: Vec<Replica>,
     requests: Vec<Request>,
     router: Router,
     hasher: RouteHasher,
@@ -152,15 +184,25 @@ impl World {
             profile: Profile::precise(),
             seed: config.seed,
         });
-        let tiers = &TIERS[1..];
-        let engine = |replica: usize| {
-            let tier = tiers[replica % tiers.len()];
-            Engine::new(replica, config.blocks, tier, config.lower_blocks)
-        };
-        for replica in 0..config.replicas {
+        let replica = |id: usize| {
             let block_size = Some(BLOCK_SIZE as u32);
-            router.add_replica(ReplicaId(replica as u32), block_size, Nanos(0));
-        }
+            router.add_replica(ReplicaId(id as u32), block_size, Nanos(0));
+            Replica {
+                engine: {
+                    let tiers = &TIERS[1..];
+                    let tier = tiers[id % tiers.len()];
+                    Engine::new(id, config.blocks, tier, config.lower_blocks)
+                },
+                delivered_at: Nanos(0),
+                is_up: true,
+                health: Health::Healthy,
+                is_new: false,
+                waiting: VecDeque::new(),
+                computing: None,
+                answering: Vec::new(),
+            }
+        };
+        let replicas = (0..config.replicas).map(replica).collect();
         Self {
             config,
             rng: Rng::new(config.seed ^ 0x5eed),
@@ -172,8 +214,7 @@ impl World {
             author: Author::new(config.author, config.seed),
             oracle: Oracle::default(),
             texts: HashMap::new(),
-            engines: (0..config.replicas).map(engine).collect(),
-            streams: vec![(Nanos(0), 0, false); config.replicas],
+            replicas,
             requests: Vec::new(),
             router,
             hasher: RouteHasher::new(&RouteIdentity {
@@ -192,21 +233,25 @@ impl World {
     #[must_use]
     pub fn run(mut self) -> Verdicts {
         self.after(Duration::ZERO, Event::Begin);
-        let reset = self.around(self.config.resets);
-        self.after(reset, Event::Reset);
+        let fault = self.around(self.config.resets);
+        self.after(fault, Event::Fault);
         while let Some(Reverse((at, order))) = self.queue.pop() {
             self.now = at;
             match self.events.remove(&order).expect("it was put there") {
                 Event::Begin => self.begin(),
                 Event::Ask(draft) => self.ask(&draft),
-                Event::FirstToken(request) => self.first_token(request),
+                Event::Again(order) => self.place(order),
+                Event::FirstToken(request, attempt) => self.first_token(request, attempt),
                 Event::Done(request) => self.done(request),
+                Event::Leave(request) => self.leave(request),
                 Event::Deliver {
                     replica,
                     events,
                     is_lost,
                 } => self.deliver(replica, &events, is_lost),
-                Event::Reset => self.reset(),
+                Event::Fault => self.fault(),
+                Event::Restart(replica) => self.restart(replica),
+                Event::Probe(replica) => self.probe(replica),
             }
         }
         self.verdicts.memory = self.attributor.memory();
@@ -217,247 +262,12 @@ impl World {
         self.begun += 1;
         let draft = self.author.begin();
         if self.begun < self.config.sessions {
-            let pause = self.around(self.config.pause);
+            let is_busy = self.now.0 / PHASE.as_nanos() as u64 % 2 == 1;
+            let share = if is_busy { 0.5 } else { 1.5 };
+            let pause = self.around(self.config.pause.mul_f64(share));
             self.after(pause, Event::Begin);
         }
         self.ask(&draft);
-    }
-
-    /// Sends a request, perhaps several times.
-    fn ask(&mut self, draft: &Draft) {
-        for copy in 0..draft.copies {
-            self.place(draft, copy > 0);
-        }
-    }
-
-    fn place(&mut self, draft: &Draft, is_copy: bool) {
-        let prompt = &draft.prompt;
-        let named = self.name(draft.salt, prompt);
-        let tokens: Vec<TokenId> = prompt.iter().map(|written| written.token).collect();
-        let namespace = namespace(draft.salt);
-        let index = self.router.index();
-        let keys = index.hash(Prompt {
-            tokens: &tokens,
-            namespace,
-        });
-        let waiting = self.streams.iter().enumerate();
-        let waiting = waiting.filter(|(_, stream)| stream.2);
-        let excluded: Vec<_> = waiting.map(|(id, _)| ReplicaId(id as u32)).collect();
-        let decision = self.router.route(&RouteRequest {
-            tokens: Some(&tokens),
-            keys: Some(&keys),
-            namespace,
-            excluded: &excluded,
-            now: self.now,
-            ..RouteRequest::default()
-        });
-        let decision = decision.expect("not all replicas wait for a reset");
-        let overlaps = decision.candidates.iter();
-        let overlaps: Vec<_> = overlaps
-            .map(|one| (one.replica, one.overlap_tokens as u32))
-            .collect();
-        let arrival = Arrival {
-            replica: decision.replica,
-            prompt_tokens: prompt.len() as u32,
-            block_size: BLOCK_SIZE as u32,
-            keys: keys.of_size(BLOCK_SIZE as u32),
-            tokens: Some(&tokens),
-            namespace: number(draft.salt),
-            overlaps: &overlaps,
-        };
-        let pending = self.attributor.arrive(&arrival, self.now);
-        let replica = decision.replica.0 as usize;
-        let question = Question {
-            prompt,
-            named: &named,
-            chosen: replica,
-            predicted: decision.overlap_tokens,
-            block_size: BLOCK_SIZE,
-        };
-        let why = self.oracle.why(&question);
-        self.oracle.read(&question);
-        let usable = prompt.len().saturating_sub(1) / BLOCK_SIZE;
-        let loads = self.rng.next_f64() >= self.config.failed_loads;
-        let (oracle, now) = (&mut self.oracle, self.now);
-        let running = self.engines[replica].take(&named.nodes, usable, loads, oracle, now);
-        let computed = prompt.len() - BLOCK_SIZE * (running.device + running.loaded);
-        self.announce(replica);
-        self.streams[replica].1 += 1;
-        self.requests.push(Request {
-            replica,
-            session: draft.session,
-            salt: draft.salt,
-            prompt: prompt.clone(),
-            named,
-            why,
-            running: Some(running),
-            pending: Some(pending),
-            reservation: decision.reservation,
-            is_copy,
-        });
-        let prefill = Duration::from_micros(8_000 + 60 * computed as u64);
-        self.after(prefill, Event::FirstToken(self.requests.len() - 1));
-    }
-
-    fn first_token(&mut self, id: usize) {
-        let request = &mut self.requests[id];
-        let mut running = request.running.take().expect("it runs");
-        let engine = &mut self.engines[request.replica];
-        let nodes = &request.named.nodes;
-        engine.computed(&mut running, nodes, &mut self.oracle, self.now);
-        let mut served = Served::by_device((running.device * BLOCK_SIZE) as u32);
-        let lower = TIERS.iter().position(|&tier| tier == engine.tier());
-        served.tiers[lower.expect("a tier")] = (running.loaded * BLOCK_SIZE) as u32;
-        served.load_failed = (running.failed * BLOCK_SIZE) as u32;
-        let pending = request.pending.take().expect("it was not explained yet");
-        let laid_out: Vec<_> = pending.runs().collect();
-        let outcome = self.attributor.finish(pending, &served, self.now);
-        let said = said(&laid_out, &served, request.prompt.len());
-        for bucket in Bucket::ALL {
-            let count = said.iter().filter(|&&said| said == bucket).count();
-            let counted = outcome.split.get(bucket) as usize;
-            assert_eq!(count, counted, "the split is what was laid out");
-        }
-        let truth = truth(&request.why, &served);
-        for (truth, said) in truth.into_iter().zip(said) {
-            self.verdicts.tokens[truth as usize][said as usize] += 1;
-        }
-        self.verdicts.requests += 1;
-        request.running = Some(running);
-        let (replica, reservation) = (request.replica, request.reservation);
-        self.router.first_token(reservation, self.now);
-        self.announce(replica);
-        let decoding = self.around(Duration::from_millis(400));
-        self.after(decoding, Event::Done(id));
-    }
-
-    fn done(&mut self, id: usize) {
-        let (session, is_copy) = (self.requests[id].session, self.requests[id].is_copy);
-        let answer = self.author.answer(session, !is_copy);
-        let request = &mut self.requests[id];
-        let mut tokens = std::mem::take(&mut request.prompt);
-        tokens.extend(answer);
-        let (salt, replica) = (request.salt, request.replica);
-        let (reservation, running) = (request.reservation, request.running.take());
-        // The last token of an answer is never computed.
-        let named = self.name(salt, &tokens[..tokens.len() - 1]);
-        let running = running.expect("it runs");
-        let engine = &mut self.engines[replica];
-        engine.done(running, &named.nodes, &mut self.oracle, self.now);
-        self.router.finish(reservation, self.now);
-        self.announce(replica);
-        self.streams[replica].1 -= 1;
-        self.reset_where_idle(replica);
-        if !is_copy && let Some(draft) = self.author.go_on(session) {
-            let thinking = self.around(Duration::from_secs(4));
-            self.after(thinking, Event::Ask(draft));
-        }
-    }
-
-    /// A replica is to lose everything as soon as nothing runs there.
-    fn reset(&mut self) {
-        let replica = self.rng.below(self.config.replicas);
-        if self.streams.iter().all(|stream| !stream.2) {
-            self.streams[replica].2 = true;
-            self.reset_where_idle(replica);
-        }
-        if self.begun < self.config.sessions {
-            let next = self.around(self.config.resets);
-            self.after(next, Event::Reset);
-        }
-    }
-
-    fn reset_where_idle(&mut self, replica: usize) {
-        let (_, running, is_due) = self.streams[replica];
-        if is_due && running == 0 {
-            self.streams[replica].2 = false;
-            self.engines[replica].clear(&mut self.oracle, self.now);
-            self.announce(replica);
-        }
-    }
-
-    /// Sends what changed on its way, in order.
-    fn announce(&mut self, replica: usize) {
-        let changes = self.engines[replica].drain_changes();
-        if changes.is_empty() {
-            return;
-        }
-        let events = changes.iter().map(|&change| self.event(change)).collect();
-        let is_reset = changes.contains(&Change::Cleared);
-        let delay = self.around(match is_reset {
-            true => self.config.noticed,
-            false => self.config.event_delay,
-        });
-        let arrives = (self.now + delay).max(self.streams[replica].0);
-        self.streams[replica].0 = arrives;
-        // That all is gone is said again when a stream is followed anew, so it is never lost.
-        let is_lost = !is_reset && self.rng.next_f64() < self.config.lost_events;
-        let event = Event::Deliver {
-            replica,
-            events,
-            is_lost,
-        };
-        self.after(arrives.since(self.now), event);
-    }
-
-    fn event(&self, change: Change) -> CacheEvent {
-        match change {
-            Change::Cleared => CacheEvent::Cleared,
-            Change::Removed(node, tier) => CacheEvent::Removed {
-                blocks: vec![hash_of(node)],
-                tier,
-                group: 0,
-            },
-            Change::Stored(node, tier) => {
-                let text = &self.texts[&node];
-                CacheEvent::Stored(StoredBlocks {
-                    blocks: vec![hash_of(node)],
-                    parent: text.parent.map(hash_of),
-                    tokens: text.tokens.clone(),
-                    block_size: BLOCK_SIZE as u32,
-                    extras: Vec::new(),
-                    tier,
-                    group: CacheGroup::default(),
-                    salt: text.salt.map(Into::into),
-                    adapter: None,
-                })
-            }
-        }
-    }
-
-    /// A batch of events reaches the gateway, or its absence is noticed.
-    fn deliver(&mut self, replica: usize, events: &[CacheEvent], is_lost: bool) {
-        let id = ReplicaId(replica as u32);
-        if is_lost {
-            self.router.index().update(id, Update::Doubt, self.now);
-            return;
-        }
-        self.router.apply(id, events, self.now);
-        let hasher = &self.hasher;
-        let name = |parent: Option<RouteKey>,
-                    tokens: &[TokenId],
-                    extra: Option<&[u8]>,
-                    namespace: Namespace<'_>| {
-            let parent = parent.unwrap_or_else(|| hasher.root(namespace));
-            Some(hasher.next_with(parent, tokens, extra))
-        };
-        for event in events {
-            self.attributor.observe(id, event, &name, self.now);
-        }
-    }
-
-    fn name(&mut self, salt: Option<&'static str>, tokens: &[Written]) -> Named {
-        let named = self.oracle.name(number(salt), tokens, BLOCK_SIZE);
-        let mut parent = None;
-        for (&node, block) in named.nodes.iter().zip(tokens.chunks_exact(BLOCK_SIZE)) {
-            self.texts.entry(node).or_insert_with(|| Text {
-                parent,
-                tokens: block.iter().map(|written| written.token).collect(),
-                salt,
-            });
-            parent = Some(node);
-        }
-        named
     }
 
     /// A time around `mean`, exponential.
@@ -470,16 +280,4 @@ impl World {
         self.queue.push(Reverse((self.now + delay, self.order)));
         self.events.insert(self.order, event);
     }
-}
-
-fn namespace(salt: Option<&str>) -> Namespace<'_> {
-    Namespace {
-        adapter: None,
-        salt,
-    }
-}
-
-fn number(salt: Option<&str>) -> u64 {
-    salt.and_then(|salt| salt.bytes().next())
-        .map_or(0, u64::from)
 }

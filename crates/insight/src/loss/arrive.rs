@@ -1,0 +1,245 @@
+//! A request at its placing: what its tokens are if they are not served.
+//!
+//! One pass over its blocks tells what is remembered of each, and notes the use of those that are
+//! held. Contents are looked at only behind what is known. What is new is remembered when it is
+//! computed, not now: until then nobody has seen it, and it may never be.
+
+use headstart_core::{Nanos, ReplicaId, Tier};
+
+use super::layout::Layout;
+use super::request::{New, Uncounted};
+use super::table::{Entry, State};
+use super::{Arrival, Attributor, Evicted, Pending, Replica, TICK, ticks};
+use crate::Bucket;
+
+pub(super) fn arrive(memory: &mut Attributor, arrival: &Arrival<'_>, now: Nanos) -> Pending {
+    let chosen = memory.place(arrival.replica);
+    let best = arrival.overlaps.iter().max_by_key(|held| held.1);
+    let best = best.map(|&(replica, tokens)| (memory.place(replica), tokens));
+    let model = memory.replicas[usize::from(chosen)].model;
+    let keys = arrival.keys.iter();
+    let names: Vec<u64> = keys.map(|&key| memory.key.of_block(key, model)).collect();
+    let size = arrival.block_size.max(1);
+    let predicted_tokens = predicted(arrival);
+    let mut walk = Walk {
+        chosen,
+        overlaps: arrival.overlaps,
+        replicas: &memory.replicas,
+        followed: best.map(|(place, tokens)| (place, (tokens / size) as usize)),
+        computes_from: ((predicted_tokens / size) as usize).min(names.len()),
+        now,
+        layout: Layout::of(arrival, predicted_tokens),
+        evicted: None,
+        unread: names.len(),
+        fresh_from: names.len(),
+        uncounted: Uncounted::default(),
+    };
+    memory.blocks.fetch(&names);
+    for (block, &name) in names.iter().enumerate() {
+        walk.meet(block, memory.blocks.find_mut(name));
+        if block >= walk.computes_from {
+            walk.uncounted.start(block, memory.blocks.enter(name));
+        }
+    }
+    let Walk {
+        computes_from,
+        mut layout,
+        evicted,
+        unread,
+        fresh_from,
+        uncounted,
+        ..
+    } = walk;
+    let new = look_at_contents(memory, arrival, unread, &mut layout);
+    let tables = [
+        (memory.blocks.capacity(), memory.blocks.counts().0),
+        (memory.contents.capacity(), memory.contents.counts().0),
+    ];
+    Pending {
+        replica: arrival.replica,
+        prompt_tokens: arrival.prompt_tokens,
+        predicted_tokens,
+        computes_from,
+        fresh_from: match arrival.tokens.is_some() {
+            true => fresh_from.min(unread),
+            false => fresh_from,
+        },
+        names,
+        is_computing: true,
+        is_read: arrival.tokens.is_some(),
+        runs: layout.into_runs(),
+        evicted,
+        uncounted,
+        new,
+        forgotten: memory.lately.forgotten(tables, now),
+    }
+}
+
+/// Tokens that the chosen replica is expected to hold.
+fn predicted(arrival: &Arrival<'_>) -> u32 {
+    let mut overlaps = arrival.overlaps.iter();
+    let predicted = overlaps.find(|(replica, _)| *replica == arrival.replica);
+    predicted.map_or(0, |&(_, tokens)| tokens.min(arrival.prompt_tokens))
+}
+
+/// The pass over the blocks.
+struct Walk<'a> {
+    chosen: u16,
+    overlaps: &'a [(ReplicaId, u32)],
+    replicas: &'a [Replica],
+    /// Who holds most, and how many blocks.
+    followed: Option<(u16, usize)>,
+    computes_from: usize,
+    now: Nanos,
+    layout: Layout,
+    evicted: Option<Evicted>,
+    /// The first block whose contents were not in a prompt yet: what an engine generated is known
+    /// as a block before.
+    unread: usize,
+    /// Blocks in front of it are noted; those from it on when they are computed.
+    fresh_from: usize,
+    uncounted: Uncounted,
+}
+
+impl Walk<'_> {
+    /// A block, and what is remembered of it: what it is, if it is not served.
+    fn meet(&mut self, block: usize, entry: Option<&mut Entry>) {
+        let Some(entry) = entry else {
+            self.unread = self.unread.min(block);
+            self.fresh_from = self.fresh_from.min(block);
+            return;
+        };
+        if !entry.is_read() {
+            self.unread = self.unread.min(block);
+        }
+        let bucket = self.remembered(entry);
+        self.layout.remember(block, bucket);
+        if self.evicted.is_none() && bucket == Some(Bucket::Evicted) {
+            self.evicted = Some(self.eviction(entry));
+        }
+        self.follow(block, entry);
+        self.note(block, entry);
+    }
+
+    /// What the memory says of a block that is not served.
+    fn remembered(&self, entry: &Entry) -> Option<Bucket> {
+        if entry.computing > 0 {
+            return Some(Bucket::InFlight);
+        }
+        match entry.state() {
+            State::Unheld => None,
+            State::Removed => Some(Bucket::Evicted),
+            State::Held if self.was_reset(entry) => Some(Bucket::Reset),
+            // The index does not know the block. If it was asked about its holder, an event was
+            // lost, that of its removal rather than that of its storing, which was seen here. If
+            // not (the holder is busy, or full), it may well be there, where it says what it has.
+            State::Held => {
+                let has_events = self.replicas[usize::from(entry.holder)].has_events;
+                let is_asked = || {
+                    let mut asked = self.overlaps.iter();
+                    asked.any(|(replica, _)| replica.0 == u32::from(entry.holder))
+                };
+                Some(
+                    match entry.holder != self.chosen && has_events && !is_asked() {
+                        true => Bucket::HeldElsewhere,
+                        false => Bucket::Evicted,
+                    },
+                )
+            }
+        }
+    }
+
+    /// Whether its holder was reset since it stored or used it.
+    fn was_reset(&self, entry: &Entry) -> bool {
+        let reset_at = self.replicas[usize::from(entry.holder)].reset_at;
+        reset_at.is_some_and(|reset_at| entry.stored.wrapping_sub(reset_at) as i32 <= 0)
+    }
+
+    /// Where the copy that was followed is gone and another replica has one, that is followed.
+    fn follow(&self, block: usize, entry: &mut Entry) {
+        if let Some((place, blocks)) = self.followed
+            && block < blocks
+            && (entry.state() == State::Removed || self.was_reset(entry))
+        {
+            entry.hold(place, Tier::Device);
+            entry.stored = self.replicas[usize::from(place)].stored;
+        }
+    }
+
+    /// A block that is expected to be served is used now. One of which it is not known that it was
+    /// ever computed has to wait until it is.
+    fn note(&mut self, block: usize, entry: &mut Entry) {
+        let is_held = entry.state() != State::Unheld && entry.computing == 0;
+        if block >= self.computes_from || !is_held {
+            self.fresh_from = self.fresh_from.min(block);
+            return;
+        }
+        if entry.state() != State::Held || entry.holder != self.chosen {
+            entry.hold(self.chosen, Tier::Device);
+        }
+        entry.at = ticks(self.now);
+        entry.stored = self.replicas[usize::from(self.chosen)].stored;
+    }
+
+    fn eviction(&self, entry: &Entry) -> Evicted {
+        let holder = &self.replicas[usize::from(entry.holder)];
+        let age = u64::from(ticks(self.now).saturating_sub(entry.at)) * TICK;
+        Evicted {
+            age: std::time::Duration::from_nanos(age),
+            blocks_since: holder.stored.wrapping_sub(entry.stored),
+        }
+    }
+}
+
+/// Tells what of the unknown part is known in another namespace or behind another prefix, and what
+/// is to be remembered of it once it is computed.
+fn look_at_contents(
+    memory: &mut Attributor,
+    arrival: &Arrival<'_>,
+    unread: usize,
+    layout: &mut Layout,
+) -> New {
+    let mut new = New {
+        namespace: arrival.namespace as u32,
+        ..New::default()
+    };
+    let (from, to) = layout.unknown();
+    let size = arrival.block_size.max(1) as usize;
+    let Some(tokens) = arrival.tokens.filter(|tokens| tokens.len() >= to) else {
+        return new;
+    };
+    let read_from = from.min(unread * size);
+    if read_from >= to {
+        return new;
+    }
+    let mut name = 0;
+    let first = read_from.div_ceil(size);
+    for (block, tokens) in tokens[..to].chunks_exact(size).enumerate() {
+        name = memory.key.of_tokens(name, tokens);
+        if block >= first {
+            new.bare.push(name);
+        }
+    }
+    memory.bare.fetch(&new.bare);
+    for (block, &name) in (first..).zip(&new.bare) {
+        match memory.bare.find(name) {
+            // The memory of blocks has forgotten it.
+            _ if block * size < from => {}
+            Some(seen) if seen == new.namespace => layout.remember(block, Some(Bucket::Evicted)),
+            Some(_) => layout.remember(block, Some(Bucket::Namespace)),
+            None => {}
+        }
+    }
+    let contents = &mut memory.contents;
+    contents.look(
+        &tokens[read_from..to],
+        &mut new.anchors,
+        &mut |start, end| {
+            let (start, end) = (read_from + start, read_from + end);
+            if end > from {
+                layout.diverged(start.max(from), end);
+            }
+        },
+    );
+    new
+}

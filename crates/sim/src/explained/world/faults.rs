@@ -1,0 +1,122 @@
+//! Replicas that lose all they hold, whatever runs there: caches that are cleared, which their
+//! events say, and processes that end, which nobody says until they are missed.
+
+use std::time::Duration;
+
+use headstart_core::ReplicaId;
+use headstart_router::Health;
+
+use super::{Event, World};
+
+impl World {
+    pub(super) fn fault(&mut self) {
+        let replica = self.rng.below(self.config.replicas);
+        if self.replicas.iter().all(|replica| replica.is_up) {
+            let [cleared, ended] = self.verdicts.resets;
+            match cleared <= ended {
+                true => self.clear(replica),
+                false => self.crash(replica),
+            }
+        }
+        if self.begun < self.config.sessions {
+            let next = self.around(self.config.resets);
+            self.after(next, Event::Fault);
+        }
+    }
+
+    /// A cache is cleared: the prompt that is computed begins anew, and what is answered goes on
+    /// without being cached.
+    fn clear(&mut self, replica: usize) {
+        self.verdicts.resets[0] += 1;
+        for id in std::mem::take(&mut self.replicas[replica].answering) {
+            drop(self.requests[id].running.take());
+            self.replicas[replica].answering.push(id);
+        }
+        if let Some(id) = self.stop_computing(replica) {
+            self.oracle.waits(replica, &self.requests[id].named.nodes);
+            self.replicas[replica].waiting.push_front(id);
+        }
+        let engine = &mut self.replicas[replica].engine;
+        engine.clear(&mut self.oracle, self.now);
+        self.announce(replica);
+        self.start_next(replica);
+    }
+
+    /// A process ends: what waits there or is computed the gateway places elsewhere, what is
+    /// answered breaks, and its client may ask again.
+    fn crash(&mut self, replica: usize) {
+        self.verdicts.resets[1] += 1;
+        let answering = std::mem::take(&mut self.replicas[replica].answering);
+        let waiting = std::mem::take(&mut self.replicas[replica].waiting);
+        let computing = self.stop_computing(replica);
+        for &id in &waiting {
+            self.oracle.waited(replica, &self.requests[id].named.nodes);
+        }
+        for &id in &answering {
+            drop(self.requests[id].running.take());
+        }
+        self.replicas[replica].is_up = false;
+        let engine = &mut self.replicas[replica].engine;
+        engine.crash(&mut self.oracle, self.now);
+        let noticed = self.around(self.config.noticed);
+        self.after(noticed, Event::Probe(replica));
+        let restart = Duration::from_secs(1) + self.around(self.config.restart);
+        self.after(restart, Event::Restart(replica));
+        for id in answering {
+            self.give_up(id);
+            if self.rng.below(4) > 0 {
+                let order = self.requests[id].order.clone();
+                self.ask_again(order, Duration::from_secs(1));
+            }
+        }
+        let unanswered: Vec<_> = computing.into_iter().chain(waiting).collect();
+        for &id in &unanswered {
+            self.give_up(id);
+        }
+        for id in unanswered {
+            let mut order = self.requests[id].order.clone();
+            order.excluded.push(ReplicaId(replica as u32));
+            self.place(order);
+        }
+    }
+
+    /// Takes away the prompt that is computed, and all that was computed of it.
+    fn stop_computing(&mut self, replica: usize) -> Option<usize> {
+        let id = self.replicas[replica].computing.take()?;
+        let request = &mut self.requests[id];
+        let running = request.running.take().expect("it is computed");
+        for &node in &request.named.nodes[running.device + running.loaded..] {
+            self.oracle.computed(node);
+        }
+        Some(id)
+    }
+
+    /// A process is back, and holds nothing.
+    pub(super) fn restart(&mut self, replica: usize) {
+        let state = &mut self.replicas[replica];
+        (state.is_up, state.is_new) = (true, true);
+        let noticed = self.around(self.config.noticed);
+        self.after(noticed, Event::Probe(replica));
+    }
+
+    /// The gateway looks whether a replica is up.
+    pub(super) fn probe(&mut self, replica: usize) {
+        self.believe(
+            replica,
+            match self.replicas[replica].is_up {
+                true => Health::Healthy,
+                false => Health::Down,
+            },
+        );
+    }
+
+    /// The gateway takes note of a replica's health, if that has changed: what it held counts as
+    /// lost, and what it says while it is down nobody hears.
+    pub(super) fn believe(&mut self, replica: usize, health: Health) {
+        let id = ReplicaId(replica as u32);
+        if std::mem::replace(&mut self.replicas[replica].health, health) != health {
+            self.router.set_health(id, health, self.now);
+            self.attributor.cleared(id);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! A request from its placing to its end.
+//!
+//! A replica computes one prompt at a time, in the order in which they came, and looks its cache up
+//! when a prompt's turn has come. What it refuses, and what breaks with it before the first token,
+//! the gateway places elsewhere at once; what breaks later, and what clients gave up, they may ask
+//! again.
+
+use std::time::Duration;
+
+use headstart_core::{ReplicaId, TokenId};
+use headstart_insight::Bucket;
+use headstart_insight::loss::{Arrival, Pending, Served};
+use headstart_router::{Decision, Health, Prompt, ReservationId, RouteRequest};
+
+use super::super::author::{Draft, Space, Written};
+use super::super::engine::Running;
+use super::super::oracle::{Named, Question};
+use super::super::verdicts::{TIERS, said, truth};
+use super::{BLOCK_SIZE, Event, Text, World};
+
+/// Requests that wait at a replica; it refuses more.
+const WAITING_MAX: usize = 24;
+
+/// How often a client asks, and the gateway places: as often as there are other replicas.
+const TRIES: u32 = 3;
+
+/// What is asked, and where not.
+#[derive(Clone)]
+pub(super) struct Order {
+    pub(super) draft: Draft,
+    /// One of several alike: only the first one's answer counts.
+    pub(super) is_copy: bool,
+    /// Those that have just failed it.
+    pub(super) excluded: Vec<ReplicaId>,
+    /// How often its client has asked again.
+    pub(super) again: u32,
+}
+
+/// A request that a replica has taken on.
+pub(super) struct Request {
+    pub(super) replica: usize,
+    pub(super) order: Order,
+    pub(super) named: Named,
+    why: Vec<Bucket>,
+    /// None while it waits, and where a cache was cleared under it.
+    pub(super) running: Option<Running>,
+    /// What it was served when its turn came.
+    served: Served,
+    since: headstart_core::Nanos,
+    prefill: Duration,
+    /// How often its prompt was begun.
+    attempt: u32,
+    /// None when it has ended.
+    pending: Option<Pending>,
+    reservation: ReservationId,
+}
+
+impl World {
+    /// Sends a request, perhaps several times.
+    pub(super) fn ask(&mut self, draft: &Draft) {
+        for copy in 0..draft.copies {
+            self.place(Order {
+                draft: draft.clone(),
+                is_copy: copy > 0,
+                excluded: Vec::new(),
+                again: 0,
+            });
+        }
+    }
+
+    /// The gateway places a request: where it is refused, elsewhere.
+    pub(super) fn place(&mut self, mut order: Order) {
+        let prompt = &order.draft.prompt;
+        let tokens: Vec<TokenId> = prompt.iter().map(|written| written.token).collect();
+        let (pending, decision) = loop {
+            let Some((pending, decision)) = self.route(&order, &tokens) else {
+                return self.ask_again(order, Duration::from_secs(1));
+            };
+            let replica = &self.replicas[decision.replica.0 as usize];
+            let (is_up, is_full) = (replica.is_up, replica.waiting.len() >= WAITING_MAX);
+            let refuses = self.rng.next_f64() < self.config.refused;
+            if is_up && !is_full && !refuses {
+                break (pending, decision);
+            }
+            self.attributor.abandon(&pending);
+            self.router.finish(decision.reservation, self.now);
+            self.verdicts.abandoned += 1;
+            order.excluded.push(decision.replica);
+            if !is_up {
+                // No connection: it counts as dead, at once.
+                self.believe(decision.replica.0 as usize, Health::Down);
+            }
+        };
+        let named = self.name(order.draft.space, &order.draft.prompt);
+        let replica = decision.replica.0 as usize;
+        let why = self.oracle.why(&Question {
+            prompt: &order.draft.prompt,
+            named: &named,
+            chosen: replica,
+            predicted: decision.overlap_tokens,
+            block_size: BLOCK_SIZE,
+        });
+        self.oracle.waits(replica, &named.nodes);
+        let id = self.requests.len();
+        self.requests.push(Request {
+            replica,
+            order,
+            named,
+            why,
+            running: None,
+            served: Served::default(),
+            since: self.now,
+            prefill: Duration::ZERO,
+            attempt: 0,
+            pending: Some(pending),
+            reservation: decision.reservation,
+        });
+        self.replicas[replica].waiting.push_back(id);
+        if self.rng.next_f64() < self.config.impatient {
+            let patience = self.around(Duration::from_millis(150));
+            self.after(patience, Event::Leave(id));
+        }
+        self.start_next(replica);
+    }
+
+    /// Chooses a replica as the gateway does, and tells the attributor.
+    fn route(&mut self, order: &Order, tokens: &[TokenId]) -> Option<(Pending, Decision)> {
+        let namespace = order.draft.space.namespace();
+        let index = self.router.index();
+        let keys = index.hash(Prompt { tokens, namespace });
+        let decision = self.router.route(&RouteRequest {
+            tokens: Some(tokens),
+            keys: Some(&keys),
+            namespace,
+            excluded: &order.excluded,
+            now: self.now,
+            ..RouteRequest::default()
+        });
+        let decision = decision.ok()?;
+        let overlaps = decision.candidates.iter();
+        let overlaps: Vec<_> = overlaps
+            .map(|one| (one.replica, one.overlap_tokens as u32))
+            .collect();
+        let arrival = Arrival {
+            replica: decision.replica,
+            prompt_tokens: tokens.len() as u32,
+            block_size: BLOCK_SIZE as u32,
+            keys: keys.of_size(BLOCK_SIZE as u32),
+            tokens: Some(tokens),
+            namespace: order.draft.space.number(),
+            overlaps: &overlaps,
+        };
+        Some((self.attributor.arrive(&arrival, self.now), decision))
+    }
+
+    /// The next prompt's turn, where none is computed.
+    pub(super) fn start_next(&mut self, replica: usize) {
+        let state = &mut self.replicas[replica];
+        if state.computing.is_some() || !state.is_up {
+            return;
+        }
+        let Some(id) = state.waiting.pop_front() else {
+            return;
+        };
+        state.computing = Some(id);
+        let request = &mut self.requests[id];
+        let nodes = &request.named.nodes;
+        self.oracle.waited(replica, nodes);
+        let prompt = request.order.draft.prompt.len();
+        let usable = prompt.saturating_sub(1) / BLOCK_SIZE;
+        let loads = self.rng.next_f64() >= self.config.failed_loads;
+        let engine = &mut state.engine;
+        let running = engine.take(nodes, usable, loads, &mut self.oracle, self.now);
+        let served = &mut request.served;
+        *served = Served::by_device((running.device * BLOCK_SIZE) as u32);
+        let lower = TIERS.iter().position(|&tier| tier == engine.tier());
+        served.tiers[lower.expect("a tier")] = (running.loaded * BLOCK_SIZE) as u32;
+        served.load_failed = (running.failed * BLOCK_SIZE) as u32;
+        let computed = prompt - BLOCK_SIZE * (running.device + running.loaded);
+        request.running = Some(running);
+        request.prefill = Duration::from_micros(8_000 + 60 * computed as u64);
+        (request.since, request.attempt) = (self.now, request.attempt + 1);
+        let (prefill, attempt) = (request.prefill, request.attempt);
+        self.announce(replica);
+        self.after(prefill, Event::FirstToken(id, attempt));
+    }
+
+    pub(super) fn first_token(&mut self, id: usize, attempt: u32) {
+        let request = &mut self.requests[id];
+        let replica = request.replica;
+        if self.replicas[replica].computing != Some(id) || request.attempt != attempt {
+            return;
+        }
+        let (named, prompt) = (&request.named, &request.order.draft.prompt);
+        let running = request.running.as_mut().expect("it is computed");
+        let state = &mut self.replicas[replica];
+        state
+            .engine
+            .computed(running, &named.nodes, &mut self.oracle, self.now);
+        self.oracle.read(prompt, named, prompt.len(), BLOCK_SIZE);
+        let pending = request.pending.as_mut().expect("it has not ended");
+        self.attributor.computed(pending, self.now);
+        self.router.first_token(request.reservation, self.now);
+        state.computing = None;
+        state.answering.push(id);
+        self.announce(replica);
+        let decoding = self.around(Duration::from_millis(400));
+        self.after(decoding, Event::Done(id));
+        self.start_next(replica);
+    }
+
+    pub(super) fn done(&mut self, id: usize) {
+        let Some(pending) = self.requests[id].pending.take() else {
+            return;
+        };
+        self.judge(id, pending);
+        let request = &mut self.requests[id];
+        let replica = request.replica;
+        let state = &mut self.replicas[replica];
+        state.answering.retain(|&other| other != id);
+        self.router.finish(request.reservation, self.now);
+        let (session, is_copy) = (request.order.draft.session, request.order.is_copy);
+        let answer = self.author.answer(session, !is_copy);
+        if let Some(running) = request.running.take() {
+            let mut tokens = request.order.draft.prompt.clone();
+            tokens.extend(answer);
+            let space = request.order.draft.space;
+            // The last token of an answer is never computed.
+            let named = self.name(space, &tokens[..tokens.len() - 1]);
+            let engine = &mut self.replicas[replica].engine;
+            engine.done(running, &named.nodes, &mut self.oracle, self.now);
+        }
+        self.announce(replica);
+        if !is_copy {
+            self.go_on(session);
+        }
+    }
+
+    /// What was said of each token against what it was.
+    fn judge(&mut self, id: usize, pending: Pending) {
+        let request = &self.requests[id];
+        let laid_out: Vec<_> = pending.runs().collect();
+        let outcome = self.attributor.finish(pending, &request.served, self.now);
+        let said = said(&laid_out, &request.served, request.order.draft.prompt.len());
+        for bucket in Bucket::ALL {
+            let count = said.iter().filter(|&&said| said == bucket).count();
+            let counted = outcome.split.get(bucket) as usize;
+            assert_eq!(count, counted, "the split is what was laid out");
+        }
+        let truth = truth(&request.why, &request.served);
+        self.verdicts.add(truth, said);
+    }
+
+    /// A client leaves, if it still waits: its request ends wherever it stands.
+    pub(super) fn leave(&mut self, id: usize) {
+        let replica = self.requests[id].replica;
+        if self.requests[id].pending.is_none() {
+            return;
+        }
+        let state = &mut self.replicas[replica];
+        if state.computing == Some(id) {
+            state.computing = None;
+            self.cancel(id);
+        } else if let Some(at) = state.waiting.iter().position(|&other| other == id) {
+            state.waiting.remove(at);
+            self.oracle.waited(replica, &self.requests[id].named.nodes);
+        } else {
+            state.answering.retain(|&other| other != id);
+            if let Some(running) = self.requests[id].running.take() {
+                state.engine.stop(running, self.now);
+            }
+        }
+        self.give_up(id);
+        self.announce(replica);
+        self.start_next(replica);
+        let order = self.requests[id].order.clone();
+        match self.rng.below(3) {
+            // The same again, or a new question behind the one that has no answer.
+            0 => self.ask_again(order, Duration::from_secs(2)),
+            1 if !order.is_copy => self.go_on(order.draft.session),
+            _ => {}
+        }
+    }
+
+    /// Stops computing a prompt: what is computed by now stays.
+    fn cancel(&mut self, id: usize) {
+        let request = &mut self.requests[id];
+        let running = request.running.take().expect("it is computed");
+        let share = self.now.since(request.since).as_secs_f64() / request.prefill.as_secs_f64();
+        let (held, all) = (running.device + running.loaded, request.named.nodes.len());
+        let upto = held + ((all - held) as f64 * share.min(1.0)) as usize;
+        let (named, prompt) = (&request.named, &request.order.draft.prompt);
+        let engine = &mut self.replicas[request.replica].engine;
+        engine.cancel(running, &named.nodes, upto, &mut self.oracle, self.now);
+        self.oracle
+            .read(prompt, named, upto * BLOCK_SIZE, BLOCK_SIZE);
+    }
+
+    /// The gateway gives a request up.
+    pub(super) fn give_up(&mut self, id: usize) {
+        let request = &mut self.requests[id];
+        let pending = request.pending.take().expect("it has not ended");
+        self.attributor.abandon(&pending);
+        self.router.finish(request.reservation, self.now);
+        self.verdicts.abandoned += 1;
+    }
+
+    /// A client asks the same again, but not for ever.
+    pub(super) fn ask_again(&mut self, mut order: Order, pause: Duration) {
+        order.again += 1;
+        order.excluded.clear();
+        if order.again <= TRIES {
+            let pause = self.around(pause);
+            self.after(pause, Event::Again(order));
+        }
+    }
+
+    fn go_on(&mut self, session: usize) {
+        if let Some(draft) = self.author.go_on(session) {
+            let thinking = self.around(Duration::from_secs(4));
+            self.after(thinking, Event::Ask(draft));
+        }
+    }
+
+    fn name(&mut self, space: Space, tokens: &[Written]) -> Named {
+        let named = self.oracle.name(space.number(), tokens, BLOCK_SIZE);
+        let mut parent = None;
+        for (&node, block) in named.nodes.iter().zip(tokens.chunks_exact(BLOCK_SIZE)) {
+            self.texts.entry(node).or_insert_with(|| Text {
+                parent,
+                tokens: block.iter().map(|written| written.token).collect(),
+                space,
+            });
+            parent = Some(node);
+        }
+        named
+    }
+}

@@ -1,0 +1,85 @@
+//! What engines say of their caches, on its way to the gateway.
+
+use headstart_core::block::Namespace;
+use headstart_core::event::{CacheGroup, StoredBlocks};
+use headstart_core::{CacheEvent, ReplicaId, RouteKey, TokenId};
+use headstart_router::index::Update;
+
+use super::super::engine::{Change, hash_of};
+use super::{BLOCK_SIZE, Event, World};
+
+impl World {
+    /// Sends what changed on its way, in order.
+    pub(super) fn announce(&mut self, replica: usize) {
+        let changes = self.replicas[replica].engine.drain_changes();
+        if changes.is_empty() {
+            return;
+        }
+        let mut events: Vec<_> = changes.iter().map(|&change| self.event(change)).collect();
+        let is_lost = self.rng.next_f64() < self.config.lost_events;
+        let delay = self.around(self.config.event_delay);
+        let state = &mut self.replicas[replica];
+        if !is_lost && std::mem::take(&mut state.is_new) {
+            // Its numbers begin anew: whoever follows forgets what was.
+            events.insert(0, CacheEvent::Cleared);
+        }
+        let arrives = (self.now + delay).max(state.delivered_at);
+        state.delivered_at = arrives;
+        let event = Event::Deliver {
+            replica,
+            events,
+            is_lost,
+        };
+        self.after(arrives.since(self.now), event);
+    }
+
+    fn event(&self, change: Change) -> CacheEvent {
+        match change {
+            Change::Cleared => CacheEvent::Cleared,
+            Change::Removed(node, tier) => CacheEvent::Removed {
+                blocks: vec![hash_of(node)],
+                tier,
+                group: 0,
+            },
+            Change::Stored(node, tier) => {
+                let text = &self.texts[&node];
+                CacheEvent::Stored(StoredBlocks {
+                    blocks: vec![hash_of(node)],
+                    parent: text.parent.map(hash_of),
+                    tokens: text.tokens.clone(),
+                    block_size: BLOCK_SIZE as u32,
+                    extras: Vec::new(),
+                    tier,
+                    group: CacheGroup::default(),
+                    salt: text.space.salt.map(Into::into),
+                    adapter: text.space.adapter.map(Into::into),
+                })
+            }
+        }
+    }
+
+    /// A batch of events reaches the gateway, or its absence is noticed. Of a replica that is
+    /// believed to be down nobody listens.
+    pub(super) fn deliver(&mut self, replica: usize, events: &[CacheEvent], is_lost: bool) {
+        let id = ReplicaId(replica as u32);
+        if !self.router.listens_to(id, events.len()) {
+            return;
+        }
+        if is_lost {
+            self.router.index().update(id, Update::Doubt, self.now);
+            return;
+        }
+        self.router.apply(id, events, self.now);
+        let hasher = &self.hasher;
+        let name = |parent: Option<RouteKey>,
+                    tokens: &[TokenId],
+                    extra: Option<&[u8]>,
+                    namespace: Namespace<'_>| {
+            let parent = parent.unwrap_or_else(|| hasher.root(namespace));
+            Some(hasher.next_with(parent, tokens, extra))
+        };
+        for event in events {
+            self.attributor.observe(id, event, &name, self.now);
+        }
+    }
+}
