@@ -24,6 +24,9 @@ use crate::config::UsageError;
 /// Memory for beginnings of prompts whose tokens are known.
 const KNOWN_TOKENS_BYTES: usize = 64 << 20;
 
+/// A text that tokenizers cut in other places or into other tokens.
+const PROBE: &str = "You're uncommonly helpful: 1,234.5 naïve 東京 <|im_start|>\n\tfn main() {}";
+
 /// Roles that the toy's template knows.
 const TOY_ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
 
@@ -90,6 +93,18 @@ impl Rendering {
     pub(crate) fn tokens(&self, text: &str) -> Result<Vec<TokenId>, String> {
         let tokens = self.tokens.encode(text, SpecialTokensIn::ParseOnly);
         tokens.map_err(|error| error.to_string())
+    }
+
+    /// Tells tokenizers apart: a hash of how many tokens one has and of how it cuts a text.
+    pub(crate) fn tokenizer_id(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&(self.model.tokenizer.vocab_size() as u64).to_le_bytes());
+        for token in self.tokens(PROBE).unwrap_or_default() {
+            hasher.update(&token.to_le_bytes());
+        }
+        let hash = hasher.finalize().to_hex();
+        let name = if self.is_toy { "toy" } else { "model" };
+        format!("{name}-{}", &hash[..16])
     }
 
     /// What the user should know of how prompts were rendered so far. One sentence each.
@@ -246,6 +261,10 @@ mod tests {
         let text = rendering.text(&PromptPart::Text("as it stands".to_owned()));
         assert_eq!(text, "as it stands");
         assert!(!rendering.tokens(&text).expect("tokens").is_empty());
+        assert_eq!(
+            rendering.tokenizer_id(),
+            Rendering::of(None).expect("the toy").tokenizer_id()
+        );
         let absent = Rendering::of(Some(Path::new("./absent")))
             .err()
             .expect("no folder");

@@ -4,23 +4,27 @@
 mod baseline;
 mod inputs;
 mod stable;
+mod unnamed;
 
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use headstart_insight::Cause;
 use headstart_insight::text::Finding;
 use serde_json::{Value, json};
 
 use crate::commands::why::remarks;
 use crate::commands::why::shown::kind;
 use crate::commands::why::walk::{Example, Walk, count};
+use crate::config::UsageError;
 use crate::input::counted;
 use crate::logged::Rendering;
 use crate::output;
 use crate::report::thousands;
 use baseline::Baseline;
 use stable::Stable;
+use unnamed::{Place, Unnamed};
 
 /// What breaks the prefix that prompts could share.
 #[derive(Args, Debug)]
@@ -38,7 +42,7 @@ The stable prefix is what at least nine in ten prompts begin with. A baseline ho
 a keyed hash of it, no text.
 
 Exit codes: 0 all is well, 1 there are findings or the stable prefix has become shorter, 2 wrong
-arguments.")]
+arguments, or files that cannot be read.")]
 pub(crate) struct Lint {
     /// Logs, texts and folders of texts
     #[arg(value_name = "FILE", required = true)]
@@ -68,6 +72,7 @@ pub(crate) struct Lint {
 struct Verdict {
     prompts: u64,
     findings: Vec<Finding<Example>>,
+    unnamed: Vec<Place>,
     stable_tokens: u64,
     baseline: Option<Baseline>,
     is_same_prefix: Option<bool>,
@@ -79,28 +84,37 @@ pub(crate) fn run(lint: &Lint) -> Result<()> {
         let inputs: Vec<_> = lint.files.iter().map(PathBuf::as_path).collect();
         output::files(&[("--write-baseline", path)], &inputs)?;
     }
-    let baseline = lint.baseline.as_deref().map(Baseline::read).transpose()?;
     let rendering = Rendering::of(lint.tokenizer.as_deref())?;
+    let tokenizer = rendering.tokenizer_id();
+    let baseline = lint.baseline.as_deref();
+    let baseline = baseline.map(|path| Baseline::read(path, &tokenizer));
+    let baseline = baseline.transpose()?;
     let mut walk = Walk::new(&rendering);
-    let mut stable = Stable::default();
+    let (mut stable, mut unnamed) = (Stable::default(), Unnamed::default());
     let mut prompts = 0;
-    inputs::each(&lint.files, lint.skip_bad, |request| {
-        stable.add(&walk.add(request).prompt.text);
+    let read = inputs::each(&lint.files, lint.skip_bad, |request| {
+        let told = walk.add(request);
+        stable.add(&told.prompt.text);
+        unnamed.add(&told);
         prompts += 1;
-    })?;
+    });
+    // A check that could not look is not one that found something.
+    read.map_err(|error| UsageError(format!("{error:#}")))?;
     if prompts == 0 {
-        bail!("there are no prompts to look at; a request log has one JSON object a line");
+        let message = "there are no prompts to look at; a request log has one JSON object a line";
+        return Err(UsageError(message.to_owned()).into());
     }
     let prefix = stable.prefix();
     let verdict = Verdict {
         prompts,
         findings: walk.findings(),
+        unnamed: unnamed.told(),
         stable_tokens: count(&rendering, prefix),
         is_same_prefix: baseline.as_ref().map(|baseline| baseline.begins(prefix)),
         baseline,
     };
     if let Some(path) = &lint.write_baseline {
-        Baseline::of(prefix, verdict.stable_tokens).write(path)?;
+        Baseline::of(prefix, verdict.stable_tokens, tokenizer).write(path)?;
     }
     remarks(&rendering);
     output::line(&match lint.json {
@@ -119,36 +133,41 @@ impl Verdict {
         before.is_some_and(|baseline| self.stable_tokens < baseline.stable_prefix_tokens)
     }
 
+    /// How many things were found.
+    fn causes(&self) -> u64 {
+        (self.findings.len() + self.unnamed.len()) as u64
+    }
+
     /// Why the check fails; nothing where it does not.
     fn complaint(&self) -> Option<String> {
         let prefix = match self.shrank() {
             true => "the stable prefix has become shorter",
-            false if self.findings.is_empty() => return None,
+            false if self.causes() == 0 => return None,
             false => "the prompts could share more than they do",
         };
-        Some(match self.findings.len() as u64 {
+        Some(match self.causes() {
             0 => prefix.to_owned(),
             causes => format!("{prefix}: {}", counted(causes, "finding")),
         })
     }
 
     fn json(&self, rendering: &Rendering, show_text: bool) -> Value {
-        let finding = |finding: &Finding<Example>| {
+        let findings = self.all().map(|it| {
             json!({
-                "cause": finding.cause.name(),
-                "title": finding.cause.title(),
-                "requests": finding.requests,
-                "tokens": finding.tokens,
+                "cause": it.cause.map(Cause::name),
+                "title": it.title(),
+                "requests": it.requests,
+                "tokens": it.tokens,
                 "seconds": null,
                 "money": null,
-                "fix": finding.cause.fix(),
-                "example": finding.example.json(rendering, show_text),
+                "fix": it.fix(),
+                "example": it.example.json(rendering, show_text),
             })
-        };
+        });
         let baseline = self.baseline.as_ref();
         json!({
             "requests": self.prompts,
-            "findings": self.findings.iter().map(finding).collect::<Vec<_>>(),
+            "findings": findings.collect::<Vec<_>>(),
             "stable_prefix_tokens": self.stable_tokens,
             "baseline_stable_prefix_tokens": baseline.map(|it| it.stable_prefix_tokens),
             "begins_as_baseline": self.is_same_prefix,
@@ -158,21 +177,38 @@ impl Verdict {
 
     fn text(&self, show_text: bool) -> String {
         let prompts = counted(self.prompts, "prompt");
-        let mut lines = vec![match self.findings.len() {
+        let mut lines = vec![match self.causes() {
             0 => format!("{prompts}: nothing found that breaks their prefix."),
             1 => format!("{prompts}: 1 cause breaks their prefix."),
             causes => format!("{prompts}: {causes} causes break their prefix."),
         }];
-        for (number, finding) in self.findings.iter().enumerate() {
+        for (number, it) in self.all().enumerate() {
             lines.push(String::new());
-            lines.extend(told(number + 1, finding, show_text));
+            lines.extend(it.told(number + 1, show_text));
         }
         lines.push(String::new());
         lines.push(self.prefix_told());
-        if !show_text && !self.findings.is_empty() {
+        if !show_text && self.causes() > 0 {
             lines.push("(--show-text shows the texts)".to_owned());
         }
         lines.join("\n")
+    }
+
+    /// What was found, those with a name first.
+    fn all(&self) -> impl Iterator<Item = Found<'_>> {
+        let named = self.findings.iter().map(|finding| Found {
+            cause: Some(finding.cause),
+            requests: finding.requests,
+            tokens: finding.tokens,
+            example: &finding.example,
+        });
+        let unnamed = self.unnamed.iter().map(|place| Found {
+            cause: None,
+            requests: place.requests,
+            tokens: place.tokens,
+            example: &place.example,
+        });
+        named.chain(unnamed)
     }
 
     fn prefix_told(&self) -> String {
@@ -192,22 +228,36 @@ impl Verdict {
     }
 }
 
-/// A finding for people.
-fn told(number: usize, finding: &Finding<Example>, show_text: bool) -> Vec<String> {
-    let (request, neighbour) = finding.example.names();
-    let mut lines = vec![format!(
-        "{number}. {}: {}. {} in {}.",
-        finding.cause,
-        finding.cause.title(),
-        counted_tokens(finding.tokens),
-        counted(finding.requests, "request")
-    )];
-    let shown = finding.example.shown();
-    lines.extend(shown.side_by_side(neighbour, request, kind(Some(finding.cause)), show_text));
-    lines.push(format!("   fix: {}", finding.cause.fix()));
-    lines
+/// A finding, with a name or without.
+struct Found<'a> {
+    cause: Option<Cause>,
+    requests: u64,
+    tokens: u64,
+    example: &'a Example,
 }
 
-fn counted_tokens(tokens: u64) -> String {
-    format!("{} known tokens were computed again", thousands(tokens))
+impl Found<'_> {
+    fn title(&self) -> &'static str {
+        self.cause.map_or(unnamed::TITLE, Cause::title)
+    }
+
+    fn fix(&self) -> &'static str {
+        self.cause.map_or(unnamed::FIX, Cause::fix)
+    }
+
+    /// For people.
+    fn told(&self, number: usize, show_text: bool) -> Vec<String> {
+        let (request, neighbour) = self.example.names();
+        let name = self.cause.map_or("unnamed", Cause::name);
+        let mut lines = vec![format!(
+            "{number}. {name}: {}. {} known tokens were computed again in {}.",
+            self.title(),
+            thousands(self.tokens),
+            counted(self.requests, "request")
+        )];
+        let shown = self.example.shown();
+        lines.extend(shown.side_by_side(neighbour, request, kind(self.cause), show_text));
+        lines.push(format!("   fix: {}", self.fix()));
+        lines
+    }
 }

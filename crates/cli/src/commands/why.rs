@@ -6,9 +6,9 @@ pub(crate) mod shown;
 pub(crate) mod walk;
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use headstart_trace::format::request_log::{self, LogOptions};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::config::UsageError;
 use crate::logged::Rendering;
 use crate::output;
 use crate::report::thousands;
-use shown::{Shown, kind};
+use shown::{Shown, kind, visible};
 use walk::{Outcome, Told, Walk};
 
 /// Ids that an error lists.
@@ -33,7 +33,8 @@ const IDS_TOLD_MAX: usize = 5;
 
 FILE is a request log: one JSON object a line, as OpenAI's API takes them (alone, in batch lines or
 in LiteLLM's logs), or with a prompt as text. A request is named by its id, or by the number of its
-line. It is compared with the requests before it in the file that asked the same model.
+line where none has that id. It is compared with the requests before it in the file that asked the
+same model under the same salt.
 
 No text of a prompt is shown without --show-text: only where it stands, how long it is, and what
 kind of thing it is. A running server keeps no text: it tells where a request's tokens were found
@@ -72,30 +73,47 @@ pub(crate) fn run(why: &Why) -> Result<()> {
     let Some(path) = &why.file else {
         return Err(UsageError("name a FILE, or a --server".to_owned()).into());
     };
+    let rendering = Rendering::of(why.tokenizer.as_deref())?;
+    let told = found(why, path, &rendering)?;
+    remarks(&rendering);
+    output::line(&match why.json {
+        true => told_json(&told, &rendering, why.show_text).to_string(),
+        false => told_text(&told, &rendering, why.show_text),
+    })
+}
+
+/// What there is to tell of the request: the one with that id, or else the one of that line.
+fn found(why: &Why, path: &Path, rendering: &Rendering) -> Result<Told> {
     let name = path.display().to_string();
-    let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+    let file =
+        File::open(path).map_err(|error| UsageError(format!("cannot open {name}: {error}")))?;
     let options = LogOptions {
         skip_bad: why.skip_bad,
     };
-    let rendering = Rendering::of(why.tokenizer.as_deref())?;
-    let mut walk = Walk::new(&rendering);
+    let mut walk = Walk::new(rendering);
+    let (mut of_line, mut has_ids) = (None, false);
     let mut ids = Vec::new();
     let mut count = 0u64;
     for request in request_log::read(name.clone(), file, options)? {
         let request = request?;
-        if request.name() == why.request || request.line.to_string() == why.request {
-            let told = walk.tell(&request);
-            remarks(&rendering);
-            return output::line(&match why.json {
-                true => told_json(&told, &rendering, why.show_text).to_string(),
-                false => told_text(&told, &rendering, why.show_text),
-            });
+        has_ids |= request.id.is_some();
+        if request.id.is_some() && request.name() == why.request {
+            return Ok(walk.tell(&request));
+        }
+        if request.line.to_string() == why.request {
+            of_line = Some(walk.tell(&request));
+        }
+        if of_line.is_some() && !has_ids {
+            break;
         }
         count += 1;
         if ids.len() < IDS_TOLD_MAX {
             ids.push(request.name());
         }
         walk.remember(&request);
+    }
+    if let Some(told) = of_line {
+        return Ok(told);
     }
     if count == 0 {
         bail!("{name} has no requests; a request log has one JSON object a line");
@@ -179,16 +197,19 @@ fn told_text(told: &Told, rendering: &Rendering, show_text: bool) -> String {
     lines.join("\n")
 }
 
-fn cost(tokens: u64) -> String {
+/// What a difference cost.
+pub(crate) fn cost(tokens: u64) -> String {
     let tokens = thousands(tokens);
     format!("{tokens} tokens behind it were known, and had to be computed again")
 }
 
 impl Outcome {
     fn headline(self, told: &Told, rendering: &Rendering) -> String {
-        let (name, all) = (&told.prompt.name, thousands(told.prompt.tokens(rendering)));
+        let name = visible(&told.prompt.name);
+        let all = thousands(told.prompt.tokens(rendering));
         let shared = thousands(told.shared_tokens);
         let near = told.near.as_ref().map_or("", |near| &near.name);
+        let near = visible(near);
         match self {
             Self::Alone => format!(
                 "Request {name}: no earlier prompt of its model is like it; all of its {all} \

@@ -15,13 +15,9 @@ mod white_space;
 
 use std::ops::Range;
 
-use super::divergence::{Aligned, bytes_of};
+use super::divergence::{self, Aligned, bytes_of};
 use super::explain::Evidence;
-use super::sketch::mixed;
 use crate::Cause;
-
-/// Words in front of a change that name its place.
-const PLACE_WORDS: usize = 6;
 
 /// Words, without white space, that changed.
 struct Spans {
@@ -31,8 +27,9 @@ struct Spans {
 
 type Detector = fn(&Aligned<'_>) -> Option<Spans>;
 
-/// In order of precedence. White space has no words; it is asked before these.
-const DETECTORS: [(Cause, Detector); 8] = [
+/// In order of precedence. White space has no words; it is asked before these. What only looks
+/// like another order is asked last.
+const DETECTORS: [(Cause, Detector); 10] = [
     (Cause::JsonKeys, json_keys::find),
     (Cause::ToolOrder, tool_order::find),
     (Cause::DocumentOrder, document_order::find),
@@ -41,6 +38,8 @@ const DETECTORS: [(Cause, Detector); 8] = [
     (Cause::Thinking, thinking::find),
     (Cause::Template, template::find),
     (Cause::Trimmed, trimmed::find),
+    (Cause::ToolOrder, tool_order::find_some),
+    (Cause::DocumentOrder, document_order::find_some),
 ];
 
 /// The first cause that explains where two prompts part.
@@ -69,10 +68,7 @@ fn place(cause: Cause, aligned: &Aligned<'_>, at: usize) -> u64 {
     if !matches!(cause, Cause::Clock | Cause::Nonce) {
         return 0;
     }
-    let front = &aligned.new[at.saturating_sub(PLACE_WORDS)..at];
-    front
-        .iter()
-        .fold(1, |sum: u64, word| mixed(sum.rotate_left(7) ^ word.hash))
+    divergence::place(&aligned.new[..at])
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::diff::{self, Changed};
 use super::hashed::Hashes;
-use super::sketch::{Sketch, common};
+use super::sketch::{Sketch, common, mixed};
 use super::word::{Class, Word};
 
 /// Words that must be known behind a divergence for it to count as a loss; white space is none.
@@ -41,6 +41,10 @@ pub struct Divergence {
     /// What changed, first come first: at most [`CHANGES_MAX`] regions. White space that changed
     /// beside equal words is not listed.
     pub changes: Vec<Change>,
+    /// Names the place: a keyed hash of the words in front.
+    pub place: u64,
+    /// Equal words right behind the first change, without white space.
+    pub agrees_words: usize,
     /// Words of the newer prompt behind the divergence, without white space.
     pub rest_words: usize,
     /// How many of these are known from the older prompt.
@@ -141,6 +145,8 @@ impl<'a> Aligned<'a> {
             old_byte: self.old_sketch.byte_of(self.shared),
             new_byte: self.new_sketch.byte_of(self.shared),
             changes: self.listed(),
+            place: place(&self.new[..self.lead]),
+            agrees_words: self.regions.first().map_or(0, |region| region.agrees),
             rest_words: self.new.len() - first,
             kept_words: (first..self.new.len()).filter(known).count(),
             lost_words: lost.len(),
@@ -188,6 +194,17 @@ impl<'a> Aligned<'a> {
         let (first, last) = (&changes[0], &changes[changes.len() - 1]);
         (first.old.start..last.old.end, first.new.start..last.new.end)
     }
+}
+
+/// Words that name the place behind them.
+const PLACE_WORDS: usize = 6;
+
+/// The name of the place behind `front`.
+pub(super) fn place(front: &[Word]) -> u64 {
+    let words = &front[front.len().saturating_sub(PLACE_WORDS)..];
+    words
+        .iter()
+        .fold(1, |sum: u64, word| mixed(sum.rotate_left(7) ^ word.hash))
 }
 
 /// The bytes of a range of words; an empty range stands where its first word would.

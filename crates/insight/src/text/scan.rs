@@ -50,12 +50,17 @@ static KINDS: [Kind; 256] = {
     kinds
 };
 
+/// Words that the name of a speaker may have.
+const NAMES_MAX: usize = 3;
+
 /// Walks over a text.
 pub(super) struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Nothing but white space and punctuation stands before on this line.
+    /// Nothing but white space, punctuation and times stands before on this line.
     is_line_start: bool,
+    /// Words that stand before on this line, if all are as names are.
+    names: usize,
     /// Class and start of the word before.
     before: Option<(Class, usize)>,
 }
@@ -66,6 +71,7 @@ impl<'a> Scanner<'a> {
             bytes,
             at: 0,
             is_line_start: true,
+            names: 0,
             before: None,
         }
     }
@@ -83,9 +89,16 @@ impl<'a> Scanner<'a> {
         };
         self.at = scanned.end;
         match scanned.class {
-            Class::Space => self.is_line_start |= scanned.character == b'\n',
-            Class::Punctuation => {}
-            _ => self.is_line_start = false,
+            Class::Space if scanned.character == b'\n' => {
+                (self.is_line_start, self.names) = (true, 0);
+            }
+            Class::Space | Class::Punctuation => {}
+            Class::Date | Class::Time | Class::Epoch => {}
+            _ => {
+                self.is_line_start = false;
+                let is_name = is_capital(&self.bytes[start..]);
+                self.names += if is_name { 1 } else { NAMES_MAX };
+            }
         }
         self.before = Some((scanned.class, start));
         Some(scanned)
@@ -118,6 +131,11 @@ impl<'a> Scanner<'a> {
 
     fn letters(&self, first: u8) -> Scanned {
         let rest = &self.bytes[self.at..];
+        if let [_, b'.', b'm' | b'M', b'.', ..] = rest
+            && matches!(first | 0x20, b'a' | b'p')
+        {
+            return self.word(self.at + 4, Class::Zone);
+        }
         if first.is_ascii_hexdigit() {
             let special = match first.is_ascii_digit() {
                 true => temporal::scan(rest).or_else(|| letters::uuid(rest)),
@@ -154,53 +172,76 @@ impl<'a> Scanner<'a> {
             Class::Role => {
                 let is_behind_marker = before.is_some_and(|(class, _)| class == Class::Marker);
                 let is_speaker = self.is_line_start && matches!(next, Some(b':' | b'*'));
-                match is_behind_marker || is_speaker {
+                let is_named = || markup::names_role(&self.bytes[..self.at], next);
+                match is_behind_marker || is_speaker || is_named() {
                     true => Class::Role,
                     false => Class::Plain,
                 }
             }
-            Class::Plain
-                if self.is_line_start
-                    && matches!(next, Some(b':'))
-                    && markup::announces_thoughts(word) =>
-            {
+            Class::Plain if self.is_line_start && self.announces_thoughts(word, next) => {
                 Class::ThinkOpen
             }
-            Class::Plain if markup::names_thoughts(word) => match before {
+            Class::Plain | Class::Identifier if markup::names_thoughts(word) => match before {
                 Some((Class::Marker, start)) if markup::is_channel(&self.bytes[start..self.at]) => {
                     Class::ThinkOpen
                 }
                 // `"type": "thinking"`, and the like.
                 Some((Class::Punctuation, start)) if self.bytes[start] == b'"' => match next {
                     Some(b'"') => Class::ThinkOpen,
-                    _ => Class::Plain,
+                    _ => class,
                 },
-                _ => Class::Plain,
+                _ => class,
             },
+            Class::Plain | Class::Identifier if self.is_speaker(word, next) => Class::Speaker,
             class => class,
         }
+    }
+
+    /// Whether a word that begins a line begins a thought: `Thought:`, or a heading.
+    fn announces_thoughts(&self, word: &[u8], next: Option<u8>) -> bool {
+        let is_heading = || self.bytes[..self.at].ends_with(b"# ");
+        let is_label = match next {
+            Some(b':') => true,
+            Some(b'\n') => is_heading(),
+            _ => false,
+        };
+        is_label && markup::announces_thoughts(word)
+    }
+
+    /// Whether a word ends a name at the start of a line that has a colon and a space behind it.
+    fn is_speaker(&self, word: &[u8], next: Option<u8>) -> bool {
+        if next != Some(b':') {
+            return false;
+        }
+        let is_name = self.is_line_start || (self.names < NAMES_MAX && is_capital(word));
+        let behind = self.bytes.get(self.at + word.len() + 1);
+        is_name && behind.is_none_or(|byte| KINDS[usize::from(*byte)] == Kind::Space)
     }
 
     /// A character beyond ASCII that is a word of its own.
     fn alone(&self) -> Scanned {
         let rest = &self.bytes[self.at..];
+        if let Some((len, class)) = markup::triangles(rest) {
+            return self.word(self.at + len, class);
+        }
         let behind = rest[1..].iter().take_while(|byte| *byte & 0xC0 == 0x80);
         let character = &rest[..1 + behind.count()];
         let class = match character {
-            // A space that does not break or has no width, or is as wide as a character; a BOM.
-            [0xC2, 0xA0]
-            | [0xE2, 0x80, 0x80..=0x8B | 0xAF]
+            // A space that does not break or has no width, or is as wide as a character; a soft
+            // hyphen; signs of direction, of lines and of paragraphs; a BOM.
+            [0xC2, 0x85 | 0xA0 | 0xAD]
+            | [0xE2, 0x80, 0x80..=0x8F | 0xA8..=0xAF]
+            | [0xE2, 0x81, 0x9F..=0xA9]
             | [0xE3, 0x80, 0x80]
             | [0xEF, 0xBB, 0xBF] => Class::Space,
             [0xC2, ..] | [0xE2, ..] | [0xE3, 0x80, ..] | [0xEF, ..] => Class::Punctuation,
-            _ if temporal::is_unit(character) => Class::TimeUnit,
-            _ => Class::Plain,
+            _ => temporal::of_character(character).unwrap_or(Class::Plain),
         };
         self.word(self.at + character.len(), class)
     }
 
     fn sign(&self, first: u8) -> Scanned {
-        if matches!(first, b'<' | b'[')
+        if matches!(first, b'<' | b'[' | b']')
             && let Some((len, class)) = markup::scan(&self.bytes[self.at..])
         {
             return self.word(self.at + len, class);
@@ -210,6 +251,12 @@ impl<'a> Scanner<'a> {
             ..self.word(self.at + 1, Class::Punctuation)
         }
     }
+}
+
+/// Whether a word begins with a capital, as far as a byte tells.
+fn is_capital(word: &[u8]) -> bool {
+    word.first()
+        .is_some_and(|byte| byte.is_ascii_uppercase() || *byte >= 0xC3)
 }
 
 /// Whether a word may end before `next`.

@@ -9,6 +9,8 @@ pub const WORD_BYTES_MAX: usize = 256;
 pub enum Class {
     /// Letters; a character of a script without spaces.
     Plain,
+    /// Letters with `_` or a capital among them, as functions and fields are called.
+    Identifier,
     /// Letters with figures among them, as names have them: `doc_17`.
     Mixed,
     /// Four or more letters from a to f: a word, or a hexadecimal number without figures.
@@ -31,6 +33,10 @@ pub enum Class {
     Month,
     /// The name of a day of the week.
     Weekday,
+    /// A part of the day: `afternoon`.
+    DayPart,
+    /// A number in letters: `three`, `third`, `quarter`.
+    Spelled,
     /// `AM`, `PM` and the names of time zones.
     Zone,
     /// `seconds`, `days`, and what else counts time.
@@ -43,6 +49,14 @@ pub enum Class {
     IdLabel,
     /// A word of tool definitions: `parameters`, `input_schema`.
     ToolLabel,
+    /// A word of signatures and schemas: `string`, `args`.
+    TypeLabel,
+    /// A word that announces documents: `sources`, `context`.
+    DocumentLabel,
+    /// A word that announces a field of a record: `title`.
+    RecordLabel,
+    /// Another name with a colon behind it at the start of a line, as transcripts have them.
+    Speaker,
     /// Who speaks: `user` behind a marker, or `User:` at the start of a line.
     Role,
     /// White space, of any length.
@@ -51,6 +65,8 @@ pub enum Class {
     Punctuation,
     /// Markup of a chat template: `<|im_start|>`, `[INST]`.
     Marker,
+    /// A tag of tool definitions: `<tool>`.
+    ToolTag,
     /// Another tag: `<document>`.
     Tag,
     /// Begins a thinking block.
@@ -64,14 +80,36 @@ impl Class {
     pub(super) fn is_time(self) -> bool {
         matches!(
             self,
-            Self::Epoch | Self::Date | Self::Time | Self::Month | Self::Weekday
+            Self::Epoch | Self::Date | Self::Time | Self::Month | Self::Weekday | Self::DayPart
         )
     }
 
     /// Whether the word may be a part of a time that others say.
     pub(super) fn may_be_of_time(self) -> bool {
-        let beside = [Self::Number, Self::Zone, Self::TimeUnit, Self::TimeLabel];
-        self.is_time() || beside.contains(&self)
+        let beside = [Self::Zone, Self::TimeUnit, Self::TimeLabel];
+        self.is_time() || self.is_figure() || beside.contains(&self)
+    }
+
+    /// Whether the word is a number and nothing more.
+    pub(super) fn is_figure(self) -> bool {
+        matches!(self, Self::Number | Self::Spelled)
+    }
+
+    /// Whether the word is letters that say nothing of themselves.
+    pub(super) fn is_letters(self) -> bool {
+        let labels = [Self::TypeLabel, Self::DocumentLabel, Self::RecordLabel];
+        matches!(self, Self::Plain | Self::Identifier | Self::Speaker) || labels.contains(&self)
+    }
+
+    /// Whether the word is a tag.
+    pub(super) fn is_tag(self) -> bool {
+        let thoughts = matches!(self, Self::ThinkOpen | Self::ThinkClose);
+        thoughts || matches!(self, Self::Tag | Self::ToolTag)
+    }
+
+    /// Whether a message begins here: of a chat, or of a transcript.
+    pub(super) fn is_turn(self) -> bool {
+        matches!(self, Self::Role | Self::Speaker)
     }
 
     /// Whether nobody would write the word by hand.

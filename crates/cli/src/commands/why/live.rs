@@ -99,8 +99,7 @@ fn because(record: &Value, cause: Cause) -> [String; 3] {
 
 /// A server's text without control characters, which would reach the terminal.
 fn visible(text: &Value) -> String {
-    let text = text.as_str().unwrap_or_default();
-    text.chars().filter(|it| !it.is_control()).collect()
+    super::shown::visible(text.as_str().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -120,7 +119,7 @@ mod tests {
             "evicted": null,
         }));
         let headline =
-            "Request chatcmpl-1[0m: 4,096 of 4,310 prompt tokens were found, on replica 2.";
+            "Request chatcmpl-1·[0m: 4,096 of 4,310 prompt tokens were found, on replica 2.";
         assert!(text.starts_with(headline), "{text}");
         assert!(text.contains("known behind another prefix"), "{text}");
         assert!(!text.contains("later"), "{text}");

@@ -64,6 +64,7 @@ impl Shown {
         kind: &str,
         show_text: bool,
     ) -> Vec<String> {
+        let (old_name, new_name) = (visible(old_name), visible(new_name));
         let width = old_name.chars().count().max(new_name.chars().count());
         let sides = [
             (old_name, &self.old, &self.old_after),
@@ -128,16 +129,34 @@ fn last(text: &str) -> &str {
     &text[start..]
 }
 
-/// On one line, without control characters.
-fn visible(text: &str) -> String {
+/// On one line, without what a terminal obeys and what nobody sees: one character each.
+pub(crate) fn visible(text: &str) -> String {
     let shown = |character: char| match character {
         '\n' => '⏎',
         '\t' => '⇥',
         '\r' => '␍',
-        control if control.is_control() => '·',
+        ' ' => ' ',
+        wide if wide.is_whitespace() && !wide.is_control() => '⍽',
+        hidden if hidden.is_control() || is_hidden(hidden) => '·',
         other => other,
     };
     text.chars().map(shown).collect()
+}
+
+/// Whether a character has no shape of its own: signs of direction, joiners, tags, a BOM.
+fn is_hidden(character: char) -> bool {
+    matches!(
+        character,
+        '\u{AD}'
+            | '\u{61C}'
+            | '\u{180E}'
+            | '\u{200B}'..='\u{200F}'
+            | '\u{2028}'..='\u{202E}'
+            | '\u{2060}'..='\u{206F}'
+            | '\u{FEFF}'
+            | '\u{FFF9}'..='\u{FFFB}'
+            | '\u{E0000}'..='\u{E007F}'
+    )
 }
 
 /// The start and the end of what is too long.
@@ -207,5 +226,6 @@ mod tests {
         assert_eq!(cut("aé", 0..2), "a");
         assert_eq!(cut("aé", 5..9), "");
         assert_eq!(visible("a\tb\u{1b}[0m"), "a⇥b·[0m");
+        assert_eq!(visible("10\u{A0}%\u{202E}x\u{2028}"), "10⍽%·x⍽");
     }
 }

@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::rc::Rc;
 
+use headstart_insight::Cause;
 use headstart_insight::text::{
     Divergence, Evidence, Finding, Findings, Limits, Loss, Neighbours, Sketch, Sketcher,
 };
@@ -77,7 +78,7 @@ pub(crate) enum Outcome {
 pub(crate) struct Example {
     old: Rc<Prompt>,
     new: Rc<Prompt>,
-    evidence: Evidence,
+    spans: (Range<usize>, Range<usize>),
 }
 
 /// Goes through a log.
@@ -90,11 +91,11 @@ pub(crate) struct Walk<'a> {
 }
 
 /// All findings among so many prompts, most tokens lost first; without those of a single request
-/// among many.
+/// among many. Another template costs each prefix once, and stays.
 pub(crate) fn told_findings<E>(findings: Findings<E>, prompts: u64) -> Vec<Finding<E>> {
-    let least = if prompts < MANY_PROMPTS { 1 } else { 2 };
     let mut findings = findings.sorted();
-    findings.retain(|finding| finding.requests >= least);
+    let is_many = prompts >= MANY_PROMPTS;
+    findings.retain(|it| !is_many || it.requests > 1 || it.cause == Cause::Template);
     findings
 }
 
@@ -111,6 +112,15 @@ impl Parted {
                 let (old, new) = (self.divergence.old_byte, self.divergence.new_byte);
                 (old..old, new..new)
             }
+        }
+    }
+
+    /// As the example of a finding about `prompt`.
+    pub(crate) fn example(&self, prompt: &Rc<Prompt>) -> Example {
+        Example {
+            old: Rc::clone(&self.old),
+            new: Rc::clone(prompt),
+            spans: self.spans(),
         }
     }
 }
@@ -163,11 +173,7 @@ impl<'a> Walk<'a> {
             && let Some(evidence) = &parted.evidence
         {
             let loss = Loss::new(evidence, parted.lost_tokens);
-            self.findings.add(loss, || Example {
-                old: Rc::clone(&parted.old),
-                new: Rc::clone(&told.prompt),
-                evidence: evidence.clone(),
-            });
+            self.findings.add(loss, || parted.example(&told.prompt));
         }
         let prompt = Rc::clone(&told.prompt);
         self.neighbours.insert(namespace(request), prompt, sketch);
@@ -197,7 +203,7 @@ impl<'a> Walk<'a> {
             old: Rc::clone(&near),
         });
         Told {
-            shared_tokens: shared_tokens(self.rendering, &near.text, &prompt.text),
+            shared_tokens: shared_tokens(self.rendering, &near, &prompt),
             prompt,
             near: Some(near),
             parted,
@@ -235,8 +241,7 @@ impl Example {
 
     /// The texts around the change.
     pub(crate) fn shown(&self) -> Shown {
-        let spans = (self.evidence.old.clone(), self.evidence.new.clone());
-        Shown::of(&self.old, &self.new, spans)
+        Shown::of(&self.old, &self.new, self.spans.clone())
     }
 
     /// As JSON, with texts only if they are to be shown.
@@ -249,7 +254,7 @@ impl Example {
         json!({
             "request": self.new.name,
             "neighbour": self.old.name,
-            "token": shared_tokens(rendering, &self.old.text, &self.new.text),
+            "token": shared_tokens(rendering, &self.old, &self.new),
             "before": text(&shown.before),
             "old": text(&shown.old),
             "new": text(&shown.new),
@@ -265,18 +270,31 @@ pub(crate) fn count(rendering: &Rendering, text: &str) -> u64 {
         .map_or(by_bytes, |tokens| tokens.len()) as u64
 }
 
-/// Tokens that two texts have in common from the start.
-pub(crate) fn shared_tokens(rendering: &Rendering, one: &str, other: &str) -> u64 {
-    match (rendering.tokens(one), rendering.tokens(other)) {
+/// Tokens that `new` has in common with `old` from the start, as the log counts tokens if it does.
+pub(crate) fn shared_tokens(rendering: &Rendering, old: &Prompt, new: &Prompt) -> u64 {
+    let (one, other) = (&old.text, &new.text);
+    let (shared, all) = match (rendering.tokens(one), rendering.tokens(other)) {
         (Ok(one), Ok(other)) => {
             let pairs = one.iter().zip(&other);
-            pairs.take_while(|(one, other)| one == other).count() as u64
+            let shared = pairs.take_while(|(one, other)| one == other).count();
+            (shared as u64, other.len() as u64)
         }
         _ => {
             let pairs = one.bytes().zip(other.bytes());
-            pairs.take_while(|(one, other)| one == other).count() as u64 / 4
+            let shared = pairs.take_while(|(one, other)| one == other).count();
+            (shared as u64 / 4, count(rendering, other))
         }
+    };
+    match new.logged_tokens.map(u64::from) {
+        Some(logged) if logged != all => in_counting(shared, all, logged),
+        _ => shared,
     }
+}
+
+/// `shared` of `all` tokens, where another tokenizer counts `logged`: the same share of them.
+fn in_counting(shared: u64, all: u64, logged: u64) -> u64 {
+    let share = shared as f64 / all.max(1) as f64;
+    ((share * logged as f64).round() as u64).min(logged)
 }
 
 /// Requests share a cache if they ask the same model under the same salt.
@@ -284,4 +302,16 @@ fn namespace(request: &LoggedRequest) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&request.model, &request.cache_salt).hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_one_counting() {
+        assert_eq!(in_counting(311, 311, 310), 310);
+        assert_eq!(in_counting(100, 200, 310), 155);
+        assert_eq!(in_counting(0, 0, 310), 0);
+    }
 }

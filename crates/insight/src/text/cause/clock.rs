@@ -9,6 +9,12 @@ use crate::text::word::{Class, Word};
 /// Words between a number and the word that makes it a time.
 const BESIDE_WORDS: usize = 3;
 
+/// Words between a number and a time in the same phrase, of numbers, signs and short words.
+const PHRASE_WORDS: usize = 8;
+
+/// Longest word that joins the parts of a time, bytes: `at`, `the`.
+const JOINT_BYTES: u16 = 3;
+
 /// Numbers and commas in brackets behind a word of time.
 const ARGUMENT_WORDS: usize = 20;
 
@@ -31,26 +37,49 @@ pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
 pub(super) fn is_clock(aligned: &Aligned<'_>, region: &Region) -> bool {
     value::all_changed(aligned, region, |words, at| {
         let class = words[at].class;
-        class == Class::Punctuation || class.may_be_of_time()
+        class == Class::Punctuation || class.may_be_of_time() || is_joint(words, at)
     }) && value::some_changed(aligned, region, says_time)
+}
+
+/// Whether a short word joins parts of a time: `twenty to five`.
+fn is_joint(words: &[Word], at: usize) -> bool {
+    let is_short = words[at].class == Class::Plain && words[at].len <= JOINT_BYTES;
+    let may_be = |at: usize| words.get(at).is_some_and(|it| it.class.may_be_of_time());
+    is_short && at > 0 && may_be(at - 1) && may_be(at + 1)
 }
 
 /// Whether a word says a time, or is a number beside one that makes it a time.
 fn says_time(words: &[Word], at: usize) -> bool {
     let class = words[at].class;
-    if class.is_time() {
-        return true;
-    }
     let around = at.saturating_sub(BESIDE_WORDS)..(at + BESIDE_WORDS + 1).min(words.len());
-    let is_beside = |word: &Word| word.class != Class::Number && word.class.may_be_of_time();
     match class {
-        Class::Number => words[around].iter().any(is_beside) || is_argument(words, at),
+        _ if class.is_time() => true,
+        _ if class.is_figure() => {
+            words[around].iter().any(is_beside) || is_argument(words, at) || is_of_phrase(words, at)
+        }
         Class::Zone | Class::TimeLabel | Class::TimeUnit => {
-            let is_figure = |word: &Word| word.class == Class::Number || word.class.is_time();
+            let is_figure = |word: &Word| word.class.is_figure() || word.class.is_time();
             words[around].iter().any(is_figure)
         }
         _ => false,
     }
+}
+
+/// Whether a word makes a number beside it a time.
+fn is_beside(word: &Word) -> bool {
+    !word.class.is_figure() && word.class.may_be_of_time()
+}
+
+/// Whether nothing but numbers, signs and short words stands between a number and a time.
+fn is_of_phrase(words: &[Word], at: usize) -> bool {
+    let links = |word: &&Word| {
+        let is_sign = b",-/:.()'".iter().any(|sign| word.is(*sign));
+        is_sign || word.class.is_figure() || (word.class == Class::Plain && word.len <= JOINT_BYTES)
+    };
+    let front = words[..at].iter().rev().take(PHRASE_WORDS);
+    let behind = words[at + 1..].iter().take(PHRASE_WORDS);
+    let says = |word: Option<&Word>| word.is_some_and(is_beside);
+    says(front.skip_while(links).next()) || says(behind.skip_while(links).next())
 }
 
 /// Whether a number is one of several that a word of time has in brackets: `datetime(2026, 3, 4)`.
@@ -70,14 +99,18 @@ fn whole(words: &[Word], range: Range<usize>) -> Range<usize> {
         let word = &words[at];
         word.class.is_time()
             || matches!(word.class, Class::Zone | Class::TimeUnit)
-            || (word.class == Class::Number && word.len <= NUMBER_DIGITS)
+            || (word.class.is_figure() && word.len <= NUMBER_DIGITS)
     };
     let joins = |word: &Word| b",-/:+".iter().any(|sign| word.is(*sign));
     let Range { mut start, mut end } = range;
     while start > 0 {
         if is_part(start - 1) && words[start - 1].class != Class::Zone {
             start -= 1;
-        } else if start > 1 && is_part(start - 2) && joins(&words[start - 1]) {
+        } else if start > 1
+            && is_part(start - 2)
+            && words[start - 2].class != Class::TimeUnit
+            && joins(&words[start - 1])
+        {
             start -= 2;
         } else {
             break;
@@ -97,7 +130,7 @@ fn whole(words: &[Word], range: Range<usize>) -> Range<usize> {
 
 #[cfg(test)]
 mod tests {
-    use crate::text::cause::testing::check;
+    use crate::text::cause::testing::{check, found};
     use crate::text::testing::prose;
 
     #[test]
@@ -145,6 +178,25 @@ mod tests {
             ("Today's date is ", "2026年11月23日", "2026年11月24日", "。"),
             ("(", "17:35 CET", "18:02 CET", ") "),
             ("Time: ", "5pm", "6pm", ". "),
+            ("It is ", "9 a.m.", "10 a.m.", " now. "),
+            ("It is about ", "9 am", "10 am", ", so be quick. "),
+            ("Il est ", "14 h 05", "14 h 12", ". "),
+            ("Time: ", "1430 hrs", "1455 hrs", ", be quick. "),
+            ("Time now: ", "1405Z", "1412Z", "\n"),
+            ("Group: ", "021405ZMAR26", "021412ZMAR26", "\n"),
+            ("On: ", "02MAR2026", "03MAR2026", "\n"),
+            ("Period: ", "2026-W10-1", "2026-W10-2", "\n"),
+            ("day: ", "2026-061T14:05:11Z", "2026-061T14:05:12Z", "\n"),
+            ("Log: ", "20260302_140511", "20260302_140703", ".txt\n"),
+            (
+                "run at ",
+                "2026-03-02_14-05-11",
+                "2026-03-02_14-07-03",
+                "\n",
+            ),
+            ("Month: ", "2026-03", "2026-04", "\n"),
+            ("Сегодня ", "2 марта", "3 марта", " года. "),
+            ("今天是", "星期一", "星期二", "。"),
         ] {
             let text = |time: &str| format!("You help people. {front}{time}{behind}{body}");
             let (old, new) = (text(one), text(other));
@@ -162,6 +214,40 @@ mod tests {
             "Tuesday, 3 March 2026 at 00:01",
         );
         check(&old, &new, Some(("clock", one, other)));
+    }
+
+    #[test]
+    fn times_in_words_are_told() {
+        let body = prose(11, 120);
+        for (one, other) in [
+            (
+                "ten past two in the afternoon",
+                "twenty to five in the afternoon",
+            ),
+            ("half past nine in the morning", "ten in the evening"),
+            ("Monday the third of March", "Tuesday the fourth of March"),
+            ("lundi 2 mars 2026 à 14 h 05", "lundi 2 mars 2026 à 15 h 41"),
+            ("5 of March, at 17.35", "5 of March, at 17.41"),
+        ] {
+            let text = |time: &str| format!("You help people. It is {time}. {body}");
+            let (old, new) = (text(one), text(other));
+            let told = found(&old, &new).map(|it| it.0);
+            assert_eq!(told, Some("clock"), "{one}");
+        }
+    }
+
+    #[test]
+    fn numbers_in_words_are_no_clock() {
+        let body = prose(12, 120);
+        for (one, other) in [
+            ("Use three sentences", "Use four sentences"),
+            ("The first rule", "The third rule"),
+            ("Build 2026-99", "Build 2026-98"),
+            ("Part 061405QX", "Part 061406QX"),
+        ] {
+            let (old, new) = (format!("{one}. {body}"), format!("{other}. {body}"));
+            assert_ne!(found(&old, &new).map(|it| it.0), Some("clock"), "{one}");
+        }
     }
 
     #[test]

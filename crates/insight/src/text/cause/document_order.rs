@@ -2,20 +2,27 @@
 //! all documents are the same, if some changed places.
 
 use super::Spans;
-use super::order::{Block, is_tools, shuffled};
+use super::order::{Block, shuffled};
+use super::tool_order::is_tools;
 use crate::text::divergence::Aligned;
 
 /// Words of documents that moved; a sentence turned round has fewer.
 const MOVED_WORDS: usize = 24;
 
+/// Documents that only changed places.
 pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
-    let whole = Block::find(aligned).filter(|block| block.moved_whole(aligned));
-    let spans = match whole {
-        Some(block) => block.spans(),
-        None => shuffled(aligned)?,
-    };
-    let is_enough = spans.new.len() >= MOVED_WORDS && spans.old.len() >= MOVED_WORDS;
-    (is_enough && !is_tools(aligned, &spans)).then_some(spans)
+    let block = Block::find(aligned).filter(|block| block.moved_whole(aligned))?;
+    Some(block.spans()).filter(|spans| is_enough(aligned, spans))
+}
+
+/// Documents of which some changed places, and others are not the same.
+pub(super) fn find_some(aligned: &Aligned<'_>) -> Option<Spans> {
+    shuffled(aligned).filter(|spans| is_enough(aligned, spans))
+}
+
+fn is_enough(aligned: &Aligned<'_>, spans: &Spans) -> bool {
+    let is_long = spans.new.len() >= MOVED_WORDS && spans.old.len() >= MOVED_WORDS;
+    is_long && !is_tools(aligned, spans)
 }
 
 #[cfg(test)]
@@ -56,5 +63,48 @@ mod tests {
             check(&text(&one, by_name), &text(&other, by_name), None);
         }
         check(&text(&[11, 12], by_name), &text(&[15], by_name), None);
+    }
+
+    #[test]
+    fn documents_with_sentences_in_common_are_none() {
+        let (notice, body) = (prose(31, 14), prose(32, 80));
+        let text = |documents: [(u64, bool); 3]| {
+            let shown = documents.map(|(seed, has)| {
+                let notice = if has { notice.as_str() } else { "" };
+                format!("## {seed}\n{}{notice}\n", prose(seed, 40))
+            });
+            format!("Use the context.\n\n{}\n{body}", shown.concat())
+        };
+        let (old, new) = (
+            text([(11, true), (12, false), (14, false)]),
+            text([(10, false), (12, false), (14, true)]),
+        );
+        check(&old, &new, None);
+    }
+
+    #[test]
+    fn records_of_the_same_fields_are_none() {
+        let values = [
+            "Oslo",
+            "a wrong part number",
+            "stiff",
+            "the finance desk",
+            "heater",
+        ];
+        let paste = |order: [usize; 5], seed: u64| {
+            let members = order.map(|at| format!("  \"k{at}\": \"{}\",\n", values[at]));
+            let own = prose(seed, 12);
+            format!(
+                "{}\n{own}\n```\n{{\n{}}}\n```\n{}",
+                prose(1, 60),
+                members.concat(),
+                prose(seed + 1, 60)
+            )
+        };
+        check(
+            &paste([0, 1, 2, 3, 4], 50),
+            &paste([3, 0, 4, 1, 2], 60),
+            None,
+        );
     }
 }

@@ -1,13 +1,40 @@
 //! The members of a JSON object in another order. Whoever writes objects from unordered maps gets
-//! another order each time the process starts, or each time.
+//! another order each time the process starts, or each time. YAML's mappings and lines of
+//! `key: value` are the same mistake.
 
 use super::Spans;
 use super::order::Block;
+use super::tool_order::is_tools;
 use crate::text::divergence::Aligned;
+use crate::text::word::Word;
+
+/// Keys that lines must have to be told from sentences.
+const KEYS: usize = 3;
+
+/// Most words of a line with a key; documents have longer ones.
+const LINE_WORDS: usize = 12;
 
 pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
     let block = Block::find(aligned)?;
-    block.is_members.then(|| block.spans())
+    if block.is_members {
+        return Some(block.spans());
+    }
+    let spans = block.spans();
+    (is_mapping(&aligned.new[spans.new.clone()]) && !is_tools(aligned, &spans)).then_some(spans)
+}
+
+/// Whether `words` are lines of `key: value`, or of `key=value`.
+fn is_mapping(words: &[Word]) -> bool {
+    let mut keys = 0;
+    for (at, word) in words.iter().enumerate().skip(1) {
+        let before = &words[at - 1];
+        let is_key = before.class.is_letters() && before.end() == word.start;
+        let next = words.get(at + 1);
+        let is_apart = next.is_none_or(|next| next.start > word.end());
+        keys += usize::from(is_key && (word.is(b'=') || (word.is(b':') && is_apart)));
+    }
+    let is_other = |word: &Word| word.is(b'{') || word.is(b'<') || word.class.is_tag();
+    keys >= KEYS && words.len() <= keys * LINE_WORDS && !words.iter().any(is_other)
 }
 
 #[cfg(test)]
@@ -54,6 +81,32 @@ mod tests {
         let body = prose(2, 120);
         let (old, new) = (old + &body, new + &body);
         assert_eq!(found(&old, &new).map(|it| it.0), Some("json-keys"));
+    }
+
+    #[test]
+    fn lines_with_keys_are_told_too() {
+        let body = prose(4, 120);
+        for sign in [": ", "="] {
+            let text = |order: [usize; 4]| {
+                let lines = order.map(|at| {
+                    let key = ["tone", "max_lines", "region", "greeting"][at];
+                    format!(
+                        "  {key}{sign}{}\n",
+                        ["plain", "4", "north", "Good day to you"][at]
+                    )
+                });
+                format!("settings\n{}{body}", lines.concat())
+            };
+            let (old, new) = (text([0, 1, 2, 3]), text([0, 3, 1, 2]));
+            assert_eq!(found(&old, &new).map(|it| it.0), Some("json-keys"), "{old}");
+        }
+        // Sentences, be there a colon in them.
+        let (one, other) = (
+            "Note: be kind. ",
+            "Always: be short and to the point, as you can. ",
+        );
+        let (old, new) = (format!("{one}{other}{body}"), format!("{other}{one}{body}"));
+        assert_ne!(found(&old, &new).map(|it| it.0), Some("json-keys"));
     }
 
     #[test]

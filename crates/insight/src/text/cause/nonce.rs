@@ -108,11 +108,34 @@ fn is_of_id(words: &[Word], at: usize) -> bool {
     }
     let has_figures = |word: &Word| matches!(word.class, Class::Number | Class::Mixed);
     match words[at].class {
-        Class::Number if is_port(words, at) => true,
+        Class::Number if is_port(words, at) || is_address(words, at) => true,
         Class::Number | Class::Mixed | Class::HexLetters | Class::Epoch => is_labelled(words, at),
-        Class::Plain => !is_single && pieces.iter().any(has_figures) && is_labelled(words, at),
+        class if class.is_letters() && !is_single => {
+            (pieces.iter().any(has_figures) && is_labelled(words, at)) || is_named(words, at)
+        }
         _ => false,
     }
+}
+
+/// Whether words joined by signs are a name that a label right in front of them says belongs to
+/// the request: `session: brave-otter`.
+fn is_named(words: &[Word], at: usize) -> bool {
+    let id = whole(words, at..at + 1);
+    let Some([label, sign]) = id.start.checked_sub(2).map(|front| &words[front..id.start]) else {
+        return false;
+    };
+    label.class == Class::RequestLabel && (sign.is(b':') || sign.is(b'='))
+}
+
+/// Whether a number is one of the four of an address: `10.2.33.4`.
+fn is_address(words: &[Word], at: usize) -> bool {
+    let id = whole(words, at..at + 1);
+    let pieces = words[id.clone()].iter().enumerate();
+    let mut pieces = pieces.map(|(at, word)| match at % 2 {
+        0 => word.class == Class::Number && word.len <= 3,
+        _ => word.is(b'.'),
+    });
+    id.len() == 7 && pieces.all(|fits| fits)
 }
 
 /// Whether a number is the port of an address, as whoever starts a server for a moment is given
@@ -128,14 +151,26 @@ fn is_port(words: &[Word], at: usize) -> bool {
     touches && colon.is(b':') && is_host && is_address && PORT_DIGITS.contains(&words[at].len)
 }
 
+/// Whether the sign at `at` fills up base64: nothing but another one touches it behind.
+fn fills_up(words: &[Word], at: usize) -> bool {
+    let next = words
+        .get(at + 1)
+        .filter(|next| next.start == words[at].end());
+    let is_open = |next: &Word| {
+        next.is(b'=')
+            || !(next.class == Class::Number
+                || next.class.is_letters()
+                || next.class.is_random()
+                || next.class == Class::Mixed)
+    };
+    words[at].is(b'=') && next.is_none_or(is_open)
+}
+
 /// The whole of the id that `range` is a part of: what stands there without a space, quotation
 /// mark or bracket between.
 fn whole(words: &[Word], range: Range<usize>) -> Range<usize> {
     let is_piece = |word: &Word| {
-        !matches!(
-            word.class,
-            Class::Punctuation | Class::Marker | Class::Tag | Class::ThinkOpen | Class::ThinkClose
-        )
+        !matches!(word.class, Class::Punctuation | Class::Marker) && !word.class.is_tag()
     };
     let joins = |word: &Word| b"-_.+/~".contains(&word.character) && !is_piece(word);
     let touches = |at: usize| words[at].end() == words[at + 1].start;
@@ -166,8 +201,7 @@ fn whole(words: &[Word], range: Range<usize>) -> Range<usize> {
             && is_piece(&words[end + 1])
         {
             end += 2;
-        } else if is_next && words[end].is(b'=') && end - start > 1 {
-            // What fills up base64.
+        } else if is_next && fills_up(words, end) {
             end += 1;
         } else {
             break;
@@ -223,6 +257,10 @@ mod tests {
                 "00-9af1332b7cc04e1ea6cd1100ff2e4788-11a2b3c4d5e6f708-01",
                 "\n",
             ),
+            ("sig=", "aB3xY9kLm2Qp4Rt6==", "zQ8wE2rT5yU1iO7p==", "\n"),
+            ("sig=", "aB3xY9kLm2Qp4Rt=", "zQ8wE2rT5yU1iO7=", "\n"),
+            ("session: ", "brave-otter", "calm-heron", "\n"),
+            ("client ", "10.2.33.4", "10.2.97.140", "\n"),
             ("run: ", "01HXYZ8KQ2M4N6P8", "01HXYZ9AB3C5D7E9", "\n"),
         ] {
             let text = |id: &str| format!("{front}{id}{behind}You help people. {body}");
@@ -279,6 +317,8 @@ mod tests {
             ("request: translate", "request: summarize"),
             ("Level 3 of 5", "Level 4 of 5"),
             ("file doc_17", "file doc_23"),
+            ("version 1.2.3", "version 1.2.4"),
+            ("a well-kept list", "a well-known list"),
         ] {
             check(&format!("{one}. {body}"), &format!("{other}. {body}"), None);
         }

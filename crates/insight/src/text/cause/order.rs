@@ -20,17 +20,12 @@ const MOVED_RUN: usize = 4;
 /// Words of a run that is looked for anywhere.
 const ANYWHERE_RUN: usize = 6;
 
-/// Words of a segment that counts as moved.
+/// Words of a segment that counts as moved, and signs left out of another one.
 const SEGMENT_WORDS: usize = 12;
 
-/// Words in front among which a list of tools is announced.
-const ANNOUNCED_WORDS: usize = 16;
-
-/// The same for a list in JSON, which may begin with more of its own.
-const ANNOUNCED_JSON_WORDS: usize = 64;
-
-/// Quotation marks that JSON has at least.
-const JSON_QUOTES: usize = 8;
+/// Words of segments that must have left their places: a sentence that two documents have in
+/// common has fewer.
+const LEFT_WORDS: usize = 24;
 
 /// A stretch with the same words in another order.
 pub(super) struct Block {
@@ -161,23 +156,6 @@ impl Brackets {
     }
 }
 
-/// Whether what moved in the newer prompt reads like definitions of tools: JSON with a word that
-/// only those have, or a list that is announced as one.
-pub(super) fn is_tools(aligned: &Aligned<'_>, spans: &Spans) -> bool {
-    let is_label = |class| class == Class::ToolLabel;
-    let moved = &aligned.new[spans.new.clone()];
-    let announced = |words: usize| {
-        let start = spans.new.start;
-        count(&aligned.new[start.saturating_sub(words)..start], is_label) > 0
-    };
-    let quotes = moved.iter().filter(|word| word.is(b'"') || word.is(b'\''));
-    let is_json = moved.iter().any(|word| word.is(b'{')) && quotes.count() >= JSON_QUOTES;
-    match is_json {
-        true => count(moved, is_label) > 0 || announced(ANNOUNCED_JSON_WORDS),
-        false => announced(ANNOUNCED_WORDS),
-    }
-}
-
 /// Segments of both prompts that changed places, where not all of them are the same: the stretch
 /// from the first difference to the last segment that is out of order.
 pub(super) fn shuffled(aligned: &Aligned<'_>) -> Option<Spans> {
@@ -194,7 +172,7 @@ pub(super) fn shuffled(aligned: &Aligned<'_>) -> Option<Spans> {
             }),
         }
     }
-    segments.retain(|segment| segment.len >= SEGMENT_WORDS);
+    segments.retain(|segment| segment.words(aligned) >= SEGMENT_WORDS);
     let is_late = |at: &usize| segments[..*at].iter().any(|it| it.old > segments[*at].old);
     let last = (1..segments.len().min(SEGMENTS_MAX)).rev().find(is_late)?;
     let involved = &segments[..=last];
@@ -204,6 +182,9 @@ pub(super) fn shuffled(aligned: &Aligned<'_>) -> Option<Spans> {
     }
     let old_end = involved.iter().map(|it| it.old + it.len).max()?;
     let new_end = involved.last().map(|it| it.new + it.len)?;
+    if left(involved, aligned) < LEFT_WORDS {
+        return None;
+    }
     // Other texts with some sentences in common are no other order.
     let moved: usize = involved.iter().map(|it| it.len).sum();
     if moved * 100 < old_end.max(new_end) * COVERED_PERCENT {
@@ -217,6 +198,21 @@ pub(super) fn shuffled(aligned: &Aligned<'_>) -> Option<Spans> {
         class == Class::Role
     });
     (roles == 0).then_some(spans)
+}
+
+/// Words of the segments that are not in the order that most words kept.
+fn left(segments: &[Segment], aligned: &Aligned<'_>) -> usize {
+    // Per segment the most words in order up to and with it.
+    let mut kept: Vec<usize> = Vec::with_capacity(segments.len());
+    let mut all = 0;
+    for segment in segments {
+        let words = segment.words(aligned);
+        all += words;
+        let before = segments.iter().zip(&kept);
+        let before = before.filter(|(it, _)| it.old < segment.old);
+        kept.push(words + before.map(|(_, words)| *words).max().unwrap_or(0));
+    }
+    all - kept.into_iter().max().unwrap_or(0)
 }
 
 /// How much of the stretch on both sides must be of segments that both have, percent.
@@ -233,6 +229,13 @@ struct Segment {
 }
 
 impl Segment {
+    /// Its words without signs.
+    fn words(&self, aligned: &Aligned<'_>) -> usize {
+        let start = aligned.lead + self.new;
+        let words = &aligned.new[start..start + self.len];
+        count(words, |class| class != Class::Punctuation)
+    }
+
     /// Whether a run at these places belongs to it: as far on in both, and not far.
     fn goes_on(&self, old: usize, new: usize) -> bool {
         old.wrapping_sub(self.old) == new - self.new && new <= self.new + self.len + SEGMENT_WORDS

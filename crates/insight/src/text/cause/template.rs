@@ -60,11 +60,7 @@ fn whole(aligned: &Aligned<'_>, mut spans: Spans) -> Spans {
 }
 
 fn is_content(class: Class) -> bool {
-    let is_form = matches!(
-        class,
-        Class::Punctuation | Class::Tag | Class::ThinkOpen | Class::ThinkClose
-    );
-    !is_form && !class.is_markup()
+    class != Class::Punctuation && !class.is_tag() && !class.is_markup()
 }
 
 #[cfg(test)]

@@ -101,6 +101,25 @@ mod tests {
     }
 
     #[test]
+    fn dropped_blocks_in_other_markup_are_told() {
+        for (open, close) in [
+            ("◁think▷", "◁/think▷"),
+            ("<|begin_of_thought|>", "<|end_of_thought|>"),
+            ("<reflection>", "</reflection>"),
+            ("[THINK]", "[/THINK]"),
+            ("## Reasoning\n", "\n\n"),
+        ] {
+            let block = format!("{open}{}{close}", prose(4, 50).trim());
+            let (with, without) = (chat(&block), chat(""));
+            assert_eq!(
+                found(&with, &without).map(|it| it.0),
+                Some("thinking"),
+                "{open}"
+            );
+        }
+    }
+
+    #[test]
     fn a_dropped_channel_is_told() {
         let chat = |thoughts: &str| {
             format!(

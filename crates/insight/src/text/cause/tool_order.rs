@@ -2,16 +2,103 @@
 //! are the same, if some changed places.
 
 use super::Spans;
-use super::order::{Block, is_tools, shuffled};
-use crate::text::divergence::Aligned;
+use super::order::{Block, shuffled};
+use crate::text::divergence::{Aligned, count};
+use crate::text::word::{Class, Word};
 
+/// Words in front among which a list of tools is announced.
+const ANNOUNCED_WORDS: usize = 16;
+
+/// The same for a list in JSON, which may begin with more of its own.
+const ANNOUNCED_JSON_WORDS: usize = 64;
+
+/// The same where the first tools stayed in their places.
+const ANNOUNCED_FAR_WORDS: usize = 512;
+
+/// The same for what reads like definitions of tools by itself.
+const ANNOUNCED_FARTHEST_WORDS: usize = 1 << 12;
+
+/// Quotation marks that JSON has at least.
+const JSON_QUOTES: usize = 8;
+
+/// Words between a word that announces a list and the sign that ends the announcement.
+const ANNOUNCEMENT_WORDS: usize = 6;
+
+/// Names of functions that definitions of tools have at least.
+const NAMES: usize = 2;
+
+/// Words of signatures and schemas that they have at least, unless they have arguments.
+const TYPES: usize = 2;
+
+/// Tools that only changed places.
 pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
-    let whole = Block::find(aligned).filter(|block| block.moved_whole(aligned));
-    let spans = match whole {
-        Some(block) => block.spans(),
-        None => shuffled(aligned)?,
+    let block = Block::find(aligned).filter(|block| block.moved_whole(aligned))?;
+    Some(block.spans()).filter(|spans| is_tools(aligned, spans))
+}
+
+/// Tools of which some changed places, and others are not the same.
+pub(super) fn find_some(aligned: &Aligned<'_>) -> Option<Spans> {
+    shuffled(aligned).filter(|spans| is_tools(aligned, spans))
+}
+
+/// Whether what moved in the newer prompt reads like definitions of tools: JSON with a word that
+/// only those have, names with arguments, or a list that is announced as one.
+pub(super) fn is_tools(aligned: &Aligned<'_>, spans: &Spans) -> bool {
+    let moved = &aligned.new[spans.new.clone()];
+    let front = &aligned.new[..spans.new.start];
+    let announced = |words: usize| announces(&front[front.len().saturating_sub(words)..]);
+    let quotes = moved.iter().filter(|word| word.is(b'"') || word.is(b'\''));
+    let is_json = moved.iter().any(|word| word.is(b'{')) && quotes.count() >= JSON_QUOTES;
+    let is_label = |class| class == Class::ToolLabel;
+    if is_json {
+        return count(moved, is_label) > 0 || announced(ANNOUNCED_JSON_WORDS);
+    }
+    let near = match reads_like_tools(moved) {
+        true => ANNOUNCED_FARTHEST_WORDS,
+        false if has_messages(front) => ANNOUNCED_WORDS,
+        false => ANNOUNCED_FAR_WORDS,
     };
-    is_tools(aligned, &spans).then_some(spans)
+    announced(near) || count(moved, |class| class == Class::ToolTag) >= TYPES
+}
+
+/// Whether a message begins right in front, so that a list in front of it is another one.
+fn has_messages(front: &[Word]) -> bool {
+    let near = &front[front.len().saturating_sub(ANNOUNCED_FAR_WORDS)..];
+    count(near, |class| class == Class::Role) > 1
+}
+
+/// Whether `words` have names of functions with arguments or types.
+fn reads_like_tools(words: &[Word]) -> bool {
+    let calls = words.windows(2).filter(|pair| {
+        pair[0].class == Class::Identifier && pair[1].is(b'(') && pair[0].end() == pair[1].start
+    });
+    let is_type = |class| matches!(class, Class::TypeLabel | Class::ToolLabel | Class::ToolTag);
+    count(words, |class| class == Class::Identifier) >= NAMES
+        && (calls.count() >= NAMES || count(words, is_type) >= TYPES)
+}
+
+/// Whether the last list that is announced in `front` is one of tools, and not of documents.
+fn announces(front: &[Word]) -> bool {
+    let labels = (0..front.len())
+        .rev()
+        .filter_map(|at| match front[at].class {
+            Class::ToolTag => Some(true),
+            Class::ToolLabel => is_announcement(front, at).then_some(true),
+            Class::DocumentLabel => is_announcement(front, at).then_some(false),
+            _ => None,
+        });
+    labels.into_iter().next().unwrap_or(false)
+}
+
+/// Whether a label is a heading, or a sentence ends behind it: `the following tools:`.
+fn is_announcement(words: &[Word], at: usize) -> bool {
+    let before = at.checked_sub(1).map(|before| &words[before]);
+    let is_heading = before.is_some_and(|it| b"#*<[_".iter().any(|sign| it.is(*sign)));
+    let behind = &words[at + 1..words.len().min(at + 1 + ANNOUNCEMENT_WORDS)];
+    let mut ends = behind
+        .iter()
+        .map(|it| b":.{[=>".iter().any(|sign| it.is(*sign)));
+    is_heading || at + 1 == words.len() || ends.any(|is_end| is_end)
 }
 
 #[cfg(test)]
@@ -85,6 +172,69 @@ mod tests {
         assert_eq!(found(&old, &new).map(|it| it.0), Some("tool-order"));
         let (old, new) = (old.replace(front, "Read:\n"), new.replace(front, "Read:\n"));
         assert_eq!(found(&old, &new).map(|it| it.0), Some("document-order"));
+    }
+
+    /// Lists as prompts have them that are written by hand or by libraries.
+    #[test]
+    fn tools_in_markup_and_signatures_are_told() {
+        let body = prose(6, 120);
+        let forms: [(&str, fn(&str, &str) -> String); 5] = [
+            ("# Tools\n\n", |name, says| {
+                format!("## {name}\n\n{says}\n\n- `path` (string)\n- `max_rows` (integer)\n\n")
+            }),
+            ("<tools>\n", |name, says| {
+                format!("<tool>\n<name>{name}</name>\n<summary>{says}</summary>\n</tool>\n")
+            }),
+            ("Answer with the following tools:\n\n", |name, says| {
+                format!("{name}(path, max_rows) - {says}\n")
+            }),
+            ("## functions\n\nnamespace functions {\n\n", |name, says| {
+                format!(
+                    "// {says}\ntype {name} = (_: {{\npath: string,\nn?: number,\n}}) => any;\n"
+                )
+            }),
+            ("Available tools:\n", |name, says| {
+                format!("* **{name}**: {says}\n")
+            }),
+        ];
+        for (front, tool) in forms {
+            let text = |order: [usize; 4]| {
+                let tools = order.map(|at| {
+                    let says = prose(at as u64 + 40, 14).trim().replace('\n', " ");
+                    tool(NAMES[at], &says)
+                });
+                format!("You help.\n{front}{}\n{body}", tools.concat())
+            };
+            for order in [[2, 0, 3, 1], [0, 1, 3, 2]] {
+                let (old, new) = (text([0, 1, 2, 3]), text(order));
+                let told = found(&old, &new).map(|it| it.0);
+                assert_eq!(told, Some("tool-order"), "{old}");
+            }
+        }
+    }
+
+    #[test]
+    fn documents_of_code_are_no_tools() {
+        let body = prose(7, 120);
+        let file = |at: usize| {
+            let says = prose(at as u64 + 60, 20).trim().replace('\n', " ");
+            format!(
+                "def {}(path, max_rows):\n    # {says}\n    return open_it(path)\n",
+                NAMES[at]
+            )
+        };
+        for front in [
+            "# Tools\n\n- find_text(path)\n\n# Sources\n\n",
+            "You may use the tools that you know. Retrieved files, most like first.\n",
+            "",
+        ] {
+            let text = |order: [usize; 4]| {
+                format!("You help.\n{front}{}\n{body}", order.map(file).concat())
+            };
+            let (old, new) = (text([0, 1, 2, 3]), text([2, 0, 3, 1]));
+            let told = found(&old, &new).map(|it| it.0);
+            assert_eq!(told, Some("document-order"), "{old}");
+        }
     }
 
     #[test]

@@ -6,11 +6,16 @@
 use std::ops::Range;
 
 use super::Spans;
+use crate::text::diff;
 use crate::text::divergence::{Aligned, LOSS_WORDS, Region, count};
-use crate::text::word::Class;
+use crate::text::hashed::Hashes;
+use crate::text::word::{Class, Word};
 
 /// Equal words right behind what went.
 const AGREES_WORDS: usize = 24;
+
+/// Words of a run that is looked for elsewhere.
+const MOVED_RUN: usize = 6;
 
 /// Words of what went beside its markup: with fewer, only the form changed.
 const GONE_WORDS: usize = 4;
@@ -21,18 +26,24 @@ const NOTE_WORDS: usize = 16;
 /// Equal words right behind what went, where a summary in front of it changed too.
 const SUMMARY_AGREES_WORDS: usize = 128;
 
-/// Most words that changed in a note, or in a summary of what is gone.
-const SUMMARY_WORDS: usize = 200;
+/// Most words of a summary of what is gone, and words that changed in it.
+const SUMMARY_WORDS: usize = 400;
 
 /// Who spoke before a message that is a part of the history: instructions, a question, an answer.
 const HISTORY_ROLES: usize = 3;
 
+/// Messages, more than came instead, that went in a gap with a long summary in its place.
+const GONE_TURNS: usize = 2;
+
 /// Most words in common in front of a text that is cut from the left: chance.
 const LEAD_WORDS: usize = 4;
 
+/// Words with which the newer prompt goes on behind all that the older one had.
+const GOES_ON_WORDS: usize = 8;
+
 pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
     let first = aligned.regions.first()?;
-    let gap = match is_gap(aligned, first) {
+    let gap = match is_gap(aligned, first) || is_cut(aligned, first) {
         true => first,
         false => behind_note(aligned)?,
     };
@@ -54,9 +65,13 @@ fn behind_note<'a>(aligned: &'a Aligned<'_>) -> Option<&'a Region> {
             return Some(region);
         }
         // A summary may quote what it stands for: all up to where both agree for long is one gap.
+        let whole = (first.0.start..old.end, first.1.start..new.end);
         if region.agrees >= SUMMARY_AGREES_WORDS {
-            let whole = (first.0.start..old.end, first.1.start..new.end);
-            return is_gone(aligned, whole).then_some(region);
+            return is_gone(aligned, whole, region).then_some(region);
+        }
+        let is_replaced = || is_summed_up(aligned, &whole.0, &whole.1, region);
+        if region.agrees >= AGREES_WORDS && is_replaced() {
+            return Some(region);
         }
         changed += old.len().max(new.len());
         agrees += region.agrees;
@@ -70,21 +85,88 @@ fn behind_note<'a>(aligned: &'a Aligned<'_>) -> Option<&'a Region> {
 /// Whether messages went, or the beginning of all, or what an earlier message held, such as the
 /// result of a tool.
 fn is_gap(aligned: &Aligned<'_>, region: &Region) -> bool {
-    region.agrees >= AGREES_WORDS && is_gone(aligned, aligned.span(region))
+    region.agrees >= AGREES_WORDS && is_gone(aligned, aligned.span(region), region)
 }
 
 /// The same of the words from a difference up to where both agree.
-fn is_gone(aligned: &Aligned<'_>, (old, new): (Range<usize>, Range<usize>)) -> bool {
+fn is_gone(
+    aligned: &Aligned<'_>,
+    (old, new): (Range<usize>, Range<usize>),
+    region: &Region,
+) -> bool {
     let (gone, instead) = (&aligned.old[old.clone()], &aligned.new[new.clone()]);
     let is_word = |class: Class| class != Class::Punctuation && !class.is_markup();
-    let has_roles = count(gone, |class| class == Class::Role) > 0;
+    let has_roles = count(gone, |class| class == Class::Role) > 0
+        || has_speakers(gone, &aligned.old[old.end..old.end + region.agrees]);
     let is_front = new.start <= LEAD_WORDS && old.len() >= AGREES_WORDS && new.len() <= LEAD_WORDS;
     let is_emptied = gone.len() >= LOSS_WORDS
         && instead.len() <= NOTE_WORDS
         && count(&aligned.new[..new.start], |class| class == Class::Role) >= HISTORY_ROLES;
-    (has_roles || is_front || is_emptied)
-        && instead.len() * 2 <= gone.len()
-        && count(gone, is_word) >= GONE_WORDS
+    // Another message instead may be another conversation with the same closing words.
+    let kept = &aligned.new[new.end..new.end + region.agrees];
+    let has_roles = has_roles && (count(instead, is_word) == 0 || turns(kept) >= GONE_TURNS);
+    let is_less = (has_roles || is_front || is_emptied) && instead.len() * 2 <= gone.len();
+    (is_less || is_summed_up(aligned, &old, &new, region)) && count(gone, is_word) >= GONE_WORDS
+}
+
+fn turns(words: &[Word]) -> usize {
+    count(words, Class::is_turn)
+}
+
+/// Whether somebody who spoke in what went speaks on behind it.
+fn has_speakers(gone: &[Word], kept: &[Word]) -> bool {
+    let is_speaker = |word: &&Word| word.class == Class::Speaker;
+    let goes_on = |word: &Word| {
+        kept.iter()
+            .filter(is_speaker)
+            .any(|it| it.hash == word.hash)
+    };
+    gone.iter().filter(is_speaker).any(goes_on)
+}
+
+/// Whether a summary, be it long, stands in the place of several messages, and others stayed.
+fn is_summed_up(
+    aligned: &Aligned<'_>,
+    old: &Range<usize>,
+    new: &Range<usize>,
+    region: &Region,
+) -> bool {
+    let (gone, instead) = (&aligned.old[old.clone()], &aligned.new[new.clone()]);
+    let kept = &aligned.new[new.end..new.end + region.agrees];
+    instead.len() <= SUMMARY_WORDS
+        && turns(gone) >= turns(instead) + GONE_TURNS
+        && turns(kept) >= GONE_TURNS
+}
+
+/// Whether the front of what grows was cut off behind instructions that stay: all that the older
+/// prompt had from some place on the newer one has too, and goes on where the older one ended.
+fn is_cut(aligned: &Aligned<'_>, region: &Region) -> bool {
+    let (old, new) = aligned.span(region);
+    let behind = old.end + region.agrees;
+    // Markup that closes a message, and the cue to answer.
+    let is_form = |word: &&Word| {
+        word.class.is_markup() || word.class.is_turn() || word.class == Class::Punctuation
+    };
+    let form = aligned.old.iter().rev().take_while(is_form).count();
+    let end = aligned.old.len() - form;
+    let goes_on = match aligned.regions.get(1) {
+        Some(next) => aligned.span(next).1.len() >= GOES_ON_WORDS,
+        None => false,
+    };
+    old.len() >= AGREES_WORDS
+        && new.len() <= LEAD_WORDS
+        && region.agrees >= LOSS_WORDS
+        && behind >= end
+        && goes_on
+        && !is_elsewhere(aligned, &old, new.end)
+}
+
+/// Whether most of the words that went stand elsewhere in the newer prompt, from `from` on.
+fn is_elsewhere(aligned: &Aligned<'_>, gone: &Range<usize>, from: usize) -> bool {
+    let runs: Hashes = diff::run_hashes(&aligned.new[from..], MOVED_RUN).collect();
+    let gone: Vec<u64> = diff::run_hashes(&aligned.old[gone.clone()], MOVED_RUN).collect();
+    let there = gone.iter().filter(|run| runs.contains(run)).count();
+    there * 2 >= gone.len().max(1)
 }
 
 #[cfg(test)]
@@ -165,6 +247,77 @@ mod tests {
         // Another beginning is another text.
         let other = format!("{}\n{new}", prose(6, 40));
         check(&old, &other, None);
+    }
+
+    /// A transcript in one message, from message `first` to before `last`.
+    fn transcript(first: u64, last: u64, names: [&str; 2]) -> String {
+        let says =
+            |seed: u64| format!("{}: {}\n", names[(seed % 2) as usize], prose(seed + 40, 24));
+        (first..last).map(says).collect()
+    }
+
+    #[test]
+    fn a_transcript_cut_behind_its_instructions_is_told() {
+        let front = format!("<|im_start|>user\n{}\n", prose(3, 60));
+        let (close, cue) = ("<|im_end|>\n<|im_start|>assistant\n", prose(4, 40));
+        for names in [["Guest", "Desk"], ["Ann Lee", "Bo"]] {
+            let (one, other) = (transcript(0, 8, names), transcript(4, 12, names));
+            for behind in [close.to_owned(), format!("{cue}{close}")] {
+                let (old, new) = (
+                    format!("{front}{one}{behind}"),
+                    format!("{front}{other}{behind}"),
+                );
+                let (cause, gone, _) = found(&old, &new).expect("a cause");
+                assert_eq!(cause, "trimmed");
+                assert!(gone.contains(prose(41, 24).trim()), "{gone}");
+            }
+        }
+        // By characters, in the middle of a word, whoever speaks.
+        let (one, other) = (transcript(0, 8, ["-", "+"]), transcript(0, 12, ["-", "+"]));
+        let other = &other[263..];
+        let (old, new) = (
+            format!("{front}{one}{close}"),
+            format!("{front}{other}{close}"),
+        );
+        assert_eq!(found(&old, &new).map(|it| it.0), Some("trimmed"));
+    }
+
+    #[test]
+    fn records_that_come_and_go_are_none() {
+        let record =
+            |seed: u64| format!("Title: {}Text: {}\n", prose(seed, 8), prose(seed + 90, 40));
+        let text = |records: [u64; 3]| {
+            format!(
+                "{}\n{}\nQuestion: {}",
+                prose(3, 60),
+                records.map(record).concat(),
+                prose(4, 60)
+            )
+        };
+        check(&text([1, 2, 3]), &text([2, 3, 4]), None);
+        check(&text([1, 2, 3]), &text([2, 3, 3]), None);
+    }
+
+    #[test]
+    fn a_summary_longer_than_half_of_what_it_stands_for_is_told() {
+        let summary = |seed: u64, words: usize| {
+            format!(
+                "<|im_end|>\n<|im_start|>user\nSo far: {}",
+                prose(seed, words)
+            )
+        };
+        for (old, new) in [
+            (chat(0, 9, ""), chat(4, 11, &summary(8, 90))),
+            (chat(2, 9, &summary(7, 70)), chat(4, 11, &summary(8, 110))),
+        ] {
+            assert_eq!(found(&old, &new).map(|it| it.0), Some("trimmed"), "{new}");
+        }
+    }
+
+    #[test]
+    fn another_conversation_with_the_same_closing_words_is_no_cut() {
+        let closing = |text: String| format!("{text}{}", prose(70, 60));
+        check(&closing(chat(0, 6, "")), &closing(chat(20, 21, "")), None);
     }
 
     #[test]

@@ -2,14 +2,22 @@
 
 use std::ops::Range;
 
-use crate::text::divergence::Aligned;
+use crate::text::divergence::{Aligned, bytes_of};
 use crate::text::sketch::Sketch;
+use crate::text::word::Word;
 
 /// Equal words behind the first difference: with fewer, something else changed there too.
 const AGREES_WORDS: usize = 16;
 
-/// The bytes of the white space on both sides.
+/// Most words that were one word, or became one.
+const PARTS_MAX: usize = 8;
+
+/// The bytes of the white space on both sides, or of the words that it parts on one side only.
 pub(super) fn find(aligned: &Aligned<'_>) -> Option<(Range<usize>, Range<usize>)> {
+    between(aligned).or_else(|| within(aligned))
+}
+
+fn between(aligned: &Aligned<'_>) -> Option<(Range<usize>, Range<usize>)> {
     let at = aligned.shared;
     let is_space = |sketch: &Sketch| !sketch.words()[at].is_ink();
     if !is_space(aligned.old_sketch) && !is_space(aligned.new_sketch) {
@@ -31,9 +39,40 @@ pub(super) fn find(aligned: &Aligned<'_>) -> Option<(Range<usize>, Range<usize>)
     Some((bytes(aligned.old_sketch), bytes(aligned.new_sketch)))
 }
 
+/// A word that white space which nobody sees parts on one side: the parts are as long together.
+fn within(aligned: &Aligned<'_>) -> Option<(Range<usize>, Range<usize>)> {
+    let region = aligned.regions.first()?;
+    let (old, new) = aligned.span(region);
+    let (one, other) = (&aligned.old[old.clone()], &aligned.new[new.clone()]);
+    let len = |words: &[Word]| {
+        words
+            .iter()
+            .map(|word| usize::from(word.len))
+            .sum::<usize>()
+    };
+    let is_parted = match (one.len(), other.len()) {
+        (1, 2..=PARTS_MAX) => has_odd_spaces(aligned.new_sketch, other),
+        (2..=PARTS_MAX, 1) => has_odd_spaces(aligned.old_sketch, one),
+        _ => false,
+    };
+    (is_parted && len(one) == len(other) && region.agrees >= AGREES_WORDS)
+        .then(|| (bytes_of(&aligned.old, old), bytes_of(&aligned.new, new)))
+}
+
+/// Whether all that stands between `words` is white space beyond ASCII.
+fn has_odd_spaces(sketch: &Sketch, words: &[Word]) -> bool {
+    let (start, end) = (words[0].start, words[words.len() - 1].end());
+    let first = sketch.words().partition_point(|word| word.start < start);
+    let inside = sketch.words()[first..]
+        .iter()
+        .take_while(|word| word.start < end);
+    let mut spaces = inside.filter(|word| !word.is_ink());
+    spaces.all(|space| space.character == 0)
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::text::cause::testing::check;
+    use crate::text::cause::testing::{check, found};
     use crate::text::testing::prose;
 
     #[test]
@@ -50,6 +89,38 @@ mod tests {
         let json = format!("{{\"a\": 1, \"b\": [2, 3], \"c\": \"{body}\"}}");
         let dense = json.replace("\": ", "\":").replace(", ", ",");
         check(&json, &dense, Some(("white-space", " ", "")));
+    }
+
+    #[test]
+    fn other_spaces_are_white_space() {
+        let body = prose(4, 120);
+        for (one, other) in [
+            ("10 %", "10\u{A0}%"),
+            ("10 %", "10\u{202F}%"),
+            ("10 %", "10\u{3000}%"),
+            ("key word", "key\u{200B}word"),
+            ("key word", "key \u{2060}word"),
+            ("line\nend", "line\u{2028}end"),
+            ("keyword", "key\u{200B}word"),
+            ("keyword", "key\u{AD}word"),
+        ] {
+            let (old, new) = (
+                format!("Rule: {one}. {body}"),
+                format!("Rule: {other}. {body}"),
+            );
+            assert_eq!(
+                found(&old, &new).map(|it| it.0),
+                Some("white-space"),
+                "{other:?}"
+            );
+        }
+        for (one, other) in [("key word", "keyhole"), ("Robin", "Jo Lee"), ("a-b", "ab")] {
+            let (old, new) = (
+                format!("Rule: {one}. {body}"),
+                format!("Rule: {other}. {body}"),
+            );
+            check(&old, &new, None);
+        }
     }
 
     #[test]

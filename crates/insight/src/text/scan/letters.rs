@@ -61,6 +61,7 @@ pub(super) fn class(word: &[u8], traits: u8) -> Class {
             Some(class) => class,
             None if word.len() >= 4 && word.iter().all(u8::is_ascii_hexdigit) => Class::HexLetters,
             None if traits & CAPITAL != 0 && is_scrambled(word) => Class::Random,
+            None if is_identifier(word) => Class::Identifier,
             None => Class::Plain,
         };
     }
@@ -119,8 +120,11 @@ fn is_ordinal(word: &[u8], digits: usize) -> bool {
     digits <= 2 && matches!(ending, b"st" | b"nd" | b"rd" | b"th")
 }
 
-/// `350ms`, `12s`: figures and then a unit of time.
+/// `350ms`, `12s`: figures and then a unit of time; `3d4h`: several of these.
 fn is_duration(word: &[u8], digits: usize) -> bool {
+    if word[0].is_ascii_digit() && is_long_duration(word) {
+        return true;
+    }
     let unit = &word[digits..];
     let is_in_front = word[..digits].iter().all(u8::is_ascii_digit);
     is_in_front
@@ -128,6 +132,28 @@ fn is_duration(word: &[u8], digits: usize) -> bool {
             unit,
             b"s" | b"ms" | b"us" | b"sec" | b"min" | b"h" | b"hr" | b"hrs"
         )
+}
+
+/// Days, hours, minutes and seconds, in this order.
+fn is_long_duration(mut word: &[u8]) -> bool {
+    let mut parts = 0;
+    for unit in b"dhms" {
+        let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if digits > 0 && word.get(digits) == Some(unit) {
+            word = &word[digits + 1..];
+            parts += 1;
+        }
+    }
+    word.is_empty() && parts >= 2
+}
+
+/// `read_file`, `readFile`: letters joined by `_`, or a capital behind a small letter.
+fn is_identifier(word: &[u8]) -> bool {
+    let is_joint = |pair: &[u8]| match (pair[0], pair[1]) {
+        (b'_', next) => next.is_ascii_alphabetic(),
+        (before, next) => before.is_ascii_lowercase() && next.is_ascii_uppercase(),
+    };
+    word[0].is_ascii_alphabetic() && word.windows(2).any(is_joint)
 }
 
 /// Letters of both cases as no name has them: more than every third is a capital behind a small
@@ -185,7 +211,13 @@ mod tests {
             ],
             Class::Mixed,
         );
-        check(&["getUserNameById", "JavaScript", "__init__"], Class::Plain);
+        check(&["Plainly", "HTML", "__init__", "naïve"], Class::Plain);
+        check(
+            &["getUserNameById", "read_file", "JavaScript"],
+            Class::Identifier,
+        );
+        check(&["3d4h", "1h23m", "2m30s"], Class::TimeUnit);
+        check(&["3d4x", "4h3d", "3d"], Class::Mixed);
         check(&["cefed", "faced", "DEADBEEF"], Class::HexLetters);
         check(&["17", "3rd", "21st", "123456789"], Class::Number);
         check(&["350ms", "12s"], Class::TimeUnit);

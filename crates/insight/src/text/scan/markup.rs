@@ -1,6 +1,6 @@
 //! Tags and the special tokens of chat templates.
 
-use super::letters;
+use super::{letters, lexicon};
 use crate::text::word::Class;
 
 /// Longest tag, bytes.
@@ -24,6 +24,42 @@ const BRACKETED: &[&str] = &[
     "gMASK",
     "BOS",
     "EOS",
+    "CLS",
+    "SEP",
+];
+
+/// Those that stand where a message begins.
+const TURNS: &[&str] = &["INST", "USER", "ASSISTANT", "SYSTEM", "BOT", "HUMAN"];
+
+/// Markers that begin like no others do.
+const ODD: [&str; 5] = ["<<SYS>>", "<</SYS>>", "]~b]", "]~!b[", "[e~["];
+
+/// Names of tags around definitions of tools.
+const TOOLS: &[&str] = &[
+    "tool",
+    "tools",
+    "tool_name",
+    "tool_description",
+    "tool_definition",
+    "tool_definitions",
+    "tool_list",
+    "functions",
+    "function",
+    "available_tools",
+    "available_functions",
+    "parameter",
+    "parameters",
+    "param",
+    "params",
+    "arg",
+    "args",
+    "arguments",
+    "apis",
+    "api",
+    "actions",
+    "plugins",
+    "skills",
+    "commands",
 ];
 
 /// Tags without bars that are special tokens.
@@ -55,6 +91,10 @@ const THOUGHTS: &[&str] = &[
     "reasoning",
     "reasoning_content",
     "scratchpad",
+    "reflection",
+    "rationale",
+    "inner_monologue",
+    "cot",
     "analysis",
     "seed:think",
     "antml:thinking",
@@ -63,17 +103,46 @@ const THOUGHTS: &[&str] = &[
 /// A tag at the start of `rest`, which begins with `<` or `[`; its length and class.
 pub(super) fn scan(rest: &[u8]) -> Option<(usize, Class)> {
     let rest = &rest[..rest.len().min(TAG_BYTES_MAX)];
+    let mut odd = ODD.iter().map(|marker| marker.as_bytes());
+    if let Some(marker) = odd.find(|marker| rest.starts_with(marker)) {
+        return Some((marker.len(), Class::Marker));
+    }
     match rest {
         [b'[', ..] => bracketed(rest),
-        [b'<', b'<', ..] => {
-            let systems: [&[u8]; 2] = [b"<<SYS>>", b"<</SYS>>"];
-            let found = systems
-                .into_iter()
-                .find(|marker| rest.starts_with(marker))?;
-            Some((found.len(), Class::Marker))
-        }
+        [b'<', b'<', ..] | [b']', ..] => None,
         _ => angled(rest),
     }
+}
+
+/// Markup between two triangles, `◁think▷`, at the start of `rest`; its length and class.
+pub(super) fn triangles(rest: &[u8]) -> Option<(usize, Class)> {
+    const OPEN: &[u8] = "◁".as_bytes();
+    const CLOSE: &[u8] = "▷".as_bytes();
+    let inside = rest[..rest.len().min(TAG_BYTES_MAX)].strip_prefix(OPEN)?;
+    let end = inside
+        .windows(CLOSE.len())
+        .position(|bytes| bytes == CLOSE)?;
+    Some((OPEN.len() + end + CLOSE.len(), special(&inside[..end])))
+}
+
+/// Whether a word in quotation marks, behind `front`, is the value of a field that tells who
+/// speaks: `"role": "user"`.
+pub(super) fn names_role(front: &[u8], next: Option<u8>) -> bool {
+    let Some((quote @ (b'"' | b'\''), front)) = front.split_last() else {
+        return false;
+    };
+    let front = front.strip_suffix(b"\\").unwrap_or(front).trim_ascii_end();
+    let Some(field) = front.strip_suffix(b":") else {
+        return false;
+    };
+    let is_sign = |byte: &u8| byte == quote || *byte == b'\\' || *byte == b' ';
+    let end = field
+        .iter()
+        .rposition(|byte| !is_sign(byte))
+        .map_or(0, |at| at + 1);
+    let names: [&[u8]; 3] = [b"role", b"from", b"speaker"];
+    let is_field = names.iter().any(|name| field[..end].ends_with(name));
+    is_field && (next == Some(*quote) || next == Some(b'\\'))
 }
 
 /// Whether `marker` opens a channel, whose name follows.
@@ -85,14 +154,25 @@ pub(super) fn is_channel(marker: &[u8]) -> bool {
 pub(super) fn names_thoughts(word: &[u8]) -> bool {
     matches!(
         word,
-        b"analysis" | b"thought" | b"thinking" | b"reasoning_content"
+        b"analysis"
+            | b"thought"
+            | b"thoughts"
+            | b"thinking"
+            | b"redacted_thinking"
+            | b"reasoning"
+            | b"reasoning_content"
     )
 }
 
 fn bracketed(rest: &[u8]) -> Option<(usize, Class)> {
     let end = rest.iter().position(|byte| *byte == b']')?;
     let (is_close, name) = opened(&rest[1..end]);
-    let class = if BRACKETED.iter().any(|known| known.as_bytes() == name) {
+    let is_barred = name.len() > 2 && name.starts_with(b"|") && name.ends_with(b"|");
+    let class = if is_barred && !name.iter().any(u8::is_ascii_whitespace) {
+        special(name)
+    } else if TURNS.iter().any(|known| known.as_bytes() == name) {
+        Class::Role
+    } else if BRACKETED.iter().any(|known| known.as_bytes() == name) {
         Class::Marker
     } else if matches!(name, b"THINK" | b"think") {
         thought(is_close)
@@ -124,8 +204,10 @@ fn angled(rest: &[u8]) -> Option<(usize, Class)> {
     let is_one_of = |names: &[&str]| names.iter().any(|known| known.as_bytes() == name);
     let class = if is_thoughts(name) {
         thought(is_close)
-    } else if is_one_of(SPECIAL) {
+    } else if is_one_of(SPECIAL) || is_numbered(name) {
         Class::Marker
+    } else if is_one_of(TOOLS) {
+        Class::ToolTag
     } else {
         Class::Tag
     };
@@ -152,6 +234,14 @@ fn is_hex_letters(part: &[u8]) -> bool {
     part.len() >= HEX_LETTERS && part.iter().all(u8::is_ascii_hexdigit)
 }
 
+/// Whether a tag is one of the tokens that a model has in reserve: `<extra_id_0>`.
+fn is_numbered(name: &[u8]) -> bool {
+    let front = name.trim_ascii_end();
+    let digits = front.iter().rev().take_while(|byte| byte.is_ascii_digit());
+    let front = &front[..front.len() - digits.count()];
+    front.len() < name.len() && matches!(front, b"extra_id_" | b"reserved_" | b"unused")
+}
+
 /// Whether a tag of that name stands around thoughts.
 fn is_thoughts(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
@@ -161,17 +251,28 @@ fn is_thoughts(name: &[u8]) -> bool {
 
 /// Whether a word at the start of a line, with a colon behind it, begins a thought in plain text.
 pub(super) fn announces_thoughts(word: &[u8]) -> bool {
-    let names: [&[u8]; 4] = [b"thought", b"thoughts", b"thinking", b"reasoning"];
+    let names: [&[u8]; 6] = [
+        b"thought",
+        b"thoughts",
+        b"thinking",
+        b"reasoning",
+        b"scratchpad",
+        b"rationale",
+    ];
     names.iter().any(|name| word.eq_ignore_ascii_case(name))
 }
 
 /// A special token with bars: thoughts have some of their own.
 fn special(inside: &[u8]) -> Class {
     let name = String::from_utf8_lossy(inside).to_ascii_lowercase();
-    if !(name.contains("think") || name.contains("thought")) {
-        return Class::Marker;
+    if name.contains("think") || name.contains("thought") {
+        return thought(name.contains("end") || name.contains('/'));
     }
-    thought(name.contains("end") || name.contains('/'))
+    let bare = name.trim_matches(|letter: char| !letter.is_ascii_alphabetic());
+    match lexicon::class(bare.as_bytes()) {
+        Some(Class::Role) => Class::Role,
+        _ => Class::Marker,
+    }
 }
 
 fn thought(is_close: bool) -> Class {
@@ -206,19 +307,38 @@ mod tests {
             "<|im_start|>",
             "<|eot_id|>",
             "<|start_header_id|>",
-            "<｜User｜>",
             "<｜begin▁of▁sentence｜>",
+            "[|endofturn|]",
+            "<extra_id_1>",
+            "]~b]",
             "<start_of_turn>",
             "<s>",
             "</s>",
-            "[INST]",
-            "[/INST]",
             "<<SYS>>",
             "<</SYS>>",
             "<|channel>",
             "<channel|>",
         ];
         check(&markers, Some(Class::Marker));
+        check(
+            &[
+                "<｜User｜>",
+                "<|assistant|>",
+                "[INST]",
+                "[/INST]",
+                "[|user|]",
+            ],
+            Some(Class::Role),
+        );
+        assert_eq!(
+            triangles("◁think▷".as_bytes()),
+            Some((11, Class::ThinkOpen))
+        );
+        assert_eq!(
+            triangles("◁/think▷ so".as_bytes()),
+            Some((12, Class::ThinkClose))
+        );
+        assert_eq!(triangles("◁ and no more".as_bytes()), None);
         let open = [
             "<antThinking>",
             "<think>",
@@ -233,8 +353,12 @@ mod tests {
             Some(Class::ThinkClose),
         );
         check(
-            &["<document>", "</tools>", "<tool_call>", "<a.b>"],
+            &["<document>", "<tool_call>", "<tool_response>", "<a.b>"],
             Some(Class::Tag),
+        );
+        check(
+            &["<tool>", "</tools>", "<tool_description>", "<arg>"],
+            Some(Class::ToolTag),
         );
         check(
             &[

@@ -1,13 +1,20 @@
 //! Dates, times of day and seconds since 1970, in figures.
 
-use super::is_boundary;
+use super::{is_boundary, lexicon};
 use crate::text::word::Class;
 
 /// A date, a time or a Unix time at the start of `rest`, with its length.
 pub(super) fn scan(rest: &[u8]) -> Option<(usize, Class)> {
     let digits = digits(rest);
     match (digits, rest.get(digits)) {
-        (4, Some(b'-' | b'/' | b'.')) => year_first(rest),
+        (4, Some(b'-' | b'/' | b'.')) => year_first(rest).or_else(|| part_of_year(rest)),
+        (4, Some(b'W')) => part_of_year(rest),
+        (4, Some(b'Z' | b'z')) => {
+            let is_time = is_hour(&rest[..4]) && is_boundary(rest.get(5));
+            is_time.then_some((5, Class::Time))
+        }
+        (6, Some(b'A'..=b'Z')) => date_time_group(rest),
+        (1 | 2, Some(b'A'..=b'Z')) if month(&rest[digits..]).is_some() => day_month(rest, digits),
         (1 | 2, Some(b'/' | b'.' | b'-')) => year_last(rest),
         (1 | 2, Some(b':' | b'a' | b'A' | b'p' | b'P' | b'h')) => {
             time(rest).map(|len| (len, Class::Time))
@@ -18,11 +25,23 @@ pub(super) fn scan(rest: &[u8]) -> Option<(usize, Class)> {
     }
 }
 
-/// Whether `character` counts time in Chinese or Japanese: year, month, day, hour, minute, second.
-pub(super) fn is_unit(character: &[u8]) -> bool {
-    ["年", "月", "日", "時", "时", "分", "秒", "点"]
-        .iter()
-        .any(|unit| unit.as_bytes() == character)
+/// Characters that count time in Chinese, Japanese or Korean: year, month, day, hour, minute,
+/// second, week, noon.
+const UNITS: &str = "年月日時时分秒点點曜星期周週午년월일시분초요오";
+
+/// Numerals, and what else tells days and halves of days apart.
+const NUMERALS: &str = "一二三四五六七八九十零火水木金土上下前後화수목금토전후";
+
+/// What a character says of time, if anything.
+pub(super) fn of_character(character: &[u8]) -> Option<Class> {
+    let is_in = |text: &str| text.as_bytes().chunks_exact(3).any(|it| it == character);
+    if character.len() != 3 {
+        None
+    } else if is_in(UNITS) {
+        Some(Class::TimeUnit)
+    } else {
+        is_in(NUMERALS).then_some(Class::Spelled)
+    }
 }
 
 fn digits(bytes: &[u8]) -> usize {
@@ -65,12 +84,98 @@ fn year_first(rest: &[u8]) -> Option<(usize, Class)> {
     if !is_year(number(&rest[..4])) || !is_day(month, day) {
         return None;
     }
-    if matches!(rest.get(len), Some(b'T' | b't'))
-        && let Some(time_len) = time(&rest[len + 1..])
+    dated(rest, len)
+}
+
+/// A date of `len` bytes, perhaps with `T` or `_` and a time behind it.
+fn dated(rest: &[u8], len: usize) -> Option<(usize, Class)> {
+    if matches!(rest.get(len), Some(b'T' | b't' | b'_'))
+        && let Some(time_len) = joined_time(&rest[len + 1..])
     {
         return Some((len + 1 + time_len, Class::Date));
     }
     is_boundary(rest.get(len)).then_some((len, Class::Date))
+}
+
+/// The length of a time as file names have it too: `17-35-02`, `17.35`, `173502`.
+fn joined_time(rest: &[u8]) -> Option<usize> {
+    if let Some(len) = time(rest) {
+        return Some(len);
+    }
+    let mut len = digits(rest);
+    match (len, rest.get(2)) {
+        (4 | 6, _) => {}
+        (2, Some(separator @ (b'-' | b'.'))) => {
+            for _ in 0..2 {
+                let is_next = rest.get(len) == Some(separator) && digits(&rest[len + 1..]) == 2;
+                len += if is_next { 3 } else { 0 };
+            }
+        }
+        _ => return None,
+    }
+    len += zone(&rest[len..]);
+    is_boundary(rest.get(len)).then_some(len)
+}
+
+/// `2026-W48-1`, the 327th day `2026-327`, and `2026-11`, perhaps with a time behind it.
+fn part_of_year(rest: &[u8]) -> Option<(usize, Class)> {
+    let at = if rest[4] == b'-' { 5 } else { 4 };
+    if !is_year(number(&rest[..4])) || rest[4] == b'/' || rest[4] == b'.' {
+        return None;
+    }
+    if rest.get(at) == Some(&b'W') {
+        let len = at + 1 + digits(&rest[at + 1..]);
+        let is_week = len == at + 3 && (1..=53).contains(&number(&rest[at + 1..len]));
+        let day = rest.get(len) == Some(&b'-') && digits(&rest[len + 1..]) == 1;
+        return is_week
+            .then(|| dated(rest, if day { len + 2 } else { len }))
+            .flatten();
+    }
+    let len = at + digits(&rest[at..]);
+    let part = number(&rest[at..len.min(at + 3)]);
+    let is_part = match len - at {
+        2 => (1..=12).contains(&part) && rest.get(len) != Some(&b'-'),
+        3 => (1..=366).contains(&part),
+        _ => false,
+    };
+    is_part.then(|| dated(rest, len)).flatten()
+}
+
+/// Whether four figures are an hour and its minutes.
+fn is_hour(figures: &[u8]) -> bool {
+    number(&figures[..2]) < 24 && number(&figures[2..4]) < 60
+}
+
+/// The name of a month, or its first three letters, at the start of `rest`: its length.
+fn month(rest: &[u8]) -> Option<usize> {
+    let len = rest
+        .iter()
+        .take_while(|byte| byte.is_ascii_alphabetic())
+        .count();
+    (lexicon::class(&rest[..len])? == Class::Month).then_some(len)
+}
+
+/// `23NOV2026`, `2Mar26`.
+fn day_month(rest: &[u8], day_len: usize) -> Option<(usize, Class)> {
+    let at = day_len + month(&rest[day_len..])?;
+    let len = at + digits(&rest[at..]);
+    let is_date = matches!(len - at, 2 | 4) && (1..=31).contains(&number(&rest[..day_len]));
+    is_date.then(|| dated(rest, len)).flatten()
+}
+
+/// `231735ZNOV26`, as armies and ships write it: day, time, zone, month, year. `231735Z` alone.
+fn date_time_group(rest: &[u8]) -> Option<(usize, Class)> {
+    let is_group = (1..=31).contains(&number(&rest[..2])) && is_hour(&rest[2..6]);
+    if !is_group {
+        return None;
+    }
+    if let Some(month_len) = month(&rest[7..]) {
+        let at = 7 + month_len;
+        let len = at + digits(&rest[at..]);
+        let is_date = matches!(len - at, 0 | 2 | 4) && is_boundary(rest.get(len));
+        return is_date.then_some((len, Class::Date));
+    }
+    (rest[6] == b'Z' && is_boundary(rest.get(7))).then_some((7, Class::Time))
 }
 
 /// `23/11/2026`, `11/23/26`, `23.11.2026`, `23-11-2026`.
@@ -153,7 +258,10 @@ fn compact(rest: &[u8], digits_len: usize) -> Option<(usize, Class)> {
     if !is_year(year) || !is_day(month, day) {
         return None;
     }
-    if len == 8 && rest.get(8) == Some(&b'T') && matches!(digits(&rest[9..]), 4 | 6) {
+    if len == 8
+        && matches!(rest.get(8), Some(b'T' | b'_' | b'-'))
+        && matches!(digits(&rest[9..]), 4 | 6)
+    {
         len = 9 + digits(&rest[9..]);
         len += zone(&rest[len..]);
     }
