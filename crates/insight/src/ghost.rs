@@ -44,18 +44,21 @@ use headstart_core::Nanos;
 
 use seen::Seen;
 use track::{Depth, Track};
-use window::{Counts, MINUTE_NS, Window};
+use window::{Counts, Window};
 
 /// Followed blocks at the defaults: estimates are within a point of exact replay on the traces
 /// that we know.
 pub const BLOCKS_MAX: usize = 1 << 15;
 
-/// Followed blocks that a live gateway looks up in a minute, at most, of each ghost: some 10 to 20
-/// milliseconds of a core.
-pub const LOOKUPS_MAX: u64 = 1 << 17;
+/// Followed blocks that a live gateway looks up in five seconds, at most, of each ghost: less than a
+/// tenth of a millisecond a second.
+pub const LOOKUPS_MAX: u64 = 1 << 12;
+
+/// The time for which look-ups are bounded.
+const SLOT_NS: u64 = 5_000_000_000;
 
 /// So few are followed however often they are looked up.
-pub const FOLLOWED_MIN: usize = 64;
+pub const FOLLOWED_MIN: usize = 32;
 
 /// Which caches, and how much may be remembered.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,13 +115,15 @@ pub struct Ghost {
     seen: Seen,
     window: Window,
     total: Counts,
-    /// What the request under way counts; kept for its memory.
+    /// What the request under way counts, and its blocks that the stack or the cache without end
+    /// follows; kept for their memory.
     counts: Counts,
-    /// Most followed blocks that are looked up in a minute.
+    followed: Vec<u64>,
+    /// Most followed blocks that are looked up in a slot of time.
     lookups_max: u64,
-    /// Those of the minute under way, or since the rate fell in it.
+    /// Those of the slot under way, or since the rate fell in it.
     lookups: u64,
-    minute: u64,
+    slot: u64,
 }
 
 /// What the caches would have hit.
@@ -180,19 +185,20 @@ impl Ghost {
             window: Window::new(sizes),
             total: Counts::new(sizes),
             counts: Counts::new(sizes),
+            followed: Vec::new(),
             lookups_max: u64::MAX,
             lookups: 0,
-            minute: 0,
+            slot: 0,
             settings,
         }
     }
 
     /// Bounds the cost: the rate is halved whenever more followed blocks than this are looked up in
-    /// a minute, while at least [`FOLLOWED_MIN`] are followed. An hour of a bound of
-    /// [`LOOKUPS_MAX`] still is eight million look-ups.
+    /// five seconds, while at least [`FOLLOWED_MIN`] are left to follow. An hour at the bound of
+    /// [`LOOKUPS_MAX`] still is three million look-ups.
     #[must_use]
-    pub fn with_lookups_max(mut self, a_minute: u64) -> Self {
-        self.lookups_max = a_minute;
+    pub fn with_lookups_max(mut self, in_five_seconds: u64) -> Self {
+        self.lookups_max = in_five_seconds;
         self
     }
 
@@ -207,12 +213,17 @@ impl Ghost {
         counts.tokens = u64::from(prompt_tokens);
         (counts.near, counts.far, counts.seen) = (0, 0, 0);
         let capacities = &self.settings.capacities;
-        let minute = now.0 / MINUTE_NS;
-        if self.minute != minute {
-            (self.minute, self.lookups) = (minute, 0);
+        let slot = now.0 / SLOT_NS;
+        if self.slot != slot {
+            (self.slot, self.lookups) = (slot, 0);
         }
+        // Most blocks cost no more than this.
+        let rate = self.track.rate().larger(self.seen.rate());
+        self.followed.clear();
+        let followed = chain.iter().filter(|&&key| rate.keeps(key));
+        self.followed.extend(followed);
         let lookups = &mut self.lookups;
-        self.track.touch(chain, |depth, weight| {
+        self.track.touch(&self.followed, |depth, weight| {
             *lookups += 1;
             counts.near += weight;
             if let Depth::At(depth) = depth {
@@ -222,7 +233,7 @@ impl Ghost {
                 }
             }
         });
-        self.seen.touch(chain, now, |is_seen, weight| {
+        self.seen.touch(&self.followed, now, |is_seen, weight| {
             counts.far += weight;
             counts.seen += if is_seen { weight } else { 0 };
         });

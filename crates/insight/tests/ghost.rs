@@ -166,7 +166,7 @@ fn a_bounded_cost_is_within_a_point() {
         let chains = chains(&mut Rng::new(seed), 12_000, 60);
         let capacities = [2_000, 5_000, 20_000, 50_000, 200_000];
         let all = Ghost::new(settings(&capacities, usize::MAX));
-        let bounded = all.with_lookups_max(4_000);
+        let bounded = all.with_lookups_max(400);
         check_sampled(&chains, &capacities, bounded, 0.01);
     }
 }
@@ -175,12 +175,12 @@ fn a_bounded_cost_is_within_a_point() {
 #[test]
 fn a_handful_of_blocks_is_followed_however_often_it_is_used() {
     let mut ghost = Ghost::new(settings(&[1_000], usize::MAX)).with_lookups_max(10);
-    let chain: Vec<u64> = (0..100).collect();
+    let chain: Vec<u64> = (0..60).collect();
     for at in 0..1_000 {
-        ghost.record(&chain, 1_600, Nanos(at));
+        ghost.record(&chain, 960, Nanos(at));
     }
     assert_eq!(ghost.total().rate, 1.0);
-    let more: Vec<u64> = (0..200).collect();
-    ghost.record(&more, 3_200, Nanos(1_000));
+    let more: Vec<u64> = (0..70).collect();
+    ghost.record(&more, 1_120, Nanos(1_000));
     assert_eq!(ghost.total().rate, 0.5);
 }

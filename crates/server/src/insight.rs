@@ -24,6 +24,7 @@ use headstart_core::block::Namespace;
 use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteKey, TokenId};
 use headstart_insight::loss::{Arrival, Attributor, AttributorConfig, Outcome, Pending, Served};
 use headstart_insight::text::Sketch;
+use headstart_insight::{Bucket, Split};
 use headstart_router::{Decision, PromptKeys};
 
 use crate::clock::unix_seconds;
@@ -31,7 +32,7 @@ use crate::metrics::{InsightMetrics, PromptSources};
 use crate::prompt_tokens::random_key;
 use ghosts::Ghosts;
 use names::Names;
-use records::Records;
+use records::{Records, Sums, foremost};
 use seconds::Seconds;
 
 pub use causes::{CauseSum, Causes, Parted};
@@ -136,6 +137,7 @@ impl Insight {
 
     /// A request was placed.
     #[must_use]
+    #[inline(never)]
     pub fn arrive(&self, placed: &Placed<'_>, now: Nanos) -> Ticket {
         let Placed {
             decision,
@@ -173,17 +175,19 @@ impl Insight {
             block_size,
             tenant: namespace.salt.map(|salt| self.names.tenant(salt)),
             prefix: keys.get(EARLY_BLOCK - 1).or(keys.last()).copied(),
-            candidates: decision.candidates.iter().map(Into::into).collect(),
+            candidates: foremost(decision.replica, &decision.candidates),
             served: None,
         }
     }
 
     /// Its first token is out.
+    #[inline(never)]
     pub fn computed(&self, ticket: &mut Ticket, now: Nanos) {
         self.lock().attributor.computed(&mut ticket.pending, now);
     }
 
     /// Its answer is complete, or says enough.
+    #[inline(never)]
     pub fn finish(
         &self,
         ticket: Ticket,
@@ -231,12 +235,12 @@ impl Insight {
         if let Some(split) = &record.split {
             state.seconds.add(split, record.ttft_s);
         }
-        let namespace = namespace(&record);
-        let id = record.id.clone();
+        let question = sketch.map(|sketch| (namespace(&record), record.id.clone(), sketch));
         state.records.add(record, ticket.prefix);
         drop(state);
-        if let Some(sketch) = sketch {
-            self.causes.explain(namespace, id, sketch);
+        if let Some((namespace, id, sketch)) = question {
+            let lost = outcome.map(|outcome| again(&outcome.split));
+            self.causes.explain(namespace, id, sketch, lost);
         }
         if let Some(Outcome { split, .. }) = outcome {
             self.metrics.note(answered.model, &split);
@@ -244,11 +248,13 @@ impl Insight {
     }
 
     /// It ended without an answer.
+    #[inline(never)]
     pub fn abandon(&self, ticket: &Ticket) {
         self.lock().attributor.abandon(&ticket.pending);
     }
 
     /// A replica said what changed in its cache.
+    #[inline(never)]
     pub fn events(&self, replica: ReplicaId, events: &[CacheEvent], now: Nanos) {
         let mut state = self.lock();
         for event in events {
@@ -258,6 +264,15 @@ impl Insight {
                 };
             state.attributor.observe(replica, event, &name, now);
             state.ghosts.observe(replica.0, event, now);
+        }
+    }
+
+    /// A replica serves these models: blocks of different models are different blocks. Says
+    /// nothing where nobody knows any.
+    pub fn set_models(&self, replica: ReplicaId, models: &[String]) {
+        if !models.is_empty() {
+            let model = self.names.models(models);
+            self.lock().attributor.set_model(replica, model);
         }
     }
 
@@ -285,7 +300,12 @@ impl Insight {
     /// What each replica's cache would have hit in the last hour if it were larger.
     #[must_use]
     pub fn ghosts(&self, now: Nanos) -> Vec<GhostAnswer> {
-        self.lock().ghosts.answers(now)
+        // One at a time, so that nobody waits for all.
+        let replicas = self.lock().ghosts.replicas();
+        let answers = replicas.into_iter();
+        answers
+            .filter_map(|replica| self.lock().ghosts.answer(replica, now))
+            .collect()
     }
 
     /// The latest `limit` requests, newest first.
@@ -304,19 +324,36 @@ impl Insight {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let state = self.lock();
-        Snapshot::of(&state.records, state.attributor.memory())
+        // Copied, so that nobody waits until they are put into words.
+        let (sums, memory) = (state.records.sums.clone(), state.attributor.memory());
+        drop(state);
+        Snapshot::of(sums, memory)
     }
 
     /// Brings the gauges up to date.
     pub fn refresh_metrics(&self, now: Nanos) {
-        let snapshot = self.snapshot();
-        self.metrics.set(&snapshot);
+        let state = self.lock();
+        let (outlook, memory) = (
+            state.records.sums.outlook.clone(),
+            state.attributor.memory(),
+        );
+        drop(state);
+        let sums = Sums {
+            outlook,
+            ..Sums::default()
+        };
+        self.metrics.set(&Snapshot::of(sums, memory));
         self.metrics.set_ghosts(&self.ghosts(now));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Tokens that were known, behind another front or in another namespace.
+fn again(split: &Split) -> u32 {
+    split.get(Bucket::Diverged) + split.get(Bucket::Namespace)
 }
 
 /// Stands for what prompts must have in common to share a cache.

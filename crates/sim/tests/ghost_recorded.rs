@@ -5,8 +5,8 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use headstart_core::TraceRequest;
-use headstart_insight::ghost::{Estimate, Ghost, Settings};
+use headstart_core::{Nanos, TraceRequest};
+use headstart_insight::ghost::{BLOCKS_MAX, Estimate, Ghost, LOOKUPS_MAX, Settings};
 use headstart_trace::characterize::{Characterizer, Settings as Character};
 use headstart_trace::format::mooncake;
 
@@ -66,6 +66,41 @@ fn ghosts_hit_what_a_replay_hits() {
         }
         let error = sampled.infinite_block_hit_rate - exact.infinite_block_hit_rate;
         assert!(error.abs() < 0.01, "without end, of {blocks_max}: {error}");
+    }
+}
+
+/// As a gateway has it, with its look-ups bounded: the hour as it was, 80 blocks a second, and the
+/// same requests in six minutes and in one.
+#[test]
+fn a_live_ghost_is_within_a_point_of_a_replay() {
+    let Some(trace) = recorded() else { return };
+    let exact = estimate(&trace, usize::MAX);
+    for faster in [1, 10, 60] {
+        let mut live = Ghost::new(Settings {
+            capacities: GOLDEN.map(|(capacity, _)| capacity).to_vec(),
+            block_tokens: mooncake::BLOCK_TOKENS,
+            blocks_max: BLOCKS_MAX,
+            memory: Duration::from_secs(24 * 3600),
+        })
+        .with_lookups_max(LOOKUPS_MAX);
+        let mut now = Nanos(0);
+        for request in &trace {
+            let chain: Vec<u64> = request.blocks.iter().collect();
+            now = Nanos(request.arrival.0 / faster);
+            live.record(&chain, request.input_tokens.unwrap_or(0), now);
+        }
+        let live = live.last_hour(now);
+        for (point, truth) in live.points.iter().zip(&exact.points) {
+            let error = point.block_hit_rate - truth.block_hit_rate;
+            let capacity = point.capacity_blocks;
+            eprintln!(
+                "{faster} times as fast, 1 in {:.0}: {capacity} {error:+.4}",
+                1.0 / live.rate
+            );
+            assert!(error.abs() < 0.01, "{faster}, {capacity}: {error}");
+        }
+        let error = live.infinite_block_hit_rate - exact.infinite_block_hit_rate;
+        assert!(error.abs() < 0.01, "{faster}, without end: {error}");
     }
 }
 

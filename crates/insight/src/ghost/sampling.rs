@@ -14,6 +14,13 @@ impl Rate {
         self.halvings == 0 || mix(key).leading_zeros() >= self.halvings
     }
 
+    /// The larger share of two.
+    pub(super) fn larger(self, other: Self) -> Self {
+        Self {
+            halvings: self.halvings.min(other.halvings),
+        }
+    }
+
     /// Blocks that each followed one stands for.
     pub(super) fn weight(self) -> u64 {
         1 << self.halvings

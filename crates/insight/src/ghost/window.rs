@@ -5,7 +5,7 @@ use headstart_core::Nanos;
 /// Minutes that a window has.
 pub(super) const MINUTES: u64 = 60;
 
-pub(super) const MINUTE_NS: u64 = 60_000_000_000;
+const MINUTE_NS: u64 = 60_000_000_000;
 
 /// What is counted: look-ups, and hits by size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

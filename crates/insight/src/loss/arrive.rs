@@ -50,7 +50,7 @@ pub(super) fn arrive(memory: &mut Attributor, arrival: &Arrival<'_>, now: Nanos)
         uncounted,
         ..
     } = walk;
-    let new = look_at_contents(memory, arrival, unread, &mut layout);
+    let new = look_at_contents(memory, arrival, (model, unread), &mut layout);
     let tables = [
         (memory.blocks.capacity(), memory.blocks.counts().0),
         (memory.contents.capacity(), memory.contents.counts().0),
@@ -196,11 +196,11 @@ impl Walk<'_> {
 fn look_at_contents(
     memory: &mut Attributor,
     arrival: &Arrival<'_>,
-    unread: usize,
+    (model, unread): (u64, usize),
     layout: &mut Layout,
 ) -> New {
     let mut new = New {
-        namespace: arrival.namespace as u32,
+        namespace: (arrival.namespace ^ model) as u32,
         ..New::default()
     };
     let (from, to) = layout.unknown();

@@ -1,46 +1,94 @@
 //! Waterfalls by key, in bounded memory.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use headstart_core::RouteKey;
 
 use crate::{Split, Waterfall};
 
-/// A waterfall per key, for as many keys as there is room; the others share one.
+/// A waterfall for each of the keys of most requests, as many as there is room for; the others
+/// share one. The waterfalls together are those of all requests.
+///
+/// Source: Space-Saving (Metwally, Agrawal, El Abbadi, ICDT 2005): a newcomer takes the place and
+/// the count of the rarest. Each key of more than 1 in `places` requests has a place, so nobody
+/// fills the table with keys that come once. Here what a key that had to go was counted moves to
+/// the row of the others.
 #[derive(Clone, Debug)]
 pub struct Tally<K> {
-    rows: BTreeMap<K, Waterfall>,
+    places: BTreeMap<K, usize>,
+    /// By place. Apart from the rows, so that the rarest is found by reading little.
+    requests: Vec<u64>,
+    rows: Vec<Row<K>>,
     other: Waterfall,
     max_keys: usize,
 }
 
-impl<K: Ord> Tally<K> {
-    /// One with room for `max_keys` keys: those that come first.
+#[derive(Clone, Debug)]
+struct Row<K> {
+    key: K,
+    missed: u64,
+    waterfall: Waterfall,
+}
+
+impl<K: Ord + Clone> Tally<K> {
+    /// One with room for `max_keys` keys, at least one.
     #[must_use]
     pub fn new(max_keys: usize) -> Self {
         Self {
-            rows: BTreeMap::new(),
+            places: BTreeMap::new(),
+            requests: Vec::new(),
+            rows: Vec::new(),
             other: Waterfall::default(),
-            max_keys,
+            max_keys: max_keys.max(1),
         }
     }
 
-    /// Adds a request.
-    pub fn add(&mut self, key: K, split: &Split) {
-        let has_room = self.rows.len() < self.max_keys;
-        match self.rows.get_mut(&key) {
-            Some(row) => row.add(split),
-            None if has_room => self.rows.entry(key).or_default().add(split),
-            None => self.other.add(split),
-        }
+    /// Adds a request. A key that has no place costs O(`max_keys`).
+    pub fn add<Q>(&mut self, key: &Q, split: &Split)
+    where
+        K: Borrow<Q>,
+        Q: Ord + ToOwned<Owned = K> + ?Sized,
+    {
+        let known = self.places.get(key).copied();
+        let place = known.unwrap_or_else(|| self.make_place(key.to_owned()));
+        self.requests[place] += 1;
+        self.rows[place].waterfall.add(split);
     }
 
-    /// The keys with their waterfalls, by key.
+    fn make_place(&mut self, key: K) -> usize {
+        let newcomer = |missed| Row {
+            key: key.clone(),
+            missed,
+            waterfall: Waterfall::default(),
+        };
+        let place = if self.rows.len() < self.max_keys {
+            self.rows.push(newcomer(0));
+            self.requests.push(0);
+            self.rows.len() - 1
+        } else {
+            let rarest = self
+                .requests
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, count)| **count);
+            let rarest = rarest.map_or(0, |(place, _)| place);
+            let gone = std::mem::replace(&mut self.rows[rarest], newcomer(self.requests[rarest]));
+            self.other.merge(&gone.waterfall);
+            self.places.remove(&gone.key);
+            rarest
+        };
+        self.places.insert(key, place);
+        place
+    }
+
+    /// The keys with their waterfalls, by key: of the requests counted since each has its place.
     pub fn rows(&self) -> impl Iterator<Item = (&K, &Waterfall)> {
-        self.rows.iter()
+        let rows = self.places.iter();
+        rows.map(|(key, &place)| (key, &self.rows[place].waterfall))
     }
 
-    /// All keys that there was no room for.
+    /// Requests of all keys that have no place, or had none then.
     #[must_use]
     pub fn other(&self) -> &Waterfall {
         &self.other
@@ -60,56 +108,33 @@ pub struct Prefix {
     pub waterfall: Waterfall,
 }
 
-/// The prefixes that most requests begin with, with their waterfalls.
-///
-/// Source: Space-Saving (Metwally, Agrawal, El Abbadi, ICDT 2005): a newcomer takes the place and
-/// the count of the rarest. Each prefix of more than 1 in `places` requests has a place.
+/// The prefixes that most requests begin with, with their waterfalls: as [`Tally`] has them.
 #[derive(Clone, Debug)]
-pub struct HotPrefixes {
-    rows: Vec<Prefix>,
-    places: usize,
-}
+pub struct HotPrefixes(Tally<RouteKey>);
 
 impl HotPrefixes {
     /// One with so many places, at least one.
     #[must_use]
     pub fn new(places: usize) -> Self {
-        Self {
-            rows: Vec::new(),
-            places: places.max(1),
-        }
+        Self(Tally::new(places))
     }
 
-    /// Adds a request that begins with the block `key`. O(places).
+    /// Adds a request that begins with the block `key`.
     pub fn add(&mut self, key: RouteKey, split: &Split) {
-        let known = self.rows.iter().position(|row| row.key == key);
-        let place = known.unwrap_or_else(|| self.make_place(key));
-        let row = &mut self.rows[place];
-        row.requests += 1;
-        row.waterfall.add(split);
-    }
-
-    fn make_place(&mut self, key: RouteKey) -> usize {
-        let newcomer = |missed| Prefix {
-            key,
-            requests: missed,
-            missed,
-            waterfall: Waterfall::default(),
-        };
-        if self.rows.len() < self.places {
-            self.rows.push(newcomer(0));
-            return self.rows.len() - 1;
-        }
-        let rarest = (0..self.rows.len()).min_by_key(|&place| self.rows[place].requests);
-        let rarest = rarest.unwrap_or(0);
-        self.rows[rarest] = newcomer(self.rows[rarest].requests);
-        rarest
+        self.0.add(&key, split);
     }
 
     /// The prefixes, those of most requests first.
     #[must_use]
-    pub fn rows(&self) -> Vec<&Prefix> {
-        let mut rows: Vec<_> = self.rows.iter().collect();
+    pub fn rows(&self) -> Vec<Prefix> {
+        let rows = self.0.rows.iter().zip(&self.0.requests);
+        let rows = rows.map(|(row, &requests)| Prefix {
+            key: row.key,
+            requests,
+            missed: row.missed,
+            waterfall: row.waterfall.clone(),
+        });
+        let mut rows: Vec<_> = rows.collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.requests));
         rows
     }
@@ -129,14 +154,35 @@ mod tests {
     }
 
     #[test]
-    fn keys_beyond_the_bound_share_a_row() {
-        let mut tally = Tally::new(2);
-        for (key, tokens) in [("a", 1), ("b", 2), ("c", 4), ("a", 8), ("d", 16)] {
+    fn keys_that_have_to_go_share_a_row() {
+        let mut tally: Tally<String> = Tally::new(2);
+        for (key, tokens) in [("a", 1), ("b", 2), ("a", 8), ("c", 4), ("c", 16), ("b", 32)] {
             tally.add(key, &split(tokens));
         }
-        let rows: Vec<_> = tally.rows().map(|(key, row)| (*key, row.total())).collect();
-        assert_eq!(rows, [("a", 9), ("b", 2)]);
-        assert_eq!((tally.other().total(), tally.other().requests()), (20, 2));
+        let rows: Vec<_> = tally
+            .rows()
+            .map(|(key, row)| (&key[..], row.total()))
+            .collect();
+        // The third key took the place and the count of the second one, which took the first's.
+        assert_eq!(rows, [("b", 32), ("c", 20)]);
+        assert_eq!((tally.other().total(), tally.other().requests()), (11, 3));
+    }
+
+    /// A client that makes up a name for each of its requests takes nobody's row who comes more
+    /// often, and nothing is lost of the sum.
+    #[test]
+    fn nobody_fills_the_table() {
+        let (mut rng, mut tally) = (Rng::new(6), Tally::new(50));
+        for at in 0..20_000u64 {
+            let key = match rng.below(2) {
+                0 => rng.below(20) as u64,
+                _ => 1_000 + at,
+            };
+            tally.add(&key, &split(3));
+        }
+        assert_eq!(tally.rows().filter(|(key, _)| **key < 20).count(), 20);
+        let rows: u64 = tally.rows().map(|(_, row)| row.total()).sum();
+        assert_eq!(rows + tally.other().total(), 60_000);
     }
 
     /// Against exact counts: what must have a place has one, and no count is too low, or too high

@@ -265,6 +265,21 @@ fn another_salt_is_a_namespace_and_another_front_a_divergence() {
     assert!((620..=655).contains(&diverged), "{split:?}");
 }
 
+/// What another model computed of the same tokens is of no use, and is not held elsewhere.
+#[test]
+fn blocks_of_different_models_are_different_blocks() {
+    let mut bench = Bench::new();
+    bench.attributor.set_model(ReplicaId(0), 7);
+    bench.attributor.set_model(ReplicaId(1), 8);
+    let prompt = tokens(11, 65);
+    bench.store(&prompt, 0);
+    for (replica, bucket) in [(1, Bucket::Namespace), (0, Bucket::Evicted)] {
+        let pending = bench.arrive(None, &prompt, replica, [0, 0]);
+        let found = bench.finish(pending, 0);
+        assert_eq!(found, [(Bucket::BlockFloor, 1), (bucket, 64)], "{replica}");
+    }
+}
+
 /// Whatever is said, in whatever order, however contradictory: the buckets are the prompt.
 #[test]
 fn buckets_sum_to_the_prompt_whatever_is_said() {

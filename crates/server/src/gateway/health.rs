@@ -30,6 +30,9 @@ impl Gateway {
     /// Takes note that a replica went down or came back. Requests that wait for an upstream which
     /// went down go elsewhere.
     pub fn set_health(&self, replica: ReplicaId, health: Health) {
+        if let Some(insight) = &self.observers.insight {
+            insight.set_models(replica, &self.base_models(replica));
+        }
         let mut router = self.router();
         let before = router.replicas().find(|status| status.replica == replica);
         if before.is_some_and(|status| status.health == health) {

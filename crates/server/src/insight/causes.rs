@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A text becomes a sketch of keyed hashes where it is tokenized, and is kept nowhere. Looking
-//! costs time with each byte, so a busy gateway looks at some prompts and passes the others over:
-//! a cause is systematic, and shows in a sample. A quiet one looks at all of them.
+//! costs time with each byte, and comparing costs more, so both are paid from one purse of
+//! processor time: a quiet gateway looks at all prompts, a busy one at some, and then only
+//! explains those of which enough was computed again. A cause is systematic, and shows in a sample.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,12 +19,21 @@ use std::time::Instant;
 use headstart_insight::Cause;
 use headstart_insight::text::{Limits, Neighbours, Sketch, Sketcher};
 
-/// Prompts a second that are looked at in the long run, and at once after a pause: some 15 ms of
-/// work a second.
-const PROMPTS: (f64, f64) = (10.0, 200.0);
+/// Time for causes that a second brings when hardly anything is asked: 1 % of a core.
+const EARNED: f64 = 0.01;
 
-/// Bytes of text a second, likewise: another 15 ms.
-const BYTES: (f64, f64) = (2e6, 16e6);
+/// At so many requests a second it is half of that, and ever less: half a millisecond at 1,000.
+const BUSY: f64 = 50.0;
+
+/// Most time that is saved up, seconds. So much there is at the start.
+const SAVED: f64 = 0.5;
+
+/// Seconds that a byte of text takes, and a prompt: what a sketch costs is paid in advance.
+const LOOK: (f64, f64) = (1e-8, 5e-6);
+
+/// Tokens computed again, behind another front or in another namespace, that are worth explaining
+/// where there is little time.
+const WORTH: u32 = 64;
 
 /// Sketches that wait to be explained; more are passed over.
 const QUEUE: usize = 64;
@@ -40,7 +50,7 @@ const TOLD: usize = 4096;
 /// Names what made prompts part.
 pub struct Causes {
     sketcher: Sketcher,
-    budget: Mutex<Budget>,
+    purse: Arc<Mutex<Purse>>,
     queue: Option<SyncSender<Question>>,
     told: Arc<Mutex<Told>>,
 }
@@ -79,6 +89,7 @@ struct Question {
     namespace: u64,
     id: String,
     sketch: Sketch,
+    is_worth: bool,
 }
 
 impl Causes {
@@ -86,13 +97,14 @@ impl Causes {
     #[must_use]
     pub fn start(secret: &[u8; 32]) -> Self {
         let told = Arc::new(Mutex::new(Told::default()));
+        let purse = Arc::new(Mutex::new(Purse::new(Instant::now())));
         let (queue, questions) = sync_channel(QUEUE);
-        let teller = told.clone();
+        let (teller, payer) = (told.clone(), purse.clone());
         let thread = std::thread::Builder::new().name("causes".to_owned());
-        let started = thread.spawn(move || explain_all(&questions, &teller));
+        let started = thread.spawn(move || explain_all(&questions, &teller, &payer));
         Self {
             sketcher: Sketcher::new(secret),
-            budget: Mutex::new(Budget::new(Instant::now())),
+            purse,
             queue: started.is_ok().then_some(queue),
             told,
         }
@@ -100,19 +112,22 @@ impl Causes {
 
     /// A sketch of a prompt's text, if there is time for it.
     #[must_use]
+    #[inline(never)]
     pub fn look(&self, text: &str) -> Option<Sketch> {
         self.queue.as_ref()?;
-        let has_time = lock(&self.budget).takes(text.len(), Instant::now());
+        let has_time = lock(&self.purse).takes(text.len(), Instant::now());
         has_time.then(|| self.sketcher.sketch(text))
     }
 
-    /// Explains a request's prompt soon, compared with those of `namespace` before it.
-    pub fn explain(&self, namespace: u64, id: String, sketch: Sketch) {
+    /// Explains a request's prompt soon, compared with those of `namespace` before it. Of its
+    /// tokens so many were computed again, where that is known.
+    pub fn explain(&self, namespace: u64, id: String, sketch: Sketch, lost: Option<u32>) {
         if let Some(queue) = &self.queue {
             let question = Question {
                 namespace,
                 id,
                 sketch,
+                is_worth: lost.is_none_or(|tokens| tokens >= WORTH),
             };
             // Waiting would hold up an answer.
             let _ = queue.try_send(question);
@@ -145,12 +160,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn explain_all(questions: &Receiver<Question>, told: &Mutex<Told>) {
+#[inline(never)]
+fn explain_all(questions: &Receiver<Question>, told: &Mutex<Told>, purse: &Mutex<Purse>) {
     let mut neighbours = Neighbours::new(MEMORY);
     while let Ok(question) = questions.recv() {
-        let parted = explained(&neighbours, &question);
+        let start = Instant::now();
+        let has_time = question.is_worth || lock(purse).is_half_full();
+        let parted = match has_time {
+            true => explained(&neighbours, &question),
+            false => None,
+        };
         lock(told).add(&question.id, parted);
         neighbours.insert(question.namespace, question.id, question.sketch);
+        lock(purse).pay(start.elapsed().as_secs_f64());
     }
 }
 
@@ -184,34 +206,60 @@ impl Told {
     }
 }
 
-/// What is left of the time for looking.
-struct Budget {
-    prompts: f64,
-    bytes: f64,
+/// What is left of the time for causes.
+struct Purse {
+    /// Below 0 when more was spent than there was.
+    seconds: f64,
     at: Instant,
+    /// When the second under way began, and its prompts; those of the last one.
+    since: Instant,
+    prompts: u32,
+    per_s: f64,
 }
 
-impl Budget {
+impl Purse {
     fn new(now: Instant) -> Self {
         Self {
-            prompts: PROMPTS.1,
-            bytes: BYTES.1,
+            seconds: SAVED,
             at: now,
+            since: now,
+            prompts: 0,
+            per_s: 0.0,
         }
     }
 
-    /// Takes a prompt of so many bytes, if there is enough left for it.
+    /// A prompt of so many bytes came: takes what looking at it costs, if that is there.
     fn takes(&mut self, bytes: usize, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        self.at = now;
-        self.prompts = (self.prompts + passed * PROMPTS.0).min(PROMPTS.1);
-        self.bytes = (self.bytes + passed * BYTES.0).min(BYTES.1);
-        let has_time = self.prompts >= 1.0 && self.bytes >= bytes as f64;
+        self.earn(now);
+        let cost = bytes as f64 * LOOK.0 + LOOK.1;
+        let has_time = self.seconds >= cost;
         if has_time {
-            self.prompts -= 1.0;
-            self.bytes -= bytes as f64;
+            self.pay(cost);
         }
         has_time
+    }
+
+    fn earn(&mut self, now: Instant) {
+        let second = now.saturating_duration_since(self.since).as_secs_f64();
+        if second >= 1.0 {
+            self.per_s = f64::from(self.prompts) / second;
+            (self.since, self.prompts) = (now, 0);
+        }
+        self.prompts += 1;
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.at = now;
+        // A second that becomes busy counts as busy before it is over.
+        let per_s = self.per_s.max(f64::from(self.prompts));
+        let earned = passed * EARNED / (1.0 + per_s / BUSY);
+        self.seconds = (self.seconds + earned).min(SAVED);
+    }
+
+    fn pay(&mut self, seconds: f64) {
+        self.seconds -= seconds;
+    }
+
+    fn is_half_full(&self) -> bool {
+        self.seconds > SAVED / 2.0
     }
 }
 
@@ -221,21 +269,67 @@ mod tests {
 
     use super::*;
 
+    /// What is spent on prompts of 4,000 bytes that take five milliseconds each.
+    fn spent(purse: &mut Purse, start: Instant, per_s: u64, seconds: u64) -> f64 {
+        let times =
+            (0..per_s * seconds).map(|at| start + Duration::from_micros(at * 1_000_000 / per_s));
+        let mut looks = 0.0;
+        for now in times {
+            if purse.takes(4_000, now) {
+                purse.pay(0.005);
+                looks += 0.005 + 4_000.0 * LOOK.0 + LOOK.1;
+            }
+        }
+        looks
+    }
+
     #[test]
-    fn a_busy_gateway_looks_at_some_prompts() {
+    fn a_busy_gateway_spends_little_and_a_quiet_one_what_it_takes() {
         let start = Instant::now();
-        let mut budget = Budget::new(start);
-        let mut looks = |from: u64, seconds: u64| {
-            let each = |ms| start + Duration::from_millis(ms);
-            let times = (from * 1000..(from + seconds) * 1000).map(each);
-            times.filter(|&at| budget.takes(4000, at)).count()
-        };
-        assert_eq!(looks(0, 10), 200 + 99, "at once, then ten a second");
-        assert!((99..=101).contains(&looks(10, 10)));
-        let mut budget = Budget::new(start);
-        assert!(!budget.takes(17_000_000, start), "longer than all there is");
-        assert!(budget.takes(16_000_000, start));
-        assert!(!budget.takes(1000, start));
+        let later = |seconds| start + Duration::from_secs(seconds);
+        let mut purse = Purse::new(start);
+        let first = spent(&mut purse, start, 1_000, 100);
+        assert!(
+            (first - SAVED - 0.05).abs() < 0.02,
+            "{first}: what is saved, then little"
+        );
+        let then = spent(&mut purse, later(100), 1_000, 100);
+        assert!(
+            (then - 0.05).abs() < 0.01,
+            "{then}: half a millisecond a second"
+        );
+        assert!(!purse.is_half_full());
+        let quiet = spent(&mut purse, later(200), 1, 100);
+        assert!((quiet - 0.505).abs() < 0.02, "{quiet}: all of one a second");
+        let mut purse = Purse::new(start);
+        assert!(!purse.takes(60_000_000, start), "longer than all there is");
+        assert!(purse.takes(40_000_000, start) && !purse.takes(20_000_000, start));
+    }
+
+    /// With little time left, only what was computed again is explained.
+    #[test]
+    fn where_nothing_was_lost_nothing_is_explained_in_a_hurry() {
+        let causes = Causes::start(&[7; 32]);
+        let rules = "You answer questions about the harbour and its ferries, shortly. ".repeat(30);
+        let text =
+            |minute: u32| format!("Now it is 2026-03-04T10:0{minute}:00Z.\n{rules}\n{minute}?");
+        let sketches: Vec<_> = (0..4)
+            .filter_map(|minute| causes.look(&text(minute)))
+            .collect();
+        lock(&causes.purse).pay(SAVED);
+        for ((id, lost), sketch) in [("a", 9), ("b", 0), ("c", WORTH), ("d", 0)]
+            .into_iter()
+            .zip(sketches)
+        {
+            causes.explain(1, id.to_owned(), sketch, Some(lost));
+        }
+        let start = Instant::now();
+        while causes.sums().0 < 4 {
+            assert!(start.elapsed() < Duration::from_secs(20), "never explained");
+            std::thread::yield_now();
+        }
+        let told = ["a", "b", "c", "d"].map(|id| causes.of(id).is_some());
+        assert_eq!(told, [false, false, true, false]);
     }
 
     #[test]
@@ -246,7 +340,7 @@ mod tests {
             let text =
                 format!("Now it is 2026-03-04T10:0{minute}:00Z.\n{rules}\nQuestion {minute}?");
             let sketch = causes.look(&text).expect("there is time");
-            causes.explain(1, format!("request-{minute}"), sketch);
+            causes.explain(1, format!("request-{minute}"), sketch, None);
         }
         let start = Instant::now();
         while causes.sums().0 < 4 {

@@ -110,14 +110,17 @@ impl Ghosts {
         }
     }
 
-    /// What each would have hit; of those whose size nobody knows nothing is said.
-    pub(super) fn answers(&self, now: Nanos) -> Vec<GhostAnswer> {
-        let answers = self.0.iter().filter_map(|(&replica, watched)| {
-            let capacity = watched.capacity.unwrap_or(watched.most);
-            let hour = watched.ghost.as_ref()?.last_hour(now);
-            (capacity > 0).then(|| answer(replica, capacity, &hour))
-        });
-        answers.collect()
+    /// Who has a ghost.
+    pub(super) fn replicas(&self) -> Vec<u32> {
+        self.0.keys().copied().collect()
+    }
+
+    /// What one would have hit; none where nobody knows its size.
+    pub(super) fn answer(&self, replica: u32, now: Nanos) -> Option<GhostAnswer> {
+        let watched = self.0.get(&replica)?;
+        let capacity = watched.capacity.unwrap_or(watched.most);
+        let ghost = watched.ghost.as_ref().filter(|_| capacity > 0)?;
+        Some(answer(replica, capacity, &ghost.last_hour(now)))
     }
 
     fn watched(&mut self, replica: u32) -> &mut Watched {
@@ -174,10 +177,9 @@ mod tests {
                     ghosts.record(3, 16, &names, 160, Nanos(round * 1_000_000_000));
                 }
             }
-            let answers = ghosts.answers(Nanos(10_000_000_000));
-            let [answer] = answers[..] else {
-                panic!("one replica: {answers:?}");
-            };
+            assert_eq!(ghosts.replicas(), [3]);
+            let answer = ghosts.answer(3, Nanos(10_000_000_000));
+            let answer = answer.expect("its size is known");
             assert!(
                 answer.plus_100 > 0.89 && answer.infinite > 0.89,
                 "{answer:?}"

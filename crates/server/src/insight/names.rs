@@ -53,6 +53,18 @@ impl Names {
         }
     }
 
+    /// A number that stands for models.
+    pub(super) fn models(&self, models: &[String]) -> u64 {
+        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
+        for model in models {
+            hasher.update(&(model.len() as u64).to_le_bytes());
+            hasher.update(model.as_bytes());
+        }
+        let hash = hasher.finalize();
+        let first = hash.as_bytes().first_chunk();
+        u64::from_le_bytes(*first.expect("a hash has 32 bytes"))
+    }
+
     /// What a tenant is shown as: 12 digits that its salt cannot be told from.
     pub(super) fn tenant(&self, salt: &str) -> String {
         let namespace = Namespace {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use headstart_core::RouteKey;
+use headstart_core::{ReplicaId, RouteKey};
 use headstart_insight::loss::{Evicted, HotPrefixes, Outlook, Tally};
 use headstart_insight::{Split, Waterfall};
 use headstart_router::Candidate;
@@ -11,11 +11,14 @@ use headstart_router::Candidate;
 /// Requests that are remembered one by one: minutes of a busy gateway, some megabytes.
 const RECORDS: usize = 4_096;
 
-/// Tenants with a waterfall of their own; further ones share a row.
+/// Tenants with a waterfall of their own, those of most requests; further ones share a row.
 const TENANTS: usize = 1_000;
 
 /// Models with a waterfall of their own.
 const MODELS: usize = 100;
+
+/// Candidates of a decision that are remembered.
+const CANDIDATES: usize = 8;
 
 /// Prefixes that are followed.
 const PREFIXES: usize = 100;
@@ -35,7 +38,7 @@ pub struct RequestRecord {
     pub tenant: Option<String>,
     /// Who computed.
     pub replica: u32,
-    /// All that the choice was made among.
+    /// Those that the choice was made among: the chosen one, and seven of the highest scores.
     pub candidates: Vec<CandidateRecord>,
     /// Length of the prompt.
     pub prompt_tokens: u32,
@@ -79,9 +82,36 @@ impl From<&Candidate> for CandidateRecord {
     }
 }
 
+/// The chosen one of the candidates and those of the highest scores, in their order.
+pub(super) fn foremost(chosen: ReplicaId, candidates: &[Candidate]) -> Vec<CandidateRecord> {
+    let mut scores: Vec<f64> = Vec::new();
+    if candidates.len() > CANDIDATES {
+        scores.extend(candidates.iter().map(|one| one.score));
+        scores.sort_by(|one, other| other.total_cmp(one));
+    }
+    let least = scores.get(CANDIDATES - 1).copied();
+    let is_foremost =
+        |one: &&Candidate| one.replica == chosen || least.is_none_or(|least| one.score >= least);
+    let foremost = candidates.iter().filter(is_foremost);
+    // Of many equal scores the first ones.
+    let mut room = CANDIDATES;
+    let fits = |one: &&Candidate| {
+        room = room.saturating_sub(usize::from(one.replica != chosen));
+        one.replica == chosen || room > 0
+    };
+    foremost.filter(fits).map(Into::into).collect()
+}
+
 /// What is remembered of answered requests.
+#[derive(Default)]
 pub(super) struct Records {
     latest: VecDeque<Arc<RequestRecord>>,
+    pub(super) sums: Sums,
+}
+
+/// Sums over all requests.
+#[derive(Clone)]
+pub(super) struct Sums {
     pub(super) total: Waterfall,
     pub(super) tenants: Tally<String>,
     pub(super) models: Tally<String>,
@@ -89,10 +119,9 @@ pub(super) struct Records {
     pub(super) outlook: Outlook,
 }
 
-impl Default for Records {
+impl Default for Sums {
     fn default() -> Self {
         Self {
-            latest: VecDeque::new(),
             total: Waterfall::default(),
             tenants: Tally::new(TENANTS),
             models: Tally::new(MODELS),
@@ -105,21 +134,22 @@ impl Default for Records {
 impl Records {
     /// Adds a request that begins with the block `prefix`.
     pub(super) fn add(&mut self, record: RequestRecord, prefix: Option<RouteKey>) {
+        let sums = &mut self.sums;
         if let Some(split) = &record.split {
-            self.total.add(split);
-            self.models.add(record.model.clone(), split);
-            self.tenants
-                .add(record.tenant.clone().unwrap_or_default(), split);
+            sums.total.add(split);
+            sums.models.add(&record.model[..], split);
+            let tenant = record.tenant.as_deref();
+            sums.tenants.add(tenant.unwrap_or_default(), split);
             if let Some(prefix) = prefix {
-                self.prefixes.add(prefix, split);
+                sums.prefixes.add(prefix, split);
             }
         }
         if let Some(cached) = record.cached_tokens {
             let predicted = f64::from(record.predicted_cached_tokens);
-            self.outlook.cached_tokens.add(predicted, f64::from(cached));
+            sums.outlook.cached_tokens.add(predicted, f64::from(cached));
         }
         if let (Some(predicted), Some(ttft_s)) = (record.predicted_ttft_s, record.ttft_s) {
-            self.outlook.ttft_s.add(predicted, ttft_s);
+            sums.outlook.ttft_s.add(predicted, ttft_s);
         }
         if self.latest.len() == RECORDS {
             self.latest.pop_front();
@@ -136,5 +166,37 @@ impl Records {
             record.id == id || record.request_id.as_deref() == Some(id)
         };
         self.latest.iter().rev().find(is_it).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_candidates_the_chosen_and_the_best_are_remembered() {
+        for (count, scores) in [(3, 1), (8, 5), (9, 1), (100, 1), (100, 7), (100, 1000)] {
+            let candidate = |replica: u32| Candidate {
+                replica: ReplicaId(replica),
+                overlap_tokens: 0,
+                score: f64::from(replica * 7919 % scores),
+                ttft_s: 0.0,
+            };
+            let all: Vec<_> = (0..count).map(candidate).collect();
+            for chosen in [0, count / 2, count - 1] {
+                let kept = foremost(ReplicaId(chosen), &all);
+                assert_eq!(
+                    kept.len(),
+                    all.len().min(CANDIDATES),
+                    "{count} {scores} {chosen}"
+                );
+                assert!(kept.iter().any(|one| one.replica == chosen));
+                assert!(kept.is_sorted_by_key(|one| one.replica));
+                let worst = kept.iter().filter(|one| one.replica != chosen);
+                let worst = worst.map(|one| one.score).fold(f64::INFINITY, f64::min);
+                let better = all.iter().filter(|one| one.score > worst);
+                assert!(better.count() < CANDIDATES);
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 use headstart_insight::Waterfall;
 use headstart_insight::loss::{Errors, Memory, Prefix};
 
-use super::records::Records;
+use super::records::Sums;
 
 /// All sums since the start.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ pub struct ErrorSummary {
 }
 
 impl Snapshot {
-    pub(super) fn of(records: &Records, memory: Memory) -> Self {
+    pub(super) fn of(sums: Sums, memory: Memory) -> Self {
         let rows = |tally: &headstart_insight::loss::Tally<String>| {
             let rows = tally.rows();
             let mut rows: Vec<_> = rows.map(|(key, row)| (key.clone(), row.clone())).collect();
@@ -69,13 +69,13 @@ impl Snapshot {
         };
         Self {
             waterfalls: Waterfalls {
-                total: records.total.clone(),
-                tenants: rows(&records.tenants),
-                models: rows(&records.models),
-                prefixes: records.prefixes.rows().into_iter().map(prefix).collect(),
+                total: sums.total,
+                tenants: rows(&sums.tenants),
+                models: rows(&sums.models),
+                prefixes: sums.prefixes.rows().into_iter().map(prefix).collect(),
             },
-            cached_tokens: ErrorSummary::of(&records.outlook.cached_tokens),
-            ttft_s: ErrorSummary::of(&records.outlook.ttft_s),
+            cached_tokens: ErrorSummary::of(&sums.outlook.cached_tokens),
+            ttft_s: ErrorSummary::of(&sums.outlook.ttft_s),
             memory,
         }
     }
@@ -92,11 +92,11 @@ impl ErrorSummary {
     }
 }
 
-fn prefix(row: &Prefix) -> PrefixRow {
+fn prefix(row: Prefix) -> PrefixRow {
     PrefixRow {
         key: format!("{:016x}", row.key.0),
         requests: row.requests,
         requests_error: row.missed,
-        waterfall: row.waterfall.clone(),
+        waterfall: row.waterfall,
     }
 }

@@ -130,7 +130,7 @@ impl Explained {
         let outcome = self.attributor.finish(pending, &served, request.arrival);
         self.total.add(&outcome.split);
         let class = (request.request_type, request.turn);
-        self.classes.add(class, &outcome.split);
+        self.classes.add(&class, &outcome.split);
         self.served = self.served.wrapping_add(1);
         outcome
     }
