@@ -4,51 +4,57 @@ use std::time::Duration;
 
 use headstart_insight::Bucket;
 use headstart_insight::loss::AttributorConfig;
-use headstart_sim::explained::verdicts::Verdicts;
+use headstart_sim::explained::verdicts::{Verdicts, is_judged};
 use headstart_sim::explained::world::{World, WorldConfig};
 
-fn check(name: &str, config: WorldConfig, rare: f64, right: f64) {
-    let verdicts = World::new(config).run();
-    let found = verdicts.right();
-    assert!(
-        found >= right,
-        "{name}: {found:.4} right\n{}",
-        table(&verdicts)
-    );
-    for bucket in Bucket::ALL {
-        let share = verdicts.share(bucket);
-        assert!(
-            share >= rare,
-            "{name}: {bucket} {share:.4}\n{}",
-            table(&verdicts)
-        );
-    }
-}
+/// Seeds that nothing was tuned on.
+const SEEDS: std::ops::Range<u64> = 101..106;
 
-/// Rows are what tokens were, columns what was said.
-fn table(verdicts: &Verdicts) -> String {
-    let mut text = format!("{} requests, {:?}\n", verdicts.requests, verdicts.memory);
-    for truth in Bucket::ALL {
-        let row = verdicts.tokens[truth as usize];
-        let share = verdicts.share(truth) * 100.0;
-        text += &format!("{:>14} {share:5.2} % ", truth.name());
-        for count in row {
-            text += &format!("{count:>9}");
-        }
-        text += "\n";
-    }
-    text
-}
+/// Least recall and precision, per cent, of each bucket that is a finding of the attributor: what
+/// is reached less a point or two.
+const FLOORS: [(Bucket, f64, f64); 8] = [
+    (Bucket::InFlight, 90.0, 98.0),
+    (Bucket::IndexWrong, 98.0, 98.0),
+    (Bucket::HeldElsewhere, 98.0, 94.0),
+    (Bucket::Reset, 96.0, 94.0),
+    (Bucket::Evicted, 97.0, 99.0),
+    (Bucket::Namespace, 98.0, 99.0),
+    (Bucket::Diverged, 98.0, 98.0),
+    (Bucket::NeverSeen, 98.0, 98.0),
+];
 
+/// Requests that are given up, refused or broken off, caches that are cleared and processes that
+/// end while they are busy, events that are late or lost: 99 of 100 tokens are told right in every
+/// world, and 98 of 100 of those that somebody had to find out. What is missing is what cannot be
+/// known: a removal of which the event was lost, for one.
 #[test]
 fn the_attribution_is_right_for_99_of_100_tokens() {
-    for seed in [1, 2] {
+    let world = |seed| {
         let config = WorldConfig {
             seed,
-            sessions: 1_000,
+            sessions: 700,
             ..WorldConfig::default()
         };
-        check(&format!("seed {seed}"), config, 0.005, 0.99);
+        World::new(config).run()
+    };
+    let mut all: Option<Verdicts> = None;
+    for seed in SEEDS {
+        let verdicts = world(seed);
+        assert!(verdicts.right() >= 0.99, "seed {seed}: {verdicts}");
+        let judged = verdicts.right_of(is_judged);
+        assert!(judged >= 0.98, "seed {seed}: {verdicts}");
+        let [cleared, ended] = verdicts.resets;
+        assert!(verdicts.abandoned > 100 && cleared + ended > 1);
+        match &mut all {
+            Some(all) => all.merge(&verdicts),
+            None => all = Some(verdicts),
+        }
+    }
+    let all = all.expect("there are seeds");
+    for (bucket, recall, precision) in FLOORS {
+        assert!(all.share(bucket) >= 0.003, "{bucket} is rare: {all}");
+        let found = (100.0 * all.recall(bucket), 100.0 * all.precision(bucket));
+        assert!(found.0 >= recall && found.1 >= precision, "{bucket}: {all}");
     }
 }
 
@@ -62,7 +68,8 @@ fn with_nothing_lost_nearly_all_is_right() {
         resets: Duration::from_secs(1_000_000),
         ..WorldConfig::default()
     };
-    check("nothing lost", config, 0.0, 0.996);
+    let verdicts = World::new(config).run();
+    assert!(verdicts.right() >= 0.996, "{verdicts}");
 }
 
 /// A memory of a tenth of the blocks forgets, says so, and still sums to the prompts.
@@ -83,5 +90,5 @@ fn a_small_memory_forgets_and_says_so() {
         memory.forgotten_blocks > 0 && memory.forgotten_anchors > 0,
         "{memory:?}"
     );
-    assert!(verdicts.right() > 0.7, "{}", table(&verdicts));
+    assert!(verdicts.right() > 0.7, "{verdicts}");
 }

@@ -6,6 +6,7 @@
 
 use headstart_core::{Nanos, ReplicaId, Tier};
 
+use super::content::REACH;
 use super::layout::Layout;
 use super::request::{New, Uncounted};
 use super::table::{Entry, State};
@@ -231,15 +232,13 @@ fn look_at_contents(
         }
     }
     let contents = &mut memory.contents;
-    contents.look(
-        &tokens[read_from..to],
-        &mut new.anchors,
-        &mut |start, end| {
-            let (start, end) = (read_from + start, read_from + end);
-            if end > from {
-                layout.diverged(start.max(from), end);
-            }
-        },
-    );
+    // From somewhat before, so that windows span the border to what is known.
+    let first = read_from.saturating_sub(REACH);
+    contents.look(&tokens[first..to], &mut new.anchors, &mut |start, end| {
+        let (start, end) = (first + start, first + end);
+        if end > from {
+            layout.diverged(start.max(from), end);
+        }
+    });
     new
 }

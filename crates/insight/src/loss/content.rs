@@ -25,6 +25,9 @@ const SPREAD: usize = 8;
 /// Anchors of a line of 64 bytes; the rest of it says which gives way next.
 const LINE: usize = 15;
 
+/// So many tokens in front of a text are enough for windows that span its border.
+pub(super) const REACH: usize = WINDOW + SPREAD;
+
 /// A bounded set of anchors.
 #[derive(Clone, Debug)]
 pub(super) struct Contents {

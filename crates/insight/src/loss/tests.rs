@@ -280,6 +280,24 @@ fn blocks_of_different_models_are_different_blocks() {
     }
 }
 
+/// A known text that ends in the middle of a block is known up to its end, however short the rest.
+#[test]
+fn the_border_of_what_is_known_may_stand_anywhere_in_a_block() {
+    for rest in [1, 5, 9, 15] {
+        let mut bench = Bench::new();
+        let known = tokens(20, 320 + rest);
+        bench.store(&[&known[..], &tokens(21, 320)].concat(), 0);
+        let prompt = [&known[..], &tokens(22, 320)].concat();
+        let pending = bench.arrive(None, &prompt, 0, [320, 0]);
+        let split = bench.finish(pending, 320);
+        let diverged = split.iter().find(|part| part.0 == Bucket::Diverged);
+        let diverged = diverged.map_or(0, |part| part.1);
+        // A border is off by half a spread, on either side.
+        assert!(diverged.abs_diff(rest as u32) <= 8, "{rest}: {split:?}");
+        assert!(rest < 9 || diverged > 0, "{rest}: {split:?}");
+    }
+}
+
 /// Whatever is said, in whatever order, however contradictory: the buckets are the prompt.
 #[test]
 fn buckets_sum_to_the_prompt_whatever_is_said() {

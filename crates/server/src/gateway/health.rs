@@ -39,9 +39,9 @@ impl Gateway {
             return;
         }
         router.set_health(replica, health, self.clock.now());
-        // An engine of this process that went down begins anew. Of one behind HTTP that is not
-        // known: its events tell if it lost anything.
-        if let (Some(insight), Fleet::Embedded(_)) = (&self.observers.insight, &self.fleet) {
+        // As for the router, what it held counts as lost: while it is down nobody can be served by
+        // it, and what its events say meanwhile, that it begins anew for one, is not heard.
+        if let Some(insight) = &self.observers.insight {
             insight.cleared(replica, self.clock.now());
         }
         if let Some(upstream) = self.upstream(replica) {

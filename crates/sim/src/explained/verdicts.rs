@@ -73,6 +73,20 @@ impl Verdicts {
         self.tokens[truth as usize].iter().sum()
     }
 
+    /// Adds those of another world; the memory stays.
+    pub fn merge(&mut self, other: &Self) {
+        for (row, other) in self.tokens.iter_mut().zip(&other.tokens) {
+            row.iter_mut()
+                .zip(other)
+                .for_each(|(count, other)| *count += other);
+        }
+        self.requests += other.requests;
+        self.abandoned += other.abandoned;
+        for (count, other) in self.resets.iter_mut().zip(other.resets) {
+            *count += other;
+        }
+    }
+
     /// Adds what was said of a request.
     pub(super) fn add(&mut self, truth: Vec<Bucket>, said: Vec<Bucket>) {
         for (truth, said) in truth.into_iter().zip(said) {
