@@ -38,7 +38,7 @@ pub use causes::{CauseSum, Causes, Parted};
 pub use ghosts::GhostAnswer;
 pub use records::{CandidateRecord, RequestRecord};
 pub use seconds::BucketSeconds;
-pub use snapshot::{ErrorSummary, PrefixRow, Snapshot, Waterfalls};
+pub use snapshot::{ErrorSummary, Outlook, PrefixRow, Snapshot, Waterfalls};
 
 /// Blocks into a prompt at which a prefix is told from others: 256 tokens of blocks of 16.
 const EARLY_BLOCK: usize = 16;
@@ -309,8 +309,11 @@ impl Insight {
 
     /// Brings the gauges up to date.
     pub fn refresh_metrics(&self, now: Nanos) {
-        let snapshot = self.snapshot();
-        self.metrics.set(&snapshot);
+        let outlook = {
+            let state = self.lock();
+            Outlook::of(&state.records, state.attributor.memory())
+        };
+        self.metrics.set(&outlook);
         self.metrics.set_ghosts(&self.ghosts(now));
     }
 

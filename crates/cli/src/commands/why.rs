@@ -17,6 +17,7 @@ use crate::config::UsageError;
 use crate::logged::Rendering;
 use crate::output;
 use crate::report::thousands;
+use crate::server::Server;
 use shown::{Shown, kind};
 use walk::{Outcome, Told, Walk};
 
@@ -49,6 +50,9 @@ pub(crate) struct Why {
     /// x-request-id
     #[arg(long, value_name = "URL", conflicts_with_all = ["file", "show_text", "tokenizer"])]
     server: Option<String>,
+    /// File whose first line is that server's API key
+    #[arg(long, value_name = "FILE", requires = "server")]
+    api_key_file: Option<PathBuf>,
     /// Show the texts around the difference
     #[arg(long)]
     show_text: bool,
@@ -67,7 +71,8 @@ pub(crate) struct Why {
 /// Reads the log up to the request and tells.
 pub(crate) fn run(why: &Why) -> Result<()> {
     if let Some(url) = &why.server {
-        return live::run(url, &why.request, why.json);
+        let server = Server::at(url, why.api_key_file.as_deref());
+        return live::run(&server, &why.request, why.json);
     }
     let Some(path) = &why.file else {
         return Err(UsageError("name a FILE, or a --server".to_owned()).into());

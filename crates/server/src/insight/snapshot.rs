@@ -5,6 +5,17 @@ use headstart_insight::loss::{Errors, Memory, Prefix};
 
 use super::records::Records;
 
+/// How predictions came out, and how full the memory is: what is told without copying the sums.
+#[derive(Clone, Copy, Debug)]
+pub struct Outlook {
+    /// Predicted less actual cached tokens.
+    pub cached_tokens: ErrorSummary,
+    /// Predicted less actual time to the first token, seconds.
+    pub ttft_s: ErrorSummary,
+    /// How full the memory is.
+    pub memory: Memory,
+}
+
 /// All sums since the start.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -55,6 +66,16 @@ pub struct ErrorSummary {
     pub p50: f64,
     /// Their 90th percentile.
     pub p90: f64,
+}
+
+impl Outlook {
+    pub(super) fn of(records: &Records, memory: Memory) -> Self {
+        Self {
+            cached_tokens: ErrorSummary::of(&records.outlook.cached_tokens),
+            ttft_s: ErrorSummary::of(&records.outlook.ttft_s),
+            memory,
+        }
+    }
 }
 
 impl Snapshot {

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use headstart_core::shown::is_hidden;
 use headstart_insight::Cause;
 
 use super::walk::Prompt;
@@ -134,7 +135,7 @@ fn visible(text: &str) -> String {
         '\n' => '⏎',
         '\t' => '⇥',
         '\r' => '␍',
-        control if control.is_control() => '·',
+        hidden if is_hidden(hidden) => '·',
         other => other,
     };
     text.chars().map(shown).collect()
