@@ -152,15 +152,7 @@ impl<'a> Curve<'a> {
 
 /// `1234567` as `1,234,567`.
 pub(crate) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
+    headstart_server::words::grouped(number)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow};
 use clap::Args;
+pub(crate) use headstart_core::shown::one_line;
 use headstart_loadgen::{LoadError, fetch};
 use serde_json::Value;
 
@@ -32,6 +33,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// The one at `url`, which may want the key in a file.
+    pub(crate) fn at(url: &str, api_key_file: Option<&Path>) -> Self {
+        Self {
+            url: url.to_owned(),
+            api_key_file: api_key_file.map(Path::to_owned),
+        }
+    }
+
     /// Reads a JSON document of at most `limit` bytes, with whatever is wrong in words that name
     /// what to change.
     pub(crate) fn json(&self, path: &str, limit: usize) -> Result<Value> {
@@ -158,19 +167,6 @@ fn shown(body: &str) -> String {
         (false, None) => format!(": `{short}`"),
         (false, Some(_)) => format!(": `{short}…`"),
     }
-}
-
-/// A text on one line, without anything that a terminal would obey.
-pub(crate) fn one_line(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let mut line = String::new();
-    for letter in words.join(" ").chars() {
-        match letter {
-            '"' | '\'' | '\\' => line.push(letter),
-            _ => line.extend(letter.escape_debug()),
-        }
-    }
-    line
 }
 
 #[cfg(test)]

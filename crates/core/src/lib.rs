@@ -16,6 +16,7 @@
 //! | [`cost`] | [`CostModel`]: how long an engine's step takes |
 //! | [`probability`] | a number in `[0, 1]` that is a number |
 //! | [`runs`] | a chain of numbered blocks, as runs |
+//! | [`shown`] | texts of strangers, without what a terminal would obey |
 //! | [`stats`] | hit rates and latency summaries, defined once |
 //! | [`rng`] | the seeded generator that all decisions and tests draw from |
 
@@ -28,6 +29,7 @@ pub mod probability;
 pub mod request;
 pub mod rng;
 pub mod runs;
+pub mod shown;
 pub mod stats;
 pub mod tier;
 pub mod time;

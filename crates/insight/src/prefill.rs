@@ -24,13 +24,11 @@
 //! half is Andrews et al.'s *shorth* (1972).
 
 mod cells;
-mod money;
 mod solve;
 
 use crate::{Bucket, Split};
 
 use cells::Cells;
-pub use money::Price;
 use solve::solve;
 
 /// Fewest samples that are fitted.

@@ -111,7 +111,7 @@ async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response
     };
     let (body, changed) = normalized::normalized(&gateway, body).await;
     let call = Call {
-        gateway,
+        gateway: gateway.clone(),
         kind,
         headers: head.headers,
         arrival,
@@ -122,7 +122,8 @@ async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response
         Fleet::Embedded(_) => embedded::answer(call, &body).await,
         Fleet::Upstreams(_) => proxied::answer(call, body).await,
     };
-    normalized::say(outcome.unwrap_or_else(ApiError::into_response), changed)
+    let response = outcome.unwrap_or_else(ApiError::into_response);
+    normalized::say(&gateway, response, changed)
 }
 
 /// One call of a completion route.

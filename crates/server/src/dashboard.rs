@@ -27,7 +27,7 @@ mod tree;
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use headstart_core::Nanos;
@@ -37,6 +37,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::clock::unix_seconds;
 use crate::gateway::Gateway;
+use crate::kept::Kept;
 use gather::Occupancy;
 use history::{History, POINTS_MAX};
 use prompts::Prompts;
@@ -54,9 +55,6 @@ pub const LISTENERS_MAX: usize = 32;
 /// Seconds of history in each snapshot but the first: who misses no more than these has all.
 const POINTS_AGAIN: usize = 10;
 
-/// A snapshot counts as new for so long: several who ask at once get the same.
-const FRESH: Duration = Duration::from_millis(900);
-
 /// The dashboard's part of a gateway.
 #[derive(Debug)]
 pub struct Dashboard {
@@ -64,8 +62,10 @@ pub struct Dashboard {
     seats: Arc<Semaphore>,
     /// The newest snapshot as an event; none before the first, and once nothing more comes.
     newest: watch::Sender<Option<Bytes>>,
-    /// One snapshot is made at a time.
-    making: tokio::sync::Mutex<Option<(Instant, Arc<Snapshot>)>>,
+    /// One snapshot is made at a time, and several who ask at once get the same.
+    latest: Kept<Snapshot>,
+    /// The same for the sums of `/debug/waterfall`.
+    pub sums: Kept<serde_json::Value>,
     history: Mutex<History>,
     /// Held for as long as a snapshot is made, off the network threads.
     looked: Mutex<Looked>,
@@ -92,7 +92,8 @@ impl Default for Dashboard {
             prompts: Prompts::default(),
             seats: Arc::new(Semaphore::new(LISTENERS_MAX)),
             newest: watch::channel(None).0,
-            making: tokio::sync::Mutex::default(),
+            latest: Kept::default(),
+            sums: Kept::default(),
             history: Mutex::default(),
             looked: Mutex::default(),
         }
@@ -175,17 +176,12 @@ pub fn event(snapshot: &Snapshot) -> Bytes {
 }
 
 async fn latest(gateway: &Arc<Gateway>) -> Option<Arc<Snapshot>> {
-    let mut made = gateway.dashboard.making.lock().await;
-    if let Some((at, snapshot)) = &*made
-        && at.elapsed() < FRESH
-    {
-        return Some(snapshot.clone());
-    }
     let looked_at = gateway.clone();
-    let making = tokio::task::spawn_blocking(move || gather::snapshot(&looked_at));
-    let snapshot = Arc::new(making.await.ok()?);
-    *made = Some((Instant::now(), snapshot.clone()));
-    Some(snapshot)
+    let made = gateway
+        .dashboard
+        .latest
+        .get(move || gather::snapshot(&looked_at));
+    made.await
 }
 
 fn with_history(snapshot: &Snapshot, points: Vec<history::Point>, is_whole: bool) -> Snapshot {

@@ -32,14 +32,14 @@ use crate::metrics::{InsightMetrics, PromptSources};
 use crate::prompt_tokens::random_key;
 use ghosts::Ghosts;
 use names::Names;
-use records::{Records, Sums, foremost};
+use records::{Records, foremost};
 use seconds::Seconds;
 
 pub use causes::{CauseSum, Causes, Parted};
 pub use ghosts::GhostAnswer;
 pub use records::{CandidateRecord, RequestRecord};
 pub use seconds::BucketSeconds;
-pub use snapshot::{ErrorSummary, PrefixRow, Snapshot, Waterfalls};
+pub use snapshot::{ErrorSummary, Outlook, PrefixRow, Snapshot, Waterfalls};
 
 /// Blocks into a prompt at which a prefix is told from others: 256 tokens of blocks of 16.
 const EARLY_BLOCK: usize = 16;
@@ -338,11 +338,7 @@ impl Insight {
             state.attributor.memory(),
         );
         drop(state);
-        let sums = Sums {
-            outlook,
-            ..Sums::default()
-        };
-        self.metrics.set(&Snapshot::of(sums, memory));
+        self.metrics.set(&Outlook::of(&outlook, memory));
         self.metrics.set_ghosts(&self.ghosts(now));
     }
 

@@ -26,6 +26,8 @@
 //! | [`shared_index`] | one index for several gateways, by way of a Redis or Valkey server |
 //! | [`timed_index`] | the router's index with a stopwatch |
 //! | [`events`] | KV events over ZMQ: publish and subscribe |
+//! | [`kept`] | an answer that many ask for, made once a second |
+//! | [`words`] | figures as people read them |
 //! | [`metrics`] | Prometheus metrics, all names in one place |
 //!
 //! It reads clocks and sockets, and decides nothing: who serves is `router`'s decision, what
@@ -41,6 +43,7 @@ mod emulator;
 pub mod events;
 pub mod gateway;
 pub mod insight;
+pub mod kept;
 pub mod metrics;
 pub mod observers;
 pub mod openai;
@@ -55,6 +58,7 @@ pub mod shared_index;
 pub mod spans;
 pub mod timed_index;
 pub mod upstream;
+pub mod words;
 
 pub use config::{Backend, EmbeddedFleet, Limits, ServeConfig, UpstreamConfig};
 pub use server::{RunningServer, ServeError, serve};

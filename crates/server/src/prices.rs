@@ -49,6 +49,18 @@ impl PriceTable {
     pub fn of(&self, model: &str) -> Option<Price> {
         self.models.get(model).copied().or(self.others)
     }
+
+    /// What it cost that so many tokens of each model were computed and not found: for each the
+    /// difference, nothing where finding is the dearer way. None where a model that has tokens has
+    /// no price: a part is not shown as the whole.
+    pub fn lost<'a>(&self, tokens: impl IntoIterator<Item = (&'a str, u64)>) -> Option<f64> {
+        let counted = tokens.into_iter().filter(|&(_, tokens)| tokens > 0);
+        let costs = counted.map(|(model, tokens)| {
+            let price = self.of(model)?;
+            Some(price.saved(tokens as f64).max(0.0))
+        });
+        costs.sum()
+    }
 }
 
 #[cfg(test)]
@@ -72,5 +84,9 @@ mod tests {
             others: None,
         };
         assert_eq!((table.of("a"), table.of("b")), (Some(price), None));
+        let lost = table.lost([("a", 2_000_000), ("b", 0)]).expect("priced");
+        assert!(close(lost, 0.8), "{lost}");
+        assert_eq!(table.lost([("a", 2_000_000), ("b", 1)]), None);
+        assert_eq!(table.lost([]), Some(0.0));
     }
 }

@@ -20,8 +20,8 @@ mod arm;
 mod worker;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use headstart_core::stats::HitCount;
@@ -34,6 +34,12 @@ use worker::Message;
 
 /// What is still to be played; more is left out. A second of a busy gateway.
 const QUEUE: usize = 4096;
+
+/// Bytes of prompts among it; more is left out. Sixteen prompts of a million tokens.
+const QUEUE_BYTES: usize = 64 << 20;
+
+/// For so long arms are called cold, seconds: what is asked about is an hour.
+const HOUR_S: f64 = 3600.0;
 
 /// What shadow mode plays.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,9 +88,14 @@ pub struct Shadow {
 }
 
 /// What the thread and its readers share.
+#[derive(Default)]
 struct State {
     report: Mutex<ShadowReport>,
     left_out: AtomicU64,
+    /// Bytes of the prompts in the queue.
+    queued_bytes: AtomicUsize,
+    /// Requests whose end found the queue full; each once, so that there are no more than run.
+    late_ends: Mutex<Vec<u64>>,
 }
 
 /// What was played so far.
@@ -96,6 +107,12 @@ pub struct ShadowReport {
     pub requests: u64,
     /// Requests that were not, because the queue was full or their prompt is not known as tokens.
     pub left_out: u64,
+    /// Seconds between the first and the last of them.
+    pub seconds: f64,
+    /// That as a share of an hour, 1 at most. Below it figures are of caches that began empty.
+    pub share_of_hour: f64,
+    /// Requests that are being played.
+    pub running: usize,
     /// What the upstream itself says of the requests that it reported on.
     pub upstream: Found,
     /// One per strategy and size.
@@ -147,7 +164,7 @@ impl Shadow {
                 replicas: config.replicas,
                 ..ShadowReport::default()
             }),
-            left_out: AtomicU64::new(0),
+            ..State::default()
         });
         let (arms, told) = (arms(config), state.clone());
         let block_size = config.block_size;
@@ -172,7 +189,7 @@ impl Shadow {
             session: arrived.session.map(Into::into),
             now,
         });
-        let is_played = message.is_some_and(|message| self.queue.try_send(message).is_ok());
+        let is_played = message.is_some_and(|message| self.enqueue(message));
         if !is_played {
             self.state.left_out.fetch_add(1, Relaxed);
         }
@@ -189,15 +206,46 @@ impl Shadow {
         report
     }
 
+    /// Whether there is room for a prompt.
+    fn enqueue(&self, message: Message) -> bool {
+        let bytes = message.bytes();
+        let before = self.state.queued_bytes.fetch_add(bytes, Relaxed);
+        let is_taken = before + bytes <= QUEUE_BYTES && self.queue.try_send(message).is_ok();
+        if !is_taken {
+            self.state.queued_bytes.fetch_sub(bytes, Relaxed);
+        }
+        is_taken
+    }
+
+    /// Waiting would hold up an answer. Of what the queue does not take an end is told later, so
+    /// that nothing stays behind; a request whose beginning is not told counts for no arm.
     fn tell(&self, message: Message) {
-        // Waiting would hold up an answer; what is not told is found by the thread's own limits.
-        let _ = self.queue.try_send(message);
+        match self.queue.try_send(message) {
+            Ok(()) => {}
+            Err(TrySendError::Full(Message::Ended { id })) => self.state.late_ends().push(id),
+            Err(TrySendError::Full(Message::Began { .. })) => {
+                self.state.left_out.fetch_add(1, Relaxed);
+            }
+            // A figure less, or a thread that is gone.
+            Err(_) => {}
+        }
     }
 }
 
 impl State {
+    /// A message left the queue.
+    fn taken(&self, message: &Message) {
+        self.queued_bytes.fetch_sub(message.bytes(), Relaxed);
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, ShadowReport> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn late_ends(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
+        self.late_ends
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -259,4 +307,58 @@ fn arms(config: &ShadowConfig) -> Vec<Arm> {
         Some(Arm::new(known(SIZED)?, &config))
     });
     at_size.chain(sized).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A shadow whose thread does not read.
+    fn stuck() -> (Arc<Shadow>, std::sync::mpsc::Receiver<Message>) {
+        let (queue, messages) = sync_channel(2);
+        let state = Arc::new(State::default());
+        let next = AtomicU64::new(0);
+        (Arc::new(Shadow { queue, state, next }), messages)
+    }
+
+    fn request(shadow: &Arc<Shadow>, tokens: usize) -> Shadowed {
+        let tokens = vec![7; tokens];
+        let arrived = Arrived {
+            tokens: Some(&tokens),
+            salt: None,
+            session: None,
+        };
+        shadow.request(arrived, Nanos(0))
+    }
+
+    #[test]
+    fn what_waits_is_bounded_in_bytes_too() {
+        let (shadow, messages) = stuck();
+        let tokens = QUEUE_BYTES / size_of::<TokenId>();
+        drop(request(&shadow, tokens + 1));
+        assert_eq!(shadow.report().left_out, 1, "it alone is too large");
+        let _first = request(&shadow, tokens);
+        let _second = request(&shadow, 1);
+        assert_eq!(shadow.report().left_out, 2, "there is no more room");
+        shadow.state.taken(&messages.recv().expect("the first"));
+        let _third = request(&shadow, 1);
+        assert_eq!(shadow.report().left_out, 2);
+    }
+
+    #[test]
+    fn an_end_that_the_queue_does_not_take_is_not_forgotten() {
+        let (shadow, messages) = stuck();
+        let (one, other) = (request(&shadow, 1), request(&shadow, 1));
+        one.began(Nanos(1));
+        drop(one);
+        drop(other);
+        assert_eq!(*shadow.state.late_ends(), [0, 1]);
+        assert_eq!(shadow.report().left_out, 1, "whose beginning was lost");
+        let (state, config) = (shadow.state.clone(), ShadowConfig::default());
+        drop(shadow);
+        worker::play(arms(&config), config.block_size, &messages, &state);
+        assert!(state.late_ends().is_empty());
+        assert_eq!(state.lock().running, 0);
+        assert_eq!(state.queued_bytes.load(Relaxed), 0);
+    }
 }

@@ -88,6 +88,11 @@ async fn an_engine_gets_equal_requests_and_clients_are_told() {
         question("Now: 2025-03-03.  \n", ["a", "b"]).to_string()
     );
     assert_eq!(got[2], plain.to_string());
+    // What is refused was not rewritten for anybody.
+    let mut refused = question("Now: 2025-03-03 14:05.", ["b", "a"]);
+    refused["messages"] = json!([]);
+    refused["model"] = json!("nobody");
+    assert_ne!(chat(&gateway, &refused).await.status, 200);
     let metrics = get(&gateway, "/metrics").await.body;
     for line in [
         "headstart_normalized_requests_total{cause=\"tool-order\"} 1",

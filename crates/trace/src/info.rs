@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use headstart_core::shown::is_hidden;
+
 /// Request types that a trace may name: each is a row of every table and a class of policies.
 pub const TYPES_MAX: usize = 1024;
 
@@ -64,10 +66,10 @@ impl TraceInfo {
     }
 }
 
-/// `name` with `?` for each control character: a terminal must not obey a trace.
+/// `name` with `?` for each letter that is an order: a terminal must not obey a trace.
 pub(crate) fn printable(name: &str) -> Cow<'_, str> {
-    if name.contains(char::is_control) {
-        Cow::Owned(name.replace(char::is_control, "?"))
+    if name.contains(is_hidden) {
+        Cow::Owned(name.replace(is_hidden, "?"))
     } else {
         Cow::Borrowed(name)
     }

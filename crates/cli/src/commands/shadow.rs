@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use headstart_server::words::ago;
 use serde_json::Value;
 
 use crate::output;
@@ -44,8 +45,9 @@ fn table(report: &Value) -> String {
     let count = |value: &Value| value.as_u64().unwrap_or(0);
     let (requests, left_out) = (count(&report["requests"]), count(&report["left_out"]));
     let replicas = count(&report["replicas"]);
+    let cold = cold(report);
     let mut text = format!(
-        "{requests} requests played over {replicas} replicas each ({left_out} left out)\n\n\
+        "{requests} requests played over {replicas} replicas each ({left_out} left out)\n{cold}\n\
          {:<16} {:>14}  cached prompt tokens\n",
         "strategy", "blocks/replica"
     );
@@ -58,6 +60,24 @@ fn table(report: &Value) -> String {
         text += &format!("\n{sentence}");
     }
     text.trim_end().to_owned()
+}
+
+/// How much of an hour was seen: arms begin with empty caches.
+fn cold(report: &Value) -> String {
+    let (Some(seconds), Some(share)) =
+        (report["seconds"].as_f64(), report["share_of_hour"].as_f64())
+    else {
+        return String::new();
+    };
+    let seen = ago(seconds);
+    match share < 1.0 {
+        true => format!(
+            "They began empty and have seen {seen}, {:.0} % of an hour: larger caches may yet find \
+             more.\n",
+            share * 100.0
+        ),
+        false => format!("They began empty and have seen {seen}.\n"),
+    }
 }
 
 fn row(name: &str, blocks: &str, found: &Value) -> String {
@@ -96,7 +116,7 @@ mod tests {
     #[test]
     fn the_table_names_the_best() {
         let report = json!({
-            "replicas": 4, "requests": 10, "left_out": 1,
+            "replicas": 4, "requests": 10, "left_out": 1, "seconds": 720.0, "share_of_hour": 0.2,
             "upstream": {"hit_rate": 0.25},
             "arms": [
                 {"strategy": "random", "blocks": 100, "hit_rate": 0.125},
@@ -109,6 +129,7 @@ mod tests {
             text.contains("10 requests played over 4 replicas each (1 left out)"),
             "{text}"
         );
+        assert!(text.contains("have seen 12 min, 20 % of an hour"), "{text}");
         assert!(
             text.contains("The best, precise with 100 blocks a replica"),
             "{text}"

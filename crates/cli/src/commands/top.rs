@@ -11,6 +11,7 @@ mod line;
 mod terminal;
 
 use std::io::IsTerminal;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -31,6 +32,12 @@ const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
 
 /// Time between two frames.
 const PERIOD: Duration = Duration::from_secs(1);
+
+/// An answer that is older is said to be.
+const LATE: Duration = Duration::from_secs(3);
+
+/// Keys and answers that wait to be looked at.
+const EVENTS: usize = 64;
 
 /// Columns of a frame that is printed where there is no terminal to ask.
 const COLUMNS: usize = 100;
@@ -95,34 +102,132 @@ fn has_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Frame after frame until a key ends it.
+/// Something happened.
+enum Event {
+    Pressed(Key),
+    /// The server answered, or did not.
+    Told(Result<Box<Snapshot>>),
+}
+
+/// What is known of the server.
+struct Seen {
+    last: Box<Snapshot>,
+    told_at: Instant,
+    trouble: Option<String>,
+}
+
+/// Frame after frame until a key ends it. The server is asked on a thread of its own, which ends
+/// with the process: whatever it does, keys are obeyed at once.
 fn watch(server: &Server) -> Result<()> {
     // What is wrong from the start is said as by any command.
-    let mut last = snapshot(server)?;
-    let mut told_at = Instant::now();
-    let mut trouble: Option<String> = None;
-    let mut terminal = Terminal::take()?;
-    loop {
+    let seen = Seen {
+        last: Box::new(snapshot(server)?),
+        told_at: Instant::now(),
+        trouble: None,
+    };
+    let (sender, events) = sync_channel(EVENTS);
+    let (wake, woken) = sync_channel(1);
+    let (asked, answers) = (server.clone(), sender.clone());
+    std::thread::spawn(move || {
+        while woken.recv_timeout(PERIOD) != Err(RecvTimeoutError::Disconnected) {
+            if answers
+                .send(Event::Told(snapshot(&asked).map(Box::new)))
+                .is_err()
+            {
+                return;
+            }
+        }
+    });
+    let mut terminal = Terminal::take(move |key| sender.send(Event::Pressed(key)).is_ok())?;
+    follow(seen, &events, &wake, |seen| {
         let (columns, rows) = terminal::size().unwrap_or((COLUMNS, 24));
         let frame = Frame {
             columns,
             rows,
             has_colours: has_colours(),
         };
-        let lines = match &trouble {
-            None => frame.of(&last),
-            Some(error) => frame.stale(&last, told_at.elapsed(), error),
-        };
-        terminal.draw(&lines)?;
-        match terminal.key(PERIOD) {
-            Some(Key::Quit) => return Ok(()),
-            Some(Key::Other) | None => {}
-        }
-        match snapshot(server) {
-            Ok(next) => {
-                (last, told_at, trouble) = (next, Instant::now(), None);
+        terminal.draw(&match &seen.trouble {
+            None => frame.of(&seen.last),
+            Some(error) => frame.stale(&seen.last, seen.told_at.elapsed(), error),
+        })
+    })
+}
+
+/// Draws whenever something happened, and once a second; any key but those that end it asks the
+/// server now.
+fn follow(
+    mut seen: Seen,
+    events: &Receiver<Event>,
+    wake: &SyncSender<()>,
+    mut draw: impl FnMut(&Seen) -> Result<()>,
+) -> Result<()> {
+    loop {
+        draw(&seen)?;
+        match events.recv_timeout(PERIOD) {
+            Ok(Event::Pressed(Key::Quit)) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            // Where it is being asked already, that will do.
+            Ok(Event::Pressed(Key::Other)) => drop(wake.try_send(())),
+            Ok(Event::Told(Ok(next))) => {
+                (seen.last, seen.told_at, seen.trouble) = (next, Instant::now(), None);
             }
-            Err(error) => trouble = Some(error.to_string()),
+            Ok(Event::Told(Err(error))) => seen.trouble = Some(error.to_string()),
+            Err(RecvTimeoutError::Timeout) => {
+                let is_late = seen.told_at.elapsed() > LATE;
+                seen.trouble = seen
+                    .trouble
+                    .or(is_late.then(|| "it does not answer".to_owned()));
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was drawn until the events ended it: the trouble in each frame.
+    fn frames(told_at: Instant, events: Vec<Event>) -> Vec<Option<String>> {
+        let (sender, received) = sync_channel(EVENTS);
+        events
+            .into_iter()
+            .for_each(|event| sender.send(event).expect("it fits"));
+        let (wake, _woken) = sync_channel(1);
+        let seen = Seen {
+            last: Box::default(),
+            told_at,
+            trouble: None,
+        };
+        let mut drawn = Vec::new();
+        let followed = follow(seen, &received, &wake, |seen| {
+            drawn.push(seen.trouble.clone());
+            Ok(())
+        });
+        followed.expect("nothing fails");
+        // The sender lives to here: nothing but a key has ended it.
+        drop(sender);
+        drawn
+    }
+
+    #[test]
+    fn a_key_ends_it_though_the_server_never_answers() {
+        let quit = || Event::Pressed(Key::Quit);
+        assert_eq!(frames(Instant::now(), vec![quit()]), [None]);
+        let pressed = vec![
+            Event::Pressed(Key::Other),
+            Event::Pressed(Key::Other),
+            quit(),
+        ];
+        assert_eq!(frames(Instant::now(), pressed).len(), 3);
+    }
+
+    #[test]
+    fn trouble_is_shown_until_an_answer_comes() {
+        let told = vec![
+            Event::Told(Err(anyhow::anyhow!("gone"))),
+            Event::Told(Ok(Box::default())),
+            Event::Pressed(Key::Quit),
+        ];
+        let expected = [None, Some("gone".to_owned()), None];
+        assert_eq!(frames(Instant::now(), told), expected);
     }
 }

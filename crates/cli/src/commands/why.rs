@@ -17,7 +17,8 @@ use crate::config::UsageError;
 use crate::logged::Rendering;
 use crate::output;
 use crate::report::thousands;
-use shown::{Shown, kind, visible};
+use crate::server::{Server, one_line};
+use shown::{Shown, kind};
 use walk::{Outcome, Told, Walk};
 
 /// Ids that an error lists.
@@ -50,6 +51,9 @@ pub(crate) struct Why {
     /// x-request-id
     #[arg(long, value_name = "URL", conflicts_with_all = ["file", "show_text", "tokenizer"])]
     server: Option<String>,
+    /// File whose first line is that server's API key
+    #[arg(long, value_name = "FILE", requires = "server")]
+    api_key_file: Option<PathBuf>,
     /// Show the texts around the difference
     #[arg(long)]
     show_text: bool,
@@ -68,7 +72,8 @@ pub(crate) struct Why {
 /// Reads the log up to the request and tells.
 pub(crate) fn run(why: &Why) -> Result<()> {
     if let Some(url) = &why.server {
-        return live::run(url, &why.request, why.json);
+        let server = Server::at(url, why.api_key_file.as_deref());
+        return live::run(&server, &why.request, why.json);
     }
     let Some(path) = &why.file else {
         return Err(UsageError("name a FILE, or a --server".to_owned()).into());
@@ -205,11 +210,11 @@ pub(crate) fn cost(tokens: u64) -> String {
 
 impl Outcome {
     fn headline(self, told: &Told, rendering: &Rendering) -> String {
-        let name = visible(&told.prompt.name);
+        let name = one_line(&told.prompt.name);
         let all = thousands(told.prompt.tokens(rendering));
         let shared = thousands(told.shared_tokens);
         let near = told.near.as_ref().map_or("", |near| &near.name);
-        let near = visible(near);
+        let near = one_line(near);
         match self {
             Self::Alone => format!(
                 "Request {name}: no earlier prompt of its model is like it; all of its {all} \

@@ -44,7 +44,7 @@ pub(super) async fn request(
     let record = insight(&gateway)?.request(&id).ok_or_else(|| {
         let message = "there is no such request among the latest; ask with the `id` of its answer, \
                        or with the x-request-id that it was sent with";
-        ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
+        ApiError::new(StatusCode::NOT_FOUND, "no_such_request", message)
     })?;
     let mut told = of_record(&record);
     if let Some(parted) = insight(&gateway)?.causes().of(&record.id) {
@@ -54,7 +54,23 @@ pub(super) async fn request(
 }
 
 pub(super) async fn waterfall(State(gateway): State<Arc<Gateway>>) -> Result<Response, ApiError> {
-    let snapshot = insight(&gateway)?.snapshot();
+    insight(&gateway)?;
+    let asked = gateway.clone();
+    let answer = gateway.dashboard.sums.get(move || sums(&asked)).await;
+    answer
+        .map(|answer| Json(&*answer).into_response())
+        .ok_or_else(|| {
+            let message = "the sums could not be made; the server's log says why";
+            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
+        })
+}
+
+/// All sums. It fits a model, so that it is no work for a network thread, nor for each who asks.
+fn sums(gateway: &Gateway) -> Value {
+    let Ok(insight) = insight(gateway) else {
+        return Value::Null;
+    };
+    let snapshot = insight.snapshot();
     let named = |name: &str, rows: &[(String, Waterfall)]| -> Vec<Value> {
         let rows = rows.iter();
         rows.map(|(key, row)| json!({ name: key, "waterfall": of_waterfall(row) }))
@@ -69,7 +85,7 @@ pub(super) async fn waterfall(State(gateway): State<Arc<Gateway>>) -> Result<Res
             "waterfall": of_waterfall(&row.waterfall),
         })
     });
-    let ghosts = insight(&gateway)?.ghosts(gateway.clock.now());
+    let ghosts = insight.ghosts(gateway.clock.now());
     let ghosts = ghosts.iter().map(|one| {
         json!({
             "replica": one.replica,
@@ -84,14 +100,14 @@ pub(super) async fn waterfall(State(gateway): State<Arc<Gateway>>) -> Result<Res
             },
         })
     });
-    let seconds = insight(&gateway)?.seconds().as_ref().map(of_seconds);
+    let seconds = insight.seconds().as_ref().map(of_seconds);
     let memory = snapshot.memory;
-    let answer = json!({
+    json!({
         "requests": waterfalls.total.requests(),
         "prompt_tokens": waterfalls.total.total(),
         "waterfall": of_waterfall(&waterfalls.total),
         "seconds": seconds,
-        "findings": of_causes(&insight(&gateway)?.causes().sums()),
+        "findings": of_causes(&insight.causes().sums()),
         "tenants": named("tenant", &waterfalls.tenants),
         "models": named("model", &waterfalls.models),
         "prefixes": prefixes.collect::<Vec<_>>(),
@@ -107,8 +123,7 @@ pub(super) async fn waterfall(State(gateway): State<Arc<Gateway>>) -> Result<Res
             "anchors": memory.anchors,
             "forgotten_anchors": memory.forgotten_anchors,
         },
-    });
-    Ok(Json(answer).into_response())
+    })
 }
 
 /// How the prompt differs from the earlier one that came nearest, if it was looked at.
@@ -152,7 +167,7 @@ fn of_seconds(seconds: &BucketSeconds) -> Value {
 fn insight(gateway: &Gateway) -> Result<&Insight, ApiError> {
     gateway.observers.insight.as_ref().ok_or_else(|| {
         let message = "requests are not explained here: start without --insight off";
-        ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
+        ApiError::new(StatusCode::NOT_FOUND, "no_insight", message)
     })
 }
 

@@ -39,15 +39,17 @@ pub(super) async fn normalized(gateway: &Gateway, body: Bytes) -> (Bytes, Normal
     let Some((body, changed)) = rewritten.flatten() else {
         return (again, Normalizers::default());
     };
-    let counter = &gateway.metrics.requests.normalized;
-    for one in changed.iter() {
-        counter.with_label_values(&[one.cause()]).inc();
-    }
     (body, changed)
 }
 
-/// Says in an answer's head what was changed of its request.
-pub(super) fn say(mut response: Response, changed: Normalizers) -> Response {
+/// Says in an answer's head what was changed of its request, and counts it where it was not refused.
+pub(super) fn say(gateway: &Gateway, mut response: Response, changed: Normalizers) -> Response {
+    if response.status().is_success() {
+        let counter = &gateway.metrics.requests.normalized;
+        for one in changed.iter() {
+            counter.with_label_values(&[one.cause()]).inc();
+        }
+    }
     if !changed.is_empty()
         && let Ok(value) = HeaderValue::from_str(&changed.to_string())
     {

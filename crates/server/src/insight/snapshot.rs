@@ -1,9 +1,20 @@
 //! The sums as they stand, for whoever shows them.
 
 use headstart_insight::Waterfall;
-use headstart_insight::loss::{Errors, Memory, Prefix};
+use headstart_insight::loss::{self, Errors, Memory, Prefix};
 
 use super::records::Sums;
+
+/// How predictions came out, and how full the memory is: what is told without copying the sums.
+#[derive(Clone, Copy, Debug)]
+pub struct Outlook {
+    /// Predicted less actual cached tokens.
+    pub cached_tokens: ErrorSummary,
+    /// Predicted less actual time to the first token, seconds.
+    pub ttft_s: ErrorSummary,
+    /// How full the memory is.
+    pub memory: Memory,
+}
 
 /// All sums since the start.
 #[derive(Clone, Debug)]
@@ -55,6 +66,16 @@ pub struct ErrorSummary {
     pub p50: f64,
     /// Their 90th percentile.
     pub p90: f64,
+}
+
+impl Outlook {
+    pub(super) fn of(errors: &loss::Outlook, memory: Memory) -> Self {
+        Self {
+            cached_tokens: ErrorSummary::of(&errors.cached_tokens),
+            ttft_s: ErrorSummary::of(&errors.ttft_s),
+            memory,
+        }
+    }
 }
 
 impl Snapshot {

@@ -4,7 +4,7 @@ use headstart_insight::Split;
 use prometheus::{GaugeVec, IntCounter, IntCounterVec};
 
 use super::{Maker, Metrics, raise};
-use crate::insight::{ErrorSummary, GhostAnswer, Snapshot};
+use crate::insight::{ErrorSummary, GhostAnswer, Outlook};
 
 /// What became of prompt tokens.
 #[derive(Clone, Debug)]
@@ -84,11 +84,11 @@ impl InsightMetrics {
     }
 
     /// Brings the gauges up to date.
-    pub fn set(&self, snapshot: &Snapshot) {
-        set_error(&self.cached_error, &snapshot.cached_tokens);
-        set_error(&self.ttft_error, &snapshot.ttft_s);
-        raise(&self.blocks, snapshot.memory.blocks);
-        raise(&self.forgotten, snapshot.memory.forgotten_blocks);
+    pub fn set(&self, outlook: &Outlook) {
+        set_error(&self.cached_error, &outlook.cached_tokens);
+        set_error(&self.ttft_error, &outlook.ttft_s);
+        raise(&self.blocks, outlook.memory.blocks);
+        raise(&self.forgotten, outlook.memory.forgotten_blocks);
     }
 }
 

@@ -9,11 +9,14 @@ use headstart_core::stats::HitCount;
 use headstart_core::{BlockHash, Nanos, RouteHasher, RouteIdentity, TokenId};
 
 use super::arm::{Arm, Played};
-use super::{Found, State};
+use super::{Found, HOUR_S, QUEUE, State};
 
 /// Requests that run in an arm; beyond it the one that came first is taken to be over. More than
 /// a fleet of a few replicas has, and a limit where the end of a request was not told.
 const RUNNING_MAX: usize = 4096;
+
+/// Bytes of the prompts that run; beyond it, too, those that came first are taken to be over.
+const RUNNING_BYTES_MAX: usize = 256 << 20;
 
 /// What a request tells.
 pub(super) enum Message {
@@ -37,6 +40,24 @@ pub(super) enum Message {
     },
 }
 
+impl Message {
+    /// Of its prompt; other messages are as small as their place in the queue.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Arrived {
+                tokens,
+                salt,
+                session,
+                ..
+            } => {
+                let names = [salt, session].into_iter().flatten();
+                size_of_val(&tokens[..]) + names.map(|name| name.len()).sum::<usize>()
+            }
+            _ => 0,
+        }
+    }
+}
+
 /// Plays until nobody can tell anything any more.
 pub(super) fn play(
     arms: Vec<Arm>,
@@ -46,12 +67,15 @@ pub(super) fn play(
 ) {
     let mut stage = Stage::new(arms, block_size);
     while let Ok(message) = messages.recv() {
-        stage.take(message);
+        // Whoever ended late had arrived before: within the next queue's length.
+        let late = std::mem::take(&mut *state.late_ends());
         // The report is read once a second or so: it is written when there is nothing else to do,
         // and now and then where there always is.
-        for message in messages.try_iter().take(RUNNING_MAX) {
+        for message in std::iter::once(message).chain(messages.try_iter().take(QUEUE)) {
+            state.taken(&message);
             stage.take(message);
         }
+        late.into_iter().for_each(|id| stage.end(id));
         stage.tell(state);
     }
 }
@@ -60,7 +84,10 @@ pub(super) fn play(
 struct Stage {
     arms: Vec<Arm>,
     hasher: RouteHasher,
-    running: VecDeque<u64>,
+    /// Requests and the bytes of their prompts.
+    running: VecDeque<(u64, usize)>,
+    running_bytes: usize,
+    first: Option<Nanos>,
     now: Nanos,
     requests: u64,
     upstream: HitCount,
@@ -76,6 +103,8 @@ impl Stage {
             arms,
             hasher,
             running: VecDeque::new(),
+            running_bytes: 0,
+            first: None,
             now: Nanos(0),
             requests: 0,
             upstream: HitCount::default(),
@@ -121,20 +150,24 @@ impl Stage {
     }
 
     fn arrive(&mut self, played: &Played) {
-        if self.running.len() >= RUNNING_MAX
-            && let Some(&first) = self.running.front()
+        let bytes = size_of_val(&played.tokens[..]);
+        while let Some(&(first, _)) = self.running.front()
+            && (self.running.len() >= RUNNING_MAX || self.running_bytes + bytes > RUNNING_BYTES_MAX)
         {
             self.end(first);
         }
-        self.running.push_back(played.id);
+        self.first.get_or_insert(self.now);
+        self.running_bytes += bytes;
+        self.running.push_back((played.id, bytes));
         self.requests += 1;
         let now = self.now;
         self.arms.iter_mut().for_each(|arm| arm.arrive(played, now));
     }
 
     fn end(&mut self, id: u64) {
-        if let Some(at) = self.running.iter().position(|&running| running == id) {
-            self.running.remove(at);
+        let at = self.running.iter().position(|&(running, _)| running == id);
+        if let Some((_, bytes)) = at.and_then(|at| self.running.remove(at)) {
+            self.running_bytes -= bytes;
         }
         let now = self.now;
         self.arms.iter_mut().for_each(|arm| arm.end(id, now));
@@ -144,6 +177,10 @@ impl Stage {
         let arms = self.arms.iter().map(Arm::report).collect();
         let mut report = state.lock();
         report.requests = self.requests;
+        report.running = self.running.len();
+        let first = self.first.unwrap_or(self.now);
+        report.seconds = self.now.since(first).as_secs_f64();
+        report.share_of_hour = (report.seconds / HOUR_S).min(1.0);
         report.upstream = Found::of(self.upstream);
         report.arms = arms;
     }

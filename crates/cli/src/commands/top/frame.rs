@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use headstart_server::dashboard::Snapshot;
 use headstart_server::dashboard::snapshot::{NodePart, ReplicaPart, TreePart};
+use headstart_server::words::{ago, compact, grouped, percent, since, took};
 
 use super::line::{Line, Style, bar, fit, sparkline};
 use crate::server::one_line;
@@ -286,58 +287,6 @@ fn requests(told: &Snapshot) -> Vec<Line> {
     lines
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
-fn took(ms: f64) -> String {
-    match ms {
-        ..10.0 => format!("{ms:.1} ms"),
-        10.0..1000.0 => format!("{ms:.0} ms"),
-        _ => format!("{:.1} s", ms / 1e3),
-    }
-}
-
-fn ago(seconds: f64) -> String {
-    match seconds {
-        ..60.0 => format!("{seconds:.0} s"),
-        60.0..7200.0 => format!("{:.0} min", seconds / 60.0),
-        7200.0..172_800.0 => format!("{:.0} h", seconds / 3600.0),
-        _ => format!("{:.0} d", seconds / 86_400.0),
-    }
-}
-
-fn since(seconds: f64) -> String {
-    match seconds < 1.0 {
-        true => "now".to_owned(),
-        false => format!("{} ago", ago(seconds)),
-    }
-}
-
-fn compact(value: f64) -> String {
-    for (size, unit) in [(1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k')] {
-        let scaled = value / size;
-        if value >= 1e4 && scaled >= 1.0 {
-            let decimals = usize::from(scaled < 100.0) + usize::from(scaled < 10.0);
-            return format!("{scaled:.decimals$} {unit}");
-        }
-    }
-    grouped(value as u64)
-}
-
-/// A number with commas between thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -402,19 +351,5 @@ mod tests {
         assert!(lines[0].starts_with("Stale, 3 s old: no"));
         let is_plain = |line: &String| !line.chars().any(char::is_control);
         assert!(lines.iter().all(is_plain));
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        let cases = [
-            (7.0, "7"),
-            (9_999.0, "9,999"),
-            (12_345.0, "12.3 k"),
-            (232_000.0, "232 k"),
-        ];
-        for (value, expected) in cases {
-            assert_eq!(compact(value), expected);
-        }
-        assert_eq!(compact(5_808_000.0), "5.81 M");
     }
 }

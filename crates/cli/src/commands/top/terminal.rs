@@ -1,8 +1,6 @@
 //! The terminal: its size, its keys one by one, and giving it back as it was, whatever happens.
 
 use std::io::{Read, Write};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
@@ -30,7 +28,6 @@ pub(super) enum Key {
 /// The terminal while it is ours.
 pub(super) struct Terminal {
     before: Termios,
-    keys: Receiver<Key>,
 }
 
 /// Columns and rows; none where there is no terminal.
@@ -41,19 +38,19 @@ pub(super) fn size() -> Option<(usize, usize)> {
 }
 
 impl Terminal {
-    /// Takes it: keys come one by one and are not shown.
+    /// Takes it: keys come one by one, to `press`, and are not shown. It says whether anybody wants
+    /// more.
     ///
     /// # Errors
     /// When there is none.
-    pub(super) fn take() -> Result<Self> {
+    pub(super) fn take(press: impl Fn(Key) -> bool + Clone + Send + 'static) -> Result<Self> {
         let stdin = std::io::stdin();
         let before = tcgetattr(&stdin).context("cannot ask the terminal how it is set")?;
         let mut ours = before.clone();
         ours.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
         tcsetattr(&stdin, OptionalActions::Now, &ours).context("cannot set the terminal")?;
-        let (sender, keys) = channel();
-        let terminal = Self { before, keys };
-        listen(sender);
+        let terminal = Self { before };
+        listen(press);
         write(ENTER)?;
         Ok(terminal)
     }
@@ -66,16 +63,6 @@ impl Terminal {
         }
         frame.push_str("\x1b[J");
         write(&frame)
-    }
-
-    /// Waits for a key, for so long.
-    pub(super) fn key(&self, patience: Duration) -> Option<Key> {
-        match self.keys.recv_timeout(patience) {
-            Ok(key) => Some(key),
-            Err(RecvTimeoutError::Timeout) => None,
-            // Nobody can press any more.
-            Err(RecvTimeoutError::Disconnected) => Some(Key::Quit),
-        }
     }
 }
 
@@ -96,14 +83,16 @@ fn write(text: &str) -> Result<()> {
 }
 
 /// Keys and signals that end it, from threads that end with the process.
-fn listen(sender: Sender<Key>) {
-    let signals = sender.clone();
+fn listen(press: impl Fn(Key) -> bool + Clone + Send + 'static) {
+    let signals = press.clone();
     std::thread::spawn(move || {
         for byte in std::io::stdin().lock().bytes().map_while(Result::ok) {
-            if sender.send(key(byte)).is_err() {
+            if !press(key(byte)) {
                 return;
             }
         }
+        // Nobody can press any more.
+        press(Key::Quit);
     });
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -121,7 +110,7 @@ fn listen(sender: Sender<Key>) {
                     _ = hang_up.recv() => {}
                 }
                 // Nobody waits for it where all is over already.
-                let _ = signals.send(Key::Quit);
+                signals(Key::Quit);
             }
         });
     });

@@ -1,46 +1,31 @@
 //! What a running server remembers of a request: where its prompt's tokens were found, and why
 //! the others were not.
 
-use std::io;
-
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, ensure};
 use headstart_insight::{Bucket, Cause};
-use headstart_loadgen::fetch;
 use serde_json::Value;
 
-use crate::commands::serve::runtime;
 use crate::config::UsageError;
 use crate::output;
 use crate::report::{aligned, thousands};
+use crate::server::{Server, one_line};
 
 /// Longest answer that is read: one request and all replicas that it could have gone to.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// Asks the server at `url` about `request` and tells.
-pub(super) fn run(url: &str, request: &str, as_json: bool) -> Result<()> {
+/// Asks a server about `request` and tells.
+pub(super) fn run(server: &Server, request: &str, as_json: bool) -> Result<()> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     if request.is_empty() || !request.bytes().all(is_plain) {
         let message = format!("{request}: an id has letters, figures and -_.: only");
         return Err(UsageError(message).into());
     }
-    let mut body = Vec::new();
     let path = format!("/debug/requests/{request}");
-    let got = fetch(url, &path, None, |bytes| {
-        if body.len() + bytes.len() > ANSWER_BYTES_MAX {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        body.extend_from_slice(bytes);
-        Ok(())
-    });
-    // It names its innermost cause itself.
-    runtime()?
-        .block_on(got)
-        .map_err(|error| anyhow!("{error}"))?;
-    let record: Value = serde_json::from_slice(&body)
-        .with_context(|| format!("{url} did not answer as a Headstart server does"))?;
+    let record = server.json(&path, ANSWER_BYTES_MAX)?;
     ensure!(
         record["prompt_tokens"].is_u64(),
-        "{url} did not answer as a Headstart server does"
+        "{} did not answer as a Headstart server does",
+        server.url
     );
     output::line(&match as_json {
         true => record.to_string(),
@@ -97,9 +82,9 @@ fn because(record: &Value, cause: Cause) -> [String; 3] {
     ]
 }
 
-/// A server's text without control characters, which would reach the terminal.
+/// A server's text, as a terminal may have it.
 fn visible(text: &Value) -> String {
-    super::shown::visible(text.as_str().unwrap_or_default())
+    one_line(text.as_str().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -119,7 +104,7 @@ mod tests {
             "evicted": null,
         }));
         let headline =
-            "Request chatcmpl-1·[0m: 4,096 of 4,310 prompt tokens were found, on replica 2.";
+            "Request chatcmpl-1\\u{1b}[0m: 4,096 of 4,310 prompt tokens were found, on replica 2.";
         assert!(text.starts_with(headline), "{text}");
         assert!(text.contains("known behind another prefix"), "{text}");
         assert!(!text.contains("later"), "{text}");

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use headstart_core::shown::is_hidden;
 use headstart_insight::Cause;
 
 use super::walk::Prompt;
@@ -137,26 +138,10 @@ pub(crate) fn visible(text: &str) -> String {
         '\r' => '␍',
         ' ' => ' ',
         wide if wide.is_whitespace() && !wide.is_control() => '⍽',
-        hidden if hidden.is_control() || is_hidden(hidden) => '·',
+        hidden if is_hidden(hidden) => '·',
         other => other,
     };
     text.chars().map(shown).collect()
-}
-
-/// Whether a character has no shape of its own: signs of direction, joiners, tags, a BOM.
-fn is_hidden(character: char) -> bool {
-    matches!(
-        character,
-        '\u{AD}'
-            | '\u{61C}'
-            | '\u{180E}'
-            | '\u{200B}'..='\u{200F}'
-            | '\u{2028}'..='\u{202E}'
-            | '\u{2060}'..='\u{206F}'
-            | '\u{FEFF}'
-            | '\u{FFF9}'..='\u{FFFB}'
-            | '\u{E0000}'..='\u{E007F}'
-    )
 }
 
 /// The start and the end of what is too long.

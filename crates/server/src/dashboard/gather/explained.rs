@@ -2,7 +2,7 @@
 //! [`insight`](crate::insight), in words.
 
 use headstart_core::Nanos;
-use headstart_insight::{Bucket, Split, Waterfall};
+use headstart_insight::{Bucket, Split};
 
 use crate::clock::unix_seconds;
 use crate::dashboard::snapshot::{
@@ -12,6 +12,7 @@ use crate::insight::{
     BucketSeconds, ErrorSummary, GhostAnswer, Insight, RequestRecord, Waterfalls,
 };
 use crate::prices::PriceTable;
+use crate::words::{grouped, took};
 
 /// Requests that are shown.
 const REQUESTS_MAX: usize = 12;
@@ -101,17 +102,10 @@ fn ghosts(answers: &[GhostAnswer], uptime_s: f64) -> Option<GhostsPart> {
 /// What it cost that a bucket's tokens were not found; none of what was, and where a model has no
 /// price.
 fn cost(bucket: Bucket, sums: &Waterfalls, prices: &PriceTable) -> Option<f64> {
-    let of_model = |(model, row): &(String, Waterfall)| {
-        let tokens = row.get(bucket);
-        match tokens {
-            0 => Some(0.0),
-            _ => Some(prices.of(model)?.saved(tokens as f64).max(0.0)),
-        }
-    };
-    let costs: Option<Vec<f64>> = sums.models.iter().map(of_model).collect();
-    costs
-        .filter(|_| !bucket.is_served())
-        .map(|costs| costs.iter().sum())
+    let tokens = sums.models.iter();
+    let tokens = tokens.map(|(model, row)| (&model[..], row.get(bucket)));
+    let cost = prices.lost(tokens);
+    cost.filter(|_| !bucket.is_served())
 }
 
 fn ttft(errors: &ErrorSummary) -> Option<TtftPart> {
@@ -157,7 +151,7 @@ fn decision(record: &RequestRecord) -> String {
         grouped(record.prompt_tokens)
     );
     if let Some(ms) = finite_ms(record.predicted_ttft_s) {
-        words += &format!(", predicted {}", duration(ms));
+        words += &format!(", predicted {}", took(ms));
     }
     let others = record
         .candidates
@@ -169,7 +163,7 @@ fn decision(record: &RequestRecord) -> String {
         Some((least.min(ms), most.max(ms)))
     });
     if let Some((least, most)) = bounds {
-        let (least, most) = (duration(least), duration(most));
+        let (least, most) = (took(least), took(most));
         words += &match least == most {
             true => format!(", others {least}"),
             false => format!(", others {least} to {most}"),
@@ -201,31 +195,11 @@ fn largest_loss(split: &Split) -> Option<(Bucket, u32)> {
     lost.max_by_key(|&(_, tokens)| tokens)
 }
 
-/// A number with commas between thousands.
-fn grouped(number: u32) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Milliseconds, or seconds from one on.
-fn duration(ms: f64) -> String {
-    match ms {
-        ..10.0 => format!("{ms:.1} ms"),
-        10.0..1000.0 => format!("{ms:.0} ms"),
-        _ => format!("{:.1} s", ms / 1e3),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use headstart_insight::Waterfall;
 
     use super::*;
     use crate::insight::CandidateRecord;
@@ -339,7 +313,5 @@ mod tests {
         let expected = "Replica 2: 4,096 of 4,310 tokens cached, others 4.0 ms to 2.2 s";
         assert_eq!((&told.decision[..], told.outcome), (expected, None));
         assert_eq!(pair(&bare), None);
-        let numbers = [0, 7, 999, 1_000, 1_234_567].map(grouped);
-        assert_eq!(numbers, ["0", "7", "999", "1,000", "1,234,567"]);
     }
 }

@@ -1,0 +1,59 @@
+//! Texts of strangers on a terminal: what it would obey, or show in another order than it stands,
+//! is shown by its number. The one place that knows which letters these are.
+
+/// Whether a letter is no sign but an order: control characters, those that turn or isolate the
+/// direction of a text (U+202E, U+2066 …), separators of lines, and others that nobody sees.
+/// Joiners, which scripts need, are signs.
+#[must_use]
+pub fn is_hidden(letter: char) -> bool {
+    letter.is_control()
+        || matches!(
+            letter,
+            '\u{ad}'
+                | '\u{061c}'
+                | '\u{180e}'
+                | '\u{200b}'
+                | '\u{200e}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+/// A text on one line: white space as one blank each, what is hidden as `\u{…}`.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut line = String::new();
+    for letter in words.join(" ").chars() {
+        match is_hidden(letter) {
+            true => line.extend(letter.escape_unicode()),
+            false => line.push(letter),
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_shown_by_its_number() {
+        for (text, expected) in [
+            ("a\tb\r\n c", "a b c"),
+            ("\u{1b}[2J", "\\u{1b}[2J"),
+            ("pay \u{202e}100", "pay \\u{202e}100"),
+            ("\u{2066}a\u{2069}\u{feff}", "\\u{2066}a\\u{2069}\\u{feff}"),
+            ("\u{85}\u{9b}", "\\u{9b}"),
+            (
+                "it's \"é\", नि, 👩\u{200d}💻",
+                "it's \"é\", नि, 👩\u{200d}💻",
+            ),
+        ] {
+            assert_eq!(one_line(text), expected);
+        }
+    }
+}
