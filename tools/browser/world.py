@@ -33,7 +33,7 @@ class Server:
         line = self.process.stdout.readline()
         found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
         if not found:
-            raise SystemExit(f"the server does not start: {line!r}, see {self.log.name}")
+            raise RuntimeError(f"the server does not start: {line!r}, see {self.log.name}")
         self.port = int(found.group(1))
         self.url = f"http://127.0.0.1:{self.port}"
 

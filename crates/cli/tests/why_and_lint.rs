@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::{Value, json};
-use support::{output, text};
+use support::{Scratch, Served, output, text};
 
 /// Instructions long enough to be worth caching, without a date or an id.
 fn rules() -> String {
@@ -189,4 +189,24 @@ fn lint_fails_when_the_stable_prefix_shrinks() {
     let wrong = output(["lint", &prompts, "--baseline", &prompts]);
     assert_eq!(wrong.status.code(), Some(2));
     assert_eq!(output(["lint"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_server_with_a_key_is_asked_with_it() {
+    let scratch = Scratch::new("why-key");
+    let key = scratch.write("key", b"sesame\n");
+    let server = Served::start(["--replicas", "1", "--api-key-file", &key]);
+    let url = server.url();
+    let asked = |more: &[&str]| {
+        let told = output([&["why", "no-such", "--server", &url], more].concat());
+        (told.status.code(), text(&told.stderr))
+    };
+    let (code, said) = asked(&[]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("give --api-key-file FILE"), "{said}");
+    let (code, said) = asked(&["--api-key-file", &key]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("no such request among the latest"), "{said}");
+    let said = text(&output(["why", "x", "f.jsonl", "--api-key-file", &key]).stderr);
+    assert!(said.contains("--api-key-file"), "a log has none: {said}");
 }

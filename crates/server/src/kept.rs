@@ -1,5 +1,5 @@
-//! An answer that is dear to make, kept for a moment: however many ask, it is made once in that time,
-//! off the network threads.
+//! An answer that is dear to make, kept for a moment: however many ask, it is made once in that
+//! time, off the network threads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

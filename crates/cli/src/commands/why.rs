@@ -52,7 +52,7 @@ pub(crate) struct Why {
     #[arg(long, value_name = "URL", conflicts_with_all = ["file", "show_text", "tokenizer"])]
     server: Option<String>,
     /// File whose first line is that server's API key
-    #[arg(long, value_name = "FILE", requires = "server")]
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
     api_key_file: Option<PathBuf>,
     /// Show the texts around the difference
     #[arg(long)]

@@ -42,7 +42,7 @@ pub(super) async fn normalized(gateway: &Gateway, body: Bytes) -> (Bytes, Normal
     (body, changed)
 }
 
-/// Says in an answer's head what was changed of its request, and counts it where it was not refused.
+/// Says in an answer's head what was changed of its request, and counts it unless it was refused.
 pub(super) fn say(gateway: &Gateway, mut response: Response, changed: Normalizers) -> Response {
     if response.status().is_success() {
         let counter = &gateway.metrics.requests.normalized;

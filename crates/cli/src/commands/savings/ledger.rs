@@ -6,6 +6,7 @@ use headstart_server::prices::PriceTable;
 use serde_json::{Value, json};
 
 use super::exposition::{Sample, samples};
+use crate::server::one_line;
 
 /// Where tokens come from, in the order in which they are told.
 const SOURCES: [&str; 6] = ["device", "host", "disk", "remote", "upstream", "computed"];
@@ -144,7 +145,7 @@ impl Model {
     fn text(&self, name: &str, prices: Option<&PriceTable>) -> String {
         let prompt = self.prompt();
         let mut lines = vec![
-            format!("model {}", plain(name)),
+            format!("model {}", one_line(name)),
             line("prompt tokens", &format!("{prompt:>14.0}")),
         ];
         for source in SOURCES {
@@ -175,7 +176,7 @@ impl Model {
             return vec![
                 line(
                     "money saved",
-                    &format!("{saved:>14.6}  {}", plain(&currency)),
+                    &format!("{saved:>14.6}  {}", one_line(&currency)),
                 ),
                 line("  paid", &format!("{paid:>14.6}  instead of {without:.6}")),
             ];
@@ -190,7 +191,7 @@ impl Model {
         let told = |(currency, saved): (&String, &f64)| {
             line(
                 "money saved",
-                &format!("{saved:>14.6}  {}", plain(currency)),
+                &format!("{saved:>14.6}  {}", one_line(currency)),
             )
         };
         money.map(told).collect()
@@ -199,11 +200,6 @@ impl Model {
 
 fn line(name: &str, text: &str) -> String {
     format!("{name:<14}{text}")
-}
-
-/// A name without anything that a terminal would obey.
-fn plain(name: &str) -> String {
-    name.escape_debug().collect()
 }
 
 #[cfg(test)]
