@@ -44,7 +44,7 @@ use headstart_core::Nanos;
 
 use seen::Seen;
 use track::{Depth, Track};
-use window::{Counts, Window};
+use window::{Counts, Request, Window};
 
 /// Followed blocks at the defaults: estimates are within a point of exact replay on the traces
 /// that we know.
@@ -117,7 +117,7 @@ pub struct Ghost {
     total: Counts,
     /// What the request under way counts, and its blocks that the stack or the cache without end
     /// follows; kept for their memory.
-    counts: Counts,
+    counts: Request,
     followed: Vec<u64>,
     /// Most followed blocks that are looked up in a slot of time.
     lookups_max: u64,
@@ -184,7 +184,7 @@ impl Ghost {
             seen: Seen::new(settings.blocks_max, settings.memory),
             window: Window::new(sizes),
             total: Counts::new(sizes),
-            counts: Counts::new(sizes),
+            counts: Request::default(),
             followed: Vec::new(),
             lookups_max: u64::MAX,
             lookups: 0,
@@ -207,8 +207,7 @@ impl Ghost {
     /// is the caller's choice; token hit rates count whole blocks.
     pub fn record(&mut self, chain: &[u64], prompt_tokens: u32, now: Nanos) {
         let counts = &mut self.counts;
-        counts.hits.fill(0);
-        counts.requests = 1;
+        counts.hits.clear();
         counts.blocks = chain.len() as u64;
         counts.tokens = u64::from(prompt_tokens);
         (counts.near, counts.far, counts.seen) = (0, 0, 0);
@@ -228,8 +227,8 @@ impl Ghost {
             counts.near += weight;
             if let Depth::At(depth) = depth {
                 let size = capacities.partition_point(|&capacity| capacity <= depth);
-                if let Some(hits) = counts.hits.get_mut(size) {
-                    *hits += weight;
+                if size < capacities.len() {
+                    counts.hits.push((size, weight));
                 }
             }
         });
@@ -237,7 +236,7 @@ impl Ghost {
             counts.far += weight;
             counts.seen += if is_seen { weight } else { 0 };
         });
-        self.total.add(counts);
+        self.total.count(counts);
         self.window.add(counts, now);
         if self.lookups > self.lookups_max && self.track.len() >= 2 * FOLLOWED_MIN {
             self.track.halve();

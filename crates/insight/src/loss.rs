@@ -57,7 +57,7 @@ pub struct AttributorConfig {
     /// Blocks of which it is remembered who held them, at 16 bytes; their contents behind any
     /// namespace take 8 more, and engines' names for them 16.
     pub blocks: usize,
-    /// Anchors of contents, at 4 bytes for about 4 tokens.
+    /// Anchors of contents, at 4 bytes for about 6 tokens.
     pub anchors: usize,
     /// Sets its names apart from another's.
     pub secret: u64,

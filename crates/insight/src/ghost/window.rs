@@ -22,6 +22,18 @@ pub(super) struct Counts {
     pub(super) seen: u64,
 }
 
+/// What one request counts: of the sizes only those that it hits.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Request {
+    pub(super) blocks: u64,
+    pub(super) tokens: u64,
+    pub(super) near: u64,
+    pub(super) far: u64,
+    pub(super) seen: u64,
+    /// By its place, a size that is hit and no smaller one is, and by how many blocks.
+    pub(super) hits: Vec<(usize, u64)>,
+}
+
 impl Counts {
     pub(super) fn new(sizes: usize) -> Self {
         Self {
@@ -30,7 +42,20 @@ impl Counts {
         }
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    /// Adds a request.
+    pub(super) fn count(&mut self, request: &Request) {
+        self.requests += 1;
+        self.blocks += request.blocks;
+        self.tokens += request.tokens;
+        self.near += request.near;
+        self.far += request.far;
+        self.seen += request.seen;
+        for &(size, blocks) in &request.hits {
+            self.hits[size] += blocks;
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.blocks += other.blocks;
         self.tokens += other.tokens;
@@ -60,7 +85,7 @@ impl Window {
     }
 
     /// Adds what happened at `now`. Of times more than an hour back nothing is kept.
-    pub(super) fn add(&mut self, counts: &Counts, now: Nanos) {
+    pub(super) fn add(&mut self, request: &Request, now: Nanos) {
         let minute = now.0 / MINUTE_NS;
         let (of, place) = &mut self.ring[(minute % MINUTES) as usize];
         if *of < minute {
@@ -68,7 +93,7 @@ impl Window {
             *place = Counts::new(self.sizes);
         }
         if *of == minute {
-            place.add(counts);
+            place.count(request);
         }
     }
 
@@ -94,17 +119,24 @@ mod tests {
         let mut window = Window::new(1);
         let minute = |minute: u64| Nanos(minute * MINUTE_NS + 5);
         for at in 0..200 {
-            let counts = Counts {
-                requests: 1 << (at % 8),
-                ..Counts::new(1)
-            };
-            window.add(&counts, minute(at));
+            for _ in 0..1 << (at % 8) {
+                let hits = vec![(0, at)];
+                window.add(
+                    &Request {
+                        hits,
+                        ..Request::default()
+                    },
+                    minute(at),
+                );
+            }
             let first = at.saturating_sub(MINUTES - 1);
             let expected: u64 = (first..=at).map(|at| 1u64 << (at % 8)).sum();
             assert_eq!(window.last_hour(minute(at)).requests, expected);
+            let expected: u64 = (first..=at).map(|at| at << (at % 8)).sum();
+            assert_eq!(window.last_hour(minute(at)).hits, [expected]);
         }
         assert_eq!(window.last_hour(minute(400)).requests, 0);
-        window.add(&Counts::new(1), minute(3));
+        window.add(&Request::default(), minute(3));
         assert_eq!(window.last_hour(minute(400)).requests, 0);
     }
 }

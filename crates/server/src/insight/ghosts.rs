@@ -40,7 +40,11 @@ pub struct GhostAnswer {
 
 /// All ghosts.
 #[derive(Default)]
-pub(super) struct Ghosts(BTreeMap<u32, Watched>);
+pub(super) struct Ghosts {
+    watched: BTreeMap<u32, Watched>,
+    /// Those that have a ghost.
+    watching: usize,
+}
 
 #[derive(Default)]
 struct Watched {
@@ -67,12 +71,12 @@ impl Ghosts {
         prompt_tokens: u32,
         now: Nanos,
     ) {
-        let watching = self.0.values().filter(|it| it.ghost.is_some()).count();
+        let watching = self.watching;
         let watched = self.watched(replica);
         if watched.ghost.is_none() && watching >= GHOSTS {
             return;
         }
-        let capacity = watched.capacity;
+        let (capacity, is_new) = (watched.capacity, watched.ghost.is_none());
         let ghost = watched.ghost.get_or_insert_with(|| {
             let settings = match capacity {
                 Some(capacity) => Settings::around(capacity, block_size),
@@ -81,6 +85,7 @@ impl Ghosts {
             Ghost::new(settings).with_lookups_max(LOOKUPS_MAX)
         });
         ghost.record(names, prompt_tokens, now);
+        self.watching += usize::from(is_new);
     }
 
     /// A replica said what changed.
@@ -112,19 +117,19 @@ impl Ghosts {
 
     /// Who has a ghost.
     pub(super) fn replicas(&self) -> Vec<u32> {
-        self.0.keys().copied().collect()
+        self.watched.keys().copied().collect()
     }
 
     /// What one would have hit; none where nobody knows its size.
     pub(super) fn answer(&self, replica: u32, now: Nanos) -> Option<GhostAnswer> {
-        let watched = self.0.get(&replica)?;
+        let watched = self.watched.get(&replica)?;
         let capacity = watched.capacity.unwrap_or(watched.most);
         let ghost = watched.ghost.as_ref().filter(|_| capacity > 0)?;
         Some(answer(replica, capacity, &ghost.last_hour(now)))
     }
 
     fn watched(&mut self, replica: u32) -> &mut Watched {
-        self.0.entry(replica).or_default()
+        self.watched.entry(replica).or_default()
     }
 }
 
