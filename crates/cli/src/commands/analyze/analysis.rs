@@ -132,8 +132,7 @@ fn kept(traffic: &Traffic, beside: &Beside, played: &Played, bounds: &Bounds) ->
     kept.push(beside.random.kept.clone());
     if let Some((_, documents)) = &beside.order_free {
         kept.push(documents.clone());
-        let (texts, all) = (beside.compared.num_kept, traffic.said.len());
-        kept.push(memory::texts(texts, all, bounds));
+        kept.push(memory::texts(beside.compared.num_kept, bounds));
     }
     kept
 }
@@ -187,4 +186,132 @@ fn waterfall(splits: &[Split], per_token: &[PerToken]) -> Vec<Step> {
         }
     }
     steps.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use headstart_insight::text;
+    use headstart_trace::Arrivals;
+    use headstart_trace::characterize::Limits;
+
+    use super::super::traffic::{Reading, Renderings, Source};
+    use super::*;
+
+    fn analyzed(log: String, bounds: Bounds) -> Analysis {
+        let rendering = Renderings::of(None).expect("the toy");
+        let reading = Reading {
+            format: None,
+            skip_bad: false,
+            block_tokens: None,
+            arrivals: Arrivals::FileOrder,
+            rendering: &rendering,
+            held_bytes: bounds.held_bytes,
+        };
+        let mut patience = Patience::new();
+        let source = Source::Made("made", log.into_bytes());
+        let traffic = Traffic::read(&[source], &reading, &mut patience).expect("a log");
+        let setting = Setting {
+            fleet: Fleet {
+                replicas: 2,
+                capacity_blocks: 1 << 12,
+            },
+            capacity_from: String::new(),
+            cost: &Cost::of(None, None, None).expect("the default"),
+            kv: None,
+            show_text: false,
+            bounds,
+        };
+        of(&traffic, &setting, &mut patience)
+    }
+
+    fn check_bounds(analysis: &Analysis) {
+        for kept in &analysis.kept {
+            assert!(kept.bytes <= kept.bytes_max, "{kept:?}");
+            let is_said = |lost| analysis.remarks.contains(lost);
+            assert!(kept.lost.as_ref().is_none_or(is_said), "{kept:?}");
+        }
+    }
+
+    fn lost(analysis: &Analysis) -> Vec<&str> {
+        let lost = analysis.kept.iter().filter(|kept| kept.lost.is_some());
+        lost.map(|kept| kept.what).collect()
+    }
+
+    /// Long prompts that are all different behind a short front: every bound is met, and said.
+    #[test]
+    fn long_inputs_stay_within_their_bounds_which_are_said() {
+        let mut texts = String::new();
+        for number in 0..400u64 {
+            let words = (0..300).map(|word| (number * 7919 + word * 104_729) % 9_973);
+            let words: Vec<_> = words.map(|word| format!("w{word}")).collect();
+            let _ = writeln!(
+                texts,
+                "{{\"prompt\": \"All begin so. {}\"}}",
+                words.join(" ")
+            );
+        }
+        let small = Bounds {
+            held_bytes: 2 << 20,
+            blocks: 1 << 12,
+            anchors: 1 << 12,
+            fleet_blocks: 512,
+            chunks: 1_000,
+            texts: text::Limits {
+                sketches: 50,
+                words: 500_000,
+            },
+            limits: Limits {
+                pieces: 1_000,
+                sessions: 20,
+                users: 20,
+            },
+        };
+        let analysis = analyzed(texts.clone(), small);
+        check_bounds(&analysis);
+        let met = lost(&analysis);
+        for what in [
+            "requests and texts",
+            "who held which block",
+            "caches of the replicas",
+            "reuse, sessions and users",
+            "texts behind another prefix",
+            "prompts to compare with",
+        ] {
+            assert!(met.contains(&what), "{what} is not among {met:?}");
+        }
+        let analysis = analyzed(texts, Bounds::default());
+        check_bounds(&analysis);
+        assert_eq!(lost(&analysis), [""; 0]);
+    }
+
+    /// A long trace of ids: more requests than are held.
+    #[test]
+    fn a_long_trace_is_cut_where_it_is_said() {
+        let mut trace = String::new();
+        for number in 0..20_000u64 {
+            let (at, id) = (number * 90, number * 4 + 10);
+            let _ = writeln!(
+                trace,
+                "{{\"timestamp\": {at}, \"input_length\": 2100, \"output_length\": 1, \
+                 \"hash_ids\": [0, {id}, {}, {}]}}",
+                id + 1,
+                id + 2
+            );
+        }
+        let bounds = Bounds {
+            held_bytes: 2 << 20,
+            ..Bounds::default()
+        };
+        let analysis = analyzed(trace, bounds);
+        check_bounds(&analysis);
+        assert_eq!(lost(&analysis), ["requests and texts"]);
+        assert!(analysis.characterization.requests < 5_000);
+        let first = &analysis.kept[0].lost;
+        let said = first
+            .as_ref()
+            .is_some_and(|it| it.starts_with("only the first 3"));
+        assert!(said, "{first:?}");
+    }
 }

@@ -92,9 +92,9 @@ impl Fleet {
         let blocks = asked.min(bounds.fleet_blocks / self.replicas as u64).max(1);
         let tokens: usize = traffic.said.iter().map(|said| said.tokens.len()).sum();
         let memory = AttributorConfig {
-            // Room for twice as many, because a table is never quite even.
-            blocks: (2 * references as usize).clamp(ROOM_MIN, bounds.blocks),
-            anchors: (tokens / 2).clamp(ROOM_MIN, bounds.anchors),
+            // Room for more, because a table is never quite even.
+            blocks: (4 * references as usize).clamp(ROOM_MIN, bounds.blocks),
+            anchors: tokens.clamp(ROOM_MIN, bounds.anchors),
             secret: seed,
         };
         let config = ExplainedConfig {

@@ -51,7 +51,7 @@ const BLOCK_BYTES: u64 = 16 + 8;
 const ANCHOR_BYTES: f64 = 64.0 / 15.0;
 
 /// A table forgets some before it is full; a share below this changes no figure that is shown.
-const FORGOTTEN_MAX: f64 = 0.001;
+const FORGOTTEN_MAX: f64 = 0.01;
 
 /// Of a cache with its policy and its names, bytes a block, estimated.
 const CACHE_BLOCK_BYTES: u64 = 80;
@@ -172,15 +172,15 @@ pub(crate) fn documents(chunks: usize, bounds: &Bounds) -> Kept {
     }
 }
 
-/// Prompts that others are compared with: `kept` of `all`.
-pub(crate) fn texts(kept: usize, all: usize, bounds: &Bounds) -> Kept {
+/// Prompts that others are compared with: `kept` of them. One that goes on where another ends
+/// takes its place.
+pub(crate) fn texts(kept: usize, bounds: &Bounds) -> Kept {
     Kept {
         what: "prompts to compare with",
         bytes: (bounds.texts.words / bounds.texts.sketches.max(1) * kept) as u64 * WORD_BYTES,
         bytes_max: bounds.texts.words as u64 * WORD_BYTES,
-        lost: (kept < all).then(|| {
-            format!("causes are told by the last {kept} prompts: older ones are forgotten")
-        }),
+        lost: (kept >= bounds.texts.sketches)
+            .then(|| format!("causes are told by {kept} prompts: older ones are forgotten")),
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use headstart_core::{Nanos, TraceRequest};
 
-/// Times that are coarser say nothing of what was computed at once.
-const TICK_MAX: Duration = Duration::from_secs(1);
+/// Of times that are as coarse or coarser the reader is told what they are taken for.
+const COARSE: Duration = Duration::from_secs(1);
 
 /// What stands for a time where nobody gave one, see the readers: the place in the file.
 const PLACE: Duration = Duration::from_millis(1);
@@ -27,9 +27,9 @@ impl Times {
         Self::InTicks(Duration::from_nanos(between.fold(0, divisor)))
     }
 
-    /// Whether they are fine enough to say what was computed at once.
+    /// Whether they say what was computed at once: not if all are one.
     pub(super) fn tell_what_is_at_once(self) -> bool {
-        matches!(self, Self::InTicks(tick) if !tick.is_zero() && tick <= TICK_MAX)
+        matches!(self, Self::InTicks(tick) if !tick.is_zero())
     }
 
     /// What the reader must know of them.
@@ -40,15 +40,10 @@ impl Times {
                  durations, nor of what was computed at once"
                     .to_owned(),
             ),
-            Self::InTicks(tick) if tick.is_zero() => None,
-            Self::InTicks(tick) if tick > TICK_MAX => Some(format!(
-                "times are multiples of {tick:?}, too coarse to say what was computed at once: \
-                 requests are taken one after the other"
+            Self::InTicks(tick) if tick >= COARSE => Some(format!(
+                "times are multiples of {} s: requests of one time are taken to come at once",
+                tick.as_secs_f64()
             )),
-            Self::InTicks(tick) if tick == TICK_MAX => Some(
-                "times are whole seconds: requests of one second are taken to come at once"
-                    .to_owned(),
-            ),
             Self::InTicks(_) => None,
         }
     }
@@ -92,11 +87,16 @@ mod tests {
     }
 
     #[test]
-    fn coarse_times_do_not_tell_what_is_at_once() {
+    fn coarse_times_are_told_and_one_time_tells_nothing() {
         check(&[0, 7, 7, 10_000], 1, true, "");
         check(&[0, 250, 1_000], 250, true, "");
-        check(&[5_000, 6_000, 6_000, 9_000], 1_000, true, "whole seconds");
-        check(&[0, 0, 3_000, 9_000], 3_000, false, "multiples of 3s");
+        check(
+            &[5_000, 6_000, 6_000, 9_000],
+            1_000,
+            true,
+            "multiples of 1 s",
+        );
+        check(&[0, 0, 3_000, 9_000], 3_000, true, "multiples of 3 s");
         check(&[0, 0, 0], 0, false, "");
         check(&[], 0, false, "");
         assert!(!Times::Unknown.tell_what_is_at_once());
