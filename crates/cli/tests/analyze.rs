@@ -128,6 +128,148 @@ fn what_the_log_says_was_cached_is_served() {
     assert!((share - 0.25).abs() < 0.01, "{share}");
 }
 
+/// `requests` copies of one long prompt, each with what `more` says of it.
+fn copies(requests: usize, more: impl Fn(usize) -> Value) -> String {
+    let rules = (0..120).map(|rule| format!("Rule {rule} is on page {}.", rule * 7));
+    let line = |number: usize| {
+        let mut line = json!({"model": "m", "prompt": rules.clone().collect::<Vec<_>>().join(" ")});
+        for (name, value) in more(number).as_object().expect("fields") {
+            line[name] = value.clone();
+        }
+        line.to_string()
+    };
+    (0..requests).map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn tokens_in(report: &Value, bucket: &str) -> u64 {
+    let steps = report["waterfall"].as_array().expect("steps");
+    let step = steps.iter().find(|step| step["bucket"] == bucket);
+    step.and_then(|step| step["tokens"].as_u64()).unwrap_or(0)
+}
+
+/// Nobody knows what the engine held: nothing is said to be evicted, and the first thing told is
+/// that nothing was served.
+#[test]
+fn an_engine_that_serves_nothing_is_told_first_and_nothing_is_invented() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let usage = json!({"prompt_tokens": 1000, "prompt_tokens_details": {"cached_tokens": 0}});
+    let log = copies(
+        30,
+        |number| json!({"usage": usage, "created": 1_772_442_000 + 60 * number}),
+    );
+    let report = parsed(&analyzed(folder.path(), &log, &["--json"]));
+    for invented in ["evicted", "held-elsewhere", "device"] {
+        assert_eq!(tokens_in(&report, invented), 0, "{invented}");
+    }
+    assert!(tokens_in(&report, "index-wrong") > 10_000);
+    assert_eq!(report["logged"]["served_tokens"], 0);
+    assert!(report["logged"]["replayed_share"].as_f64() > Some(0.9));
+    let first = report["headlines"][0].as_str().expect("a sentence");
+    assert!(first.contains("served nothing from its cache"), "{first}");
+    assert!(first.contains("30 requests"), "{first}");
+}
+
+#[test]
+fn what_is_asked_at_once_is_in_flight_where_times_tell() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at_once = copies(
+        24,
+        |number| json!({"timestamp": 1_772_442_000.0 + (number / 8 * 60) as f64, "ttft_ms": 400}),
+    );
+    let report = parsed(&analyzed(folder.path(), &at_once, &["--json"]));
+    let (burst, found) = (
+        tokens_in(&report, "in-flight"),
+        tokens_in(&report, "device"),
+    );
+    // Seven of the first eight find the prompt being computed; of the others all find it.
+    assert!(
+        burst > 0 && found > 2 * burst && found < 3 * burst,
+        "{burst} {found}"
+    );
+    let undated = copies(24, |_| json!({}));
+    let report = parsed(&analyzed(folder.path(), &undated, &["--json"]));
+    assert_eq!(tokens_in(&report, "in-flight"), 0);
+}
+
+#[test]
+fn a_log_without_times_says_nothing_of_durations() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = copies(24, |_| json!({}));
+    let report = parsed(&analyzed(folder.path(), &log, &["--json"]));
+    assert!(report["trace"]["span_s"].is_null());
+    for timed in ["over_time", "reuse", "lifespan", "next_turn"] {
+        assert!(report["characterization"][timed].is_null(), "{timed}");
+    }
+    let text = analyzed(folder.path(), &log, &[]);
+    assert!(
+        !text.contains("until reuse") && !text.contains(" over "),
+        "{text}"
+    );
+    assert!(text.contains("the requests have no times"), "{text}");
+}
+
+#[test]
+fn one_request_claims_nothing_and_few_say_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = analyzed(folder.path(), &copies(1, |_| json!({})), &[]);
+    assert!(text.contains("1 request, 1 session"), "{text}");
+    assert!(text.contains(" 1. One request alone shares"), "{text}");
+    assert!(!text.contains(" 2. "), "{text}");
+    let text = analyzed(folder.path(), &copies(3, |_| json!({})), &[]);
+    assert!(text.contains(" 1. These are 3 requests only"), "{text}");
+}
+
+/// What one tenant sent cannot serve another, in whatever order.
+#[test]
+fn advice_on_order_stays_within_a_salt() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let added = |salts: usize| {
+        let log = copies(24, |number| {
+            let prompt = format!(
+                "{number} is who asks. {}",
+                "One of many rules. ".repeat(300)
+            );
+            json!({"prompt": prompt, "cache_salt": format!("tenant {}", number % salts)})
+        });
+        let report = parsed(&analyzed(folder.path(), &log, &["--json"]));
+        report["documents"]["order_free_tokens"]
+            .as_u64()
+            .expect("texts")
+    };
+    assert!(added(1) > 10_000);
+    assert_eq!(added(24), 0);
+}
+
+/// The mean of many draws, not one: of two requests one in four finds the other's replica.
+#[test]
+fn random_routing_is_a_mean() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = parsed(&analyzed(
+        folder.path(),
+        &copies(2, |_| json!({})),
+        &["--json"],
+    ));
+    let random = &report["routing"]["random"];
+    let (mean, best) = (&random["tokens"], &report["routing"]["precise"]["tokens"]);
+    assert!(random["draws"].as_u64() >= Some(32), "{random}");
+    let share = mean.as_f64().expect("tokens") / best.as_f64().expect("tokens");
+    assert!((0.05..0.5).contains(&share), "{share}");
+}
+
+#[test]
+fn a_page_goes_to_standard_output_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = analyzed(folder.path(), &clocked(5), &["--html", "-"]);
+    assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"));
+    let log = folder.path().join("requests.jsonl").display().to_string();
+    check_refused(
+        &["analyze", &log, "--html", "-", "--json"],
+        2,
+        "--html - --json",
+    );
+    check_refused(&["analyze", &log, "--export", "-"], 2, "name a file");
+}
+
 #[test]
 fn an_export_says_the_same_and_names_nobody() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -149,6 +291,13 @@ fn an_export_says_the_same_and_names_nobody() {
     for part in ["ceiling", "curve", "knee"] {
         assert_eq!(again[part], report[part], "{part}");
     }
+    // Ids name whole prefixes: nobody can tell what is new from what changed in front.
+    assert_eq!(
+        tokens_in(&again, "never-seen") + tokens_in(&again, "diverged"),
+        0
+    );
+    assert!(tokens_in(&again, "new-or-changed") > 0);
+    assert_eq!(tokens_in(&again, "device"), tokens_in(&report, "device"));
 }
 
 #[test]

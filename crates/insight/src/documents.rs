@@ -57,10 +57,18 @@ impl Documents {
         }
     }
 
+    /// Chunks that are remembered now.
+    #[must_use]
+    pub fn num_chunks(&self) -> usize {
+        self.younger.len() + self.older.len()
+    }
+
     /// Adds a prompt, of which a prefix cache serves the first `prefix` tokens, and returns how
-    /// many of the others are in chunks that an earlier prompt held.
-    pub fn add(&mut self, tokens: &[TokenId], prefix: usize) -> u64 {
-        let chunks: Vec<(usize, usize, u64)> = self.chunks(tokens).collect();
+    /// many of the others are in chunks that an earlier prompt of the same `namespace` (salt,
+    /// adapter and model) held.
+    pub fn add(&mut self, namespace: u64, tokens: &[TokenId], prefix: usize) -> u64 {
+        let key = self.key ^ mixed(namespace);
+        let chunks: Vec<(usize, usize, u64)> = chunks(key, tokens).collect();
         let mut again = 0;
         for &(start, end, hash) in &chunks {
             if start >= prefix && (self.younger.contains(&hash) || self.older.contains(&hash)) {
@@ -79,32 +87,31 @@ impl Documents {
         }
         self.younger.insert(hash);
     }
+}
 
-    /// Start, end and hash of each chunk. The last one, which ends with the prompt and not with
-    /// its content, counts where it is long enough.
-    fn chunks<'t>(&self, tokens: &'t [TokenId]) -> impl Iterator<Item = (usize, usize, u64)> + 't {
-        let key = self.key;
-        let mut at = 0;
-        std::iter::from_fn(move || {
-            let start = at;
-            if tokens.len() - start < CHUNK_MIN {
-                return None;
+/// Start, end and hash of each chunk. The last one, which ends with the prompt and not with its
+/// content, counts where it is long enough.
+fn chunks(key: u64, tokens: &[TokenId]) -> impl Iterator<Item = (usize, usize, u64)> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at;
+        if tokens.len() - start < CHUNK_MIN {
+            return None;
+        }
+        let (mut rolling, mut hash) = (0u64, key);
+        while at < tokens.len() {
+            let token = mixed(u64::from(tokens[at]) ^ key);
+            rolling = (rolling << STEP).wrapping_add(token);
+            hash = mixed(hash ^ token);
+            at += 1;
+            let is_boundary = rolling >> (u64::BITS - BOUNDARY_BITS) == 0;
+            let length = at - start;
+            if (length >= CHUNK_MIN && is_boundary) || length == CHUNK_MAX {
+                break;
             }
-            let (mut rolling, mut hash) = (0u64, key);
-            while at < tokens.len() {
-                let token = mixed(u64::from(tokens[at]) ^ key);
-                rolling = (rolling << STEP).wrapping_add(token);
-                hash = mixed(hash ^ token);
-                at += 1;
-                let is_boundary = rolling >> (u64::BITS - BOUNDARY_BITS) == 0;
-                let length = at - start;
-                if (length >= CHUNK_MIN && is_boundary) || length == CHUNK_MAX {
-                    break;
-                }
-            }
-            Some((start, at, hash))
-        })
-    }
+        }
+        Some((start, at, hash))
+    })
 }
 
 /// A permutation of 64-bit numbers. Source: the finalizer of SplitMix64 (Steele et al., OOPSLA'14).
@@ -136,26 +143,41 @@ mod tests {
                 .concat()
                 .concat()
         };
-        assert_eq!(known.add(&prompt(&[0, 1, 2]), 0), 0, "nothing came before");
+        assert_eq!(
+            known.add(1, &prompt(&[0, 1, 2]), 0),
+            0,
+            "nothing came before"
+        );
         // Behind the shared front all of documents 2 and 0 but what is cut at their ends.
-        let again = known.add(&prompt(&[2, 0, 5]), 200);
+        let again = known.add(1, &prompt(&[2, 0, 5]), 200);
         assert!((1700..=2000).contains(&again), "{again}");
         assert_eq!(
-            known.add(&prompt(&[2, 0, 5]), 3200),
+            known.add(1, &prompt(&[2, 0, 5]), 3200),
             0,
             "all of it is served in order"
         );
-        let again = known.add(&prompt(&[5, 2]), 200);
+        let again = known.add(1, &prompt(&[5, 2]), 200);
         assert!((1700..=2000).contains(&again), "{again}");
+    }
+
+    #[test]
+    fn another_namespace_shares_nothing() {
+        let mut known = Documents::new(7);
+        let prompt = text(&mut Rng::new(6), 1000);
+        assert_eq!(known.add(1, &prompt, 0), 0);
+        assert_eq!(known.add(2, &prompt, 0), 0, "of another tenant");
+        assert!(known.add(1, &prompt, 0) > 900);
     }
 
     #[test]
     fn what_never_came_is_not_found() {
         let mut rng = Rng::new(2);
         let mut known = Documents::new(7);
-        let again: u64 = (0..50).map(|_| known.add(&text(&mut rng, 2000), 0)).sum();
+        let again: u64 = (0..50)
+            .map(|_| known.add(1, &text(&mut rng, 2000), 0))
+            .sum();
         assert_eq!(again, 0);
-        assert_eq!(known.add(&[1; CHUNK_MIN - 1], 0), 0, "too short to say");
+        assert_eq!(known.add(1, &[1; CHUNK_MIN - 1], 0), 0, "too short to say");
     }
 
     /// Against a look at every earlier prompt for every chunk.
@@ -164,6 +186,7 @@ mod tests {
         let mut rng = Rng::new(3);
         let pieces: Vec<_> = (0..12).map(|_| text(&mut rng, 60)).collect();
         let mut known = Documents::new(9);
+        let key = 9 ^ mixed(1);
         let mut prompts: Vec<Vec<TokenId>> = Vec::new();
         for round in 0..120 {
             let count = 1 + rng.below(9);
@@ -172,16 +195,14 @@ mod tests {
             let prefix = rng.below(prompt.len());
             let held = |chunk: &[TokenId]| {
                 prompts.iter().any(|earlier| {
-                    let mut chunks = known.chunks(earlier);
+                    let mut chunks = chunks(key, earlier);
                     chunks.any(|(start, end, _)| &earlier[start..end] == chunk)
                 })
             };
-            let chunks = known
-                .chunks(&prompt)
-                .filter(|&(start, _, _)| start >= prefix);
+            let chunks = chunks(key, &prompt).filter(|&(start, _, _)| start >= prefix);
             let again = chunks.filter(|&(start, end, _)| held(&prompt[start..end]));
             let expected: u64 = again.map(|(start, end, _)| (end - start) as u64).sum();
-            assert_eq!(known.add(&prompt, prefix), expected, "round {round}");
+            assert_eq!(known.add(1, &prompt, prefix), expected, "round {round}");
             prompts.push(prompt);
         }
     }
@@ -191,12 +212,12 @@ mod tests {
         let mut rng = Rng::new(4);
         let mut known = Documents::with_chunks_max(7, 64);
         let first = text(&mut rng, 400);
-        known.add(&first, 0);
-        assert!(known.add(&first, 0) > 300);
+        known.add(1, &first, 0);
+        assert!(known.add(1, &first, 0) > 300);
         for _ in 0..40 {
-            known.add(&text(&mut rng, 400), 0);
+            known.add(1, &text(&mut rng, 400), 0);
             assert!(known.younger.len() + known.older.len() <= 64);
         }
-        assert_eq!(known.add(&first, 0), 0, "forgotten");
+        assert_eq!(known.add(1, &first, 0), 0, "forgotten");
     }
 }

@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`replay`] | [`replay::Explained`]: a trace over replicas with real prefix caches |
+//! | [`runs`] | [`runs::ExplainedRuns`]: the same of block ids under LRU, by runs |
 //! | [`world`] | [`world::World`]: a fleet whose engines' true state is known |
 //! | [`author`] | who writes the world's prompts, and knows which tokens were copied from where |
 //! | [`engine`] | one replica of the world: a real prefix cache, and a lower tier that may fail |
@@ -13,5 +14,6 @@ pub mod author;
 pub mod engine;
 pub mod oracle;
 pub mod replay;
+pub mod runs;
 pub mod verdicts;
 pub mod world;

@@ -105,6 +105,8 @@ pub struct Characterizer {
     end: Nanos,
     ideal: Totals,
     curve: Distances,
+    /// Those hits of `curve` that serve no token, see [`servable_tokens`].
+    unservable: Distances,
     origins: Origins,
     moments: Timeline<Counts>,
     types: BTreeMap<u16, ByType>,
@@ -119,6 +121,16 @@ pub struct Characterizer {
     strides: Vec<(u64, u64)>,
     prompt_tokens: Histogram,
     output_tokens: Histogram,
+}
+
+/// Prompt tokens of a request that a cache of whole blocks can serve: the last token is always
+/// computed, and with it the block that it is in.
+#[must_use]
+pub fn servable_tokens(request: &TraceRequest, block_tokens: u32) -> u64 {
+    let size = u64::from(block_tokens.max(1));
+    let in_blocks = request.blocks.len() as u64 * size;
+    let tokens = request.input_tokens.map_or(in_blocks, u64::from);
+    (tokens.saturating_sub(1) / size * size).min(in_blocks)
 }
 
 /// What is kept of a block.
@@ -210,6 +222,7 @@ impl Characterizer {
             end: Nanos(0),
             ideal: Totals::default(),
             curve: Distances::default(),
+            unservable: Distances::default(),
             origins: Origins::default(),
             moments: Timeline::default(),
             types: BTreeMap::new(),
@@ -268,11 +281,14 @@ impl Characterizer {
     /// is right on average, and can be above their number.
     fn touch(&mut self, request: &TraceRequest, sender: Sender) -> u64 {
         let weight = self.stack.weight();
+        let block_tokens = self.settings.block_tokens;
+        let servable = servable_tokens(request, block_tokens) / u64::from(block_tokens.max(1));
         let mut known = 0;
         let mut is_leading = true;
         let Self {
             stack,
             curve,
+            unservable,
             origins,
             ideal,
             reuse,
@@ -290,6 +306,13 @@ impl Characterizer {
             if is_leading {
                 known += blocks;
                 curve.add(before.distance, touch.count, weight);
+                let good = servable.saturating_sub(touch.offset);
+                let good = good.min(u64::from(touch.count)) as u32;
+                unservable.add(
+                    before.distance + u64::from(good),
+                    touch.count - good,
+                    weight,
+                );
                 origins.add(&record, sender, blocks);
                 let gap_ms = (sender.now.0 - record.last.0) / 1_000_000;
                 reuse.add(gap_ms, blocks);
@@ -317,7 +340,8 @@ impl Characterizer {
         let all_blocks = in_blocks(request.blocks.len() as u64);
         let tokens = request.input_tokens.map_or(all_blocks, u64::from);
         self.ideal.prompt_tokens += tokens;
-        self.ideal.hit_tokens += in_blocks(hits).min(tokens);
+        let servable = servable_tokens(request, self.settings.block_tokens);
+        self.ideal.hit_tokens += in_blocks(hits).min(servable);
         self.prompt_tokens.add(tokens, 1);
         if let Some(output) = request.output_tokens {
             self.output_tokens.add(u64::from(output), 1);

@@ -6,6 +6,8 @@ mod export;
 mod findings;
 mod fleet;
 mod headlines;
+mod logged;
+mod memory;
 mod patience;
 mod traffic;
 
@@ -19,13 +21,13 @@ use headstart_trace::Arrivals;
 use self::analysis::Setting;
 use self::cost::Cost;
 use self::fleet::Fleet;
+use self::memory::Bounds;
 use self::patience::Patience;
 pub(crate) use self::traffic::Source;
-use self::traffic::{Reading, Traffic};
+use self::traffic::{Reading, Renderings, Traffic};
 use super::replay::capacity::{Capacity, Scale};
 use crate::config::{UsageError, parsed};
 use crate::kv_bytes::{KvBytes, KvDtype};
-use crate::logged::Rendering;
 use crate::output;
 use crate::report::analyze::{self as report, Analysis};
 
@@ -58,7 +60,12 @@ text, no names, no hashes of either.
 The waterfall is of a fleet of --replicas that hold --capacity each, where a request goes to the
 one that holds most of it unless that has too much to do; random routing is told apart. Without
 --capacity each holds what the engine of the cost model has memory for. Where the log says what
-was cached, that counts as served.")]
+was cached, that counts as served, and of the rest only what was computed before is told: nobody
+knows what that engine held. Everywhere a prompt's last token counts as computed, with its block.
+
+Time is that of computing prompts: by the cost model, or fitted to the log's own times to the first
+token. Money is --gpu-hour of that time, or --price-table by token: a computed token costs its
+price, a served one saves what that price is above the price of a hit.")]
 pub(crate) struct Analyze {
     /// Request logs, conversations or traces
     #[arg(required = true, value_name = "FILE")]
@@ -121,7 +128,8 @@ pub(crate) struct Options {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Also write a page with plots, which opens without a network
+    /// Also write a page with plots, which opens without a network; `-` prints it instead of the
+    /// text
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -131,7 +139,7 @@ pub(crate) fn run(analyze: &Analyze) -> Result<()> {
     check_outputs(analyze)?;
     let sources: Vec<_> = analyze.files.iter().cloned().map(Source::File).collect();
     let mut patience = Patience::new();
-    let rendering = Rendering::of(analyze.options.tokenizer.as_deref())?;
+    let rendering = Renderings::of(analyze.options.tokenizer.as_deref())?;
     let traffic = Traffic::read(&sources, &analyze.reading(&rendering)?, &mut patience)?;
     if let Some(path) = &analyze.export {
         export::write(path, &traffic)?;
@@ -144,13 +152,14 @@ pub(crate) fn run(analyze: &Analyze) -> Result<()> {
 /// Reads `sources` as texts or traces, analyzes them and tells.
 pub(crate) fn tell(options: &Options, sources: &[Source]) -> Result<()> {
     let mut patience = Patience::new();
-    let rendering = Rendering::of(options.tokenizer.as_deref())?;
+    let rendering = Renderings::of(options.tokenizer.as_deref())?;
     let reading = Reading {
         format: None,
         skip_bad: false,
         block_tokens: None,
         arrivals: Arrivals::FileOrder,
         rendering: &rendering,
+        held_bytes: Bounds::default().held_bytes,
     };
     let traffic = Traffic::read(sources, &reading, &mut patience)?;
     let analysis = options.analyze(&traffic, &mut patience)?;
@@ -158,21 +167,36 @@ pub(crate) fn tell(options: &Options, sources: &[Source]) -> Result<()> {
     options.tell(&analysis)
 }
 
-/// No file that is written is one that is read.
+/// No file that is written is one that is read, and standard output is written once.
 fn check_outputs(analyze: &Analyze) -> Result<()> {
+    let is_stdout = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_stdout_path);
+    if is_stdout(&analyze.export) {
+        let message = "--export -: standard output is for the report; name a file".to_owned();
+        return Err(UsageError(message).into());
+    }
+    if analyze.options.json && is_stdout(&analyze.options.html) {
+        let message = "--html - --json: both would go to standard output; name a file for the page";
+        return Err(UsageError(message.to_owned()).into());
+    }
     let outputs = [
         ("--html", &analyze.options.html),
         ("--export", &analyze.export),
     ];
     let given = outputs
         .iter()
-        .filter_map(|(name, path)| Some((*name, path.as_deref()?)));
+        .filter_map(|(name, path)| Some((*name, path.as_deref()?)))
+        .filter(|(_, path)| !is_stdout_path(path));
     let inputs: Vec<&Path> = analyze.files.iter().map(PathBuf::as_path).collect();
     output::files(&given.collect::<Vec<_>>(), &inputs)
 }
 
+/// `-`, which stands for standard output.
+fn is_stdout_path(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
 impl Analyze {
-    fn reading<'r>(&self, rendering: &'r Rendering) -> Result<Reading<'r>> {
+    fn reading<'r>(&self, rendering: &'r Renderings) -> Result<Reading<'r>> {
         let format = self.format.as_deref();
         let format = format.map(|name| parsed(name, "--format")).transpose()?;
         if self.block_tokens == Some(0) {
@@ -193,6 +217,7 @@ impl Analyze {
             block_tokens: self.block_tokens,
             arrivals,
             rendering,
+            held_bytes: Bounds::default().held_bytes,
         })
     }
 }
@@ -229,6 +254,7 @@ impl Options {
             cost: &cost,
             kv: kv.as_ref(),
             show_text: self.show_text,
+            bounds: Bounds::default(),
         };
         Ok(analysis::of(traffic, &setting, patience))
     }
@@ -264,22 +290,29 @@ impl Options {
             };
             return Ok((blocks.max(1), from.to_owned()));
         };
-        let distinct = traffic.distinct_blocks();
+        let capacity: Capacity = parsed(text, "--capacity")?;
+        let pieces = Bounds::default().limits.pieces;
         let scale = Scale {
             block_tokens,
-            distinct_blocks: distinct,
+            distinct_blocks: match capacity {
+                Capacity::Percent(_) => traffic.distinct_blocks(pieces),
+                _ => 0,
+            },
             kv,
         };
-        let capacity: Capacity = parsed(text, "--capacity")?;
         let blocks = capacity.blocks(&scale);
         let blocks = blocks.map_err(|error| UsageError(format!("--capacity {text}: {error}")))?;
         Ok((blocks, format!("--capacity {text}")))
     }
 
     fn tell(&self, analysis: &Analysis) -> Result<()> {
+        let page = || report::page(analysis);
         if let Some(file) = &self.html {
+            if is_stdout_path(file) {
+                return output::line(&page());
+            }
             let cannot_write = || format!("cannot write {}", file.display());
-            std::fs::write(file, report::page(analysis)).with_context(cannot_write)?;
+            std::fs::write(file, page()).with_context(cannot_write)?;
         }
         output::line(&match self.json {
             true => report::json(analysis).to_string(),

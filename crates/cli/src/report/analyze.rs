@@ -9,6 +9,7 @@ use headstart_insight::Bucket;
 use headstart_trace::TraceInfo;
 use headstart_trace::characterize::Characterization;
 
+use crate::input::counted;
 use crate::kv_bytes::KvBytes;
 
 pub(crate) use super::thousands;
@@ -26,11 +27,12 @@ pub(crate) struct Analysis {
     pub(crate) info: TraceInfo,
     /// What was inferred, left out or approximate, one sentence each.
     pub(crate) remarks: Vec<String>,
-    /// From the first arrival to the last.
-    pub(crate) span_s: f64,
-    /// Memory that the requests took, estimated, and its bound.
-    pub(crate) held_bytes: u64,
-    pub(crate) held_bytes_max: u64,
+    /// From the first arrival to the last; `None` where there are no times.
+    pub(crate) span_s: Option<f64>,
+    /// What was kept in memory to tell all this.
+    pub(crate) kept: Vec<Kept>,
+    /// Most memory of the process, bytes, where the system says it.
+    pub(crate) peak_bytes: Option<u64>,
     /// The fleet that the waterfall is of.
     pub(crate) replicas: usize,
     /// Blocks of one replica.
@@ -38,8 +40,8 @@ pub(crate) struct Analysis {
     pub(crate) capacity_from: String,
     pub(crate) seconds_from: String,
     pub(crate) currency: Option<String>,
-    /// Requests whose log says what was cached.
-    pub(crate) said: u64,
+    /// Those requests whose log says what was cached.
+    pub(crate) own: Own,
     pub(crate) kv: Option<KvBytes>,
     /// Every bucket, in order.
     pub(crate) waterfall: Vec<Step>,
@@ -84,13 +86,38 @@ impl Amount {
     }
 }
 
+/// Something that grows with the input.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    /// What it is, in some words.
+    pub(crate) what: &'static str,
+    /// How much there was at most, estimated, and its bound.
+    pub(crate) bytes: u64,
+    pub(crate) bytes_max: u64,
+    /// What is approximate or left out because the bound was met.
+    pub(crate) lost: Option<String>,
+}
+
+/// Requests whose log says what was cached, and their tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Own {
+    pub(crate) requests: u64,
+    pub(crate) prompt_tokens: u64,
+    /// As the log says.
+    pub(crate) served_tokens: u64,
+    /// As the replay finds.
+    pub(crate) replayed_tokens: u64,
+}
+
 /// What routing changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Routing {
     pub(crate) replicas: usize,
-    /// Prompt tokens found where replicas are drawn by lot.
+    /// Prompt tokens found where replicas are drawn by lot, in the mean of so many draws.
     pub(crate) random_tokens: u64,
-    /// Prompt tokens found where requests go to what they share most with.
+    pub(crate) draws: usize,
+    /// Prompt tokens found where requests go to what they share most with, those that were being
+    /// computed among them.
     pub(crate) precise_tokens: u64,
 }
 
@@ -143,6 +170,50 @@ impl Analysis {
         };
         let gb = tokens as f64 * kv.per_token as f64 / 1e9;
         format!(" ({gb:.1} GB)")
+    }
+
+    /// Whether the inputs are texts, which tell what changed from what is new.
+    pub(crate) fn has_texts(&self) -> bool {
+        self.order_free_tokens.is_some()
+    }
+
+    /// A bucket's name here. Ids of blocks name whole prefixes, so without texts nobody can tell
+    /// what is new from what changed in front.
+    pub(crate) fn name(&self, bucket: Bucket) -> &'static str {
+        match bucket {
+            Bucket::NeverSeen if !self.has_texts() => "new-or-changed",
+            _ => bucket.name(),
+        }
+    }
+
+    /// What a bucket means here.
+    pub(crate) fn meaning(&self, bucket: Bucket) -> &'static str {
+        match bucket {
+            Bucket::Device if self.own.requests > 0 => "found in the cache",
+            Bucket::IndexWrong => "computed before, not served by the engine",
+            Bucket::NeverSeen if !self.has_texts() => "new, or changed in front",
+            _ => bucket.meaning(),
+        }
+    }
+
+    /// Where the waterfall comes from.
+    pub(crate) fn played_on(&self) -> String {
+        let fleet = format!(
+            "{} of {} tokens each ({})",
+            counted(self.replicas as u64, "replica"),
+            thousands(self.capacity_blocks * u64::from(self.info.block_tokens)),
+            self.capacity_from,
+        );
+        match self.own.requests {
+            0 => format!("played on {fleet}"),
+            all if all == self.characterization.requests => {
+                "what was found is as the log says".to_owned()
+            }
+            some => format!(
+                "as the log says of {}, the others played on {fleet}",
+                counted(some, "request")
+            ),
+        }
     }
 
     /// The name of a request type.

@@ -106,6 +106,12 @@ impl Uncounted {
 }
 
 impl Pending {
+    /// Length of the prompt.
+    #[must_use]
+    pub fn prompt_tokens(&self) -> u32 {
+        self.prompt_tokens
+    }
+
     /// Leading tokens that the index expected the chosen replica to hold.
     #[must_use]
     pub fn predicted_tokens(&self) -> u32 {

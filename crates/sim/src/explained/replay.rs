@@ -1,19 +1,33 @@
 //! A trace over replicas with real prefix caches: what became of every prompt token.
 //!
-//! Requests in file order, each served before the next begins (as in [`crate::replay`]), so
-//! nothing is ever in flight and the router is never wrong: what is left is what placement, room
-//! and the prompts themselves cost. The attributor is driven as a gateway drives it.
+//! ```text
+//! begin(request) ── the replica is chosen, what it holds is found ──► in flight ──┐
+//!                                                     its prompt is computed, for as long as the
+//! finish() ◄── what became of each token ◄── landed ◄──── caller says, then it can be found ◄──┘
+//! ```
+//!
+//! Requests come in order of time. Where computing takes no time ([`Explained::serve`], as in
+//! [`crate::replay`]) nothing is ever in flight. The router is never wrong. So what is left is what
+//! placement, room and the prompts themselves cost. The attributor is driven as a gateway drives
+//! it. Requests in flight wait for no one: there are no queues, and at most [`FLIGHTS_MAX`] of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use headstart_cache::{Admit, Effect, Policy, PrefixCache};
 use headstart_core::{
-    Access, BlockHash, ReplicaId, Rng, RouteKey, SessionId, Tier, TokenId, TraceRequest,
+    Access, BlockHash, Nanos, ReplicaId, Rng, RouteKey, SessionId, Tier, TokenId, TraceRequest,
 };
-use headstart_insight::Waterfall;
 use headstart_insight::loss::{
-    Arrival, Attributor, AttributorConfig, Memory, Outcome, Served, Tally,
+    Arrival, Attributor, AttributorConfig, Memory, Outcome, Pending, Served, Tally,
 };
+use headstart_insight::{Split, Waterfall};
+use headstart_trace::characterize::servable_tokens;
 
 use crate::placement::RecentWork;
+
+/// Requests in flight: with more, the one that is computed soonest is computed at once.
+pub const FLIGHTS_MAX: usize = 4096;
 
 /// Classes with a waterfall of their own; further ones share a row.
 const CLASSES: usize = 256;
@@ -64,12 +78,25 @@ pub struct Explained {
     work: RecentWork,
     attributor: Attributor,
     rng: Rng,
-    served: u32,
+    begun: u32,
+    flights: BTreeMap<(Nanos, u32), Flight>,
+    /// Of [`Explained::begin`], by number.
+    landed: Vec<Split>,
     total: Waterfall,
     classes: Tally<(u16, u16)>,
     chain: Vec<BlockHash>,
     keys: Vec<RouteKey>,
     overlaps: Vec<(ReplicaId, u32)>,
+}
+
+/// A request whose prompt is being computed.
+struct Flight {
+    replica: usize,
+    chain: Vec<BlockHash>,
+    /// Of its first block, at its arrival.
+    access: Access,
+    pending: Pending,
+    found: u32,
 }
 
 impl Explained {
@@ -83,7 +110,9 @@ impl Explained {
             work: RecentWork::new(replicas),
             attributor: Attributor::new(&config.memory),
             rng: Rng::new(config.seed),
-            served: 0,
+            begun: 0,
+            flights: BTreeMap::new(),
+            landed: Vec::new(),
             total: Waterfall::default(),
             classes: Tally::new(CLASSES),
             chain: Vec::new(),
@@ -93,46 +122,47 @@ impl Explained {
         }
     }
 
-    /// Serves the next request and says what became of its tokens.
+    /// Serves the next request at once and says what became of its tokens.
     pub fn serve(&mut self, request: &TraceRequest, content: Content<'_>) -> Outcome {
-        self.chain.clear();
-        self.chain
-            .extend(request.blocks.iter().map(BlockHash::from_u64));
-        let size = self.config.block_tokens.max(1);
-        let prompt = request
-            .input_tokens
-            .unwrap_or(self.chain.len() as u32 * size);
-        // A partial last block is cached here as blocks are, and is none of the prompt's full ones.
-        let full = (prompt / size) as usize;
-        self.keys.clear();
-        self.keys
-            .extend(request.blocks.iter().take(full).map(RouteKey));
-        self.look();
-        let chosen = self.place(request.session);
-        let held = self.overlaps[chosen].1 * size;
-        for (_, blocks) in &mut self.overlaps {
-            *blocks *= size;
+        let flight = self.start(request, content);
+        self.land(flight, request.arrival)
+    }
+
+    /// Takes the next request, whose prompt is computed for as long as `takes` says of its tokens
+    /// that are found and of the others. Until then nobody finds what it computes.
+    pub fn begin(
+        &mut self,
+        request: &TraceRequest,
+        content: Content<'_>,
+        takes: impl Fn(u32, u32) -> Duration,
+    ) {
+        let now = request.arrival;
+        while let Some(first) = self.flights.first_entry()
+            && first.key().0 <= now
+        {
+            self.land_first();
         }
-        let arrival = Arrival {
-            replica: ReplicaId(chosen as u32),
-            prompt_tokens: prompt,
-            block_size: size,
-            keys: &self.keys,
-            tokens: content.tokens,
-            namespace: content.namespace,
-            overlaps: &self.overlaps,
-        };
-        let pending = self.attributor.arrive(&arrival, request.arrival);
-        self.fill(chosen, request);
-        // The last token is always computed, and with it the block that it is in.
-        let usable = prompt.saturating_sub(1) / size * size;
-        let served = Served::by_device(held.min(usable));
-        let outcome = self.attributor.finish(pending, &served, request.arrival);
-        self.total.add(&outcome.split);
-        let class = (request.request_type, request.turn);
-        self.classes.add(&class, &outcome.split);
-        self.served = self.served.wrapping_add(1);
-        outcome
+        let flight = self.start(request, content);
+        let number = flight.access.request;
+        let computed = flight.pending.prompt_tokens() - flight.found;
+        let due = now + takes(flight.found, computed);
+        if due <= now {
+            let split = self.land(flight, now).split;
+            return self.note(number, split);
+        }
+        self.flights.insert((due, number), flight);
+        if self.flights.len() > FLIGHTS_MAX {
+            self.land_first();
+        }
+    }
+
+    /// Lets all that is in flight land; what became of the tokens of each request that was begun,
+    /// in order.
+    pub fn finish(&mut self) -> Vec<Split> {
+        while !self.flights.is_empty() {
+            self.land_first();
+        }
+        std::mem::take(&mut self.landed)
     }
 
     /// All requests' tokens.
@@ -153,6 +183,93 @@ impl Explained {
         self.attributor.memory()
     }
 
+    /// Chooses a replica for the next request, finds what it holds and begins to compute the rest.
+    fn start(&mut self, request: &TraceRequest, content: Content<'_>) -> Flight {
+        self.chain.clear();
+        self.chain
+            .extend(request.blocks.iter().map(BlockHash::from_u64));
+        let size = self.config.block_tokens.max(1);
+        let prompt = request
+            .input_tokens
+            .unwrap_or(self.chain.len() as u32 * size);
+        // A partial last block is cached here as blocks are, and is none of the prompt's full ones.
+        let full = (prompt / size) as usize;
+        self.keys.clear();
+        self.keys
+            .extend(request.blocks.iter().take(full).map(RouteKey));
+        self.look();
+        let replica = self.place(request.session);
+        let hits = self.overlaps[replica].1;
+        self.work
+            .served(replica, (self.chain.len() - hits as usize) as u64);
+        for (_, blocks) in &mut self.overlaps {
+            *blocks *= size;
+        }
+        let arrival = Arrival {
+            replica: ReplicaId(replica as u32),
+            prompt_tokens: prompt,
+            block_size: size,
+            keys: &self.keys,
+            tokens: content.tokens,
+            namespace: content.namespace,
+            overlaps: &self.overlaps,
+        };
+        let pending = self.attributor.arrive(&arrival, request.arrival);
+        let access = Access {
+            now: request.arrival,
+            request_type: request.request_type,
+            turn: request.turn,
+            offset: 0,
+            session: request.session,
+            request: self.begun,
+            p_continue: request.p_continue,
+            importance: None,
+        };
+        self.begun = self.begun.wrapping_add(1);
+        Flight {
+            replica,
+            chain: std::mem::take(&mut self.chain),
+            access,
+            pending,
+            found: (hits * size).min(servable_tokens(request, size) as u32),
+        }
+    }
+
+    fn land_first(&mut self) {
+        if let Some(((due, number), flight)) = self.flights.pop_first() {
+            let split = self.land(flight, due).split;
+            self.note(number, split);
+        }
+    }
+
+    fn note(&mut self, number: u32, split: Split) {
+        let number = number as usize;
+        if self.landed.len() <= number {
+            self.landed.resize(number + 1, Split::default());
+        }
+        self.landed[number] = split;
+    }
+
+    /// Its prompt is computed: all of it can be found from now on.
+    fn land(&mut self, flight: Flight, now: Nanos) -> Outcome {
+        let Flight {
+            replica,
+            chain,
+            access,
+            pending,
+            found,
+        } = flight;
+        let access = Access { now, ..access };
+        self.fill(replica, &chain, &access);
+        let served = Served::by_device(found);
+        let outcome = self.attributor.finish(pending, &served, now);
+        self.total.add(&outcome.split);
+        let class = (access.request_type, access.turn);
+        self.classes.add(&class, &outcome.split);
+        self.chain = chain;
+        outcome
+    }
+
     /// How many blocks of the chain each replica holds.
     fn look(&mut self) {
         let held = self.caches.iter().enumerate().map(|(replica, cache)| {
@@ -165,7 +282,7 @@ impl Explained {
 
     fn place(&mut self, session: Option<SessionId>) -> usize {
         let replicas = self.caches.len();
-        let turn = self.served as usize % replicas;
+        let turn = self.begun as usize % replicas;
         match (self.config.placement, session) {
             (Placement::RoundRobin, _) => turn,
             (Placement::Session, Some(SessionId(id))) => {
@@ -180,37 +297,25 @@ impl Explained {
     }
 
     /// Serves the chain from one replica's cache, and tells the attributor what changed there.
-    fn fill(&mut self, chosen: usize, request: &TraceRequest) {
-        let cache = &mut self.caches[chosen];
-        let access = Access {
-            now: request.arrival,
-            request_type: request.request_type,
-            turn: request.turn,
-            offset: 0,
-            session: request.session,
-            request: self.served,
-            p_continue: request.p_continue,
-            importance: None,
-        };
-        let mut lease = cache.acquire(&self.chain);
-        let hits = lease.matched();
-        self.work.served(chosen, (self.chain.len() - hits) as u64);
-        for (offset, &hash) in self.chain.iter().enumerate().skip(hits) {
+    fn fill(&mut self, replica: usize, chain: &[BlockHash], access: &Access) {
+        let cache = &mut self.caches[replica];
+        let mut lease = cache.acquire(chain);
+        for (offset, &hash) in chain.iter().enumerate().skip(lease.matched()) {
             let access = Access {
                 offset: offset as u32,
-                ..access
+                ..*access
             };
             if cache.admit(&mut lease, hash, &access) == Admit::Declined {
                 break;
             }
         }
-        cache.release(lease, &access);
-        let replica = ReplicaId(chosen as u32);
+        cache.release(lease, access);
+        let replica = ReplicaId(replica as u32);
         for effect in cache.drain_effects() {
-            let (attributor, now) = (&mut self.attributor, request.arrival);
+            let attributor = &mut self.attributor;
             match effect {
                 Effect::Stored { hash, .. } => {
-                    attributor.stored(replica, key_of(hash), Tier::Device, now);
+                    attributor.stored(replica, key_of(hash), Tier::Device, access.now);
                 }
                 Effect::Evicted { hash, .. } => {
                     attributor.removed(replica, key_of(hash), Tier::Device);
@@ -229,7 +334,6 @@ fn key_of(hash: BlockHash) -> RouteKey {
 mod tests {
     use super::*;
     use headstart_cache::policy::Lru;
-    use headstart_core::Nanos;
     use headstart_insight::Bucket;
 
     fn replay(replicas: usize, blocks: usize, placement: Placement) -> Explained {
@@ -276,6 +380,114 @@ mod tests {
         assert_eq!(turns.total().get(Bucket::HeldElsewhere), 64);
         assert_eq!(precise.total().get(Bucket::Device), 64);
         assert_eq!(precise.classes().rows().count(), 1);
+    }
+
+    /// Of three at once the second finds nothing, and neither does the third; the fourth comes
+    /// when the first is computed.
+    #[test]
+    fn what_is_being_computed_is_in_flight() {
+        let mut replay = replay(1, 100, Placement::LongestPrefix);
+        let takes = |found: u32, computed: u32| {
+            assert_eq!(found + computed, 70);
+            Duration::from_nanos(u64::from(computed))
+        };
+        for at in [0, 0, 69, 70, 200] {
+            replay.begin(&request(at, 0..5, 70), Content::default(), takes);
+        }
+        let mut other = request(300, 50..55, 70);
+        replay.begin(&other, Content::default(), takes);
+        other.arrival = Nanos(301);
+        replay.begin(&other, Content::default(), |_, _| Duration::ZERO);
+        let splits = replay.finish();
+        let expected = [
+            Bucket::NeverSeen,
+            Bucket::InFlight,
+            Bucket::InFlight,
+            Bucket::Device,
+            Bucket::Device,
+            Bucket::NeverSeen,
+            Bucket::InFlight,
+        ];
+        assert_eq!(splits.len(), expected.len());
+        for (split, expected) in splits.iter().zip(expected) {
+            let parts: Vec<_> = split.iter().collect();
+            assert_eq!((split.total(), split.get(expected)), (70, 64), "{parts:?}");
+        }
+        assert!(replay.finish().is_empty());
+    }
+
+    /// Without time both ways are one; with it, what is found can only be less.
+    #[test]
+    fn computing_in_no_time_is_serving() {
+        let mut rng = Rng::new(11);
+        let requests = (0..1_500).map(|at| {
+            let family = 100 * rng.below(9) as u64;
+            let len = 1 + rng.below(20) as u64;
+            request(
+                at,
+                family..family + len,
+                len as u32 * 16 - rng.below(16) as u32,
+            )
+        });
+        let requests: Vec<_> = requests.collect();
+        let mut at_once = replay(3, 40, Placement::LongestPrefix);
+        let mut begun = replay(3, 40, Placement::LongestPrefix);
+        let mut slow = replay(3, 40, Placement::LongestPrefix);
+        for request in &requests {
+            at_once.serve(request, Content::default());
+            begun.begin(request, Content::default(), |_, _| Duration::ZERO);
+            slow.begin(request, Content::default(), |_, computed| {
+                Duration::from_nanos(u64::from(computed / 16))
+            });
+        }
+        let splits = begun.finish();
+        assert_eq!((splits.len(), begun.total()), (1_500, at_once.total()));
+        for (split, request) in slow.finish().iter().zip(&requests) {
+            assert_eq!(split.total(), u64::from(request.input_tokens.unwrap_or(0)));
+        }
+        assert_eq!(slow.total().total(), begun.total().total());
+        assert!(slow.total().get(Bucket::InFlight) > 0);
+        assert_eq!(begun.total().get(Bucket::InFlight), 0);
+    }
+
+    /// The size curve of a trace says what one replica of that size serves of its tokens.
+    #[test]
+    fn the_curve_is_what_replays_serve() {
+        use headstart_trace::characterize::{Characterizer, Settings};
+        let mut rng = Rng::new(3);
+        let mut chains = vec![Vec::new(); 12];
+        let requests = (0..600).map(|at| {
+            let family = rng.below(chains.len());
+            let chain: &mut Vec<u64> = &mut chains[family];
+            let more = rng.below(6) as u64;
+            let next = 1_000 * family as u64 + chain.len() as u64;
+            chain.extend(next..next + more);
+            let mut one = request(at, 0..0, chain.len() as u32 * 16 + rng.below(16) as u32);
+            one.blocks = chain.iter().copied().collect();
+            one
+        });
+        let requests: Vec<_> = requests.collect();
+        let mut characterizer = Characterizer::new(Settings {
+            block_tokens: 16,
+            ..Settings::default()
+        });
+        requests
+            .iter()
+            .for_each(|request| characterizer.add(request));
+        let numbers = characterizer.finish();
+        let prompts = numbers.ideal.prompt_tokens as f64;
+        for point in numbers.curve.iter().step_by(7) {
+            let mut one = replay(1, point.capacity_blocks as usize, Placement::Random);
+            for request in &requests {
+                one.serve(request, Content::default());
+            }
+            let served = one.total().get(Bucket::Device);
+            let told = point.token_hit_rate * prompts;
+            assert!(
+                (served as f64 - told).abs() < 0.5,
+                "{served} {told} at {point:?}"
+            );
+        }
     }
 
     /// Against the plain replay: one replica serves what it hits there.

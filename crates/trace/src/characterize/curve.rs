@@ -23,12 +23,14 @@ impl Distances {
         }
     }
 
-    /// Sizes at which something changes, and the hits of an LRU cache of that size.
-    pub(super) fn hits(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let mut hits = 0;
+    /// Sizes at which something changes, the hits of an LRU cache of that size, and how many of
+    /// them are in `part`.
+    pub(super) fn hits<'d>(&'d self, part: &'d Self) -> impl Iterator<Item = (u64, u64, u64)> + 'd {
+        let (mut hits, mut in_part) = (0, 0);
         let sizes = self.0.iter().enumerate().map(move |(bin, count)| {
             hits += count;
-            (*count, (start(bin + 1), hits))
+            in_part += part.0.get(bin).copied().unwrap_or(0);
+            (*count, (start(bin + 1), hits, in_part))
         });
         sizes
             .filter(|(count, _)| *count > 0)
@@ -61,13 +63,19 @@ mod tests {
         for (first, count) in pieces {
             distances.add(first, count, 2);
         }
-        for (size, hits) in distances.hits() {
+        let mut part = Distances::default();
+        part.add(0, 3, 2);
+        part.add(1001, 2, 2);
+        for (size, hits, in_part) in distances.hits(&part) {
+            let expected = if size > 1002 { 10 } else { 2 * size.min(3) };
+            assert!(size <= 1000 || size > 1002, "a bin ends at {size}");
+            assert_eq!(in_part, expected, "{size}");
             let below = |&(first, count): &(u64, u32)| {
                 let all = first..first + u64::from(count);
                 all.filter(|&distance| distance < size).count() as u64
             };
             assert_eq!(hits, 2 * pieces.iter().map(below).sum::<u64>(), "{size}");
         }
-        assert_eq!(distances.hits().last().map(|point| point.1), Some(234));
+        assert_eq!(distances.hits(&part).last().map(|point| point.1), Some(234));
     }
 }

@@ -243,21 +243,17 @@ fn over_time(counts: &Characterizer, blocks: &Blocks, next: &NextTurns) -> OverT
 
 fn curve(counts: &Characterizer, ideal: &Ideal) -> Vec<CurvePoint> {
     let block_tokens = u64::from(counts.settings.block_tokens);
-    let tokens_per_hit = share(ideal.hit_tokens, ideal.hits);
-    let points = counts
-        .curve
-        .hits()
-        .map(|(capacity_blocks, hits)| CurvePoint {
-            capacity_blocks,
-            capacity_tokens: capacity_blocks.saturating_mul(block_tokens),
-            hits,
-            block_hit_rate: share(hits, ideal.references),
-            token_hit_rate: if ideal.prompt_tokens == 0 {
-                0.0
-            } else {
-                hits as f64 * tokens_per_hit / ideal.prompt_tokens as f64
-            },
-        });
+    let points = || counts.curve.hits(&counts.unservable);
+    let serving = |(_, hits, unservable): (u64, u64, u64)| hits - unservable;
+    // A block's tokens, but for what sampling rounds.
+    let tokens_per_hit = share(ideal.hit_tokens, points().last().map_or(0, serving));
+    let points = points().map(|point| CurvePoint {
+        capacity_blocks: point.0,
+        capacity_tokens: point.0.saturating_mul(block_tokens),
+        hits: point.1,
+        block_hit_rate: share(point.1, ideal.references),
+        token_hit_rate: serving(point) as f64 * tokens_per_hit / ideal.prompt_tokens.max(1) as f64,
+    });
     points.collect()
 }
 

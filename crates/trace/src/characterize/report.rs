@@ -81,7 +81,8 @@ pub struct Ideal {
     pub block_hit_rate: f64,
     /// Prompt tokens, where the trace says them (else blocks times their tokens).
     pub prompt_tokens: u64,
-    /// Of them, in hit blocks.
+    /// Of them, those that hits serve: tokens of hit blocks, without the block of a prompt's last
+    /// token, which is always computed.
     pub hit_tokens: u64,
     /// Hit tokens of prompt tokens.
     pub token_hit_rate: f64,
@@ -137,7 +138,7 @@ pub struct CurvePoint {
     pub hits: u64,
     /// Of all references.
     pub block_hit_rate: f64,
-    /// Tokens of hit blocks of all prompt tokens.
+    /// Tokens that hits serve, as [`Ideal::hit_tokens`], of all prompt tokens.
     pub token_hit_rate: f64,
 }
 

@@ -1,4 +1,7 @@
 //! What there is to say of the traffic, computed.
+//!
+//! On two threads where there are two cores: the fleet is played on one, all that does not need it
+//! is reckoned on the other. What is found does not depend on that.
 
 use std::collections::HashMap;
 
@@ -7,12 +10,13 @@ use headstart_sim::knee;
 use headstart_trace::characterize::{Characterization, Characterizer, Settings};
 
 use super::cost::{Cost, PerToken};
-use super::findings;
-use super::fleet::{Fleet, Played};
+use super::findings::{self, Compared};
+use super::fleet::{self, Fleet, Played, Random};
+use super::memory::{self, Bounds};
 use super::patience::Patience;
-use super::traffic::{HELD_BYTES_MAX, Traffic};
+use super::traffic::Traffic;
 use crate::kv_bytes::KvBytes;
-use crate::report::analyze::{Amount, Analysis, Step};
+use crate::report::analyze::{Amount, Analysis, Kept, Routing, Step};
 
 /// Fixes what is drawn by lot.
 const SEED: u64 = 9;
@@ -25,21 +29,47 @@ pub(crate) struct Setting<'s> {
     pub(crate) cost: &'s Cost,
     pub(crate) kv: Option<&'s KvBytes>,
     pub(crate) show_text: bool,
+    pub(crate) bounds: Bounds,
+}
+
+/// What does not need the fleet.
+struct Beside {
+    characterization: Characterization,
+    random: Random,
+    order_free: Option<(u64, Kept)>,
+    compared: Compared,
 }
 
 /// Analyzes `traffic`.
 pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patience) -> Analysis {
-    patience.says("characterizing");
-    let characterization = characterized(traffic, setting);
-    patience.says("playing");
-    let played = setting.fleet.play(traffic, SEED, patience);
-    let cost = setting.cost.fitted(traffic, &played.splits);
+    let Setting {
+        fleet,
+        cost,
+        bounds,
+        ..
+    } = setting;
+    let (beside, mut played) = std::thread::scope(|scope| {
+        let played = scope.spawn(|| fleet.play(traffic, cost, bounds, SEED));
+        let beside = beside(traffic, setting, patience);
+        patience.says("playing");
+        let played = played.join();
+        (
+            beside,
+            played.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        )
+    });
+    let cost = cost.fitted(traffic, &played.splits);
     let per_token = per_token(traffic, &played, &cost);
-    patience.says("comparing texts");
-    let findings = findings::of(&traffic.said, &per_token, setting.show_text, patience);
-    let curve = &characterization.curve;
+    let kept = kept(traffic, &beside, &played, bounds);
+    let findings = beside.compared.findings(
+        &traffic.said,
+        &mut played.splits,
+        &per_token,
+        setting.show_text,
+    );
+    let characterization = beside.characterization;
+    let curve = characterization.curve.iter();
     let points: Vec<_> = curve
-        .iter()
         .map(|it| (it.capacity_blocks, it.block_hit_rate))
         .collect();
     let mut analysis = Analysis {
@@ -48,25 +78,63 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patien
         info: traffic.info.clone(),
         remarks: traffic.remarks.clone(),
         span_s: traffic.span_s(),
-        held_bytes: traffic.held_bytes as u64,
-        held_bytes_max: HELD_BYTES_MAX as u64,
-        replicas: setting.fleet.replicas,
-        capacity_blocks: setting.fleet.capacity_blocks,
+        peak_bytes: memory::peak_bytes(),
+        replicas: fleet.replicas,
+        capacity_blocks: fleet.capacity_blocks,
         capacity_from: setting.capacity_from.clone(),
         seconds_from: cost.seconds_from().to_owned(),
         currency: cost.currency().map(str::to_owned),
-        said: played.said,
+        own: played.own,
         kv: setting.kv.cloned(),
         waterfall: waterfall(&played.splits, &per_token),
         knee: knee::knee(&points),
-        routing: played.routing,
-        order_free_tokens: (!traffic.said.is_empty()).then_some(played.order_free_tokens),
+        routing: Routing {
+            replicas: fleet.replicas,
+            random_tokens: beside.random.tokens,
+            draws: beside.random.draws,
+            precise_tokens: played.found_tokens,
+        },
+        order_free_tokens: beside.order_free.map(|(tokens, _)| tokens),
         findings,
         headlines: Vec::new(),
         characterization,
+        kept,
     };
+    let lost = analysis.kept.iter().filter_map(|kept| kept.lost.clone());
+    analysis.remarks.extend(lost.collect::<Vec<_>>());
     analysis.headlines = super::headlines::of(&analysis);
     analysis
+}
+
+fn beside(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patience) -> Beside {
+    patience.says("characterizing");
+    let characterization = characterized(traffic, setting);
+    patience.says("drawing lots");
+    let random = setting.fleet.random(traffic, SEED, patience);
+    patience.says("comparing texts");
+    let has_texts = !traffic.said.is_empty();
+    Beside {
+        characterization,
+        random,
+        order_free: has_texts.then(|| fleet::order_free(traffic, &setting.bounds, SEED)),
+        compared: findings::compared(&traffic.said, &setting.bounds, patience),
+    }
+}
+
+fn kept(traffic: &Traffic, beside: &Beside, played: &Played, bounds: &Bounds) -> Vec<Kept> {
+    let mut kept = vec![memory::requests(
+        traffic.held_bytes,
+        bounds,
+        traffic.left_out.clone(),
+    )];
+    kept.extend(played.kept.iter().cloned());
+    kept.push(memory::characterization(&beside.characterization, bounds));
+    kept.push(beside.random.kept.clone());
+    if let Some((_, documents)) = &beside.order_free {
+        kept.push(documents.clone());
+        kept.push(memory::texts(beside.compared.num_kept, bounds));
+    }
+    kept
 }
 
 fn characterized(traffic: &Traffic, setting: &Setting<'_>) -> Characterization {
@@ -77,7 +145,7 @@ fn characterized(traffic: &Traffic, setting: &Setting<'_>) -> Characterization {
         block_tokens,
         kv_bytes_per_token,
         device_bytes: kv_bytes_per_token.map(|bytes| bytes * device_tokens),
-        ..Settings::default()
+        limits: setting.bounds.limits,
     });
     let mut users: HashMap<&str, u64> = HashMap::new();
     for (index, request) in traffic.requests.iter().enumerate() {
@@ -106,20 +174,144 @@ fn per_token(traffic: &Traffic, played: &Played, cost: &Cost) -> Vec<PerToken> {
 }
 
 fn waterfall(splits: &[Split], per_token: &[PerToken]) -> Vec<Step> {
-    let mut steps: Vec<Step> = Bucket::ALL
-        .map(|bucket| Step {
-            bucket,
-            amount: Amount::default(),
-        })
-        .into();
+    let mut steps = Bucket::ALL.map(|bucket| Step {
+        bucket,
+        amount: Amount::default(),
+    });
     for (split, per_token) in splits.iter().zip(per_token) {
-        for step in &mut steps {
-            let tokens = u64::from(split.get(step.bucket));
-            if tokens > 0 {
-                let amount = per_token.amount(tokens, step.bucket.is_served());
-                step.amount.add(&amount);
-            }
+        for (bucket, tokens) in split.iter() {
+            let amount = per_token.amount(u64::from(tokens), bucket.is_served());
+            let step = steps.iter_mut().find(|step| step.bucket == bucket);
+            step.into_iter().for_each(|step| step.amount.add(&amount));
         }
     }
-    steps
+    steps.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use headstart_insight::text;
+    use headstart_trace::Arrivals;
+    use headstart_trace::characterize::Limits;
+
+    use super::super::traffic::{Reading, Renderings, Source};
+    use super::*;
+
+    fn analyzed(log: String, bounds: Bounds) -> Analysis {
+        let rendering = Renderings::of(None).expect("the toy");
+        let reading = Reading {
+            format: None,
+            skip_bad: false,
+            block_tokens: None,
+            arrivals: Arrivals::FileOrder,
+            rendering: &rendering,
+            held_bytes: bounds.held_bytes,
+        };
+        let mut patience = Patience::new();
+        let source = Source::Made("made", log.into_bytes());
+        let traffic = Traffic::read(&[source], &reading, &mut patience).expect("a log");
+        let setting = Setting {
+            fleet: Fleet {
+                replicas: 2,
+                capacity_blocks: 1 << 12,
+            },
+            capacity_from: String::new(),
+            cost: &Cost::of(None, None, None).expect("the default"),
+            kv: None,
+            show_text: false,
+            bounds,
+        };
+        of(&traffic, &setting, &mut patience)
+    }
+
+    fn check_bounds(analysis: &Analysis) {
+        for kept in &analysis.kept {
+            assert!(kept.bytes <= kept.bytes_max, "{kept:?}");
+            let is_said = |lost| analysis.remarks.contains(lost);
+            assert!(kept.lost.as_ref().is_none_or(is_said), "{kept:?}");
+        }
+    }
+
+    fn lost(analysis: &Analysis) -> Vec<&str> {
+        let lost = analysis.kept.iter().filter(|kept| kept.lost.is_some());
+        lost.map(|kept| kept.what).collect()
+    }
+
+    /// Long prompts that are all different behind a short front: every bound is met, and said.
+    #[test]
+    fn long_inputs_stay_within_their_bounds_which_are_said() {
+        let mut texts = String::new();
+        for number in 0..400u64 {
+            let words = (0..300).map(|word| (number * 7919 + word * 104_729) % 9_973);
+            let words: Vec<_> = words.map(|word| format!("w{word}")).collect();
+            let _ = writeln!(
+                texts,
+                "{{\"prompt\": \"All begin so. {}\"}}",
+                words.join(" ")
+            );
+        }
+        let small = Bounds {
+            held_bytes: 2 << 20,
+            blocks: 1 << 12,
+            anchors: 1 << 12,
+            fleet_blocks: 512,
+            chunks: 1_000,
+            texts: text::Limits {
+                sketches: 50,
+                words: 500_000,
+            },
+            limits: Limits {
+                pieces: 1_000,
+                sessions: 20,
+                users: 20,
+            },
+        };
+        let analysis = analyzed(texts.clone(), small);
+        check_bounds(&analysis);
+        let met = lost(&analysis);
+        for what in [
+            "requests and texts",
+            "who held which block",
+            "caches of the replicas",
+            "reuse, sessions and users",
+            "texts behind another prefix",
+            "prompts to compare with",
+        ] {
+            assert!(met.contains(&what), "{what} is not among {met:?}");
+        }
+        let analysis = analyzed(texts, Bounds::default());
+        check_bounds(&analysis);
+        assert_eq!(lost(&analysis), [""; 0]);
+    }
+
+    /// A long trace of ids: more requests than are held.
+    #[test]
+    fn a_long_trace_is_cut_where_it_is_said() {
+        let mut trace = String::new();
+        for number in 0..20_000u64 {
+            let (at, id) = (number * 90, number * 4 + 10);
+            let _ = writeln!(
+                trace,
+                "{{\"timestamp\": {at}, \"input_length\": 2100, \"output_length\": 1, \
+                 \"hash_ids\": [0, {id}, {}, {}]}}",
+                id + 1,
+                id + 2
+            );
+        }
+        let bounds = Bounds {
+            held_bytes: 2 << 20,
+            ..Bounds::default()
+        };
+        let analysis = analyzed(trace, bounds);
+        check_bounds(&analysis);
+        assert_eq!(lost(&analysis), ["requests and texts"]);
+        assert!(analysis.characterization.requests < 5_000);
+        let first = &analysis.kept[0].lost;
+        let said = first
+            .as_ref()
+            .is_some_and(|it| it.starts_with("only the first 3"));
+        assert!(said, "{first:?}");
+    }
 }

@@ -1,5 +1,7 @@
 //! What prompt tokens cost, in seconds and in money.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use headstart_core::EngineModel;
 use headstart_core::cost::Work;
@@ -118,6 +120,15 @@ impl Cost {
     /// The engine whose memory and speed are reckoned with.
     pub(crate) fn engine(&self) -> &EngineModel {
         &self.engine
+    }
+
+    /// How long a prompt is computed, by the engine's model, if nothing else is.
+    pub(crate) fn computing(&self, found: u32, computed: u32) -> Duration {
+        let base_s = self.engine.base_s(Work::default());
+        let prefill_s = self
+            .engine
+            .prefill_s(found as usize, computed as usize, base_s);
+        Duration::try_from_secs_f64(prefill_s).unwrap_or_default()
     }
 
     /// Where seconds come from, for the reader.

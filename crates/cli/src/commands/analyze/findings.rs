@@ -1,13 +1,15 @@
 //! The named causes behind what was computed again, by the prompts' texts in order of time.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
-use headstart_insight::Cause;
-use headstart_insight::text::{Evidence, Finding, Findings, Limits, Loss, Neighbours, Sketcher};
+use headstart_insight::text::{Evidence, Finding, Findings, Loss, Neighbours, Sketcher};
+use headstart_insight::{Bucket, Cause, Split};
 
 use super::cost::PerToken;
+use super::fleet::namespace;
+use super::logged::moved;
+use super::memory::Bounds;
 use super::patience::Patience;
 use super::traffic::Said;
 use crate::commands::why::walk::told_findings;
@@ -30,18 +32,21 @@ struct Pair {
     evidence: Evidence,
 }
 
-/// All findings, most tokens first; `per_token` says what each request's computed tokens cost.
-pub(super) fn of(
-    said: &[Said],
-    per_token: &[PerToken],
-    show_text: bool,
-    patience: &mut Patience,
-) -> Vec<FindingRow> {
+/// What the texts tell, before anybody knows what became of their tokens.
+pub(super) struct Compared {
+    /// Requests whose text parts from an earlier one for a reason that has a name, in order, with
+    /// the tokens behind that are the same.
+    pairs: Vec<(Pair, u64)>,
+    /// Prompts that the last one was compared with.
+    pub(super) num_kept: usize,
+}
+
+/// Compares each text with the nearest of those before it.
+pub(super) fn compared(said: &[Said], bounds: &Bounds, patience: &mut Patience) -> Compared {
     let sketcher = Sketcher::new(&SECRET);
-    let mut neighbours: Neighbours<usize> = Neighbours::new(Limits::default());
-    let mut findings: Findings<Pair> = Findings::default();
-    let mut costs: HashMap<Cause, Amount> = HashMap::new();
-    for (index, (request, per_token)) in said.iter().zip(per_token).enumerate() {
+    let mut neighbours: Neighbours<usize> = Neighbours::new(bounds.texts);
+    let mut pairs = Vec::new();
+    for (index, request) in said.iter().enumerate() {
         patience.look(index);
         let sketch = sketcher.sketch(&request.text);
         let space = namespace(request);
@@ -50,29 +55,56 @@ pub(super) fn of(
             && let Some(evidence) = explanation.evidence
         {
             let tokens = tokens_in(request, explanation.divergence.lost_bytes);
-            let amount = per_token.amount(tokens, false);
-            costs.entry(evidence.cause).or_default().add(&amount);
-            let old = *told.near.name;
-            findings.add(Loss::new(&evidence, tokens), || Pair {
-                old,
+            let pair = Pair {
+                old: *told.near.name,
                 new: index,
-                evidence: evidence.clone(),
-            });
+                evidence,
+            };
+            pairs.push((pair, tokens));
         }
         neighbours.insert(space, index, sketch);
     }
-    let sorted = told_findings(findings, said.len() as u64);
-    sorted
-        .into_iter()
-        .map(|finding| row(finding, said, &costs, show_text))
-        .collect()
+    Compared {
+        pairs,
+        num_kept: neighbours.len(),
+    }
 }
 
-/// Requests share a cache if they ask the same model under the same salt.
-fn namespace(said: &Said) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (&said.model, &said.cache_salt).hash(&mut hasher);
-    hasher.finish()
+impl Compared {
+    /// All findings, most tokens first; `per_token` says what each request's computed tokens cost.
+    /// What stood in an earlier text behind a change that has a name is not new, whatever a
+    /// memory of blocks says: it is [`Bucket::Diverged`] in `splits` from here on. No request
+    /// loses more than was computed of it for want of the same prefix.
+    pub(super) fn findings(
+        self,
+        said: &[Said],
+        splits: &mut [Split],
+        per_token: &[PerToken],
+        show_text: bool,
+    ) -> Vec<FindingRow> {
+        let mut findings: Findings<Pair> = Findings::default();
+        let mut costs: HashMap<Cause, Amount> = HashMap::new();
+        for (pair, tokens) in self.pairs {
+            let split = &mut splits[pair.new];
+            let known = split.get(Bucket::Diverged);
+            let most = u64::from(known + split.get(Bucket::NeverSeen));
+            let tokens = tokens.min(most) as u32;
+            if tokens == 0 {
+                continue;
+            }
+            let more = tokens.saturating_sub(known);
+            *split = moved(split, Bucket::NeverSeen, Bucket::Diverged, more);
+            let amount = per_token[pair.new].amount(u64::from(tokens), false);
+            costs.entry(pair.evidence.cause).or_default().add(&amount);
+            let loss = Loss::new(&pair.evidence, u64::from(tokens));
+            findings.add(loss, || pair);
+        }
+        let sorted = told_findings(findings, said.len() as u64);
+        sorted
+            .into_iter()
+            .map(|finding| row(finding, said, &costs, show_text))
+            .collect()
+    }
 }
 
 /// Tokens in so many bytes of a prompt, by its average.

@@ -1,35 +1,35 @@
 //! What a fleet's caches would have served of the traffic, and why not the rest.
 
-use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 use headstart_cache::policy::Lru;
 use headstart_core::TraceRequest;
+use headstart_insight::Bucket;
+use headstart_insight::Split;
 use headstart_insight::documents::Documents;
 use headstart_insight::loss::AttributorConfig;
-use headstart_insight::{Bucket, Split};
 use headstart_sim::explained::replay::{
     Content, Explained, ExplainedConfig, Placement as ExplainedPlacement,
 };
+use headstart_sim::explained::runs::ExplainedRuns;
 use headstart_sim::spread::{Placement, Settings, Spread};
+use headstart_trace::characterize::Stack;
 
+use super::cost::Cost;
+use super::logged::{corrected, served};
+use super::memory::{self, Bounds};
 use super::patience::Patience;
 use super::traffic::{Said, Traffic};
-use crate::report::analyze::Routing;
+use crate::report::analyze::{Kept, Own};
 
-/// Blocks and anchors that the attribution remembers at least and at most, as powers of two: from
-/// 48 MiB to 1.5 GiB.
-const MEMORY_BITS: (u32, u32) = (20, 25);
+/// Fewest blocks and anchors that the attribution has room for.
+const ROOM_MIN: usize = 1 << 12;
 
-/// Buckets whose tokens a log may say were served all the same, the likeliest first.
-const SERVED_AFTER_ALL: [Bucket; 6] = [
-    Bucket::HeldElsewhere,
-    Bucket::Evicted,
-    Bucket::Namespace,
-    Bucket::Diverged,
-    Bucket::NeverSeen,
-    Bucket::BlockFloor,
-];
+/// Requests that are drawn by lot in all, and fewest and most draws of the traffic: the more
+/// requests there are, the less one draw differs from another.
+const LOTS: usize = 16_384;
+const DRAWS: (usize, usize) = (2, 64);
 
 /// Replicas of one size.
 #[derive(Clone, Copy, Debug)]
@@ -43,204 +43,171 @@ pub(crate) struct Fleet {
 pub(crate) struct Played {
     /// Request by request.
     pub(crate) splits: Vec<Split>,
-    pub(crate) routing: Routing,
-    /// Tokens behind what an infinite prefix cache would serve that stood in an earlier prompt.
-    pub(crate) order_free_tokens: u64,
-    /// Requests whose log says itself what was cached.
-    pub(crate) said: u64,
+    /// Tokens found by the replay, those that were being computed among them.
+    pub(crate) found_tokens: u64,
+    /// What logs say of their own caches.
+    pub(crate) own: Own,
+    pub(crate) kept: Vec<Kept>,
+}
+
+/// What replicas find that are drawn by lot.
+pub(crate) struct Random {
+    /// The mean over the draws.
+    pub(crate) tokens: u64,
+    pub(crate) draws: usize,
+    pub(crate) kept: Kept,
 }
 
 impl Fleet {
-    /// Plays `traffic` through the fleet.
-    pub(crate) fn play(self, traffic: &Traffic, seed: u64, patience: &mut Patience) -> Played {
-        let block_tokens = traffic.info.block_tokens;
-        let mut explained = self.explained(traffic, seed);
-        let mut spread = Spread::new(Settings {
-            replicas: self.replicas,
-            capacity_blocks: self.capacity_blocks.saturating_mul(self.replicas as u64),
-            block_tokens,
-            seed,
-        });
-        let mut beyond = Beyond::new(block_tokens, seed);
-        let mut played = Played {
-            splits: Vec::with_capacity(traffic.requests.len()),
-            routing: Routing::default(),
-            order_free_tokens: 0,
-            said: 0,
-        };
-        for (index, request) in traffic.requests.iter().enumerate() {
-            patience.look(index);
-            let said = traffic.said.get(index);
-            let mut split = explained.serve(request, content(said)).split;
-            if let Some(served) = said.and_then(|said| served(said, &split)) {
-                played.said += 1;
-                split = corrected(&split, served);
-            }
-            played.splits.push(split);
-            spread.serve(request);
-            played.order_free_tokens += said.map_or(0, |said| beyond.add(request, said));
+    /// Plays `traffic` through the fleet: each request goes where most of it is held.
+    pub(crate) fn play(self, traffic: &Traffic, cost: &Cost, bounds: &Bounds, seed: u64) -> Played {
+        match traffic.said.is_empty() {
+            true => self.play_ids(traffic, cost),
+            false => self.play_texts(traffic, cost, bounds, seed),
         }
-        played.routing = routing(self.replicas, &spread);
-        played
     }
 
-    fn explained(self, traffic: &Traffic, seed: u64) -> Explained {
-        let references = traffic
-            .requests
-            .iter()
-            .map(|it| it.blocks.len() as u64)
-            .sum::<u64>();
+    /// Traces of ids know no texts, so runs of blocks say all that there is to say.
+    fn play_ids(self, traffic: &Traffic, cost: &Cost) -> Played {
+        let block_tokens = traffic.info.block_tokens;
+        let mut runs = ExplainedRuns::new(self.replicas, self.capacity_blocks, block_tokens);
+        let is_timed = traffic.tells_what_is_at_once();
+        let serve = |request: &TraceRequest| {
+            runs.serve(request, |found, computed| match is_timed {
+                true => cost.computing(found, computed),
+                false => Duration::ZERO,
+            })
+        };
+        let splits = traffic.requests.iter().map(serve).collect();
+        let kept = vec![memory::runs(runs.num_pieces(), runs.is_exact())];
+        told(splits, traffic, kept)
+    }
+
+    /// Real caches and the attributor of the gateway, which look at tokens too.
+    fn play_texts(self, traffic: &Traffic, cost: &Cost, bounds: &Bounds, seed: u64) -> Played {
+        let references = traffic.requests.iter().map(|it| it.blocks.len() as u64);
+        let references: u64 = references.sum();
+        // More than there are references would change nothing.
+        let asked = self.capacity_blocks.min(references).max(1);
+        let blocks = asked.min(bounds.fleet_blocks / self.replicas as u64).max(1);
         let tokens: usize = traffic.said.iter().map(|said| said.tokens.len()).sum();
-        let room = |needed: usize| {
-            let (least, most) = MEMORY_BITS;
-            needed.clamp(1 << least, 1 << most)
+        let memory = AttributorConfig {
+            // Room for more, because a table is never quite even.
+            blocks: (4 * references as usize).clamp(ROOM_MIN, bounds.blocks),
+            anchors: tokens.clamp(ROOM_MIN, bounds.anchors),
+            secret: seed,
         };
         let config = ExplainedConfig {
             replicas: self.replicas,
-            // More than there are references would change nothing.
-            blocks: self.capacity_blocks.min(references).max(1) as usize,
+            blocks: blocks as usize,
             block_tokens: traffic.info.block_tokens,
             placement: ExplainedPlacement::LongestPrefix,
             seed,
-            memory: AttributorConfig {
-                blocks: room(references as usize),
-                anchors: room(tokens / 4),
-                secret: seed,
-            },
+            memory,
         };
-        Explained::new(config, |blocks| Box::new(Lru::new(blocks)))
+        let mut explained = Explained::new(config, |blocks| Box::new(Lru::new(blocks)));
+        for (request, said) in traffic.requests.iter().zip(&traffic.said) {
+            explained.begin(request, content(said), |found, computed| {
+                match (traffic.tells_what_is_at_once(), said.ttft) {
+                    (false, _) => Duration::ZERO,
+                    (true, Some(ttft)) => ttft,
+                    (true, None) => cost.computing(found, computed),
+                }
+            });
+        }
+        let splits = explained.finish();
+        let kept = vec![
+            memory::attribution(&explained.memory(), memory.anchors, bounds),
+            memory::caches(self.replicas, blocks, asked, bounds),
+        ];
+        told(splits, traffic, kept)
+    }
+
+    /// What it would find if each request went anywhere: the mean of several draws.
+    pub(crate) fn random(self, traffic: &Traffic, seed: u64, patience: &mut Patience) -> Random {
+        let (least, most) = DRAWS;
+        let draws = (LOTS / traffic.requests.len().max(1)).clamp(least, most);
+        let (mut tokens, mut pieces, mut is_exact) = (0, 0, true);
+        for draw in 0..draws {
+            let settings = Settings {
+                replicas: self.replicas,
+                capacity_blocks: self.capacity_blocks.saturating_mul(self.replicas as u64),
+                block_tokens: traffic.info.block_tokens,
+                seed: seed + draw as u64,
+            };
+            let mut spread = Spread::new(&[Placement::Random], settings);
+            for (index, request) in traffic.requests.iter().enumerate() {
+                patience.look(index);
+                spread.serve(request);
+            }
+            for outcome in spread.outcomes() {
+                tokens += outcome.hit_tokens;
+                is_exact &= outcome.is_exact;
+            }
+            pieces = pieces.max(spread.num_pieces());
+        }
+        Random {
+            tokens: tokens / draws as u64,
+            draws,
+            kept: memory::random(pieces, is_exact),
+        }
     }
 }
 
-fn content(said: Option<&Said>) -> Content<'_> {
-    let Some(said) = said else {
-        return Content::default();
-    };
-    let mut hasher = DefaultHasher::new();
-    (&said.model, &said.cache_salt).hash(&mut hasher);
+/// The replay's splits, corrected where a log says itself what was served.
+fn told(mut splits: Vec<Split>, traffic: &Traffic, kept: Vec<Kept>) -> Played {
+    let mut own = Own::default();
+    let mut found_tokens = 0;
+    for (index, split) in splits.iter_mut().enumerate() {
+        let found = split.get(Bucket::Device) + split.get(Bucket::InFlight);
+        found_tokens += u64::from(found);
+        let said = traffic.said.get(index);
+        if let Some(tokens) = said.and_then(|said| served(said, split)) {
+            own.requests += 1;
+            own.prompt_tokens += split.total();
+            own.served_tokens += u64::from(tokens);
+            own.replayed_tokens += u64::from(found);
+            *split = corrected(split, tokens);
+        }
+    }
+    Played {
+        splits,
+        found_tokens,
+        own,
+        kept,
+    }
+}
+
+fn content(said: &Said) -> Content<'_> {
     Content {
         tokens: Some(&said.tokens),
-        namespace: hasher.finish(),
+        namespace: namespace(said),
     }
 }
 
-/// What the log says was cached, as a share of our tokens: the server may count other ones.
-fn served(said: &Said, split: &Split) -> Option<u32> {
-    let (prompt, cached) = said.cached.filter(|(prompt, _)| *prompt > 0)?;
-    let share = f64::from(cached) / f64::from(prompt);
-    Some((share * split.total() as f64).round() as u32)
+/// Requests share a cache if they ask the same model under the same salt.
+pub(super) fn namespace(said: &Said) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&said.model, &said.cache_salt).hash(&mut hasher);
+    hasher.finish()
 }
 
-/// The same request with so many tokens served. What these replicas would have held and the real
-/// ones did not counts as evicted, because nobody can tell what became of it.
-fn corrected(split: &Split, served: u32) -> Split {
-    let device = split.get(Bucket::Device);
-    let mut more = served.saturating_sub(device);
-    let mut corrected = Split::default();
-    for bucket in Bucket::ALL
-        .into_iter()
-        .filter(|bucket| !SERVED_AFTER_ALL.contains(bucket))
-    {
-        corrected.put(
-            bucket,
-            if bucket == Bucket::Device {
-                served
-            } else {
-                split.get(bucket)
-            },
-        );
+/// Tokens behind what an infinite prefix cache would serve that stood in an earlier prompt of the
+/// same model and salt, and what was kept to tell.
+pub(crate) fn order_free(traffic: &Traffic, bounds: &Bounds, seed: u64) -> (u64, Kept) {
+    let mut seen: Stack<()> = Stack::new(bounds.limits.pieces);
+    let mut documents = Documents::with_chunks_max(seed, bounds.chunks);
+    let mut tokens = 0;
+    for (request, said) in traffic.requests.iter().zip(&traffic.said) {
+        let prefix = prefix_seen(&mut seen, request) * traffic.info.block_tokens as usize;
+        tokens += documents.add(namespace(said), &said.tokens, prefix);
     }
-    for bucket in SERVED_AFTER_ALL {
-        let taken = more.min(split.get(bucket));
-        more -= taken;
-        corrected.put(bucket, split.get(bucket) - taken);
-    }
-    corrected.put(Bucket::Evicted, device.saturating_sub(served));
-    corrected
+    (tokens, memory::documents(documents.num_chunks(), bounds))
 }
 
-fn routing(replicas: usize, spread: &Spread) -> Routing {
-    let outcomes = spread.outcomes();
-    let found = |placement: Placement| {
-        let outcome = outcomes
-            .iter()
-            .find(|outcome| outcome.placement == placement);
-        outcome.map_or(0, |outcome| outcome.hit_tokens)
-    };
-    Routing {
-        replicas,
-        random_tokens: found(Placement::Random),
-        precise_tokens: found(Placement::LongestPrefix),
-    }
-}
-
-/// What there is to reuse behind an infinite prefix cache.
-struct Beyond {
-    block_tokens: usize,
-    seen: HashSet<u64>,
-    documents: Documents,
-}
-
-impl Beyond {
-    fn new(block_tokens: u32, seed: u64) -> Self {
-        Self {
-            block_tokens: block_tokens as usize,
-            seen: HashSet::new(),
-            documents: Documents::new(seed),
-        }
-    }
-
-    fn add(&mut self, request: &TraceRequest, said: &Said) -> u64 {
-        let known = request
-            .blocks
-            .iter()
-            .take_while(|block| self.seen.contains(block));
-        let prefix = known.count() * self.block_tokens;
-        self.seen.extend(request.blocks.iter());
-        self.documents.add(&said.tokens, prefix)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_log_says_was_served_is_served() {
-        let mut split = Split::default();
-        let parts = [
-            (Bucket::Device, 64),
-            (Bucket::Evicted, 16),
-            (Bucket::NeverSeen, 20),
-        ];
-        for (bucket, tokens) in parts {
-            split.put(bucket, tokens);
-        }
-        for (served, evicted, unseen) in [
-            (64, 16, 20),
-            (0, 80, 20),
-            (70, 10, 20),
-            (90, 0, 10),
-            (100, 0, 0),
-        ] {
-            let split = corrected(&split, served);
-            assert_eq!(split.total(), 100, "{served}");
-            assert_eq!(split.get(Bucket::Device), served);
-            let rest = [split.get(Bucket::Evicted), split.get(Bucket::NeverSeen)];
-            assert_eq!(rest, [evicted, unseen], "{served}");
-        }
-    }
-
-    #[test]
-    fn cached_tokens_count_as_their_share_of_the_prompt() {
-        let mut split = Split::default();
-        split.put(Bucket::NeverSeen, 50);
-        let said = |cached| Said {
-            cached,
-            ..Said::default()
-        };
-        assert_eq!(served(&said(Some((100, 40))), &split), Some(20));
-        assert_eq!(served(&said(Some((0, 0))), &split), None);
-        assert_eq!(served(&said(None), &split), None);
-    }
+/// Leading blocks of a request that were in an earlier one.
+fn prefix_seen(seen: &mut Stack<()>, request: &TraceRequest) -> usize {
+    let known = seen.matched(&request.blocks, u64::MAX);
+    seen.touch(&request.blocks, |_| ());
+    known as usize
 }

@@ -6,6 +6,7 @@
 
 use headstart_insight::Bucket;
 
+use crate::input::counted;
 use crate::report::analyze::{Analysis, percent, thousands};
 
 /// Most headlines.
@@ -14,9 +15,19 @@ const MOST: usize = 5;
 /// A share below this is worth no sentence.
 const SHARE_MIN: f64 = 0.02;
 
+/// Shares of fewer requests than this say little of any others.
+const REQUESTS_MIN: u64 = 20;
+
 /// The headlines, most important first.
 pub(crate) fn of(analysis: &Analysis) -> Vec<String> {
+    if analysis.characterization.requests < 2 {
+        let said = "One request alone shares its prompt with nothing: a log of a day says what is \
+                    computed twice.";
+        return vec![said.to_owned()];
+    }
     let candidates = [
+        few_requests(analysis),
+        not_served(analysis),
         computed_again(analysis),
         routing(analysis),
         size(analysis),
@@ -26,6 +37,46 @@ pub(crate) fn of(analysis: &Analysis) -> Vec<String> {
         never_again(analysis),
     ];
     candidates.into_iter().flatten().take(MOST).collect()
+}
+
+fn few_requests(analysis: &Analysis) -> Option<String> {
+    let requests = analysis.characterization.requests;
+    (requests < REQUESTS_MIN).then(|| {
+        format!(
+            "These are {} only: what is said of them is true, but says little of others.",
+            counted(requests, "request")
+        )
+    })
+}
+
+/// The log's own count of cached tokens, where a replay finds much more.
+fn not_served(analysis: &Analysis) -> Option<String> {
+    let own = &analysis.own;
+    let share = |tokens: u64| tokens as f64 / own.prompt_tokens.max(1) as f64;
+    let (served, replayed) = (share(own.served_tokens), share(own.replayed_tokens));
+    if own.requests == 0 || replayed - served < SHARE_MIN {
+        return None;
+    }
+    let fleet = format!(
+        "a replay on {} of {} tokens each finds {} of their tokens",
+        counted(analysis.replicas as u64, "replica"),
+        thousands(analysis.capacity_blocks * u64::from(analysis.info.block_tokens)),
+        percent(replayed),
+    );
+    let requests = counted(own.requests, "request");
+    Some(match own.served_tokens {
+        0 => format!(
+            "The engine served nothing from its cache: cached tokens are 0 in all {requests} that \
+             have the count, while {fleet}. Its prefix cache is off, it does not report hits, or \
+             requests went to where their prefix was not."
+        ),
+        _ => format!(
+            "The log says that {} of the prompt tokens of {requests} were cached, while {fleet}. \
+             What is missing was lost to room, to routing or to restarts: the log does not say \
+             which.",
+            percent(served),
+        ),
+    })
 }
 
 /// Tokens that were computed although they, or their content, had been computed before.
@@ -50,31 +101,29 @@ fn computed_again(analysis: &Analysis) -> Option<String> {
     }
     let share = again as f64 / computed as f64;
     if share < SHARE_MIN {
+        let found = percent(served as f64 / total as f64);
+        let new = match analysis.has_texts() {
+            true => "is new",
+            false => "is new, or changed in front (ids do not tell which)",
+        };
         return Some(format!(
-            "All but {} of what is computed is new: {} of the prompt tokens are found, and there \
-             is little left to find.",
+            "All but {} of what is computed {new}: {found} of the prompt tokens are found, and \
+             this fleet leaves little that could be.",
             percent(share),
-            percent(served as f64 / total as f64),
         ));
     }
     let mut text = format!(
         "{} of the prompt tokens that are computed had been computed before",
         percent(share)
     );
-    if let Some(finding) = analysis.findings.first().filter(|it| it.amount.tokens > 0) {
-        let behind = finding.amount.tokens as f64 / again.max(1) as f64;
-        text += &format!(
-            "; {} is behind {} of that",
-            finding.title,
-            percent(behind.min(1.0))
-        );
+    let of_that = |tokens: u64| percent(tokens as f64 / again as f64);
+    let finding = analysis.findings.first();
+    if let Some(finding) = finding.filter(|it| it.amount.tokens > 0) {
+        let tokens = finding.amount.tokens;
+        text += &format!("; {} is behind {} of that", finding.title, of_that(tokens));
     } else if let Some(step) = largest_loss(analysis) {
-        let behind = step.amount.tokens as f64 / again.max(1) as f64;
-        text += &format!(
-            "; {} of that was {}",
-            percent(behind),
-            step.bucket.meaning()
-        );
+        let meaning = analysis.meaning(step.bucket);
+        text += &format!("; {} of that: {meaning}", of_that(step.amount.tokens));
     }
     Some(text + ".")
 }
@@ -95,7 +144,7 @@ fn routing(analysis: &Analysis) -> Option<String> {
     (routing.replicas > 1 && lost >= SHARE_MIN).then(|| {
         format!(
             "Random routing over {} replicas would lose {} of the hits that prefix-aware routing \
-             gets: {} instead of {} of the prompt tokens would be found.",
+             gets: {} instead of {} of the prompt tokens would be found, in the mean.",
             routing.replicas,
             percent(lost),
             percent(routing.random_tokens as f64 / analysis.prompt_tokens().max(1) as f64),
@@ -115,8 +164,8 @@ fn size(analysis: &Analysis) -> Option<String> {
     let times = all.capacity_blocks as f64 / most.capacity_blocks.max(1) as f64;
     (ideal > 0 && times >= 1.5).then(|| {
         format!(
-            "A cache of {} tokens{} serves 90 % of what an infinite one would; the last tenth \
-             takes {times:.1} times as much.",
+            "A cache of {} tokens{} serves 90 % of what an infinite one would; 99 % takes \
+             {times:.1} times as much.",
             thousands(most.capacity_tokens),
             analysis.in_bytes(most.capacity_tokens),
         )
@@ -127,8 +176,8 @@ fn order(analysis: &Analysis) -> Option<String> {
     let share = analysis.order_free_tokens? as f64 / analysis.prompt_tokens().max(1) as f64;
     (share >= SHARE_MIN).then(|| {
         format!(
-            "{} of the prompt tokens stood in an earlier prompt, but behind something else: a \
-             fixed order, or reuse without order, could serve them.",
+            "Up to {} of the prompt tokens stood in an earlier prompt of the same model and salt, but \
+             behind something else: a fixed order, or reuse without order, could serve them.",
             percent(share)
         )
     })

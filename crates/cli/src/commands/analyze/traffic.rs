@@ -5,9 +5,10 @@
 //! named by content, so equal prompts of two logs share them; traces number their blocks on their
 //! own, so those of a second one are set apart.
 
+mod renderings;
 mod texts;
+mod times;
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use headstart_core::{Nanos, SessionId, TokenId, TraceRequest};
+use headstart_trace::characterize::Stack;
 use headstart_trace::format::conversation;
 use headstart_trace::format::request_log::{self, LogOptions, Requests};
 use headstart_trace::infer::Inference;
@@ -24,15 +26,13 @@ use headstart_trace::{Format, Options, Reader, TraceError, TraceInfo};
 use super::patience::Patience;
 use crate::config::UsageError;
 use crate::input::{counted, remarks};
-use crate::logged::Rendering;
+pub(crate) use renderings::Renderings;
 use texts::Texts;
+pub(crate) use times::Times;
 
-/// Memory for requests: their blocks (16 bytes a run) and, of texts, their tokens (4 bytes each)
-/// and characters. Some 200 million prompt tokens of text, many more of a trace.
-pub(crate) const HELD_BYTES_MAX: usize = 2 << 30;
-
-/// What a request takes beside its blocks, tokens and text, estimated.
-const REQUEST_BYTES: usize = 256;
+/// What a request takes beside its blocks, tokens and text, with what becomes of its tokens,
+/// bytes, estimated.
+const REQUEST_BYTES: usize = 512;
 
 /// Where requests come from.
 #[derive(Clone, Debug)]
@@ -49,7 +49,9 @@ pub(crate) struct Reading<'r> {
     pub(crate) skip_bad: bool,
     pub(crate) block_tokens: Option<u32>,
     pub(crate) arrivals: headstart_trace::Arrivals,
-    pub(crate) rendering: &'r Rendering,
+    pub(crate) rendering: &'r Renderings,
+    /// Memory for requests and texts.
+    pub(crate) held_bytes: usize,
 }
 
 /// The requests, and what there is to know of them.
@@ -61,7 +63,10 @@ pub(crate) struct Traffic {
     pub(crate) files: Vec<String>,
     pub(crate) formats: Vec<Format>,
     pub(crate) remarks: Vec<String>,
+    pub(crate) times: Times,
     pub(crate) held_bytes: usize,
+    /// What was not read, because there was no more room.
+    pub(crate) left_out: Option<String>,
 }
 
 /// What a log says of a request beside its blocks.
@@ -89,6 +94,8 @@ struct Part {
     remarks: Vec<String>,
     /// Every request of it has a time of its own, since 1970.
     is_dated: bool,
+    /// The requests have times at all; otherwise their order stands for them.
+    has_times: bool,
 }
 
 impl Traffic {
@@ -101,7 +108,11 @@ impl Traffic {
         reading: &Reading<'_>,
         patience: &mut Patience,
     ) -> Result<Self> {
-        let mut budget = Budget::default();
+        let mut budget = Budget {
+            held: 0,
+            most: reading.held_bytes,
+            is_spent: false,
+        };
         let mut parts = Vec::new();
         for source in sources {
             parts.push(part(source, reading, patience, &mut budget)?);
@@ -109,19 +120,17 @@ impl Traffic {
         let mut traffic = Self::joined(parts, sources)?;
         traffic.held_bytes = budget.held;
         if budget.is_spent {
-            let limit = HELD_BYTES_MAX >> 20;
-            traffic.remarks.push(format!(
-                "only the first {} are looked at: more do not fit the {limit} MiB that are held",
-                counted(traffic.requests.len() as u64, "request")
+            traffic.left_out = Some(format!(
+                "only the first {} are looked at: more do not fit the {} MiB that are held",
+                counted(traffic.requests.len() as u64, "request"),
+                reading.held_bytes >> 20
             ));
         }
-        traffic.remarks.extend(
-            reading
-                .rendering
-                .remarks()
-                .into_iter()
-                .filter(|_| traffic.formats.iter().any(|format| format.is_text())),
-        );
+        traffic.remarks.extend(traffic.times.remark());
+        let texts = traffic.formats.iter().any(|format| format.is_text());
+        if let Some(rendering) = reading.rendering.used().filter(|_| texts) {
+            traffic.remarks.extend(rendering.remarks());
+        }
         Ok(traffic)
     }
 
@@ -146,8 +155,11 @@ impl Traffic {
             files: sources.iter().map(Source::name).collect(),
             formats: Vec::new(),
             remarks: Vec::new(),
+            times: Times::Unknown,
             held_bytes: 0,
+            left_out: None,
         };
+        let has_times = parts.iter().all(|part| part.has_times);
         for (number, part) in parts.into_iter().enumerate() {
             traffic.append(part, number as u64, merges);
         }
@@ -155,6 +167,9 @@ impl Traffic {
             traffic.said.clear();
         }
         traffic.sort();
+        if has_times {
+            traffic.times = Times::of(&traffic.requests);
+        }
         traffic.infer();
         let has_blocks = traffic
             .requests
@@ -244,20 +259,28 @@ impl Traffic {
         }
     }
 
-    /// Different blocks.
-    pub(crate) fn distinct_blocks(&self) -> u64 {
-        let blocks = self
-            .requests
-            .iter()
-            .flat_map(|request| request.blocks.iter());
-        blocks.collect::<HashSet<_>>().len() as u64
+    /// Different blocks, at most `pieces` runs of them remembered.
+    pub(crate) fn distinct_blocks(&self, pieces: usize) -> u64 {
+        let mut seen: Stack<()> = Stack::new(pieces);
+        for request in &self.requests {
+            seen.touch(&request.blocks, |_| ());
+        }
+        let blocks: u64 = seen.pieces().map(|(count, ())| u64::from(count)).sum();
+        blocks * seen.weight()
     }
 
-    /// From the first arrival to the last.
-    pub(crate) fn span_s(&self) -> f64 {
-        self.requests
+    /// Whether its times say which requests were computed at once.
+    pub(crate) fn tells_what_is_at_once(&self) -> bool {
+        self.times.tell_what_is_at_once()
+    }
+
+    /// From the first arrival to the last, where there are times.
+    pub(crate) fn span_s(&self) -> Option<f64> {
+        let last = self
+            .requests
             .last()
-            .map_or(0.0, |last| last.arrival.0 as f64 / 1e9)
+            .filter(|_| self.times != Times::Unknown)?;
+        Some(last.arrival.0 as f64 / 1e9)
     }
 }
 
@@ -298,9 +321,9 @@ fn opened(path: &Path, patience: &Patience) -> Result<Box<dyn Read>> {
 }
 
 /// What may still be held.
-#[derive(Default)]
 struct Budget {
     held: usize,
+    most: usize,
     is_spent: bool,
 }
 
@@ -309,7 +332,7 @@ impl Budget {
     fn takes(&mut self, request: &TraceRequest, said: Option<&Said>) -> bool {
         let text = said.map_or(0, |said| said.text.len() + size_of_val(&said.tokens[..]));
         let bytes = REQUEST_BYTES + size_of_val(request.blocks.runs()) + text;
-        self.is_spent |= self.held + bytes > HELD_BYTES_MAX;
+        self.is_spent |= self.held + bytes > self.most;
         if !self.is_spent {
             self.held += bytes;
         }
@@ -363,6 +386,7 @@ fn trace(
         requests.push(request);
     }
     Ok(Part {
+        has_times: times::are_given(&requests),
         requests,
         said: Vec::new(),
         info: reader.info().clone(),
@@ -380,7 +404,8 @@ fn texts(
     budget: &mut Budget,
 ) -> Result<Part> {
     let name = lines.name().to_owned();
-    let mut texts = Texts::new(reading, &name);
+    let rendering = reading.rendering.get()?;
+    let mut texts = Texts::new(rendering, reading.block_tokens, &name);
     let mut skipped = 0;
     if format == Format::Conversation {
         for conversation in conversation::each(&mut lines) {

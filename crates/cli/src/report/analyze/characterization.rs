@@ -21,7 +21,10 @@ pub(super) fn characterization(analysis: &Analysis) -> Value {
         }),
     );
     put("ideal", ideal(numbers));
-    put("over_time", over_time(numbers));
+    // Without times there is nothing to say of durations.
+    let is_dated = analysis.span_s.is_some();
+    let dated = |value: Value| if is_dated { value } else { Value::Null };
+    put("over_time", dated(over_time(numbers)));
     put("types", types(analysis));
     put("turns", turns(numbers));
     put("origins", origins(numbers));
@@ -31,12 +34,12 @@ pub(super) fn characterization(analysis: &Analysis) -> Value {
         "user_skew",
         numbers.user_skew.as_ref().map_or(Value::Null, skew),
     );
-    put("sessions", sessions(numbers));
+    put("sessions", sessions(numbers, is_dated));
     put("users", users(numbers));
-    put("next_turn", next_turn(analysis));
-    put("reuse", reuse_times(analysis));
+    put("next_turn", dated(next_turn(analysis)));
+    put("reuse", dated(reuse_times(analysis)));
     put("locality", locality(numbers));
-    put("lifespan", lifespan(numbers));
+    put("lifespan", dated(lifespan(numbers)));
     put("sizes", sizes(numbers));
     put("capacity", capacity(numbers));
     Value::Object(all)
@@ -141,7 +144,7 @@ fn spread(spread: &Spread) -> Value {
     })
 }
 
-fn sessions(numbers: &Characterization) -> Value {
+fn sessions(numbers: &Characterization, is_dated: bool) -> Value {
     let kind = |kind: &SessionKind| {
         json!({
             "sessions": kind.sessions,
@@ -155,7 +158,7 @@ fn sessions(numbers: &Characterization) -> Value {
         "count": sessions.count,
         "requests": spread(&sessions.requests),
         "turns": spread(&sessions.turns),
-        "length_s": spread(&sessions.length_s),
+        "length_s": is_dated.then(|| spread(&sessions.length_s)),
         "single": kind(&sessions.single),
         "multi": kind(&sessions.multi),
         "without": sessions.without,

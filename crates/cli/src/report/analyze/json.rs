@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::characterization::characterization;
-use super::{Amount, Analysis, FindingRow, Step};
+use super::{Amount, Analysis, FindingRow, Kept, Own, Step};
 
 /// Everything, as `analyze --json` prints it.
 pub(crate) fn json(analysis: &Analysis) -> Value {
@@ -13,7 +13,7 @@ pub(crate) fn json(analysis: &Analysis) -> Value {
     let steps = analysis
         .waterfall
         .iter()
-        .map(|step| bucket(step, share(step.amount.tokens)));
+        .map(|step| bucket(analysis, step, share(step.amount.tokens)));
     json!({
         "trace": trace(analysis),
         "headlines": analysis.headlines,
@@ -24,8 +24,10 @@ pub(crate) fn json(analysis: &Analysis) -> Value {
             "capacity_from": analysis.capacity_from,
             "seconds_from": analysis.seconds_from,
             "currency": analysis.currency,
-            "requests_with_own_cached_tokens": analysis.said,
+            "played_on": analysis.played_on(),
+            "requests_with_own_cached_tokens": analysis.own.requests,
         },
+        "logged": logged(&analysis.own),
         "waterfall": steps.collect::<Vec<_>>(),
         "ceiling": {
             "tokens": ideal.hit_tokens,
@@ -41,6 +43,7 @@ pub(crate) fn json(analysis: &Analysis) -> Value {
             "random": {
                 "tokens": analysis.routing.random_tokens,
                 "token_hit_rate": share(analysis.routing.random_tokens),
+                "draws": analysis.routing.draws,
             },
             "precise": {
                 "tokens": analysis.routing.precise_tokens,
@@ -77,17 +80,47 @@ fn trace(analysis: &Analysis) -> Value {
         "types_from": info.types_from.to_string(),
         "kv_bytes_per_token": analysis.kv.as_ref().map(|kv| kv.per_token),
         "remarks": analysis.remarks,
-        "memory": {
-            "held_bytes": analysis.held_bytes,
-            "held_bytes_max": analysis.held_bytes_max,
-        },
+        "memory": memory(analysis),
     })
 }
 
-fn bucket(step: &Step, share: f64) -> Value {
+fn memory(analysis: &Analysis) -> Value {
+    let parts = analysis.kept.iter().map(|kept| {
+        json!({
+            "what": kept.what,
+            "bytes": kept.bytes,
+            "bytes_max": kept.bytes_max,
+            "lost": kept.lost,
+        })
+    });
+    let sum = |of: fn(&Kept) -> u64| analysis.kept.iter().map(of).sum::<u64>();
     json!({
-        "bucket": step.bucket.name(),
-        "meaning": step.bucket.meaning(),
+        "kept_bytes": sum(|kept| kept.bytes),
+        "kept_bytes_max": sum(|kept| kept.bytes_max),
+        "peak_bytes": analysis.peak_bytes,
+        "parts": parts.collect::<Vec<_>>(),
+    })
+}
+
+/// `null` where no log says what was cached.
+fn logged(own: &Own) -> Option<Value> {
+    let share = |tokens: u64| tokens as f64 / own.prompt_tokens.max(1) as f64;
+    (own.requests > 0).then(|| {
+        json!({
+            "requests": own.requests,
+            "prompt_tokens": own.prompt_tokens,
+            "served_tokens": own.served_tokens,
+            "served_share": share(own.served_tokens),
+            "replayed_tokens": own.replayed_tokens,
+            "replayed_share": share(own.replayed_tokens),
+        })
+    })
+}
+
+fn bucket(analysis: &Analysis, step: &Step, share: f64) -> Value {
+    json!({
+        "bucket": analysis.name(step.bucket),
+        "meaning": analysis.meaning(step.bucket),
         "is_served": step.bucket.is_served(),
         "tokens": step.amount.tokens,
         "share": share,

@@ -3,7 +3,7 @@
 use headstart_trace::characterize::Spread;
 
 use super::super::aligned;
-use super::{Amount, Analysis, duration, percent, thousands};
+use super::{Amount, Analysis, Kept, duration, percent, thousands};
 
 /// Columns of a full bar.
 const BAR: usize = 20;
@@ -29,37 +29,51 @@ pub(crate) fn text(analysis: &Analysis) -> String {
 fn facts(analysis: &Analysis) -> String {
     let numbers = &analysis.characterization;
     let span = match analysis.span_s {
-        span if span >= 1.0 => format!(" over {}", duration(span)),
+        Some(span) if span >= 1.0 => format!(" over {}", duration(span)),
         _ => String::new(),
     };
     let users = numbers
         .users
         .as_ref()
-        .map(|it| format!(" of {} users", thousands(it.count)));
+        .map(|it| format!(" of {}", many(it.count, "user")));
     let mut facts = format!(
-        "{}: {} requests{span}, {} sessions{} ({}), {} prompt tokens in blocks of {}\n",
+        "{}: {}{span}, {}{} ({}), {} in blocks of {}\n",
         analysis.files.join(", "),
-        thousands(numbers.requests),
-        thousands(numbers.sessions.count),
+        many(numbers.requests, "request"),
+        many(numbers.sessions.count, "session"),
         users.unwrap_or_default(),
         analysis.info.sessions,
-        thousands(analysis.prompt_tokens()),
+        many(analysis.prompt_tokens(), "prompt token"),
         analysis.info.block_tokens,
     );
     for remark in &analysis.remarks {
         facts += &format!("{remark}\n");
     }
-    if numbers.sampling.block_rate < 1.0 {
-        let rate = percent(numbers.sampling.block_rate);
-        facts += &format!("{rate} of the blocks are tracked; figures of blocks are estimates\n");
-    }
-    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
-    facts += &format!(
-        "requests and texts held in memory: {} MiB of {} MiB at most\n",
-        thousands(mib(analysis.held_bytes)),
-        thousands(mib(analysis.held_bytes_max)),
-    );
-    facts
+    facts + &memory(analysis)
+}
+
+fn memory(analysis: &Analysis) -> String {
+    let mib = |bytes: u64| thousands(bytes.div_ceil(1 << 20));
+    let sum = |of: fn(&Kept) -> u64| analysis.kept.iter().map(of).sum();
+    let peak = analysis.peak_bytes;
+    let peak = peak.map(|bytes| format!(", {} MiB the whole process", mib(bytes)));
+    let is_all = analysis.kept.iter().all(|kept| kept.lost.is_none());
+    format!(
+        "memory: {} MiB of at most {} MiB{}; {}\n",
+        mib(sum(|kept| kept.bytes)),
+        mib(sum(|kept| kept.bytes_max)),
+        peak.unwrap_or_default(),
+        match is_all {
+            true => "no bound was met, all figures are exact",
+            false => "bounds were met, see above",
+        },
+    )
+}
+
+/// `1 request`, `2,000 requests`.
+fn many(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", thousands(number))
 }
 
 fn headlines(analysis: &Analysis) -> String {
@@ -98,7 +112,7 @@ fn waterfall(analysis: &Analysis) -> String {
             ""
         };
         rows.push(vec![
-            format!("  {}", step.bucket.meaning()),
+            format!("  {}", analysis.meaning(step.bucket)),
             bar(share),
             percent(share),
             thousands(step.amount.tokens),
@@ -109,19 +123,9 @@ fn waterfall(analysis: &Analysis) -> String {
     if analysis.currency.is_none() {
         rows.iter_mut().for_each(|row| drop(row.pop()));
     }
-    let capacity = analysis.capacity_blocks * u64::from(analysis.info.block_tokens);
-    let fleet = match analysis.said {
-        0 => String::new(),
-        said => format!(
-            "; {} requests say themselves what was cached",
-            thousands(said)
-        ),
-    };
     format!(
-        "Where the prompt tokens went: {} of {} tokens each ({}){fleet}\n{}  time: {}\n",
-        crate::input::counted(analysis.replicas as u64, "replica"),
-        thousands(capacity),
-        analysis.capacity_from,
+        "Where the prompt tokens went: {}\n{}  time: {}\n",
+        analysis.played_on(),
         aligned(&rows),
         analysis.seconds_from,
     )
@@ -138,11 +142,11 @@ fn findings(analysis: &Analysis) -> String {
             None => String::new(),
         };
         text += &format!(
-            "  {} [{}]: {} tokens of {} requests, {}{paid}\n    {}\n",
+            "  {} [{}]: {} of {}, {}{paid}\n    {}\n",
             finding.title,
             finding.cause,
-            thousands(finding.amount.tokens),
-            thousands(finding.requests),
+            many(finding.amount.tokens, "token"),
+            many(finding.requests, "request"),
             duration(finding.amount.seconds),
             finding.fix,
         );
@@ -207,10 +211,15 @@ fn routing(analysis: &Analysis) -> String {
     };
     let mut rows = vec![cells(&["", "", "found", "tokens"])];
     rows.push(row("by what they share", routing.precise_tokens));
-    rows.push(row("by lot", routing.random_tokens));
+    rows.push(row("anywhere, by lot", routing.random_tokens));
     let mut text = match routing.replicas {
         1 => String::new(),
-        replicas => format!("How requests reach {replicas} replicas\n{}", aligned(&rows)),
+        replicas => format!(
+            "How requests reach {replicas} replicas, played one after the other (by lot: the mean of {} \
+             draws)\n{}",
+            routing.draws,
+            aligned(&rows)
+        ),
     };
     if let Some(tokens) = analysis.order_free_tokens {
         text += &format!(
@@ -248,14 +257,14 @@ fn shape(analysis: &Analysis) -> String {
     if let Some(users) = &numbers.users {
         rows.push(spread("requests of a user", &users.requests, &count));
     }
-    rows.push(spread("until reuse", &numbers.reuse.all.seconds, &duration));
-    rows.push(spread(
-        "life of a reused block",
-        &numbers.lifespan.reused_s,
-        &duration,
-    ));
+    if analysis.span_s.is_some() {
+        let (reuse, life) = (&numbers.reuse.all.seconds, &numbers.lifespan.reused_s);
+        rows.push(spread("until reuse", reuse, &duration));
+        rows.push(spread("life of a reused block", life, &duration));
+    }
     let mut text = format!("What the traffic looks like\n{}", aligned(&rows));
-    if let Some(best) = numbers.reuse.all.fits.fits.first() {
+    let best = numbers.reuse.all.fits.fits.first();
+    if let Some(best) = best.filter(|_| analysis.span_s.is_some()) {
         let parameters = best.parameters.iter();
         let shown: Vec<_> = parameters
             .map(|(name, value)| format!("{name} {value:.3}"))
@@ -268,16 +277,16 @@ fn shape(analysis: &Analysis) -> String {
         );
     }
     let next = &numbers.next_turn.all;
-    if next.followed + next.ended > 0 {
+    if analysis.span_s.is_some() && next.followed + next.ended > 0 {
         text += &format!(
             "  another request of the session follows: {}\n",
             percent(next.p_next)
         );
     }
     text += &format!(
-        "  blocks never used again: {}; all hits need room for {} blocks at once\n",
+        "  blocks never used again: {}; all hits need room for {} at once\n",
         percent(numbers.ideal.never_reused_share),
-        thousands(numbers.capacity.peak_blocks),
+        many(numbers.capacity.peak_blocks, "block"),
     );
     text
 }

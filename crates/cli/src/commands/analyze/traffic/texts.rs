@@ -7,7 +7,7 @@ use headstart_core::Nanos;
 use headstart_trace::format::request_log::{BLOCK_TOKENS, Chains, LoggedRequest};
 use headstart_trace::{Format, Provenance, TraceError, TraceInfo};
 
-use super::{Budget, Part, Reading, Said};
+use super::{Budget, Part, Said};
 use crate::commands::analyze::patience::Patience;
 use crate::input::counted;
 use crate::logged::Rendering;
@@ -22,10 +22,10 @@ pub(super) struct Texts<'r> {
 }
 
 impl<'r> Texts<'r> {
-    pub(super) fn new(reading: &Reading<'r>, name: &'r str) -> Self {
-        let block_tokens = reading.block_tokens.unwrap_or(BLOCK_TOKENS).max(1);
+    pub(super) fn new(rendering: &'r Rendering, block_tokens: Option<u32>, name: &'r str) -> Self {
+        let block_tokens = block_tokens.unwrap_or(BLOCK_TOKENS).max(1);
         Self {
-            rendering: reading.rendering,
+            rendering,
             chains: Chains::new(block_tokens),
             name,
             part: Part {
@@ -35,6 +35,7 @@ impl<'r> Texts<'r> {
                 format: Format::Requests,
                 remarks: Vec::new(),
                 is_dated: true,
+                has_times: true,
             },
             last: Nanos(0),
         }
@@ -83,6 +84,7 @@ impl<'r> Texts<'r> {
     pub(super) fn into_part(mut self, format: Format, skipped: u64) -> Part {
         let part = &mut self.part;
         part.format = format;
+        part.has_times = part.is_dated;
         let given = |is_given: bool| match is_given {
             true => Provenance::Given,
             false => Provenance::Absent,

@@ -1,0 +1,193 @@
+//! What the analysis keeps, and how much of it at most.
+//!
+//! Everything that grows with the input has a bound here. What a bound costs is said where it was
+//! met: then a figure is an estimate, or a part of the input was not looked at.
+
+use headstart_insight::documents::CHUNKS_MAX;
+use headstart_insight::loss::Memory;
+use headstart_insight::text;
+use headstart_sim::spread::PIECES_MAX;
+use headstart_trace::characterize::{Characterization, Limits};
+
+use crate::report::analyze::Kept;
+
+/// How much is kept at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Requests: their blocks (16 bytes a run) and, of texts, their tokens (4 bytes each) and
+    /// characters, bytes.
+    pub(crate) held_bytes: usize,
+    /// Blocks of which the attribution remembers who held them.
+    pub(crate) blocks: usize,
+    /// Anchors of contents that the attribution remembers, for about 4 tokens each.
+    pub(crate) anchors: usize,
+    /// Blocks of the replicas' caches together.
+    pub(crate) fleet_blocks: u64,
+    /// Chunks of texts that are looked for behind another prefix.
+    pub(crate) chunks: usize,
+    /// Prompts that others are compared with.
+    pub(crate) texts: text::Limits,
+    /// Runs of blocks, sessions and users.
+    pub(crate) limits: Limits,
+}
+
+impl Default for Bounds {
+    /// Some 200 million prompt tokens of text, many more of a trace; 16 million blocks.
+    fn default() -> Self {
+        Self {
+            held_bytes: 2 << 30,
+            blocks: 1 << 24,
+            anchors: 1 << 25,
+            fleet_blocks: 1 << 24,
+            chunks: CHUNKS_MAX,
+            texts: text::Limits::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Of the attribution, bytes: a block with its name without namespace, and an anchor.
+const BLOCK_BYTES: u64 = 16 + 8;
+const ANCHOR_BYTES: f64 = 64.0 / 15.0;
+
+/// A table forgets some before it is full; a share below this changes no figure that is shown.
+const FORGOTTEN_MAX: f64 = 0.01;
+
+/// Of a cache with its policy and its names, bytes a block, estimated.
+const CACHE_BLOCK_BYTES: u64 = 80;
+
+/// Of a run of blocks, a session or a user, bytes, estimated.
+const PIECE_BYTES: u64 = 100;
+
+/// Of a remembered chunk in its set, bytes.
+const CHUNK_BYTES: u64 = 16;
+
+/// Of a word of a sketch with its places in the index, bytes.
+const WORD_BYTES: u64 = 24;
+
+/// Requests and texts: `bytes` of them, and whether there were more.
+pub(crate) fn requests(bytes: usize, bounds: &Bounds, lost: Option<String>) -> Kept {
+    Kept {
+        what: "requests and texts",
+        bytes: bytes as u64,
+        bytes_max: bounds.held_bytes as u64,
+        lost,
+    }
+}
+
+/// The replicas' caches and what was seen, of block ids.
+pub(crate) fn runs(pieces: usize, is_exact: bool) -> Kept {
+    Kept {
+        what: "caches of the replicas, and what was seen",
+        bytes: pieces as u64 * PIECE_BYTES,
+        bytes_max: 2 * PIECES_MAX as u64 * PIECE_BYTES,
+        lost: (!is_exact)
+            .then(|| "what the fleet finds is estimated from a sample of blocks".to_owned()),
+    }
+}
+
+/// Who held which block, and what was seen: a table for so many `blocks` and `anchors`.
+pub(crate) fn attribution(memory: &Memory, anchors: usize, bounds: &Bounds) -> Kept {
+    let bytes =
+        |blocks: u64, anchors: usize| blocks * BLOCK_BYTES + (anchors as f64 * ANCHOR_BYTES) as u64;
+    let forgotten = |of: u64, all: u64| of as f64 / all.max(1) as f64;
+    let is_full = forgotten(memory.forgotten_blocks, memory.blocks) > FORGOTTEN_MAX
+        || forgotten(memory.forgotten_anchors, memory.anchors) > FORGOTTEN_MAX;
+    Kept {
+        what: "who held which block",
+        bytes: bytes(memory.capacity_blocks as u64, anchors),
+        // A table is a power of two.
+        bytes_max: bytes(bounds.blocks.next_power_of_two() as u64, bounds.anchors * 2),
+        lost: is_full.then(|| {
+            "the memory for blocks was full: what was evicted, or changed in front, long ago \
+             counts as never seen"
+                .to_owned()
+        }),
+    }
+}
+
+/// The replicas' caches; `asked` blocks of each were asked for.
+pub(crate) fn caches(replicas: usize, blocks: u64, asked: u64, bounds: &Bounds) -> Kept {
+    let all = replicas as u64 * blocks;
+    Kept {
+        what: "caches of the replicas",
+        bytes: all * CACHE_BLOCK_BYTES,
+        bytes_max: bounds.fleet_blocks.max(replicas as u64) * CACHE_BLOCK_BYTES,
+        lost: (blocks < asked).then(|| {
+            format!("each replica was played with {blocks} blocks: no more are kept of all")
+        }),
+    }
+}
+
+/// What the traffic looks like.
+pub(crate) fn characterization(numbers: &Characterization, bounds: &Bounds) -> Kept {
+    let sampling = &numbers.sampling;
+    let sessions = numbers.sessions.count as f64 * sampling.session_rate;
+    let users = numbers.users.as_ref().map_or(0, |users| users.count) as f64;
+    let kept = sampling.pieces + (sessions + users * sampling.user_rate) as u64;
+    let Limits {
+        pieces,
+        sessions,
+        users,
+    } = bounds.limits;
+    let rate = sampling.session_rate.min(sampling.user_rate);
+    Kept {
+        what: "reuse, sessions and users",
+        bytes: kept * PIECE_BYTES,
+        bytes_max: (pieces + sessions + users) as u64 * PIECE_BYTES,
+        lost: (sampling.block_rate.min(rate) < 1.0).then(|| {
+            format!(
+                "of what the traffic looks like {:.1} % of the blocks and {:.1} % of the sessions \
+                 and users are tracked: those figures are estimates",
+                sampling.block_rate * 100.0,
+                rate * 100.0
+            )
+        }),
+    }
+}
+
+/// The caches of replicas that are drawn by lot.
+pub(crate) fn random(pieces: usize, is_exact: bool) -> Kept {
+    Kept {
+        what: "caches behind random routing",
+        bytes: pieces as u64 * PIECE_BYTES,
+        bytes_max: PIECES_MAX as u64 * PIECE_BYTES,
+        lost: (!is_exact)
+            .then(|| "what random routing finds is estimated from a sample of blocks".to_owned()),
+    }
+}
+
+/// Texts that are looked for behind another prefix.
+pub(crate) fn documents(chunks: usize, bounds: &Bounds) -> Kept {
+    // The older half goes when the younger is full.
+    let is_full = chunks > bounds.chunks / 2;
+    Kept {
+        what: "texts behind another prefix",
+        bytes: chunks as u64 * CHUNK_BYTES,
+        bytes_max: bounds.chunks as u64 * CHUNK_BYTES,
+        lost: is_full.then(|| {
+            "what reuse without order adds is of recent prompts: older ones are forgotten"
+                .to_owned()
+        }),
+    }
+}
+
+/// Prompts that others are compared with: `kept` of them. One that goes on where another ends
+/// takes its place.
+pub(crate) fn texts(kept: usize, bounds: &Bounds) -> Kept {
+    Kept {
+        what: "prompts to compare with",
+        bytes: (bounds.texts.words / bounds.texts.sketches.max(1) * kept) as u64 * WORD_BYTES,
+        bytes_max: bounds.texts.words as u64 * WORD_BYTES,
+        lost: (kept >= bounds.texts.sketches)
+            .then(|| format!("causes are told by {kept} prompts: older ones are forgotten")),
+    }
+}
+
+/// Most memory that this process had so far, bytes; `None` where the system does not say.
+pub(crate) fn peak_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib << 10)
+}
