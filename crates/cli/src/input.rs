@@ -278,7 +278,7 @@ fn tokenize(folder: Option<&Path>) -> Result<Rc<Tokenize<'static>>> {
             }
         };
         let tokens = match text {
-            Text::Logged(prompt) => return rendering.tokens(&rendering.text(prompt)),
+            Text::Logged(prompt) => return rendering.tokens_of(prompt, &rendering.text(prompt)),
             Text::Answer(answer) => {
                 let tokenizer = &rendering.model().tokenizer;
                 tokenizer.encode(answer, SpecialTokensIn::ParseOnly)

@@ -69,6 +69,7 @@ impl Rendering {
     pub(crate) fn text(&self, prompt: &PromptPart) -> String {
         let (messages, tools) = match prompt {
             PromptPart::Text(text) => return text.clone(),
+            PromptPart::Tokens(ids) => return numbers(ids),
             PromptPart::Chat { messages, tools } => (messages, tools.as_ref()),
         };
         let messages = flat(messages, self.is_toy);
@@ -84,6 +85,21 @@ impl Rendering {
             self.refused.set(self.refused.get() + 1);
             plain(&messages, tools)
         })
+    }
+
+    /// The tokens of a prompt that was rendered to `text`: its own, where it came as tokens.
+    ///
+    /// # Errors
+    /// Why the tokenizer has none for it.
+    pub(crate) fn tokens_of(
+        &self,
+        prompt: &PromptPart,
+        text: &str,
+    ) -> Result<Vec<TokenId>, String> {
+        match prompt {
+            PromptPart::Tokens(ids) => Ok(ids.clone()),
+            _ => self.tokens(text),
+        }
     }
 
     /// The tokens of a rendered prompt.
@@ -125,6 +141,12 @@ impl Rendering {
         }
         remarks
     }
+}
+
+/// Token ids as a text, in which what differs can be found.
+fn numbers(ids: &[TokenId]) -> String {
+    let numbers: Vec<String> = ids.iter().map(TokenId::to_string).collect();
+    numbers.join(" ")
 }
 
 /// `messages` with texts for contents; `for_toy` with its roles and with calls in the text.

@@ -7,7 +7,11 @@
 //! | a line of OpenAI's batch files | the same, in `body` |
 //! | a LiteLLM log | `messages`, or the same in `proxy_server_request.body` |
 //! | a proxy's log | the same, in `request` |
-//! | a prompt that was rendered already | `prompt` or `input`, a text |
+//! | an export of Helicone, Langfuse or LangSmith | the same, in `request_body`, `input` or `inputs` |
+//! | a prompt that was rendered already | `prompt` or `input`, a text, or token ids in `prompt` |
+//!
+//! Images, sound and files within messages count as their short names (see `opaque`), some 30
+//! tokens each, whatever a model makes of them: the same one has the same name.
 //!
 //! What else is read, where it is there, beside the prompt or around the body. The first of a
 //! row's names that is there counts; every other field is passed over.
@@ -15,11 +19,11 @@
 //! | of the request | from |
 //! |---|---|
 //! | id | `request_id`, `custom_id`, `id` |
-//! | arrival | `timestamp`, `created`, `created_at`, `startTime`, `start_time`, `time` |
+//! | arrival | `timestamp`, `created`, `created_at`, `startTime`, `start_time`, `time`, `createdAt`, … |
 //! | model, salt | `model`; `cache_salt` |
-//! | user | `user`, `user_id`, `end_user`, `metadata.user_id` |
-//! | session | `session_id`, `conversation_id`, `thread_id`, or as LiteLLM and `metadata` say it |
-//! | tokens | `usage` (also in `response`, or `response.body`), or its fields by themselves |
+//! | user | `user`, `user_id`, `end_user`, `userId`, `request_user_id`, `metadata.user_id` |
+//! | session | `session_id`, `conversation_id`, `thread_id`, `sessionId`, or as LiteLLM, `metadata` say |
+//! | tokens | `usage` (also in `response`, `response.body`, `response_body`), or its fields alone |
 //! | TTFT | `ttft_ms`, `ttft_s`, `ttft`, `time_to_first_token`, or the completion's start |
 //!
 //! Times are texts as in RFC 3339, or numbers since 1970 whose unit (seconds to nanoseconds)
@@ -34,13 +38,14 @@
 
 mod fields;
 mod line;
+mod opaque;
 mod requests;
 mod usage;
 
 use std::io::Read;
 use std::time::Duration;
 
-use headstart_core::Nanos;
+use headstart_core::{Nanos, TokenId};
 use serde_json::{Value, json};
 
 use super::conversation::{Conversation, Role, Turn};
@@ -99,6 +104,8 @@ pub enum PromptPart {
     },
     /// A text that is tokenized as it stands.
     Text(String),
+    /// Token ids, which somebody tokenized already: equal where they are the same tokenizer's.
+    Tokens(Vec<TokenId>),
 }
 
 impl LoggedRequest {

@@ -59,7 +59,9 @@ impl Keys {
             "hash_ids" => self.has_ids = true,
             "turns" | "conversations" => self.has_turns = true,
             "messages" => self.has_messages = true,
-            "prompt" | "input" | "body" => self.has_prompt = true,
+            "prompt" | "input" | "inputs" | "body" | "request_body" | "requestBody" => {
+                self.has_prompt = true;
+            }
             "model" | "usage" | "request_id" | "startTime" | "ttft_ms" => self.is_asked = true,
             _ => {}
         }
@@ -126,6 +128,8 @@ mod tests {
             Ok(Format::Conversation),
         );
         check(r#"{"messages": [], "model": "m"}"#, Ok(Format::Requests));
+        check(r#"{"request_body": {}, "id": 1}"#, Ok(Format::Requests));
+        check(r#"{"inputs": {}, "run_type": "llm"}"#, Ok(Format::Requests));
         check(r#"{"messages": [], "startTime": 1}"#, Ok(Format::Requests));
         check(
             r#"{"custom_id": "a", "body": {"messages": []}}"#,

@@ -57,6 +57,7 @@ fn tokenize() -> Rc<Tokenize<'static>> {
         let bytes: Vec<u8> = match text {
             Text::Answer(text) => text.bytes().collect(),
             Text::Logged(PromptPart::Text(text)) => text.bytes().collect(),
+            Text::Logged(PromptPart::Tokens(ids)) => return Ok(ids.clone()),
             Text::Logged(PromptPart::Chat { messages, .. }) => messages.to_string().into_bytes(),
             Text::Prompt(turns) => turns.iter().flat_map(|turn| turn.text.bytes()).collect(),
         };

@@ -33,6 +33,27 @@ impl<'a> Fields<'a> {
             })
     }
 
+    /// The fields' names, some of them, for a message.
+    pub(super) fn named(&self) -> String {
+        const SHOWN: usize = 8;
+        let mut names: Vec<&str> = self.0.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        let shown = names.iter().take(SHOWN);
+        // A name is a client's to choose, and is shown in terminals.
+        let quoted = |name: &&str| {
+            let plain = name.chars().filter(|letter| !letter.is_control());
+            format!("`{}`", plain.take(24).collect::<String>())
+        };
+        let shown: Vec<String> = shown.map(quoted).collect();
+        match names.len() {
+            0 => "no field".to_owned(),
+            count if count > SHOWN => {
+                format!("{} and {} more", shown.join(", "), count - SHOWN)
+            }
+            _ => shown.join(", "),
+        }
+    }
+
     /// The JSON text of a field; `null` is none.
     pub(super) fn raw(&self, name: &str) -> Option<&'a str> {
         let text = self.0.get(name)?.get();

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use headstart_core::TokenId;
 use serde_json::{Value, json};
 
 use super::fields::Fields;
+use super::opaque::name_opaque;
 use super::{LINE_BYTES_MAX, LoggedRequest, PromptPart, usage};
 
 /// The request in `line`; its place in the file is the caller's to say.
@@ -35,6 +37,8 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
         "startTime",
         "start_time",
         "time",
+        "createdAt",
+        "request_created_at",
     ];
     Ok(LoggedRequest {
         id: both.name(&["request_id", "custom_id", "id"]),
@@ -42,13 +46,17 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
         arrival: arrival_names.iter().find_map(|name| outer.time(name)),
         model: both.name(&["model"]),
         cache_salt: both.name(&["cache_salt"]),
-        user: both.name_or_metadata(&["user", "user_id", "end_user"], "user_id"),
+        user: both.name_or_metadata(
+            &["user", "user_id", "end_user", "userId", "request_user_id"],
+            "user_id",
+        ),
         session: both.name_or_metadata(
             &[
                 "session_id",
                 "conversation_id",
                 "thread_id",
                 "litellm_session_id",
+                "sessionId",
             ],
             "session_id",
         ),
@@ -62,9 +70,16 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
 
 /// The request body, where the line is not one itself.
 fn body<'a>(line: &Fields<'a>) -> Option<Fields<'a>> {
-    let direct = ["body", "request"]
-        .iter()
-        .find_map(|name| line.object(name));
+    // `input` where it is an object: Langfuse's observations; `inputs`: LangSmith's runs.
+    let names = [
+        "body",
+        "request",
+        "request_body",
+        "requestBody",
+        "input",
+        "inputs",
+    ];
+    let direct = names.iter().find_map(|name| line.object(name));
     let nested = || line.object("proxy_server_request")?.object("body");
     direct.or_else(nested)
 }
@@ -72,21 +87,29 @@ fn body<'a>(line: &Fields<'a>) -> Option<Fields<'a>> {
 /// What a line asks that is a body itself.
 fn prompt_of_line(line: &Fields<'_>) -> Result<PromptPart, String> {
     prompt(line)?.ok_or_else(|| {
-        "no prompt; expected `messages`, `prompt` or `input`, by itself or in `body` or `request`"
-            .to_owned()
+        format!(
+            "no prompt; expected `messages`, `prompt` or `input`, by itself or in `body`, \
+             `request`, `request_body` or `input`; the line has {}",
+            line.named()
+        )
     })
 }
 
 /// What `body` asks, if it asks.
 fn prompt(body: &Fields<'_>) -> Result<Option<PromptPart>, String> {
     if let Some(messages) = body.list("messages") {
-        return Ok(Some(PromptPart::Chat {
-            messages: behind_system(body, "system", messages),
-            tools: body.list("tools").or_else(|| body.list("functions")),
-        }));
+        return Ok(Some(chat(
+            behind_system(body, "system", messages),
+            body.list("tools").or_else(|| body.list("functions")),
+        )));
     }
     for name in ["prompt", "input", "messages"] {
         match body.value::<Value>(name) {
+            Some(Value::String(text)) if name == "input" && body.raw("instructions").is_some() => {
+                let user = json!([{"role": "user", "content": text}]);
+                let messages = behind_system(body, "instructions", user);
+                return Ok(Some(chat(messages, body.list("tools"))));
+            }
             Some(Value::String(text)) => return Ok(Some(PromptPart::Text(text))),
             Some(Value::Array(items)) => return items_as_prompt(body, name, items).map(Some),
             _ => {}
@@ -95,33 +118,46 @@ fn prompt(body: &Fields<'_>) -> Result<Option<PromptPart>, String> {
     Ok(None)
 }
 
-/// A list is one text, or the messages of OpenAI's Responses API.
+fn chat(mut messages: Value, tools: Option<Value>) -> PromptPart {
+    name_opaque(&mut messages);
+    PromptPart::Chat { messages, tools }
+}
+
+/// A list is one prompt (a text, or its token ids), or the messages of OpenAI's Responses API.
 fn items_as_prompt(
     body: &Fields<'_>,
     name: &str,
     mut items: Vec<Value>,
 ) -> Result<PromptPart, String> {
-    if items.len() == 1 && items[0].is_string() {
-        let Some(Value::String(text)) = items.pop() else {
-            return Err(format!("`{name}` is empty"));
-        };
-        return Ok(PromptPart::Text(text));
-    }
-    if !items.is_empty() && items.iter().all(Value::is_object) {
-        return Ok(PromptPart::Chat {
-            messages: behind_system(body, "instructions", Value::Array(items)),
-            tools: body.list("tools"),
-        });
-    }
-    Err(match items.first() {
-        Some(Value::Number(_)) => {
-            format!("`{name}` is a list of token ids; expected text, as the causes are told by it")
+    if items.len() == 1 && matches!(items[0], Value::String(_) | Value::Array(_)) {
+        match items.swap_remove(0) {
+            Value::String(text) => return Ok(PromptPart::Text(text)),
+            Value::Array(ids) => items = ids,
+            _ => {}
         }
-        Some(Value::String(_)) => {
+    }
+    let first = items.first();
+    if first.is_some_and(Value::is_number) {
+        return token_ids(name, &items);
+    }
+    if first.is_some() && items.iter().all(Value::is_object) {
+        let messages = behind_system(body, "instructions", Value::Array(items));
+        return Ok(chat(messages, body.list("tools")));
+    }
+    Err(match first {
+        Some(Value::String(_) | Value::Array(_)) => {
             let count = items.len();
             format!("`{name}` holds {count} prompts; expected one, so put each on its own line")
         }
         _ => format!("`{name}` is a list of something else than messages; expected a prompt"),
+    })
+}
+
+fn token_ids(name: &str, items: &[Value]) -> Result<PromptPart, String> {
+    let id = |item: &Value| TokenId::try_from(item.as_u64()?).ok();
+    let ids: Option<Vec<TokenId>> = items.iter().map(id).collect();
+    ids.map(PromptPart::Tokens).ok_or_else(|| {
+        format!("`{name}` is a list of numbers that are no token ids; expected whole ones from 0")
     })
 }
 
@@ -286,13 +322,80 @@ mod tests {
     }
 
     #[test]
+    fn instructions_come_before_an_input_that_is_a_text() {
+        let got = good(r#"{"instructions": "s", "input": "x", "model": "m"}"#);
+        let user = json!({"role": "user", "content": "x"});
+        let system = json!({"role": "system", "content": "s"});
+        assert_eq!(got.prompt, chat(json!([system, user]), None));
+    }
+
+    #[test]
+    fn token_ids_are_a_prompt() {
+        let expected = PromptPart::Tokens(vec![1, 2, 300_000]);
+        assert_eq!(good(r#"{"prompt": [1, 2, 300000]}"#).prompt, expected);
+        assert_eq!(good(r#"{"prompt": [[1, 2, 300000]]}"#).prompt, expected);
+    }
+
+    #[test]
+    fn an_anthropic_body_with_blocks_and_tools() {
+        let got = good(
+            r#"{"model": "c", "max_tokens": 9, "system": [{"type": "text", "text": "s",
+            "cache_control": {"type": "ephemeral"}}], "tools": [{"name": "t", "input_schema":
+            {"type": "object"}}], "messages": [{"role": "user", "content": [{"type": "text",
+            "text": "x"}]}], "usage": {"input_tokens": 3, "cache_read_input_tokens": 4,
+            "cache_creation_input_tokens": 2, "output_tokens": 5}}"#,
+        );
+        let PromptPart::Chat { messages, tools } = &got.prompt else {
+            panic!("messages make a chat");
+        };
+        assert_eq!(messages[0]["content"][0]["text"], "s");
+        assert_eq!(messages[1]["content"][0]["text"], "x");
+        assert_eq!(tools.as_ref().expect("given")[0]["name"], "t");
+        let counted = (got.prompt_tokens, got.cached_tokens, got.output_tokens);
+        assert_eq!(counted, (Some(9), Some(4), Some(5)));
+    }
+
+    #[test]
+    fn exports_of_other_gateways_are_read() {
+        let user = || json!([{"role": "user", "content": "x"}]);
+        let langfuse = good(
+            r#"{"id": "o", "traceId": "t", "sessionId": "s", "userId": "u", "model": "m",
+            "startTime": "2025-10-20T21:29:36Z", "usage": {"input": 9, "output": 2},
+            "input": {"messages": [{"role": "user", "content": "x"}]}}"#,
+        );
+        assert_eq!(langfuse.prompt, chat(user(), None));
+        assert_eq!(langfuse.session.as_deref(), Some("s"));
+        assert_eq!(langfuse.user.as_deref(), Some("u"));
+        assert_eq!(
+            (langfuse.prompt_tokens, langfuse.output_tokens),
+            (Some(9), Some(2))
+        );
+        assert_eq!(langfuse.arrival, Some(Nanos(1_760_995_776_000_000_000)));
+        let helicone = good(
+            r#"{"request_id": "h", "request_created_at": "2025-10-20T21:29:36Z",
+            "request_body": {"model": "m", "messages": [{"role": "user", "content": "x"}]},
+            "response_body": {"usage": {"prompt_tokens": 4}}}"#,
+        );
+        assert_eq!(helicone.prompt, chat(user(), None));
+        assert_eq!(
+            (helicone.name(), helicone.prompt_tokens),
+            ("h".to_owned(), Some(4))
+        );
+    }
+
+    #[test]
     fn lines_without_a_prompt_say_what_was_expected() {
         check_bad("[1]", "not a request");
         check_bad("{\"prompt\"", "not a request");
         check_bad("{}", "expected `messages`, `prompt` or `input`");
-        check_bad(r#"{"prompt": [1, 2]}"#, "token ids");
+        check_bad(r#"{"prompt": [1, -2]}"#, "no token ids");
+        check_bad(r#"{"prompt": [[1], [2]]}"#, "holds 2 prompts");
+        check_bad(
+            r#"{"question": "x", "at": 1}"#,
+            "the line has `at`, `question`",
+        );
         check_bad(r#"{"prompt": ["a", "b"]}"#, "holds 2 prompts");
-        check_bad(r#"{"input": [[1]]}"#, "something else than messages");
+        check_bad(r#"{"input": [true]}"#, "something else than messages");
         check_bad(r#"{"prompt": {"a": 1}}"#, "no prompt");
         let long = format!(r#"{{"prompt": "{}"}}"#, "x".repeat(LINE_BYTES_MAX));
         check_bad(&long, "the limit is 16 MiB");

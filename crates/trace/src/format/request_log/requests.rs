@@ -140,7 +140,7 @@ fn type_name(prompt: &PromptPart) -> &'static str {
     match prompt {
         PromptPart::Chat { tools: None, .. } => TYPES[0],
         PromptPart::Chat { tools: Some(_), .. } => TYPES[1],
-        PromptPart::Text(_) => TYPES[2],
+        PromptPart::Text(_) | PromptPart::Tokens(_) => TYPES[2],
     }
 }
 
@@ -169,6 +169,7 @@ mod tests {
                     return Err("no token for it".to_owned());
                 }
                 PromptPart::Text(text) => text.clone(),
+                PromptPart::Tokens(ids) => return Ok(ids.clone()),
                 PromptPart::Chat { messages, tools } => format!("{messages} {tools:?}"),
             };
             let token = |word: &str| session(word).0 as u32;

@@ -12,7 +12,9 @@ pub(super) struct Usage {
 
 /// The usage in `line`: its own, its answer's, or that of the answer in a batch's file.
 pub(super) fn of(line: &Fields<'_>) -> Usage {
-    let answer = line.object("response").unwrap_or_default();
+    let names = ["response", "response_body", "responseBody"];
+    let answer = names.iter().find_map(|name| line.object(name));
+    let answer = answer.unwrap_or_default();
     let body = answer.object("body").unwrap_or_default();
     let nested = [line, &answer, &body].map(|place| place.object("usage"));
     let found = nested.iter().flatten().next().unwrap_or(line);
@@ -32,13 +34,16 @@ fn counts(usage: &Fields<'_>) -> Usage {
         let beside = [read, written].into_iter().flatten();
         beside.fold(input, u32::saturating_add)
     });
+    // Langfuse's `usage` has shorter names.
     let prompt = usage.count("prompt_tokens").or(input);
+    let prompt = prompt.or_else(|| usage.count("input"));
     let output = usage.count("completion_tokens");
+    let output = output.or_else(|| usage.count("output_tokens"));
     Usage {
         prompt,
         // More than all of a prompt cannot be cached: whoever says so counts something else.
         cached: cached.filter(|&cached| prompt.is_none_or(|prompt| cached <= prompt)),
-        output: output.or_else(|| usage.count("output_tokens")),
+        output: output.or_else(|| usage.count("output")),
     }
 }
 

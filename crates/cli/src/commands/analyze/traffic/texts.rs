@@ -51,7 +51,10 @@ impl<'r> Texts<'r> {
         patience.look(self.part.requests.len());
         let bad_line = |reason| TraceError::bad_line(self.name, logged.line, reason);
         let text = self.rendering.text(&logged.prompt);
-        let tokens = self.rendering.tokens(&text).map_err(bad_line)?;
+        let tokens = self
+            .rendering
+            .tokens_of(&logged.prompt, &text)
+            .map_err(bad_line)?;
         let info = &mut self.part.info;
         let mut request = self
             .chains
