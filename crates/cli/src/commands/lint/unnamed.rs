@@ -109,7 +109,7 @@ mod tests {
             let text = format!("You help {front}. {body}\nQuestion {number}: {front}?");
             unnamed.add(&walk.add(&LoggedRequest {
                 id: None,
-                line: number as u64 + 1,
+                line: number + 1,
                 arrival: None,
                 model: None,
                 cache_salt: None,
