@@ -189,6 +189,67 @@ fn lint_fails_when_the_stable_prefix_shrinks() {
     let wrong = output(["lint", &prompts, "--baseline", &prompts]);
     assert_eq!(wrong.status.code(), Some(2));
     assert_eq!(output(["lint"]).status.code(), Some(2));
+    // Lengths of another tokenizer cannot be compared.
+    let other = fs::read_to_string(&baseline).expect("is there");
+    fs::write(&baseline, other.replace("\"toy-", "\"model-")).expect("writes");
+    let wrong = output(["lint", &prompts, "--baseline", &baseline]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let said = text(&wrong.stderr);
+    assert!(said.contains("another tokenizer"), "{said}");
+}
+
+#[test]
+fn files_that_cannot_be_read_are_no_findings() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (empty, broken) = (path("empty.jsonl"), path("broken.jsonl"));
+    fs::write(&empty, "").expect("writes");
+    fs::write(&broken, "no JSON\n").expect("writes");
+    for file in [&path("absent.jsonl"), &empty, &broken] {
+        assert_eq!(output(["lint", file]).status.code(), Some(2), "{file}");
+    }
+    let absent = output(["why", "req-1", &path("absent.jsonl")]);
+    assert_eq!(absent.status.code(), Some(2));
+}
+
+#[test]
+fn lint_tells_what_changes_without_a_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("named.jsonl");
+    let names = ["Ann", "Bob", "Cem", "Dee", "Eve", "Fay"];
+    log(&file, |number| format!("You help {}. ", names[number]));
+    let file = file.display().to_string();
+    let told = output(["lint", &file, "--json", "--show-text"]);
+    assert_eq!(told.status.code(), Some(1));
+    let told = object(&told);
+    assert_eq!(told["ok"], false);
+    let finding = &told["findings"][0];
+    assert_eq!(
+        (&finding["cause"], &finding["requests"]),
+        (&Value::Null, &json!(5))
+    );
+    assert_eq!(finding["example"]["old"], "Ann");
+}
+
+#[test]
+fn why_prefers_an_id_to_a_line_and_counts_as_the_log_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("numbered.jsonl");
+    log(&file, at_minute);
+    let lines = fs::read_to_string(&file).expect("is there");
+    // The id of line 5 is the number of line 2; the log counts fewer tokens than the toy.
+    let lines = lines.replace("\"req-4\"", "\"2\"");
+    let counted = lines.replace("{\"id\"", "{\"usage\":{\"prompt_tokens\":50},\"id\"");
+    fs::write(&file, counted).expect("writes");
+    let file = file.display().to_string();
+    let by_id = object(&output(["why", "2", &file, "--json"]));
+    assert_eq!(by_id["neighbour"]["request"], "req-3");
+    let by_line = object(&output(["why", "3", &file, "--json"]));
+    assert_eq!(by_line["request"], "req-2");
+    for told in [by_id, by_line] {
+        let (shared, all) = (&told["shared_tokens"], &told["prompt_tokens"]);
+        assert!(shared.as_u64() <= all.as_u64(), "{shared} of {all}");
+    }
 }
 
 #[test]

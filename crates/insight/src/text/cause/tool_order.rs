@@ -24,6 +24,9 @@ const JSON_QUOTES: usize = 8;
 /// Words between a word that announces a list and the sign that ends the announcement.
 const ANNOUNCEMENT_WORDS: usize = 6;
 
+/// Words between the sign of a heading and such a word in it.
+const HEADING_WORDS: usize = 4;
+
 /// Names of functions that definitions of tools have at least.
 const NAMES: usize = 2;
 
@@ -92,8 +95,11 @@ fn announces(front: &[Word]) -> bool {
 
 /// Whether a label is a heading, or a sentence ends behind it: `the following tools:`.
 fn is_announcement(words: &[Word], at: usize) -> bool {
-    let before = at.checked_sub(1).map(|before| &words[before]);
-    let is_heading = before.is_some_and(|it| b"#*<[_".iter().any(|sign| it.is(*sign)));
+    let before = &words[at.saturating_sub(HEADING_WORDS)..at];
+    let touches = before
+        .last()
+        .is_some_and(|it| b"*<[_".iter().any(|sign| it.is(*sign)));
+    let is_heading = touches || before.iter().any(|it| it.is(b'#'));
     let behind = &words[at + 1..words.len().min(at + 1 + ANNOUNCEMENT_WORDS)];
     let mut ends = behind
         .iter()
@@ -178,7 +184,7 @@ mod tests {
     #[test]
     fn tools_in_markup_and_signatures_are_told() {
         let body = prose(6, 120);
-        let forms: [(&str, fn(&str, &str) -> String); 5] = [
+        let forms: [(&str, fn(&str, &str) -> String); 6] = [
             ("# Tools\n\n", |name, says| {
                 format!("## {name}\n\n{says}\n\n- `path` (string)\n- `max_rows` (integer)\n\n")
             }),
@@ -195,6 +201,9 @@ mod tests {
             }),
             ("Available tools:\n", |name, says| {
                 format!("* **{name}**: {says}\n")
+            }),
+            ("## The available actions\n", |name, says| {
+                format!("* {} - {says}\n", name.replace('_', " "))
             }),
         ];
         for (front, tool) in forms {

@@ -59,15 +59,16 @@ fn within(aligned: &Aligned<'_>) -> Option<(Range<usize>, Range<usize>)> {
         .then(|| (bytes_of(&aligned.old, old), bytes_of(&aligned.new, new)))
 }
 
-/// Whether all that stands between `words` is white space beyond ASCII.
+/// Whether white space stands between all of `words`, and none of it is ASCII's.
 fn has_odd_spaces(sketch: &Sketch, words: &[Word]) -> bool {
     let (start, end) = (words[0].start, words[words.len() - 1].end());
     let first = sketch.words().partition_point(|word| word.start < start);
     let inside = sketch.words()[first..]
         .iter()
         .take_while(|word| word.start < end);
+    let is_parted = words.windows(2).all(|pair| pair[0].end() < pair[1].start);
     let mut spaces = inside.filter(|word| !word.is_ink());
-    spaces.all(|space| space.character == 0)
+    is_parted && spaces.all(|space| space.character == 0)
 }
 
 #[cfg(test)]
@@ -114,7 +115,12 @@ mod tests {
                 "{other:?}"
             );
         }
-        for (one, other) in [("key word", "keyhole"), ("Robin", "Jo Lee"), ("a-b", "ab")] {
+        for (one, other) in [
+            ("key word", "keyhole"),
+            ("Robin", "Jo Lee"),
+            ("ab+cd", "abxcd"),
+            ("a-b", "ab"),
+        ] {
             let (old, new) = (
                 format!("Rule: {one}. {body}"),
                 format!("Rule: {other}. {body}"),
