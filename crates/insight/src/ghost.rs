@@ -50,8 +50,8 @@ use window::{Counts, Request, Window};
 /// that we know.
 pub const BLOCKS_MAX: usize = 1 << 15;
 
-/// Followed blocks that a live gateway looks up in five seconds, at most, of each ghost: less than a
-/// tenth of a millisecond a second.
+/// Followed blocks that a live gateway looks up in five seconds, at most, of each ghost while it
+/// follows more than a handful.
 pub const LOOKUPS_MAX: u64 = 1 << 12;
 
 /// The time for which look-ups are bounded.

@@ -202,7 +202,7 @@ impl Insight {
         // same.
         let mut pending = ticket.pending;
         state.attributor.computed(&mut pending, now);
-        let (names, size) = (pending.names(), ticket.block_size);
+        let (names, size) = (pending.take_names(), ticket.block_size);
         let tokens = ticket.prompt_tokens;
         state.ghosts.record(replica.0, size, names, tokens, now);
         let served = ticket.served;

@@ -5,10 +5,10 @@
 //! *anchor*, so that the same text has the same anchors behind any prefix, and no gap between two
 //! is longer than that. Anchors are kept in a bounded table, the oldest of a line giving way.
 //!
-//! Source: rolling hash by cyclic polynomials (Cohen 1997), which takes no multiplication; choosing the least of a row is winnowing
-//! (Schleimer, Wilkerson, Aiken, SIGMOD 2003). Text shorter than a window and a spread together
-//! may go unnoticed; where known and new meet, the border is off by half a spread at most in the
-//! mean.
+//! Source: rolling hash by cyclic polynomials (Cohen 1997), which takes no multiplication;
+//! choosing the least of a row is winnowing (Schleimer, Wilkerson, Aiken, SIGMOD 2003). Text
+//! shorter than a window and a spread together may go unnoticed; where known and new meet, the
+//! border is off by half a spread at most in the mean.
 
 use std::hint::black_box;
 

@@ -123,10 +123,18 @@ impl Pending {
         self.runs.iter().map(|run| (run.end, run.bucket))
     }
 
-    /// Its blocks as they are named here: equal name, equal block and prefix.
+    /// Its blocks as they are named here: equal name, equal block and prefix. Once it is computed
+    /// nobody else needs them.
+    ///
+    /// # Panics
+    /// When it is not computed yet.
     #[must_use]
-    pub fn names(&self) -> &[u64] {
-        &self.names
+    pub fn take_names(&mut self) -> Vec<u64> {
+        assert!(
+            !self.is_computing,
+            "its names are needed until it is computed"
+        );
+        std::mem::take(&mut self.names)
     }
 
     /// The chosen replica.

@@ -14,6 +14,9 @@ use headstart_insight::ghost::{Estimate, Ghost, LOOKUPS_MAX, Settings};
 /// Replicas that have a ghost, of some 3 MiB each; further ones have none.
 const GHOSTS: usize = 64;
 
+/// Requests, and blocks of theirs, after which a ghost is told of them at once.
+const WAITING: (usize, usize) = (32, 1 << 13);
+
 /// The largest memory of an engine that is reckoned with, blocks.
 const LARGEST: u64 = 1 << 23;
 
@@ -46,9 +49,19 @@ pub(super) struct Ghosts {
     watching: usize,
 }
 
+struct Waiting {
+    names: Vec<u64>,
+    prompt_tokens: u32,
+    at: Nanos,
+}
+
 #[derive(Default)]
 struct Watched {
     ghost: Option<Ghost>,
+    /// Requests that it was not told of yet: one that serves many at a time finds in the
+    /// processor's caches what it would have to fetch for each.
+    waiting: Vec<Waiting>,
+    waiting_blocks: usize,
     /// Blocks of its device, where somebody knows.
     capacity: Option<u64>,
     /// Blocks on its device by its events, now and at most.
@@ -67,7 +80,7 @@ impl Ghosts {
         &mut self,
         replica: u32,
         block_size: u32,
-        names: &[u64],
+        names: Vec<u64>,
         prompt_tokens: u32,
         now: Nanos,
     ) {
@@ -77,14 +90,22 @@ impl Ghosts {
             return;
         }
         let (capacity, is_new) = (watched.capacity, watched.ghost.is_none());
-        let ghost = watched.ghost.get_or_insert_with(|| {
+        watched.ghost.get_or_insert_with(|| {
             let settings = match capacity {
                 Some(capacity) => Settings::around(capacity, block_size),
                 None => Settings::curve(LARGEST, block_size),
             };
             Ghost::new(settings).with_lookups_max(LOOKUPS_MAX)
         });
-        ghost.record(names, prompt_tokens, now);
+        watched.waiting_blocks += names.len();
+        watched.waiting.push(Waiting {
+            names,
+            prompt_tokens,
+            at: now,
+        });
+        if watched.waiting.len() >= WAITING.0 || watched.waiting_blocks >= WAITING.1 {
+            watched.catch_up();
+        }
         self.watching += usize::from(is_new);
     }
 
@@ -110,6 +131,7 @@ impl Ghosts {
     pub(super) fn clear(&mut self, replica: u32, now: Nanos) {
         let watched = self.watched(replica);
         watched.held = 0;
+        watched.catch_up();
         if let Some(ghost) = &mut watched.ghost {
             ghost.clear(now);
         }
@@ -121,8 +143,9 @@ impl Ghosts {
     }
 
     /// What one would have hit; none where nobody knows its size.
-    pub(super) fn answer(&self, replica: u32, now: Nanos) -> Option<GhostAnswer> {
-        let watched = self.watched.get(&replica)?;
+    pub(super) fn answer(&mut self, replica: u32, now: Nanos) -> Option<GhostAnswer> {
+        let watched = self.watched.get_mut(&replica)?;
+        watched.catch_up();
         let capacity = watched.capacity.unwrap_or(watched.most);
         let ghost = watched.ghost.as_ref().filter(|_| capacity > 0)?;
         Some(answer(replica, capacity, &ghost.last_hour(now)))
@@ -130,6 +153,19 @@ impl Ghosts {
 
     fn watched(&mut self, replica: u32) -> &mut Watched {
         self.watched.entry(replica).or_default()
+    }
+}
+
+impl Watched {
+    /// Tells the ghost of all requests so far.
+    fn catch_up(&mut self) {
+        self.waiting_blocks = 0;
+        let Some(ghost) = &mut self.ghost else {
+            return;
+        };
+        for request in self.waiting.drain(..) {
+            ghost.record(&request.names, request.prompt_tokens, request.at);
+        }
     }
 }
 
@@ -179,7 +215,7 @@ mod tests {
                 for prompt in 0..12u64 {
                     let names: Vec<u64> = (0..10).map(|block| prompt * 10 + block).collect();
                     let names: Vec<u64> = names.iter().map(|name| name * 0x9e37_79b9).collect();
-                    ghosts.record(3, 16, &names, 160, Nanos(round * 1_000_000_000));
+                    ghosts.record(3, 16, names, 160, Nanos(round * 1_000_000_000));
                 }
             }
             assert_eq!(ghosts.replicas(), [3]);
