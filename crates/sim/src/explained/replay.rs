@@ -9,7 +9,7 @@
 //! Requests come in order of time. Where computing takes no time ([`Explained::serve`], as in
 //! [`crate::replay`]) nothing is ever in flight. The router is never wrong. So what is left is what
 //! placement, room and the prompts themselves cost. The attributor is driven as a gateway drives
-//! it. Requests in flight wait for no one: there are no queues, and at most [`FLIGHTS_MAX`] of them.
+//! it. Requests in flight wait for no one: there are no queues, and at most [`FLIGHTS_MAX`] fly.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

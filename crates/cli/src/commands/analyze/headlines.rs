@@ -176,8 +176,8 @@ fn order(analysis: &Analysis) -> Option<String> {
     let share = analysis.order_free_tokens? as f64 / analysis.prompt_tokens().max(1) as f64;
     (share >= SHARE_MIN).then(|| {
         format!(
-            "Up to {} of the prompt tokens stood in an earlier prompt of the same model and salt, but \
-             behind something else: a fixed order, or reuse without order, could serve them.",
+            "Up to {} of the prompt tokens stood in an earlier prompt of the same model and salt, \
+             but behind something else: a fixed order, or reuse without order, could serve them.",
             percent(share)
         )
     })

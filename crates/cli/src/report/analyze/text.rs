@@ -215,8 +215,8 @@ fn routing(analysis: &Analysis) -> String {
     let mut text = match routing.replicas {
         1 => String::new(),
         replicas => format!(
-            "How requests reach {replicas} replicas, played one after the other (by lot: the mean of {} \
-             draws)\n{}",
+            "How requests reach {replicas} replicas, played one after the other (by lot: the \
+             mean of {} draws)\n{}",
             routing.draws,
             aligned(&rows)
         ),
