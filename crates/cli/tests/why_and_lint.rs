@@ -228,7 +228,8 @@ fn lint_tells_what_changes_without_a_name() {
         (&finding["cause"], &finding["requests"]),
         (&Value::Null, &json!(5))
     );
-    assert_eq!(finding["example"]["old"], "Ann");
+    let old = finding["example"]["old"].as_str().expect("a text");
+    assert!(names.contains(&old), "{old}");
 }
 
 #[test]

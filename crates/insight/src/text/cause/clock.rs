@@ -76,10 +76,10 @@ fn is_of_phrase(words: &[Word], at: usize) -> bool {
         let is_sign = b",-/:.()'".iter().any(|sign| word.is(*sign));
         is_sign || word.class.is_figure() || (word.class == Class::Plain && word.len <= JOINT_BYTES)
     };
-    let front = words[..at].iter().rev().take(PHRASE_WORDS);
-    let behind = words[at + 1..].iter().take(PHRASE_WORDS);
+    let mut front = words[..at].iter().rev().take(PHRASE_WORDS);
+    let mut behind = words[at + 1..].iter().take(PHRASE_WORDS);
     let says = |word: Option<&Word>| word.is_some_and(is_beside);
-    says(front.skip_while(links).next()) || says(behind.skip_while(links).next())
+    says(front.find(|word| !links(word))) || says(behind.find(|word| !links(word)))
 }
 
 /// Whether a number is one of several that a word of time has in brackets: `datetime(2026, 3, 4)`.

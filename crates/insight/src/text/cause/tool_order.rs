@@ -112,6 +112,9 @@ mod tests {
     use crate::text::cause::testing::{check, found};
     use crate::text::testing::prose;
 
+    /// A tool's name and what it says, as a prompt shows them.
+    type Form = fn(&str, &str) -> String;
+
     const NAMES: [&str; 4] = ["get_weather", "search_web", "read_file", "send_mail"];
 
     /// One tool as OpenAI's API has it.
@@ -184,7 +187,7 @@ mod tests {
     #[test]
     fn tools_in_markup_and_signatures_are_told() {
         let body = prose(6, 120);
-        let forms: [(&str, fn(&str, &str) -> String); 6] = [
+        let forms: [(&str, Form); 6] = [
             ("# Tools\n\n", |name, says| {
                 format!("## {name}\n\n{says}\n\n- `path` (string)\n- `max_rows` (integer)\n\n")
             }),
