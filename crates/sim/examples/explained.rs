@@ -1,6 +1,7 @@
 //! The live attribution against the truth: what tokens were, and what was said of them.
 //!
-//! `cargo run --release -p headstart-sim --example explained [-- FIRST_SEED [LAST_SEED [SESSIONS]]]`
+//! `cargo run --release -p headstart-sim --example explained -- [FIRST_SEED [LAST_SEED
+//! [SESSIONS]]]`
 
 use headstart_sim::explained::world::{World, WorldConfig};
 

@@ -1,5 +1,5 @@
 //! The dashboard and the HTML reports in a real browser: `tools/browser/run`, on the binary that
-//! the tests have built. Fetches nothing: what is not there is named, with the line that fetches it.
+//! the tests have built. It fetches nothing: what is not there is named, with what fetches it.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

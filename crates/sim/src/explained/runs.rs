@@ -216,7 +216,7 @@ mod tests {
             next_id += 3;
             chains.push(chain.clone());
             let tokens = chain.len() as u32 * 16 + rng.below(16) as u32;
-            if tokens % 16 > 0 && rng.below(2) == 0 {
+            if !tokens.is_multiple_of(16) && rng.below(2) == 0 {
                 // Some traces number a last block that is not full.
                 chain.push(next_id);
                 next_id += 1;
@@ -224,7 +224,7 @@ mod tests {
             TraceRequest {
                 arrival: Nanos(now),
                 blocks: chain.into_iter().collect(),
-                input_tokens: (tokens % 16 > 0 || rng.below(2) == 0).then_some(tokens),
+                input_tokens: (!tokens.is_multiple_of(16) || rng.below(2) == 0).then_some(tokens),
                 ..TraceRequest::default()
             }
         };

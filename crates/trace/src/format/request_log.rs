@@ -7,7 +7,7 @@
 //! | a line of OpenAI's batch files | the same, in `body` |
 //! | a LiteLLM log | `messages`, or the same in `proxy_server_request.body` |
 //! | a proxy's log | the same, in `request` |
-//! | an export of Helicone, Langfuse or LangSmith | the same, in `request_body`, `input` or `inputs` |
+//! | Helicone, Langfuse, LangSmith | the same, in `request_body`, `input` or `inputs` |
 //! | a prompt that was rendered already | `prompt` or `input`, a text, or token ids in `prompt` |
 //!
 //! Images, sound and files within messages count as their short names (see `opaque`), some 30
@@ -19,10 +19,10 @@
 //! | of the request | from |
 //! |---|---|
 //! | id | `request_id`, `custom_id`, `id` |
-//! | arrival | `timestamp`, `created`, `created_at`, `startTime`, `start_time`, `time`, `createdAt`, … |
+//! | arrival | `timestamp`, `created`, `created_at`, `startTime`, `start_time`, `time`, … |
 //! | model, salt | `model`; `cache_salt` |
 //! | user | `user`, `user_id`, `end_user`, `userId`, `request_user_id`, `metadata.user_id` |
-//! | session | `session_id`, `conversation_id`, `thread_id`, `sessionId`, or as LiteLLM, `metadata` say |
+//! | session | `session_id`, `conversation_id`, `thread_id`, `sessionId`; as LiteLLM says |
 //! | tokens | `usage` (also in `response`, `response.body`, `response_body`), or its fields alone |
 //! | TTFT | `ttft_ms`, `ttft_s`, `ttft`, `time_to_first_token`, or the completion's start |
 //!
