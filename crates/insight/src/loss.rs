@@ -51,6 +51,10 @@ const TICK: u64 = 10_000_000;
 /// Replicas that are told apart; those with higher ids are taken for one.
 const REPLICAS: usize = 4_096;
 
+/// Blocks stored behind a reset after which it is forgotten: many times what is remembered, and few
+/// enough that counters of 32 bits tell before from after.
+const RESET_BLOCKS: u32 = 1 << 30;
+
 /// How much an [`Attributor`] remembers, and its secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributorConfig {
@@ -92,12 +96,24 @@ pub struct Attributor {
 struct Replica {
     /// Blocks that it stored, and once more per reset.
     stored: u32,
-    /// `stored` at its last reset.
+    /// `stored` at its last reset, until that is so long ago that the memory has forgotten
+    /// whatever was lost then.
     reset_at: Option<u32>,
     /// Whether it says what it stores and removes.
     has_events: bool,
     /// Stands for the model that it serves.
     model: u64,
+}
+
+impl Replica {
+    /// It stored so many more blocks.
+    fn advance(&mut self, blocks: u32) {
+        self.stored = self.stored.wrapping_add(blocks);
+        let is_past = |reset_at: &u32| self.stored.wrapping_sub(*reset_at) > RESET_BLOCKS;
+        if self.reset_at.as_ref().is_some_and(is_past) {
+            self.reset_at = None;
+        }
+    }
 }
 
 impl Attributor {
@@ -138,7 +154,7 @@ impl Attributor {
         let replica = &mut self.replicas[usize::from(place)];
         if !replica.has_events {
             let new = pending.names.len() - pending.computes_from;
-            replica.stored = replica.stored.wrapping_add(new as u32);
+            replica.advance(new as u32);
         }
         let (at, stored) = (ticks(now), replica.stored);
         let fresh = pending.fresh_from.min(pending.computes_from);
@@ -237,7 +253,7 @@ impl Attributor {
         let replica = &mut self.replicas[usize::from(place)];
         replica.has_events = true;
         if tier == Tier::Device {
-            replica.stored = replica.stored.wrapping_add(1);
+            replica.advance(1);
         }
         let (model, stored) = (replica.model, replica.stored);
         let entry = self.blocks.enter(self.key.of_block(key, model));
@@ -260,7 +276,7 @@ impl Attributor {
         let replica = &mut self.replicas[usize::from(place)];
         replica.reset_at = Some(replica.stored);
         // What is stored from now on has a higher number.
-        replica.stored = replica.stored.wrapping_add(1);
+        replica.advance(1);
     }
 
     /// How full the memory is.

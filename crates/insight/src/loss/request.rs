@@ -86,7 +86,7 @@ pub(super) struct New {
 }
 
 /// Counts who computes a block. More than 255 are not told apart: those that came when the count
-/// was full do not lower it.
+/// was full do not lower it. Blocks in ascending order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uncounted(Vec<usize>);
 
@@ -99,7 +99,7 @@ impl Uncounted {
     }
 
     pub(super) fn end(&self, block: usize, entry: &mut Entry) {
-        if !self.0.contains(&block) {
+        if self.0.binary_search(&block).is_err() {
             entry.computing = entry.computing.saturating_sub(1);
         }
     }

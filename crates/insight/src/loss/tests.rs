@@ -364,3 +364,25 @@ fn buckets_sum_to_the_prompt_whatever_is_said() {
         }
     }
 }
+
+/// Counters come round after 2³² blocks: a reset that is long past must not come back.
+#[test]
+fn a_reset_is_forgotten_before_its_counter_comes_round() {
+    let mut bench = Bench::new();
+    let prompt = tokens(31, 65);
+    bench.store(&prompt, 0);
+    bench.attributor.cleared(ReplicaId(0));
+    for (stored, bucket) in [
+        (0, Bucket::Reset),
+        (1 << 29, Bucket::Evicted),
+        (1 << 30, Bucket::Evicted),
+        (1 << 30, Bucket::Evicted),
+    ] {
+        bench.attributor.replicas[0].advance(stored);
+        let pending = bench.arrive(None, &prompt, 0, [0, 0]);
+        let found = bench.finish(pending, 0);
+        let expected = [(Bucket::BlockFloor, 1), (bucket, 64)];
+        assert_eq!(found, expected, "{stored} blocks later");
+    }
+    assert_eq!(bench.attributor.replicas[0].reset_at, None);
+}
