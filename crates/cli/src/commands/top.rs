@@ -116,6 +116,15 @@ struct Seen {
     trouble: Option<String>,
 }
 
+impl Seen {
+    /// What the server said is trouble enough; otherwise that it says nothing may be one.
+    fn note_lateness(&mut self) {
+        if self.trouble.is_none() && self.told_at.elapsed() > LATE {
+            self.trouble = Some("it does not answer".to_owned());
+        }
+    }
+}
+
 /// Frame after frame until a key ends it. The server is asked on a thread of its own, which ends
 /// with the process: whatever it does, keys are obeyed at once.
 fn watch(server: &Server) -> Result<()> {
@@ -154,7 +163,8 @@ fn watch(server: &Server) -> Result<()> {
 }
 
 /// Draws whenever something happened, and once a second; any key but those that end it asks the
-/// server now.
+/// server now. Before each frame it is looked whether an answer is overdue, so that keys, however
+/// many, never hide that.
 fn follow(
     mut seen: Seen,
     events: &Receiver<Event>,
@@ -162,6 +172,7 @@ fn follow(
     mut draw: impl FnMut(&Seen) -> Result<()>,
 ) -> Result<()> {
     loop {
+        seen.note_lateness();
         draw(&seen)?;
         match events.recv_timeout(PERIOD) {
             Ok(Event::Pressed(Key::Quit)) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
@@ -171,12 +182,7 @@ fn follow(
                 (seen.last, seen.told_at, seen.trouble) = (next, Instant::now(), None);
             }
             Ok(Event::Told(Err(error))) => seen.trouble = Some(error.to_string()),
-            Err(RecvTimeoutError::Timeout) => {
-                let is_late = seen.told_at.elapsed() > LATE;
-                seen.trouble = seen
-                    .trouble
-                    .or(is_late.then(|| "it does not answer".to_owned()));
-            }
+            Err(RecvTimeoutError::Timeout) => {}
         }
     }
 }
@@ -218,6 +224,21 @@ mod tests {
             quit(),
         ];
         assert_eq!(frames(Instant::now(), pressed).len(), 3);
+    }
+
+    #[test]
+    fn a_late_answer_is_told_however_many_keys_are_pressed() {
+        let long_ago = Instant::now().checked_sub(2 * LATE);
+        let long_ago = long_ago.expect("the machine is up for longer");
+        let late = || Some("it does not answer".to_owned());
+        let pressed = vec![Event::Pressed(Key::Other), Event::Pressed(Key::Quit)];
+        assert_eq!(frames(long_ago, pressed), [late(), late()]);
+        let told = vec![
+            Event::Pressed(Key::Other),
+            Event::Told(Ok(Box::default())),
+            Event::Pressed(Key::Quit),
+        ];
+        assert_eq!(frames(long_ago, told), [late(), late(), None]);
     }
 
     #[test]

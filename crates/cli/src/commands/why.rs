@@ -102,7 +102,9 @@ fn found(why: &Why, path: &Path, rendering: &Rendering) -> Result<Told> {
     for request in request_log::read(name.clone(), file, options)? {
         let request = request?;
         has_ids |= request.id.is_some();
-        if request.id.is_some() && request.name() == why.request {
+        // As it stands in the log, or as it is shown.
+        let is_asked = |id: &String| *id == why.request || request.name() == why.request;
+        if request.id.as_ref().is_some_and(is_asked) {
             return Ok(walk.tell(&request));
         }
         if request.line.to_string() == why.request {

@@ -45,6 +45,7 @@ mod usage;
 use std::io::Read;
 use std::time::Duration;
 
+use headstart_core::shown::one_line;
 use headstart_core::{Nanos, TokenId};
 use serde_json::{Value, json};
 
@@ -114,17 +115,10 @@ impl LoggedRequest {
     pub fn name(&self) -> String {
         match &self.id {
             // An id comes from a client, and is shown in terminals.
-            Some(id) => id.chars().flat_map(visible).collect(),
+            Some(id) => one_line(id),
             None => self.line.to_string(),
         }
     }
-}
-
-/// A letter as it stands, or as an escape where a terminal would obey it.
-fn visible(letter: char) -> impl Iterator<Item = char> {
-    let escape = letter.is_control().then(|| letter.escape_unicode());
-    let plain = escape.is_none().then_some(letter);
-    escape.into_iter().flatten().chain(plain)
 }
 
 impl PromptPart {
@@ -255,6 +249,15 @@ mod tests {
         let (names, skipped) = names(true);
         assert_eq!(names, [Ok("1".to_owned()), Ok("7".to_owned())]);
         assert_eq!(skipped, 1);
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_in_a_name_is_shown_by_its_number() {
+        let log = "{\"id\": \"pay \u{202e}100\\u001b[2J\", \"prompt\": \"a\"}\n";
+        let mut requests =
+            read("log.jsonl", log.as_bytes(), LogOptions::default()).expect("readable");
+        let request = requests.next().expect("one").expect("good");
+        assert_eq!(request.name(), "pay \\u{202e}100\\u{1b}[2J");
     }
 
     #[test]

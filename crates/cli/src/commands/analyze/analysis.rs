@@ -200,6 +200,10 @@ mod tests {
     use super::*;
 
     fn analyzed(log: String, bounds: Bounds) -> Analysis {
+        analyzed_as("made", log, bounds)
+    }
+
+    fn analyzed_as(name: &'static str, log: String, bounds: Bounds) -> Analysis {
         let rendering = Renderings::of(None).expect("the toy");
         let reading = Reading {
             format: None,
@@ -210,7 +214,7 @@ mod tests {
             held_bytes: bounds.held_bytes,
         };
         let mut patience = Patience::new();
-        let source = Source::Made("made", log.into_bytes());
+        let source = Source::Made(name, log.into_bytes());
         let traffic = Traffic::read(&[source], &reading, &mut patience).expect("a log");
         let setting = Setting {
             fleet: Fleet {
@@ -284,6 +288,26 @@ mod tests {
         let analysis = analyzed(texts, Bounds::default());
         check_bounds(&analysis);
         assert_eq!(lost(&analysis), [""; 0]);
+    }
+
+    /// Names of files and requests are strangers': no order of theirs reaches a terminal.
+    #[test]
+    fn names_are_shown_without_what_a_terminal_would_obey() {
+        let rules = (0..80).map(|rule| format!("Rule {rule}: the keeper of {rule} answers."));
+        let rules = rules.collect::<Vec<_>>().join(" ");
+        let mut log = String::new();
+        for number in 1..=3 {
+            let _ = writeln!(
+                log,
+                "{{\"id\": \"a\u{202e}{number}\", \"prompt\": \
+                 \"It is 2026-03-02 09:0{number}:17 now. {rules}\"}}"
+            );
+        }
+        let analysis = analyzed_as("lo\u{202e}g", log, Bounds::default());
+        let text = crate::report::analyze::text(&analysis);
+        assert!(text.starts_with("lo\\u{202e}g: 3 requests"), "{text}");
+        assert!(text.contains("for example request a\\u{202e}"), "{text}");
+        assert!(!text.contains('\u{202e}'), "{text}");
     }
 
     /// A long trace of ids: more requests than are held.

@@ -1,5 +1,6 @@
 //! The analysis for a terminal: sections with short bars.
 
+use headstart_core::shown::one_line;
 use headstart_trace::characterize::Spread;
 
 use super::super::aligned;
@@ -38,7 +39,7 @@ fn facts(analysis: &Analysis) -> String {
         .map(|it| format!(" of {}", many(it.count, "user")));
     let mut facts = format!(
         "{}: {}{span}, {}{} ({}), {} in blocks of {}\n",
-        analysis.files.join(", "),
+        one_line(&analysis.files.join(", ")),
         many(numbers.requests, "request"),
         many(numbers.sessions.count, "session"),
         users.unwrap_or_default(),
@@ -153,8 +154,8 @@ fn findings(analysis: &Analysis) -> String {
         if let Some(example) = &finding.example {
             text += &format!(
                 "    for example request {} against {}, from token {}",
-                example.request,
-                example.neighbour,
+                one_line(&example.request),
+                one_line(&example.neighbour),
                 thousands(example.token),
             );
             text += &match (&example.old, &example.new) {

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use headstart_core::Nanos;
+use headstart_core::shown::one_line;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::error::Category;
@@ -41,8 +42,8 @@ impl<'a> Fields<'a> {
         let shown = names.iter().take(SHOWN);
         // A name is a client's to choose, and is shown in terminals.
         let quoted = |name: &&str| {
-            let plain = name.chars().filter(|letter| !letter.is_control());
-            format!("`{}`", plain.take(24).collect::<String>())
+            let front: String = name.chars().take(24).collect();
+            format!("`{}`", one_line(&front))
         };
         let shown: Vec<String> = shown.map(quoted).collect();
         match names.len() {
@@ -159,6 +160,13 @@ mod tests {
         for none in ["-5", "yesterday", "NaN", "inf", "1e40", ""] {
             check_time(none, None);
         }
+    }
+
+    #[test]
+    fn names_are_shown_without_what_a_terminal_would_obey() {
+        let text = "{\"b\u{202e}c\\u001b[2J\": 1, \"a\": 2}";
+        let fields = Fields::parse(text).expect("an object");
+        assert_eq!(fields.named(), "`a`, `b\\u{202e}c\\u{1b}[2J`");
     }
 
     #[test]
