@@ -16,7 +16,7 @@ use super::memory::{self, Bounds};
 use super::patience::Patience;
 use super::traffic::Traffic;
 use crate::kv_bytes::KvBytes;
-use crate::report::analyze::{Amount, Analysis, Kept, Routing, Step};
+use crate::report::analyze::{Amount, Analysis, Kept, Routing, Step, thousands};
 
 /// Fixes what is drawn by lot.
 const SEED: u64 = 9;
@@ -100,6 +100,10 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patien
         characterization,
         kept,
     };
+    if analysis.currency.is_some() {
+        let unpriced = unpriced(&played.splits, &per_token);
+        analysis.remarks.extend(unpriced);
+    }
     let lost = analysis.kept.iter().filter_map(|kept| kept.lost.clone());
     analysis.remarks.extend(lost.collect::<Vec<_>>());
     analysis.headlines = super::headlines::of(&analysis);
@@ -186,6 +190,20 @@ fn waterfall(splits: &[Split], per_token: &[PerToken]) -> Vec<Step> {
         }
     }
     steps.into()
+}
+
+/// How many tokens have no price although there are prices, if any.
+fn unpriced(splits: &[Split], per_token: &[PerToken]) -> Option<String> {
+    let all = splits.iter().zip(per_token);
+    let without = all.filter(|(_, per_token)| !per_token.is_priced());
+    let tokens: u64 = without.map(|(split, _)| split.total()).sum();
+    (tokens > 0).then(|| {
+        format!(
+            "{} of the prompt tokens are of models that --price-table does not name: sums that \
+             they are part of have no money; name the models, or any other as [models.\"*\"]",
+            thousands(tokens)
+        )
+    })
 }
 
 #[cfg(test)]
