@@ -111,6 +111,47 @@ fn the_waterfall_sums_to_the_prompt_and_has_its_money() {
     }
 }
 
+/// The money of some models' tokens is not shown as that of all.
+#[test]
+fn without_a_price_for_every_model_no_sum_has_money() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let prices = folder.path().join("prices.toml");
+    let table = "currency = \"EUR\"\n[models.m]\ncache_miss = 1\ncache_hit = 0.1\noutput = 2\n";
+    std::fs::write(&prices, table).expect("writes");
+    let prices = prices.display().to_string();
+    // Tokens with money and without, and how many the remark says are of unpriced models.
+    let told = |log: &str| {
+        let args = ["--json", "--price-table", &prices];
+        let report = parsed(&analyzed(folder.path(), log, &args));
+        let steps = report["waterfall"].as_array().expect("steps");
+        let tokens = |has_money: bool| -> u64 {
+            let some = steps
+                .iter()
+                .filter(|step| step["money"].is_number() == has_money);
+            some.filter_map(|step| step["tokens"].as_u64()).sum()
+        };
+        let remarks = report["trace"]["remarks"].as_array().expect("remarks");
+        let mut said = remarks.iter().filter_map(Value::as_str);
+        let remark = said.find_map(|it| it.split_once(" of the prompt tokens are of models"));
+        let unpriced = remark.map(|(count, _)| count.replace(',', ""));
+        let unpriced = unpriced.map(|count| count.parse::<u64>().expect("a number"));
+        let money = &report["findings"][0]["money"];
+        (tokens(true), tokens(false), unpriced, money.is_number())
+    };
+    let log = clocked(12);
+    let (all, none, unpriced, has_money) = told(&log);
+    assert_eq!((none, unpriced, has_money), (0, None, true));
+    assert!(all > 10_000, "{all}");
+    // Every request of another model: nothing has a price.
+    let other = log.replace("\"model\":\"m\"", "\"model\":\"n\"");
+    assert_eq!(told(&other), (0, all, Some(all), false));
+    // Both: at least the tails of either are in one bucket.
+    let (priced, without, unpriced, _) = told(&format!("{log}\n{other}"));
+    assert_eq!(priced + without, 2 * all);
+    assert_eq!(unpriced, Some(all));
+    assert!(without > all, "{without} of {}", 2 * all);
+}
+
 #[test]
 fn what_the_log_says_was_cached_is_served() {
     let folder = tempfile::tempdir().expect("a folder");

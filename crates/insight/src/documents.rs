@@ -37,6 +37,7 @@ pub struct Documents {
     younger: HashSet<u64>,
     older: HashSet<u64>,
     chunks_max: usize,
+    forgotten: u64,
 }
 
 impl Documents {
@@ -54,6 +55,7 @@ impl Documents {
             younger: HashSet::new(),
             older: HashSet::new(),
             chunks_max,
+            forgotten: 0,
         }
     }
 
@@ -61,6 +63,13 @@ impl Documents {
     #[must_use]
     pub fn num_chunks(&self) -> usize {
         self.younger.len() + self.older.len()
+    }
+
+    /// Chunks that went because there was no more room; one that came again and went again counts
+    /// twice. While there are none, nothing was missed.
+    #[must_use]
+    pub fn num_forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// Adds a prompt, of which a prefix cache serves the first `prefix` tokens, and returns how
@@ -82,10 +91,15 @@ impl Documents {
     }
 
     fn remember(&mut self, hash: u64) {
+        let mut gone = HashSet::new();
         if self.younger.len() >= self.chunks_max / 2 {
-            self.older = std::mem::take(&mut self.younger);
+            gone = std::mem::replace(&mut self.older, std::mem::take(&mut self.younger));
         }
         self.younger.insert(hash);
+        // What came again meanwhile is remembered all the same.
+        let is_lost = |hash: u64| !self.younger.contains(&hash) && !self.older.contains(&hash);
+        let lost = gone.into_iter().filter(|&hash| is_lost(hash)).count();
+        self.forgotten += lost as u64;
     }
 }
 
@@ -205,6 +219,33 @@ mod tests {
             assert_eq!(known.add(1, &prompt, prefix), expected, "round {round}");
             prompts.push(prompt);
         }
+    }
+
+    #[test]
+    fn nothing_is_forgotten_before_the_memory_is_full() {
+        let mut known = Documents::with_chunks_max(7, 64);
+        (0..64).for_each(|hash| known.remember(hash));
+        assert_eq!((known.num_chunks(), known.num_forgotten()), (64, 0));
+        known.remember(64);
+        assert_eq!((known.num_chunks(), known.num_forgotten()), (33, 32));
+    }
+
+    /// Against the difference between what was held before and after.
+    #[test]
+    fn what_is_forgotten_is_counted() {
+        let mut rng = Rng::new(5);
+        let mut known = Documents::with_chunks_max(7, 64);
+        let held = |known: &Documents| -> HashSet<u64> {
+            known.younger.union(&known.older).copied().collect()
+        };
+        let mut expected = 0;
+        for _ in 0..2000 {
+            let before = held(&known);
+            known.remember(rng.below(100) as u64);
+            expected += before.difference(&held(&known)).count() as u64;
+            assert_eq!(known.num_forgotten(), expected);
+        }
+        assert!(expected > 100, "{expected}");
     }
 
     #[test]

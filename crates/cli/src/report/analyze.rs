@@ -70,19 +70,20 @@ pub(crate) struct Step {
 pub(crate) struct Amount {
     pub(crate) tokens: u64,
     pub(crate) seconds: f64,
-    /// `None` where nobody said what anything costs.
+    /// `None` where nobody said what some of the tokens cost: a part is not shown as the whole.
     pub(crate) money: Option<f64>,
 }
 
 impl Amount {
-    /// Adds `other`.
+    /// Adds `other`. No tokens need no price.
     pub(crate) fn add(&mut self, other: &Self) {
+        self.money = match (self.tokens, other.tokens) {
+            (_, 0) => self.money,
+            (0, _) => other.money,
+            _ => self.money.zip(other.money).map(|(one, more)| one + more),
+        };
         self.tokens += other.tokens;
         self.seconds += other.seconds;
-        self.money = match (self.money, other.money) {
-            (Some(one), Some(more)) => Some(one + more),
-            (one, more) => one.or(more),
-        };
     }
 }
 
@@ -248,5 +249,39 @@ pub(crate) fn duration(seconds: f64) -> String {
         some if some < 6_000.0 => format!("{:.0} min", some / 60.0),
         some if some < 360_000.0 => format!("{:.1} h", some / 3_600.0),
         some => format!("{:.1} days", some / 86_400.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn amount(tokens: u64, money: Option<f64>) -> Amount {
+        Amount {
+            tokens,
+            seconds: tokens as f64 / 2.0,
+            money,
+        }
+    }
+
+    #[track_caller]
+    fn check_sum(parts: &[Amount], expected: Amount) {
+        let mut sum = Amount::default();
+        parts.iter().for_each(|part| sum.add(part));
+        assert_eq!(sum, expected);
+        let mut sum = Amount::default();
+        parts.iter().rev().for_each(|part| sum.add(part));
+        assert_eq!(sum, expected, "in the other order");
+    }
+
+    #[test]
+    fn a_part_of_the_money_is_not_shown_as_the_whole() {
+        let (priced, unpriced) = (amount(4, Some(1.5)), amount(2, None));
+        check_sum(&[], amount(0, None));
+        check_sum(&[priced, priced], amount(8, Some(3.0)));
+        check_sum(&[priced, unpriced], amount(6, None));
+        check_sum(&[priced, unpriced, priced], amount(10, None));
+        check_sum(&[priced, amount(0, None)], priced);
+        check_sum(&[unpriced, amount(0, Some(0.0))], unpriced);
     }
 }

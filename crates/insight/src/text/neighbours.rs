@@ -60,6 +60,7 @@ pub struct Neighbours<N> {
     /// In order of arrival; places of those that went early are empty.
     kept: VecDeque<Option<Kept<N>>>,
     num_kept: usize,
+    forgotten: u64,
     /// The number of the first in `kept`.
     first: u64,
     anchors: ByHash<Vec<u64>>,
@@ -113,6 +114,7 @@ impl<N> Neighbours<N> {
             words: 0,
             kept: VecDeque::new(),
             num_kept: 0,
+            forgotten: 0,
             first: 0,
             anchors: ByHash::default(),
             marks: ByHash::default(),
@@ -123,6 +125,19 @@ impl<N> Neighbours<N> {
     #[must_use]
     pub fn len(&self) -> usize {
         self.num_kept
+    }
+
+    /// Words of all the prompts that are remembered.
+    #[must_use]
+    pub fn num_words(&self) -> usize {
+        self.words
+    }
+
+    /// Prompts that went because there were too many, or too many words. One whose place a longer
+    /// turn of its conversation took is none of them.
+    #[must_use]
+    pub fn num_forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// Whether nothing is remembered.
@@ -160,6 +175,7 @@ impl<N> Neighbours<N> {
         }));
         while self.num_kept > self.limits.sketches || self.words > self.limits.words {
             self.remove(self.first);
+            self.forgotten += 1;
         }
     }
 
@@ -408,13 +424,43 @@ mod tests {
             memory.insert(1, end, sketch(&text[..end]));
             memory.check();
         }
-        assert_eq!(memory.len(), 1);
+        assert_eq!((memory.len(), memory.num_forgotten()), (1, 0));
         for seed in 2..30 {
             memory.insert(1, seed, sketch(&prose(seed as u64, 100 + seed * 37 % 600)));
             memory.check();
             assert!(memory.len() <= 2);
         }
         assert!(memory.nearest(1, &sketch(&text)).is_none());
+    }
+
+    /// Against a queue of lengths: few prompts, of which only so many words find room.
+    #[test]
+    fn words_are_a_limit_too_and_what_it_cost_is_counted() {
+        let limits = Limits {
+            sketches: 100,
+            words: 2000,
+        };
+        let mut memory = Neighbours::new(limits);
+        let mut rng = Rng::new(5);
+        let (mut lengths, mut forgotten) = (VecDeque::new(), 0);
+        for seed in 0..40u64 {
+            // Now and then one that finds no room even alone.
+            let new = sketch(&prose(
+                seed,
+                50 + rng.below(if seed % 9 == 8 { 5000 } else { 500 }),
+            ));
+            lengths.push_back(new.words().len());
+            while lengths.iter().sum::<usize>() > limits.words {
+                lengths.pop_front();
+                forgotten += 1;
+            }
+            memory.insert(1, seed, new);
+            memory.check();
+            assert_eq!(memory.num_words(), lengths.iter().sum::<usize>());
+            assert_eq!(memory.num_forgotten(), forgotten, "prompt {seed}");
+            assert_eq!(memory.len(), lengths.len());
+        }
+        assert!(forgotten > 20, "{forgotten}");
     }
 
     /// Random prompts of shared parts: whoever is found shares within one mark of what the best of

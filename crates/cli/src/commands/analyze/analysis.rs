@@ -16,7 +16,7 @@ use super::memory::{self, Bounds};
 use super::patience::Patience;
 use super::traffic::Traffic;
 use crate::kv_bytes::KvBytes;
-use crate::report::analyze::{Amount, Analysis, Kept, Routing, Step};
+use crate::report::analyze::{Amount, Analysis, Kept, Routing, Step, thousands};
 
 /// Fixes what is drawn by lot.
 const SEED: u64 = 9;
@@ -100,6 +100,10 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patien
         characterization,
         kept,
     };
+    if analysis.currency.is_some() {
+        let unpriced = unpriced(&played.splits, &per_token);
+        analysis.remarks.extend(unpriced);
+    }
     let lost = analysis.kept.iter().filter_map(|kept| kept.lost.clone());
     analysis.remarks.extend(lost.collect::<Vec<_>>());
     analysis.headlines = super::headlines::of(&analysis);
@@ -132,7 +136,7 @@ fn kept(traffic: &Traffic, beside: &Beside, played: &Played, bounds: &Bounds) ->
     kept.push(beside.random.kept.clone());
     if let Some((_, documents)) = &beside.order_free {
         kept.push(documents.clone());
-        kept.push(memory::texts(beside.compared.num_kept, bounds));
+        kept.push(memory::texts(&beside.compared, bounds));
     }
     kept
 }
@@ -188,6 +192,20 @@ fn waterfall(splits: &[Split], per_token: &[PerToken]) -> Vec<Step> {
     steps.into()
 }
 
+/// How many tokens have no price although there are prices, if any.
+fn unpriced(splits: &[Split], per_token: &[PerToken]) -> Option<String> {
+    let all = splits.iter().zip(per_token);
+    let without = all.filter(|(_, per_token)| !per_token.is_priced());
+    let tokens: u64 = without.map(|(split, _)| split.total()).sum();
+    (tokens > 0).then(|| {
+        format!(
+            "{} of the prompt tokens are of models that --price-table does not name: sums that \
+             they are part of have no money; name the models, or any other as [models.\"*\"]",
+            thousands(tokens)
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::fmt::Write;
@@ -198,6 +216,7 @@ mod tests {
 
     use super::super::traffic::{Reading, Renderings, Source};
     use super::*;
+    use crate::report::analyze::text as told;
 
     fn analyzed(log: String, bounds: Bounds) -> Analysis {
         analyzed_as("made", log, bounds)
@@ -243,11 +262,10 @@ mod tests {
         lost.map(|kept| kept.what).collect()
     }
 
-    /// Long prompts that are all different behind a short front: every bound is met, and said.
-    #[test]
-    fn long_inputs_stay_within_their_bounds_which_are_said() {
+    /// Long prompts that are all different behind a short front.
+    fn long_prompts(count: u64) -> String {
         let mut texts = String::new();
-        for number in 0..400u64 {
+        for number in 0..count {
             let words = (0..300).map(|word| (number * 7919 + word * 104_729) % 9_973);
             let words: Vec<_> = words.map(|word| format!("w{word}")).collect();
             let _ = writeln!(
@@ -256,6 +274,13 @@ mod tests {
                 words.join(" ")
             );
         }
+        texts
+    }
+
+    /// Every bound is met, and said.
+    #[test]
+    fn long_inputs_stay_within_their_bounds_which_are_said() {
+        let texts = long_prompts(400);
         let small = Bounds {
             held_bytes: 2 << 20,
             blocks: 1 << 12,
@@ -290,6 +315,35 @@ mod tests {
         assert_eq!(lost(&analysis), [""; 0]);
     }
 
+    /// Few prompts, but with more words than are remembered.
+    #[test]
+    fn words_of_few_prompts_meet_their_bound_which_is_said() {
+        let bounds = |words| Bounds {
+            texts: text::Limits {
+                words,
+                ..text::Limits::default()
+            },
+            ..Bounds::default()
+        };
+        let analysis = analyzed(long_prompts(20), bounds(2_000));
+        check_bounds(&analysis);
+        assert_eq!(lost(&analysis), ["prompts to compare with"]);
+        assert!(told(&analysis).contains("bounds were met, see above"));
+        let analysis = analyzed(long_prompts(20), bounds(100_000));
+        check_bounds(&analysis);
+        assert_eq!(lost(&analysis), [""; 0]);
+        assert!(told(&analysis).contains("no bound changes a figure shown"));
+        let texts = analysis
+            .kept
+            .iter()
+            .find(|it| it.what == "prompts to compare with");
+        // At least each word, of which there are 300 in each prompt.
+        assert!(
+            texts.is_some_and(|it| it.bytes > 20 * 300 * 16),
+            "{texts:?}"
+        );
+    }
+
     /// Names of files and requests are strangers': no order of theirs reaches a terminal.
     #[test]
     fn names_are_shown_without_what_a_terminal_would_obey() {
@@ -304,7 +358,7 @@ mod tests {
             );
         }
         let analysis = analyzed_as("lo\u{202e}g", log, Bounds::default());
-        let text = crate::report::analyze::text(&analysis);
+        let text = told(&analysis);
         assert!(text.starts_with("lo\\u{202e}g: 3 requests"), "{text}");
         assert!(text.contains("for example request a\\u{202e}"), "{text}");
         assert!(!text.contains('\u{202e}'), "{text}");

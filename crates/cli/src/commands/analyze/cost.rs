@@ -194,6 +194,11 @@ pub(crate) struct PerToken {
 }
 
 impl PerToken {
+    /// Whether somebody said what it costs.
+    pub(crate) fn is_priced(&self) -> bool {
+        self.money.is_some()
+    }
+
     /// So many tokens, served or computed.
     pub(crate) fn amount(&self, tokens: u64, is_served: bool) -> Amount {
         let kind = usize::from(is_served);

@@ -37,15 +37,17 @@ pub(super) struct Compared {
     /// Requests whose text parts from an earlier one for a reason that has a name, in order, with
     /// the tokens behind that are the same.
     pairs: Vec<(Pair, u64)>,
-    /// Prompts that the last one was compared with.
-    pub(super) num_kept: usize,
+    /// Most words of prompts that were remembered at once.
+    pub(super) words_max: usize,
+    /// Prompts that had to go, so that later ones were not compared with them.
+    pub(super) num_forgotten: u64,
 }
 
 /// Compares each text with the nearest of those before it.
 pub(super) fn compared(said: &[Said], bounds: &Bounds, patience: &mut Patience) -> Compared {
     let sketcher = Sketcher::new(&SECRET);
     let mut neighbours: Neighbours<usize> = Neighbours::new(bounds.texts);
-    let mut pairs = Vec::new();
+    let (mut pairs, mut words_max) = (Vec::new(), 0);
     for (index, request) in said.iter().enumerate() {
         patience.look(index);
         let sketch = sketcher.sketch(&request.text);
@@ -63,10 +65,12 @@ pub(super) fn compared(said: &[Said], bounds: &Bounds, patience: &mut Patience) 
             pairs.push((pair, tokens));
         }
         neighbours.insert(space, index, sketch);
+        words_max = words_max.max(neighbours.num_words());
     }
     Compared {
         pairs,
-        num_kept: neighbours.len(),
+        words_max,
+        num_forgotten: neighbours.num_forgotten(),
     }
 }
 

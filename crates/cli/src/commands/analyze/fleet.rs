@@ -202,7 +202,7 @@ pub(crate) fn order_free(traffic: &Traffic, bounds: &Bounds, seed: u64) -> (u64,
         let prefix = prefix_seen(&mut seen, request) * traffic.info.block_tokens as usize;
         tokens += documents.add(namespace(said), &said.tokens, prefix);
     }
-    (tokens, memory::documents(documents.num_chunks(), bounds))
+    (tokens, memory::documents(&documents, bounds))
 }
 
 /// Leading blocks of a request that were in an earlier one.

@@ -3,12 +3,14 @@
 //! Everything that grows with the input has a bound here. What a bound costs is said where it was
 //! met: then a figure is an estimate, or a part of the input was not looked at.
 
-use headstart_insight::documents::CHUNKS_MAX;
+use headstart_insight::documents::{CHUNKS_MAX, Documents};
 use headstart_insight::loss::Memory;
 use headstart_insight::text;
 use headstart_sim::spread::PIECES_MAX;
 use headstart_trace::characterize::{Characterization, Limits};
 
+use super::findings::Compared;
+use crate::input::counted;
 use crate::report::analyze::Kept;
 
 /// How much is kept at most.
@@ -158,29 +160,30 @@ pub(crate) fn random(pieces: usize, is_exact: bool) -> Kept {
 }
 
 /// Texts that are looked for behind another prefix.
-pub(crate) fn documents(chunks: usize, bounds: &Bounds) -> Kept {
-    // The older half goes when the younger is full.
-    let is_full = chunks > bounds.chunks / 2;
+pub(crate) fn documents(known: &Documents, bounds: &Bounds) -> Kept {
     Kept {
         what: "texts behind another prefix",
-        bytes: chunks as u64 * CHUNK_BYTES,
+        bytes: known.num_chunks() as u64 * CHUNK_BYTES,
         bytes_max: bounds.chunks as u64 * CHUNK_BYTES,
-        lost: is_full.then(|| {
+        lost: (known.num_forgotten() > 0).then(|| {
             "what reuse without order adds is of recent prompts: older ones are forgotten"
                 .to_owned()
         }),
     }
 }
 
-/// Prompts that others are compared with: `kept` of them. One that goes on where another ends
-/// takes its place.
-pub(crate) fn texts(kept: usize, bounds: &Bounds) -> Kept {
+/// Prompts that others are compared with. One that goes on where another ends takes its place.
+pub(super) fn texts(compared: &Compared, bounds: &Bounds) -> Kept {
     Kept {
         what: "prompts to compare with",
-        bytes: (bounds.texts.words / bounds.texts.sketches.max(1) * kept) as u64 * WORD_BYTES,
+        bytes: compared.words_max as u64 * WORD_BYTES,
         bytes_max: bounds.texts.words as u64 * WORD_BYTES,
-        lost: (kept >= bounds.texts.sketches)
-            .then(|| format!("causes are told by {kept} prompts: older ones are forgotten")),
+        lost: (compared.num_forgotten > 0).then(|| {
+            format!(
+                "causes are told by recent prompts: {} forgotten",
+                counted(compared.num_forgotten, "older one")
+            )
+        }),
     }
 }
 

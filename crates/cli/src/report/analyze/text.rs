@@ -65,7 +65,7 @@ fn memory(analysis: &Analysis) -> String {
         mib(sum(|kept| kept.bytes_max)),
         peak.unwrap_or_default(),
         match is_all {
-            true => "no bound was met, all figures are exact",
+            true => "no bound changes a figure shown",
             false => "bounds were met, see above",
         },
     )
