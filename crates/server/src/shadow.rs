@@ -91,7 +91,10 @@ pub struct Shadow {
 #[derive(Default)]
 struct State {
     report: Mutex<ShadowReport>,
+    /// Requests that never came to the arms.
     left_out: AtomicU64,
+    /// Requests that came to them, and whose beginning was lost.
+    never_began: AtomicU64,
     /// Bytes of the prompts in the queue.
     queued_bytes: AtomicUsize,
     /// Requests whose end found the queue full; each once, so that there are no more than run.
@@ -105,7 +108,8 @@ pub struct ShadowReport {
     pub replicas: usize,
     /// Requests that were played.
     pub requests: u64,
-    /// Requests that were not, because the queue was full or their prompt is not known as tokens.
+    /// Requests that were not, because the queue was full, when they came or when their answer
+    /// began, or because their prompt is not known as tokens.
     pub left_out: u64,
     /// Seconds between the first and the last of them.
     pub seconds: f64,
@@ -201,9 +205,7 @@ impl Shadow {
     /// What was played so far.
     #[must_use]
     pub fn report(&self) -> ShadowReport {
-        let mut report = self.state.lock().clone();
-        report.left_out = self.state.left_out.load(Relaxed);
-        report
+        self.state.report()
     }
 
     /// Whether there is room for a prompt.
@@ -224,7 +226,7 @@ impl Shadow {
             Ok(()) => {}
             Err(TrySendError::Full(Message::Ended { id })) => self.state.late_ends().push(id),
             Err(TrySendError::Full(Message::Began { .. })) => {
-                self.state.left_out.fetch_add(1, Relaxed);
+                self.state.never_began.fetch_add(1, Relaxed);
             }
             // A figure less, or a thread that is gone.
             Err(_) => {}
@@ -233,6 +235,17 @@ impl Shadow {
 }
 
 impl State {
+    /// What was played so far. Of a request whose beginning was lost the arrival was played, and
+    /// nothing of it counts: it is left out, and not played.
+    fn report(&self) -> ShadowReport {
+        let mut report = self.lock().clone();
+        // Its arrival may still be in the queue.
+        let never_began = self.never_began.load(Relaxed).min(report.requests);
+        report.requests -= never_began;
+        report.left_out = self.left_out.load(Relaxed) + never_began;
+        report
+    }
+
     /// A message left the queue.
     fn taken(&self, message: &Message) {
         self.queued_bytes.fetch_sub(message.bytes(), Relaxed);
@@ -353,12 +366,26 @@ mod tests {
         drop(one);
         drop(other);
         assert_eq!(*shadow.state.late_ends(), [0, 1]);
-        assert_eq!(shadow.report().left_out, 1, "whose beginning was lost");
+        drop(request(&shadow, 1));
+        assert_eq!(
+            shadow.report().left_out,
+            1,
+            "the third, which never came to the arms"
+        );
         let (state, config) = (shadow.state.clone(), ShadowConfig::default());
         drop(shadow);
         worker::play(arms(&config), config.block_size, &messages, &state);
         assert!(state.late_ends().is_empty());
         assert_eq!(state.lock().running, 0);
+        let report = state.report();
+        assert_eq!(
+            report.requests, 1,
+            "the second, whose beginning nobody told"
+        );
+        assert_eq!(
+            report.left_out, 2,
+            "the third, and the first, whose beginning was lost"
+        );
         assert_eq!(state.queued_bytes.load(Relaxed), 0);
     }
 }

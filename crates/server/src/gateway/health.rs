@@ -33,17 +33,20 @@ impl Gateway {
         if let Some(insight) = &self.observers.insight {
             insight.set_models(replica, &self.base_models(replica));
         }
+        // As for the router, what it held counts as lost, on its way down and on its way up: while
+        // it is down nobody can be served by it, and what its events say meanwhile, that it begins
+        // anew for one, is not heard. So this is told while it is down, before the router sends it
+        // anything and after the router no longer does; and while the router is free, because
+        // requests that wait are played meanwhile.
+        if health == Health::Healthy && self.is_down(replica) {
+            self.tell_lost(replica);
+        }
         let mut router = self.router();
         let before = router.replicas().find(|status| status.replica == replica);
         if before.is_some_and(|status| status.health == health) {
             return;
         }
         router.set_health(replica, health, self.clock.now());
-        // As for the router, what it held counts as lost: while it is down nobody can be served by
-        // it, and what its events say meanwhile, that it begins anew for one, is not heard.
-        if let Some(insight) = &self.observers.insight {
-            insight.cleared(replica, self.clock.now());
-        }
         if let Some(upstream) = self.upstream(replica) {
             // While the router is held, so that whom it chooses is not told to leave at once.
             upstream.set_down(health == Health::Down);
@@ -52,6 +55,9 @@ impl Gateway {
             .replicas()
             .any(|status| status.health == Health::Healthy);
         drop(router);
+        if health == Health::Down {
+            self.tell_lost(replica);
+        }
         match &self.fleet {
             Fleet::Upstreams(upstreams) => {
                 // All ranks of an engine come and go together.
@@ -60,6 +66,13 @@ impl Gateway {
                 }
             }
             Fleet::Embedded(_) => tell_embedded(replica, health),
+        }
+    }
+
+    /// All that a replica held counts as lost.
+    fn tell_lost(&self, replica: ReplicaId) {
+        if let Some(insight) = &self.observers.insight {
+            insight.cleared(replica, self.clock.now());
         }
     }
 

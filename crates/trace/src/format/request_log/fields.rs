@@ -123,18 +123,19 @@ fn time(text: &str) -> Option<Nanos> {
             let unit = units.into_iter().enumerate().find_map(|(index, unit)| {
                 (number < SECONDS_MAX * 1e3_f64.powi(index as i32)).then_some(unit)
             })?;
-            exact(text, number, unit)
+            exact(text, number, unit)?
         }
         Err(_) => nanos_since_1970(text)?,
     };
     u64::try_from(nanos).ok().map(Nanos)
 }
 
-/// `number`, written as `text`, in nanoseconds: whole numbers keep all their digits.
-fn exact(text: &str, number: f64, unit: f64) -> i128 {
+/// `number`, written as `text`, in nanoseconds: whole numbers keep all their digits. None of one
+/// that is too large.
+fn exact(text: &str, number: f64, unit: f64) -> Option<i128> {
     match text.parse::<i128>() {
-        Ok(whole) => whole * unit as i128,
-        Err(_) => (number * unit).round() as i128,
+        Ok(whole) => whole.checked_mul(unit as i128),
+        Err(_) => Some((number * unit).round() as i128),
     }
 }
 
@@ -160,6 +161,9 @@ mod tests {
         for none in ["-5", "yesterday", "NaN", "inf", "1e40", ""] {
             check_time(none, None);
         }
+        // The least that an `i128` holds, and one whose nanoseconds it does not.
+        check_time("-170141183460469231731687303715884105728", None);
+        check_time("-170141183460469231731687303715884105", None);
     }
 
     #[test]

@@ -23,11 +23,7 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
     }
     let outer = Fields::parse(line)
         .map_err(|error| format!("not a request ({error}); expected a JSON object a line"))?;
-    let inner = body(&outer).unwrap_or_default();
-    let prompt = match prompt(&inner)? {
-        Some(prompt) => prompt,
-        None => prompt_of_line(&outer)?,
-    };
+    let (prompt, inner) = asked(&outer)?;
     let both = Both([&outer, &inner]);
     let usage = usage::of(&outer);
     let arrival_names = [
@@ -68,8 +64,28 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
     })
 }
 
-/// The request body, where the line is not one itself.
-fn body<'a>(line: &Fields<'a>) -> Option<Fields<'a>> {
+/// What `line` asks, and the body in it: the first that asks something. Where none does, the line
+/// is one itself, and the first is what stands beside.
+fn asked<'a>(line: &Fields<'a>) -> Result<(PromptPart, Fields<'a>), String> {
+    let (mut first, mut trouble) = (None, None);
+    for body in bodies(line) {
+        match prompt(&body) {
+            Ok(Some(prompt)) => return Ok((prompt, body)),
+            Ok(None) => {}
+            Err(error) => {
+                trouble.get_or_insert(error);
+            }
+        }
+        first.get_or_insert(body);
+    }
+    match trouble {
+        Some(error) => Err(error),
+        None => Ok((prompt_of_line(line)?, first.unwrap_or_default())),
+    }
+}
+
+/// Objects in `line` that may be the request's body.
+fn bodies<'a>(line: &Fields<'a>) -> impl Iterator<Item = Fields<'a>> {
     // `input` where it is an object: Langfuse's observations; `inputs`: LangSmith's runs.
     let names = [
         "body",
@@ -79,9 +95,9 @@ fn body<'a>(line: &Fields<'a>) -> Option<Fields<'a>> {
         "input",
         "inputs",
     ];
-    let direct = names.iter().find_map(|name| line.object(name));
-    let nested = || line.object("proxy_server_request")?.object("body");
-    direct.or_else(nested)
+    let direct = names.into_iter().filter_map(move |name| line.object(name));
+    let nested = move || line.object("proxy_server_request")?.object("body");
+    direct.chain(std::iter::once_with(nested).flatten())
 }
 
 /// What a line asks that is a body itself.
@@ -274,6 +290,30 @@ mod tests {
         assert_eq!(got.prompt, chat(json!([]), None));
         let nested = r#"{"proxy_server_request": {"body": {"prompt": "x"}}, "messages": {}}"#;
         assert_eq!(good(nested).prompt, PromptPart::Text("x".to_owned()));
+    }
+
+    #[test]
+    fn the_body_is_what_asks() {
+        let asks = r#"{"messages": [{"role": "user", "content": "x"}], "model": "m"}"#;
+        for line in [
+            format!(r#"{{"request": {{"method": "POST"}}, "request_body": {asks}}}"#),
+            format!(r#"{{"input": {{"topic": "y"}}, "inputs": {asks}}}"#),
+            format!(r#"{{"body": {{}}, "proxy_server_request": {{"body": {asks}}}}}"#),
+            format!(r#"{{"input": {{"prompt": [true]}}, "inputs": {asks}}}"#),
+        ] {
+            let got = good(&line);
+            let user = json!([{"role": "user", "content": "x"}]);
+            assert_eq!(got.prompt, chat(user, None), "{line}");
+            assert_eq!(got.model.as_deref(), Some("m"), "{line}");
+        }
+        // The line asks itself: what stands beside may still name the model.
+        let beside = good(r#"{"prompt": "x", "request": {"model": "m"}, "input": {"a": 1}}"#);
+        assert_eq!(beside.prompt, PromptPart::Text("x".to_owned()));
+        assert_eq!(beside.model.as_deref(), Some("m"));
+        check_bad(
+            r#"{"body": {"prompt": [1, -2]}, "input": {}}"#,
+            "no token ids",
+        );
     }
 
     #[test]

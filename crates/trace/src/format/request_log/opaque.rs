@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 /// Shorter texts stay as they are, bytes.
 const LENGTH_MIN: usize = 64;
 
+/// Letters of a kind that a name shows: `application/pdf` and its like.
+const KIND_LETTERS_MAX: usize = 32;
+
 /// Puts names in place of what is opaque in `value`, at any depth.
 pub(super) fn name_opaque(value: &mut Value) {
     match value {
@@ -22,24 +25,40 @@ pub(super) fn name_opaque(value: &mut Value) {
     }
 }
 
-/// `data` of an Anthropic source (`type` is `base64`), of OpenAI's `input_audio` (with a `format`),
-/// and of OpenAI's files (`file_data`).
+/// `data` of an Anthropic source (`type` is `base64`) and of OpenAI's `input_audio`, and
+/// `file_data` of OpenAI's files.
 fn name_data(fields: &mut Map<String, Value>) {
-    let text = |name: &str| fields.get(name).and_then(Value::as_str);
-    let is_data = text("type") == Some("base64") || text("format").is_some();
-    let kind = text("media_type").or(text("format")).unwrap_or("data");
-    let kind = kind.chars().take(32).collect::<String>();
-    let field = if is_data { "data" } else { "file_data" };
-    if let Some(Value::String(data)) = fields.get_mut(field)
-        && data.len() >= LENGTH_MIN
-    {
-        *data = name(data, &kind);
+    if fields.get("type").and_then(Value::as_str) == Some("base64") {
+        name_field(fields, "data", "media_type");
+    }
+    name_field(fields, "file_data", "media_type");
+    if let Some(Value::Object(audio)) = fields.get_mut("input_audio") {
+        name_field(audio, "data", "format");
     }
 }
 
+/// Puts a name in place of `field`, whose kind another field tells. What cannot be base64 is text,
+/// of a tool's arguments for one, and stays.
+fn name_field(fields: &mut Map<String, Value>, field: &str, kind: &str) {
+    let text = |name: &str| fields.get(name).and_then(Value::as_str);
+    let data = text(field).filter(|data| data.len() >= LENGTH_MIN && is_base64(data));
+    let named = data.map(|data| name(data, text(kind).unwrap_or("data")));
+    if let Some(named) = named {
+        fields.insert(field.to_owned(), Value::String(named));
+    }
+}
+
+/// Whether all of it is of either alphabet of base64 (RFC 4648), which has no spaces.
+fn is_base64(text: &str) -> bool {
+    let mut digits = text.trim_end_matches('=').bytes();
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
+    digits.all(is_digit)
+}
+
 fn is_data_url(text: &str) -> bool {
-    let head = text.split_once(',').map_or("", |(head, _)| head);
-    text.len() >= LENGTH_MIN && head.starts_with("data:") && head.ends_with(";base64")
+    let (head, data) = text.split_once(',').unwrap_or_default();
+    let is_head = head.starts_with("data:") && head.ends_with(";base64");
+    text.len() >= LENGTH_MIN && is_head && is_base64(data)
 }
 
 /// What stands before the first comma, less its parameters.
@@ -55,6 +74,7 @@ fn name(content: &str, kind: &str) -> String {
         0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128,
         |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b),
     );
+    let kind: String = kind.chars().take(KIND_LETTERS_MAX).collect();
     format!("[{kind} of {} bytes, {hash:032x}]", content.len())
 }
 
@@ -105,12 +125,33 @@ mod tests {
     }
 
     #[test]
+    fn a_long_kind_is_cut() {
+        let (kind, data) = ("k".repeat(10_000), "QUJD".repeat(100));
+        let url = named(json!(format!("data:{kind};base64,{data}")));
+        let source = named(json!({"type": "base64", "media_type": kind, "data": data}));
+        for name in [&url, &source["data"]] {
+            let name = name.as_str().expect("a text");
+            assert_eq!(name.matches('k').count(), KIND_LETTERS_MAX, "{name}");
+        }
+    }
+
+    #[test]
     fn what_is_no_picture_stays() {
+        let (words, letters) = ("plain words, ".repeat(100), "QUJD".repeat(100));
         for value in [
             json!("data: the quarterly figures, in words, which are long enough, as it happens"),
             json!({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}),
             json!({"type": "base64", "data": "short"}),
             json!({"data": "x".repeat(100), "type": "note"}),
+            json!({"type": "tool_use", "name": "write",
+                "input": {"format": "markdown", "data": words}}),
+            json!({"format": "hex", "data": letters}),
+            json!({"type": "base64", "data": words}),
+            json!({"filename": "f", "file_data": words}),
+            json!({"input_audio": {"format": "wav", "data": words}}),
+            json!(format!(
+                "data:image/png;base64,{letters} is the start of which picture?"
+            )),
         ] {
             assert_eq!(named(value.clone()), value);
         }
