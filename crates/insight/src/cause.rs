@@ -22,11 +22,13 @@ pub enum Cause {
     WhiteSpace,
     /// A thinking block that an earlier prompt or answer had, dropped or rewritten.
     Thinking,
-    /// The same text in other tokens: an answer that was tokenized again.
+    /// The same text in other tokens, or a marker more or less at a joint: an answer that was
+    /// tokenized again, parts that were put together otherwise.
     Seam,
     /// The same documents in another order.
     DocumentOrder,
-    /// The same messages in other markup: another chat template.
+    /// The same messages in other markup, or instructions in other words: another template, or
+    /// another version of it.
     Template,
     /// The front of a history cut off to make it fit.
     Trimmed,
@@ -74,9 +76,9 @@ impl Cause {
             Self::JsonKeys => "JSON keys in changing order",
             Self::WhiteSpace => "white space that changes",
             Self::Thinking => "a thinking block dropped or rewritten",
-            Self::Seam => "an answer tokenized again into other tokens",
+            Self::Seam => "the same text in other tokens at a joint",
             Self::DocumentOrder => "documents in changing order",
-            Self::Template => "a different chat template",
+            Self::Template => "a different prompt template or version of it",
             Self::Trimmed => "a history whose front is cut off",
         }
     }
@@ -98,10 +100,13 @@ impl Cause {
                 "keep thinking blocks in the history as they were sent, or never send them"
             }
             Self::Seam => {
-                "send the answer's token ids back, or let the engine keep the text's tokens"
+                "put parts together in one way; send the answer's token ids back, or let the engine \
+                 keep the text's tokens"
             }
             Self::DocumentOrder => "put documents in a fixed order, for example by their ids",
-            Self::Template => "use one chat template for all clients of a model",
+            Self::Template => {
+                "use one version of the template for all requests of a kind; roll a new one out at once"
+            }
             Self::Trimmed => {
                 "cut rarely and much instead of often and little, or summarize behind a fixed front"
             }

@@ -3,6 +3,7 @@
 
 mod clock;
 mod document_order;
+mod joint;
 mod json_keys;
 mod nonce;
 mod order;
@@ -11,6 +12,7 @@ mod thinking;
 mod tool_order;
 mod trimmed;
 mod value;
+mod version;
 mod white_space;
 
 use std::ops::Range;
@@ -29,7 +31,8 @@ type Detector = fn(&Aligned<'_>) -> Option<Spans>;
 
 /// In order of precedence. White space has no words; it is asked before these. What only looks
 /// like another order is asked last.
-const DETECTORS: [(Cause, Detector); 10] = [
+const DETECTORS: [(Cause, Detector); 13] = [
+    (Cause::Seam, joint::find),
     (Cause::JsonKeys, json_keys::find),
     (Cause::ToolOrder, tool_order::find),
     (Cause::DocumentOrder, document_order::find),
@@ -40,7 +43,12 @@ const DETECTORS: [(Cause, Detector); 10] = [
     (Cause::Trimmed, trimmed::find),
     (Cause::ToolOrder, tool_order::find_some),
     (Cause::DocumentOrder, document_order::find_some),
+    (Cause::Template, version::find_labels),
+    (Cause::Template, version::find_wording),
 ];
+
+/// Which of them tell of one place.
+const WORDING: usize = DETECTORS.len() - 1;
 
 /// The first cause that explains where two prompts part.
 pub(super) fn find(aligned: &Aligned<'_>) -> Option<Evidence> {
@@ -50,25 +58,42 @@ pub(super) fn find(aligned: &Aligned<'_>) -> Option<Evidence> {
             old,
             new,
             place: 0,
+            version: 0,
         });
     }
-    DETECTORS.iter().find_map(|(cause, detector)| {
-        let spans = detector(aligned)?;
-        Some(Evidence {
-            cause: *cause,
-            place: place(*cause, aligned, spans.new.start),
-            old: bytes_of(&aligned.old, spans.old),
-            new: bytes_of(&aligned.new, spans.new),
-        })
-    })
+    let found = DETECTORS
+        .iter()
+        .enumerate()
+        .find_map(|(number, (cause, detector))| {
+            let spans = detector(aligned)?;
+            let is_placed = number == WORDING || matches!(cause, Cause::Clock | Cause::Nonce);
+            let place = divergence::place(&aligned.new[..spans.new.start]);
+            Some(evidence(
+                aligned,
+                *cause,
+                spans,
+                if is_placed { place } else { 0 },
+            ))
+        });
+    found
 }
 
-/// A value that changes sits in one place; the other causes show at a different one each time.
-fn place(cause: Cause, aligned: &Aligned<'_>, at: usize) -> u64 {
-    if !matches!(cause, Cause::Clock | Cause::Nonce) {
-        return 0;
+/// Where so little was lost that only a joint is worth telling.
+pub(super) fn find_joint(aligned: &Aligned<'_>) -> Option<Evidence> {
+    joint::find(aligned).map(|spans| evidence(aligned, Cause::Seam, spans, 0))
+}
+
+/// A value that changes, or a wording, sits in one `place`; the other causes show at a different
+/// one each time, and theirs is 0.
+fn evidence(aligned: &Aligned<'_>, cause: Cause, spans: Spans, place: u64) -> Evidence {
+    let came = &aligned.new[spans.new.clone()];
+    Evidence {
+        cause,
+        place,
+        version: divergence::hash(came),
+        old: bytes_of(&aligned.old, spans.old),
+        new: bytes_of(&aligned.new, spans.new),
     }
-    divergence::place(&aligned.new[..at])
 }
 
 #[cfg(test)]

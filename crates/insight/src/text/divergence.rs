@@ -164,6 +164,14 @@ impl<'a> Aligned<'a> {
         changed.sum::<usize>() * 4 <= rest
     }
 
+    /// The regions up to the last one behind which much agrees; what comes then is another question,
+    /// or how the newer prompt goes on.
+    pub(super) fn body(&self) -> &[Region] {
+        let agrees = |region: &Region| region.agrees >= LOSS_WORDS / 2;
+        let last = self.regions.iter().rposition(agrees);
+        &self.regions[..last.map_or(0, |last| last + 1)]
+    }
+
     /// Words without white space before the first difference, be it white space.
     fn first_difference(&self) -> usize {
         self.new_sketch.ink_in(0..self.shared)
@@ -201,7 +209,11 @@ const PLACE_WORDS: usize = 6;
 
 /// The name of the place behind `front`.
 pub(super) fn place(front: &[Word]) -> u64 {
-    let words = &front[front.len().saturating_sub(PLACE_WORDS)..];
+    hash(&front[front.len().saturating_sub(PLACE_WORDS)..])
+}
+
+/// The keyed hash of words together.
+pub(super) fn hash(words: &[Word]) -> u64 {
     words
         .iter()
         .fold(1, |sum: u64, word| mixed(sum.rotate_left(7) ^ word.hash))

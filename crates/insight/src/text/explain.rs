@@ -7,6 +7,9 @@ use super::divergence::{Aligned, Divergence};
 use super::sketch::Sketch;
 use crate::Cause;
 
+/// Words that must be lost for a joint to be told: the next question behind it.
+const JOINT_WORDS: usize = 12;
+
 /// The words that show a cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
@@ -18,6 +21,8 @@ pub struct Evidence {
     pub new: Range<usize>,
     /// Names the place: a keyed hash of the words in front, for causes that sit in one place.
     pub place: u64,
+    /// Names the words that stand there now: a keyed hash of them.
+    pub version: u64,
 }
 
 /// How a prompt differs from an earlier one, and why where that has a name.
@@ -33,8 +38,8 @@ pub struct Explanation {
 /// with the other. `served_words` of the newer prompt's first words, white space among them, were
 /// had anyway, from whichever earlier prompt.
 ///
-/// Of the causes the first that explains the first difference is taken: white space, JSON keys,
-/// tool order, document order, clock, nonce, thinking, template, trimmed. Work grows with the
+/// Of the causes the first that explains the first difference is taken: white space, seam,
+/// JSON keys, tool order, document order, clock, nonce, thinking, template, trimmed. Work grows with the
 /// prompts' words and is bounded. Both sketches must be by one secret.
 #[must_use]
 pub fn explain(old: &Sketch, new: &Sketch, served_words: usize) -> Option<Explanation> {
@@ -42,6 +47,7 @@ pub fn explain(old: &Sketch, new: &Sketch, served_words: usize) -> Option<Explan
     let divergence = aligned.divergence(served_words);
     let evidence = match divergence.is_loss() {
         true => cause::find(&aligned),
+        false if divergence.lost_words >= JOINT_WORDS => cause::find_joint(&aligned),
         false => None,
     };
     Some(Explanation {

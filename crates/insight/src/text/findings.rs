@@ -8,6 +8,12 @@ use crate::Cause;
 /// Most places that are told apart; further ones are put together by their cause.
 const PLACES_MAX: usize = 1024;
 
+/// Most versions of a place that are told apart.
+const VERSIONS_MAX: usize = 8;
+
+/// Versions from which on a wording may be new each time.
+const MANY_VERSIONS: usize = 4;
+
 /// What one prompt lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
@@ -15,6 +21,8 @@ pub struct Loss {
     pub cause: Cause,
     /// Where it sits, as [`Evidence::place`] names it.
     pub place: u64,
+    /// What stands there now, as [`Evidence::version`] names it.
+    pub version: u64,
     /// Tokens that were known and had to be computed again, as the caller counts them.
     pub tokens: u64,
 }
@@ -26,6 +34,7 @@ impl Loss {
         Self {
             cause: evidence.cause,
             place: evidence.place,
+            version: evidence.version,
             tokens,
         }
     }
@@ -45,12 +54,25 @@ pub struct Finding<E> {
     /// The prompt that lost most, as the caller describes it.
     pub example: E,
     most: u64,
+    /// Different ones, the first few.
+    versions: Vec<u64>,
 }
 
 /// Sums losses. `E` is what the caller wants to know of an example.
 #[derive(Clone, Debug)]
 pub struct Findings<E> {
     places: BTreeMap<(Cause, u64), Finding<E>>,
+}
+
+impl<E> Finding<E> {
+    /// Whether what stands there is new nearly each time: then it is whoever asks who wrote it, and
+    /// no version of a template.
+    #[must_use]
+    pub fn is_new_each_time(&self) -> bool {
+        let versions = self.versions.len();
+        let few = self.requests.min(VERSIONS_MAX as u64) as usize;
+        versions >= MANY_VERSIONS && versions * 4 >= few * 3
+    }
 }
 
 impl<E> Default for Findings<E> {
@@ -71,6 +93,11 @@ impl<E> Findings<E> {
         match self.places.get_mut(&key) {
             Some(finding) => {
                 finding.requests += 1;
+                if finding.versions.len() < VERSIONS_MAX
+                    && !finding.versions.contains(&loss.version)
+                {
+                    finding.versions.push(loss.version);
+                }
                 finding.tokens += loss.tokens;
                 if loss.tokens > finding.most {
                     finding.most = loss.tokens;
@@ -85,6 +112,7 @@ impl<E> Findings<E> {
                     tokens: loss.tokens,
                     example: example(),
                     most: loss.tokens,
+                    versions: vec![loss.version],
                 };
                 self.places.insert(key, finding);
             }
@@ -116,6 +144,7 @@ mod tests {
         let loss = |cause, place, tokens| Loss {
             cause,
             place,
+            version: tokens,
             tokens,
         };
         findings.add(loss(Cause::Clock, 1, 100), || "a");
@@ -138,12 +167,37 @@ mod tests {
     }
 
     #[test]
+    fn what_is_new_each_time_is_told_from_versions_in_turn() {
+        let check = |versions: u64, is_new: bool| {
+            let mut findings = Findings::default();
+            for number in 0..12 {
+                let loss = Loss {
+                    cause: Cause::Template,
+                    place: 7,
+                    version: number % versions,
+                    tokens: 1,
+                };
+                findings.add(loss, || number);
+            }
+            assert_eq!(
+                findings.sorted()[0].is_new_each_time(),
+                is_new,
+                "{versions}"
+            );
+        };
+        check(2, false);
+        check(3, false);
+        check(12, true);
+    }
+
+    #[test]
     fn places_are_bounded() {
         let mut findings = Findings::default();
         for place in 1..5000 {
             let loss = Loss {
                 cause: Cause::Nonce,
                 place,
+                version: place,
                 tokens: 1,
             };
             findings.add(loss, || place);

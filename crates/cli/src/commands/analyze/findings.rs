@@ -20,7 +20,7 @@ use crate::report::analyze::{Amount, Example, FindingRow};
 const SECRET: [u8; 32] = *b"headstart analyze, never leaves.";
 
 /// Characters shown in front of a change.
-const CONTEXT_CHARS: usize = 60;
+const CONTEXT_CHARS: usize = 90;
 
 /// Longest change that is shown in full, characters.
 const CHANGE_CHARS: usize = 160;

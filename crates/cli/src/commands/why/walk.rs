@@ -91,11 +91,16 @@ pub(crate) struct Walk<'a> {
 }
 
 /// All findings among so many prompts, most tokens lost first; without those of a single request
-/// among many. Another template costs each prefix once, and stays.
+/// among many. Another template costs each prefix once, and stays; a wording that is new each time
+/// is none.
 pub(crate) fn told_findings<E>(findings: Findings<E>, prompts: u64) -> Vec<Finding<E>> {
     let mut findings = findings.sorted();
     let is_many = prompts >= MANY_PROMPTS;
-    findings.retain(|it| !is_many || it.requests > 1 || it.cause == Cause::Template);
+    findings.retain(|it| {
+        let is_template = it.cause == Cause::Template;
+        let is_own = is_template && it.place != 0 && it.is_new_each_time();
+        !is_own && (!is_many || it.requests > 1 || is_template)
+    });
     findings
 }
 

@@ -23,6 +23,9 @@ const ANYWHERE_RUN: usize = 6;
 /// Words of a segment that counts as moved, and signs left out of another one.
 const SEGMENT_WORDS: usize = 12;
 
+/// One in so many words must have left its place, too.
+const LEFT_SHARE: usize = 8;
+
 /// Words of segments that must have left their places: a sentence that two documents have in
 /// common has fewer.
 const LEFT_WORDS: usize = 24;
@@ -182,12 +185,11 @@ pub(super) fn shuffled(aligned: &Aligned<'_>) -> Option<Spans> {
     }
     let old_end = involved.iter().map(|it| it.old + it.len).max()?;
     let new_end = involved.last().map(|it| it.new + it.len)?;
-    if left(involved, aligned) < LEFT_WORDS {
-        return None;
-    }
+    let left = left(involved, aligned);
     // Other texts with some sentences in common are no other order.
     let moved: usize = involved.iter().map(|it| it.len).sum();
-    if moved * 100 < old_end.max(new_end) * COVERED_PERCENT {
+    let is_enough = left >= LEFT_WORDS && left * LEFT_SHARE >= moved;
+    if !is_enough || moved * 100 < old_end.max(new_end) * COVERED_PERCENT {
         return None;
     }
     let spans = Spans {

@@ -140,7 +140,7 @@ mod tests {
         let doubled = format!("<|begin_of_text|>{}", texts[1]);
         let behind = doubled.len() - texts[1].len();
         let token = &doubled[..behind];
-        check(&texts[1], &doubled, Some(("template", "", token)));
+        check(&texts[1], &doubled, Some(("seam", "", token)));
     }
 
     #[test]

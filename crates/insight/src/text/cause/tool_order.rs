@@ -33,6 +33,9 @@ const NAMES: usize = 2;
 /// Words of signatures and schemas that they have at least, unless they have arguments.
 const TYPES: usize = 2;
 
+/// Fences that two files of code have.
+const FENCES: usize = 4;
+
 /// Tools that only changed places.
 pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
     let block = Block::find(aligned).filter(|block| block.moved_whole(aligned))?;
@@ -56,12 +59,24 @@ pub(super) fn is_tools(aligned: &Aligned<'_>, spans: &Spans) -> bool {
     if is_json {
         return count(moved, is_label) > 0 || announced(ANNOUNCED_JSON_WORDS);
     }
+    if fences(moved) >= FENCES {
+        // Files of code have functions and types too.
+        return count(moved, |class| class == Class::ToolTag) >= TYPES;
+    }
     let near = match reads_like_tools(moved) {
         true => ANNOUNCED_FARTHEST_WORDS,
         false if has_messages(front) => ANNOUNCED_WORDS,
         false => ANNOUNCED_FAR_WORDS,
     };
     announced(near) || count(moved, |class| class == Class::ToolTag) >= TYPES
+}
+
+/// Fences of code.
+fn fences(words: &[Word]) -> usize {
+    let fences = words
+        .windows(3)
+        .filter(|signs| signs.iter().all(|sign| sign.is(b'`')));
+    fences.count()
 }
 
 /// Whether a message begins right in front, so that a list in front of it is another one.

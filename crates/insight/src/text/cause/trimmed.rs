@@ -20,6 +20,9 @@ const MOVED_RUN: usize = 6;
 /// Words of what went beside its markup: with fewer, only the form changed.
 const GONE_WORDS: usize = 4;
 
+/// Most words that two messages begin with by chance.
+const BEGUN_WORDS: usize = 12;
+
 /// Most words in the place of a message's content.
 const NOTE_WORDS: usize = 16;
 
@@ -43,15 +46,22 @@ const GOES_ON_WORDS: usize = 8;
 
 pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
     let first = aligned.regions.first()?;
-    let gap = match is_gap(aligned, first) || is_cut(aligned, first) {
-        true => first,
-        false => behind_note(aligned)?,
+    let (gap, same) = match is_gap(aligned, first) || is_cut(aligned, first) {
+        true => (first, begun(&aligned.new[..aligned.span(first).1.start])),
+        false => (behind_note(aligned)?, 0),
     };
     let (start, end) = (aligned.span(first), aligned.span(gap));
     aligned.keeps_old(end.0.end).then_some(Spans {
-        old: start.0.start..end.0.end,
-        new: start.1.start..end.1.end,
+        old: start.0.start - same..end.0.end,
+        new: start.1.start - same..end.1.end,
     })
+}
+
+/// Words that the message that went and the one in its place begin with.
+fn begun(front: &[Word]) -> usize {
+    let is_end = |word: &Word| word.class.is_turn() || word.class.is_markup();
+    let same = front.iter().rev().take(BEGUN_WORDS + 1).position(is_end);
+    same.unwrap_or(0)
 }
 
 /// The gap behind a note or a summary that changed with it.
@@ -134,8 +144,14 @@ fn is_summed_up(
     let (gone, instead) = (&aligned.old[old.clone()], &aligned.new[new.clone()]);
     let kept = &aligned.new[new.end..new.end + region.agrees];
     instead.len() <= SUMMARY_WORDS
-        && turns(gone) >= turns(instead) + GONE_TURNS
         && turns(kept) >= GONE_TURNS
+        && (turns(gone) >= turns(instead) + GONE_TURNS
+            || is_shorter(gone, instead) && kept.len() >= SUMMARY_AGREES_WORDS)
+}
+
+/// Whether fewer messages with fewer words stand there instead.
+fn is_shorter(gone: &[Word], instead: &[Word]) -> bool {
+    turns(gone) > turns(instead) && gone.len() > instead.len()
 }
 
 /// Whether the front of what grows was cut off behind instructions that stay: all that the older

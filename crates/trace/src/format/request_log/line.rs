@@ -116,7 +116,7 @@ fn prompt(body: &Fields<'_>) -> Result<Option<PromptPart>, String> {
     if let Some(messages) = body.list("messages") {
         return Ok(Some(chat(
             behind_system(body, "system", messages),
-            body.list("tools").or_else(|| body.list("functions")),
+            tools(body),
         )));
     }
     for name in ["prompt", "input", "messages"] {
@@ -137,6 +137,20 @@ fn prompt(body: &Fields<'_>) -> Result<Option<PromptPart>, String> {
 fn chat(mut messages: Value, tools: Option<Value>) -> PromptPart {
     name_opaque(&mut messages);
     PromptPart::Chat { messages, tools }
+}
+
+/// The tools, where `body` has some: beside the messages, or among the parameters as LiteLLM's and
+/// Langfuse's logs have them.
+fn tools(body: &Fields<'_>) -> Option<Value> {
+    let own = |fields: &Fields<'_>| fields.list("tools").or_else(|| fields.list("functions"));
+    let names = [
+        "model_parameters",
+        "modelParameters",
+        "optional_params",
+        "invocation_params",
+    ];
+    let mut parameters = names.iter().filter_map(|name| body.object(name));
+    own(body).or_else(|| parameters.find_map(|fields| own(&fields)))
 }
 
 /// A list is one prompt (a text, or its token ids), or the messages of OpenAI's Responses API.

@@ -91,7 +91,7 @@ pub(super) static GROUPS: &[Group] = &[
          call_id tmp pid port hostname container temp scratch sandbox workdir thread_id hash \
          digest token cc_version billing ticket ticket_id conversation chat chat_id \
          interaction transaction txn counter seq sequence job job_id task_id etag ip ulid \
-         cuid rid sid",
+         cuid rid sid random_seed rand_seed rng_seed",
     ),
     any(
         Class::IdLabel,
