@@ -10,9 +10,12 @@ use tokio::task::spawn_blocking;
 /// An answer counts as new for so long.
 pub const FRESH: Duration = Duration::from_millis(900);
 
+/// When an answer was made, and the answer.
+type Made<T> = (Instant, Arc<T>);
+
 /// The last answer, and when it was made.
 #[derive(Debug)]
-pub struct Kept<T>(Arc<Mutex<Option<(Instant, Arc<T>)>>>);
+pub struct Kept<T>(Arc<Mutex<Option<Made<T>>>>);
 
 impl<T> Default for Kept<T> {
     fn default() -> Self {
