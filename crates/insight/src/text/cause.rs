@@ -61,7 +61,7 @@ pub(super) fn find(aligned: &Aligned<'_>) -> Option<Evidence> {
             version: 0,
         });
     }
-    let found = DETECTORS
+    DETECTORS
         .iter()
         .enumerate()
         .find_map(|(number, (cause, detector))| {
@@ -74,8 +74,7 @@ pub(super) fn find(aligned: &Aligned<'_>) -> Option<Evidence> {
                 spans,
                 if is_placed { place } else { 0 },
             ))
-        });
-    found
+        })
 }
 
 /// Where so little was lost that only a joint is worth telling.
