@@ -100,12 +100,13 @@ impl Cause {
                 "keep thinking blocks in the history as they were sent, or never send them"
             }
             Self::Seam => {
-                "put parts together in one way; send the answer's token ids back, or let the engine \
-                 keep the text's tokens"
+                "put parts together in one way; send the answer's token ids back, or let the \
+                 engine keep the text's tokens"
             }
             Self::DocumentOrder => "put documents in a fixed order, for example by their ids",
             Self::Template => {
-                "use one version of the template for all requests of a kind; roll a new one out at once"
+                "use one version of the template for all requests of a kind; roll a new one out \
+                 at once"
             }
             Self::Trimmed => {
                 "cut rarely and much instead of often and little, or summarize behind a fixed front"

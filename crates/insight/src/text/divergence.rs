@@ -164,8 +164,8 @@ impl<'a> Aligned<'a> {
         changed.sum::<usize>() * 4 <= rest
     }
 
-    /// The regions up to the last one behind which much agrees; what comes then is another question,
-    /// or how the newer prompt goes on.
+    /// The regions up to the last one behind which much agrees; what comes then is another
+    /// question, or how the newer prompt goes on.
     pub(super) fn body(&self) -> &[Region] {
         let agrees = |region: &Region| region.agrees >= LOSS_WORDS / 2;
         let last = self.regions.iter().rposition(agrees);

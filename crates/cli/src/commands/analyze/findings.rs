@@ -152,7 +152,17 @@ fn example(pair: &Pair, said: &[Said], show_text: bool) -> Example {
         token: together.take_while(|(one, other)| one == other).count() as u64,
         before: show_text.then(|| before(&new.text, pair.evidence.new.start)),
         old: shown(&old.text, &pair.evidence.old),
-        new: shown(&new.text, &pair.evidence.new),
+        new: shown(&new.text, &stands_now(&pair.evidence, new.text.len())),
+    }
+}
+
+/// What of a text of `len` bytes stands there now: of a history whose front went, what came up in
+/// its place, although it is not new.
+fn stands_now(evidence: &Evidence, len: usize) -> Range<usize> {
+    let start = evidence.new.start;
+    match evidence.cause {
+        Cause::Trimmed => start..len.max(start),
+        _ => evidence.new.clone(),
     }
 }
 

@@ -20,9 +20,6 @@ const MOVED_RUN: usize = 6;
 /// Words of what went beside its markup: with fewer, only the form changed.
 const GONE_WORDS: usize = 4;
 
-/// Most words that two messages begin with by chance.
-const BEGUN_WORDS: usize = 12;
-
 /// Most words in the place of a message's content.
 const NOTE_WORDS: usize = 16;
 
@@ -46,22 +43,15 @@ const GOES_ON_WORDS: usize = 8;
 
 pub(super) fn find(aligned: &Aligned<'_>) -> Option<Spans> {
     let first = aligned.regions.first()?;
-    let (gap, same) = match is_gap(aligned, first) || is_cut(aligned, first) {
-        true => (first, begun(&aligned.new[..aligned.span(first).1.start])),
-        false => (behind_note(aligned)?, 0),
+    let gap = match is_gap(aligned, first) || is_cut(aligned, first) {
+        true => first,
+        false => behind_note(aligned)?,
     };
     let (start, end) = (aligned.span(first), aligned.span(gap));
     aligned.keeps_old(end.0.end).then_some(Spans {
-        old: start.0.start - same..end.0.end,
-        new: start.1.start - same..end.1.end,
+        old: start.0.start..end.0.end,
+        new: start.1.start..end.1.end,
     })
-}
-
-/// Words that the message that went and the one in its place begin with.
-fn begun(front: &[Word]) -> usize {
-    let is_end = |word: &Word| word.class.is_turn() || word.class.is_markup();
-    let same = front.iter().rev().take(BEGUN_WORDS + 1).position(is_end);
-    same.unwrap_or(0)
 }
 
 /// The gap behind a note or a summary that changed with it.

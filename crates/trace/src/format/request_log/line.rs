@@ -262,6 +262,22 @@ mod tests {
     }
 
     #[test]
+    fn tools_among_the_parameters_are_tools() {
+        for name in ["model_parameters", "modelParameters", "optional_params"] {
+            let got = good(&format!(
+                r#"{{"messages": [{{"role": "user", "content": "x"}}],
+                "{name}": {{"temperature": 0.2, "tools": [{{"name": "t"}}]}}}}"#
+            ));
+            let messages = json!([{"role": "user", "content": "x"}]);
+            assert_eq!(
+                got.prompt,
+                chat(messages, Some(json!([{"name": "t"}]))),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
     fn an_openai_body_with_what_a_proxy_adds() {
         let got = good(
             r#"{"model": "m", "messages": [{"role": "user", "content": "x"}], "request_id": "r1",
