@@ -69,8 +69,8 @@ struct Block {
 }
 
 impl Block {
-    /// Whether somebody computes it now, or is placed and waits for its turn to: to whom it is asked
-    /// for once more, both are the same, and a gateway sees no difference between them.
+    /// Whether somebody computes it now, or is placed and waits for its turn to: a gateway sees no
+    /// difference between them.
     fn is_in_flight(&self) -> bool {
         let mut waiting = self.waiting.keys();
         self.computing > 0 || waiting.any(|replica| !self.copies.contains_key(replica))

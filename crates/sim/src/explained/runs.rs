@@ -9,7 +9,8 @@
 //! No cache is imitated here: by the inclusion property of LRU a stack ([`Stack`]) says what a
 //! cache of any size holds, and the buckets follow from how far the prompt is held, and known. The
 //! replay with real caches and the attributor is the slow reference: on seeded random traces both
-//! say the same of every request (tested), while no more than [`FLIGHTS_MAX`] are in flight. Without texts nothing is ever `diverged` or in another
+//! say the same of every request (tested), while no more than [`FLIGHTS_MAX`] are in flight.
+//! Without texts nothing is ever `diverged` or in another
 //! `namespace`.
 //!
 //! Memory: [`PIECES_MAX`] runs of all replicas together and as many of all that was seen, some 100
