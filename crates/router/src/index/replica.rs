@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use headstart_core::event::{Attention, StoredBlocks};
+use headstart_core::event::{Attention, BlockChange, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, RouteHasher};
 
 use super::IndexStats;
@@ -43,6 +43,8 @@ pub(super) struct Replica {
     /// When doubts have to be swept up; `None` without doubts.
     pub(super) sweep_at: Option<Nanos>,
     pub(super) counters: Counters,
+    /// Where somebody wants to know what the update under way changes: that, so far.
+    pub(super) told: Option<Vec<BlockChange>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +117,9 @@ impl Replica {
             }
             CacheEvent::Cleared => {
                 self.clear(forest);
+                if let Some(told) = &mut self.told {
+                    told.push(BlockChange::Cleared);
+                }
                 self.forget_groups()
             }
         }
@@ -179,6 +184,7 @@ impl Replica {
                 continue;
             };
             let spot = known.spot;
+            self.tell_stored(forest, spot, place);
             if known.is_idle {
                 self.hold(forest, pending.take(), place);
                 self.tell_apart(forest, block, spot);
@@ -197,6 +203,13 @@ impl Replica {
             }
         }
         self.hold(forest, pending, place);
+    }
+
+    /// Says that a block is stored, where somebody wants to know.
+    pub(super) fn tell_stored(&mut self, forest: &Forest<'_>, spot: Spot, place: Place) {
+        if let Some(told) = self.told.as_mut().filter(|_| place.group == 0) {
+            told.push(BlockChange::Stored(forest.key(spot), place.tier));
+        }
     }
 
     /// Notes that a handle will hold its block.
@@ -252,6 +265,9 @@ impl Replica {
                 self.counters.unknown_removals += u64::from(!was_there);
                 continue;
             };
+            if let Some(told) = self.told.as_mut().filter(|_| place.group == 0) {
+                told.push(BlockChange::Removed(forest.key(spot), place.tier));
+            }
             if !continues(&pending, spot) {
                 self.release_all(forest, &pending, place);
                 pending.clear();

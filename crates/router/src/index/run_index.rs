@@ -30,7 +30,8 @@
 //! their first key and not by way of their parent, so they are never split; holders count leading
 //! blocks; memory is limited in bytes.
 
-use headstart_core::{Nanos, ReplicaId};
+use headstart_core::event::BlockChange;
+use headstart_core::{CacheEvent, Nanos, ReplicaId};
 
 use super::budget::Limits;
 use super::dump::{DumpError, IndexDump};
@@ -122,6 +123,18 @@ impl PrefixIndex for RunIndex {
     fn update(&self, replica: ReplicaId, update: Update<'_>, now: Nanos) {
         self.twin.write(|writer, view, log| {
             writer.update(&mut Draft { view, log }, replica, update, now);
+        });
+    }
+
+    fn update_and_tell(
+        &self,
+        replica: ReplicaId,
+        events: &[CacheEvent],
+        now: Nanos,
+        changes: &mut Vec<BlockChange>,
+    ) {
+        self.twin.write(|writer, view, log| {
+            writer.update_and_tell(&mut Draft { view, log }, replica, events, now, changes);
         });
     }
 
