@@ -9,8 +9,9 @@
 //!
 //! What is said is noted in batches, by whoever fills one or wants to know: the results are those
 //! of noting it at once. Two locks: the batch's is held for a copy, the other for a batch. Readers
-//! copy what they show. No text and no token is kept: prompts are keyed hashes, and a tenant is shown as
-//! a keyed tag. Every memory here has its bound in `records` or in the attributor's config.
+//! copy what they show. No text is kept, and tokens only while they wait in a batch: prompts are
+//! keyed hashes, and a tenant is shown as a keyed tag. Every memory here has its bound in `batch`,
+//! in `records` or in the attributor's config.
 
 mod batch;
 mod causes;

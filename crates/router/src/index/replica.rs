@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use headstart_core::event::{Attention, BlockChange, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, RouteHasher};
 
-use super::IndexStats;
+use super::counters::Counters;
 use super::crowds::Crowds;
 use super::departed::Departed;
 use super::extent::Extent;
@@ -51,22 +51,6 @@ pub(super) struct Replica {
 pub(super) struct Group {
     pub(super) attention: Attention,
     pub(super) block_size: u32,
-}
-
-/// What could not be used.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counters {
-    pub(super) orphans: u64,
-    unknown_removals: u64,
-    malformed_events: u64,
-}
-
-impl Counters {
-    pub(super) fn add_to(self, stats: &mut IndexStats) {
-        stats.orphans += self.orphans;
-        stats.unknown_removals += self.unknown_removals;
-        stats.malformed_events += self.malformed_events;
-    }
 }
 
 impl Replica {
@@ -117,9 +101,7 @@ impl Replica {
             }
             CacheEvent::Cleared => {
                 self.clear(forest);
-                if let Some(told) = &mut self.told {
-                    told.push(BlockChange::Cleared);
-                }
+                self.tell(|| BlockChange::Cleared);
                 self.forget_groups()
             }
         }
@@ -205,13 +187,6 @@ impl Replica {
         self.hold(forest, pending, place);
     }
 
-    /// Says that a block is stored, where somebody wants to know.
-    pub(super) fn tell_stored(&mut self, forest: &Forest<'_>, spot: Spot, place: Place) {
-        if let Some(told) = self.told.as_mut().filter(|_| place.group == 0) {
-            told.push(BlockChange::Stored(forest.key(spot), place.tier));
-        }
-    }
-
     /// Notes that a handle will hold its block.
     pub(super) fn wake(&mut self, forest: &Forest<'_>, block: u64) {
         if let Some(known) = self.names.wake(block)
@@ -265,9 +240,7 @@ impl Replica {
                 self.counters.unknown_removals += u64::from(!was_there);
                 continue;
             };
-            if let Some(told) = self.told.as_mut().filter(|_| place.group == 0) {
-                told.push(BlockChange::Removed(forest.key(spot), place.tier));
-            }
+            self.tell_removed(forest, spot, place);
             if !continues(&pending, spot) {
                 self.release_all(forest, &pending, place);
                 pending.clear();

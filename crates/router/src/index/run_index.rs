@@ -13,6 +13,7 @@
 //! | [`super::writer`] | updates: membership, assumptions, doubts that end |
 //! | [`super::replica`] | one replica's events: what is held, removed, departed |
 //! | [`super::introduce`] | what its handles stand for |
+//! | [`super::told`] | what an update changes, for those who follow blocks |
 //! | [`super::aging`] | how its blocks go otherwise |
 //! | [`super::forest`] | where a block belongs, and when it may go |
 //! | [`super::names`], [`super::table`] | handles that stand for a block |

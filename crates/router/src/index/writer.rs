@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use headstart_core::event::BlockChange;
 use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteHasher, RouteIdentity};
 
 use super::budget::{Budget, Limits};
@@ -106,28 +105,7 @@ impl Writer {
         self.keep_to_budget(draft, now);
     }
 
-    /// Takes over events, and adds what they change to `changes`.
-    pub(super) fn update_and_tell(
-        &mut self,
-        draft: &mut Draft<'_>,
-        replica: ReplicaId,
-        events: &[CacheEvent],
-        now: Nanos,
-        changes: &mut Vec<BlockChange>,
-    ) {
-        let slot = self.slot_of(draft.view, replica);
-        let known = slot.and_then(|slot| self.replicas[slot as usize].as_mut());
-        if let Some(known) = known {
-            known.told = Some(std::mem::take(changes));
-        }
-        self.update(draft, replica, Update::Events(events), now);
-        let known = slot.and_then(|slot| self.replicas[slot as usize].as_mut());
-        if let Some(told) = known.and_then(|known| known.told.take()) {
-            *changes = told;
-        }
-    }
-
-    fn slot_of(&self, view: &View, replica: ReplicaId) -> Option<u32> {
+    pub(super) fn slot_of(&self, view: &View, replica: ReplicaId) -> Option<u32> {
         // Nearly all have the slot of their own number.
         let group = view.groups().get(replica.0 as usize);
         if group.is_some_and(|group| group.id == replica) {

@@ -126,7 +126,7 @@ fn batches_come_to_what_one_after_the_other_does() {
                     bench.insight.computed(&bench.under_way[at], now);
                 }
                 9..13 if !bench.under_way.is_empty() => {
-                    let found = (draw % 3 > 0).then_some(draw / 7 % (tokens.len() + 1));
+                    let found = (!draw.is_multiple_of(3)).then_some(draw / 7 % (tokens.len() + 1));
                     bench.finish(at, &format!("r{step}"), found, now);
                 }
                 13 if !bench.under_way.is_empty() => {
@@ -146,7 +146,7 @@ fn batches_come_to_what_one_after_the_other_does() {
                     let changes: Vec<_> = changes.collect();
                     bench.insight.changed(replica, &changes, now);
                 }
-                18 if draw % 5 == 0 => bench.insight.cleared(replica, now),
+                18 if draw.is_multiple_of(5) => bench.insight.cleared(replica, now),
                 18 if draw % 5 == 1 => bench.insight.set_models(replica, &[format!("{draw}")]),
                 _ => {}
             }
