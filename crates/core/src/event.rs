@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{BlockHash, Tier, TokenId};
+use crate::{BlockHash, RouteKey, Tier, TokenId};
 
 /// A change of what one replica holds, in the order in which it happened.
 ///
@@ -21,6 +21,17 @@ pub enum CacheEvent {
         /// The cache group that they left; see [`CacheGroup::index`].
         group: u8,
     },
+    /// Everything is gone, in every tier.
+    Cleared,
+}
+
+/// What an event changes, block by block, for those who know blocks by their keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockChange {
+    /// A block is held in a tier.
+    Stored(RouteKey, Tier),
+    /// A block left a tier.
+    Removed(RouteKey, Tier),
     /// Everything is gone, in every tier.
     Cleared,
 }

@@ -4,7 +4,7 @@
 //! arrive(prompt, decision) ──► Pending ──computed (first token)──► ──finish(served)──► Outcome
 //!      ▲                         a stack of runs: what each           the front of it is what
 //!      │ memory                  token is if it is not served         was served
-//! observe(replica, CacheEvent)
+//! observe(replica, changes)
 //! ```
 //!
 //! When the router has chosen, [`Attributor::arrive`] lays out what every token of the prompt is,
@@ -22,7 +22,6 @@
 
 mod arrive;
 mod content;
-mod handles;
 mod key;
 mod lately;
 mod layout;
@@ -31,16 +30,15 @@ mod request;
 mod table;
 mod tally;
 
-use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteKey, Tier};
+use headstart_core::event::BlockChange;
+use headstart_core::{Nanos, ReplicaId, RouteKey, Tier};
 
 use crate::Bucket;
 use content::Contents;
-use handles::Handles;
 use key::Key;
 use lately::Lately;
 use table::{Names, State, Table};
 
-pub use handles::BlockName;
 pub use outlook::{Errors, Outlook};
 pub use request::{Arrival, Evicted, Memory, Outcome, Pending, Served};
 pub use tally::{HotPrefixes, Prefix, Tally};
@@ -59,16 +57,16 @@ const RESET_BLOCKS: u32 = 1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributorConfig {
     /// Blocks of which it is remembered who held them, at 16 bytes; their contents behind any
-    /// namespace take 8 more, and engines' names for them 16.
+    /// namespace take 8 more.
     pub blocks: usize,
-    /// Anchors of contents, at 4 bytes for about 6 tokens.
+    /// Anchors of contents, at 4 bytes for about 8 tokens.
     pub anchors: usize,
     /// Sets its names apart from another's.
     pub secret: u64,
 }
 
 impl Default for AttributorConfig {
-    /// 48 MiB: a million blocks, 16 million tokens in blocks of 16.
+    /// 32 MiB: a million blocks, 16 million tokens in blocks of 16.
     fn default() -> Self {
         Self {
             blocks: 1 << 20,
@@ -87,7 +85,6 @@ pub struct Attributor {
     /// Chains of blocks without their namespace, and where they were seen last.
     bare: Names,
     contents: Contents,
-    handles: Handles,
     replicas: Vec<Replica>,
     lately: Lately,
 }
@@ -126,7 +123,6 @@ impl Attributor {
             blocks: Table::new(config.blocks),
             bare: Names::new(config.blocks),
             contents: Contents::new(config.anchors, key),
-            handles: Handles::new(config.blocks),
             replicas: Vec::new(),
             lately: Lately::default(),
         }
@@ -212,38 +208,21 @@ impl Attributor {
         }
     }
 
-    /// A replica said what changed. `name` gives a block's key behind its parent's key (none at
-    /// the start of a prompt), as the keys of arrivals are made.
-    pub fn observe(
-        &mut self,
-        replica: ReplicaId,
-        event: &CacheEvent,
-        name: BlockName<'_>,
-        now: Nanos,
-    ) {
+    /// A replica said what changed, in order.
+    pub fn observe(&mut self, replica: ReplicaId, changes: &[BlockChange], now: Nanos) {
         let place = self.place(replica);
         self.replicas[usize::from(place)].has_events = true;
-        match event {
-            CacheEvent::Stored(stored) => {
-                let keys = self.handles.introduce(place, stored, name);
-                self.fetch(place, &keys);
-                for key in keys {
-                    self.stored(replica, key, stored.tier, now);
-                }
+        let keys = changes.iter().filter_map(|change| match *change {
+            BlockChange::Stored(key, _) | BlockChange::Removed(key, _) => Some(key),
+            BlockChange::Cleared => None,
+        });
+        self.fetch(place, keys);
+        for &change in changes {
+            match change {
+                BlockChange::Stored(key, tier) => self.stored(replica, key, tier, now),
+                BlockChange::Removed(key, tier) => self.removed(replica, key, tier),
+                BlockChange::Cleared => self.cleared(replica),
             }
-            CacheEvent::Removed {
-                blocks,
-                tier,
-                group: 0,
-            } => {
-                let keys = self.handles.find_all(place, blocks);
-                self.fetch(place, &keys);
-                for key in keys {
-                    self.removed(replica, key, *tier);
-                }
-            }
-            CacheEvent::Removed { .. } => {}
-            CacheEvent::Cleared => self.cleared(replica),
         }
     }
 
@@ -294,9 +273,9 @@ impl Attributor {
     }
 
     /// Has the lines of blocks come from memory together.
-    fn fetch(&self, place: u16, keys: &[RouteKey]) {
+    fn fetch(&self, place: u16, keys: impl Iterator<Item = RouteKey>) {
         let model = self.replicas[usize::from(place)].model;
-        let names = keys.iter().map(|&key| self.key.of_block(key, model));
+        let names = keys.map(|key| self.key.of_block(key, model));
         self.blocks.fetch_each(names);
     }
 

@@ -29,6 +29,7 @@ mod aging;
 mod approximate;
 mod budget;
 mod buffer;
+mod counters;
 mod crowds;
 mod departed;
 pub mod dump;
@@ -50,6 +51,7 @@ mod run_index;
 mod standing;
 mod sync;
 mod table;
+mod told;
 mod twin;
 mod uniform;
 mod view;
@@ -60,6 +62,7 @@ mod writer;
 use std::time::Duration;
 
 use headstart_core::block::Namespace;
+use headstart_core::event::BlockChange;
 use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteKey, Tier, TokenId};
 
 pub use approximate::{ApproximateConfig, ApproximateIndex};
@@ -84,6 +87,21 @@ pub trait PrefixIndex: Send + Sync {
     /// Takes over what became known of `replica` at `now`. Updates of one replica come one after
     /// the other.
     fn update(&self, replica: ReplicaId, update: Update<'_>, now: Nanos);
+
+    /// Takes over `events` as [`Update::Events`], and adds what they change to `changes`: blocks of
+    /// the first cache group, by their keys. A block that waits for its parent counts when that
+    /// comes; an index that names no blocks says only what is cleared.
+    fn update_and_tell(
+        &self,
+        replica: ReplicaId,
+        events: &[CacheEvent],
+        now: Nanos,
+        changes: &mut Vec<BlockChange>,
+    ) {
+        self.update(replica, Update::Events(events), now);
+        let cleared = events.iter().filter(|&event| *event == CacheEvent::Cleared);
+        changes.extend(cleared.map(|_| BlockChange::Cleared));
+    }
 
     /// Names the blocks of `prompt` for [`Self::overlaps`], once per block size in use. Costs the
     /// prompt's length, and waits for nobody.

@@ -305,10 +305,15 @@ impl Gateway {
     fn tell_index(&self, replica: ReplicaId, update: Update<'_>, num_events: usize) {
         if self.router().listens_to(replica, num_events) {
             let now = self.clock.now();
-            if let (Some(insight), Update::Events(events)) = (&self.observers.insight, &update) {
-                insight.events(replica, events, now);
+            match (&self.observers.insight, update) {
+                (Some(insight), Update::Events(events)) => {
+                    let mut changes = Vec::new();
+                    let index = &self.index;
+                    index.update_and_tell(replica, events, now, &mut changes);
+                    insight.changed(replica, &changes, now);
+                }
+                _ => self.index.update(replica, update, now),
             }
-            self.index.update(replica, update, now);
         }
     }
 

@@ -1,39 +1,44 @@
 //! What became of requests, and why: the live side of `headstart-insight`.
 //!
 //! ```text
-//! gateway ── decision ──► arrive ──► Ticket ── first token, answer ──► RequestRecord
-//!                           │                                             │
-//! replica's events ──► Attributor (bounded memory)          ring, waterfalls, metrics
+//! gateway ── decision ──► Ticket ── first token, answer ──┐
+//! replica's events, as the index names their blocks ──────┴─► Batch, in order
+//!                                                               │ full, or somebody asks
+//!               ring, waterfalls, metrics ◄── Attributor, Ghosts (bounded memory)
 //! ```
 //!
-//! One lock, held for some microseconds a call; requests never wait for a reader, which copies
-//! what it shows. No text and no token is kept: prompts are keyed hashes, and a tenant is shown as
-//! a keyed tag. Every memory here has its bound in `records` or in the attributor's config.
+//! What is said is noted in batches, by whoever fills one or wants to know: the results are those
+//! of noting it at once. Two locks: the batch's is held for a copy, the other for a batch. Readers
+//! copy what they show. No text is kept, and tokens only while they wait in a batch: prompts are
+//! keyed hashes, and a tenant is shown as a keyed tag. Every memory here has its bound in `batch`,
+//! in `records` or in the attributor's config.
 
+mod batch;
 mod causes;
 mod ghosts;
 mod names;
 mod records;
 mod seconds;
 mod snapshot;
+mod state;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headstart_core::block::Namespace;
-use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteKey, TokenId};
-use headstart_insight::loss::{Arrival, Attributor, AttributorConfig, Outcome, Pending, Served};
+use headstart_core::event::BlockChange;
+use headstart_core::{Nanos, ReplicaId, RouteKey, TokenId};
+use headstart_insight::loss::{Attributor, AttributorConfig, Served};
 use headstart_insight::text::Sketch;
-use headstart_insight::{Bucket, Split};
 use headstart_router::{Decision, PromptKeys};
 
 use crate::clock::unix_seconds;
 use crate::metrics::{InsightMetrics, PromptSources};
 use crate::prompt_tokens::random_key;
-use ghosts::Ghosts;
+use batch::{Arrived, Batch, Finished, Op};
 use names::Names;
-use records::{Records, foremost};
-use seconds::Seconds;
+use records::foremost;
+use state::{State, Told};
 
 pub use causes::{CauseSum, Causes, Parted};
 pub use ghosts::GhostAnswer;
@@ -46,17 +51,15 @@ const EARLY_BLOCK: usize = 16;
 
 /// Explains requests.
 pub struct Insight {
+    waiting: Mutex<Batch>,
     state: Mutex<State>,
+    /// What makes a batch.
+    batch_ops: usize,
+    /// Requests so far.
+    requests: AtomicU64,
     names: Names,
     metrics: InsightMetrics,
     causes: Arc<Causes>,
-}
-
-struct State {
-    attributor: Attributor,
-    records: Records,
-    ghosts: Ghosts,
-    seconds: Seconds,
 }
 
 /// What is asked of a request when it was placed.
@@ -76,8 +79,10 @@ pub struct Placed<'a> {
 
 /// A request that is under way. Give it back with [`Insight::finish`] or [`Insight::abandon`].
 pub struct Ticket {
-    pending: Pending,
+    number: u64,
+    replica: ReplicaId,
     prompt_tokens: u32,
+    predicted_tokens: u32,
     block_size: u32,
     tenant: Option<String>,
     prefix: Option<RouteKey>,
@@ -115,21 +120,19 @@ pub struct Answered<'a> {
 }
 
 impl Insight {
-    /// Explains requests of replicas whose index names blocks by `identity`.
+    /// Explains requests; its names are those of `secret`.
     #[must_use]
-    pub fn new(identity: &str, secret: u64, metrics: InsightMetrics) -> Self {
+    pub fn new(secret: u64, metrics: InsightMetrics) -> Self {
         let config = AttributorConfig {
             secret,
             ..AttributorConfig::default()
         };
         Self {
-            state: Mutex::new(State {
-                attributor: Attributor::new(&config),
-                records: Records::default(),
-                ghosts: Ghosts::default(),
-                seconds: Seconds::default(),
-            }),
-            names: Names::new(identity, secret),
+            waiting: Mutex::default(),
+            state: Mutex::new(State::new(Attributor::new(&config))),
+            batch_ops: batch::OPS,
+            requests: AtomicU64::new(0),
+            names: Names::new(secret),
             metrics,
             causes: Arc::new(Causes::start(&random_key())),
         }
@@ -150,28 +153,33 @@ impl Insight {
         let chain = keys.chains().first();
         let (block_size, keys) =
             chain.map_or((1, &[][..]), |chain| (chain.block_size, &chain.keys[..]));
-        let candidates = decision.candidates.iter();
-        let overlaps: Vec<_> = candidates
-            .map(|one| (one.replica, one.overlap_tokens as u32))
-            .collect();
-        let arrival = Arrival {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        let named = self.names.namespace(namespace);
+        self.say(|batch| {
+            batch.tokens.extend_from_slice(tokens);
+            batch.keys.extend_from_slice(keys);
+            let candidates = decision.candidates.iter();
+            let overlaps = candidates.map(|one| (one.replica, one.overlap_tokens as u32));
+            batch.overlaps.extend(overlaps);
+            let arrived = Arrived {
+                replica: decision.replica,
+                block_size,
+                namespace: named,
+                capacity_blocks: capacity_blocks.map(|blocks| blocks as u64),
+                tokens: batch.tokens.len(),
+                keys: batch.keys.len(),
+                overlaps: batch.overlaps.len(),
+            };
+            Op::Arrived(number, arrived, now)
+        });
+        let mut candidates = decision.candidates.iter();
+        let chosen = candidates.find(|one| one.replica == decision.replica);
+        let predicted = chosen.map_or(0, |chosen| chosen.overlap_tokens.min(tokens.len()));
+        Ticket {
+            number,
             replica: decision.replica,
             prompt_tokens: tokens.len() as u32,
-            block_size,
-            keys,
-            tokens: Some(tokens),
-            namespace: self.names.namespace(namespace),
-            overlaps: &overlaps,
-        };
-        let mut state = self.lock();
-        if let Some(blocks) = capacity_blocks {
-            state.ghosts.set_capacity(decision.replica.0, blocks as u64);
-        }
-        let pending = state.attributor.arrive(&arrival, now);
-        drop(state);
-        Ticket {
-            pending,
-            prompt_tokens: tokens.len() as u32,
+            predicted_tokens: predicted as u32,
             block_size,
             tenant: namespace.salt.map(|salt| self.names.tenant(salt)),
             prefix: keys.get(EARLY_BLOCK - 1).or(keys.last()).copied(),
@@ -181,9 +189,8 @@ impl Insight {
     }
 
     /// Its first token is out.
-    #[inline(never)]
-    pub fn computed(&self, ticket: &mut Ticket, now: Nanos) {
-        self.lock().attributor.computed(&mut ticket.pending, now);
+    pub fn computed(&self, ticket: &Ticket, now: Nanos) {
+        self.say(|_| Op::Computed(ticket.number, now));
     }
 
     /// Its answer is complete, or says enough.
@@ -195,76 +202,48 @@ impl Insight {
         sketch: Option<Sketch>,
         now: Nanos,
     ) {
-        let predicted = ticket.pending.predicted_tokens();
-        let replica = ticket.pending.replica();
-        let mut state = self.lock();
-        // An engine that says nothing of its cache cannot be explained; it was computed all the
-        // same.
-        let mut pending = ticket.pending;
-        state.attributor.computed(&mut pending, now);
-        let (names, size) = (pending.take_names(), ticket.block_size);
-        let tokens = ticket.prompt_tokens;
-        state.ghosts.record(replica.0, size, names, tokens, now);
-        let served = ticket.served;
-        let outcome = served.map(|served| state.attributor.finish(pending, &served, now));
+        let (replica, served) = (ticket.replica.0, ticket.served);
+        let id = answered.id.or(answered.request_id).unwrap_or_default();
+        let chosen = ticket.candidates.iter().find(|one| one.replica == replica);
         let record = RequestRecord {
-            id: answered
-                .id
-                .or(answered.request_id)
-                .unwrap_or_default()
-                .to_owned(),
+            id: id.to_owned(),
             request_id: answered.request_id.map(str::to_owned),
             at_unix_s: unix_seconds(),
             model: answered.model.to_owned(),
             tenant: ticket.tenant,
-            replica: replica.0,
+            replica,
             prompt_tokens: ticket.prompt_tokens,
-            predicted_cached_tokens: predicted,
+            predicted_cached_tokens: ticket.predicted_tokens,
             cached_tokens: served.map(|served| served.tokens().min(u64::from(u32::MAX)) as u32),
-            predicted_ttft_s: ticket
-                .candidates
-                .iter()
-                .find(|one| one.replica == replica.0)
-                .map(|one| one.predicted_ttft_s),
+            predicted_ttft_s: chosen.map(|chosen| chosen.predicted_ttft_s),
             ttft_s: answered.ttft_s,
             candidates: ticket.candidates,
-            split: outcome.map(|outcome| outcome.split),
-            certainty: outcome.map_or(0.0, |outcome| outcome.certainty),
-            evicted: outcome.and_then(|outcome| outcome.evicted),
+            split: None,
+            certainty: 0.0,
+            evicted: None,
         };
-        if let Some(split) = &record.split {
-            state.seconds.add(split, record.ttft_s);
-        }
-        let question = sketch.map(|sketch| (namespace(&record), record.id.clone(), sketch));
-        state.records.add(record, ticket.prefix);
-        drop(state);
-        if let Some((namespace, id, sketch)) = question {
-            let lost = outcome.map(|outcome| again(&outcome.split));
-            self.causes.explain(namespace, id, sketch, lost);
-        }
-        if let Some(Outcome { split, .. }) = outcome {
-            self.metrics.note(answered.model, &split);
-        }
+        let finished = Box::new(Finished {
+            record,
+            prefix: ticket.prefix,
+            block_size: ticket.block_size,
+            served,
+            sketch,
+        });
+        self.say(|_| Op::Finished(ticket.number, finished, now));
     }
 
     /// It ended without an answer.
-    #[inline(never)]
     pub fn abandon(&self, ticket: &Ticket) {
-        self.lock().attributor.abandon(&ticket.pending);
+        self.say(|_| Op::Abandoned(ticket.number));
     }
 
-    /// A replica said what changed in its cache.
+    /// A replica's events changed its cache so.
     #[inline(never)]
-    pub fn events(&self, replica: ReplicaId, events: &[CacheEvent], now: Nanos) {
-        let mut state = self.lock();
-        for event in events {
-            let name =
-                |parent, tokens: &[TokenId], extra: Option<&[u8]>, namespace: Namespace<'_>| {
-                    self.names.block(parent, tokens, extra, namespace)
-                };
-            state.attributor.observe(replica, event, &name, now);
-            state.ghosts.observe(replica.0, event, now);
-        }
+    pub fn changed(&self, replica: ReplicaId, changes: &[BlockChange], now: Nanos) {
+        self.say(|batch| {
+            batch.changes.extend_from_slice(changes);
+            Op::Changed(replica, batch.changes.len(), now)
+        });
     }
 
     /// A replica serves these models: blocks of different models are different blocks. Says
@@ -272,20 +251,19 @@ impl Insight {
     pub fn set_models(&self, replica: ReplicaId, models: &[String]) {
         if !models.is_empty() {
             let model = self.names.models(models);
-            self.lock().attributor.set_model(replica, model);
+            self.say(|_| Op::Serves(replica, model));
         }
     }
 
     /// A replica lost all it held.
     pub fn cleared(&self, replica: ReplicaId, now: Nanos) {
-        let mut state = self.lock();
-        state.attributor.cleared(replica);
-        state.ghosts.clear(replica.0, now);
+        self.say(|_| Op::Cleared(replica, now));
     }
 
     /// What made prompts part.
     #[must_use]
     pub fn causes(&self) -> &Arc<Causes> {
+        drop(self.lock());
         &self.causes
     }
 
@@ -342,19 +320,37 @@ impl Insight {
         self.metrics.set_ghosts(&self.ghosts(now));
     }
 
+    /// Notes what is said, soon.
+    fn say(&self, say: impl FnOnce(&mut Batch) -> Op) {
+        let mut batch = lock(&self.waiting);
+        let op = say(&mut batch);
+        batch.ops.push(op);
+        let is_full = batch.is_full(self.batch_ops);
+        drop(batch);
+        if is_full {
+            drop(self.lock());
+        }
+    }
+
+    /// What is remembered, with all that was said until now.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = lock(&self.state);
+        let mut batch = std::mem::take(&mut state.spare);
+        std::mem::swap(&mut batch, &mut *lock(&self.waiting));
+        let told = Told {
+            metrics: &self.metrics,
+            causes: &self.causes,
+        };
+        state.settle(&mut batch, &told);
+        batch.clear();
+        state.spare = batch;
+        state
     }
 }
 
-/// Tokens that were known, behind another front or in another namespace.
-fn again(split: &Split) -> u32 {
-    split.get(Bucket::Diverged) + split.get(Bucket::Namespace)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Stands for what prompts must have in common to share a cache.
-fn namespace(record: &RequestRecord) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (&record.model, &record.tenant).hash(&mut hasher);
-    hasher.finish()
-}
+#[cfg(test)]
+mod tests;

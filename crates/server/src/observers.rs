@@ -36,10 +36,10 @@ impl Observers {
         })
     }
 
-    /// Explains requests from now on, where that is wanted: whose blocks an index names so.
-    pub fn explain(&mut self, names: Option<(&str, u64)>, metrics: &Metrics) {
-        let insight = |(name, secret)| Insight::new(name, secret, metrics.with_insight());
-        self.insight = names.map(insight);
+    /// Explains requests from now on, where a secret for that is given.
+    pub fn explain(&mut self, secret: Option<u64>, metrics: &Metrics) {
+        let insight = |secret| Insight::new(secret, metrics.with_insight());
+        self.insight = secret.map(insight);
     }
 
     /// Lets them finish. Blocks for some seconds at most.

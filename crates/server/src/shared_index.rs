@@ -65,7 +65,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use headstart_core::{Nanos, ReplicaId};
+use headstart_core::event::BlockChange;
+use headstart_core::{CacheEvent, Nanos, ReplicaId};
 use headstart_router::index::{Overlaps, Resident, Update};
 use headstart_router::{IndexStats, PrefixIndex, Prompt, PromptKeys};
 use redis::io::tcp::TcpSettings;
@@ -249,10 +250,22 @@ impl PrefixIndex for SharedIndex {
             Update::Assume(_) => shared.local.update(replica, update, now),
             Update::Track { block_size } => shared.track(replica, block_size, now),
             Update::Forget => shared.forget(replica, now),
-            Update::Events(events) => shared.heard(replica, events, now),
+            Update::Events(events) => {
+                shared.heard(replica, events, now, &mut Vec::new());
+            }
             Update::Doubt => shared.doubt(replica, now),
             Update::Trust => shared.trust(replica, now),
         }
+    }
+
+    fn update_and_tell(
+        &self,
+        replica: ReplicaId,
+        events: &[CacheEvent],
+        now: Nanos,
+        changes: &mut Vec<BlockChange>,
+    ) {
+        self.shared.heard(replica, events, now, changes);
     }
 
     fn hash(&self, prompt: Prompt<'_>) -> PromptKeys {

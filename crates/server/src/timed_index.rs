@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use headstart_core::{Nanos, ReplicaId};
+use headstart_core::event::BlockChange;
+use headstart_core::{CacheEvent, Nanos, ReplicaId};
 use headstart_router::index::{Overlaps, Resident, Update};
 use headstart_router::{IndexStats, PrefixIndex, Prompt, PromptKeys};
 
@@ -26,6 +27,16 @@ impl TimedIndex {
 impl PrefixIndex for TimedIndex {
     fn update(&self, replica: ReplicaId, update: Update<'_>, now: Nanos) {
         self.inner.update(replica, update, now);
+    }
+
+    fn update_and_tell(
+        &self,
+        replica: ReplicaId,
+        events: &[CacheEvent],
+        now: Nanos,
+        changes: &mut Vec<BlockChange>,
+    ) {
+        self.inner.update_and_tell(replica, events, now, changes);
     }
 
     fn hash(&self, prompt: Prompt<'_>) -> PromptKeys {

@@ -20,7 +20,7 @@ use super::key::Key;
 const WINDOW: usize = 16;
 
 /// Of so many windows in a row at least one is an anchor.
-const SPREAD: usize = 12;
+const SPREAD: usize = 16;
 
 /// Anchors of a line of 64 bytes; the rest of it says which gives way next.
 const LINE: usize = 15;
@@ -57,7 +57,7 @@ struct Anchor {
 }
 
 impl Contents {
-    /// Room for `capacity` anchors, or somewhat more: about 6 tokens each.
+    /// Room for `capacity` anchors, or somewhat more: about 8 tokens each.
     pub(super) fn new(capacity: usize, key: Key) -> Self {
         let lines = capacity.div_ceil(LINE).next_power_of_two();
         Self {

@@ -154,6 +154,7 @@ impl Replica {
             return;
         };
         for (place, record) in waiter.records.iter() {
+            self.tell_stored(forest, spot, place);
             if self
                 .crowds
                 .put(forest, self.slot, spot, block, place, record)

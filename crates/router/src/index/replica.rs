@@ -10,10 +10,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use headstart_core::event::{Attention, StoredBlocks};
+use headstart_core::event::{Attention, BlockChange, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, RouteHasher};
 
-use super::IndexStats;
+use super::counters::Counters;
 use super::crowds::Crowds;
 use super::departed::Departed;
 use super::extent::Extent;
@@ -43,28 +43,14 @@ pub(super) struct Replica {
     /// When doubts have to be swept up; `None` without doubts.
     pub(super) sweep_at: Option<Nanos>,
     pub(super) counters: Counters,
+    /// Where somebody wants to know what the update under way changes: that, so far.
+    pub(super) told: Option<Vec<BlockChange>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     pub(super) attention: Attention,
     pub(super) block_size: u32,
-}
-
-/// What could not be used.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counters {
-    pub(super) orphans: u64,
-    unknown_removals: u64,
-    malformed_events: u64,
-}
-
-impl Counters {
-    pub(super) fn add_to(self, stats: &mut IndexStats) {
-        stats.orphans += self.orphans;
-        stats.unknown_removals += self.unknown_removals;
-        stats.malformed_events += self.malformed_events;
-    }
 }
 
 impl Replica {
@@ -115,6 +101,7 @@ impl Replica {
             }
             CacheEvent::Cleared => {
                 self.clear(forest);
+                self.tell(|| BlockChange::Cleared);
                 self.forget_groups()
             }
         }
@@ -179,6 +166,7 @@ impl Replica {
                 continue;
             };
             let spot = known.spot;
+            self.tell_stored(forest, spot, place);
             if known.is_idle {
                 self.hold(forest, pending.take(), place);
                 self.tell_apart(forest, block, spot);
@@ -252,6 +240,7 @@ impl Replica {
                 self.counters.unknown_removals += u64::from(!was_there);
                 continue;
             };
+            self.tell_removed(forest, spot, place);
             if !continues(&pending, spot) {
                 self.release_all(forest, &pending, place);
                 pending.clear();

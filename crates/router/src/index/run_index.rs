@@ -13,6 +13,7 @@
 //! | [`super::writer`] | updates: membership, assumptions, doubts that end |
 //! | [`super::replica`] | one replica's events: what is held, removed, departed |
 //! | [`super::introduce`] | what its handles stand for |
+//! | [`super::told`] | what an update changes, for those who follow blocks |
 //! | [`super::aging`] | how its blocks go otherwise |
 //! | [`super::forest`] | where a block belongs, and when it may go |
 //! | [`super::names`], [`super::table`] | handles that stand for a block |
@@ -30,7 +31,8 @@
 //! their first key and not by way of their parent, so they are never split; holders count leading
 //! blocks; memory is limited in bytes.
 
-use headstart_core::{Nanos, ReplicaId};
+use headstart_core::event::BlockChange;
+use headstart_core::{CacheEvent, Nanos, ReplicaId};
 
 use super::budget::Limits;
 use super::dump::{DumpError, IndexDump};
@@ -122,6 +124,18 @@ impl PrefixIndex for RunIndex {
     fn update(&self, replica: ReplicaId, update: Update<'_>, now: Nanos) {
         self.twin.write(|writer, view, log| {
             writer.update(&mut Draft { view, log }, replica, update, now);
+        });
+    }
+
+    fn update_and_tell(
+        &self,
+        replica: ReplicaId,
+        events: &[CacheEvent],
+        now: Nanos,
+        changes: &mut Vec<BlockChange>,
+    ) {
+        self.twin.write(|writer, view, log| {
+            writer.update_and_tell(&mut Draft { view, log }, replica, events, now, changes);
         });
     }
 

@@ -105,7 +105,7 @@ impl Writer {
         self.keep_to_budget(draft, now);
     }
 
-    fn slot_of(&self, view: &View, replica: ReplicaId) -> Option<u32> {
+    pub(super) fn slot_of(&self, view: &View, replica: ReplicaId) -> Option<u32> {
         // Nearly all have the slot of their own number.
         let group = view.groups().get(replica.0 as usize);
         if group.is_some_and(|group| group.id == replica) {

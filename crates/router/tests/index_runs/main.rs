@@ -2,6 +2,7 @@
 //! things elsewhere, departed blocks, budgets, dumps and very many replicas.
 
 mod doubts;
+mod told;
 
 use std::sync::Arc;
 use std::time::Duration;

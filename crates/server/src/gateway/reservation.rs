@@ -42,9 +42,7 @@ impl Reservation {
     pub fn first_token(&self) {
         let now = self.gateway.clock.now();
         self.gateway.router().first_token(self.id, now);
-        if let (Some(insight), Some(ticket)) =
-            (&self.gateway.observers.insight, &mut *self.ticket())
-        {
+        if let (Some(insight), Some(ticket)) = (&self.gateway.observers.insight, &*self.ticket()) {
             insight.computed(ticket, now);
         }
     }

@@ -8,7 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use headstart_core::{CacheEvent, Nanos, Tier};
+use headstart_core::event::BlockChange;
+use headstart_core::{Nanos, Tier};
 use headstart_insight::ghost::{Estimate, Ghost, LOOKUPS_MAX, Settings};
 
 /// Replicas that have a ghost, of some 3 MiB each; further ones have none.
@@ -110,20 +111,23 @@ impl Ghosts {
     }
 
     /// A replica said what changed.
-    pub(super) fn observe(&mut self, replica: u32, event: &CacheEvent, now: Nanos) {
+    pub(super) fn observe(&mut self, replica: u32, changes: &[BlockChange], now: Nanos) {
         let watched = self.watched(replica);
-        match event {
-            CacheEvent::Stored(stored) if stored.tier == Tier::Device => {
-                watched.held += stored.blocks.len() as u64;
-                watched.most = watched.most.max(watched.held);
+        for (at, change) in changes.iter().enumerate() {
+            match change {
+                BlockChange::Stored(_, Tier::Device) => {
+                    watched.held += 1;
+                    watched.most = watched.most.max(watched.held);
+                }
+                BlockChange::Removed(_, Tier::Device) => {
+                    watched.held = watched.held.saturating_sub(1);
+                }
+                BlockChange::Cleared => {
+                    self.clear(replica, now);
+                    return self.observe(replica, &changes[at + 1..], now);
+                }
+                _ => {}
             }
-            CacheEvent::Removed {
-                blocks,
-                tier: Tier::Device,
-                ..
-            } => watched.held = watched.held.saturating_sub(blocks.len() as u64),
-            CacheEvent::Cleared => self.clear(replica, now),
-            _ => {}
         }
     }
 

@@ -1,48 +1,22 @@
 //! Names that tell nothing to those who do not know the secret.
 
-use headstart_core::block::{Namespace, RouteHasher, RouteIdentity};
-use headstart_core::{RouteKey, TokenId};
+use headstart_core::block::Namespace;
 
-/// Block sizes that are told apart; an engine with another one is not listened to.
-const SIZES: [u32; 8] = [1, 8, 16, 32, 64, 128, 256, 512];
-
-/// Names blocks as the router's index does, and tenants by tags.
+/// Numbers namespaces and models, and names tenants by tags.
 pub(super) struct Names {
-    hashers: [RouteHasher; SIZES.len()],
     secret: [u8; 32],
     /// The number of the namespace that has no name: most requests are in it.
     unnamed: u64,
 }
 
 impl Names {
-    /// The names of an index whose keys are made with `identity`.
-    pub(super) fn new(identity: &str, secret: u64) -> Self {
-        let hasher = |block_size| {
-            RouteHasher::new(&RouteIdentity {
-                model: identity,
-                block_size,
-            })
-        };
+    /// Those of a secret.
+    pub(super) fn new(secret: u64) -> Self {
         let secret = blake3::derive_key("headstart 2026 insight names v1", &secret.to_le_bytes());
         Self {
-            hashers: SIZES.map(hasher),
             secret,
             unnamed: numbered(&secret, Namespace::default()),
         }
-    }
-
-    /// The key of a block behind `parent`; none where nobody has blocks of that size.
-    pub(super) fn block(
-        &self,
-        parent: Option<RouteKey>,
-        tokens: &[TokenId],
-        extra: Option<&[u8]>,
-        namespace: Namespace<'_>,
-    ) -> Option<RouteKey> {
-        let is_it = |hasher: &&RouteHasher| hasher.block_size() == tokens.len();
-        let hasher = self.hashers.iter().find(is_it)?;
-        let parent = parent.unwrap_or_else(|| hasher.root(namespace));
-        Some(hasher.next_with(parent, tokens, extra))
     }
 
     /// A number that stands for a namespace.
@@ -94,30 +68,10 @@ mod tests {
 
     #[test]
     fn tenants_have_tags_of_their_own_and_another_secret_gives_others() {
-        let names = Names::new("m", 1);
+        let names = Names::new(1);
         let tag = names.tenant("acme");
         assert_eq!((tag.len(), &tag), (12, &names.tenant("acme")));
         assert_ne!(tag, names.tenant("emca"));
-        assert_ne!(tag, Names::new("m", 2).tenant("acme"));
-    }
-
-    #[test]
-    fn blocks_are_named_as_the_index_names_them() {
-        let hasher = RouteHasher::new(&RouteIdentity {
-            model: "m 5",
-            block_size: 16,
-        });
-        let namespace = Namespace {
-            adapter: None,
-            salt: Some("s"),
-        };
-        let tokens: Vec<u32> = (0..32).collect();
-        let chain = hasher.chain(namespace, &tokens);
-        let names = Names::new("m 5", 0);
-        let first = names.block(None, &tokens[..16], None, namespace);
-        assert_eq!(first, Some(chain[0]));
-        let second = names.block(first, &tokens[16..], None, Namespace::default());
-        assert_eq!(second, Some(chain[1]));
-        assert_eq!(names.block(None, &tokens[..3], None, namespace), None);
+        assert_ne!(tag, Names::new(2).tenant("acme"));
     }
 }

@@ -49,12 +49,11 @@ impl Seconds {
         let Some(seconds) = ttft_s else {
             return;
         };
-        let (served, computed): (Vec<_>, Vec<_>) =
-            split.iter().partition(|(bucket, _)| bucket.is_served());
-        let tokens = |parts: Vec<(Bucket, u32)>| parts.iter().map(|(_, tokens)| tokens).sum();
+        let served = split.iter().filter(|(bucket, _)| bucket.is_served());
+        let cached = served.map(|(_, tokens)| tokens).sum();
         self.prefill.add(Sample {
-            cached: tokens(served),
-            uncached: tokens(computed),
+            cached,
+            uncached: split.total() as u32 - cached,
             seconds,
         });
     }

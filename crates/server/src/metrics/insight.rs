@@ -1,6 +1,6 @@
 //! Metrics of what became of prompt tokens, and of what was predicted.
 
-use headstart_insight::Split;
+use headstart_insight::Waterfall;
 use prometheus::{GaugeVec, IntCounter, IntCounterVec};
 
 use super::{Maker, Metrics, raise};
@@ -63,11 +63,11 @@ impl InsightMetrics {
         }
     }
 
-    /// A request was explained.
-    pub fn note(&self, model: &str, split: &Split) {
-        for (bucket, tokens) in split.iter() {
+    /// Requests for a model were explained.
+    pub fn note(&self, model: &str, tokens: &Waterfall) {
+        for (bucket, tokens) in tokens.iter().filter(|(_, tokens)| *tokens > 0) {
             let counter = self.tokens.with_label_values(&[model, bucket.name()]);
-            counter.inc_by(u64::from(tokens));
+            counter.inc_by(tokens);
         }
     }
 

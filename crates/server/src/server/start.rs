@@ -64,7 +64,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
     let secret = index_secret(config.index_secret, folder.as_ref())?;
     let name = format!("{model} {secret:016x}");
     let index = Arc::new(RunIndex::new(name.clone()));
-    observers.explain(config.insight.then_some((&name[..], secret)), &metrics);
+    observers.explain(config.insight.then_some(secret), &metrics);
     let keeper = folder.map(|folder| {
         let endpoints = follow::endpoints(&fleet, &streams);
         Keeper::new(folder, index.clone(), name.clone(), endpoints)

@@ -4,6 +4,7 @@
 //! Both happen under one lock, so that the order is the same. It does not know connections: what
 //! is to be sent waits for the steward.
 
+use headstart_core::event::BlockChange;
 use headstart_core::{CacheEvent, Nanos, ReplicaId};
 use headstart_router::index::Update;
 
@@ -48,26 +49,33 @@ impl Shared {
     }
 
     /// Events of the replica's engine, or of the router, which clears a replica that goes or comes.
-    pub(super) fn heard(&self, replica: ReplicaId, events: &[CacheEvent], now: Nanos) {
+    /// What they change is added to `changes`.
+    pub(super) fn heard(
+        &self,
+        replica: ReplicaId,
+        events: &[CacheEvent],
+        now: Nanos,
+        changes: &mut Vec<BlockChange>,
+    ) {
         let named: Vec<_> = events.iter().filter_map(|e| self.names.event(e)).collect();
         let payloads = record::payloads(&named);
         let mut state = self.lock();
         let Some(seat) = state.seats.get_mut(&replica) else {
             // A replica that publishes nothing.
-            return self.local.update(replica, Update::Events(&named), now);
+            return self.local.update_and_tell(replica, &named, now, changes);
         };
         match &seat.role {
             // Only the router says something then, or a stream that is about to end.
             Role::Following(_) if named.contains(&CacheEvent::Cleared) => {
-                let cleared = Update::Events(&[CacheEvent::Cleared]);
-                self.local.update(replica, cleared, now);
+                let cleared = &[CacheEvent::Cleared];
+                self.local.update_and_tell(replica, cleared, now, changes);
                 seat.reload();
                 seat.is_blank = true;
             }
             Role::Following(_) => {}
             Role::Owning(_) | Role::Alone => {
                 seat.is_blank = false;
-                self.local.update(replica, Update::Events(&named), now);
+                self.local.update_and_tell(replica, &named, now, changes);
                 for payload in payloads {
                     self.write(&mut state, replica, "events", &payload, now);
                 }

@@ -26,7 +26,6 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
-use headstart_core::block::{RouteHasher, RouteIdentity};
 use headstart_core::{CacheEvent, Nanos, ReplicaId, Rng, TokenId};
 use headstart_insight::loss::{Attributor, AttributorConfig};
 use headstart_router::{Health, Profile, Router, RouterConfig};
@@ -170,7 +169,6 @@ pub struct World {
     replicas: Vec<Replica>,
     requests: Vec<Request>,
     router: Router,
-    hasher: RouteHasher,
     attributor: Attributor,
     verdicts: Verdicts,
 }
@@ -217,10 +215,6 @@ impl World {
             replicas,
             requests: Vec::new(),
             router,
-            hasher: RouteHasher::new(&RouteIdentity {
-                model: MODEL,
-                block_size: BLOCK_SIZE as u32,
-            }),
             attributor: Attributor::new(&config.memory),
             verdicts: Verdicts::none(),
         }

@@ -1,8 +1,7 @@
 //! What engines say of their caches, on its way to the gateway.
 
-use headstart_core::block::Namespace;
 use headstart_core::event::{CacheGroup, StoredBlocks};
-use headstart_core::{CacheEvent, ReplicaId, RouteKey, TokenId};
+use headstart_core::{CacheEvent, ReplicaId};
 use headstart_router::index::Update;
 
 use super::super::engine::{Change, hash_of};
@@ -69,17 +68,9 @@ impl World {
             self.router.index().update(id, Update::Doubt, self.now);
             return;
         }
-        self.router.apply(id, events, self.now);
-        let hasher = &self.hasher;
-        let name = |parent: Option<RouteKey>,
-                    tokens: &[TokenId],
-                    extra: Option<&[u8]>,
-                    namespace: Namespace<'_>| {
-            let parent = parent.unwrap_or_else(|| hasher.root(namespace));
-            Some(hasher.next_with(parent, tokens, extra))
-        };
-        for event in events {
-            self.attributor.observe(id, event, &name, self.now);
-        }
+        let mut changes = Vec::new();
+        let index = self.router.index();
+        index.update_and_tell(id, events, self.now, &mut changes);
+        self.attributor.observe(id, &changes, self.now);
     }
 }

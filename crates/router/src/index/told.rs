@@ -1,0 +1,55 @@
+//! What an update changes, block by block, for those who follow blocks by their keys.
+
+use headstart_core::event::BlockChange;
+use headstart_core::{CacheEvent, Nanos, ReplicaId};
+
+use super::Update;
+use super::forest::Forest;
+use super::replica::Replica;
+use super::standing::Place;
+use super::view::Spot;
+use super::writer::{Draft, Writer};
+
+impl Writer {
+    /// Takes over events, and adds what they change to `changes`.
+    pub(super) fn update_and_tell(
+        &mut self,
+        draft: &mut Draft<'_>,
+        replica: ReplicaId,
+        events: &[CacheEvent],
+        now: Nanos,
+        changes: &mut Vec<BlockChange>,
+    ) {
+        let slot = self.slot_of(draft.view, replica);
+        let known = slot.and_then(|slot| self.replicas[slot as usize].as_mut());
+        if let Some(known) = known {
+            known.told = Some(std::mem::take(changes));
+        }
+        self.update(draft, replica, Update::Events(events), now);
+        let known = slot.and_then(|slot| self.replicas[slot as usize].as_mut());
+        if let Some(told) = known.and_then(|known| known.told.take()) {
+            *changes = told;
+        }
+    }
+}
+
+impl Replica {
+    /// Notes a change, where somebody wants to know.
+    pub(super) fn tell(&mut self, change: impl FnOnce() -> BlockChange) {
+        if let Some(told) = &mut self.told {
+            told.push(change());
+        }
+    }
+
+    pub(super) fn tell_stored(&mut self, forest: &Forest<'_>, spot: Spot, place: Place) {
+        if place.group == 0 {
+            self.tell(|| BlockChange::Stored(forest.key(spot), place.tier));
+        }
+    }
+
+    pub(super) fn tell_removed(&mut self, forest: &Forest<'_>, spot: Spot, place: Place) {
+        if place.group == 0 {
+            self.tell(|| BlockChange::Removed(forest.key(spot), place.tier));
+        }
+    }
+}

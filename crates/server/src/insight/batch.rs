@@ -1,0 +1,86 @@
+//! What requests and replicas said and nobody has to know yet.
+//!
+//! Explaining costs little where its code and what it remembers are in the processor's caches, and
+//! a gateway's other work drives them out between two requests. So what is said waits here, in
+//! order and in flat memory that is used again, until there is enough of it or somebody asks.
+
+use headstart_core::event::BlockChange;
+use headstart_core::{Nanos, ReplicaId, RouteKey, TokenId};
+use headstart_insight::loss::Served;
+use headstart_insight::text::Sketch;
+
+use super::records::RequestRecord;
+
+/// What is said that makes a batch: that of some sixteen requests, as few as are worth it, since
+/// one of them waits for all.
+pub(super) const OPS: usize = 64;
+
+/// Tokens that make a batch however few are the requests.
+const TOKENS: usize = 1 << 16;
+
+/// Changes of blocks that make a batch.
+const CHANGES: usize = 1 << 13;
+
+/// What waits.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) ops: Vec<Op>,
+    pub(super) tokens: Vec<TokenId>,
+    pub(super) keys: Vec<RouteKey>,
+    pub(super) overlaps: Vec<(ReplicaId, u32)>,
+    pub(super) changes: Vec<BlockChange>,
+}
+
+/// One thing that was said. Requests are known by numbers.
+pub(super) enum Op {
+    Arrived(u64, Arrived, Nanos),
+    Computed(u64, Nanos),
+    Finished(u64, Box<Finished>, Nanos),
+    Abandoned(u64),
+    /// What a replica's events changed: all of [`Batch::changes`] up to here.
+    Changed(ReplicaId, usize, Nanos),
+    Cleared(ReplicaId, Nanos),
+    /// A replica serves models that this number stands for.
+    Serves(ReplicaId, u64),
+}
+
+/// A request that was placed. Its lists are those of the batch, from the one before it up to here.
+pub(super) struct Arrived {
+    pub(super) replica: ReplicaId,
+    pub(super) block_size: u32,
+    pub(super) namespace: u64,
+    pub(super) capacity_blocks: Option<u64>,
+    pub(super) tokens: usize,
+    pub(super) keys: usize,
+    pub(super) overlaps: usize,
+}
+
+/// A request that was answered.
+pub(super) struct Finished {
+    /// All but what became of its tokens.
+    pub(super) record: RequestRecord,
+    /// What its prompt begins with.
+    pub(super) prefix: Option<RouteKey>,
+    pub(super) block_size: u32,
+    pub(super) served: Option<Served>,
+    pub(super) sketch: Option<Sketch>,
+}
+
+impl Batch {
+    /// Whether it is time to look at it.
+    pub(super) fn is_full(&self, ops: usize) -> bool {
+        self.ops.len() >= ops || self.tokens.len() >= TOKENS || self.changes.len() >= CHANGES
+    }
+
+    /// Empties it; what takes much memory is given back.
+    pub(super) fn clear(&mut self) {
+        self.ops.clear();
+        self.tokens.clear();
+        self.tokens.shrink_to(2 * TOKENS);
+        self.keys.clear();
+        self.keys.shrink_to(TOKENS);
+        self.overlaps.clear();
+        self.changes.clear();
+        self.changes.shrink_to(2 * CHANGES);
+    }
+}

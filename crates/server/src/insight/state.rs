@@ -1,0 +1,183 @@
+//! All that is remembered, and what follows from what was said.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use headstart_core::{Nanos, ReplicaId};
+use headstart_insight::loss::{Arrival, Attributor, Pending};
+use headstart_insight::{Bucket, Split, Waterfall};
+
+use super::batch::{Arrived, Batch, Finished, Op};
+use super::causes::Causes;
+use super::ghosts::Ghosts;
+use super::records::{Records, RequestRecord};
+use super::seconds::Seconds;
+use crate::metrics::InsightMetrics;
+
+/// Models whose tokens are summed before their counters are told.
+const MODELS: usize = 16;
+
+/// What is remembered.
+pub(super) struct State {
+    pub(super) attributor: Attributor,
+    pub(super) records: Records,
+    pub(super) ghosts: Ghosts,
+    pub(super) seconds: Seconds,
+    /// Requests that are under way.
+    pending: BTreeMap<u64, Pending>,
+    /// Tokens by model that no counter was told of yet.
+    sums: Vec<(String, Waterfall)>,
+    /// The memory of the batch before; the next but one takes it.
+    pub(super) spare: Batch,
+}
+
+/// Who is told of what was explained.
+pub(super) struct Told<'a> {
+    pub(super) metrics: &'a InsightMetrics,
+    pub(super) causes: &'a Causes,
+}
+
+/// How much of a batch's lists is done.
+#[derive(Default)]
+struct Done {
+    tokens: usize,
+    keys: usize,
+    overlaps: usize,
+    changes: usize,
+}
+
+impl State {
+    pub(super) fn new(attributor: Attributor) -> Self {
+        Self {
+            attributor,
+            records: Records::default(),
+            ghosts: Ghosts::default(),
+            seconds: Seconds::default(),
+            pending: BTreeMap::new(),
+            sums: Vec::new(),
+            spare: Batch::default(),
+        }
+    }
+
+    /// Takes over what was said, in order.
+    #[inline(never)]
+    pub(super) fn settle(&mut self, batch: &mut Batch, told: &Told<'_>) {
+        let mut done = Done::default();
+        let mut ops = std::mem::take(&mut batch.ops);
+        for op in ops.drain(..) {
+            match op {
+                Op::Arrived(number, arrived, now) => {
+                    let pending = self.arrive(&arrived, batch, &mut done, now);
+                    self.pending.insert(number, pending);
+                }
+                Op::Computed(number, now) => {
+                    if let Some(pending) = self.pending.get_mut(&number) {
+                        self.attributor.computed(pending, now);
+                    }
+                }
+                Op::Finished(number, finished, now) => {
+                    if let Some(pending) = self.pending.remove(&number) {
+                        self.finish(pending, *finished, told, now);
+                    }
+                }
+                Op::Abandoned(number) => {
+                    if let Some(pending) = self.pending.remove(&number) {
+                        self.attributor.abandon(&pending);
+                    }
+                }
+                Op::Changed(replica, end, now) => {
+                    let changes = &batch.changes[done.changes..end];
+                    done.changes = end;
+                    self.attributor.observe(replica, changes, now);
+                    self.ghosts.observe(replica.0, changes, now);
+                }
+                Op::Cleared(replica, now) => {
+                    self.attributor.cleared(replica);
+                    self.ghosts.clear(replica.0, now);
+                }
+                Op::Serves(replica, model) => self.attributor.set_model(replica, model),
+            }
+        }
+        batch.ops = ops;
+        self.tell_sums(told.metrics);
+    }
+
+    fn arrive(&mut self, arrived: &Arrived, batch: &Batch, done: &mut Done, now: Nanos) -> Pending {
+        let tokens = &batch.tokens[done.tokens..arrived.tokens];
+        let arrival = Arrival {
+            replica: arrived.replica,
+            prompt_tokens: tokens.len() as u32,
+            block_size: arrived.block_size,
+            keys: &batch.keys[done.keys..arrived.keys],
+            tokens: Some(tokens),
+            namespace: arrived.namespace,
+            overlaps: &batch.overlaps[done.overlaps..arrived.overlaps],
+        };
+        (done.tokens, done.keys, done.overlaps) = (arrived.tokens, arrived.keys, arrived.overlaps);
+        if let Some(blocks) = arrived.capacity_blocks {
+            self.ghosts.set_capacity(arrived.replica.0, blocks);
+        }
+        self.attributor.arrive(&arrival, now)
+    }
+
+    fn finish(&mut self, mut pending: Pending, finished: Finished, told: &Told<'_>, now: Nanos) {
+        let Finished {
+            mut record,
+            prefix,
+            block_size,
+            served,
+            sketch,
+        } = finished;
+        // An engine that says nothing of its cache cannot be explained; it was computed all the
+        // same.
+        self.attributor.computed(&mut pending, now);
+        let (names, tokens) = (pending.take_names(), record.prompt_tokens);
+        let replica = ReplicaId(record.replica).0;
+        self.ghosts.record(replica, block_size, names, tokens, now);
+        if let Some(served) = served {
+            let outcome = self.attributor.finish(pending, &served, now);
+            self.seconds.add(&outcome.split, record.ttft_s);
+            self.sum(&record.model, &outcome.split);
+            record.split = Some(outcome.split);
+            record.certainty = outcome.certainty;
+            record.evicted = outcome.evicted;
+        }
+        if let Some(sketch) = sketch {
+            let lost = record.split.as_ref().map(again);
+            let namespace = namespace(&record);
+            told.causes
+                .explain(namespace, record.id.clone(), sketch, lost);
+        }
+        self.records.add(record, prefix);
+        if self.sums.len() > MODELS {
+            self.tell_sums(told.metrics);
+        }
+    }
+
+    fn sum(&mut self, model: &str, split: &Split) {
+        let known = self.sums.iter().position(|(known, _)| known == model);
+        let at = known.unwrap_or_else(|| {
+            self.sums.push((model.to_owned(), Waterfall::default()));
+            self.sums.len() - 1
+        });
+        self.sums[at].1.add(split);
+    }
+
+    fn tell_sums(&mut self, metrics: &InsightMetrics) {
+        for (model, tokens) in self.sums.drain(..) {
+            metrics.note(&model, &tokens);
+        }
+    }
+}
+
+/// Tokens that were known, behind another front or in another namespace.
+fn again(split: &Split) -> u32 {
+    split.get(Bucket::Diverged) + split.get(Bucket::Namespace)
+}
+
+/// Stands for what prompts must have in common to share a cache.
+fn namespace(record: &RequestRecord) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&record.model, &record.tenant).hash(&mut hasher);
+    hasher.finish()
+}
