@@ -1,7 +1,7 @@
 """Looks at the dashboard and at the HTML reports as people do, and says what is wrong.
 
 Started by `tools/browser/run`. Each check prints a line; screenshots lie in WORK/shots. Exit code 1
-where a check failed.
+where a check failed, or hung: see `deadline.py`.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from playwright.sync_api import sync_playwright
 
 import dashboard
 import reports
+from deadline import Deadline
 
 WIDE = {"width": 1440, "height": 900}
 
@@ -49,6 +50,11 @@ def is_own(url, page):
     return url.startswith(("http://127.0.0.1:", "file:", "data:", "about:", "blob:"))
 
 
+def closing(passed, count, deadline, look):
+    seconds = time.monotonic() - deadline.begun
+    return f"{passed} of {count} checks passed in {seconds:.0f} s; screenshots: {look.shots}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--headstart", type=pathlib.Path, required=True)
@@ -59,7 +65,7 @@ def main():
     options.headstart, options.work = options.headstart.resolve(), options.work.resolve()
     checks = [*dashboard.CHECKS, *reports.CHECKS]
     checks = [it for it in checks if not options.only or options.only in it.__name__]
-    begun, failed = time.monotonic(), []
+    failed, done, deadline = [], 0, Deadline()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=options.chromium, args=["--no-sandbox"]
@@ -67,15 +73,19 @@ def main():
         look = Look(options, browser)
         for check in checks:
             name = check.__name__.replace("_", " ")
+            deadline.began(name, closing(done - len(failed), len(checks), deadline, look))
             try:
                 print(f"ok      {check(look) or name}", flush=True)
             except Exception as error:  # Whatever it is, it is this check's failure.
                 failed.append(name)
                 print(f"FAILED  {name}: {error}", flush=True)
                 traceback.print_exc()
+            done += 1
+        last = closing(done - len(failed), len(checks), deadline, look)
+        deadline.began("the browser's end", last)
         browser.close()
-    print(f"{len(checks) - len(failed)} of {len(checks)} checks passed in "
-          f"{time.monotonic() - begun:.0f} s; screenshots: {look.shots}")
+    deadline.stop()
+    print(last)
     return 1 if failed else 0
 
 

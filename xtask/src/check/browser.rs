@@ -113,6 +113,34 @@ mod tests {
         assert!(matches!(&failed, Outcome::Failed(why) if why.ends_with(": oh")));
     }
 
+    /// The script's own deadline. What it started, and what that started, has the same output: so
+    /// this waits for whoever outlives it, and reads what they say.
+    #[test]
+    fn a_check_that_hangs_fails_by_name_and_leaves_nothing() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/browser");
+        let script = "import subprocess, deadline\n\
+                      limit = deadline.Deadline(one_s=1)\n\
+                      limit.began('a page', '1 of 2 checks passed in 1 s')\n\
+                      subprocess.run(['sh', '-c', 'echo begun; sleep 30; echo outlived'])\n\
+                      subprocess.run(['sh', '-c', 'sleep 30; echo outlived'])\n";
+        let ran = Command::new("python3")
+            .args(["-B", "-c", script])
+            .current_dir(folder)
+            .output();
+        let Ok(ran) = ran else {
+            eprintln!("skipped: no python3");
+            return;
+        };
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(said.contains("FAILED  a page: it hangs"), "{said}{ran:?}");
+        assert!(!said.contains("outlived"), "{said}");
+        let closing = "1 of 2 checks passed in 1 s".to_owned();
+        assert_eq!(
+            concluded(ran.status.code(), &said),
+            Outcome::Failed(closing)
+        );
+    }
+
     #[test]
     fn only_checks_that_were_made_pass() {
         let closing = "12 of 12 checks passed in 55 s; screenshots: s";
