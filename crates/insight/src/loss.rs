@@ -15,7 +15,7 @@
 //! What was ever held is a bounded memory ([`Memory`] says how full, and what it forgot): per block
 //! who held it last and how that ended, learnt from the replicas' events and from what they
 //! computed. It follows one copy of a block, the one that was stored or used last. What was ever
-//! *seen*, behind whatever prefix, are anchors of short windows (`content`). With no room left
+//! *seen*, behind whatever prefix, are the latest texts (`content`). With no room left
 //! both forget what is oldest; [`Outcome::certainty`] says what that does to an answer.
 //!
 //! It does not know clocks, HTTP or which engine it is. Source: ALGORITHMS.md section 8.
@@ -37,7 +37,7 @@ use crate::Bucket;
 use content::Contents;
 use key::Key;
 use lately::Lately;
-use table::{Names, State, Table};
+use table::{State, Table};
 
 pub use outlook::{Errors, Outlook};
 pub use request::{Arrival, Evicted, Memory, Outcome, Pending, Served};
@@ -56,21 +56,20 @@ const RESET_BLOCKS: u32 = 1 << 30;
 /// How much an [`Attributor`] remembers, and its secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributorConfig {
-    /// Blocks of which it is remembered who held them, at 16 bytes; their contents behind any
-    /// namespace take 8 more.
+    /// Blocks of which it is remembered who held them, at 16 bytes.
     pub blocks: usize,
-    /// Anchors of contents, at 4 bytes for about 8 tokens.
-    pub anchors: usize,
+    /// Tokens of contents, at a byte and a half.
+    pub tokens: usize,
     /// Sets its names apart from another's.
     pub secret: u64,
 }
 
 impl Default for AttributorConfig {
-    /// 32 MiB: a million blocks, 16 million tokens in blocks of 16.
+    /// 40 MiB: a million blocks, 16 million tokens in blocks of 16, and as many of contents.
     fn default() -> Self {
         Self {
             blocks: 1 << 20,
-            anchors: 1 << 21,
+            tokens: 1 << 24,
             secret: 0,
         }
     }
@@ -82,8 +81,6 @@ impl Default for AttributorConfig {
 pub struct Attributor {
     key: Key,
     blocks: Table,
-    /// Chains of blocks without their namespace, and where they were seen last.
-    bare: Names,
     contents: Contents,
     replicas: Vec<Replica>,
     lately: Lately,
@@ -121,8 +118,7 @@ impl Attributor {
         Self {
             key,
             blocks: Table::new(config.blocks),
-            bare: Names::new(config.blocks),
-            contents: Contents::new(config.anchors, key),
+            contents: Contents::new(config.tokens, key),
             replicas: Vec::new(),
             lately: Lately::default(),
         }
@@ -169,12 +165,7 @@ impl Attributor {
                 entry.read();
             }
         }
-        let new = &pending.new;
-        self.bare.fetch(&new.bare);
-        for &name in &new.bare {
-            self.bare.enter(name, new.namespace);
-        }
-        self.contents.enter(&new.anchors);
+        self.contents.enter(&pending.fresh);
     }
 
     /// The answer said what was served. Sums to the prompt whatever it said.
@@ -261,14 +252,14 @@ impl Attributor {
     /// How full the memory is.
     #[must_use]
     pub fn memory(&self) -> Memory {
-        let ((blocks, forgotten_blocks), (anchors, forgotten_anchors)) =
+        let ((blocks, forgotten_blocks), (tokens, forgotten_tokens)) =
             (self.blocks.counts(), self.contents.counts());
         Memory {
             capacity_blocks: self.blocks.capacity(),
             blocks,
             forgotten_blocks,
-            anchors,
-            forgotten_anchors,
+            tokens,
+            forgotten_tokens,
         }
     }
 

@@ -81,7 +81,7 @@ fn a_small_memory_forgets_and_says_so() {
         sessions: 300,
         memory: AttributorConfig {
             blocks: 1 << 11,
-            anchors: 1 << 12,
+            tokens: 1 << 15,
             secret: 3,
         },
         ..WorldConfig::default()
@@ -89,7 +89,7 @@ fn a_small_memory_forgets_and_says_so() {
     let verdicts = World::new(config).run();
     let memory = verdicts.memory;
     assert!(
-        memory.forgotten_blocks > 0 && memory.forgotten_anchors > 0,
+        memory.forgotten_blocks > 0 && memory.forgotten_tokens > 0,
         "{memory:?}"
     );
     assert!(verdicts.right() > 0.7, "{verdicts}");

@@ -6,9 +6,9 @@
 
 use headstart_core::{Nanos, ReplicaId, Tier};
 
-use super::content::REACH;
+use super::content::{Fresh, REACH, Text};
 use super::layout::Layout;
-use super::request::{New, Uncounted};
+use super::request::Uncounted;
 use super::table::{Entry, State};
 use super::{Arrival, Attributor, Evicted, Pending, Replica, TICK, ticks};
 use crate::Bucket;
@@ -51,7 +51,7 @@ pub(super) fn arrive(memory: &mut Attributor, arrival: &Arrival<'_>, now: Nanos)
         uncounted,
         ..
     } = walk;
-    let new = look_at_contents(memory, arrival, (model, unread), &mut layout);
+    let fresh = look_at_contents(memory, arrival, (model, unread), &mut layout);
     let tables = [
         (memory.blocks.capacity(), memory.blocks.counts().0),
         (memory.contents.capacity(), memory.contents.counts().0),
@@ -71,7 +71,7 @@ pub(super) fn arrive(memory: &mut Attributor, arrival: &Arrival<'_>, now: Nanos)
         runs: layout.into_runs(),
         evicted,
         uncounted,
-        new,
+        fresh,
         forgotten: memory.lately.forgotten(tables, now),
     }
 }
@@ -199,46 +199,37 @@ fn look_at_contents(
     arrival: &Arrival<'_>,
     (model, unread): (u64, usize),
     layout: &mut Layout,
-) -> New {
-    let mut new = New {
-        namespace: (arrival.namespace ^ model) as u32,
-        ..New::default()
-    };
+) -> Fresh {
+    let namespace = (arrival.namespace ^ model) as u32;
     let (from, to) = layout.unknown();
     let size = arrival.block_size.max(1) as usize;
-    let Some(tokens) = arrival.tokens.filter(|tokens| tokens.len() >= to) else {
-        return new;
-    };
     let read_from = from.min(unread * size);
+    let Some(tokens) = arrival.tokens.filter(|tokens| tokens.len() >= to) else {
+        return Fresh::default();
+    };
     if read_from >= to {
-        return new;
+        return Fresh::default();
     }
-    let mut name = 0;
-    let first = read_from.div_ceil(size);
-    for (block, tokens) in tokens[..to].chunks_exact(size).enumerate() {
-        name = memory.key.of_tokens(name, tokens);
-        if block >= first {
-            new.bare.push(name);
-        }
-    }
-    memory.bare.fetch(&new.bare);
-    for (block, &name) in (first..).zip(&new.bare) {
-        match memory.bare.find(name) {
-            // The memory of blocks has forgotten it.
-            _ if block * size < from => {}
-            Some(seen) if seen == new.namespace => layout.remember(block, Some(Bucket::Evicted)),
-            Some(_) => layout.remember(block, Some(Bucket::Namespace)),
-            None => {}
-        }
-    }
-    let contents = &mut memory.contents;
     // From somewhat before, so that windows span the border to what is known.
-    let first = read_from.saturating_sub(REACH);
-    contents.look(&tokens[first..to], &mut new.anchors, &mut |start, end| {
-        let (start, end) = (first + start, first + end);
-        if end > from {
-            layout.diverged(start.max(from), end);
+    let offset = read_from.saturating_sub(REACH);
+    let text = Text {
+        tokens: &tokens[offset..to],
+        offset,
+        namespace,
+    };
+    memory.contents.look(text, &mut |known| {
+        let (start, end) = ((offset + known.start).max(from), offset + known.end);
+        if end <= start {
+            return;
         }
-    });
-    new
+        if let Some(other) = known.front_of {
+            // In its own namespace: the memory of blocks has forgotten it.
+            let bucket = match other == namespace {
+                true => Bucket::Evicted,
+                false => Bucket::Namespace,
+            };
+            (start / size..end / size).for_each(|block| layout.remember(block, Some(bucket)));
+        }
+        layout.diverged(start, end);
+    })
 }

@@ -1,284 +1,220 @@
 //! Which contents were seen before, wherever in a prompt they stood.
 //!
-//! Every window of [`WINDOW`] tokens has a rolling hash that depends on its tokens alone, not on
-//! where they stand. Of every [`SPREAD`] windows in a row the one of the least hash is an
-//! *anchor*, so that the same text has the same anchors behind any prefix, and no gap between two
-//! is longer than that. Anchors are kept in a bounded table, the oldest of a line giving way.
+//! ```text
+//! tokens ─► Windows: hashes, anchors ─► Places: where an anchor was seen last ─► Ring: the latest
+//!                                                                    texts, a mark for each token
+//! ```
 //!
-//! Source: rolling hash by cyclic polynomials (Cohen 1997), which takes no multiplication;
-//! choosing the least of a row is winnowing (Schleimer, Wilkerson, Aiken, SIGMOD 2003). Text
-//! shorter than a window and a spread together may go unnoticed; where known and new meet, the
-//! border is off by half a spread at most in the mean.
+//! Every window of [`WINDOW`] tokens has a hash that depends on its tokens alone. Of every
+//! [`SPREAD`] in a row one is an *anchor*: equal text has equal anchors, behind whatever prefix. Of
+//! an anchor it is remembered where it was seen last, among the latest texts, of which a mark of one
+//! byte per token is kept. From there on, forward and back, marks tell how far the texts agree: so
+//! borders are exact, and most anchors of what is known need not be looked up. Marks are of a keyed
+//! hash: no token can be told from one.
+//!
+//! Known text that stands at the very front of a prompt, as it did before, can only be new here
+//! because its namespace is another one, or because the memory of blocks has forgotten it.
+//!
+//! Text shorter than a window and a spread together may go unnoticed, unless it is a prompt's front.
+//!
+//! Source: matches that are found by the hash of some positions and extended to both sides are
+//! those of LZ77 and of rsync (Tridgell 1999); here texts are only compared, and by marks.
 
-use std::hint::black_box;
+mod places;
+mod ring;
+mod windows;
 
 use headstart_core::TokenId;
 
 use super::key::Key;
+use places::Places;
+use ring::{Part, Ring};
+use windows::Windows;
 
 /// Tokens of a window: longer than the markup between two messages.
 const WINDOW: usize = 16;
 
 /// Of so many windows in a row at least one is an anchor.
-const SPREAD: usize = 16;
-
-/// Anchors of a line of 64 bytes; the rest of it says which gives way next.
-const LINE: usize = 15;
+const SPREAD: usize = 32;
 
 /// So many tokens in front of a text are enough for windows that span its border.
 pub(super) const REACH: usize = WINDOW + SPREAD;
 
-/// A bounded set of anchors.
+/// A bounded memory of texts.
 #[derive(Clone, Debug)]
 pub(super) struct Contents {
-    lines: Vec<Line>,
-    key: Key,
-    entered: u64,
-    forgotten: u64,
-    /// Of the prompt at hand; kept for their memory.
-    found: Vec<Anchor>,
-    parts: Vec<u64>,
-    hashes: Vec<u64>,
+    ring: Ring,
+    places: Places,
+    /// Of the prompt at hand; kept for its memory.
+    windows: Windows,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(align(64))]
-struct Line {
-    tags: [u32; LINE],
-    next: u32,
-}
-
+/// Part of a prompt, to be looked at.
 #[derive(Clone, Copy, Debug)]
-struct Anchor {
-    /// Its window's first token.
+pub(super) struct Text<'a> {
+    pub(super) tokens: &'a [TokenId],
+    /// Where in its prompt it begins.
+    pub(super) offset: usize,
+    /// That of the prompt.
+    pub(super) namespace: u32,
+}
+
+/// Tokens of a text that are known, and to what end they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    /// The namespace of a prompt that had all up to the end in the same places.
+    pub(super) front_of: Option<u32>,
+}
+
+/// What is to be remembered of a text when it is computed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fresh {
+    marks: Vec<u8>,
+    /// Where each part begins: in `marks`, and in the prompt.
+    parts: Vec<(u32, u32)>,
+    /// Windows that are anchors: where in `marks`, and their hashes.
+    anchors: Vec<(u32, u64)>,
+    namespace: u32,
+}
+
+/// Where known text was found.
+#[derive(Clone, Copy)]
+struct Match {
     start: usize,
-    hash: u64,
-    is_known: bool,
+    end: usize,
+    /// The place of `start` in the ring, and that of the window by which it was found.
+    place: u64,
+    window: u64,
 }
 
 impl Contents {
-    /// Room for `capacity` anchors, or somewhat more: about 8 tokens each.
-    pub(super) fn new(capacity: usize, key: Key) -> Self {
-        let lines = capacity.div_ceil(LINE).next_power_of_two();
+    /// Room for the latest `tokens`, or somewhat more, at a byte and a half each.
+    pub(super) fn new(tokens: usize, key: Key) -> Self {
+        let ring = Ring::new(tokens.next_power_of_two());
         Self {
-            lines: vec![Line::default(); lines],
-            key,
-            entered: 0,
-            forgotten: 0,
-            found: Vec::new(),
-            parts: Vec::new(),
-            hashes: Vec::new(),
+            places: Places::new(ring.capacity() / (SPREAD / 2)),
+            windows: Windows::new(key),
+            ring,
         }
     }
 
-    /// Anchors entered, and those that had to go for others.
+    /// Tokens entered, and those that had to go for others.
     pub(super) fn counts(&self) -> (u64, u64) {
-        (self.entered, self.forgotten)
+        let written = self.ring.written();
+        (written, written.saturating_sub(self.capacity() as u64))
     }
 
-    /// Anchors that there is room for.
+    /// Tokens that there is room for.
     pub(super) fn capacity(&self) -> usize {
-        self.lines.len() * LINE
+        self.ring.capacity()
     }
 
-    /// Calls `visit` with the tokens of `tokens` that are known, as ranges in order. Adds what
-    /// [`Contents::enter`] is to be told, when all of them are, to `new`.
-    pub(super) fn look(
-        &mut self,
-        tokens: &[TokenId],
-        new: &mut Vec<u64>,
-        visit: &mut dyn FnMut(usize, usize),
-    ) {
-        self.anchor(tokens);
-        known_ranges(&self.found, tokens.len(), visit);
-        let unknown = self.found.iter().filter(|anchor| !anchor.is_known);
-        new.extend(unknown.map(|anchor| anchor.hash));
-    }
-
-    /// Remembers anchors.
-    pub(super) fn enter(&mut self, anchors: &[u64]) {
-        let nexts = anchors
-            .iter()
-            .map(|&hash| self.lines[self.place(hash).0].next);
-        // Their lines come from memory together.
-        black_box(nexts.fold(0, |sum, next| sum ^ next));
-        anchors.iter().for_each(|&hash| self.enter_one(hash));
-    }
-
-    /// Finds the anchors of `tokens`, and which of them are known.
-    fn anchor(&mut self, tokens: &[TokenId]) {
-        self.found.clear();
-        self.hash_windows(tokens);
-        let mut last = None;
-        for row in 0..(self.hashes.len() + 1).saturating_sub(SPREAD) {
-            let least = match last {
-                // The least so far is still in the row: only the newest can beat it.
-                Some(last) if last >= row => {
-                    let newest = row + SPREAD - 1;
-                    match self.hashes[newest] < self.hashes[last] {
-                        true => newest,
-                        false => continue,
-                    }
-                }
-                _ => {
-                    let row = row..row + SPREAD;
-                    row.min_by_key(|&at| self.hashes[at]).unwrap_or(0)
-                }
+    /// Calls `visit` with what of a text is known, as ranges in order; gives what
+    /// [`Contents::enter`] is to be told when it is computed.
+    pub(super) fn look(&mut self, text: Text<'_>, visit: &mut dyn FnMut(Known)) -> Fresh {
+        self.windows.read(text.tokens, text.offset == 0);
+        self.places.fetch(self.windows.anchors().map(|(_, hash)| hash));
+        let mut fresh = Fresh {
+            namespace: text.namespace,
+            ..Fresh::default()
+        };
+        // Up to where all is known, is remembered well enough, is a prompt's front.
+        let (mut known, mut kept, mut front) = (0, 0, 0);
+        for (start, hash) in self.windows.anchors() {
+            if start + WINDOW <= known {
+                continue;
+            }
+            let Some(found) = self.find(start, hash) else {
+                continue;
             };
-            last = Some(least);
-            let hash = self.hashes[least];
-            self.found.push(Anchor {
-                start: least,
-                hash,
-                is_known: false,
+            let front_of = self.front(&text, &found, front);
+            if front_of.is_some() {
+                front = found.end;
+            }
+            visit(Known {
+                start: found.start.max(known),
+                end: found.end,
+                front_of,
+            });
+            known = found.end;
+            // What is about to be overwritten is entered once more.
+            if !self.ring.is_old(found.place) {
+                fresh.add(&self.windows, (kept, found.start), text.offset);
+                kept = known;
+            }
+        }
+        fresh.add(&self.windows, (kept, text.tokens.len()), text.offset);
+        fresh
+    }
+
+    /// Remembers a text.
+    pub(super) fn enter(&mut self, fresh: &Fresh) {
+        let base = self.ring.written();
+        for &(at, offset) in &fresh.parts {
+            self.ring.begin(Part {
+                place: base + u64::from(at),
+                offset,
+                namespace: fresh.namespace,
             });
         }
-        // Apart, so that their lines come from memory together.
-        for index in 0..self.found.len() {
-            self.found[index].is_known = self.contains(self.found[index].hash);
+        self.ring.write(&fresh.marks);
+        self.places.fetch(fresh.anchors.iter().map(|anchor| anchor.1));
+        for &(at, hash) in &fresh.anchors {
+            let place = base + u64::from(at);
+            self.places.enter(hash, place as u32, base as u32);
         }
     }
 
-    /// Each token's part is turned by one bit with every token behind it, and leaves when it has
-    /// been turned by [`WINDOW`].
-    fn hash_windows(&mut self, tokens: &[TokenId]) {
-        self.parts.clear();
-        let key = self.key;
-        self.parts
-            .extend(tokens.iter().map(|&token| key.of_token(token)));
-        self.hashes.clear();
-        let Some((first, rest)) = self.parts.split_at_checked(WINDOW) else {
-            return;
-        };
-        let enters = |rolling: u64, part: &u64| rolling.rotate_left(1) ^ part;
-        let mut rolling = first.iter().fold(0, enters);
-        self.hashes.push(rolling);
-        self.hashes
-            .extend(rest.iter().zip(&self.parts).map(|(part, gone)| {
-                rolling = enters(rolling, part) ^ gone.rotate_left(WINDOW as u32);
-                rolling
-            }));
-    }
-
-    fn contains(&self, hash: u64) -> bool {
-        let (line, tag) = self.place(hash);
-        self.lines[line].tags.contains(&tag)
-    }
-
-    fn enter_one(&mut self, hash: u64) {
-        let (line, tag) = self.place(hash);
-        let line = &mut self.lines[line];
-        if !line.tags.contains(&tag) {
-            let place = &mut line.tags[line.next as usize % LINE];
-            self.entered += 1;
-            self.forgotten += u64::from(*place != 0);
-            *place = tag;
-            line.next = line.next.wrapping_add(1) % LINE as u32;
+    /// The known text around a window.
+    fn find(&self, start: usize, hash: u64) -> Option<Match> {
+        let place = self.ring.place(self.places.find(hash)?)?;
+        let marks = self.windows.marks();
+        let behind = self.ring.agree_from(place, &marks[start..]);
+        if behind < WINDOW {
+            return None;
         }
+        let before = self.ring.agree_before(place, &marks[..start]);
+        Some(Match {
+            start: start - before,
+            end: start + behind,
+            place: place - before as u64,
+            window: place,
+        })
     }
 
-    fn place(&self, hash: u64) -> (usize, u32) {
-        // Anchors are least hashes: their uppermost bits are not evenly spread, the others are.
-        let line = hash as usize & (self.lines.len() - 1);
-        (line, ((hash >> 24) as u32).max(1))
+    /// Whose front this is, if all in front of it is one up to `front`.
+    fn front(&self, text: &Text<'_>, found: &Match, front: usize) -> Option<u32> {
+        let part = self.ring.part(found.window)?;
+        let here = (text.offset + found.start) as i64 - found.place as i64;
+        let there = i64::from(part.offset) - part.place as i64;
+        // By chance it may reach back before its part.
+        let is_whole = found.start == 0 || found.place <= part.place && found.start <= front;
+        (here == there && is_whole).then_some(part.namespace)
     }
 }
 
-/// The tokens that windows of known anchors cover. Where a known and an unknown one meet (or the
-/// text ends), the border is somewhere between the last token that is sure and the first of which
-/// the other says that something is new: the known part is taken to reach half a spread on.
-fn known_ranges(anchors: &[Anchor], len: usize, visit: &mut dyn FnMut(usize, usize)) {
-    const HALF: usize = SPREAD / 2;
-    let mut at = 0;
-    let mut index = 0;
-    while index < anchors.len() {
-        if !anchors[index].is_known {
-            index += 1;
-            continue;
+impl Fresh {
+    /// Adds a part of a text that is not known, and as much around it as windows span.
+    fn add(&mut self, windows: &Windows, (start, end): (usize, usize), offset: usize) {
+        if start >= end {
+            return;
         }
-        let run = anchors[index..].iter().take_while(|anchor| anchor.is_known);
-        let last = index + run.count() - 1;
-        let start = match index {
-            0 if anchors[0].start < SPREAD => 0,
-            _ => anchors[index].start.saturating_sub(HALF),
-        };
-        let sure = anchors[last].start + WINDOW;
-        let end = match last + 1 == anchors.len() {
-            true if len - sure.min(len) < SPREAD => len,
-            _ => (sure + HALF).min(len),
-        };
-        let start = start.max(at);
-        if end > start {
-            visit(start, end);
-            at = end;
+        let marks = windows.marks();
+        let start = start.saturating_sub(WINDOW - 1);
+        let end = (end + WINDOW - 1).min(marks.len());
+        if end - start < WINDOW {
+            return;
         }
-        index = last + 1;
+        let base = self.marks.len();
+        self.parts.push((base as u32, (offset + start) as u32));
+        self.marks.extend_from_slice(&marks[start..end]);
+        let inside = windows.anchors_in(start, end);
+        let anchors = inside.map(|(at, hash)| ((base + at - start) as u32, hash));
+        self.anchors.extend(anchors);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use headstart_core::Rng;
-
-    fn random(rng: &mut Rng, len: usize) -> Vec<TokenId> {
-        (0..len).map(|_| rng.below(100_000) as TokenId).collect()
-    }
-
-    fn known(contents: &mut Contents, tokens: &[TokenId]) -> Vec<bool> {
-        let mut known = vec![false; tokens.len()];
-        let mut new = Vec::new();
-        contents.look(tokens, &mut new, &mut |from, to| known[from..to].fill(true));
-        contents.enter(&new);
-        known
-    }
-
-    #[test]
-    fn nothing_is_known_at_first_and_all_of_it_the_second_time() {
-        let mut rng = Rng::new(1);
-        let mut contents = Contents::new(1 << 16, Key::new(5));
-        for len in [0, 1, 15, 16, 23, 24, 100, 1_000] {
-            let tokens = random(&mut rng, len);
-            assert!(!known(&mut contents, &tokens).contains(&true), "{len}");
-            let again = known(&mut contents, &tokens);
-            let expected = len >= WINDOW + SPREAD - 1;
-            assert!(again.iter().all(|&it| it == expected), "{len}");
-        }
-    }
-
-    /// Known text in new text, at any place: borders are off by little, on either side alike.
-    #[test]
-    fn known_text_is_found_wherever_it_stands() {
-        let mut rng = Rng::new(2);
-        let mut contents = Contents::new(1 << 20, Key::new(5));
-        let (mut wrong, mut all, mut too_many) = (0i64, 0i64, 0i64);
-        for _ in 0..200 {
-            let old = random(&mut rng, 300);
-            known(&mut contents, &old);
-            let front = 50 + rng.below(50);
-            let mut tokens = random(&mut rng, front);
-            tokens.extend(&old);
-            tokens.extend(random(&mut rng, 80));
-            for (at, is_known) in known(&mut contents, &tokens).into_iter().enumerate() {
-                let truth = (front..front + old.len()).contains(&at);
-                wrong += i64::from(is_known != truth);
-                too_many += i64::from(is_known) - i64::from(truth);
-                all += 1;
-            }
-        }
-        assert!(wrong * 100 < all * 2, "{wrong} of {all} tokens");
-        assert!(too_many.abs() * 100 < all, "{too_many} of {all} tokens");
-    }
-
-    #[test]
-    fn a_full_table_forgets_and_says_so() {
-        let mut rng = Rng::new(3);
-        let mut contents = Contents::new(64, Key::new(5));
-        for _ in 0..20 {
-            let tokens = random(&mut rng, 500);
-            known(&mut contents, &tokens);
-        }
-        let (entered, forgotten) = contents.counts();
-        assert!(forgotten > 0 && forgotten < entered);
-    }
-}
+mod tests;

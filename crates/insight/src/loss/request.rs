@@ -2,6 +2,7 @@
 
 use headstart_core::{ReplicaId, RouteKey, TokenId};
 
+use super::content::Fresh;
 use super::layout::Run;
 use super::table::Entry;
 use crate::{Bucket, Split};
@@ -70,19 +71,10 @@ pub struct Pending {
     pub(super) runs: Vec<Run>,
     pub(super) evicted: Option<Evicted>,
     pub(super) uncounted: Uncounted,
-    pub(super) new: New,
+    /// What is to be remembered of its contents when it is computed.
+    pub(super) fresh: Fresh,
     /// Share of what was entered lately that the memory has forgotten.
     pub(super) forgotten: f32,
-}
-
-/// What is to be remembered of a prompt's contents when it is computed.
-#[derive(Clone, Debug, Default)]
-pub(super) struct New {
-    /// Names of blocks whatever their namespace, and that namespace.
-    pub(super) bare: Vec<u64>,
-    pub(super) namespace: u32,
-    /// Anchors that are not known.
-    pub(super) anchors: Vec<u64>,
 }
 
 /// Counts who computes a block. More than 255 are not told apart: those that came when the count
@@ -176,8 +168,8 @@ pub struct Memory {
     pub blocks: u64,
     /// Of them, those that had to go for others.
     pub forgotten_blocks: u64,
-    /// Anchors of contents entered.
-    pub anchors: u64,
+    /// Tokens of contents entered.
+    pub tokens: u64,
     /// Of them, those that had to go.
-    pub forgotten_anchors: u64,
+    pub forgotten_tokens: u64,
 }

@@ -27,7 +27,7 @@ impl Bench {
     fn new() -> Self {
         let config = AttributorConfig {
             blocks: 1 << 12,
-            anchors: 1 << 14,
+            tokens: 1 << 17,
             secret: 9,
         };
         Self {
@@ -305,7 +305,7 @@ fn buckets_sum_to_the_prompt_whatever_is_said() {
         let mut rng = Rng::new(seed);
         let config = AttributorConfig {
             blocks: 64,
-            anchors: 64,
+            tokens: 512,
             secret: seed,
         };
         let mut attributor = Attributor::new(&config);

@@ -120,8 +120,8 @@ fn sums(gateway: &Gateway) -> Value {
             "capacity_blocks": memory.capacity_blocks,
             "blocks": memory.blocks,
             "forgotten_blocks": memory.forgotten_blocks,
-            "anchors": memory.anchors,
-            "forgotten_anchors": memory.forgotten_anchors,
+            "tokens": memory.tokens,
+            "forgotten_tokens": memory.forgotten_tokens,
         },
     })
 }

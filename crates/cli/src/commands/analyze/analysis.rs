@@ -284,7 +284,7 @@ mod tests {
         let small = Bounds {
             held_bytes: 2 << 20,
             blocks: 1 << 12,
-            anchors: 1 << 12,
+            tokens: 1 << 15,
             fleet_blocks: 512,
             chunks: 1_000,
             texts: text::Limits {

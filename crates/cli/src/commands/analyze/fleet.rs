@@ -23,7 +23,7 @@ use super::patience::Patience;
 use super::traffic::{Said, Traffic};
 use crate::report::analyze::{Kept, Own};
 
-/// Fewest blocks and anchors that the attribution has room for.
+/// Fewest blocks and tokens that the attribution has room for.
 const ROOM_MIN: usize = 1 << 12;
 
 /// Requests that are drawn by lot in all, and fewest and most draws of the traffic: the more
@@ -94,7 +94,7 @@ impl Fleet {
         let memory = AttributorConfig {
             // Room for more, because a table is never quite even.
             blocks: (4 * references as usize).clamp(ROOM_MIN, bounds.blocks),
-            anchors: tokens.clamp(ROOM_MIN, bounds.anchors),
+            tokens: tokens.clamp(ROOM_MIN, bounds.tokens),
             secret: seed,
         };
         let config = ExplainedConfig {
@@ -117,7 +117,7 @@ impl Fleet {
         }
         let splits = explained.finish();
         let kept = vec![
-            memory::attribution(&explained.memory(), memory.anchors, bounds),
+            memory::attribution(&explained.memory(), memory.tokens, bounds),
             memory::caches(self.replicas, blocks, asked, bounds),
         ];
         told(splits, traffic, kept)

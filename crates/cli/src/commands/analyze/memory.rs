@@ -21,8 +21,8 @@ pub(crate) struct Bounds {
     pub(crate) held_bytes: usize,
     /// Blocks of which the attribution remembers who held them.
     pub(crate) blocks: usize,
-    /// Anchors of contents that the attribution remembers, for about 4 tokens each.
-    pub(crate) anchors: usize,
+    /// Tokens of contents that the attribution remembers.
+    pub(crate) tokens: usize,
     /// Blocks of the replicas' caches together.
     pub(crate) fleet_blocks: u64,
     /// Chunks of texts that are looked for behind another prefix.
@@ -39,7 +39,7 @@ impl Default for Bounds {
         Self {
             held_bytes: 2 << 30,
             blocks: 1 << 24,
-            anchors: 1 << 25,
+            tokens: 1 << 27,
             fleet_blocks: 1 << 24,
             chunks: CHUNKS_MAX,
             texts: text::Limits::default(),
@@ -48,9 +48,9 @@ impl Default for Bounds {
     }
 }
 
-/// Of the attribution, bytes: a block with its name without namespace, and an anchor.
-const BLOCK_BYTES: u64 = 16 + 8;
-const ANCHOR_BYTES: f64 = 64.0 / 15.0;
+/// Of the attribution, bytes: a block, and a token with its share of an anchor.
+const BLOCK_BYTES: u64 = 16;
+const TOKEN_BYTES: f64 = 1.5;
 
 /// A table forgets some before it is full; a share below this changes no figure that is shown.
 const FORGOTTEN_MAX: f64 = 0.01;
@@ -88,18 +88,18 @@ pub(crate) fn runs(pieces: usize, is_exact: bool) -> Kept {
     }
 }
 
-/// Who held which block, and what was seen: a table for so many `blocks` and `anchors`.
-pub(crate) fn attribution(memory: &Memory, anchors: usize, bounds: &Bounds) -> Kept {
+/// Who held which block, and what was seen: room for so many `tokens`.
+pub(crate) fn attribution(memory: &Memory, tokens: usize, bounds: &Bounds) -> Kept {
     let bytes =
-        |blocks: u64, anchors: usize| blocks * BLOCK_BYTES + (anchors as f64 * ANCHOR_BYTES) as u64;
+        |blocks: u64, tokens: usize| blocks * BLOCK_BYTES + (tokens as f64 * TOKEN_BYTES) as u64;
     let forgotten = |of: u64, all: u64| of as f64 / all.max(1) as f64;
     let is_full = forgotten(memory.forgotten_blocks, memory.blocks) > FORGOTTEN_MAX
-        || forgotten(memory.forgotten_anchors, memory.anchors) > FORGOTTEN_MAX;
+        || forgotten(memory.forgotten_tokens, memory.tokens) > FORGOTTEN_MAX;
     Kept {
         what: "who held which block",
-        bytes: bytes(memory.capacity_blocks as u64, anchors),
-        // A table is a power of two.
-        bytes_max: bytes(bounds.blocks.next_power_of_two() as u64, bounds.anchors * 2),
+        bytes: bytes(memory.capacity_blocks as u64, tokens.next_power_of_two()),
+        // Both are powers of two.
+        bytes_max: bytes(bounds.blocks.next_power_of_two() as u64, bounds.tokens.next_power_of_two()),
         lost: is_full.then(|| {
             "the memory for blocks was full: what was evicted, or changed in front, long ago \
              counts as never seen"

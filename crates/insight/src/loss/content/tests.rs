@@ -1,0 +1,110 @@
+use super::*;
+use headstart_core::Rng;
+
+fn random(rng: &mut Rng, len: usize) -> Vec<TokenId> {
+    (0..len).map(|_| rng.below(100_000) as TokenId).collect()
+}
+
+fn look(contents: &mut Contents, tokens: &[TokenId], namespace: u32) -> Vec<Known> {
+    let text = Text {
+        tokens,
+        offset: 0,
+        namespace,
+    };
+    let mut all = Vec::new();
+    let fresh = contents.look(text, &mut |known| all.push(known));
+    contents.enter(&fresh);
+    all
+}
+
+fn known(contents: &mut Contents, tokens: &[TokenId]) -> Vec<bool> {
+    let mut known = vec![false; tokens.len()];
+    let mut at = 0;
+    for range in look(contents, tokens, 0) {
+        assert!(range.start >= at && range.start < range.end, "in order");
+        at = range.end;
+        known[range.start..range.end].fill(true);
+    }
+    known
+}
+
+#[test]
+fn nothing_is_known_at_first_and_all_of_it_the_second_time() {
+    let mut rng = Rng::new(1);
+    let mut contents = Contents::new(1 << 16, Key::new(5));
+    for len in [0, 1, 15, 16, 23, 24, 100, 1_000] {
+        let tokens = random(&mut rng, len);
+        assert!(!known(&mut contents, &tokens).contains(&true), "{len}");
+        let again = known(&mut contents, &tokens);
+        assert!(again.iter().all(|&it| it == (len >= WINDOW)), "{len}");
+    }
+}
+
+/// Known text in new text, at any place: its borders are found.
+#[test]
+fn known_text_is_found_wherever_it_stands() {
+    let mut rng = Rng::new(2);
+    let mut contents = Contents::new(1 << 20, Key::new(5));
+    let (mut wrong, mut all) = (0, 0);
+    for _ in 0..200 {
+        let old = random(&mut rng, WINDOW + SPREAD + 200);
+        known(&mut contents, &old);
+        let cut = rng.below(150);
+        let old = &old[cut..cut + WINDOW + SPREAD - 1];
+        let front = 50 + rng.below(50);
+        let mut tokens = random(&mut rng, front);
+        tokens.extend(old);
+        tokens.extend(random(&mut rng, 80));
+        for (at, is_known) in known(&mut contents, &tokens).into_iter().enumerate() {
+            let truth = (front..front + old.len()).contains(&at);
+            wrong += u32::from(is_known != truth);
+            all += 1;
+        }
+    }
+    // Marks of two new tokens agree once in 256 times.
+    assert!(wrong * 2_000 < all, "{wrong} of {all} tokens");
+}
+
+/// What a prompt had from its first token on is told from what it had somewhere.
+#[test]
+fn a_prompts_front_is_known_as_that() {
+    let mut rng = Rng::new(4);
+    let mut contents = Contents::new(1 << 16, Key::new(5));
+    let [system, first, second, other] = [200, 90, 90, 200].map(|len| random(&mut rng, len));
+    look(&mut contents, &[&system[..], &first].concat(), 7);
+    look(&mut contents, &[&system[..], &first, &second].concat(), 8);
+    look(&mut contents, &other, 7);
+    let fronts = |contents: &mut Contents, tokens: &[TokenId]| -> Vec<(usize, Option<u32>)> {
+        let all = look(contents, tokens, 9).into_iter();
+        all.map(|known| (known.end, known.front_of)).collect()
+    };
+    // Behind what the one had stands what only the other had.
+    let both = fronts(&mut contents, &[&system[..], &first, &second].concat());
+    assert_eq!(both.first(), Some(&(290, Some(7))));
+    assert_eq!(both.last(), Some(&(380, Some(8))));
+    // As long a front that is another one.
+    let swapped = fronts(&mut contents, &[&other[..], &first].concat());
+    assert_eq!(swapped[0], (200, Some(7)));
+    assert!(swapped[1..].iter().all(|known| known.1.is_none()), "{swapped:?}");
+    let behind = fronts(&mut contents, &[&random(&mut rng, 50)[..], &system].concat());
+    assert!(behind.iter().all(|known| known.1.is_none()), "{behind:?}");
+}
+
+/// What is used stays known, however much else comes.
+#[test]
+fn a_full_memory_forgets_what_is_not_used_and_says_so() {
+    let mut rng = Rng::new(3);
+    let mut contents = Contents::new(1 << 12, Key::new(5));
+    let (used, unused) = (random(&mut rng, 300), random(&mut rng, 300));
+    known(&mut contents, &used);
+    known(&mut contents, &unused);
+    for _ in 0..100 {
+        let mut tokens = random(&mut rng, 500);
+        tokens.extend(&used);
+        let known = known(&mut contents, &tokens);
+        assert!(known[500..].iter().all(|&it| it));
+    }
+    assert!(!known(&mut contents, &unused).contains(&true));
+    let (entered, forgotten) = contents.counts();
+    assert!(forgotten > 0 && forgotten < entered);
+}

@@ -1,0 +1,153 @@
+//! A text as marks, and as hashes of its windows.
+//!
+//! Source: rolling hash by cyclic polynomials (Cohen 1997), which takes no multiplication;
+//! choosing the least of a row is winnowing (Schleimer, Wilkerson, Aiken, SIGMOD 2003).
+
+use headstart_core::TokenId;
+
+use super::{Key, SPREAD, WINDOW};
+
+/// The windows of one text, in memory that is used again.
+#[derive(Clone, Debug)]
+pub(super) struct Windows {
+    key: Key,
+    parts: Vec<u64>,
+    marks: Vec<u8>,
+    hashes: Vec<u64>,
+    /// Where the anchors begin, in order.
+    anchors: Vec<usize>,
+}
+
+impl Windows {
+    pub(super) fn new(key: Key) -> Self {
+        Self {
+            key,
+            parts: Vec::new(),
+            marks: Vec::new(),
+            hashes: Vec::new(),
+            anchors: Vec::new(),
+        }
+    }
+
+    /// Reads a text. What begins a prompt begins with an anchor.
+    pub(super) fn read(&mut self, tokens: &[TokenId], begins_a_prompt: bool) {
+        let key = self.key;
+        self.parts.clear();
+        let parts = tokens.iter().map(|&token| key.of_token(token));
+        self.parts.extend(parts);
+        self.marks.clear();
+        let marks = self.parts.iter().map(|part| (part >> 56) as u8);
+        self.marks.extend(marks);
+        self.hash();
+        self.choose(begins_a_prompt);
+    }
+
+    /// A byte for each token.
+    pub(super) fn marks(&self) -> &[u8] {
+        &self.marks
+    }
+
+    /// The windows that are anchors, by where they begin, and their hashes.
+    pub(super) fn anchors(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.anchors.iter().map(|&start| (start, self.hashes[start]))
+    }
+
+    /// Those of them that lie from `start` to `end`.
+    pub(super) fn anchors_in(
+        &self,
+        start: usize,
+        end: usize,
+    ) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let first = self.anchors.partition_point(|&at| at < start);
+        let inside = self.anchors[first..].iter();
+        let inside = inside.take_while(move |&&at| at + WINDOW <= end);
+        inside.map(|&at| (at, self.hashes[at]))
+    }
+
+    /// Each token's part is turned by one bit with every token behind it, and leaves when it has
+    /// been turned by [`WINDOW`].
+    fn hash(&mut self) {
+        self.hashes.clear();
+        let Some((first, rest)) = self.parts.split_at_checked(WINDOW) else {
+            return;
+        };
+        let enters = |rolling: u64, part: &u64| rolling.rotate_left(1) ^ part;
+        let mut rolling = first.iter().fold(0, enters);
+        self.hashes.push(rolling);
+        self.hashes
+            .extend(rest.iter().zip(&self.parts).map(|(part, gone)| {
+                rolling = enters(rolling, part) ^ gone.rotate_left(WINDOW as u32);
+                rolling
+            }));
+    }
+
+    /// The least of each row of windows, and of a text that is shorter the least of all.
+    fn choose(&mut self, begins_a_prompt: bool) {
+        let (hashes, anchors) = (&self.hashes, &mut self.anchors);
+        anchors.clear();
+        if hashes.is_empty() {
+            return;
+        }
+        if begins_a_prompt {
+            anchors.push(0);
+        }
+        let spread = SPREAD.min(hashes.len());
+        let least_of = |row: usize| (row..row + spread).min_by_key(|&at| hashes[at]).unwrap_or(row);
+        let mut least = least_of(0);
+        anchors.extend((least > 0 || !begins_a_prompt).then_some(least));
+        for newest in spread..hashes.len() {
+            let row = newest + 1 - spread;
+            // The least so far is still in the row: only the newest can beat it.
+            let next = match least >= row {
+                true if hashes[newest] >= hashes[least] => continue,
+                true => newest,
+                false => least_of(row),
+            };
+            least = next;
+            anchors.push(least);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::Rng;
+
+    /// Against the definition, window by window.
+    #[test]
+    fn anchors_are_the_least_of_each_row() {
+        let (mut rng, mut windows) = (Rng::new(4), Windows::new(Key::new(7)));
+        for len in (0..70).chain([500]) {
+            let tokens: Vec<TokenId> = (0..len).map(|_| rng.below(9) as TokenId).collect();
+            for begins_a_prompt in [false, true] {
+                windows.read(&tokens, begins_a_prompt);
+                let hash = |at: usize| {
+                    let mut alone = Windows::new(Key::new(7));
+                    alone.read(&tokens[at..at + WINDOW], false);
+                    alone.hashes[0]
+                };
+                let count = (len + 1usize).saturating_sub(WINDOW);
+                let spread = SPREAD.min(count.max(1));
+                let mut expected = vec![false; count];
+                if begins_a_prompt && count > 0 {
+                    expected[0] = true;
+                }
+                let mut covered = 0;
+                for row in 0..(count + 1).saturating_sub(spread) {
+                    let least = (row..row + spread).map(hash).min();
+                    let found = windows.anchors_in(row, row + spread + WINDOW - 1);
+                    let found: Vec<_> = found.map(|(_, hash)| hash).collect();
+                    assert!(found.contains(&least.unwrap_or(0)), "{len}, row {row}");
+                    covered += 1;
+                }
+                let starts: Vec<_> = windows.anchors().map(|(start, _)| start).collect();
+                assert!(starts.is_sorted_by(|one, other| one < other), "{starts:?}");
+                assert_eq!(starts.is_empty(), count == 0 || covered == 0, "{len}");
+                for (start, found) in windows.anchors() {
+                    assert_eq!(found, hash(start), "{len}, {start}");
+                }
+            }
+        }
+    }
+}
