@@ -37,7 +37,7 @@ use crate::Bucket;
 use content::Contents;
 use key::Key;
 use lately::Lately;
-use table::{State, Table};
+use table::{Names, State, Table};
 
 pub use outlook::{Errors, Outlook};
 pub use request::{Arrival, Evicted, Memory, Outcome, Pending, Served};
@@ -49,6 +49,10 @@ const TICK: u64 = 10_000_000;
 /// Replicas that are told apart; those with higher ids are taken for one.
 const REPLICAS: usize = 4_096;
 
+/// A prompt's front is remembered without its namespace at every so many blocks, and at each of
+/// the first ones; what stands between, contents tell.
+const FRONT: usize = 4;
+
 /// Blocks stored behind a reset after which it is forgotten: many times what is remembered, and few
 /// enough that counters of 32 bits tell before from after.
 const RESET_BLOCKS: u32 = 1 << 30;
@@ -56,7 +60,8 @@ const RESET_BLOCKS: u32 = 1 << 30;
 /// How much an [`Attributor`] remembers, and its secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributorConfig {
-    /// Blocks of which it is remembered who held them, at 16 bytes.
+    /// Blocks of which it is remembered who held them, at 16 bytes; fronts of prompts without their
+    /// namespace take 2 more.
     pub blocks: usize,
     /// Tokens of contents, at a byte and a half.
     pub tokens: usize,
@@ -65,7 +70,7 @@ pub struct AttributorConfig {
 }
 
 impl Default for AttributorConfig {
-    /// 40 MiB: a million blocks, 16 million tokens in blocks of 16, and as many of contents.
+    /// 42 MiB: a million blocks, 16 million tokens in blocks of 16, and as many of contents.
     fn default() -> Self {
         Self {
             blocks: 1 << 20,
@@ -81,6 +86,8 @@ impl Default for AttributorConfig {
 pub struct Attributor {
     key: Key,
     blocks: Table,
+    /// Fronts of prompts without their namespace, and where they were seen last.
+    fronts: Names,
     contents: Contents,
     replicas: Vec<Replica>,
     lately: Lately,
@@ -118,6 +125,7 @@ impl Attributor {
         Self {
             key,
             blocks: Table::new(config.blocks),
+            fronts: Names::new(config.blocks / FRONT),
             contents: Contents::new(config.tokens, key),
             replicas: Vec::new(),
             lately: Lately::default(),
@@ -165,7 +173,12 @@ impl Attributor {
                 entry.read();
             }
         }
-        self.contents.enter(&pending.fresh);
+        let new = &pending.new;
+        self.fronts.fetch(&new.fronts);
+        for &name in &new.fronts {
+            self.fronts.enter(name, new.namespace);
+        }
+        self.contents.enter(&new.texts);
     }
 
     /// The answer said what was served. Sums to the prompt whatever it said.

@@ -4,13 +4,13 @@
 //! held. Contents are looked at only behind what is known. What is new is remembered when it is
 //! computed, not now: until then nobody has seen it, and it may never be.
 
-use headstart_core::{Nanos, ReplicaId, Tier};
+use headstart_core::{Nanos, ReplicaId, Tier, TokenId};
 
-use super::content::{Fresh, REACH, Text};
+use super::content::REACH;
 use super::layout::Layout;
-use super::request::Uncounted;
+use super::request::{New, Uncounted};
 use super::table::{Entry, State};
-use super::{Arrival, Attributor, Evicted, Pending, Replica, TICK, ticks};
+use super::{Arrival, Attributor, Evicted, FRONT, Pending, Replica, TICK, ticks};
 use crate::Bucket;
 
 pub(super) fn arrive(memory: &mut Attributor, arrival: &Arrival<'_>, now: Nanos) -> Pending {
@@ -51,7 +51,7 @@ pub(super) fn arrive(memory: &mut Attributor, arrival: &Arrival<'_>, now: Nanos)
         uncounted,
         ..
     } = walk;
-    let fresh = look_at_contents(memory, arrival, (model, unread), &mut layout);
+    let new = look_at_contents(memory, arrival, (model, unread), &mut layout);
     let tables = [
         (memory.blocks.capacity(), memory.blocks.counts().0),
         (memory.contents.capacity(), memory.contents.counts().0),
@@ -71,7 +71,7 @@ pub(super) fn arrive(memory: &mut Attributor, arrival: &Arrival<'_>, now: Nanos)
         runs: layout.into_runs(),
         evicted,
         uncounted,
-        fresh,
+        new,
         forgotten: memory.lately.forgotten(tables, now),
     }
 }
@@ -199,37 +199,80 @@ fn look_at_contents(
     arrival: &Arrival<'_>,
     (model, unread): (u64, usize),
     layout: &mut Layout,
-) -> Fresh {
-    let namespace = (arrival.namespace ^ model) as u32;
+) -> New {
+    let mut new = New {
+        namespace: (arrival.namespace ^ model) as u32,
+        ..New::default()
+    };
     let (from, to) = layout.unknown();
     let size = arrival.block_size.max(1) as usize;
     let read_from = from.min(unread * size);
     let Some(tokens) = arrival.tokens.filter(|tokens| tokens.len() >= to) else {
-        return Fresh::default();
+        return new;
     };
     if read_from >= to {
-        return Fresh::default();
+        return new;
     }
+    let blocks = (read_from.div_ceil(size), from.div_ceil(size));
+    let front = look_at_fronts(memory, &tokens[..to], size, blocks, &mut new, layout);
     // From somewhat before, so that windows span the border to what is known.
-    let offset = read_from.saturating_sub(REACH);
-    let text = Text {
-        tokens: &tokens[offset..to],
-        offset,
-        namespace,
-    };
-    memory.contents.look(text, &mut |known| {
-        let (start, end) = ((offset + known.start).max(from), offset + known.end);
+    let first = read_from.saturating_sub(REACH);
+    let contents = &mut memory.contents;
+    new.texts = contents.look(&tokens[first..to], &mut |start, end| {
+        let (start, end) = ((first + start).max(from), first + end);
         if end <= start {
             return;
         }
-        if let Some(other) = known.front_of {
+        if let Some((known, bucket)) = front
+            && (start..end).contains(&(known * size))
+        {
+            let next = (known..end / size).take_while(|&block| !is_front(block));
+            next.for_each(|block| layout.remember(block, Some(bucket)));
+        }
+        layout.diverged(start, end);
+    });
+    new
+}
+
+/// Tells how far the prompt's front, whatever its namespace, is known behind the block `unknown`:
+/// to which block, and what that is. Notes those from the block `unread` on.
+fn look_at_fronts(
+    memory: &mut Attributor,
+    tokens: &[TokenId],
+    size: usize,
+    (unread, unknown): (usize, usize),
+    new: &mut New,
+    layout: &mut Layout,
+) -> Option<(usize, Bucket)> {
+    let mut name = 0;
+    let mut blocks = Vec::new();
+    for (block, tokens) in tokens.chunks_exact(size).enumerate() {
+        name = memory.key.of_tokens(name, tokens);
+        if block >= unread && is_front(block) {
+            blocks.push(block);
+            new.fronts.push(name);
+        }
+    }
+    memory.fronts.fetch(&new.fronts);
+    let mut front = None;
+    for (block, &name) in blocks.into_iter().zip(&new.fronts) {
+        if block < unknown {
+            continue;
+        }
+        if let Some(seen) = memory.fronts.find(name) {
             // In its own namespace: the memory of blocks has forgotten it.
-            let bucket = match other == namespace {
+            let bucket = match seen == new.namespace {
                 true => Bucket::Evicted,
                 false => Bucket::Namespace,
             };
-            (start / size..end / size).for_each(|block| layout.remember(block, Some(bucket)));
+            layout.remember(block, Some(bucket));
+            front = Some((block + 1, bucket));
         }
-        layout.diverged(start, end);
-    })
+    }
+    front
+}
+
+/// Whether fronts up to and with this block are remembered.
+fn is_front(block: usize) -> bool {
+    block < FRONT || block % FRONT == FRONT - 1
 }

@@ -12,10 +12,7 @@
 //! borders are exact, and most anchors of what is known need not be looked up. Marks are of a keyed
 //! hash: no token can be told from one.
 //!
-//! Known text that stands at the very front of a prompt, as it did before, can only be new here
-//! because its namespace is another one, or because the memory of blocks has forgotten it.
-//!
-//! Text shorter than a window and a spread together may go unnoticed, unless it is a prompt's front.
+//! Text shorter than a window and a spread together may go unnoticed.
 //!
 //! Source: matches that are found by the hash of some positions and extended to both sides are
 //! those of LZ77 and of rsync (Tridgell 1999); here texts are only compared, and by marks.
@@ -28,7 +25,7 @@ use headstart_core::TokenId;
 
 use super::key::Key;
 use places::Places;
-use ring::{Part, Ring};
+use ring::Ring;
 use windows::Windows;
 
 /// Tokens of a window: longer than the markup between two messages.
@@ -49,34 +46,12 @@ pub(super) struct Contents {
     windows: Windows,
 }
 
-/// Part of a prompt, to be looked at.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Text<'a> {
-    pub(super) tokens: &'a [TokenId],
-    /// Where in its prompt it begins.
-    pub(super) offset: usize,
-    /// That of the prompt.
-    pub(super) namespace: u32,
-}
-
-/// Tokens of a text that are known, and to what end they were.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
-    pub(super) start: usize,
-    pub(super) end: usize,
-    /// The namespace of a prompt that had all up to the end in the same places.
-    pub(super) front_of: Option<u32>,
-}
-
 /// What is to be remembered of a text when it is computed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fresh {
     marks: Vec<u8>,
-    /// Where each part begins: in `marks`, and in the prompt.
-    parts: Vec<(u32, u32)>,
     /// Windows that are anchors: where in `marks`, and their hashes.
     anchors: Vec<(u32, u64)>,
-    namespace: u32,
 }
 
 /// Where known text was found.
@@ -84,9 +59,8 @@ pub(super) struct Fresh {
 struct Match {
     start: usize,
     end: usize,
-    /// The place of `start` in the ring, and that of the window by which it was found.
+    /// The place of `start` in the ring.
     place: u64,
-    window: u64,
 }
 
 impl Contents {
@@ -111,17 +85,19 @@ impl Contents {
         self.ring.capacity()
     }
 
-    /// Calls `visit` with what of a text is known, as ranges in order; gives what
-    /// [`Contents::enter`] is to be told when it is computed.
-    pub(super) fn look(&mut self, text: Text<'_>, visit: &mut dyn FnMut(Known)) -> Fresh {
-        self.windows.read(text.tokens, text.offset == 0);
-        self.places.fetch(self.windows.anchors().map(|(_, hash)| hash));
-        let mut fresh = Fresh {
-            namespace: text.namespace,
-            ..Fresh::default()
-        };
-        // Up to where all is known, is remembered well enough, is a prompt's front.
-        let (mut known, mut kept, mut front) = (0, 0, 0);
+    /// Calls `visit` with what of `tokens` is known, as ranges in order; gives what
+    /// [`Contents::enter`] is to be told when they are computed.
+    pub(super) fn look(
+        &mut self,
+        tokens: &[TokenId],
+        visit: &mut dyn FnMut(usize, usize),
+    ) -> Fresh {
+        self.windows.read(tokens);
+        let hashes = self.windows.anchors().map(|(_, hash)| hash);
+        self.places.fetch(hashes);
+        let mut fresh = Fresh::default();
+        // Up to where it is known, and remembered well enough.
+        let (mut known, mut kept) = (0, 0);
         for (start, hash) in self.windows.anchors() {
             if start + WINDOW <= known {
                 continue;
@@ -129,38 +105,24 @@ impl Contents {
             let Some(found) = self.find(start, hash) else {
                 continue;
             };
-            let front_of = self.front(&text, &found, front);
-            if front_of.is_some() {
-                front = found.end;
-            }
-            visit(Known {
-                start: found.start.max(known),
-                end: found.end,
-                front_of,
-            });
+            visit(found.start.max(known), found.end);
             known = found.end;
             // What is about to be overwritten is entered once more.
             if !self.ring.is_old(found.place) {
-                fresh.add(&self.windows, (kept, found.start), text.offset);
+                fresh.add(&self.windows, kept, found.start);
                 kept = known;
             }
         }
-        fresh.add(&self.windows, (kept, text.tokens.len()), text.offset);
+        fresh.add(&self.windows, kept, tokens.len());
         fresh
     }
 
     /// Remembers a text.
     pub(super) fn enter(&mut self, fresh: &Fresh) {
         let base = self.ring.written();
-        for &(at, offset) in &fresh.parts {
-            self.ring.begin(Part {
-                place: base + u64::from(at),
-                offset,
-                namespace: fresh.namespace,
-            });
-        }
         self.ring.write(&fresh.marks);
-        self.places.fetch(fresh.anchors.iter().map(|anchor| anchor.1));
+        self.places
+            .fetch(fresh.anchors.iter().map(|anchor| anchor.1));
         for &(at, hash) in &fresh.anchors {
             let place = base + u64::from(at);
             self.places.enter(hash, place as u32, base as u32);
@@ -180,24 +142,13 @@ impl Contents {
             start: start - before,
             end: start + behind,
             place: place - before as u64,
-            window: place,
         })
-    }
-
-    /// Whose front this is, if all in front of it is one up to `front`.
-    fn front(&self, text: &Text<'_>, found: &Match, front: usize) -> Option<u32> {
-        let part = self.ring.part(found.window)?;
-        let here = (text.offset + found.start) as i64 - found.place as i64;
-        let there = i64::from(part.offset) - part.place as i64;
-        // By chance it may reach back before its part.
-        let is_whole = found.start == 0 || found.place <= part.place && found.start <= front;
-        (here == there && is_whole).then_some(part.namespace)
     }
 }
 
 impl Fresh {
     /// Adds a part of a text that is not known, and as much around it as windows span.
-    fn add(&mut self, windows: &Windows, (start, end): (usize, usize), offset: usize) {
+    fn add(&mut self, windows: &Windows, start: usize, end: usize) {
         if start >= end {
             return;
         }
@@ -208,7 +159,6 @@ impl Fresh {
             return;
         }
         let base = self.marks.len();
-        self.parts.push((base as u32, (offset + start) as u32));
         self.marks.extend_from_slice(&marks[start..end]);
         let inside = windows.anchors_in(start, end);
         let anchors = inside.map(|(at, hash)| ((base + at - start) as u32, hash));

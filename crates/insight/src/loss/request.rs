@@ -71,10 +71,18 @@ pub struct Pending {
     pub(super) runs: Vec<Run>,
     pub(super) evicted: Option<Evicted>,
     pub(super) uncounted: Uncounted,
-    /// What is to be remembered of its contents when it is computed.
-    pub(super) fresh: Fresh,
+    pub(super) new: New,
     /// Share of what was entered lately that the memory has forgotten.
     pub(super) forgotten: f32,
+}
+
+/// What is to be remembered of a prompt's contents when it is computed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct New {
+    /// Names of its front up to some blocks, whatever their namespace, and that namespace.
+    pub(super) fronts: Vec<u64>,
+    pub(super) namespace: u32,
+    pub(super) texts: Fresh,
 }
 
 /// Counts who computes a block. More than 255 are not told apart: those that came when the count

@@ -181,6 +181,55 @@ impl Table {
     }
 }
 
+/// Names in a bounded table: the namespace that a chain of blocks was seen in.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    sets: Vec<[(u32, u32); 8]>,
+    next: u32,
+}
+
+impl Names {
+    /// Room for `capacity` names, or somewhat more.
+    pub(super) fn new(capacity: usize) -> Self {
+        let sets = capacity.div_ceil(8).next_power_of_two();
+        Self {
+            sets: vec![[(0, 0); 8]; sets],
+            next: 0,
+        }
+    }
+
+    /// As [`Table::fetch`].
+    pub(super) fn fetch(&self, keys: &[u64]) {
+        let lines = keys.iter().map(|&key| self.sets[self.place(key).0][0].0);
+        black_box(lines.fold(0, |sum, tag| sum ^ tag));
+    }
+
+    /// The namespace in which `key` was seen last.
+    pub(super) fn find(&self, key: u64) -> Option<u32> {
+        let (set, tag) = self.place(key);
+        let mut found = self.sets[set].iter().filter(|entry| entry.0 == tag);
+        found.next().map(|entry| entry.1)
+    }
+
+    /// Notes that `key` was seen in `namespace`; a full set forgets one that chance names.
+    pub(super) fn enter(&mut self, key: u64, namespace: u32) {
+        let (set, tag) = self.place(key);
+        let entries = &mut self.sets[set];
+        let known = entries.iter().position(|entry| entry.0 == tag);
+        let free = || entries.iter().position(|entry| entry.0 == 0);
+        let way = known.or_else(free).unwrap_or_else(|| {
+            self.next = self.next.wrapping_add(1);
+            self.next as usize % 8
+        });
+        entries[way] = (tag, namespace);
+    }
+
+    fn place(&self, key: u64) -> (usize, u32) {
+        let set = (key as usize) & (self.sets.len() - 1);
+        (set, ((key >> 32) as u32).max(1))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

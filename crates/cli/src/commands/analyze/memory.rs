@@ -99,7 +99,10 @@ pub(crate) fn attribution(memory: &Memory, tokens: usize, bounds: &Bounds) -> Ke
         what: "who held which block",
         bytes: bytes(memory.capacity_blocks as u64, tokens.next_power_of_two()),
         // Both are powers of two.
-        bytes_max: bytes(bounds.blocks.next_power_of_two() as u64, bounds.tokens.next_power_of_two()),
+        bytes_max: bytes(
+            bounds.blocks.next_power_of_two() as u64,
+            bounds.tokens.next_power_of_two(),
+        ),
         lost: is_full.then(|| {
             "the memory for blocks was full: what was evicted, or changed in front, long ago \
              counts as never seen"

@@ -1,6 +1,4 @@
-//! The latest texts, a mark for each token, and of which prompts they are.
-
-use std::collections::VecDeque;
+//! The latest texts, a mark for each token.
 
 /// Marks, written around and around. Places count all that were ever written.
 #[derive(Clone, Debug)]
@@ -8,18 +6,6 @@ pub(super) struct Ring {
     /// As many as a power of two.
     marks: Vec<u8>,
     written: u64,
-    /// Where parts of prompts begin, in order; those that are overwritten are dropped.
-    parts: VecDeque<Part>,
-}
-
-/// Part of a prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) place: u64,
-    /// Where in the prompt it begins.
-    pub(super) offset: u32,
-    /// That of the prompt.
-    pub(super) namespace: u32,
 }
 
 impl Ring {
@@ -30,7 +16,6 @@ impl Ring {
         Self {
             marks: vec![0; capacity],
             written: 0,
-            parts: VecDeque::new(),
         }
     }
 
@@ -79,27 +64,11 @@ impl Ring {
         marks.iter().rev().take(room).take_while(is_there).count()
     }
 
-    /// The part that a place is in.
-    pub(super) fn part(&self, place: u64) -> Option<Part> {
-        let behind = self.parts.partition_point(|part| part.place <= place);
-        self.parts.get(behind.checked_sub(1)?).copied()
-    }
-
-    /// Begins a part, which is written next.
-    pub(super) fn begin(&mut self, part: Part) {
-        self.parts.push_back(part);
-    }
-
     pub(super) fn write(&mut self, marks: &[u8]) {
         let capacity = self.marks.len();
         for &mark in marks {
             self.marks[self.written as usize & (capacity - 1)] = mark;
             self.written += 1;
-        }
-        let oldest = self.written.saturating_sub(capacity as u64);
-        // The first one that is left may be overwritten in part.
-        while self.parts.get(1).is_some_and(|part| part.place <= oldest) {
-            self.parts.pop_front();
         }
     }
 
@@ -117,17 +86,9 @@ mod tests {
     #[test]
     fn what_agrees_is_what_agrees_in_the_latest_texts() {
         let (mut rng, mut ring, mut all) = (Rng::new(6), Ring::new(64), Vec::new());
-        let mut parts = Vec::new();
         for _ in 0..400 {
             let len = 1 + rng.below(50);
             let marks: Vec<u8> = (0..len).map(|_| rng.below(2) as u8).collect();
-            let part = Part {
-                place: all.len() as u64,
-                offset: rng.below(9) as u32,
-                namespace: 0,
-            };
-            parts.push(part);
-            ring.begin(part);
             ring.write(&marks);
             all.extend(marks);
             let oldest = all.len().saturating_sub(64);
@@ -142,11 +103,8 @@ mod tests {
                 let before = all[oldest..lower].iter().rev().zip(wanted.iter().rev());
                 let before = before.take_while(|(one, other)| one == other).count();
                 assert_eq!(ring.agree_before(place, &wanted), before);
-                let part = parts.iter().rev().find(|part| part.place <= place);
-                assert_eq!(ring.part(place), part.copied());
                 assert_eq!(ring.is_old(place), all.len() - lower > 32);
             }
-            assert!(ring.parts.len() <= 65, "{}", ring.parts.len());
         }
     }
 }

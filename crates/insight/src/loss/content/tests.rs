@@ -5,26 +5,14 @@ fn random(rng: &mut Rng, len: usize) -> Vec<TokenId> {
     (0..len).map(|_| rng.below(100_000) as TokenId).collect()
 }
 
-fn look(contents: &mut Contents, tokens: &[TokenId], namespace: u32) -> Vec<Known> {
-    let text = Text {
-        tokens,
-        offset: 0,
-        namespace,
-    };
-    let mut all = Vec::new();
-    let fresh = contents.look(text, &mut |known| all.push(known));
-    contents.enter(&fresh);
-    all
-}
-
 fn known(contents: &mut Contents, tokens: &[TokenId]) -> Vec<bool> {
-    let mut known = vec![false; tokens.len()];
-    let mut at = 0;
-    for range in look(contents, tokens, 0) {
-        assert!(range.start >= at && range.start < range.end, "in order");
-        at = range.end;
-        known[range.start..range.end].fill(true);
-    }
+    let (mut known, mut at) = (vec![false; tokens.len()], 0);
+    let fresh = contents.look(tokens, &mut |start, end| {
+        assert!(start >= at && start < end, "in order");
+        at = end;
+        known[start..end].fill(true);
+    });
+    contents.enter(&fresh);
     known
 }
 
@@ -63,31 +51,6 @@ fn known_text_is_found_wherever_it_stands() {
     }
     // Marks of two new tokens agree once in 256 times.
     assert!(wrong * 2_000 < all, "{wrong} of {all} tokens");
-}
-
-/// What a prompt had from its first token on is told from what it had somewhere.
-#[test]
-fn a_prompts_front_is_known_as_that() {
-    let mut rng = Rng::new(4);
-    let mut contents = Contents::new(1 << 16, Key::new(5));
-    let [system, first, second, other] = [200, 90, 90, 200].map(|len| random(&mut rng, len));
-    look(&mut contents, &[&system[..], &first].concat(), 7);
-    look(&mut contents, &[&system[..], &first, &second].concat(), 8);
-    look(&mut contents, &other, 7);
-    let fronts = |contents: &mut Contents, tokens: &[TokenId]| -> Vec<(usize, Option<u32>)> {
-        let all = look(contents, tokens, 9).into_iter();
-        all.map(|known| (known.end, known.front_of)).collect()
-    };
-    // Behind what the one had stands what only the other had.
-    let both = fronts(&mut contents, &[&system[..], &first, &second].concat());
-    assert_eq!(both.first(), Some(&(290, Some(7))));
-    assert_eq!(both.last(), Some(&(380, Some(8))));
-    // As long a front that is another one.
-    let swapped = fronts(&mut contents, &[&other[..], &first].concat());
-    assert_eq!(swapped[0], (200, Some(7)));
-    assert!(swapped[1..].iter().all(|known| known.1.is_none()), "{swapped:?}");
-    let behind = fronts(&mut contents, &[&random(&mut rng, 50)[..], &system].concat());
-    assert!(behind.iter().all(|known| known.1.is_none()), "{behind:?}");
 }
 
 /// What is used stays known, however much else comes.

@@ -29,8 +29,8 @@ impl Windows {
         }
     }
 
-    /// Reads a text. What begins a prompt begins with an anchor.
-    pub(super) fn read(&mut self, tokens: &[TokenId], begins_a_prompt: bool) {
+    /// Reads a text.
+    pub(super) fn read(&mut self, tokens: &[TokenId]) {
         let key = self.key;
         self.parts.clear();
         let parts = tokens.iter().map(|&token| key.of_token(token));
@@ -39,7 +39,7 @@ impl Windows {
         let marks = self.parts.iter().map(|part| (part >> 56) as u8);
         self.marks.extend(marks);
         self.hash();
-        self.choose(begins_a_prompt);
+        self.choose();
     }
 
     /// A byte for each token.
@@ -49,7 +49,9 @@ impl Windows {
 
     /// The windows that are anchors, by where they begin, and their hashes.
     pub(super) fn anchors(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        self.anchors.iter().map(|&start| (start, self.hashes[start]))
+        self.anchors
+            .iter()
+            .map(|&start| (start, self.hashes[start]))
     }
 
     /// Those of them that lie from `start` to `end`.
@@ -82,19 +84,20 @@ impl Windows {
     }
 
     /// The least of each row of windows, and of a text that is shorter the least of all.
-    fn choose(&mut self, begins_a_prompt: bool) {
+    fn choose(&mut self) {
         let (hashes, anchors) = (&self.hashes, &mut self.anchors);
         anchors.clear();
         if hashes.is_empty() {
             return;
         }
-        if begins_a_prompt {
-            anchors.push(0);
-        }
         let spread = SPREAD.min(hashes.len());
-        let least_of = |row: usize| (row..row + spread).min_by_key(|&at| hashes[at]).unwrap_or(row);
+        let least_of = |row: usize| {
+            (row..row + spread)
+                .min_by_key(|&at| hashes[at])
+                .unwrap_or(row)
+        };
         let mut least = least_of(0);
-        anchors.extend((least > 0 || !begins_a_prompt).then_some(least));
+        anchors.push(least);
         for newest in spread..hashes.len() {
             let row = newest + 1 - spread;
             // The least so far is still in the row: only the newest can beat it.
@@ -114,40 +117,36 @@ mod tests {
     use super::*;
     use headstart_core::Rng;
 
-    /// Against the definition, window by window.
+    /// Against the definition, row by row.
     #[test]
     fn anchors_are_the_least_of_each_row() {
         let (mut rng, mut windows) = (Rng::new(4), Windows::new(Key::new(7)));
+        let mut alone = Windows::new(Key::new(7));
         for len in (0..70).chain([500]) {
             let tokens: Vec<TokenId> = (0..len).map(|_| rng.below(9) as TokenId).collect();
-            for begins_a_prompt in [false, true] {
-                windows.read(&tokens, begins_a_prompt);
-                let hash = |at: usize| {
-                    let mut alone = Windows::new(Key::new(7));
-                    alone.read(&tokens[at..at + WINDOW], false);
+            windows.read(&tokens);
+            let hashes: Vec<u64> = tokens
+                .windows(WINDOW)
+                .map(|window| {
+                    alone.read(window);
                     alone.hashes[0]
-                };
-                let count = (len + 1usize).saturating_sub(WINDOW);
-                let spread = SPREAD.min(count.max(1));
-                let mut expected = vec![false; count];
-                if begins_a_prompt && count > 0 {
-                    expected[0] = true;
-                }
-                let mut covered = 0;
-                for row in 0..(count + 1).saturating_sub(spread) {
-                    let least = (row..row + spread).map(hash).min();
-                    let found = windows.anchors_in(row, row + spread + WINDOW - 1);
-                    let found: Vec<_> = found.map(|(_, hash)| hash).collect();
-                    assert!(found.contains(&least.unwrap_or(0)), "{len}, row {row}");
-                    covered += 1;
-                }
-                let starts: Vec<_> = windows.anchors().map(|(start, _)| start).collect();
-                assert!(starts.is_sorted_by(|one, other| one < other), "{starts:?}");
-                assert_eq!(starts.is_empty(), count == 0 || covered == 0, "{len}");
-                for (start, found) in windows.anchors() {
-                    assert_eq!(found, hash(start), "{len}, {start}");
-                }
+                })
+                .collect();
+            let mut expected = vec![];
+            for row in hashes.windows(SPREAD.min(hashes.len()).max(1)) {
+                let least = row.iter().min().copied();
+                assert!(
+                    windows.anchors().any(|(_, hash)| Some(hash) == least),
+                    "{len}"
+                );
+                expected.extend(least);
             }
+            for (start, hash) in windows.anchors() {
+                assert_eq!(hash, hashes[start], "{len}");
+                assert!(expected.contains(&hash), "{len}");
+            }
+            let starts: Vec<_> = windows.anchors().map(|(start, _)| start).collect();
+            assert!(starts.is_sorted_by(|one, other| one < other), "{starts:?}");
         }
     }
 }
