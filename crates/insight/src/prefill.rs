@@ -189,6 +189,12 @@ impl Prefill {
         }
     }
 
+    /// Samples that are kept.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.cells.samples().count() as u64
+    }
+
     /// The model that the samples speak for; `None` for fewer than [`SAMPLES_MIN`]. Some
     /// milliseconds of work.
     #[must_use]
