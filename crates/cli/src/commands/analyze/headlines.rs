@@ -207,8 +207,8 @@ fn unnamed(analysis: &Analysis) -> Option<String> {
     let unnamed = analysis.unnamed.as_ref()?;
     (analysis.share(tokens) >= MATERIAL).then(|| {
         let mut text = format!(
-            "No cause was found for {} tokens that are known behind another prefix ({} of all), \
-             most of them in request {}",
+            "No cause was found for {} tokens that are known behind another prefix ({} of all); \
+             of one request, most in {}",
             thousands(tokens),
             percent(analysis.share(tokens)),
             unnamed.request,

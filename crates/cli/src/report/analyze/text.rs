@@ -85,9 +85,10 @@ fn headlines(analysis: &Analysis) -> String {
         .collect()
 }
 
-/// A numbered sentence in lines of at most 96 columns.
+/// A numbered sentence in lines of at most 96 columns; a number stays with its `%`.
 fn wrapped(number: usize, sentence: &str) -> String {
     let mut lines = vec![format!(" {number}.")];
+    let sentence = sentence.replace(" %", "\u{a0}%");
     for word in sentence.split(' ') {
         let last = lines.last_mut().expect("never empty");
         if last.chars().count() + word.chars().count() < 96 {
@@ -96,7 +97,7 @@ fn wrapped(number: usize, sentence: &str) -> String {
             lines.push(format!("    {word}"));
         }
     }
-    lines.join("\n") + "\n"
+    lines.join("\n").replace('\u{a0}', " ") + "\n"
 }
 
 fn waterfall(analysis: &Analysis) -> String {
