@@ -69,10 +69,6 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patien
         setting.show_text,
     );
     let characterization = beside.characterization;
-    let curve = characterization.curve.iter();
-    let points: Vec<_> = curve
-        .map(|it| (it.capacity_blocks, it.block_hit_rate))
-        .collect();
     let mut analysis = Analysis {
         files: traffic.files.clone(),
         formats: traffic.formats.iter().map(ToString::to_string).collect(),
@@ -91,7 +87,7 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patien
         own: played.own,
         kv: setting.kv.cloned(),
         waterfall: waterfall(&played.splits, &per_token),
-        knee: knee::knee(&points),
+        knee: bend(&characterization),
         routing: Routing {
             replicas: fleet.replicas,
             random_tokens: beside.random.tokens,
@@ -114,6 +110,13 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patien
     analysis.remarks.extend(lost.collect::<Vec<_>>());
     analysis.headlines = super::headlines::of(&analysis);
     analysis
+}
+
+/// The point of the size curve at which it bends.
+fn bend(characterization: &Characterization) -> Option<usize> {
+    let curve = characterization.curve.iter();
+    let points = curve.map(|it| (it.capacity_blocks, it.block_hit_rate));
+    knee::knee(&points.collect::<Vec<_>>())
 }
 
 fn beside(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patience) -> Beside {

@@ -75,7 +75,8 @@ pub(super) fn compared(said: &[Said], bounds: &Bounds, patience: &mut Patience) 
 }
 
 impl Compared {
-    /// All findings, most tokens first, and the request that lost most for none of them; `per_token` says what each request's computed tokens cost.
+    /// All findings, most tokens first, and the request that lost most for none of them;
+    /// `per_token` says what each request's computed tokens cost.
     /// What stood in an earlier text behind a change that has a name is not new, whatever a
     /// memory of blocks says: it is [`Bucket::Diverged`] in `splits` from here on. No request
     /// loses more than was computed of it for want of the same prefix.
