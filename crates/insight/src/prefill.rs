@@ -46,6 +46,11 @@ const REACH: f64 = 1.5;
 /// Smallest such distance, relative: clocks are not finer.
 const REACH_MIN: f64 = 0.02;
 
+/// Of the longest predicted time, the least share that tokens must make ([`Fitted::grows`]), and
+/// the least share of the variance that the model must explain.
+const GROWTH_MIN: f64 = 0.05;
+const EXPLAINED_MIN: f64 = 0.1;
+
 /// One observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
@@ -94,6 +99,9 @@ pub struct Fitted {
     /// Share of the variance of the used samples that the model explains; below 0 where a
     /// constant would do better.
     pub r_squared: f64,
+    /// How much longer the longest predicted time of a used sample is than the shortest, of the
+    /// longest: 0 where the model is a constant.
+    pub growth: f64,
     /// Fewest and most uncached tokens among the used samples: beyond, it is extrapolated.
     pub uncached_range: (u32, u32),
     /// Most cached tokens among the used samples.
@@ -156,6 +164,13 @@ impl Model {
 }
 
 impl Fitted {
+    /// Whether times grow with tokens as the samples have them. Where they do not (a proxy's
+    /// constant, or prompts of one length), the model says nothing of what a token takes.
+    #[must_use]
+    pub fn grows(&self) -> bool {
+        self.growth >= GROWTH_MIN && self.r_squared >= EXPLAINED_MIN
+    }
+
     /// Whether the samples reach so far.
     #[must_use]
     pub fn is_in_range(&self, cached: u32, uncached: u32) -> bool {
@@ -172,6 +187,12 @@ impl Prefill {
             self.seen += 1;
             self.cells.add(sample);
         }
+    }
+
+    /// Samples that are kept.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.cells.samples().count() as u64
     }
 
     /// The model that the samples speak for; `None` for fewer than [`SAMPLES_MIN`]. Some
@@ -206,6 +227,7 @@ impl Prefill {
             median_relative_error: median_error(&model, used),
             median_relative_error_all: median_error(&model, samples),
             r_squared: r_squared(&model, used),
+            growth: growth(&model, used),
             uncached_range: (
                 uncached.clone().min().unwrap_or(0),
                 uncached.max().unwrap_or(0),
@@ -252,6 +274,18 @@ fn median_error(model: &Model, samples: &[Sample]) -> f64 {
     let mut errors: Vec<f64> = samples.iter().map(error).collect();
     errors.sort_by(f64::total_cmp);
     errors.get(errors.len() / 2).copied().unwrap_or(0.0)
+}
+
+fn growth(model: &Model, samples: &[Sample]) -> f64 {
+    let predicted = samples
+        .iter()
+        .map(|sample| model.seconds(sample.cached, sample.uncached));
+    let longest = predicted.clone().fold(0.0, f64::max);
+    let shortest = predicted.fold(longest, f64::min);
+    match longest > 0.0 {
+        true => (longest - shortest) / longest,
+        false => 0.0,
+    }
 }
 
 fn r_squared(model: &Model, samples: &[Sample]) -> f64 {
@@ -372,9 +406,34 @@ mod tests {
                 seconds: 2.0 - f64::from(step) / 100.0,
             });
         }
-        let model = odd.fit().expect("enough").model;
+        let fitted = odd.fit().expect("enough");
+        let model = fitted.model;
         assert_eq!((model.per_token, model.per_pair), (0.0, 0.0));
-        assert!(model.fixed > 0.9);
+        assert!(model.fixed > 0.9 && !fitted.grows(), "{fitted:?}");
+    }
+
+    #[test]
+    fn times_that_do_not_grow_with_tokens_say_nothing_of_them() {
+        assert!(drawn(7, &TRUTH, 0.05, 0.2).fit().expect("enough").grows());
+        let constant = Model {
+            fixed: 0.5,
+            ..Model::default()
+        };
+        for noise in [0.0, 1e-7, 0.02, 0.2] {
+            let fitted = drawn(8, &constant, noise, 0.0).fit().expect("enough");
+            assert!(!fitted.grows(), "noise {noise}: {fitted:?}");
+        }
+        // As many tokens each time: nobody knows what one more would take.
+        let mut rng = Rng::new(9);
+        let mut alike = Prefill::default();
+        for _ in 0..500 {
+            alike.add(Sample {
+                cached: 0,
+                uncached: 1000,
+                seconds: 0.1 + 0.02 * rng.next_f64(),
+            });
+        }
+        assert!(alike.fit().is_none_or(|fitted| !fitted.grows()));
     }
 
     #[test]

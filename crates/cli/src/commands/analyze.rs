@@ -1,6 +1,7 @@
 //! `headstart analyze`.
 
 mod analysis;
+mod borders;
 mod cost;
 mod export;
 mod findings;
@@ -23,13 +24,13 @@ use self::cost::Cost;
 use self::fleet::Fleet;
 use self::memory::Bounds;
 use self::patience::Patience;
-pub(crate) use self::traffic::Source;
+pub(crate) use self::traffic::{Counts, Source};
 use self::traffic::{Reading, Renderings, Traffic};
 use super::replay::capacity::{Capacity, Scale};
 use crate::config::{UsageError, parsed};
 use crate::kv_bytes::{KvBytes, KvDtype};
 use crate::output;
-use crate::report::analyze::{self as report, Analysis};
+use crate::report::analyze::{self as report, Analysis, thousands};
 
 /// Replicas where nobody says how many there are.
 const REPLICAS: usize = 4;
@@ -48,10 +49,17 @@ const REPLICAS_MAX: usize = 1024;
   headstart analyze requests.jsonl --export anonymous.jsonl.gz
   headstart demo                                    the same on a log that is made up
 
-FILE is a request log (a line is an OpenAI request body, a line of OpenAI's batch files, a LiteLLM
-log, or {\"prompt\": \"…\"}), conversations, or a trace; plain, gzip or zstd; `-` is standard
-input. The first line tells which; --format overrules it. Request logs whose requests all have
-times are merged by time; otherwise each file begins when the one before it ends.
+FILE is JSON, one object a line; plain, gzip or zstd; `-` is standard input:
+  requests      OpenAI's and Anthropic's request bodies, alone, in OpenAI's batch files or in a
+                proxy's `request`; logs of LiteLLM, Helicone, Langfuse, LangSmith; rendered
+                prompts, {\"prompt\": \"…\"} or as token ids
+  conversation  dialogues: `messages`, `turns` or ShareGPT's `conversations`
+  mooncake, bailian, agent, canonical
+                traces of block ids: Mooncake's, Qwen-Bailian's, kv-cache-tester's agent sessions,
+                and what --export and `headstart convert` write
+The first line tells which; --format overrules it. Azure's CSV has neither prompts nor block ids,
+so there is nothing to find again. Request logs that have times are merged by time (few requests
+without one come with the one before); otherwise each file begins when the one before it ends.
 
 Of a request log everything stays on this machine, and no text is shown, nor written to --html,
 unless --show-text asks for it. --export writes times, lengths and block ids in new numbers: no
@@ -62,10 +70,12 @@ one that holds most of it unless that has too much to do; random routing is told
 --capacity each holds what the engine of the cost model has memory for. Where the log says what
 was cached, that counts as served, and of the rest only what was computed before is told: nobody
 knows what that engine held. Everywhere a prompt's last token counts as computed, with its block.
+Of block ids nobody can tell what is new from what changed in front.
 
 Time is that of computing prompts: by the cost model, or fitted to the log's own times to the first
 token. Money is --gpu-hour of that time, or --price-table by token: a computed token costs its
-price, a served one saves what that price is above the price of a hit.")]
+price, a served one saves what that price is above the price of a hit. Where the log counts its
+prompt tokens itself, time, money and what a replica holds go by that count.")]
 pub(crate) struct Analyze {
     /// Request logs, conversations or traces
     #[arg(required = true, value_name = "FILE")]
@@ -94,7 +104,7 @@ pub(crate) struct Analyze {
 #[derive(Args, Debug, Default)]
 pub(crate) struct Options {
     /// Replicas that share the traffic [default: 4]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = replicas)]
     replicas: Option<usize>,
     /// What one replica holds: 6000 or 6k (blocks), 160Ktok (tokens), 1% (of the distinct blocks),
     /// 40GiB (with --model or --kv-bytes) [default: as the cost model's engine]
@@ -114,7 +124,12 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     cost_model: Option<PathBuf>,
     /// What an hour of a replica costs, in dollars
-    #[arg(long, value_name = "DOLLARS", conflicts_with = "price_table")]
+    #[arg(
+        long,
+        value_name = "DOLLARS",
+        conflicts_with = "price_table",
+        allow_negative_numbers = true
+    )]
     gpu_hour: Option<f64>,
     /// What tokens cost: a file as for `savings`, or builtin for relative prices
     #[arg(long, value_name = "FILE|builtin")]
@@ -190,6 +205,14 @@ fn check_outputs(analyze: &Analyze) -> Result<()> {
     output::files(&given.collect::<Vec<_>>(), &inputs)
 }
 
+/// How many replicas there are, as the command line says.
+fn replicas(text: &str) -> Result<usize, String> {
+    let replicas = text.parse().ok();
+    replicas
+        .filter(|replicas| (1..=REPLICAS_MAX).contains(replicas))
+        .ok_or_else(|| format!("expected 1 to {REPLICAS_MAX}"))
+}
+
 /// `-`, which stands for standard output.
 fn is_stdout_path(path: &Path) -> bool {
     path.as_os_str() == "-"
@@ -240,10 +263,6 @@ impl Options {
         let cost = Cost::of(self.cost_model.as_deref(), gpu_hour, prices)?;
         let kv = self.kv_bytes()?;
         let replicas = self.replicas.unwrap_or(REPLICAS);
-        if !(1..=REPLICAS_MAX).contains(&replicas) {
-            let message = format!("--replicas {replicas}: expected 1 to {REPLICAS_MAX}");
-            return Err(UsageError(message).into());
-        }
         let (capacity_blocks, capacity_from) = self.capacity(traffic, &cost, kv.as_ref())?;
         let setting = Setting {
             fleet: Fleet {
@@ -282,13 +301,21 @@ impl Options {
         kv: Option<&KvBytes>,
     ) -> Result<(u64, String)> {
         let block_tokens = traffic.info.block_tokens;
+        let counts = &traffic.counts;
         let Some(text) = &self.capacity else {
-            let blocks = cost.engine().kv_tokens as u64 / u64::from(block_tokens.max(1));
-            let from = match self.cost_model {
-                None => "what Llama 3.1 8B leaves on an H100; --capacity for yours",
-                Some(_) => "as the cost model says",
+            let tokens = cost.engine().kv_tokens as f64;
+            let blocks = tokens * counts.factor() / f64::from(block_tokens.max(1));
+            let logged = match counts.differ() {
+                true => format!(": {} of the log's tokens", thousands(tokens as u64)),
+                false => String::new(),
             };
-            return Ok((blocks.max(1), from.to_owned()));
+            let from = match self.cost_model {
+                None => {
+                    format!("what Llama 3.1 8B leaves on an H100{logged}; --capacity for yours")
+                }
+                Some(_) => format!("as the cost model says{logged}"),
+            };
+            return Ok(((blocks as u64).max(1), from));
         };
         let capacity: Capacity = parsed(text, "--capacity")?;
         let pieces = Bounds::default().limits.pieces;
@@ -302,7 +329,12 @@ impl Options {
         };
         let blocks = capacity.blocks(&scale);
         let blocks = blocks.map_err(|error| UsageError(format!("--capacity {text}: {error}")))?;
-        Ok((blocks, format!("--capacity {text}")))
+        // Tokens and bytes are those of the log's model.
+        let blocks = match capacity {
+            Capacity::Tokens(_) | Capacity::Bytes(_) => (blocks as f64 * counts.factor()) as u64,
+            Capacity::Blocks(_) | Capacity::Percent(_) => blocks,
+        };
+        Ok((blocks.max(1), format!("--capacity {text}")))
     }
 
     fn tell(&self, analysis: &Analysis) -> Result<()> {

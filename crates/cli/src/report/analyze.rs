@@ -9,6 +9,7 @@ use headstart_insight::Bucket;
 use headstart_trace::TraceInfo;
 use headstart_trace::characterize::Characterization;
 
+use crate::commands::analyze::Counts;
 use crate::input::counted;
 use crate::kv_bytes::KvBytes;
 
@@ -31,6 +32,12 @@ pub(crate) struct Analysis {
     pub(crate) span_s: Option<f64>,
     /// What was kept in memory to tell all this.
     pub(crate) kept: Vec<Kept>,
+    /// Prompt tokens as the log counted them.
+    pub(crate) counts: Counts,
+    /// Requests that are copies of another one.
+    pub(crate) copies: u64,
+    /// No two sessions share a block: the ids may be numbered session by session.
+    pub(crate) is_separate: bool,
     /// Most memory of the process, bytes, where the system says it.
     pub(crate) peak_bytes: Option<u64>,
     /// The fleet that the waterfall is of.
@@ -52,6 +59,8 @@ pub(crate) struct Analysis {
     pub(crate) order_free_tokens: Option<u64>,
     /// By tokens lost, most first.
     pub(crate) findings: Vec<FindingRow>,
+    /// Where most is lost for no cause that has a name, if anything is.
+    pub(crate) unnamed: Option<Unnamed>,
     /// Three to five sentences.
     pub(crate) headlines: Vec<String>,
     pub(crate) characterization: Characterization,
@@ -133,6 +142,15 @@ pub(crate) struct FindingRow {
     pub(crate) example: Option<Example>,
 }
 
+/// A request to look at, because no cause was found for what it lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unnamed {
+    /// Its id, or the number of its line.
+    pub(crate) request: String,
+    /// The log that `why` and `lint` read, where they do.
+    pub(crate) file: Option<String>,
+}
+
 /// One request that lost by a cause.
 #[derive(Clone, Debug)]
 pub(crate) struct Example {
@@ -152,6 +170,44 @@ impl Analysis {
         self.waterfall.iter().map(|step| step.amount.tokens).sum()
     }
 
+    /// So many of all prompt tokens.
+    pub(crate) fn share(&self, tokens: u64) -> f64 {
+        tokens as f64 / self.prompt_tokens().max(1) as f64
+    }
+
+    /// Tokens that are known behind another prefix, and of which no finding says why.
+    pub(crate) fn unnamed_tokens(&self) -> u64 {
+        let named: u64 = self.findings.iter().map(|it| it.amount.tokens).sum();
+        self.tokens_in(Bucket::Diverged).saturating_sub(named)
+    }
+
+    /// What the buckets cannot tell, one sentence each.
+    pub(crate) fn not_told_apart(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if !self.has_texts() {
+            remarks.push(
+                "block ids name whole prefixes: what is new, what changed in front and what is \
+                 under another salt are one row"
+                    .to_owned(),
+            );
+        }
+        if self.is_separate {
+            remarks.push(
+                "no block is shared by two sessions: if ids are numbered session by session, what \
+                 sessions share cannot be seen"
+                    .to_owned(),
+            );
+        }
+        if self.own.requests > 0 {
+            remarks.push(
+                "what an engine did not serve although it had computed it is one row: the log does \
+                 not tell room, routing and restarts apart"
+                    .to_owned(),
+            );
+        }
+        remarks
+    }
+
     /// Those in a bucket.
     pub(crate) fn tokens_in(&self, bucket: Bucket) -> u64 {
         let steps = self.waterfall.iter().filter(|step| step.bucket == bucket);
@@ -169,7 +225,7 @@ impl Analysis {
         let Some(kv) = &self.kv else {
             return String::new();
         };
-        let gb = tokens as f64 * kv.per_token as f64 / 1e9;
+        let gb = tokens as f64 / self.counts.factor() * kv.per_token as f64 / 1e9;
         format!(" ({gb:.1} GB)")
     }
 
@@ -232,18 +288,24 @@ impl Routing {
     }
 }
 
-/// `0.4213` as `42.1 %`; as much as a reader wants to know.
+/// `0.4213` as `42 %`; as much as a reader wants to know. All is all and nothing is nothing: what
+/// is close to either is not called so.
 pub(crate) fn percent(share: f64) -> String {
     match share * 100.0 {
-        all if all >= 99.95 => "100 %".to_owned(),
-        most if most >= 10.0 => format!("{most:.0} %"),
-        some => format!("{some:.1} %"),
+        all if all >= 100.0 => "100 %".to_owned(),
+        nearly if nearly >= 99.0 => format!("{:.1} %", (nearly * 10.0).floor() / 10.0),
+        most if most >= 9.95 => format!("{most:.0} %"),
+        some if some >= 0.05 => format!("{some:.1} %"),
+        little if little > 0.0 => "<0.1 %".to_owned(),
+        _ => "0 %".to_owned(),
     }
 }
 
 /// `3700` seconds as `1 h 2 min`.
 pub(crate) fn duration(seconds: f64) -> String {
     match seconds {
+        none if none <= 0.0 => "0 s".to_owned(),
+        little if little < 5e-5 => "<0.1 ms".to_owned(),
         some if some < 0.1 => format!("{:.1} ms", some * 1e3),
         some if some < 100.0 => format!("{some:.1} s"),
         some if some < 6_000.0 => format!("{:.0} min", some / 60.0),
@@ -272,6 +334,27 @@ mod tests {
         let mut sum = Amount::default();
         parts.iter().rev().for_each(|part| sum.add(part));
         assert_eq!(sum, expected, "in the other order");
+    }
+
+    #[test]
+    fn what_is_nearly_all_or_nothing_is_not_called_so() {
+        for (share, shown) in [
+            (1.0, "100 %"),
+            (0.99999, "99.9 %"),
+            (0.995, "99.5 %"),
+            (0.9896, "99 %"),
+            (0.4213, "42 %"),
+            (0.0996, "10 %"),
+            (0.0994, "9.9 %"),
+            (0.0005, "0.1 %"),
+            (0.0004, "<0.1 %"),
+            (0.0, "0 %"),
+        ] {
+            assert_eq!(percent(share), shown, "{share}");
+        }
+        for (seconds, shown) in [(0.0, "0 s"), (1e-6, "<0.1 ms"), (0.0142, "14.2 ms")] {
+            assert_eq!(duration(seconds), shown, "{seconds}");
+        }
     }
 
     #[test]

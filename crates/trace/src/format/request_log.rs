@@ -52,7 +52,7 @@ use serde_json::{Value, json};
 use super::conversation::{Conversation, Role, Turn};
 use crate::TraceError;
 use crate::source::Lines;
-use line::parse;
+use line::{names_time, parse};
 pub(super) use requests::open;
 pub use requests::{BLOCK_TOKENS, Chains, TYPES};
 
@@ -178,6 +178,7 @@ pub struct Requests<'a> {
     lines: Lines<'a>,
     options: LogOptions,
     skipped: u64,
+    unread_times: u64,
 }
 
 /// Reads the log `raw` (plain, gzip or zstd); `name` appears in errors.
@@ -201,6 +202,7 @@ impl<'a> Requests<'a> {
             lines,
             options,
             skipped: 0,
+            unread_times: 0,
         }
     }
 
@@ -209,6 +211,12 @@ impl<'a> Requests<'a> {
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
+
+    /// Requests so far that have a field for their time, in which no time could be read.
+    #[must_use]
+    pub fn unread_times(&self) -> u64 {
+        self.unread_times
+    }
 }
 
 impl Iterator for Requests<'_> {
@@ -216,9 +224,15 @@ impl Iterator for Requests<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let mut request = self.lines.next_with(parse)?;
+            let mut is_unread = false;
+            let mut request = self.lines.next_with(|line| {
+                let request = parse(line)?;
+                is_unread = request.arrival.is_none() && names_time(line);
+                Ok(request)
+            })?;
             if let Ok(request) = &mut request {
                 request.line = self.lines.line();
+                self.unread_times += u64::from(is_unread);
             }
             match request {
                 Err(TraceError::BadLine { .. }) if self.options.skip_bad => self.skipped += 1,
@@ -267,6 +281,19 @@ mod tests {
         assert!(error.starts_with("log.jsonl, line 3: no prompt"), "{error}");
         assert_eq!((names.len(), skipped), (3, 0));
         assert_eq!(names[2], Ok("7".to_owned()));
+    }
+
+    #[test]
+    fn times_that_cannot_be_read_are_counted() {
+        let log = "{\"prompt\": \"a\", \"timestamp\": \"yesterday\"}\n\
+                   {\"prompt\": \"a\"}\n{\"prompt\": \"a\", \"created\": 1760000000}\n\
+                   {\"prompt\": \"a\", \"time\": -3}\n";
+        let mut requests =
+            read("log.jsonl", log.as_bytes(), LogOptions::default()).expect("readable");
+        let has_time = |it: Result<LoggedRequest, _>| it.expect("good").arrival.is_some();
+        let dated: Vec<_> = requests.by_ref().map(has_time).collect();
+        assert_eq!(dated, [false, false, true, false]);
+        assert_eq!(requests.unread_times(), 2);
     }
 
     #[test]

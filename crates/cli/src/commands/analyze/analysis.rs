@@ -8,15 +8,16 @@ use std::collections::HashMap;
 use headstart_insight::{Bucket, Split};
 use headstart_sim::knee;
 use headstart_trace::characterize::{Characterization, Characterizer, Settings};
+use headstart_trace::{Format, Provenance};
 
-use super::cost::{Cost, PerToken};
+use super::cost::{self, Cost, PerToken};
 use super::findings::{self, Compared};
 use super::fleet::{self, Fleet, Played, Random};
 use super::memory::{self, Bounds};
 use super::patience::Patience;
 use super::traffic::Traffic;
 use crate::kv_bytes::KvBytes;
-use crate::report::analyze::{Amount, Analysis, Kept, Routing, Step, thousands};
+use crate::report::analyze::{Amount, Analysis, Kept, Routing, Step, Unnamed, thousands};
 
 /// Fixes what is drawn by lot.
 const SEED: u64 = 9;
@@ -61,23 +62,22 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patien
     let cost = cost.fitted(traffic, &played.splits);
     let per_token = per_token(traffic, &played, &cost);
     let kept = kept(traffic, &beside, &played, bounds);
-    let findings = beside.compared.findings(
+    let (findings, unnamed) = beside.compared.findings(
         &traffic.said,
         &mut played.splits,
         &per_token,
         setting.show_text,
     );
     let characterization = beside.characterization;
-    let curve = characterization.curve.iter();
-    let points: Vec<_> = curve
-        .map(|it| (it.capacity_blocks, it.block_hit_rate))
-        .collect();
     let mut analysis = Analysis {
         files: traffic.files.clone(),
         formats: traffic.formats.iter().map(ToString::to_string).collect(),
         info: traffic.info.clone(),
         remarks: traffic.remarks.clone(),
         span_s: traffic.span_s(),
+        counts: traffic.counts,
+        copies: traffic.copies,
+        is_separate: is_separate(traffic, &characterization),
         peak_bytes: memory::peak_bytes(),
         replicas: fleet.replicas,
         capacity_blocks: fleet.capacity_blocks,
@@ -87,7 +87,7 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patien
         own: played.own,
         kv: setting.kv.cloned(),
         waterfall: waterfall(&played.splits, &per_token),
-        knee: knee::knee(&points),
+        knee: bend(&characterization),
         routing: Routing {
             replicas: fleet.replicas,
             random_tokens: beside.random.tokens,
@@ -96,10 +96,12 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patien
         },
         order_free_tokens: beside.order_free.map(|(tokens, _)| tokens),
         findings,
+        unnamed: unnamed.map(|index| unnamed_loss(traffic, index)),
         headlines: Vec::new(),
         characterization,
         kept,
     };
+    analysis.remarks.extend(analysis.not_told_apart());
     if analysis.currency.is_some() {
         let unpriced = unpriced(&played.splits, &per_token);
         analysis.remarks.extend(unpriced);
@@ -108,6 +110,13 @@ pub(crate) fn of(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patien
     analysis.remarks.extend(lost.collect::<Vec<_>>());
     analysis.headlines = super::headlines::of(&analysis);
     analysis
+}
+
+/// The point of the size curve at which it bends.
+fn bend(characterization: &Characterization) -> Option<usize> {
+    let curve = characterization.curve.iter();
+    let points = curve.map(|it| (it.capacity_blocks, it.block_hit_rate));
+    knee::knee(&points.collect::<Vec<_>>())
 }
 
 fn beside(traffic: &Traffic, setting: &Setting<'_>, patience: &mut Patience) -> Beside {
@@ -143,7 +152,8 @@ fn kept(traffic: &Traffic, beside: &Beside, played: &Played, bounds: &Bounds) ->
 
 fn characterized(traffic: &Traffic, setting: &Setting<'_>) -> Characterization {
     let block_tokens = traffic.info.block_tokens;
-    let kv_bytes_per_token = setting.kv.map(|kv| kv.per_token as f64);
+    let per_logged = traffic.counts.factor();
+    let kv_bytes_per_token = setting.kv.map(|kv| kv.per_token as f64 / per_logged);
     let device_tokens = setting.fleet.capacity_blocks as f64 * f64::from(block_tokens);
     let mut characterizer = Characterizer::new(Settings {
         block_tokens,
@@ -172,9 +182,38 @@ fn per_token(traffic: &Traffic, played: &Played, cost: &Cost) -> Vec<PerToken> {
             .and_then(|said| said.model.as_deref())
     };
     let splits = played.splits.iter().enumerate();
+    let factor = traffic.counts.factor();
+    let scale = |index: usize, split: &Split| {
+        let said = traffic.said.get(index);
+        said.map_or(1.0, |said| cost::scale(said, split, factor))
+    };
     splits
-        .map(|(index, split)| cost.per_token(split, model(index)))
+        .map(|(index, split)| cost.per_token(split, model(index), scale(index, split)))
         .collect()
+}
+
+/// The request to look at where most is lost for no cause that has a name, and its file, where
+/// `why` reads it.
+fn unnamed_loss(traffic: &Traffic, index: usize) -> Unnamed {
+    let said = &traffic.said[index];
+    let source = said.source as usize;
+    let is_log = traffic.formats.get(source) == Some(&Format::Requests);
+    let file = traffic.files.get(source).filter(|_| is_log);
+    Unnamed {
+        request: said.name.clone(),
+        file: file.cloned(),
+    }
+}
+
+/// Whether no two sessions of a trace of ids share a block: then its ids may be numbered session
+/// by session.
+fn is_separate(traffic: &Traffic, characterization: &Characterization) -> bool {
+    let origins = &characterization.origins;
+    traffic.said.is_empty()
+        && traffic.info.sessions == Provenance::Given
+        && characterization.sessions.count > 1
+        && origins.same_session > 0
+        && origins.other_session + origins.unknown_session == 0
 }
 
 fn waterfall(splits: &[Split], per_token: &[PerToken]) -> Vec<Step> {

@@ -9,8 +9,9 @@ use headstart_insight::Split;
 use headstart_insight::prefill::{self, Prefill, Sample};
 use headstart_server::prices::PriceTable;
 
-use super::traffic::Traffic;
+use super::traffic::{Said, Traffic};
 use crate::config::{UsageError, cost_model, prices};
+use crate::input::counted;
 use crate::report::analyze::Amount;
 
 /// How seconds and money are reckoned.
@@ -66,7 +67,7 @@ impl Cost {
         };
         let money = match (gpu_hour, price_table) {
             (Some(hour), _) if !(0.0..=1e6).contains(&hour) => {
-                let message = format!("--gpu-hour {hour}: expected what an hour costs, 0 or more");
+                let message = format!("--gpu-hour {hour}: expected dollars from 0 to 1000000");
                 return Err(UsageError(message).into());
             }
             (Some(hour), _) => Money::Hour(hour),
@@ -81,26 +82,26 @@ impl Cost {
     }
 
     /// The same with seconds fitted to the log's own times to the first token, where it has enough
-    /// of them and a model of computing explains them.
+    /// of them and a model of computing explains them; else with why they were not used.
     pub(crate) fn fitted(&self, traffic: &Traffic, splits: &[Split]) -> Self {
         let mut prefill = Prefill::default();
+        let mut unpaired = 0;
         for (said, split) in traffic.said.iter().zip(splits) {
             // What an imagined fleet would have found says nothing about a real time.
-            if let (Some(ttft), Some(_)) = (said.ttft, said.cached) {
-                let (cached, uncached) = found_and_not(split);
-                prefill.add(Sample {
-                    cached: cached as u32,
-                    uncached: uncached as u32,
-                    seconds: ttft.as_secs_f64(),
-                });
-            }
+            let (Some(ttft), Some(_)) = (said.ttft, said.cached) else {
+                unpaired += u64::from(said.ttft.is_some());
+                continue;
+            };
+            let scale = scale(said, split, traffic.counts.factor());
+            let [cached, uncached] = found_and_not(split).map(|tokens| tokens as f64 * scale);
+            prefill.add(Sample {
+                cached: cached.round() as u32,
+                uncached: uncached.round() as u32,
+                seconds: ttft.as_secs_f64(),
+            });
         }
-        let explains = |fitted: &prefill::Fitted| {
-            fitted.samples >= SAMPLES_MIN && fitted.median_relative_error <= ERROR_MAX
-        };
-        let seconds = match prefill.fit().filter(explains) {
-            None => self.seconds.clone(),
-            Some(fitted) => Seconds::Fitted(
+        let seconds = match (judged(&prefill, unpaired), &self.seconds) {
+            (Ok(fitted), _) => Seconds::Fitted(
                 fitted.model,
                 format!(
                     "fitted to {} of the log's own times to the first token, half of them within \
@@ -109,6 +110,8 @@ impl Cost {
                     fitted.median_relative_error * 100.0
                 ),
             ),
+            (Err(Some(why)), Seconds::Engine(name)) => Seconds::Engine(format!("{name}; {why}")),
+            (Err(_), seconds) => seconds.clone(),
         };
         Self {
             engine: self.engine,
@@ -149,11 +152,13 @@ impl Cost {
 
     /// What each token of a request costs whose tokens landed as `split` says: of computed ones
     /// what they took, of served ones what they saved. In the mean over either kind, because
-    /// tokens of a prompt are computed together.
-    pub(crate) fn per_token(&self, split: &Split, model: Option<&str>) -> PerToken {
-        let (served, computed) = found_and_not(split);
-        let computed_s = self.prefill_s(served, computed);
-        let saved_s = (self.prefill_s(0, served + computed) - computed_s).max(0.0);
+    /// tokens of a prompt are computed together. A token here is `scale` of those that time and
+    /// prices are of.
+    pub(crate) fn per_token(&self, split: &Split, model: Option<&str>, scale: f64) -> PerToken {
+        let [served, computed] = found_and_not(split);
+        let scaled = |tokens: usize| (tokens as f64 * scale).round() as usize;
+        let computed_s = self.prefill_s(scaled(served), scaled(computed));
+        let saved_s = (self.prefill_s(0, scaled(served + computed)) - computed_s).max(0.0);
         let each = |seconds: f64, tokens: usize| seconds / tokens.max(1) as f64;
         let seconds = [each(computed_s, computed), each(saved_s, served)];
         let money = match &self.money {
@@ -161,7 +166,8 @@ impl Cost {
             Money::Hour(hour) => Some(seconds.map(|seconds| seconds / 3600.0 * hour)),
             Money::Table(table) => table
                 .of(model.unwrap_or_default())
-                .map(|price| [price.paid(1.0, 0.0, 0.0), price.saved(1.0)]),
+                .map(|price| [price.paid(1.0, 0.0, 0.0), price.saved(1.0)])
+                .map(|prices| prices.map(|price| price * scale)),
         };
         PerToken { seconds, money }
     }
@@ -180,10 +186,55 @@ impl Cost {
 }
 
 /// Tokens that were found, and the others.
-fn found_and_not(split: &Split) -> (usize, usize) {
+fn found_and_not(split: &Split) -> [usize; 2] {
     let served = split.iter().filter(|(bucket, _)| bucket.is_served());
     let served: u64 = served.map(|(_, tokens)| u64::from(tokens)).sum();
-    (served as usize, (split.total() - served) as usize)
+    [served as usize, (split.total() - served) as usize]
+}
+
+/// How many of the log's tokens one here is in a request: by its own count, or as in the others,
+/// where one of theirs is `factor` here.
+pub(crate) fn scale(said: &Said, split: &Split, factor: f64) -> f64 {
+    match said.counted {
+        Some(logged) => f64::from(logged) / split.total().max(1) as f64,
+        None => 1.0 / factor,
+    }
+}
+
+/// The fit, or why there is none, where there is something to say; `unpaired` times are of
+/// requests of which the log does not say what was cached.
+fn judged(prefill: &Prefill, unpaired: u64) -> Result<prefill::Fitted, Option<String>> {
+    let samples = prefill.samples();
+    if samples == 0 && unpaired > 0 {
+        return Err(Some(
+            "the log's own times to the first token are not used, because it does not say what \
+             was cached"
+                .to_owned(),
+        ));
+    }
+    let fitted = prefill.fit().filter(|it| it.samples >= SAMPLES_MIN);
+    let Some(fitted) = fitted else {
+        let few = || {
+            let all = counted(samples, "time");
+            format!("the log's own {all} to the first token are too few to fit to")
+        };
+        return Err((samples > 0).then(few));
+    };
+    if !fitted.grows() {
+        return Err(Some(
+            "not fitted to the log's own times to the first token, which do not grow with the \
+             tokens that were computed"
+                .to_owned(),
+        ));
+    }
+    match fitted.median_relative_error <= ERROR_MAX {
+        true => Ok(fitted),
+        false => Err(Some(format!(
+            "not fitted to the log's own times to the first token: a model of computing misses \
+             half of them by more than {:.0} %",
+            ERROR_MAX * 100.0
+        ))),
+    }
 }
 
 /// Of a computed token, then of a served one.
@@ -226,8 +277,10 @@ mod tests {
     #[test]
     fn what_is_computed_and_what_is_saved_are_the_whole_prompt() {
         let cost = Cost::of(None, Some(3.6), None).expect("valid");
-        let whole = cost.per_token(&split(0, 4000), None).amount(4000, false);
-        let both = cost.per_token(&split(3000, 1000), None);
+        let whole = cost
+            .per_token(&split(0, 4000), None, 1.0)
+            .amount(4000, false);
+        let both = cost.per_token(&split(3000, 1000), None, 1.0);
         let (saved, computed) = (both.amount(3000, true), both.amount(1000, false));
         assert!((saved.seconds + computed.seconds - whole.seconds).abs() < 1e-9);
         let money = whole.money.expect("an hour has a price");
@@ -240,16 +293,69 @@ mod tests {
     #[test]
     fn a_table_prices_tokens_whatever_time_they_take() {
         let cost = Cost::of(None, None, Some("builtin")).expect("valid");
-        let per = cost.per_token(&split(1, 1), Some("any"));
+        let per = cost.per_token(&split(1, 1), Some("any"), 1.0);
         assert_eq!(per.amount(1_000_000, false).money, Some(1.0));
         let saved = per.amount(1_000_000, true).money.expect("priced");
         assert!((saved - 0.9).abs() < 1e-9);
         assert_eq!(cost.currency(), Some("units"));
         let none = Cost::of(None, None, None).expect("valid");
         assert_eq!(
-            none.per_token(&split(1, 1), None).amount(1, true).money,
+            none.per_token(&split(1, 1), None, 1.0)
+                .amount(1, true)
+                .money,
             None
         );
         assert!(Cost::of(None, Some(-1.0), None).is_err());
+    }
+
+    /// A log that counts fewer tokens pays for fewer.
+    #[test]
+    fn tokens_cost_what_the_logs_tokens_cost() {
+        let hour = Cost::of(None, Some(3.6), None).expect("valid");
+        let here = hour
+            .per_token(&split(0, 4000), None, 0.4)
+            .amount(4000, false);
+        let logged = hour
+            .per_token(&split(0, 1600), None, 1.0)
+            .amount(1600, false);
+        assert!((here.seconds - logged.seconds).abs() < 1e-9);
+        assert_eq!(here.money.is_some(), logged.money.is_some());
+        let table = Cost::of(None, None, Some("builtin")).expect("valid");
+        let per = table.per_token(&split(1, 1), Some("any"), 0.4);
+        let money = per.amount(1_000_000, false).money.expect("priced");
+        assert!((money - 0.4).abs() < 1e-9, "{money}");
+    }
+
+    fn times(seconds: impl Fn(u32) -> f64, requests: u32) -> Prefill {
+        let mut prefill = Prefill::default();
+        for number in 1..=requests {
+            prefill.add(Sample {
+                cached: 0,
+                uncached: number * 100,
+                seconds: seconds(number * 100),
+            });
+        }
+        prefill
+    }
+
+    fn check_refused(prefill: &Prefill, unpaired: u64, reason: &str) {
+        let why = judged(prefill, unpaired).expect_err("refused");
+        let why = why.unwrap_or_default();
+        assert!(why.contains(reason), "{why}");
+        assert_eq!(why.is_empty(), reason.is_empty(), "{why}");
+    }
+
+    #[test]
+    fn times_that_say_nothing_of_tokens_are_not_fitted_and_why_is_said() {
+        let growing = times(|tokens| 0.01 + f64::from(tokens) / 1e4, 60);
+        assert!(judged(&growing, 0).is_ok());
+        check_refused(&times(|_| 0.5, 60), 0, "do not grow");
+        check_refused(
+            &times(|_| 0.5, 5),
+            0,
+            "5 times to the first token are too few",
+        );
+        check_refused(&Prefill::default(), 40, "does not say what was cached");
+        check_refused(&Prefill::default(), 0, "");
     }
 }

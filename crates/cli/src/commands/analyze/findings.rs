@@ -75,7 +75,8 @@ pub(super) fn compared(said: &[Said], bounds: &Bounds, patience: &mut Patience) 
 }
 
 impl Compared {
-    /// All findings, most tokens first; `per_token` says what each request's computed tokens cost.
+    /// All findings, most tokens first, and the request that lost most for none of them;
+    /// `per_token` says what each request's computed tokens cost.
     /// What stood in an earlier text behind a change that has a name is not new, whatever a
     /// memory of blocks says: it is [`Bucket::Diverged`] in `splits` from here on. No request
     /// loses more than was computed of it for want of the same prefix.
@@ -85,7 +86,8 @@ impl Compared {
         splits: &mut [Split],
         per_token: &[PerToken],
         show_text: bool,
-    ) -> Vec<FindingRow> {
+    ) -> (Vec<FindingRow>, Option<usize>) {
+        let mut named = vec![0; splits.len()];
         let mut findings: Findings<Pair> = Findings::default();
         let mut costs: HashMap<Cause, Amount> = HashMap::new();
         for (pair, tokens) in self.pairs {
@@ -98,17 +100,29 @@ impl Compared {
             }
             let more = tokens.saturating_sub(known);
             *split = moved(split, Bucket::NeverSeen, Bucket::Diverged, more);
+            named[pair.new] = tokens;
             let amount = per_token[pair.new].amount(u64::from(tokens), false);
             costs.entry(pair.evidence.cause).or_default().add(&amount);
             let loss = Loss::new(&pair.evidence, u64::from(tokens));
             findings.add(loss, || pair);
         }
         let sorted = told_findings(findings, said.len() as u64);
-        sorted
-            .into_iter()
-            .map(|finding| row(finding, said, &costs, show_text))
-            .collect()
+        let rows = sorted.into_iter();
+        let rows = rows.map(|finding| row(finding, said, &costs, show_text));
+        (rows.collect(), most_unnamed(splits, &named))
     }
+}
+
+/// The first of the requests of which most tokens are known behind another prefix without a
+/// `named` cause.
+fn most_unnamed(splits: &[Split], named: &[u32]) -> Option<usize> {
+    let unnamed = |index: usize| {
+        splits[index]
+            .get(Bucket::Diverged)
+            .saturating_sub(named[index])
+    };
+    let most = (0..named.len()).rev().max_by_key(|&index| unnamed(index))?;
+    (unnamed(most) > 0).then_some(most)
 }
 
 /// Tokens in so many bytes of a prompt, by its average.

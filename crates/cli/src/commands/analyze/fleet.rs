@@ -16,6 +16,7 @@ use headstart_sim::explained::runs::ExplainedRuns;
 use headstart_sim::spread::{Placement, Settings, Spread};
 use headstart_trace::characterize::Stack;
 
+use super::borders;
 use super::cost::Cost;
 use super::logged::{corrected, served};
 use super::memory::{self, Bounds};
@@ -106,16 +107,19 @@ impl Fleet {
             memory,
         };
         let mut explained = Explained::new(config, |blocks| Box::new(Lru::new(blocks)));
+        let is_timed = traffic.tells_what_is_at_once();
+        let scaled = |tokens: u32| (f64::from(tokens) / traffic.counts.factor()).round() as u32;
         for (request, said) in traffic.requests.iter().zip(&traffic.said) {
             explained.begin(request, content(said), |found, computed| {
-                match (traffic.tells_what_is_at_once(), said.ttft) {
+                match (is_timed, said.ttft) {
                     (false, _) => Duration::ZERO,
                     (true, Some(ttft)) => ttft,
-                    (true, None) => cost.computing(found, computed),
+                    (true, None) => cost.computing(scaled(found), scaled(computed)),
                 }
             });
         }
-        let splits = explained.finish();
+        let mut splits = explained.finish();
+        borders::look(traffic, &mut splits);
         let kept = vec![
             memory::attribution(&explained.memory(), memory.tokens, bounds),
             memory::caches(self.replicas, blocks, asked, bounds),

@@ -1,10 +1,11 @@
 //! Three to five sentences that say what matters, each with its number.
 //!
-//! Each candidate says something only where its number is worth a sentence. The first
-//! [`MOST`] in this order are told: what is computed twice, what routing, size and order would
-//! change, who makes the hits.
+//! Each candidate says something only where its number is worth a sentence: [`MATERIAL`] of all
+//! prompt tokens at least. The first [`MOST`] in this order are told: what is computed twice and
+//! why, what routing, size and order would change, who makes the hits.
 
 use headstart_insight::Bucket;
+use headstart_trace::Provenance;
 
 use crate::input::counted;
 use crate::report::analyze::{Analysis, percent, thousands};
@@ -12,8 +13,11 @@ use crate::report::analyze::{Analysis, percent, thousands};
 /// Most headlines.
 const MOST: usize = 5;
 
-/// A share below this is worth no sentence.
-const SHARE_MIN: f64 = 0.02;
+/// What is less than this share of all prompt tokens is worth no sentence.
+pub(crate) const MATERIAL: f64 = 0.02;
+
+/// Of what was computed again, the least share that is told beside the largest.
+const SECOND_MIN: f64 = 0.2;
 
 /// Shares of fewer requests than this say little of any others.
 const REQUESTS_MIN: u64 = 20;
@@ -27,8 +31,10 @@ pub(crate) fn of(analysis: &Analysis) -> Vec<String> {
     }
     let candidates = [
         few_requests(analysis),
+        copies(analysis),
         not_served(analysis),
         computed_again(analysis),
+        unnamed(analysis),
         routing(analysis),
         size(analysis),
         order(analysis),
@@ -49,12 +55,25 @@ fn few_requests(analysis: &Analysis) -> Option<String> {
     })
 }
 
+fn copies(analysis: &Analysis) -> Option<String> {
+    let (copies, all) = (analysis.copies, analysis.characterization.requests);
+    (copies as f64 >= MATERIAL * all as f64).then(|| {
+        format!(
+            "{} of the {} requests are copies of another one, and each counts: unless they are \
+             retries, what is said below is of traffic that there was not.",
+            thousands(copies),
+            thousands(all)
+        )
+    })
+}
+
 /// The log's own count of cached tokens, where a replay finds much more.
 fn not_served(analysis: &Analysis) -> Option<String> {
     let own = &analysis.own;
     let share = |tokens: u64| tokens as f64 / own.prompt_tokens.max(1) as f64;
     let (served, replayed) = (share(own.served_tokens), share(own.replayed_tokens));
-    if own.requests == 0 || replayed - served < SHARE_MIN {
+    let lost = own.replayed_tokens.saturating_sub(own.served_tokens);
+    if own.requests == 0 || analysis.share(lost) < MATERIAL {
         return None;
     }
     let fleet = format!(
@@ -79,76 +98,154 @@ fn not_served(analysis: &Analysis) -> Option<String> {
     })
 }
 
-/// Tokens that were computed although they, or their content, had been computed before.
+/// Whether tokens in it were computed although they, or their content, had been computed before.
+fn is_again(bucket: Bucket) -> bool {
+    !bucket.is_served() && !matches!(bucket, Bucket::BlockFloor | Bucket::NeverSeen)
+}
+
+/// All such tokens.
 pub(crate) fn again(analysis: &Analysis) -> u64 {
-    let is_new = |bucket: Bucket| {
-        bucket.is_served() || matches!(bucket, Bucket::BlockFloor | Bucket::NeverSeen)
-    };
-    let again = analysis
-        .waterfall
-        .iter()
-        .filter(|step| !is_new(step.bucket));
+    let steps = analysis.waterfall.iter();
+    let again = steps.filter(|step| is_again(step.bucket));
     again.map(|step| step.amount.tokens).sum()
 }
 
 fn computed_again(analysis: &Analysis) -> Option<String> {
-    let (total, served) = (analysis.prompt_tokens(), analysis.served_tokens());
-    let floor = analysis.tokens_in(Bucket::BlockFloor);
-    let computed = total - served - floor;
     let again = again(analysis);
+    let computed = analysis.prompt_tokens() - analysis.served_tokens();
     if computed == 0 {
         return None;
     }
-    let share = again as f64 / computed as f64;
-    if share < SHARE_MIN {
-        let found = percent(served as f64 / total as f64);
-        let new = match analysis.has_texts() {
-            true => "is new",
-            false => "is new, or changed in front (ids do not tell which)",
-        };
-        return Some(format!(
-            "All but {} of what is computed {new}: {found} of the prompt tokens are found, and \
-             this fleet leaves little that could be.",
-            percent(share),
-        ));
+    if analysis.share(again) < MATERIAL {
+        return Some(little(analysis, again));
     }
-    let mut text = format!(
-        "{} of the prompt tokens that are computed had been computed before",
-        percent(share)
-    );
     let of_that = |tokens: u64| percent(tokens as f64 / again as f64);
-    let finding = analysis.findings.first();
-    if let Some(finding) = finding.filter(|it| it.amount.tokens > 0) {
-        let tokens = finding.amount.tokens;
-        text += &format!("; {} is behind {} of that", finding.title, of_that(tokens));
-    } else if let Some(step) = largest_loss(analysis) {
-        let meaning = analysis.meaning(step.bucket);
-        text += &format!("; {} of that: {meaning}", of_that(step.amount.tokens));
+    let mut text = format!(
+        "{} of all prompt tokens were computed again ({} of what was computed)",
+        percent(analysis.share(again)),
+        percent(again as f64 / computed as f64),
+    );
+    let causes = causes(analysis);
+    let is_told = |index: usize, tokens: u64| {
+        index == 0 || (index == 1 && tokens as f64 >= SECOND_MIN * again as f64)
+    };
+    for (index, (tokens, words)) in causes.iter().enumerate() {
+        if is_told(index, *tokens) {
+            let joint = if index == 0 { ": " } else { ", " };
+            text += &format!("{joint}{} of that {words}", of_that(*tokens));
+        }
+    }
+    let named: u64 = analysis.findings.iter().map(|it| it.amount.tokens).sum();
+    let first_is_named = causes.first().is_some_and(|(tokens, _)| {
+        let mut findings = analysis.findings.iter();
+        findings.any(|finding| finding.amount.tokens == *tokens)
+    });
+    if named > 0 && !first_is_named {
+        text += &format!("; the causes that were found explain {}", of_that(named));
     }
     Some(text + ".")
 }
 
-fn largest_loss(analysis: &Analysis) -> Option<&crate::report::analyze::Step> {
-    let losses = analysis.waterfall.iter().filter(|step| {
-        let bucket = step.bucket;
-        !bucket.is_served() && !matches!(bucket, Bucket::BlockFloor | Bucket::NeverSeen)
-    });
-    losses
-        .max_by_key(|step| step.amount.tokens)
-        .filter(|step| step.amount.tokens > 0)
+/// What the tokens that were computed again were computed again for, most first: a named cause, or
+/// a bucket of which no cause was found.
+fn causes(analysis: &Analysis) -> Vec<(u64, String)> {
+    let findings = analysis.findings.iter();
+    let mut causes: Vec<_> = findings
+        .map(|it| (it.amount.tokens, format!("for {}", it.title)))
+        .collect();
+    for step in analysis.waterfall.iter().filter(|it| is_again(it.bucket)) {
+        causes.push(match step.bucket {
+            Bucket::Diverged => (
+                analysis.unnamed_tokens(),
+                "known behind another prefix, for no cause that has a name".to_owned(),
+            ),
+            bucket => (
+                step.amount.tokens,
+                format!("because {}", because(analysis, bucket)),
+            ),
+        });
+    }
+    causes.retain(|(tokens, _)| *tokens > 0);
+    causes.sort_by_key(|(tokens, _)| std::cmp::Reverse(*tokens));
+    causes
+}
+
+/// A bucket's meaning as a clause.
+fn because(analysis: &Analysis, bucket: Bucket) -> &'static str {
+    match bucket {
+        Bucket::LoadFailed => "loading failed or was too slow",
+        Bucket::InFlight => "the same prefix was being computed when they came",
+        Bucket::IndexWrong => "the engine did not serve what it had computed before",
+        Bucket::HeldElsewhere => "another replica held them",
+        Bucket::Reset => "a restart or a clear had lost them",
+        Bucket::Evicted => "they had been evicted to make room",
+        Bucket::Namespace => "they are known under another salt, adapter or model only",
+        other => analysis.meaning(other),
+    }
+}
+
+/// Where next to nothing was computed again.
+fn little(analysis: &Analysis, again: u64) -> String {
+    let share = |bucket| percent(analysis.share(analysis.tokens_in(bucket)));
+    let new = match analysis.has_texts() {
+        true => "new",
+        false => "new, or changed in front, which ids do not tell apart",
+    };
+    format!(
+        "Little is computed twice: {} of the prompt tokens are found, {} were computed again, {} \
+         are {new}, and {} are ends of prompts, which are always computed.",
+        percent(analysis.share(analysis.served_tokens())),
+        percent(analysis.share(again)),
+        share(Bucket::NeverSeen),
+        share(Bucket::BlockFloor),
+    )
+}
+
+/// What to do about a loss for which no cause was found.
+fn unnamed(analysis: &Analysis) -> Option<String> {
+    let tokens = analysis.unnamed_tokens();
+    let unnamed = analysis.unnamed.as_ref()?;
+    (analysis.share(tokens) >= MATERIAL).then(|| {
+        let mut text = format!(
+            "No cause was found for {} tokens that are known behind another prefix ({} of all); \
+             of one request, most in {}",
+            thousands(tokens),
+            percent(analysis.share(tokens)),
+            unnamed.request,
+        );
+        if let Some(file) = &unnamed.file {
+            text += &format!(
+                ": `headstart why {} {} --show-text` shows where it parts from an earlier one, \
+                 and `headstart lint {} --show-text` where the others do",
+                quoted(&unnamed.request),
+                quoted(file),
+                quoted(file)
+            );
+        }
+        text + "."
+    })
+}
+
+/// As a shell takes it for one word.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-:/".contains(letter);
+    match !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }
 
 fn routing(analysis: &Analysis) -> Option<String> {
     let routing = &analysis.routing;
-    let lost = routing.lost_share();
-    (routing.replicas > 1 && lost >= SHARE_MIN).then(|| {
+    let lost = routing.precise_tokens.saturating_sub(routing.random_tokens);
+    (routing.replicas > 1 && analysis.share(lost) >= MATERIAL).then(|| {
         format!(
-            "Random routing over {} replicas would lose {} of the hits that prefix-aware routing \
-             gets: {} instead of {} of the prompt tokens would be found, in the mean.",
+            "One request after the other, random routing over {} replicas would find {} of the \
+             prompt tokens in the mean, prefix-aware routing {}: {} of the hits would be lost.",
             routing.replicas,
-            percent(lost),
-            percent(routing.random_tokens as f64 / analysis.prompt_tokens().max(1) as f64),
-            percent(routing.precise_tokens as f64 / analysis.prompt_tokens().max(1) as f64),
+            percent(analysis.share(routing.random_tokens)),
+            percent(analysis.share(routing.precise_tokens)),
+            percent(routing.lost_share()),
         )
     })
 }
@@ -162,9 +259,10 @@ fn size(analysis: &Analysis) -> Option<String> {
     };
     let (most, all) = (reaching(0.9)?, reaching(0.99)?);
     let times = all.capacity_blocks as f64 / most.capacity_blocks.max(1) as f64;
-    (ideal > 0 && times >= 1.5).then(|| {
+    let gain = all.token_hit_rate - most.token_hit_rate;
+    (ideal > 0 && times >= 1.5 && gain >= MATERIAL).then(|| {
         format!(
-            "A cache of {} tokens{} serves 90 % of what an infinite one would; 99 % takes \
+            "One cache of {} tokens{} serves 90 % of what an infinite one would; 99 % takes \
              {times:.1} times as much.",
             thousands(most.capacity_tokens),
             analysis.in_bytes(most.capacity_tokens),
@@ -173,39 +271,54 @@ fn size(analysis: &Analysis) -> Option<String> {
 }
 
 fn order(analysis: &Analysis) -> Option<String> {
-    let share = analysis.order_free_tokens? as f64 / analysis.prompt_tokens().max(1) as f64;
-    (share >= SHARE_MIN).then(|| {
+    let share = analysis.share(analysis.order_free_tokens?);
+    (share >= MATERIAL).then(|| {
         format!(
             "Up to {} of the prompt tokens stood in an earlier prompt of the same model and salt, \
-             but behind something else: a fixed order, or reuse without order, could serve them.",
+             but behind something else: what changes put last, a fixed order, or reuse without \
+             order, could serve them.",
             percent(share)
         )
     })
 }
 
 fn few_sessions(analysis: &Analysis) -> Option<String> {
-    let skew = &analysis.characterization.session_skew;
+    let numbers = &analysis.characterization;
+    let skew = &numbers.session_skew;
     // From the poorest to the richest: where the upper half of the total begins.
     let (below, _) = skew.lorenz.iter().rev().find(|(_, total)| *total <= 0.5)?;
     let few = 1.0 - below;
-    (skew.owners >= 20 && few <= 0.2).then(|| {
+    let is_worth = numbers.ideal.block_hit_rate >= MATERIAL;
+    (skew.owners >= 20 && few <= 0.2 && is_worth).then(|| {
         format!(
-            "Half of all hits are of {} of the {} sessions.",
+            "Half of all hits are of {} of the {} sessions{}.",
             percent(few),
-            thousands(skew.owners)
+            thousands(skew.owners),
+            inferred(analysis),
         )
     })
 }
 
+/// What must be said of sessions that nobody named.
+fn inferred(analysis: &Analysis) -> &'static str {
+    match analysis.info.sessions {
+        Provenance::Inferred => " (as inferred)",
+        Provenance::Given | Provenance::Absent => "",
+    }
+}
+
 fn others(analysis: &Analysis) -> Option<String> {
-    let origins = &analysis.characterization.origins;
+    let numbers = &analysis.characterization;
+    let origins = &numbers.origins;
     let known = origins.same_session + origins.other_session;
     let share = origins.other_session as f64 / known.max(1) as f64;
-    (known > 0 && share >= SHARE_MIN).then(|| {
+    let of_all = share * numbers.ideal.block_hit_rate;
+    (known > 0 && of_all >= MATERIAL).then(|| {
         format!(
-            "{} of the hits are on what another session left: shared instructions and tools, \
-             which a cache per session would compute again.",
-            percent(share)
+            "{} of the hits are on what another session{} left: a cache per \
+             session would compute them again.",
+            percent(share),
+            inferred(analysis),
         )
     })
 }
@@ -214,7 +327,7 @@ fn never_again(analysis: &Analysis) -> Option<String> {
     let share = analysis.characterization.ideal.never_reused_share;
     (share >= 0.2).then(|| {
         format!(
-            "{} of the blocks are never used again: they take room and serve nobody.",
+            "{} of the different blocks come only once: they take room and serve nobody.",
             percent(share)
         )
     })

@@ -5,11 +5,15 @@
 //! named by content, so equal prompts of two logs share them; traces number their blocks on their
 //! own, so those of a second one are set apart.
 
+mod copies;
+mod counts;
+mod part;
 mod renderings;
 mod texts;
 mod times;
 
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,22 +21,18 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use headstart_core::{Nanos, SessionId, TokenId, TraceRequest};
 use headstart_trace::characterize::Stack;
-use headstart_trace::format::conversation;
-use headstart_trace::format::request_log::{self, LogOptions, Requests};
 use headstart_trace::infer::Inference;
-use headstart_trace::source::Lines;
-use headstart_trace::{Format, Options, Reader, TraceError, TraceInfo};
+use headstart_trace::{Arrivals, Format, Provenance, TraceInfo};
 
 use super::patience::Patience;
 use crate::config::UsageError;
-use crate::input::{counted, remarks};
+use crate::input::counted;
+use copies::Copies;
+pub(crate) use counts::Counts;
+use part::{Budget, Part};
 pub(crate) use renderings::Renderings;
-use texts::Texts;
 pub(crate) use times::Times;
-
-/// What a request takes beside its blocks, tokens and text, with what becomes of its tokens,
-/// bytes, estimated.
-const REQUEST_BYTES: usize = 512;
+use times::{Dates, Why};
 
 /// Where requests come from.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub(crate) struct Reading<'r> {
     pub(crate) format: Option<Format>,
     pub(crate) skip_bad: bool,
     pub(crate) block_tokens: Option<u32>,
-    pub(crate) arrivals: headstart_trace::Arrivals,
+    pub(crate) arrivals: Arrivals,
     pub(crate) rendering: &'r Renderings,
     /// Memory for requests and texts.
     pub(crate) held_bytes: usize,
@@ -64,6 +64,10 @@ pub(crate) struct Traffic {
     pub(crate) formats: Vec<Format>,
     pub(crate) remarks: Vec<String>,
     pub(crate) times: Times,
+    /// Prompt tokens as the log counted them.
+    pub(crate) counts: Counts,
+    /// Requests that are copies of another one.
+    pub(crate) copies: u64,
     pub(crate) held_bytes: usize,
     /// What was not read, because there was no more room.
     pub(crate) left_out: Option<String>,
@@ -74,28 +78,21 @@ pub(crate) struct Traffic {
 pub(crate) struct Said {
     /// Its id or line.
     pub(crate) name: String,
+    /// Whether the log gave it that id.
+    pub(crate) has_id: bool,
+    /// Which of the inputs it is of.
+    pub(crate) source: u32,
     /// The whole prompt as text.
     pub(crate) text: String,
     pub(crate) tokens: Vec<TokenId>,
     pub(crate) model: Option<String>,
     pub(crate) cache_salt: Option<String>,
     pub(crate) user: Option<String>,
+    /// Prompt tokens as the server counted them.
+    pub(crate) counted: Option<u32>,
     /// Prompt tokens and those of them that a cache served, as the server counted them.
     pub(crate) cached: Option<(u32, u32)>,
     pub(crate) ttft: Option<Duration>,
-}
-
-/// One input, read.
-struct Part {
-    requests: Vec<TraceRequest>,
-    said: Vec<Said>,
-    info: TraceInfo,
-    format: Format,
-    remarks: Vec<String>,
-    /// Every request of it has a time of its own, since 1970.
-    is_dated: bool,
-    /// The requests have times at all; otherwise their order stands for them.
-    has_times: bool,
 }
 
 impl Traffic {
@@ -115,9 +112,15 @@ impl Traffic {
         };
         let mut parts = Vec::new();
         for source in sources {
-            parts.push(part(source, reading, patience, &mut budget)?);
+            parts.push(part::part(source, reading, patience, &mut budget)?);
         }
+        let has_text = parts.iter().any(|part| part.has_text);
         let mut traffic = Self::joined(parts, sources)?;
+        if let Some(rendering) = reading.rendering.used().filter(|_| has_text) {
+            traffic.remarks.extend(rendering.remarks());
+        }
+        traffic.counts = Counts::of(&mut traffic.said);
+        traffic.remarks.extend(traffic.counts.remark());
         traffic.held_bytes = budget.held;
         if budget.is_spent {
             traffic.left_out = Some(format!(
@@ -127,10 +130,6 @@ impl Traffic {
             ));
         }
         traffic.remarks.extend(traffic.times.remark());
-        let texts = traffic.formats.iter().any(|format| format.is_text());
-        if let Some(rendering) = reading.rendering.used().filter(|_| texts) {
-            traffic.remarks.extend(rendering.remarks());
-        }
         Ok(traffic)
     }
 
@@ -155,11 +154,15 @@ impl Traffic {
             files: sources.iter().map(Source::name).collect(),
             formats: Vec::new(),
             remarks: Vec::new(),
-            times: Times::Unknown,
+            times: Times::Unknown(Why::OneTime),
+            counts: Counts::default(),
+            copies: 0,
             held_bytes: 0,
             left_out: None,
         };
-        let has_times = parts.iter().all(|part| part.has_times);
+        let mut copies = Copies::of_files(&parts, &traffic.files);
+        let mut dates = Dates::default();
+        parts.iter().for_each(|part| dates.add(part.dates));
         for (number, part) in parts.into_iter().enumerate() {
             traffic.append(part, number as u64, merges);
         }
@@ -167,14 +170,24 @@ impl Traffic {
             traffic.said.clear();
         }
         traffic.sort();
-        if has_times {
-            traffic.times = Times::of(&traffic.requests);
-        }
+        traffic.times = Times::of(&traffic.requests, dates);
         traffic.infer();
+        if copies.requests == 0 {
+            copies.add_ids(&traffic.requests, &traffic.said);
+        }
+        traffic.copies = copies.requests;
+        traffic.remarks.splice(0..0, copies.remarks);
         let has_blocks = traffic
             .requests
             .iter()
             .any(|request| !request.blocks.is_empty());
+        if !has_blocks && block_tokens == 0 {
+            bail!(
+                "{}: lengths and times only, without texts or block ids, so nobody can tell what \
+                 came twice; analyze a log with prompts or a trace with block ids",
+                traffic.files.join(", ")
+            );
+        }
         if !has_blocks {
             bail!(
                 "{}: no request has a whole block of {block_tokens} tokens, so nothing can be \
@@ -214,7 +227,9 @@ impl Traffic {
                 }
                 request
             }));
-        self.said.extend(part.said);
+        let source = number as u32;
+        let said = part.said.into_iter().map(|said| Said { source, ..said });
+        self.said.extend(said);
         if number == 0 {
             self.info.sessions = part.info.sessions;
             self.info.turns = part.info.turns;
@@ -246,17 +261,42 @@ impl Traffic {
         }
     }
 
-    /// Sessions and turns where nobody named them.
+    /// Sessions and turns where nobody named them; where users are named, user by user: nobody
+    /// goes on with another one's conversation.
     fn infer(&mut self) {
-        if let Some(mut inference) = Inference::new(&mut self.info) {
-            self.requests
-                .iter_mut()
-                .for_each(|request| inference.assign(request));
-            self.remarks.push(
-                "sessions or turns are inferred from shared prefixes (plausible, not certain)"
-                    .to_owned(),
-            );
+        let Some(mut inference) = Inference::new(&mut self.info) else {
+            return;
+        };
+        let mut has_users = false;
+        for (index, request) in self.requests.iter_mut().enumerate() {
+            let said = self.said.get(index);
+            let Some(user) = said.and_then(|said| said.user.as_deref()) else {
+                inference.assign(request);
+                continue;
+            };
+            has_users = true;
+            let mut hasher = DefaultHasher::new();
+            user.hash(&mut hasher);
+            let user = hasher.finish();
+            let own = request.blocks.iter().map(|id| mixed(id ^ user) >> 1);
+            let own = own.collect();
+            let shared = std::mem::replace(&mut request.blocks, own);
+            inference.assign(request);
+            request.blocks = shared;
         }
+        let is_inferred = |provenance| provenance == Provenance::Inferred;
+        let what = match (
+            is_inferred(self.info.sessions),
+            is_inferred(self.info.turns),
+        ) {
+            (true, true) => "sessions and turns",
+            (true, false) => "sessions",
+            (false, _) => "turns",
+        };
+        let whose = if has_users { ", user by user" } else { "" };
+        self.remarks.push(format!(
+            "{what} are inferred from shared prefixes{whose} (plausible, not certain)"
+        ));
     }
 
     /// Different blocks, at most `pieces` runs of them remembered.
@@ -276,10 +316,8 @@ impl Traffic {
 
     /// From the first arrival to the last, where there are times.
     pub(crate) fn span_s(&self) -> Option<f64> {
-        let last = self
-            .requests
-            .last()
-            .filter(|_| self.times != Times::Unknown)?;
+        let is_known = matches!(self.times, Times::Known { .. });
+        let last = self.requests.last().filter(|_| is_known)?;
         Some(last.arrival.0 as f64 / 1e9)
     }
 }
@@ -320,124 +358,6 @@ fn opened(path: &Path, patience: &Patience) -> Result<Box<dyn Read>> {
     Ok(patience.counted(file, metadata.len()))
 }
 
-/// What may still be held.
-struct Budget {
-    held: usize,
-    most: usize,
-    is_spent: bool,
-}
-
-impl Budget {
-    /// Whether `request` and what was said of it find room.
-    fn takes(&mut self, request: &TraceRequest, said: Option<&Said>) -> bool {
-        let text = said.map_or(0, |said| said.text.len() + size_of_val(&said.tokens[..]));
-        let bytes = REQUEST_BYTES + size_of_val(request.blocks.runs()) + text;
-        self.is_spent |= self.held + bytes > self.most;
-        if !self.is_spent {
-            self.held += bytes;
-        }
-        !self.is_spent
-    }
-}
-
-fn part(
-    source: &Source,
-    reading: &Reading<'_>,
-    patience: &mut Patience,
-    budget: &mut Budget,
-) -> Result<Part> {
-    let (name, raw) = source.open(patience)?;
-    let mut lines = Lines::new(name.clone(), raw)?;
-    let format = match reading.format {
-        Some(format) => format,
-        None => Format::of(&mut lines)?,
-    };
-    let part = match format {
-        Format::Requests | Format::Conversation => texts(lines, format, reading, patience, budget)?,
-        _ => trace(lines, reading, patience, budget)?,
-    };
-    if part.requests.is_empty() && !budget.is_spent {
-        bail!("{name} holds no request");
-    }
-    Ok(part)
-}
-
-fn trace(
-    lines: Lines<'_>,
-    reading: &Reading<'_>,
-    patience: &mut Patience,
-    budget: &mut Budget,
-) -> Result<Part> {
-    let options = Options {
-        format: reading.format,
-        skip_bad: reading.skip_bad,
-        block_tokens: reading.block_tokens,
-        arrivals: reading.arrivals,
-        ..Options::default()
-    };
-    let mut reader = Reader::from_lines(lines, options).map_err(usage)?;
-    let mut requests = Vec::new();
-    for request in reader.by_ref() {
-        let request = request?;
-        patience.look(requests.len());
-        if !budget.takes(&request, None) {
-            break;
-        }
-        requests.push(request);
-    }
-    Ok(Part {
-        has_times: times::are_given(&requests),
-        requests,
-        said: Vec::new(),
-        info: reader.info().clone(),
-        format: reader.format(),
-        remarks: remarks(&reader),
-        is_dated: false,
-    })
-}
-
-fn texts(
-    mut lines: Lines<'_>,
-    format: Format,
-    reading: &Reading<'_>,
-    patience: &mut Patience,
-    budget: &mut Budget,
-) -> Result<Part> {
-    let name = lines.name().to_owned();
-    let rendering = reading.rendering.get()?;
-    let mut texts = Texts::new(rendering, reading.block_tokens, &name);
-    let mut skipped = 0;
-    if format == Format::Conversation {
-        for conversation in conversation::each(&mut lines) {
-            let conversation = match conversation {
-                Err(TraceError::BadLine { .. }) if reading.skip_bad => {
-                    skipped += 1;
-                    continue;
-                }
-                other => other?,
-            };
-            for logged in request_log::of_conversation(&conversation, 0) {
-                if !texts.add(&logged, patience, budget)? {
-                    break;
-                }
-            }
-            if budget.is_spent {
-                break;
-            }
-        }
-    } else {
-        let skip_bad = reading.skip_bad;
-        let mut requests = Requests::from_lines(lines, LogOptions { skip_bad });
-        for logged in requests.by_ref() {
-            if !texts.add(&logged?, patience, budget)? {
-                break;
-            }
-        }
-        skipped = requests.skipped();
-    }
-    Ok(texts.into_part(format, skipped))
-}
-
 /// Blocks and session of the `number`th input as nobody else's.
 fn set_apart(request: &mut TraceRequest, number: u64) {
     let apart = |id: u64| mixed(id ^ mixed(number)) >> 1;
@@ -452,12 +372,4 @@ fn mixed(mut number: u64) -> u64 {
     number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ (number >> 31)
-}
-
-/// Errors that another command line would avoid are usage errors.
-fn usage(error: TraceError) -> anyhow::Error {
-    match error {
-        TraceError::Unsuitable { .. } => UsageError(error.to_string()).into(),
-        other => other.into(),
-    }
 }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::characterization::characterization;
 use super::{Amount, Analysis, FindingRow, Kept, Own, Step};
+use crate::commands::analyze::Counts;
 
 /// Everything, as `analyze --json` prints it.
 pub(crate) fn json(analysis: &Analysis) -> Value {
@@ -56,6 +57,11 @@ pub(crate) fn json(analysis: &Analysis) -> Value {
             "share": share(tokens),
         })),
         "findings": analysis.findings.iter().map(finding).collect::<Vec<_>>(),
+        "unnamed": analysis.unnamed.as_ref().map(|unnamed| json!({
+            "tokens": analysis.unnamed_tokens(),
+            "share": share(analysis.unnamed_tokens()),
+            "request": unnamed.request,
+        })),
         "characterization": characterization(analysis),
     })
 }
@@ -71,6 +77,8 @@ fn trace(analysis: &Analysis) -> Value {
         "users": numbers.users.as_ref().map(|users| users.count),
         "span_s": analysis.span_s,
         "prompt_tokens": analysis.prompt_tokens(),
+        "logged": logged_counts(&analysis.counts),
+        "copied_requests": analysis.copies,
         "block_tokens": info.block_tokens,
         "blocks": numbers.ideal.references,
         "distinct_blocks": numbers.ideal.distinct_blocks,
@@ -81,6 +89,17 @@ fn trace(analysis: &Analysis) -> Value {
         "kv_bytes_per_token": analysis.kv.as_ref().map(|kv| kv.per_token),
         "remarks": analysis.remarks,
         "memory": memory(analysis),
+    })
+}
+
+/// `null` where no log counts its prompt tokens.
+fn logged_counts(counts: &Counts) -> Option<Value> {
+    (counts.requests > 0).then(|| {
+        json!({
+            "requests": counts.requests,
+            "prompt_tokens": counts.logged,
+            "tokens_per_logged_token": counts.factor(),
+        })
     })
 }
 

@@ -2,6 +2,7 @@
 
 use headstart_core::shown::one_line;
 use headstart_trace::characterize::Spread;
+use headstart_trace::characterize::report::Next;
 
 use super::super::aligned;
 use super::{Amount, Analysis, Kept, duration, percent, thousands};
@@ -38,12 +39,12 @@ fn facts(analysis: &Analysis) -> String {
         .as_ref()
         .map(|it| format!(" of {}", many(it.count, "user")));
     let mut facts = format!(
-        "{}: {}{span}, {}{} ({}), {} in blocks of {}\n",
+        "{}: {}{span}, {} ({}){}, {} in blocks of {}\n",
         one_line(&analysis.files.join(", ")),
         many(numbers.requests, "request"),
         many(numbers.sessions.count, "session"),
-        users.unwrap_or_default(),
         analysis.info.sessions,
+        users.unwrap_or_default(),
         many(analysis.prompt_tokens(), "prompt token"),
         analysis.info.block_tokens,
     );
@@ -84,9 +85,10 @@ fn headlines(analysis: &Analysis) -> String {
         .collect()
 }
 
-/// A numbered sentence in lines of at most 96 columns.
+/// A numbered sentence in lines of at most 96 columns; a number stays with its `%`.
 fn wrapped(number: usize, sentence: &str) -> String {
     let mut lines = vec![format!(" {number}.")];
+    let sentence = sentence.replace(" %", "\u{a0}%");
     for word in sentence.split(' ') {
         let last = lines.last_mut().expect("never empty");
         if last.chars().count() + word.chars().count() < 96 {
@@ -95,7 +97,7 @@ fn wrapped(number: usize, sentence: &str) -> String {
             lines.push(format!("    {word}"));
         }
     }
-    lines.join("\n") + "\n"
+    lines.join("\n").replace('\u{a0}', " ") + "\n"
 }
 
 fn waterfall(analysis: &Analysis) -> String {
@@ -169,6 +171,10 @@ fn findings(analysis: &Analysis) -> String {
 
 fn curve(analysis: &Analysis) -> String {
     let points = &analysis.characterization.curve;
+    if points.is_empty() {
+        return "A cache of another size would have served nothing: no prefix comes twice\n"
+            .to_owned();
+    }
     let every = points.len().div_ceil(CURVE_ROWS).max(1);
     let mut rows = vec![cells(&["  tokens held", "", "hit rate", "of all", ""])];
     let ideal = &analysis.characterization.ideal;
@@ -215,6 +221,7 @@ fn routing(analysis: &Analysis) -> String {
     rows.push(row("anywhere, by lot", routing.random_tokens));
     let mut text = match routing.replicas {
         1 => String::new(),
+        _ if routing.precise_tokens + routing.random_tokens == 0 => String::new(),
         replicas => format!(
             "How requests reach {replicas} replicas, played one after the other (by lot: the \
              mean of {} draws)\n{}",
@@ -237,7 +244,10 @@ fn shape(analysis: &Analysis) -> String {
     let spread = |name: &str, spread: &Spread, show: &dyn Fn(f64) -> String| {
         let values = [spread.mean, spread.p50, spread.p90, spread.p99, spread.max];
         let mut row = vec![format!("  {name}")];
-        row.extend(values.map(show));
+        row.extend(values.map(|value| match spread.count {
+            0 => "–".to_owned(),
+            _ => show(value),
+        }));
         row
     };
     let count = |value: f64| match value {
@@ -279,16 +289,28 @@ fn shape(analysis: &Analysis) -> String {
     }
     let next = &numbers.next_turn.all;
     if analysis.span_s.is_some() && next.followed + next.ended > 0 {
-        text += &format!(
-            "  another request of the session follows: {}\n",
-            percent(next.p_next)
-        );
+        text += &format!("  {}\n", next_turn(next));
     }
     text += &format!(
         "  blocks never used again: {}; all hits need room for {} at once\n",
         percent(numbers.ideal.never_reused_share),
         many(numbers.capacity.peak_blocks, "block"),
     );
+    text
+}
+
+/// How many requests are followed by another one of their session.
+fn next_turn(next: &Next) -> String {
+    let all = next.followed + next.ended + next.open;
+    let share = next.followed as f64 / all.max(1) as f64;
+    let mut text = format!("another request of the session follows: {}", percent(share));
+    if next.open > 0 && next.followed + next.ended > 0 {
+        text += &format!(
+            " ({} without {} that came too late to say)",
+            percent(next.p_next),
+            many(next.open, "last one")
+        );
+    }
     text
 }
 

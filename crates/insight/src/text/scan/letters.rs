@@ -153,7 +153,7 @@ fn is_identifier(word: &[u8]) -> bool {
         (b'_', next) => next.is_ascii_alphabetic(),
         (before, next) => before.is_ascii_lowercase() && next.is_ascii_uppercase(),
     };
-    word[0].is_ascii_alphabetic() && word.windows(2).any(is_joint)
+    word.first().is_some_and(u8::is_ascii_alphabetic) && word.windows(2).any(is_joint)
 }
 
 /// Letters of both cases as no name has them: more than every third is a capital behind a small

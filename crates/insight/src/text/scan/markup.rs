@@ -358,7 +358,13 @@ mod tests {
             Some(Class::ThinkClose),
         );
         check(
-            &["<document>", "<tool_call>", "<tool_response>", "<a.b>"],
+            &[
+                "<document>",
+                "<tool_call>",
+                "<tool_response>",
+                "<a.b>",
+                "<first--name>",
+            ],
             Some(Class::Tag),
         );
         check(

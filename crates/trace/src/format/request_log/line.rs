@@ -9,6 +9,18 @@ use super::fields::Fields;
 use super::opaque::name_opaque;
 use super::{LINE_BYTES_MAX, LoggedRequest, PromptPart, usage};
 
+/// Fields of a request's time, the first that can be read counts.
+const ARRIVALS: [&str; 8] = [
+    "timestamp",
+    "created",
+    "created_at",
+    "startTime",
+    "start_time",
+    "time",
+    "createdAt",
+    "request_created_at",
+];
+
 /// The request in `line`; its place in the file is the caller's to say.
 ///
 /// # Errors
@@ -26,20 +38,10 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
     let (prompt, inner) = asked(&outer)?;
     let both = Both([&outer, &inner]);
     let usage = usage::of(&outer);
-    let arrival_names = [
-        "timestamp",
-        "created",
-        "created_at",
-        "startTime",
-        "start_time",
-        "time",
-        "createdAt",
-        "request_created_at",
-    ];
     Ok(LoggedRequest {
         id: both.name(&["request_id", "custom_id", "id"]),
         line: 0,
-        arrival: arrival_names.iter().find_map(|name| outer.time(name)),
+        arrival: ARRIVALS.iter().find_map(|name| outer.time(name)),
         model: both.name(&["model"]),
         cache_salt: both.name(&["cache_salt"]),
         user: both.name_or_metadata(
@@ -62,6 +64,12 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
         output_tokens: usage.output,
         ttft: ttft(&outer),
     })
+}
+
+/// Whether `line` has a field for the time of its request, whatever stands in it.
+pub(super) fn names_time(line: &str) -> bool {
+    let fields = Fields::parse(line);
+    fields.is_ok_and(|fields| ARRIVALS.iter().any(|name| fields.raw(name).is_some()))
 }
 
 /// What `line` asks, and the body in it: the first that asks something. Where none does, the line

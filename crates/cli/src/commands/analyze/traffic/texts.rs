@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use headstart_core::Nanos;
-use headstart_trace::format::request_log::{BLOCK_TOKENS, Chains, LoggedRequest};
+use headstart_trace::format::request_log::{BLOCK_TOKENS, Chains, LoggedRequest, PromptPart};
 use headstart_trace::{Format, Provenance, TraceError, TraceInfo};
 
-use super::{Budget, Part, Said};
+use super::Said;
+use super::part::{Budget, Part};
+use super::times::Dates;
 use crate::commands::analyze::patience::Patience;
 use crate::input::counted;
 use crate::logged::Rendering;
@@ -19,6 +21,8 @@ pub(super) struct Texts<'r> {
     name: &'r str,
     part: Part,
     last: Nanos,
+    /// Those of its requests that have no time.
+    undated: Vec<usize>,
 }
 
 impl<'r> Texts<'r> {
@@ -35,9 +39,11 @@ impl<'r> Texts<'r> {
                 format: Format::Requests,
                 remarks: Vec::new(),
                 is_dated: true,
-                has_times: true,
+                dates: Dates::default(),
+                has_text: false,
             },
             last: Nanos(0),
+            undated: Vec::new(),
         }
     }
 
@@ -60,34 +66,52 @@ impl<'r> Texts<'r> {
             .chains
             .request(logged, &tokens, info)
             .map_err(bad_line)?;
-        self.part.is_dated &= logged.arrival.is_some();
         if logged.arrival.is_none() {
-            // File order stands for times: a millisecond each.
+            // File order stands for times, unless few have none: a millisecond each.
             request.arrival = self.last + Duration::from_millis(1);
         }
         self.last = request.arrival;
         let said = Said {
             name: logged.name(),
+            has_id: logged.id.is_some(),
+            source: 0,
             text,
             tokens,
             model: logged.model.clone(),
             cache_salt: logged.cache_salt.clone(),
             user: logged.user.clone(),
+            counted: logged.prompt_tokens,
             cached: logged.prompt_tokens.zip(logged.cached_tokens),
             ttft: logged.ttft,
         };
         let is_taken = budget.takes(&request, Some(&said));
         if is_taken {
+            if logged.arrival.is_none() {
+                self.undated.push(self.part.requests.len());
+            }
+            self.part.has_text |= !matches!(logged.prompt, PromptPart::Tokens(_));
             self.part.requests.push(request);
             self.part.said.push(said);
         }
         Ok(is_taken)
     }
 
+    /// So many of its requests have something for a time, which is none.
+    pub(super) fn has_unread(&mut self, times: u64) {
+        self.part.dates.unread = times;
+    }
+
     pub(super) fn into_part(mut self, format: Format, skipped: u64) -> Part {
+        let requests = self.part.requests.len() as u64;
+        self.part.dates.requests = requests;
+        self.part.dates.dated = requests - self.undated.len() as u64;
+        self.part.is_dated = self.part.dates.are_enough();
+        if self.part.is_dated {
+            self.fill_in();
+        }
         let part = &mut self.part;
         part.format = format;
-        part.has_times = part.is_dated;
+        part.remarks.extend(part.dates.remark());
         let given = |is_given: bool| match is_given {
             true => Provenance::Given,
             false => Provenance::Absent,
@@ -100,5 +124,19 @@ impl<'r> Texts<'r> {
                 .push(format!("{} left out", counted(skipped, "bad line")));
         }
         self.part
+    }
+
+    /// Gives requests without a time that of the one before, or of the first that has one.
+    fn fill_in(&mut self) {
+        let requests = &mut self.part.requests;
+        let first = (0..requests.len()).find(|index| self.undated.binary_search(index).is_err());
+        let mut last = first.map_or(Nanos(0), |first| requests[first].arrival);
+        let mut undated = self.undated.iter().peekable();
+        for (index, request) in requests.iter_mut().enumerate() {
+            match undated.next_if(|undated| **undated == index) {
+                Some(_) => request.arrival = last,
+                None => last = request.arrival,
+            }
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! `headstart analyze` and `headstart demo`, as users and scripts call them.
 
+mod headlines;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::path::Path;
@@ -393,6 +395,27 @@ fn what_cannot_be_is_refused_with_a_reason() {
         2,
         "is an input",
     );
+    check_refused(
+        &["analyze", &log, "--replicas", "-1"],
+        2,
+        "expected 1 to 1024",
+    );
+    check_refused(
+        &["analyze", &log, "--arrivals", "5"],
+        2,
+        "agent sessions only",
+    );
+    let azure = folder.path().join("azure.csv");
+    let rows = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,0,10\n";
+    std::fs::write(&azure, rows).expect("writes");
+    check_refused(
+        &["analyze", &azure.display().to_string()],
+        1,
+        "lengths and times only",
+    );
+    std::fs::write(folder.path().join("good.jsonl"), copies(3, |_| json!({}))).expect("writes");
+    let good = folder.path().join("good.jsonl").display().to_string();
+    check_refused(&["analyze", &good, "--gpu-hour", "-5"], 2, "dollars from 0");
     check_refused(
         &["analyze", &log, "--format", "parquet"],
         2,

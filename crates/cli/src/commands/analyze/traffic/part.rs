@@ -1,0 +1,186 @@
+//! One input, read.
+
+use anyhow::{Result, bail};
+use headstart_core::TraceRequest;
+use headstart_trace::format::conversation;
+use headstart_trace::format::request_log::{self, LogOptions, Requests};
+use headstart_trace::source::Lines;
+use headstart_trace::{Arrivals, Format, Options, Reader, TraceError, TraceInfo};
+
+use super::texts::Texts;
+use super::times::Dates;
+use super::{Reading, Said, Source};
+use crate::commands::analyze::patience::Patience;
+use crate::config::UsageError;
+use crate::input::remarks;
+
+/// What a request takes beside its blocks, tokens and text, with what becomes of its tokens,
+/// bytes, estimated.
+const REQUEST_BYTES: usize = 512;
+
+/// One input, read.
+pub(super) struct Part {
+    pub(super) requests: Vec<TraceRequest>,
+    pub(super) said: Vec<Said>,
+    pub(super) info: TraceInfo,
+    pub(super) format: Format,
+    pub(super) remarks: Vec<String>,
+    /// Its requests' times count from 1970, as those of other inputs.
+    pub(super) is_dated: bool,
+    pub(super) dates: Dates,
+    /// Some prompt was not given as tokens.
+    pub(super) has_text: bool,
+}
+
+/// What may still be held.
+pub(super) struct Budget {
+    pub(super) held: usize,
+    pub(super) most: usize,
+    pub(super) is_spent: bool,
+}
+
+impl Budget {
+    /// Whether `request` and what was said of it find room.
+    pub(super) fn takes(&mut self, request: &TraceRequest, said: Option<&Said>) -> bool {
+        let text = said.map_or(0, |said| said.text.len() + size_of_val(&said.tokens[..]));
+        let bytes = REQUEST_BYTES + size_of_val(request.blocks.runs()) + text;
+        self.is_spent |= self.held + bytes > self.most;
+        if !self.is_spent {
+            self.held += bytes;
+        }
+        !self.is_spent
+    }
+}
+
+/// Reads `source` as far as there is room.
+pub(super) fn part(
+    source: &Source,
+    reading: &Reading<'_>,
+    patience: &mut Patience,
+    budget: &mut Budget,
+) -> Result<Part> {
+    let (name, raw) = source.open(patience)?;
+    let mut lines = Lines::new(name.clone(), raw)?;
+    let format = match reading.format {
+        Some(format) => format,
+        None => Format::of(&mut lines)?,
+    };
+    let is_drawn = reading.arrivals != Arrivals::FileOrder;
+    let part = match format {
+        Format::Requests | Format::Conversation if is_drawn => bail!(UsageError(format!(
+            "--arrivals: {name} is a log of texts; starts are drawn for agent sessions only"
+        ))),
+        Format::Requests | Format::Conversation => texts(lines, format, reading, patience, budget)?,
+        _ => trace(lines, reading, patience, budget)?,
+    };
+    if part.requests.is_empty() && !budget.is_spent {
+        bail!("{name} holds no request");
+    }
+    Ok(part)
+}
+
+fn trace(
+    lines: Lines<'_>,
+    reading: &Reading<'_>,
+    patience: &mut Patience,
+    budget: &mut Budget,
+) -> Result<Part> {
+    let options = Options {
+        format: reading.format,
+        skip_bad: reading.skip_bad,
+        block_tokens: reading.block_tokens,
+        arrivals: reading.arrivals,
+        ..Options::default()
+    };
+    let mut reader = Reader::from_lines(lines, options).map_err(usage)?;
+    let mut requests = Vec::new();
+    for request in reader.by_ref() {
+        let request = request?;
+        patience.look(requests.len());
+        if !budget.takes(&request, None) {
+            break;
+        }
+        requests.push(request);
+    }
+    let mut remarks = remarks(&reader);
+    if reader.format() == Format::Agent {
+        remarks.push(starts(reading.arrivals));
+    }
+    Ok(Part {
+        dates: Dates::of_trace(&requests),
+        requests,
+        said: Vec::new(),
+        info: reader.info().clone(),
+        format: reader.format(),
+        remarks,
+        is_dated: false,
+        has_text: false,
+    })
+}
+
+/// What the reader must know of sessions of which no start is recorded.
+fn starts(arrivals: Arrivals) -> String {
+    match arrivals {
+        Arrivals::FileOrder => "when sessions start is not recorded: each begins with the last \
+                                request of the one before (--arrivals SECONDS draws starts), so \
+                                the span is a sum, and what is computed at once is told within a \
+                                session only"
+            .to_owned(),
+        Arrivals::Poisson { mean_gap, .. } => format!(
+            "when sessions start is not recorded: starts are drawn, {} s apart on average, so the \
+             span, evictions and what is computed at once depend on --arrivals",
+            mean_gap.as_secs_f64()
+        ),
+    }
+}
+
+fn texts(
+    mut lines: Lines<'_>,
+    format: Format,
+    reading: &Reading<'_>,
+    patience: &mut Patience,
+    budget: &mut Budget,
+) -> Result<Part> {
+    let name = lines.name().to_owned();
+    let rendering = reading.rendering.get()?;
+    let mut texts = Texts::new(rendering, reading.block_tokens, &name);
+    let mut skipped = 0;
+    if format == Format::Conversation {
+        for conversation in conversation::each(&mut lines) {
+            let conversation = match conversation {
+                Err(TraceError::BadLine { .. }) if reading.skip_bad => {
+                    skipped += 1;
+                    continue;
+                }
+                other => other?,
+            };
+            for logged in request_log::of_conversation(&conversation, 0) {
+                if !texts.add(&logged, patience, budget)? {
+                    break;
+                }
+            }
+            if budget.is_spent {
+                break;
+            }
+        }
+    } else {
+        let skip_bad = reading.skip_bad;
+        let mut requests = Requests::from_lines(lines, LogOptions { skip_bad });
+        for logged in requests.by_ref() {
+            if !texts.add(&logged?, patience, budget)? {
+                break;
+            }
+        }
+        skipped = requests.skipped();
+        texts.has_unread(requests.unread_times());
+    }
+    Ok(texts.into_part(format, skipped))
+}
+
+/// Errors that another command line would avoid are usage errors.
+fn usage(error: TraceError) -> anyhow::Error {
+    match error {
+        TraceError::Unsuitable { .. } => UsageError(error.to_string()).into(),
+        other => other.into(),
+    }
+}
