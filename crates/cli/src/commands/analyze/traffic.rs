@@ -175,6 +175,13 @@ impl Traffic {
             .requests
             .iter()
             .any(|request| !request.blocks.is_empty());
+        if !has_blocks && block_tokens == 0 {
+            bail!(
+                "{}: the trace has lengths only, no blocks and no prompts (as Azure's has), so \
+                 nothing can be found again; analyze a trace with block ids or a log with prompts",
+                traffic.files.join(", ")
+            );
+        }
         if !has_blocks {
             bail!(
                 "{}: no request has a whole block of {block_tokens} tokens, so nothing can be \
