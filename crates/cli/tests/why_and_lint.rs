@@ -376,7 +376,7 @@ fn another_text_as_long_as_the_baselines_passes_and_is_told() {
     );
     for (changed, expected) in [
         (
-            rules().replacen("Rule 1:", "The first rule:", 1),
+            rules().replacen("Rule 1:", "This is the first rule of all:", 1),
             "its text is not the baseline's:",
         ),
         (

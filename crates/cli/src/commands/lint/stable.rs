@@ -85,6 +85,6 @@ mod tests {
         let both = [ids(&[7, 300_000, 8]), ids(&[7, 300_000, 9])];
         assert_eq!(prefix(&both), ids(&[7, 300_000]));
         let text = Body::Text("7 300000".to_owned());
-        assert_eq!(prefix(&[ids(&[7]), text]), ids(&[]));
+        assert_eq!(prefix(&[ids(&[7]), text]).len(), 0);
     }
 }
