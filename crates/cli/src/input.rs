@@ -233,7 +233,8 @@ pub(crate) fn remarks(reader: &Reader<'_>) -> Vec<String> {
     remark(
         tally.duplicates,
         "session",
-        "left out as a copy of another (--keep-duplicates keeps them)",
+        "left out as a copy of another (`headstart replay` and `headstart trace convert` keep \
+         them with --keep-duplicates)",
     );
     remark(
         tally.moved,

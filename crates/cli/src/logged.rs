@@ -35,6 +35,8 @@ pub(crate) struct Rendering {
     model: PromptModel,
     tokens: PrefixTokens,
     is_toy: bool,
+    /// Whether a text was tokenized: prompts of token ids are taken as they are.
+    has_tokenized: Cell<bool>,
     refused: Cell<u64>,
 }
 
@@ -56,6 +58,7 @@ impl Rendering {
             model,
             tokens,
             is_toy: folder.is_none(),
+            has_tokenized: Cell::new(false),
             refused: Cell::new(0),
         })
     }
@@ -107,6 +110,11 @@ impl Rendering {
     /// # Errors
     /// Why the tokenizer has none for it.
     pub(crate) fn tokens(&self, text: &str) -> Result<Vec<TokenId>, String> {
+        self.has_tokenized.set(true);
+        self.encode(text)
+    }
+
+    fn encode(&self, text: &str) -> Result<Vec<TokenId>, String> {
         let tokens = self.tokens.encode(text, SpecialTokensIn::ParseOnly);
         tokens.map_err(|error| error.to_string())
     }
@@ -115,7 +123,7 @@ impl Rendering {
     pub(crate) fn tokenizer_id(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&(self.model.tokenizer.vocab_size() as u64).to_le_bytes());
-        for token in self.tokens(PROBE).unwrap_or_default() {
+        for token in self.encode(PROBE).unwrap_or_default() {
             hasher.update(&token.to_le_bytes());
         }
         let hash = hasher.finalize().to_hex();
@@ -126,7 +134,7 @@ impl Rendering {
     /// What the user should know of how prompts were rendered so far. One sentence each.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
-        if self.is_toy {
+        if self.is_toy && self.has_tokenized.get() {
             remarks.push(
                 "tokens are the built-in toy's, so lengths are approximate; --tokenizer FOLDER \
                  reads your model's"
@@ -279,10 +287,15 @@ mod tests {
     #[test]
     fn the_toys_tokens_are_said_to_be_approximate() {
         let rendering = Rendering::of(None).expect("the toy");
-        assert!(rendering.remarks()[0].contains("approximate"));
+        assert!(rendering.remarks().is_empty(), "nothing was tokenized");
         let text = rendering.text(&PromptPart::Text("as it stands".to_owned()));
         assert_eq!(text, "as it stands");
+        let ids = PromptPart::Tokens(vec![7, 300_000]);
+        let own = rendering.tokens_of(&ids, "7 300000").expect("its own");
+        assert_eq!(own, [7, 300_000]);
+        assert!(rendering.remarks().is_empty(), "nothing was tokenized");
         assert!(!rendering.tokens(&text).expect("tokens").is_empty());
+        assert!(rendering.remarks()[0].contains("approximate"));
         assert_eq!(
             rendering.tokenizer_id(),
             Rendering::of(None).expect("the toy").tokenizer_id()

@@ -100,16 +100,23 @@ pub(crate) struct Asked<'a> {
 impl Asked<'_> {
     /// An error in words that name what to change.
     pub(crate) fn explained(&self, error: LoadError) -> Error {
-        let LoadError::Refused {
-            status,
-            code,
-            message,
-        } = error
-        else {
-            // It names its innermost cause itself; those between tell a reader nothing.
-            return anyhow!("{error}");
-        };
         let (url, path) = (self.url, self.path);
+        let (status, code, message) = match error {
+            LoadError::Refused {
+                status,
+                code,
+                message,
+            } => (status, code, message),
+            LoadError::TimedOut { after, .. } => {
+                return anyhow!(
+                    "{url} did not answer {path} within {} s: it takes connections and seems to \
+                     hang, or it is no Headstart gateway; its log may say",
+                    after.as_secs()
+                );
+            }
+            // It names its innermost cause itself; those between tell a reader nothing.
+            other => return anyhow!("{other}"),
+        };
         match (status, code.as_deref()) {
             (401 | 403, _) => UsageError(self.unauthorized()).into(),
             (400, Some(_)) => UsageError(one_line(&message)).into(),
@@ -236,6 +243,16 @@ mod tests {
         let behind = "http://h:1 answers /debug/index with HTTP status 502: `Bad`; if a Headstart \
                       gateway is behind it, is that running?";
         check(502, None, "Bad", behind);
+    }
+
+    #[test]
+    fn a_server_that_hangs_is_said_to() {
+        let error = ASKED.explained(LoadError::TimedOut {
+            url: "http://h:1/debug/index".to_owned(),
+            after: std::time::Duration::from_secs(5),
+        });
+        let expected = "http://h:1 did not answer /debug/index within 5 s: it takes connections";
+        assert!(error.to_string().starts_with(expected), "{error}");
     }
 
     #[test]

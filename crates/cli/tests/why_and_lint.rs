@@ -3,11 +3,12 @@
 mod support;
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
-use support::{Scratch, Served, output, text};
+use support::{Scratch, Served, headstart, output, text};
 
 /// Instructions long enough to be worth caching, without a date or an id.
 fn rules() -> String {
@@ -77,6 +78,10 @@ fn why_names_the_cause_with_the_exact_text_and_only_if_asked() {
     assert_eq!(
         (&told["old"], &told["before"]),
         (&Value::Null, &Value::Null)
+    );
+    assert_eq!(
+        (&told["kind"], &told["new_length"]),
+        (&json!("time-like"), &json!(20))
     );
     let told = text(&output(["why", "req-3", &path]).stdout);
     assert!(told.contains("[redacted: 20 bytes, time-like]"), "{told}");
@@ -271,4 +276,181 @@ fn a_server_with_a_key_is_asked_with_it() {
     assert!(said.contains("no such request among the latest"), "{said}");
     let said = text(&output(["why", "x", "f.jsonl", "--api-key-file", &key]).stderr);
     assert!(said.contains("--api-key-file"), "a log has none: {said}");
+}
+
+/// Answers with `input` on standard input.
+fn piped<const N: usize>(args: [&str; N], input: &str) -> Output {
+    let mut command = headstart(args);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(input.as_bytes()).expect("reads it");
+    drop(stdin);
+    child.wait_with_output().expect("ends")
+}
+
+#[test]
+fn token_ids_are_tokens() {
+    let body: Vec<u32> = (0..200).map(|n| 1_000 + n * 3).collect();
+    let line = |number: u32| {
+        let ids = [&[1, 2, 3, 70_000 + number][..], &body, &[number]].concat();
+        let field = ["prompt", "prompt_token_ids"][number as usize % 2];
+        json!({"id": format!("r{number}"), "model": "m", field: ids}).to_string() + "\n"
+    };
+    let log: String = (0..6).map(line).collect();
+    let told = piped(["why", "r3", "-", "--json", "--show-text"], &log);
+    assert_eq!(text(&told.stderr), "", "no tokenizer was used");
+    let told = object(&told);
+    assert_eq!(
+        (&told["prompt_tokens"], &told["lost_tokens"]),
+        (&json!(205), &json!(200))
+    );
+    assert_eq!(told["diverged_at"], json!({"token": 3, "byte": null}));
+    assert_eq!(
+        (&told["cause"], &told["new"]),
+        (&Value::Null, &json!("70003"))
+    );
+    assert_eq!(
+        (&told["before"], &told["unit"]),
+        (&json!("1 2 3 "), &json!("token ids"))
+    );
+    let told = text(&piped(["why", "r3", "-"], &log).stdout);
+    assert!(told.contains("at token 3 of 205"), "{told}");
+    assert!(
+        told.contains("[redacted: 1 token ids]") && !told.contains("70003"),
+        "{told}"
+    );
+
+    let told = piped(["lint", "-", "--json", "--show-text"], &log);
+    assert_eq!(told.status.code(), Some(1));
+    let told = object(&told);
+    assert_eq!(told["stable_prefix_tokens"], 3);
+    let finding = &told["findings"][0];
+    assert_eq!(
+        (&finding["cause"], &finding["tokens"]),
+        (&Value::Null, &json!(1000))
+    );
+    assert_eq!(finding["example"]["token"], 3);
+}
+
+#[test]
+fn a_baseline_is_replaced_only_where_all_is_well() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (prompts, baseline) = (path("p.txt"), path("prefix.json"));
+    let lint = |more: &[&str]| output([&["lint", &prompts][..], more].concat());
+    let both = ["--baseline", &baseline, "--write-baseline", &baseline];
+    fs::write(&prompts, rules()).expect("writes");
+    assert_eq!(
+        lint(&["--write-baseline", &baseline]).status.code(),
+        Some(0)
+    );
+    let written = fs::read_to_string(&baseline).expect("is there");
+
+    fs::write(&prompts, &rules()[..800]).expect("writes");
+    for _ in 0..2 {
+        let shrank = lint(&both);
+        assert_eq!(shrank.status.code(), Some(1));
+        let said = text(&shrank.stderr);
+        assert!(said.contains("prefix.json was not written"), "{said}");
+        assert_eq!(fs::read_to_string(&baseline).expect("is there"), written);
+    }
+    fs::write(&prompts, rules() + "And be kind.").expect("writes");
+    assert_eq!(lint(&both).status.code(), Some(0));
+    assert_ne!(fs::read_to_string(&baseline).expect("is there"), written);
+}
+
+#[test]
+fn another_text_as_long_as_the_baselines_passes_and_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (prompts, baseline) = (path("p.txt"), path("prefix.json"));
+    let lint = |more: &[&str]| output([&["lint", &prompts][..], more].concat());
+    fs::write(&prompts, rules()).expect("writes");
+    assert_eq!(
+        lint(&["--write-baseline", &baseline]).status.code(),
+        Some(0)
+    );
+    for (changed, expected) in [
+        (
+            rules().replacen("Rule 1:", "This is the first rule of all:", 1),
+            "its text is not the baseline's:",
+        ),
+        (
+            rules().replace("Rule 24:", "Rule 24, the last:"),
+            "is the baseline's for the first",
+        ),
+    ] {
+        fs::write(&prompts, changed).expect("writes");
+        let told = lint(&["--baseline", &baseline]);
+        assert_eq!(told.status.code(), Some(0), "{}", text(&told.stderr));
+        let told = text(&told.stdout);
+        assert!(
+            told.contains(expected) && told.contains("anew once"),
+            "{told}"
+        );
+        let told = object(&lint(&["--baseline", &baseline, "--json"]));
+        assert_eq!(
+            (&told["begins_as_baseline"], &told["ok"]),
+            (&json!(false), &json!(true))
+        );
+        assert!(
+            told["note"]
+                .as_str()
+                .is_some_and(|it| it.contains(expected)),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn logs_are_read_as_people_have_them() {
+    let question = |number: usize| {
+        let system = json!({"role": "system", "content": rules()});
+        let user = json!({"role": "user", "content": format!("What of {number}?")});
+        json!({"id": "same", "model": "m", "messages": [system, user]})
+    };
+    let array = serde_json::to_string_pretty(&json!([question(1), question(2), question(3)]));
+    let array = array.expect("JSON");
+    let told = object(&piped(["lint", "-", "--json"], &array));
+    assert_eq!((&told["requests"], &told["ok"]), (&json!(3), &json!(true)));
+    let said = piped(["why", "same", "-"], &array);
+    let said = text(&said.stderr);
+    assert!(
+        said.contains("first request with that id; 2 more on line 2, 3"),
+        "{said}"
+    );
+    let told = object(&piped(["why", "2", "-", "--json"], &array));
+    assert_eq!(
+        (&told["cause"], &told["old_length"]),
+        (&Value::Null, &json!(1))
+    );
+
+    let said = |from: &str, value: &str| json!({"from": from, "value": value});
+    let talk = json!({"id": "c", "conversations": [
+        said("human", "Where do storks winter?"), said("gpt", "In Africa."), said("human", "All?"),
+    ]});
+    let talk = talk.to_string();
+    let told = object(&piped(["why", "c.2", "-", "--json"], &talk));
+    assert_eq!(told["neighbour"]["request"], "c.1");
+    assert_eq!(
+        object(&piped(["lint", "-", "--json"], &talk))["requests"],
+        2
+    );
+
+    let cut = r#"{"model": "m", "prompt": "half an emoji: \ud83d"}"#;
+    assert_eq!(piped(["lint", "-"], cut).status.code(), Some(0));
+    let blocks = piped(["lint", "-"], r#"{"hash_ids": [1, 2]}"#);
+    assert_eq!(blocks.status.code(), Some(2));
+    assert!(
+        text(&blocks.stderr).contains("holds no prompts"),
+        "{}",
+        text(&blocks.stderr)
+    );
+    let address = output(["why", "req-1", "http://127.0.0.1:9"]);
+    assert_eq!(address.status.code(), Some(2));
+    assert!(text(&address.stderr).contains("--server http://127.0.0.1:9"));
 }

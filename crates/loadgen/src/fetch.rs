@@ -11,8 +11,10 @@ use hyper_util::rt::TokioExecutor;
 use crate::LoadError;
 use crate::client::{headers, refusal};
 
-/// Time to connect, to the first byte, and between two pieces: a server that writes a long
-/// document does so as fast as it is read.
+/// Time to connect and to the answer's head: whoever asks sits before a terminal.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time between two pieces: a server that writes a long document does so as fast as it is read.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Gets `path` (which begins with a slash) of the server at `base_url` and passes its body on.
@@ -40,18 +42,18 @@ pub async fn fetch(
         });
     }
     let mut connector = HttpConnector::new();
-    connector.set_connect_timeout(Some(STALL_TIMEOUT));
+    connector.set_connect_timeout(Some(ANSWER_TIMEOUT));
     let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
     let mut request = Request::new(Full::new(Bytes::new()));
     *request.method_mut() = Method::GET;
     *request.uri_mut() = uri;
     *request.headers_mut() = headers(api_key)?;
-    let timed_out = || LoadError::TimedOut {
+    let timed_out = |after: Duration| LoadError::TimedOut {
         url: url.clone(),
-        after: STALL_TIMEOUT,
+        after,
     };
-    let response = tokio::time::timeout(STALL_TIMEOUT, client.request(request)).await;
-    let response = response.map_err(|_| timed_out())?;
+    let response = tokio::time::timeout(ANSWER_TIMEOUT, client.request(request)).await;
+    let response = response.map_err(|_| timed_out(ANSWER_TIMEOUT))?;
     let response = response.map_err(|source| LoadError::Unreachable {
         url: url.clone(),
         source,
@@ -62,7 +64,7 @@ pub async fn fetch(
     let mut body = response.into_body();
     loop {
         let frame = tokio::time::timeout(STALL_TIMEOUT, body.frame()).await;
-        let Some(frame) = frame.map_err(|_| timed_out())? else {
+        let Some(frame) = frame.map_err(|_| timed_out(STALL_TIMEOUT))? else {
             return Ok(());
         };
         let frame = frame.map_err(|source| LoadError::BrokenOff {

@@ -1,8 +1,11 @@
 //! Trace bytes, plain or compressed, as numbered lines.
 //!
 //! What the bytes are is told by the first four of them, never by a file's name. Members of a
-//! gzip file and frames of a zstd file that follow one another are one text.
+//! gzip file and frames of a zstd file that follow one another are one text. A text that is a JSON
+//! array is read as its elements, one to a line; half a surrogate pair in JSON counts as U+FFFD.
 
+mod array;
+mod surrogates;
 mod zstd;
 
 use std::io::{self, BufRead, BufReader, Read};
@@ -49,7 +52,17 @@ fn buffered<'a>(decoder: impl Read + 'a) -> Box<dyn BufRead + 'a> {
     Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
 }
 
-/// The lines of one input, numbered for error messages; blank lines are passed over.
+/// An array's elements as lines; any other text as it is.
+fn elements<'a>(mut text: Box<dyn BufRead + 'a>) -> Box<dyn BufRead + 'a> {
+    // What is wrong with it shows while reading.
+    match text.fill_buf().is_ok_and(array::begins) {
+        true => buffered(array::Elements::new(text)),
+        false => text,
+    }
+}
+
+/// The lines of one input, numbered for error messages; blank lines are passed over. Of an array
+/// the number is the element's.
 pub struct Lines<'a> {
     name: String,
     reader: Box<dyn BufRead + 'a>,
@@ -68,7 +81,7 @@ impl<'a> Lines<'a> {
     /// [`TraceError::Read`] when the input cannot be read at all.
     pub fn new(name: impl Into<String>, raw: impl Read + 'a) -> Result<Self, TraceError> {
         let name = name.into();
-        match decompress(raw) {
+        match decompress(raw).map(elements) {
             Ok(reader) => Ok(Self {
                 name,
                 reader,
@@ -133,7 +146,9 @@ impl<'a> Lines<'a> {
             Ok(true) => {}
         }
         let parsed = match std::str::from_utf8(&self.buffer) {
-            Ok(text) => parse(text.trim_start_matches('\u{feff}').trim()),
+            Ok(text) => parse(&surrogates::mended(
+                text.trim_start_matches('\u{feff}').trim(),
+            )),
             Err(error) => Err(format!("not UTF-8 text ({error})")),
         };
         Some(parsed.map_err(|reason| TraceError::bad_line(&self.name, self.line, reason)))
@@ -224,6 +239,19 @@ mod tests {
             &[&skippable[..], &zstd(b"a\n"), &skippable].concat(),
             &["a"],
         );
+    }
+
+    #[test]
+    fn elements_of_an_array_are_lines_and_halves_of_pairs_are_mended() {
+        check(
+            b"[{\"a\": 1},\n {\"b\":\n 2}]\n",
+            &["{\"a\": 1}", "{\"b\":  2}"],
+        );
+        check(&gzip(b"\n[1, [2, 3]]"), &["1", "[2, 3]"]);
+        check(br#"{"a": "\ud800"}"#, &[r#"{"a": "\ufffd"}"#]);
+        let mut lines = Lines::new("t", &b"[\n1,\n2,\n3\n]"[..]).expect("readable");
+        while lines.next_with(|_| Ok(())).is_some() {}
+        assert_eq!(lines.line(), 3, "the number of the element");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::analyze::{self, Options, Source};
+use crate::config::UsageError;
 use crate::output;
 
 /// Where the page goes unless somebody says.
@@ -42,6 +43,10 @@ pub(crate) struct Demo {
 
 /// Makes the log up, analyzes it and tells.
 pub(crate) fn run(mut demo: Demo) -> Result<()> {
+    if demo.options.html().is_none() {
+        let can_be = output::files(&[("the page", Path::new(PAGE))], &[]);
+        can_be.map_err(|error| UsageError(format!("{error}; --html FILE puts it elsewhere")))?;
+    }
     demo.options.settle(Path::new(PAGE), CAPACITY);
     let page = demo.options.html().unwrap_or(Path::new(PAGE)).to_owned();
     let mut outputs = vec![("--html", page.as_path())];
@@ -54,7 +59,8 @@ pub(crate) fn run(mut demo: Demo) -> Result<()> {
     analyze::tell(&demo.options, &[Source::Made("a made-up hour", log)])?;
     let hint = format!(
         "\nThe plots are in {}: open it in a browser, no network is needed.\n\
-         With your own log (a line is a request: an OpenAI body, a LiteLLM log, a batch line):\n  \
+         With your own log (requests as OpenAI and Anthropic take them, or as LiteLLM, Helicone, \
+         Langfuse\nand LangSmith log them):\n  \
          headstart analyze requests.jsonl --html report.html",
         page.display()
     );

@@ -2,6 +2,7 @@
 //! and whether that prefix has become shorter. Made for CI.
 
 mod baseline;
+mod heaviest;
 mod inputs;
 mod stable;
 mod unnamed;
@@ -15,14 +16,13 @@ use headstart_insight::text::Finding;
 use serde_json::{Value, json};
 
 use crate::commands::why::remarks;
-use crate::commands::why::shown::kind;
-use crate::commands::why::walk::{Example, Walk, count};
+use crate::commands::why::walk::{Example, Walk};
 use crate::config::UsageError;
 use crate::input::counted;
 use crate::logged::Rendering;
 use crate::output;
 use crate::report::thousands;
-use baseline::Baseline;
+use baseline::{Baseline, Begins};
 use stable::Stable;
 use unnamed::{Place, Unnamed};
 
@@ -31,26 +31,31 @@ use unnamed::{Place, Unnamed};
 #[command(after_help = "Examples:
   headstart lint requests.jsonl
   headstart lint requests.jsonl --show-text
+  zcat requests.jsonl.gz | grep support-bot | headstart lint -
   headstart lint prompts/ --write-baseline prefix.json      # once, committed
   headstart lint prompts/ --baseline prefix.json            # in CI
 
-FILE is a request log (one JSON object a line, as `headstart why` reads them), a text file with one
-prompt, or a folder of such text files (.txt, .md, .prompt), which are taken in the order of their
-names. Prompts are compared with those before them that ask the same model.
+FILE is a request log (OpenAI, Anthropic, LiteLLM, Helicone, Langfuse, LangSmith or plain prompts,
+one JSON object a line or one JSON array; `headstart why --help` says which fields are read), a file
+of conversations (ShareGPT), a text file with one prompt, or a folder of such text files (.txt, .md,
+.prompt), which are taken in the order of their names; `-` is a log on standard input. Prompts are
+compared with those before them that ask the same model.
 
 The stable prefix is what at least nine in ten prompts begin with. A baseline holds its length and
-a keyed hash of it, no text.
+keyed hashes of it, no text. A prefix that has become shorter fails. One that is as long and another
+text passes, and that is said: what caches hold of the old one is no longer found, once. With both
+--baseline and --write-baseline the new baseline is written only if all is well.
 
 Exit codes: 0 all is well, 1 there are findings or the stable prefix has become shorter, 2 wrong
 arguments, or files that cannot be read.")]
 pub(crate) struct Lint {
-    /// Logs, texts and folders of texts
+    /// Logs, texts and folders of texts; `-` is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// Fail when the stable prefix is shorter than this file says
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// Write the stable prefix's length and keyed hash
+    /// Write the stable prefix's length and keyed hashes
     #[arg(long, value_name = "FILE")]
     write_baseline: Option<PathBuf>,
     /// Show the texts that change
@@ -75,7 +80,8 @@ struct Verdict {
     unnamed: Vec<Place>,
     stable_tokens: u64,
     baseline: Option<Baseline>,
-    is_same_prefix: Option<bool>,
+    /// Against the baseline.
+    begins: Option<Begins>,
 }
 
 /// Reads all prompts and tells.
@@ -94,7 +100,7 @@ pub(crate) fn run(lint: &Lint) -> Result<()> {
     let mut prompts = 0;
     let read = inputs::each(&lint.files, lint.skip_bad, |request| {
         let told = walk.add(request);
-        stable.add(&told.prompt.text);
+        stable.add(&told.prompt.body);
         unnamed.add(&told);
         prompts += 1;
     });
@@ -109,21 +115,29 @@ pub(crate) fn run(lint: &Lint) -> Result<()> {
         prompts,
         findings: walk.findings(),
         unnamed: unnamed.told(),
-        stable_tokens: count(&rendering, prefix),
-        is_same_prefix: baseline.as_ref().map(|baseline| baseline.begins(prefix)),
+        stable_tokens: prefix.count(&rendering),
+        begins: baseline.as_ref().map(|baseline| baseline.begins(&prefix)),
         baseline,
     };
-    if let Some(path) = &lint.write_baseline {
-        Baseline::of(prefix, verdict.stable_tokens, tokenizer).write(path)?;
+    let complaint = verdict.complaint();
+    // Against the old one all must be well before there is a new one.
+    let is_kept = verdict.baseline.is_some() && complaint.is_some();
+    if let Some(path) = lint.write_baseline.as_deref().filter(|_| !is_kept) {
+        Baseline::of(&prefix, verdict.stable_tokens, tokenizer).write(path)?;
     }
     remarks(&rendering);
     output::line(&match lint.json {
-        true => verdict.json(&rendering, lint.show_text).to_string(),
+        true => verdict.json(lint.show_text).to_string(),
         false => verdict.text(lint.show_text),
     })?;
-    match verdict.complaint() {
-        Some(complaint) => bail!(complaint),
-        None => Ok(()),
+    match (complaint, &lint.write_baseline) {
+        (None, _) => Ok(()),
+        (Some(complaint), Some(path)) if is_kept => bail!(
+            "{complaint}; {} was not written (--write-baseline without --baseline accepts what \
+             is there)",
+            path.display()
+        ),
+        (Some(complaint), _) => bail!(complaint),
     }
 }
 
@@ -151,7 +165,7 @@ impl Verdict {
         })
     }
 
-    fn json(&self, rendering: &Rendering, show_text: bool) -> Value {
+    fn json(&self, show_text: bool) -> Value {
         let findings = self.all().map(|it| {
             json!({
                 "cause": it.cause.map(Cause::name),
@@ -161,7 +175,7 @@ impl Verdict {
                 "seconds": null,
                 "money": null,
                 "fix": it.fix(),
-                "example": it.example.json(rendering, show_text),
+                "example": it.example.json(show_text),
             })
         });
         let baseline = self.baseline.as_ref();
@@ -170,7 +184,8 @@ impl Verdict {
             "findings": findings.collect::<Vec<_>>(),
             "stable_prefix_tokens": self.stable_tokens,
             "baseline_stable_prefix_tokens": baseline.map(|it| it.stable_prefix_tokens),
-            "begins_as_baseline": self.is_same_prefix,
+            "begins_as_baseline": self.begins.map(|it| it == Begins::AsBefore),
+            "note": self.change_told(),
             "ok": self.complaint().is_none(),
         })
     }
@@ -217,14 +232,34 @@ impl Verdict {
             return tokens;
         };
         let before = thousands(baseline.stable_prefix_tokens);
-        let text = match self.is_same_prefix {
-            Some(false) => "; its text is another one",
-            _ => "",
-        };
-        match self.shrank() {
-            true => format!("{tokens}, SHORTER than the baseline's {before}{text}"),
-            false => format!("{tokens} (baseline: {before}{text})"),
+        match (self.shrank(), self.change_told()) {
+            (true, _) => format!("{tokens}, SHORTER than the baseline's {before}"),
+            (false, None) => format!("{tokens} (baseline: {before})"),
+            (false, Some(change)) => format!("{tokens} (baseline: {before})\nnote: {change}"),
         }
+    }
+
+    /// What it means that the prefix is as long as before, and another text.
+    fn change_told(&self) -> Option<String> {
+        let (baseline, begins) = (self.baseline.as_ref()?, self.begins?);
+        let Begins::Otherwise { shared } = begins else {
+            return None;
+        };
+        let alike = (baseline.stable_prefix_tokens as f64 * shared) as u64;
+        let from = match alike {
+            0 => "its text is not the baseline's".to_owned(),
+            _ => format!(
+                "its text is the baseline's for the first {} tokens or a few more, and then \
+                 another one",
+                thousands(alike)
+            ),
+        };
+        (!self.shrank()).then(|| {
+            format!(
+                "{from}: every cache computes it anew once. If that is meant, --write-baseline \
+                 without --baseline records it"
+            )
+        })
     }
 }
 
@@ -247,7 +282,7 @@ impl Found<'_> {
 
     /// For people.
     fn told(&self, number: usize, show_text: bool) -> Vec<String> {
-        let (request, neighbour) = self.example.names();
+        let example = self.example;
         let name = self.cause.map_or("unnamed", Cause::name);
         let mut lines = vec![format!(
             "{number}. {name}: {}. {} known tokens were computed again in {}.",
@@ -255,8 +290,8 @@ impl Found<'_> {
             thousands(self.tokens),
             counted(self.requests, "request")
         )];
-        let shown = self.example.shown();
-        lines.extend(shown.side_by_side(neighbour, request, kind(self.cause), show_text));
+        let shown = &example.shown;
+        lines.extend(shown.side_by_side(&example.neighbour, &example.request, show_text));
         lines.push(format!("   fix: {}", self.fix()));
         lines
     }

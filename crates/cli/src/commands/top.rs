@@ -39,7 +39,7 @@ const LATE: Duration = Duration::from_secs(3);
 /// Keys and answers that wait to be looked at.
 const EVENTS: usize = 64;
 
-/// Columns of a frame that is printed where there is no terminal to ask.
+/// Columns of a terminal that does not say how many it has.
 const COLUMNS: usize = 100;
 
 /// A running server in the terminal: hit rate, losses, replicas, prefixes, requests.
@@ -70,7 +70,8 @@ pub(crate) fn run(top: &Top) -> Result<()> {
     }
     let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if top.once {
-        let columns = terminal::size().map_or(COLUMNS, |(columns, _)| columns);
+        // Whoever reads a pipe or a file cuts lines himself.
+        let columns = terminal::size().map_or(usize::MAX, |(columns, _)| columns);
         let frame = Frame {
             columns,
             rows: usize::MAX,

@@ -2,15 +2,17 @@
 //! them part, what that cost and what to do about it.
 
 mod live;
-pub(crate) mod shown;
+pub(crate) mod logs;
+pub(crate) mod prompt;
+mod shown;
 pub(crate) mod walk;
 
-use std::fs::File;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use headstart_trace::format::request_log::{self, LogOptions};
+use headstart_trace::format::request_log::LoggedRequest;
 use serde_json::{Value, json};
 
 use crate::config::UsageError;
@@ -18,11 +20,12 @@ use crate::logged::Rendering;
 use crate::output;
 use crate::report::thousands;
 use crate::server::{Server, one_line};
-use shown::{Shown, kind};
-use walk::{Outcome, Told, Walk};
+use prompt::Body;
+use shown::Shown;
+use walk::{Outcome, Parted, Told, Walk};
 
-/// Ids that an error lists.
-const IDS_TOLD_MAX: usize = 5;
+/// Ids and lines that a message lists.
+const TOLD_MAX: usize = 5;
 
 /// Why a request's prompt was computed again: the nearest earlier prompt, and where they part.
 #[derive(Args, Debug)]
@@ -32,10 +35,13 @@ const IDS_TOLD_MAX: usize = 5;
   headstart why 42 requests.jsonl.gz --tokenizer ./Qwen3-0.6B --json
   headstart why chatcmpl-5e3f --server http://127.0.0.1:8000
 
-FILE is a request log: one JSON object a line, as OpenAI's API takes them (alone, in batch lines or
-in LiteLLM's logs), or with a prompt as text. A request is named by its id, or by the number of its
-line where none has that id. It is compared with the requests before it in the file that asked the
-same model under the same salt.
+FILE is a request log, one JSON object a line or one JSON array: bodies as OpenAI's and Anthropic's
+APIs take them (alone, in batch lines, or within a proxy's), logs and exports of LiteLLM, Helicone,
+Langfuse and LangSmith, or a prompt as a text or as token ids (`prompt`, `input`,
+`prompt_token_ids`); or a file of conversations (ShareGPT), which ask once for each user turn.
+`-` is standard input. A request is named by its id, or by the number of its line where none has
+that id; of several with one id the first is told, and the lines of the others. It is compared with
+the requests before it in the file that asked the same model under the same salt.
 
 No text of a prompt is shown without --show-text: only where it stands, how long it is, and what
 kind of thing it is. A running server keeps no text: it tells where a request's tokens were found
@@ -44,7 +50,7 @@ pub(crate) struct Why {
     /// The request: its id, or the number of its line
     #[arg(value_name = "REQUEST")]
     request: String,
-    /// The log: plain, gzip or zstd
+    /// The log: plain, gzip or zstd; `-` is standard input
     #[arg(value_name = "FILE", required_unless_present = "server")]
     file: Option<PathBuf>,
     /// Ask a running server about a request that it answered, by the answer's id or its
@@ -79,49 +85,90 @@ pub(crate) fn run(why: &Why) -> Result<()> {
         return Err(UsageError("name a FILE, or a --server".to_owned()).into());
     };
     let rendering = Rendering::of(why.tokenizer.as_deref())?;
-    let told = found(why, path, &rendering)?;
+    let (told, namesakes) = found(why, path, &rendering)?;
     remarks(&rendering);
+    if let Some(remark) = namesakes.told() {
+        eprintln!("{remark}");
+    }
     output::line(&match why.json {
         true => told_json(&told, &rendering, why.show_text).to_string(),
         false => told_text(&told, &rendering, why.show_text),
     })
 }
 
-/// What there is to tell of the request: the one with that id, or else the one of that line.
-fn found(why: &Why, path: &Path, rendering: &Rendering) -> Result<Told> {
-    let name = path.display().to_string();
-    let file =
-        File::open(path).map_err(|error| UsageError(format!("cannot open {name}: {error}")))?;
-    let options = LogOptions {
-        skip_bad: why.skip_bad,
-    };
+/// Other requests with the id that was asked for.
+#[derive(Default)]
+struct Namesakes {
+    count: u64,
+    lines: Vec<String>,
+}
+
+impl Namesakes {
+    fn add(&mut self, request: &LoggedRequest) {
+        self.count += 1;
+        if self.lines.len() < TOLD_MAX {
+            self.lines.push(request.line.to_string());
+        }
+    }
+
+    /// What to say of them.
+    fn told(&self) -> Option<String> {
+        let more = match self.count > self.lines.len() as u64 {
+            true => ", …",
+            false => "",
+        };
+        (self.count > 0).then(|| {
+            format!(
+                "this is the first request with that id; {} more on line {}{more}: name one by \
+                 its line",
+                thousands(self.count),
+                self.lines.join(", ")
+            )
+        })
+    }
+}
+
+/// What there is to tell of the request: the first with that id, or else the one of that line.
+fn found(why: &Why, path: &Path, rendering: &Rendering) -> Result<(Told, Namesakes)> {
     let mut walk = Walk::new(rendering);
-    let (mut of_line, mut has_ids) = (None, false);
-    let mut ids = Vec::new();
-    let mut count = 0u64;
-    for request in request_log::read(name.clone(), file, options)? {
-        let request = request?;
+    let (mut of_id, mut of_line, mut has_ids) = (None, None, false);
+    let (mut ids, mut count) = (Vec::new(), 0u64);
+    let mut namesakes = Namesakes::default();
+    let read = logs::each(path, why.skip_bad, |request| {
         has_ids |= request.id.is_some();
         // As it stands in the log, or as it is shown.
         let is_asked = |id: &String| *id == why.request || request.name() == why.request;
-        if request.id.as_ref().is_some_and(is_asked) {
-            return Ok(walk.tell(&request));
+        let is_asked = request.id.as_ref().is_some_and(is_asked);
+        match (is_asked, &of_id) {
+            (true, None) => of_id = Some(walk.tell(request)),
+            (true, Some(_)) => namesakes.add(request),
+            _ => {}
+        }
+        if of_id.is_some() {
+            return ControlFlow::Continue(());
         }
         if request.line.to_string() == why.request {
-            of_line = Some(walk.tell(&request));
-        }
-        if of_line.is_some() && !has_ids {
-            break;
+            of_line = Some(walk.tell(request));
         }
         count += 1;
-        if ids.len() < IDS_TOLD_MAX {
+        if ids.len() < TOLD_MAX {
             ids.push(request.name());
         }
-        walk.remember(&request);
+        walk.remember(request);
+        match of_line.is_some() && !has_ids {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    if let Some(told) = of_id {
+        // What is wrong behind it is not about it.
+        return Ok((told, namesakes));
     }
+    read.map_err(|error| UsageError(format!("{error:#}")))?;
     if let Some(told) = of_line {
-        return Ok(told);
+        return Ok((told, namesakes));
     }
+    let name = logs::name(path);
     if count == 0 {
         bail!("{name} has no requests; a request log has one JSON object a line");
     }
@@ -145,12 +192,9 @@ pub(crate) fn remarks(rendering: &Rendering) {
 fn told_json(told: &Told, rendering: &Rendering, show_text: bool) -> Value {
     let parted = told.parted.as_ref();
     let evidence = parted.and_then(|parted| parted.evidence.as_ref());
-    let shown = parted.map(|parted| Shown::of(&parted.old, &told.prompt, parted.spans()));
-    let text = |text: fn(&Shown) -> &str| match (&shown, show_text) {
-        (Some(shown), true) => json!(text(shown)),
-        _ => Value::Null,
-    };
-    json!({
+    let shown = parted.map(|parted| shown(parted, told));
+    let is_text = matches!(told.prompt.body, Body::Text(_));
+    let mut object = json!({
         "request": told.prompt.name,
         "prompt_tokens": told.prompt.tokens(rendering),
         "shared_tokens": told.shared_tokens,
@@ -161,16 +205,20 @@ fn told_json(told: &Told, rendering: &Rendering, show_text: bool) -> Value {
         })),
         "diverged_at": parted.map(|parted| json!({
             "token": told.shared_tokens,
-            "byte": parted.divergence.new_byte,
+            "byte": is_text.then_some(parted.divergence.new_byte),
         })),
         "cause": evidence.map(|it| it.cause.name()),
         "title": evidence.map(|it| it.cause.title()),
         "fix": evidence.map(|it| it.cause.fix()),
-        "before": text(|shown| &shown.before),
-        "old": text(|shown| &shown.old),
-        "new": text(|shown| &shown.new),
-        "after": text(|shown| &shown.after),
-    })
+    });
+    for (name, value) in Shown::fields_of(shown.as_ref(), show_text) {
+        object[name] = value;
+    }
+    object
+}
+
+fn shown(parted: &Parted, told: &Told) -> Shown {
+    Shown::of(&parted.old, &told.prompt, parted.spans(), parted.cause())
 }
 
 /// The same for people: one headline, both texts, cause, cost and fix.
@@ -179,10 +227,9 @@ fn told_text(told: &Told, rendering: &Rendering, show_text: bool) -> String {
     let Some(parted) = &told.parted else {
         return lines.remove(0);
     };
-    let shown = Shown::of(&parted.old, &told.prompt, parted.spans());
-    let kind = kind(parted.evidence.as_ref().map(|it| it.cause));
     lines.push(String::new());
-    lines.extend(shown.side_by_side(&parted.old.name, &told.prompt.name, kind, show_text));
+    let shown = shown(parted, told);
+    lines.extend(shown.side_by_side(&parted.old.name, &told.prompt.name, show_text));
     lines.push(String::new());
     if let Some(evidence) = &parted.evidence {
         lines.push(format!(

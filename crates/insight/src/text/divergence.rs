@@ -43,6 +43,8 @@ pub struct Divergence {
     pub changes: Vec<Change>,
     /// Names the place: a keyed hash of the words in front.
     pub place: u64,
+    /// Names the place as well: a keyed hash of the words right behind the first change.
+    pub behind: u64,
     /// Equal words right behind the first change, without white space.
     pub agrees_words: usize,
     /// Words of the newer prompt behind the divergence, without white space.
@@ -146,12 +148,20 @@ impl<'a> Aligned<'a> {
             new_byte: self.new_sketch.byte_of(self.shared),
             changes: self.listed(),
             place: place(&self.new[..self.lead]),
+            behind: self.behind(),
             agrees_words: self.regions.first().map_or(0, |region| region.agrees),
             rest_words: self.new.len() - first,
             kept_words: (first..self.new.len()).filter(known).count(),
             lost_words: lost.len(),
             lost_bytes: bytes.map(|bytes| bytes as usize).sum(),
         }
+    }
+
+    /// The name of what stands behind the first change, in the newer prompt.
+    fn behind(&self) -> u64 {
+        let first = self.regions.first();
+        let end = first.map_or(self.lead, |region| self.span(region).1.end);
+        hash(&self.new[end..self.new.len().min(end + PLACE_WORDS)])
     }
 
     /// Whether the newer prompt keeps at least three in four words of the older one from `at` on.
@@ -204,7 +214,7 @@ impl<'a> Aligned<'a> {
     }
 }
 
-/// Words that name the place behind them.
+/// Words that name the place behind them, or in front of them.
 const PLACE_WORDS: usize = 6;
 
 /// The name of the place behind `front`.
@@ -322,6 +332,43 @@ mod tests {
         let served = sketch(&new).words().len() - 20;
         let divergence = check(&old, &new, served).expect("they part");
         assert!(!divergence.is_loss());
+    }
+
+    #[test]
+    fn a_place_has_a_name_in_front_and_one_behind() {
+        let body = prose(5, 100);
+        let part = |old: &str, new: &str| {
+            let text = |who: &str| format!("You help {who}. {body}");
+            let divergence = check(&text(old), &text(new), 0).expect("they part");
+            (divergence.place, divergence.behind)
+        };
+        let (one, other) = (part("Ann Ode", "Bob Fry"), part("Ann Ode", "Ann Fry"));
+        assert_ne!(one.0, other.0, "here the first name is in front of it");
+        assert_eq!(one.1, other.1);
+        let same_end = part("Ann Ode", "Bob Ode");
+        assert_eq!(one.0, same_end.0);
+        assert_ne!(one.1, same_end.1, "here the second name is behind it");
+    }
+
+    #[test]
+    fn token_ids_are_counted_and_no_cause_is_read_into_them() {
+        let sketcher = crate::text::Sketcher::new(&[3; 32]);
+        let body: Vec<u32> = (0..200).map(|n| 5_000 + n * 7).collect();
+        // As texts these would be Unix times.
+        let old = sketcher.sketch_tokens(&[&[1, 1_732_383_299][..], &body].concat());
+        let new = sketcher.sketch_tokens(&[&[1, 1_732_383_305][..], &body].concat());
+        let told = crate::text::explain(&old, &new, 0).expect("they part");
+        assert_eq!(told.evidence, None);
+        let divergence = told.divergence;
+        assert_eq!((divergence.old_byte, divergence.new_byte), (1, 1));
+        assert_eq!(
+            divergence.changes[0],
+            Change {
+                old: 1..2,
+                new: 1..2
+            }
+        );
+        assert_eq!((divergence.lost_words, divergence.lost_bytes), (200, 200));
     }
 
     #[test]

@@ -39,13 +39,17 @@ pub struct Explanation {
 /// had anyway, from whichever earlier prompt.
 ///
 /// Of the causes the first that explains the first difference is taken: white space, seam, JSON
-/// keys, tool order, document order, clock, nonce, thinking, template, trimmed. Work grows with
-/// the prompts' words and is bounded. Both sketches must be by one secret.
+/// keys, tool order, document order, clock, nonce, thinking, template, trimmed; between prompts of
+/// token ids none. Work grows with the prompts' words and is bounded. Both sketches must be by one
+/// secret.
 #[must_use]
 pub fn explain(old: &Sketch, new: &Sketch, served_words: usize) -> Option<Explanation> {
     let aligned = Aligned::new(old, new)?;
     let divergence = aligned.divergence(served_words);
+    // Ids say nothing of dates, tools or markup.
+    let is_text = !old.is_of_tokens() && !new.is_of_tokens();
     let evidence = match divergence.is_loss() {
+        _ if !is_text => None,
         true => cause::find(&aligned),
         false if divergence.lost_words >= JOINT_WORDS => cause::find_joint(&aligned),
         false => None,

@@ -6,6 +6,7 @@
 mod letters;
 mod lexicon;
 mod markup;
+mod signs;
 mod temporal;
 
 use super::word::{Class, WORD_BYTES_MAX};
@@ -234,8 +235,10 @@ impl<'a> Scanner<'a> {
             | [0xE2, 0x81, 0x9F..=0xA9]
             | [0xE3, 0x80, 0x80]
             | [0xEF, 0xBB, 0xBF] => Class::Space,
+            // A zero: 〇.
+            [0xE3, 0x80, 0x87] => Class::Spelled,
             [0xC2, ..] | [0xE2, ..] | [0xE3, 0x80, ..] | [0xEF, ..] => Class::Punctuation,
-            _ => temporal::of_character(character).unwrap_or(Class::Plain),
+            _ => signs::class(self.bytes, self.at, character.len()).unwrap_or(Class::Plain),
         };
         self.word(self.at + character.len(), class)
     }
@@ -330,7 +333,7 @@ mod tests {
 
     #[test]
     fn scripts_without_spaces_are_cut_by_character() {
-        use Class::{Number, Plain, Punctuation, TimeUnit};
+        use Class::{Number, Plain, Punctuation, TimeSign};
         check(
             "東京、2026年 naïve",
             &[
@@ -338,7 +341,7 @@ mod tests {
                 ("京", Plain),
                 ("、", Punctuation),
                 ("2026", Number),
-                ("年", TimeUnit),
+                ("年", TimeSign),
                 ("naïve", Plain),
             ],
         );

@@ -13,10 +13,11 @@
 
 use std::ops::Range;
 
+use headstart_core::TokenId;
 use twox_hash::XxHash3_64;
 
 use super::scan::{Scanned, Scanner};
-use super::word::Word;
+use super::word::{Class, Word};
 
 /// Most words of a text that are kept unless told otherwise: some two megabytes of prompt.
 pub const WORDS_MAX: usize = 1 << 19;
@@ -49,6 +50,7 @@ pub struct Sketch {
     anchors: Vec<u64>,
     text_bytes: usize,
     is_cut: bool,
+    is_of_tokens: bool,
 }
 
 impl std::fmt::Debug for Sketcher {
@@ -110,6 +112,33 @@ impl Sketcher {
         sketch
     }
 
+    /// The sketch of a prompt that came as token ids: each is a word that says nothing of itself,
+    /// and whatever counts bytes of a text counts ids of this.
+    #[must_use]
+    pub fn sketch_tokens(&self, tokens: &[TokenId]) -> Sketch {
+        let kept = tokens.len().min(self.words_max);
+        let mut sketch = Sketch {
+            words: Vec::with_capacity(kept),
+            text_bytes: tokens.len(),
+            is_cut: kept < tokens.len(),
+            is_of_tokens: true,
+            ..Sketch::default()
+        };
+        let mut windows = Windows::default();
+        for (start, token) in (0u32..).zip(&tokens[..kept]) {
+            let hash = self.slow_hash(&token.to_le_bytes());
+            sketch.words.push(Word {
+                hash,
+                start,
+                len: 1,
+                class: Class::Plain,
+                character: 0,
+            });
+            windows.push(hash, &mut sketch.marks, &mut sketch.anchors);
+        }
+        sketch
+    }
+
     /// The keyed hash of any bytes.
     #[must_use]
     pub fn hash(&self, bytes: &[u8]) -> u64 {
@@ -142,7 +171,13 @@ impl Sketch {
         &self.words
     }
 
-    /// Length of the text, bytes.
+    /// Whether it is of token ids, and not of a text.
+    #[must_use]
+    pub fn is_of_tokens(&self) -> bool {
+        self.is_of_tokens
+    }
+
+    /// Length of the text, bytes; of a prompt of token ids, their number.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
         self.text_bytes
@@ -251,7 +286,6 @@ pub(super) fn mixed(mut bits: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::word::Class;
 
     fn sketcher() -> Sketcher {
         Sketcher::new(&[7; 32])
@@ -310,6 +344,19 @@ mod tests {
         let sketch = sketcher().sketch(&long);
         assert_eq!(sketch.byte_of(usize::MAX), 140_000);
         assert!(sketch.words().iter().any(|word| word.class == Class::Space));
+    }
+
+    #[test]
+    fn of_token_ids_each_is_a_word_and_counts_one() {
+        let ids: Vec<TokenId> = (0..200).map(|n| n * n).collect();
+        let sketch = sketcher().sketch_tokens(&ids);
+        assert_eq!((sketch.words().len(), sketch.text_bytes()), (200, 200));
+        assert_eq!((sketch.byte_of(17), sketch.byte_of(999)), (17, 200));
+        assert!(sketch.is_of_tokens() && !sketcher().sketch("1 4 9").is_of_tokens());
+        let other = sketcher().sketch_tokens(&[&ids[..150], &[7; 50]].concat());
+        assert_eq!(sketch.common_words(&other), 150);
+        let cut = sketcher().with_words_max(10).sketch_tokens(&ids);
+        assert!(cut.is_cut() && cut.words().len() == 10);
     }
 
     #[test]

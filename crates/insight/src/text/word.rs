@@ -41,6 +41,8 @@ pub enum Class {
     Zone,
     /// `seconds`, `days`, and what else counts time.
     TimeUnit,
+    /// A character that counts time, or tells halves of a day, where it stands: 3月5日, 午後.
+    TimeSign,
     /// A word that announces a time: `now`, `today`, `date`.
     TimeLabel,
     /// A word that announces an id that belongs to one request: `request`, `nonce`, `trace`.
@@ -86,7 +88,7 @@ impl Class {
 
     /// Whether the word may be a part of a time that others say.
     pub(super) fn may_be_of_time(self) -> bool {
-        let beside = [Self::Zone, Self::TimeUnit, Self::TimeLabel];
+        let beside = [Self::Zone, Self::TimeUnit, Self::TimeSign, Self::TimeLabel];
         self.is_time() || self.is_figure() || beside.contains(&self)
     }
 

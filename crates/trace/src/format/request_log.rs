@@ -8,7 +8,8 @@
 //! | a LiteLLM log | `messages`, or the same in `proxy_server_request.body` |
 //! | a proxy's log | the same, in `request` |
 //! | Helicone, Langfuse, LangSmith | the same, in `request_body`, `input` or `inputs` |
-//! | a prompt that was rendered already | `prompt` or `input`, a text, or token ids in `prompt` |
+//! | a prompt that was rendered already | `prompt` or `input`, a text |
+//! | one that was tokenized already | `prompt` or `prompt_token_ids`, token ids |
 //!
 //! Images, sound and files within messages count as their short names (see `opaque`), some 30
 //! tokens each, whatever a model makes of them: the same one has the same name.

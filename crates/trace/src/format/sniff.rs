@@ -59,7 +59,8 @@ impl Keys {
             "hash_ids" => self.has_ids = true,
             "turns" | "conversations" => self.has_turns = true,
             "messages" => self.has_messages = true,
-            "prompt" | "input" | "inputs" | "body" | "request_body" | "requestBody" => {
+            "prompt" | "prompt_token_ids" | "input" | "inputs" | "body" | "request_body"
+            | "requestBody" => {
                 self.has_prompt = true;
             }
             "model" | "usage" | "request_id" | "startTime" | "ttft_ms" => self.is_asked = true,

@@ -1,4 +1,4 @@
-//! What a stable prefix was when all was well: its length and a keyed hash, no text.
+//! What a stable prefix was when all was well: its length and keyed hashes, no text.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -7,7 +7,15 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::commands::why::prompt::Body;
 use crate::config::UsageError;
+
+/// Most parts of the prefix behind which its beginning is hashed: they tell where another one
+/// parts.
+const PARTS_MAX: usize = 16;
+
+/// Shortest part, bytes: so much text cannot be guessed from two hashes.
+const PART_BYTES_MIN: usize = 256;
 
 /// The file.
 #[derive(Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -22,11 +30,28 @@ pub(super) struct Baseline {
     key: String,
     /// The text's hash, under the key.
     hash: String,
+    /// The same of its beginnings, up to the end of each equal part but the last.
+    #[serde(default)]
+    hashes: Vec<String>,
+}
+
+/// How the stable prefix begins, held against a baseline.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Begins {
+    /// With all of the baseline's.
+    AsBefore,
+    /// With another text, of which at least this share is the baseline's.
+    Otherwise {
+        /// From 0 to 1.
+        shared: f64,
+    },
 }
 
 impl Baseline {
     /// Of a prefix that is as it should be, counted by `tokenizer`.
-    pub(super) fn of(prefix: &str, tokens: u64, tokenizer: String) -> Self {
+    pub(super) fn of(prefix: &Body, tokens: u64, tokenizer: String) -> Self {
+        let prefix = &*prefix.bytes();
+        let parts = (prefix.len() / PART_BYTES_MIN).clamp(1, PARTS_MAX);
         let random = RandomState::new();
         let key = (0u64..4).map(|part| format!("{:016x}", random.hash_one(part)));
         let key: String = key.collect();
@@ -35,6 +60,9 @@ impl Baseline {
             tokenizer,
             stable_prefix_bytes: prefix.len(),
             hash: hash(&key, prefix),
+            hashes: (1..parts)
+                .map(|part| hash(&key, &prefix[..prefix.len() * part / parts]))
+                .collect(),
             key,
         }
     }
@@ -68,40 +96,77 @@ impl Baseline {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Whether `prefix` begins with the text that this was written of.
-    pub(super) fn begins(&self, prefix: &str) -> bool {
-        let front = prefix.get(..self.stable_prefix_bytes);
-        front.is_some_and(|front| hash(&self.key, front) == self.hash)
+    /// Whether `prefix` begins with what this was written of.
+    pub(super) fn begins(&self, prefix: &Body) -> Begins {
+        let (bytes, prefix) = (self.stable_prefix_bytes, &*prefix.bytes());
+        let is_same = |front: &[u8], expected: &str| hash(&self.key, front) == expected;
+        let whole = prefix.get(..bytes);
+        if whole.is_some_and(|front| is_same(front, &self.hash)) {
+            return Begins::AsBefore;
+        }
+        let parts = self.hashes.len() + 1;
+        let is_part = |(part, expected): &(usize, &String)| {
+            let front = prefix.get(..bytes * part / parts);
+            front.is_some_and(|front| is_same(front, expected))
+        };
+        let same = (1..parts).zip(&self.hashes).take_while(is_part).count();
+        Begins::Otherwise {
+            shared: same as f64 / parts as f64,
+        }
     }
 }
 
-fn hash(key: &str, text: &str) -> String {
+fn hash(key: &str, bytes: &[u8]) -> String {
     let key = blake3::derive_key("headstart 2026 lint baseline v1", key.as_bytes());
-    blake3::keyed_hash(&key, text.as_bytes())
-        .to_hex()
-        .to_string()
+    blake3::keyed_hash(&key, bytes).to_hex().to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn text(text: &str) -> Body {
+        Body::Text(text.to_owned())
+    }
+
+    fn baseline(prefix: &Body) -> Baseline {
+        Baseline::of(prefix, 4, "toy".to_owned())
+    }
+
     #[test]
     fn a_baseline_knows_its_text_again_and_does_not_hold_it() {
-        let baseline = Baseline::of("You are helpful.", 4, "toy".to_owned());
-        assert!(baseline.begins("You are helpful."));
-        assert!(baseline.begins("You are helpful. And kind."));
-        assert!(!baseline.begins("You are helpless. "));
-        assert!(!baseline.begins("You"));
-        let text = serde_json::to_string(&baseline).expect("JSON");
-        assert!(!text.contains("helpful"));
-        assert_ne!(
-            baseline.hash,
-            Baseline::of("You are helpful.", 4, "toy".to_owned()).hash
-        );
+        let baseline = baseline(&text("You are helpful."));
+        let begins = |prefix: &str| baseline.begins(&text(prefix));
+        assert_eq!(begins("You are helpful."), Begins::AsBefore);
+        assert_eq!(begins("You are helpful. And kind."), Begins::AsBefore);
+        let otherwise = |shared| Begins::Otherwise { shared };
         assert_eq!(
-            serde_json::from_str::<Baseline>(&text).expect("reads"),
+            begins("You are helpless. "),
+            otherwise(0.0),
+            "too short for parts"
+        );
+        let file = serde_json::to_string(&baseline).expect("JSON");
+        assert!(!file.contains("helpful"));
+        let another = Baseline::of(&text("You are helpful."), 4, "toy".to_owned());
+        assert_ne!(baseline.hash, another.hash);
+        assert_eq!(
+            serde_json::from_str::<Baseline>(&file).expect("reads"),
             baseline
         );
+    }
+
+    #[test]
+    fn another_beginning_is_told_by_how_much_of_it_is_the_same() {
+        let ids = |changed: usize| {
+            let id = |at: usize| if at == changed { 7 } else { 1_000 + at as u32 };
+            Body::Ids((0..1024).map(id).collect())
+        };
+        // 4,096 bytes in sixteen parts.
+        let baseline = baseline(&ids(5_000));
+        assert_eq!(baseline.begins(&ids(5_000)), Begins::AsBefore);
+        for (changed, shared) in [(0, 0.0), (63, 0.0), (64, 1.0 / 16.0), (1023, 15.0 / 16.0)] {
+            let expected = Begins::Otherwise { shared };
+            assert_eq!(baseline.begins(&ids(changed)), expected, "{changed}");
+        }
     }
 }

@@ -1,10 +1,13 @@
 //! Prompts of logs, of texts and of folders of texts.
 
-use std::fs::{self, File};
+use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use headstart_trace::format::request_log::{self, LogOptions, LoggedRequest, PromptPart};
+use headstart_trace::format::request_log::{LoggedRequest, PromptPart};
+
+use crate::commands::why::logs;
 
 /// Files that hold one prompt each.
 const TEXTS: [&str; 3] = ["txt", "md", "prompt"];
@@ -26,11 +29,10 @@ pub(super) fn each(
         } else if is_text(file) {
             take(&text_prompt(file)?);
         } else {
-            let name = file.display().to_string();
-            let opened = File::open(file).with_context(|| format!("cannot open {name}"))?;
-            for request in request_log::read(name, opened, LogOptions { skip_bad })? {
-                take(&request?);
-            }
+            logs::each(file, skip_bad, |request| {
+                take(request);
+                ControlFlow::Continue(())
+            })?;
         }
     }
     Ok(())

@@ -3,6 +3,8 @@
 //! Prompts with a common prefix stand together when sorted, so the longest one of nine in ten is
 //! the longest of what the first and the last of so many neighbours have in common.
 
+use crate::commands::why::prompt::Body;
+
 /// Bytes of each prompt that are looked at.
 const FRONT_BYTES_MAX: usize = 1 << 18;
 
@@ -15,51 +17,52 @@ const BYTES_MAX: usize = 1 << 28;
 /// The fronts of prompts.
 #[derive(Default)]
 pub(super) struct Stable {
-    fronts: Vec<String>,
+    fronts: Vec<Body>,
     bytes: usize,
 }
 
 impl Stable {
-    pub(super) fn add(&mut self, text: &str) {
-        let end = text.len().min(FRONT_BYTES_MAX);
-        let end = (0..=end)
-            .rev()
-            .find(|at| text.is_char_boundary(*at))
-            .unwrap_or(0);
-        if self.fronts.len() < PROMPTS_MAX && self.bytes + end <= BYTES_MAX {
-            self.bytes += end;
-            self.fronts.push(text[..end].to_owned());
+    pub(super) fn add(&mut self, body: &Body) {
+        let front = match body {
+            Body::Text(_) => body.cut(0..FRONT_BYTES_MAX),
+            Body::Ids(_) => body.cut(0..FRONT_BYTES_MAX / size_of::<u32>()),
+        };
+        let bytes = front.bytes().len();
+        if self.fronts.len() < PROMPTS_MAX && self.bytes + bytes <= BYTES_MAX {
+            self.bytes += bytes;
+            self.fronts.push(front);
         }
     }
 
-    /// The longest text that at least nine in ten begin with; of equally long ones the first in
+    /// The longest beginning that at least nine in ten have; of equally long ones the first in
     /// order.
-    pub(super) fn prefix(&mut self) -> &str {
+    pub(super) fn prefix(mut self) -> Body {
         self.fronts.sort_unstable();
         let needed = (self.fronts.len() * 9).div_ceil(10).max(1);
         let windows = self.fronts.windows(needed);
-        let common = windows.map(|window| common(&window[0], &window[needed - 1]));
-        let longest = common.rev().max_by_key(|text| text.len());
-        longest.unwrap_or_default()
+        let common = windows.map(|window| (window[0].common(&window[needed - 1]), &window[0]));
+        let longest = common.rev().max_by_key(|(len, _)| *len);
+        match longest {
+            Some((len, front)) => front.cut(0..len),
+            None => Body::Text(String::new()),
+        }
     }
-}
-
-/// What both begin with.
-fn common<'a>(one: &'a str, other: &str) -> &'a str {
-    let pairs = one.bytes().zip(other.bytes());
-    let bytes = pairs.take_while(|(one, other)| one == other).count();
-    let end = (0..=bytes).rev().find(|at| one.is_char_boundary(*at));
-    &one[..end.unwrap_or(0)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(texts: &[&str], expected: &str) {
+    fn prefix(bodies: &[Body]) -> Body {
         let mut stable = Stable::default();
-        texts.iter().for_each(|text| stable.add(text));
-        assert_eq!(stable.prefix(), expected);
+        bodies.iter().for_each(|body| stable.add(body));
+        stable.prefix()
+    }
+
+    fn check(texts: &[&str], expected: &str) {
+        let text = |text: &&str| Body::Text((*text).to_owned());
+        let bodies: Vec<Body> = texts.iter().map(text).collect();
+        assert_eq!(prefix(&bodies), text(&expected));
     }
 
     #[test]
@@ -74,5 +77,14 @@ mod tests {
         check(&texts, "st");
         check(&["né", "nè"], "n");
         check(&[], "");
+    }
+
+    #[test]
+    fn token_ids_have_one_too() {
+        let ids = |ids: &[u32]| Body::Ids(ids.to_vec());
+        let both = [ids(&[7, 300_000, 8]), ids(&[7, 300_000, 9])];
+        assert_eq!(prefix(&both), ids(&[7, 300_000]));
+        let text = Body::Text("7 300000".to_owned());
+        assert_eq!(prefix(&[ids(&[7]), text]).len(), 0);
     }
 }

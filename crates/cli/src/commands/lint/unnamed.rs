@@ -1,10 +1,13 @@
 //! Differences without a name: something short that changes at the same place in many prompts,
 //! with much behind it that does not, such as the name of whoever asks.
-
-use std::collections::BTreeMap;
+//!
+//! A place is known by the words in front of the change and by those behind it. Values may begin or
+//! end alike (`Ann Ode`, `Ann Fry`, `Bob Ode`), which moves one of both: places that have either in
+//! common, be it through others, are one.
 
 use headstart_insight::text::{Divergence, LOSS_WORDS};
 
+use super::heaviest::Heaviest;
 use crate::commands::why::walk::{Example, Told};
 
 /// Longest text that changes, bytes: what is longer is content, and not a value in a form.
@@ -16,7 +19,7 @@ const REQUESTS_MIN: u64 = 3;
 /// The same, as a share of all prompts: one in so many.
 const SHARE: u64 = 10;
 
-/// Most places that are told apart; what comes later is left out.
+/// Most places that are told apart, of some kilobyte each; the lightest make room.
 const PLACES_MAX: usize = 1024;
 
 /// What changes, as the subject of a sentence.
@@ -37,11 +40,34 @@ pub(super) struct Place {
     most: u64,
 }
 
-/// All places, by the hash of what stands in front.
-#[derive(Debug, Default)]
+/// The words in front of a change and those behind it, hashed.
+type Key = (u64, u64);
+
+/// All places.
+#[derive(Debug)]
 pub(super) struct Unnamed {
-    places: BTreeMap<u64, Place>,
+    places: Heaviest<Key, Place>,
     prompts: u64,
+}
+
+impl Default for Unnamed {
+    fn default() -> Self {
+        Self {
+            places: Heaviest::new(PLACES_MAX),
+            prompts: 0,
+        }
+    }
+}
+
+impl Place {
+    /// Adds what the same place has cost others.
+    fn join(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.tokens += other.tokens;
+        if other.most > self.most {
+            (self.most, self.example) = (other.most, other.example);
+        }
+    }
 }
 
 impl Unnamed {
@@ -54,33 +80,49 @@ impl Unnamed {
         if parted.evidence.is_some() || !is_value(&parted.divergence) {
             return;
         }
-        let key = parted.divergence.place;
-        if let Some(place) = self.places.get_mut(&key) {
-            place.requests += 1;
-            place.tokens += parted.lost_tokens;
-            if parted.lost_tokens > place.most {
-                place.most = parted.lost_tokens;
-                place.example = parted.example(&told.prompt);
-            }
-        } else if self.places.len() < PLACES_MAX {
-            let place = Place {
-                requests: 1,
-                tokens: parted.lost_tokens,
-                example: parted.example(&told.prompt),
-                most: parted.lost_tokens,
-            };
-            self.places.insert(key, place);
+        let (key, tokens) = (
+            (parted.divergence.place, parted.divergence.behind),
+            parted.lost_tokens,
+        );
+        let place = self.places.add(key, tokens, || Place {
+            requests: 0,
+            tokens: 0,
+            example: told.example(parted),
+            most: tokens,
+        });
+        place.requests += 1;
+        place.tokens += tokens;
+        if tokens > place.most {
+            (place.most, place.example) = (tokens, told.example(parted));
         }
     }
 
     /// Those that are no chance, most tokens lost first.
     pub(super) fn told(self) -> Vec<Place> {
         let least = REQUESTS_MIN.max(self.prompts / SHARE);
-        let mut places: Vec<_> = self.places.into_values().collect();
+        let mut places = joined(self.places.into_values());
         places.retain(|place| place.requests >= least);
         places.sort_by_key(|place| std::cmp::Reverse(place.tokens));
         places
     }
+}
+
+/// One place for all that have the words in front or those behind in common, directly or through
+/// others.
+fn joined(places: impl Iterator<Item = (Key, Place)>) -> Vec<Place> {
+    let mut groups: Vec<(Vec<Key>, Place)> = Vec::new();
+    for (key, place) in places {
+        let is_same = |(keys, _): &mut (Vec<Key>, Place)| {
+            keys.iter().any(|it| it.0 == key.0 || it.1 == key.1)
+        };
+        let mut joined = (vec![key], place);
+        for (keys, place) in groups.extract_if(.., is_same) {
+            joined.0.extend(keys);
+            joined.1.join(place);
+        }
+        groups.push(joined);
+    }
+    groups.into_iter().map(|(_, place)| place).collect()
 }
 
 /// Whether what changed first is short, and what stands right behind it stayed.
@@ -100,40 +142,73 @@ mod tests {
     use crate::commands::why::walk::Walk;
     use crate::logged::Rendering;
 
-    /// Tells of prompts with `fronts` before the same text of so many words.
-    fn check(fronts: &[&str], words: usize, expected: Option<u64>) {
+    fn logged(number: usize, text: String) -> LoggedRequest {
+        LoggedRequest {
+            id: None,
+            line: number + 1,
+            arrival: None,
+            model: None,
+            cache_salt: None,
+            user: None,
+            session: None,
+            prompt: PromptPart::Text(text),
+            prompt_tokens: None,
+            cached_tokens: None,
+            output_tokens: None,
+            ttft: None,
+        }
+    }
+
+    /// The requests of each place that is told of prompts with `fronts` before the same text of so
+    /// many words.
+    fn check(fronts: &[&str], words: usize, expected: &[u64]) {
         let rendering = Rendering::of(None).expect("the toy");
         let (mut walk, mut unnamed) = (Walk::new(&rendering), Unnamed::default());
         for (number, front) in fronts.iter().enumerate() {
             let body: String = (0..words).map(|at| format!("rule{at} ")).collect();
             let text = format!("You help {front}. {body}\nQuestion {number}: {front}?");
-            unnamed.add(&walk.add(&LoggedRequest {
-                id: None,
-                line: number + 1,
-                arrival: None,
-                model: None,
-                cache_salt: None,
-                user: None,
-                session: None,
-                prompt: PromptPart::Text(text),
-                prompt_tokens: None,
-                cached_tokens: None,
-                output_tokens: None,
-                ttft: None,
-            }));
+            unnamed.add(&walk.add(&logged(number, text)));
         }
-        let told = unnamed.told();
-        assert_eq!(told.first().map(|place| place.requests), expected);
+        let told = unnamed.told().into_iter();
+        let told: Vec<u64> = told.map(|place| place.requests).collect();
+        assert_eq!(told, expected);
     }
 
     #[test]
     fn a_value_in_front_of_what_stays_is_told_if_it_changes_often() {
-        check(&["Ann", "Bob", "Cem", "Dee", "Eve"], 80, Some(4));
-        check(&["Ann", "Ann", "Bob", "Ann", "Bob"], 80, None);
-        check(&["Ann", "Bob", "Cem", "Dee", "Eve"], 20, None);
+        check(&["Ann", "Bob", "Cem", "Dee", "Eve"], 80, &[4]);
+        check(&["Ann", "Ann", "Bob", "Ann", "Bob"], 80, &[]);
+        check(&["Ann", "Bob", "Cem", "Dee", "Eve"], 20, &[]);
         let long = "whoever asks, be it at night or in the morning, in whatever language and \
                     about whatever matter, with all the care that you have and without haste, as \
                     you would like to be helped yourself";
-        check(&["Ann", long, "Bob", long, "Cem"], 80, None);
+        check(&["Ann", long, "Bob", long, "Cem"], 80, &[]);
+    }
+
+    #[test]
+    fn values_that_begin_or_end_alike_stand_in_one_place() {
+        let names = [
+            "Ann Ode", "Ann Fry", "Bob Ode", "Cem Hay", "Bob Fry", "Cem Ode", "Ann Hay", "Bob Hay",
+            "Cem Fry", "Dee Fry", "Dee Ode", "Dee Hay",
+        ];
+        check(&names, 80, &[names.len() as u64 - 1]);
+    }
+
+    #[test]
+    fn two_places_are_two() {
+        let rendering = Rendering::of(None).expect("the toy");
+        let (mut walk, mut unnamed) = (Walk::new(&rendering), Unnamed::default());
+        let names = ["Ann", "Bob", "Cem", "Dee"];
+        for number in 0..16 {
+            let words =
+                |app: &str| -> String { (0..80).map(|at| format!("{app}rule{at} ")).collect() };
+            let name = names[number / 2 % 4].repeat(1 + number / 8);
+            let text = match number % 2 {
+                0 => format!("In the shop you help {name}. {}", words("shop")),
+                _ => format!("As a guide you lead {name} on. {}", words("tour")),
+            };
+            unnamed.add(&walk.add(&logged(number, text)));
+        }
+        assert_eq!(unnamed.told().len(), 2);
     }
 }

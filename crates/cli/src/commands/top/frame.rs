@@ -135,7 +135,7 @@ fn waterfall(told: &Snapshot) -> Vec<Line> {
     let Some(waterfall) = &told.waterfall else {
         return vec![title(
             "Waterfall",
-            "this server does not attribute tokens".to_owned(),
+            "none: this server runs with --insight off, which attributes no tokens".to_owned(),
         )];
     };
     let all = waterfall.tokens;

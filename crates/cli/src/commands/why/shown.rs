@@ -4,32 +4,49 @@ use std::ops::Range;
 
 use headstart_core::shown::is_hidden;
 use headstart_insight::Cause;
+use serde_json::{Value, json};
 
-use super::walk::Prompt;
+use super::prompt::{Body, Prompt};
 
 /// Characters shown in front of a change and behind it.
 const CONTEXT_CHARS: usize = 60;
 
+/// Most bytes of a character.
+const LETTER_BYTES: usize = 4;
+
+/// Token ids shown in front of a change and behind it.
+const CONTEXT_IDS: usize = 10;
+
 /// Longest change that people are shown in full, characters.
 const CHANGE_CHARS: usize = 160;
 
+/// Longest change that is kept as the example of a finding, bytes or token ids: a list of tools.
+const EXAMPLE_MAX: usize = 64 << 10;
+
 /// The texts around a change.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     /// What stands in front of it, in both prompts alike or nearly.
-    pub(crate) before: String,
-    /// What stood there.
-    pub(crate) old: String,
-    /// What stands there.
-    pub(crate) new: String,
-    /// What follows in the newer prompt.
-    pub(crate) after: String,
-    /// What follows in the older one.
-    old_after: String,
+    before: String,
+    old: Change,
+    new: Change,
+    /// What kind of thing changes, for those who may not see it.
+    kind: &'static str,
+    /// What lengths are counted in.
+    unit: &'static str,
+}
+
+/// What stands at the change, in one of both prompts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Change {
+    text: String,
+    len: usize,
+    /// What follows.
+    after: String,
 }
 
 /// What kind of text a change is, for those who may not see it.
-pub(crate) fn kind(cause: Option<Cause>) -> &'static str {
+fn kind(cause: Option<Cause>) -> &'static str {
     match cause {
         Some(Cause::Clock) => "time-like",
         Some(Cause::Nonce) => "id-like",
@@ -44,17 +61,89 @@ pub(crate) fn kind(cause: Option<Cause>) -> &'static str {
     }
 }
 
-impl Shown {
-    /// The texts around `spans` of both prompts.
-    pub(crate) fn of(old: &Prompt, new: &Prompt, spans: (Range<usize>, Range<usize>)) -> Self {
-        let (old_span, new_span) = spans;
+impl Change {
+    fn of(body: &Body, span: Range<usize>, most: usize) -> Self {
+        let kept = span.start..span.end.min(span.start.saturating_add(most));
         Self {
-            before: last(cut(&new.text, 0..new_span.start)).to_owned(),
-            after: first(cut(&new.text, new_span.end..new.text.len())).to_owned(),
-            old_after: first(cut(&old.text, old_span.end..old.text.len())).to_owned(),
-            old: cut(&old.text, old_span).to_owned(),
-            new: cut(&new.text, new_span).to_owned(),
+            text: body.cut(kept).to_string(),
+            len: span.len(),
+            after: first(body, span.end),
         }
+    }
+}
+
+impl Shown {
+    /// The texts around `spans` of both prompts, which differ for `cause` if that is known.
+    pub(crate) fn of(
+        old: &Prompt,
+        new: &Prompt,
+        spans: (Range<usize>, Range<usize>),
+        cause: Option<Cause>,
+    ) -> Self {
+        Self::with_most((old, new), spans, cause, usize::MAX)
+    }
+
+    /// The same of an example that is kept: a very long change is cut.
+    pub(crate) fn example(
+        old: &Prompt,
+        new: &Prompt,
+        spans: (Range<usize>, Range<usize>),
+        cause: Option<Cause>,
+    ) -> Self {
+        Self::with_most((old, new), spans, cause, EXAMPLE_MAX)
+    }
+
+    fn with_most(
+        (old, new): (&Prompt, &Prompt),
+        (old_span, new_span): (Range<usize>, Range<usize>),
+        cause: Option<Cause>,
+        most: usize,
+    ) -> Self {
+        Self {
+            before: last(&new.body, new_span.start),
+            old: Change::of(&old.body, old_span, most),
+            new: Change::of(&new.body, new_span, most),
+            kind: match &new.body {
+                Body::Text(_) => kind(cause),
+                Body::Ids(_) => "tokens",
+            },
+            unit: new.body.unit(),
+        }
+    }
+
+    /// Fields for programs: texts only if they are to be shown, kind and lengths always.
+    pub(crate) fn fields(&self, show_text: bool) -> [(&'static str, Value); 8] {
+        let text = |text: &str| match show_text {
+            true => json!(text),
+            false => Value::Null,
+        };
+        [
+            ("before", text(&self.before)),
+            ("old", text(&self.old.text)),
+            ("new", text(&self.new.text)),
+            ("after", text(&self.new.after)),
+            ("kind", json!(self.kind)),
+            ("unit", json!(self.unit)),
+            ("old_length", json!(self.old.len)),
+            ("new_length", json!(self.new.len)),
+        ]
+    }
+
+    /// The same fields, empty where nothing parts.
+    pub(crate) fn fields_of(shown: Option<&Self>, show_text: bool) -> [(&'static str, Value); 8] {
+        let names = [
+            "before",
+            "old",
+            "new",
+            "after",
+            "kind",
+            "unit",
+            "old_length",
+            "new_length",
+        ];
+        shown.map_or(names.map(|name| (name, Value::Null)), |it| {
+            it.fields(show_text)
+        })
     }
 
     /// Lines that show both, one above the other, with the change marked.
@@ -62,76 +151,73 @@ impl Shown {
         &self,
         old_name: &str,
         new_name: &str,
-        kind: &str,
         show_text: bool,
     ) -> Vec<String> {
         let (old_name, new_name) = (visible(old_name), visible(new_name));
         let width = old_name.chars().count().max(new_name.chars().count());
-        let sides = [
-            (old_name, &self.old, &self.old_after),
-            (new_name, &self.new, &self.after),
-        ];
-        let lines = sides.into_iter().flat_map(|(name, change, after)| {
-            let change = match show_text {
-                true => shortened(&visible(change)),
-                false => redacted(change, kind),
-            };
-            let (before, after) = match show_text {
-                true => (format!("…{}", visible(&self.before)), visible(after) + "…"),
-                false => ("…".to_owned(), "…".to_owned()),
+        let sides = [(old_name, &self.old), (new_name, &self.new)];
+        let lines = sides.into_iter().flat_map(|(name, change)| {
+            let (before, text, after) = match show_text {
+                true => (
+                    format!("…{}", visible(&self.before)),
+                    shortened(&visible(&change.text)),
+                    visible(&change.after) + "…",
+                ),
+                false => ("…".to_owned(), self.redacted(change), "…".to_owned()),
             };
             let indent = " ".repeat(before.chars().count());
-            let caret = "^".repeat(change.chars().count().max(1));
+            let caret = "^".repeat(text.chars().count().max(1));
             let marks = show_text.then(|| format!("  {:>width$} │ {indent}{caret}", ""));
             [
-                Some(format!("  {name:>width$} │ {before}{change}{after}")),
+                Some(format!("  {name:>width$} │ {before}{text}{after}")),
                 marks,
             ]
         });
         lines.flatten().collect()
     }
-}
 
-/// What stands for a text that may not be seen.
-pub(crate) fn redacted(text: &str, kind: &str) -> String {
-    match text.len() {
-        0 => "[nothing]".to_owned(),
-        bytes => format!("[redacted: {bytes} bytes, {kind}]"),
+    /// What stands for a text that may not be seen.
+    fn redacted(&self, change: &Change) -> String {
+        match (change.len, self.unit) {
+            (0, _) => "[nothing]".to_owned(),
+            (ids, "token ids") => format!("[redacted: {ids} token ids]"),
+            (bytes, _) => format!("[redacted: {bytes} bytes, {}]", self.kind),
+        }
     }
 }
 
-/// The part of `text` in `range`; as much of it as there is, on boundaries of characters.
-fn cut(text: &str, range: Range<usize>) -> &str {
-    let boundary = |at: usize| {
-        let at = at.min(text.len());
-        (0..=at)
-            .rev()
-            .find(|at| text.is_char_boundary(*at))
-            .unwrap_or(0)
-    };
-    let (start, end) = (boundary(range.start), boundary(range.end));
-    &text[start..end.max(start)]
+/// What stands at `at` and behind it.
+fn first(body: &Body, at: usize) -> String {
+    match body {
+        Body::Text(_) => {
+            let rest = body.cut(at..at + CONTEXT_CHARS * LETTER_BYTES).to_string();
+            rest.chars().take(CONTEXT_CHARS).collect()
+        }
+        Body::Ids(_) => match body.cut(at..at + CONTEXT_IDS).to_string() {
+            ids if ids.is_empty() => ids,
+            ids => format!(" {ids}"),
+        },
+    }
 }
 
-fn first(text: &str) -> &str {
-    let end = text
-        .char_indices()
-        .nth(CONTEXT_CHARS)
-        .map_or(text.len(), |(at, _)| at);
-    &text[..end]
-}
-
-fn last(text: &str) -> &str {
-    let start = text
-        .char_indices()
-        .rev()
-        .nth(CONTEXT_CHARS - 1)
-        .map_or(0, |(at, _)| at);
-    &text[start..]
+/// What stands in front of `at`.
+fn last(body: &Body, at: usize) -> String {
+    match body {
+        Body::Text(_) => {
+            let front = at.saturating_sub(CONTEXT_CHARS * LETTER_BYTES)..at;
+            let front = body.cut(front).to_string();
+            let left = front.chars().count().saturating_sub(CONTEXT_CHARS);
+            front.chars().skip(left).collect()
+        }
+        Body::Ids(_) => match body.cut(at.saturating_sub(CONTEXT_IDS)..at).to_string() {
+            ids if ids.is_empty() => ids,
+            ids => format!("{ids} "),
+        },
+    }
 }
 
 /// On one line, without what a terminal obeys and what nobody sees: one character each.
-pub(crate) fn visible(text: &str) -> String {
+fn visible(text: &str) -> String {
     let shown = |character: char| match character {
         '\n' => '⏎',
         '\t' => '⇥',
@@ -160,23 +246,27 @@ fn shortened(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn prompt(name: &str, text: &str) -> Prompt {
+    fn prompt(name: &str, body: Body) -> Prompt {
         Prompt {
             name: name.to_owned(),
-            text: text.to_owned(),
+            body,
             logged_tokens: None,
         }
     }
 
+    fn text(text: &str) -> Prompt {
+        prompt("", Body::Text(text.to_owned()))
+    }
+
     fn shown() -> Shown {
-        let old = prompt("a", "It is\n9:41 now.");
-        let new = prompt("bcd", "It is\n11:02 now, or so.");
-        Shown::of(&old, &new, (6..10, 6..11))
+        let old = text("It is\n9:41 now.");
+        let new = text("It is\n11:02 now, or so.");
+        Shown::of(&old, &new, (6..10, 6..11), Some(Cause::Clock))
     }
 
     #[test]
     fn both_texts_stand_above_each_other_with_the_change_marked() {
-        let lines = shown().side_by_side("a", "bcd", "time-like", true);
+        let lines = shown().side_by_side("a", "bcd", true);
         assert_eq!(
             lines,
             [
@@ -190,7 +280,7 @@ mod tests {
 
     #[test]
     fn nothing_of_a_text_is_shown_unless_asked_for() {
-        let lines = shown().side_by_side("a", "bcd", "time-like", false);
+        let lines = shown().side_by_side("a", "bcd", false);
         assert_eq!(
             lines,
             [
@@ -198,19 +288,58 @@ mod tests {
                 "  bcd │ …[redacted: 5 bytes, time-like]…",
             ]
         );
-        assert_eq!(redacted("", "text"), "[nothing]");
         assert!(!lines.join("").contains("now"));
+        let added = Shown::of(&text("ab"), &text("axb"), (1..1, 1..2), None);
+        let lines = added.side_by_side("a", "b", false);
+        assert_eq!(lines[0], "  a │ …[nothing]…");
+    }
+
+    #[test]
+    fn programs_are_told_kind_and_length_of_what_is_hidden() {
+        let fields = |show_text| {
+            let fields = shown().fields(show_text);
+            let fields = fields.map(|(name, value)| (name.to_owned(), value));
+            Value::Object(fields.into_iter().collect())
+        };
+        let hidden = json!({
+            "before": null, "old": null, "new": null, "after": null,
+            "kind": "time-like", "unit": "bytes", "old_length": 4, "new_length": 5,
+        });
+        assert_eq!(fields(false), hidden);
+        assert_eq!(fields(true)["old"], "9:41");
+        assert_eq!(fields(true)["after"], " now, or so.");
+    }
+
+    #[test]
+    fn token_ids_are_shown_as_ids() {
+        let body = |ids: &[u32]| prompt("", Body::Ids(ids.to_vec()));
+        let (old, new) = (body(&[1, 2, 33, 4]), body(&[1, 2, 5, 66, 4]));
+        let shown = Shown::of(&old, &new, (2..3, 2..4), None);
+        assert_eq!(
+            shown.side_by_side("a", "b", true)[2..],
+            ["  b │ …1 2 5 66 4…", "    │      ^^^^"]
+        );
+        assert_eq!(
+            shown.side_by_side("a", "b", false)[1],
+            "  b │ …[redacted: 2 token ids]…"
+        );
     }
 
     #[test]
     fn long_texts_and_other_characters_are_cut_well() {
-        let long = "é".repeat(400);
-        assert_eq!(first(&long).chars().count(), CONTEXT_CHARS);
-        assert_eq!(last(&long).chars().count(), CONTEXT_CHARS);
-        assert_eq!(shortened(&long).chars().count(), CHANGE_CHARS + 3);
-        assert_eq!(cut("aé", 0..2), "a");
-        assert_eq!(cut("aé", 5..9), "");
+        let long = text(&"é".repeat(400));
+        assert_eq!(first(&long.body, 0).chars().count(), CONTEXT_CHARS);
+        assert_eq!(last(&long.body, 400).chars().count(), CONTEXT_CHARS);
+        let wide = text(&"🎉".repeat(400));
+        assert_eq!(first(&wide.body, 4).chars().count(), CONTEXT_CHARS);
+        assert_eq!(last(&wide.body, 400).chars().count(), CONTEXT_CHARS);
+        let shown = shortened(&"é".repeat(400));
+        assert_eq!(shown.chars().count(), CHANGE_CHARS + 3);
         assert_eq!(visible("a\tb\u{1b}[0m"), "a⇥b·[0m");
         assert_eq!(visible("10\u{A0}%\u{202E}x\u{2028}"), "10⍽%·x⍽");
+        let long = text(&"x".repeat(1 << 20));
+        let whole = (0..1 << 20, 0..1 << 20);
+        let kept = Shown::example(&long, &long, whole, None);
+        assert_eq!((kept.old.text.len(), kept.old.len), (EXAMPLE_MAX, 1 << 20));
     }
 }

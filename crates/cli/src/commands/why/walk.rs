@@ -1,6 +1,7 @@
 //! A log's prompts, one after the other, each compared with those before.
 //!
-//! Texts are in memory as long as their sketches are, and no longer; nothing is written.
+//! Prompts are in memory as long as their sketches are, and no longer; nothing is written. Of the
+//! worst case of a finding there is what stands around the change.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::logged::Rendering;
 
+use super::prompt::{Body, Prompt};
 use super::shown::Shown;
 
 /// The secret of hashes that never leave the process: always the same, so that the same log tells
@@ -24,17 +26,6 @@ const SECRET: [u8; 32] = *b"headstart why, never leaves here";
 /// Prompts from which on a cause must have cost something more than once to be told: one stray
 /// request among many breaks no prefix.
 const MANY_PROMPTS: u64 = 50;
-
-/// A prompt of the log.
-#[derive(Debug)]
-pub(crate) struct Prompt {
-    /// The request's id, or the number of its line.
-    pub(crate) name: String,
-    /// As the model reads it.
-    pub(crate) text: String,
-    /// Its length in tokens as the log has it.
-    pub(crate) logged_tokens: Option<u32>,
-}
 
 /// Two prompts that part.
 #[derive(Debug)]
@@ -73,12 +64,17 @@ pub(crate) enum Outcome {
     Parts,
 }
 
-/// The worst case of a finding.
+/// The worst case of a finding: a few hundred bytes and what changed, whatever the prompts hold.
 #[derive(Debug)]
 pub(crate) struct Example {
-    old: Rc<Prompt>,
-    new: Rc<Prompt>,
-    spans: (Range<usize>, Range<usize>),
+    /// The request that lost.
+    pub(crate) request: String,
+    /// The one that it is compared with.
+    pub(crate) neighbour: String,
+    /// The texts around the change.
+    pub(crate) shown: Shown,
+    /// The token at which they part.
+    token: u64,
 }
 
 /// Goes through a log.
@@ -120,13 +116,9 @@ impl Parted {
         }
     }
 
-    /// As the example of a finding about `prompt`.
-    pub(crate) fn example(&self, prompt: &Rc<Prompt>) -> Example {
-        Example {
-            old: Rc::clone(&self.old),
-            new: Rc::clone(prompt),
-            spans: self.spans(),
-        }
+    /// Why, where that has a name.
+    pub(crate) fn cause(&self) -> Option<Cause> {
+        self.evidence.as_ref().map(|evidence| evidence.cause)
     }
 }
 
@@ -137,6 +129,17 @@ impl Told {
             (None, _) => Outcome::Alone,
             (Some(_), None) => Outcome::GoesOn,
             (Some(_), Some(_)) => Outcome::Parts,
+        }
+    }
+
+    /// As the example of a finding, where it `parted`.
+    pub(crate) fn example(&self, parted: &Parted) -> Example {
+        let (old, new) = (&parted.old, &self.prompt);
+        Example {
+            request: new.short_name(),
+            neighbour: old.short_name(),
+            shown: Shown::example(old, new, parted.spans(), parted.cause()),
+            token: self.shared_tokens,
         }
     }
 }
@@ -155,30 +158,30 @@ impl<'a> Walk<'a> {
 
     /// Remembers a request that nothing is asked about.
     pub(crate) fn remember(&mut self, request: &LoggedRequest) {
-        let text = self.rendering.text(&request.prompt);
-        let sketch = self.sketcher.sketch(&text);
-        let prompt = Rc::new(Prompt::new(request, text));
+        let body = Body::of(&request.prompt, self.rendering);
+        let sketch = body.sketch(&self.sketcher);
+        let prompt = Rc::new(Prompt::new(request, body));
         self.neighbours.insert(namespace(request), prompt, sketch);
     }
 
     /// What is known of a request; it is not remembered.
     pub(crate) fn tell(&self, request: &LoggedRequest) -> Told {
-        let text = self.rendering.text(&request.prompt);
-        let sketch = self.sketcher.sketch(&text);
-        self.told(request, text, &sketch)
+        let body = Body::of(&request.prompt, self.rendering);
+        let sketch = body.sketch(&self.sketcher);
+        self.told(request, body, &sketch)
     }
 
     /// Adds a request to the findings, and remembers it.
     pub(crate) fn add(&mut self, request: &LoggedRequest) -> Told {
-        let text = self.rendering.text(&request.prompt);
-        let sketch = self.sketcher.sketch(&text);
-        let told = self.told(request, text, &sketch);
+        let body = Body::of(&request.prompt, self.rendering);
+        let sketch = body.sketch(&self.sketcher);
+        let told = self.told(request, body, &sketch);
         self.prompts += 1;
         if let Some(parted) = &told.parted
             && let Some(evidence) = &parted.evidence
         {
             let loss = Loss::new(evidence, parted.lost_tokens);
-            self.findings.add(loss, || parted.example(&told.prompt));
+            self.findings.add(loss, || told.example(parted));
         }
         let prompt = Rc::clone(&told.prompt);
         self.neighbours.insert(namespace(request), prompt, sketch);
@@ -190,8 +193,8 @@ impl<'a> Walk<'a> {
         told_findings(self.findings, self.prompts)
     }
 
-    fn told(&self, request: &LoggedRequest, text: String, sketch: &Sketch) -> Told {
-        let prompt = Rc::new(Prompt::new(request, text));
+    fn told(&self, request: &LoggedRequest, body: Body, sketch: &Sketch) -> Told {
+        let prompt = Rc::new(Prompt::new(request, body));
         let Some(told) = self.neighbours.tell(namespace(request), sketch) else {
             return Told {
                 prompt,
@@ -202,13 +205,13 @@ impl<'a> Walk<'a> {
         };
         let near = Rc::clone(told.near.name);
         let parted = told.explanation.map(|explanation| Parted {
-            lost_tokens: prompt.tokens_in(explanation.divergence.lost_bytes, self.rendering),
+            lost_tokens: prompt.lost(&explanation.divergence, self.rendering),
             divergence: explanation.divergence,
             evidence: explanation.evidence,
             old: Rc::clone(&near),
         });
         Told {
-            shared_tokens: shared_tokens(self.rendering, &near, &prompt),
+            shared_tokens: prompt.shared_tokens(&near, self.rendering),
             prompt,
             near: Some(near),
             parted,
@@ -216,90 +219,19 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl Prompt {
-    fn new(request: &LoggedRequest, text: String) -> Self {
-        Self {
-            name: request.name(),
-            text,
-            logged_tokens: request.prompt_tokens,
-        }
-    }
-
-    /// Its length in tokens: the log's own count, or the tokenizer's.
-    pub(crate) fn tokens(&self, rendering: &Rendering) -> u64 {
-        let counted = || count(rendering, &self.text);
-        self.logged_tokens.map_or_else(counted, u64::from)
-    }
-
-    /// Tokens in so many bytes of it, by its average.
-    fn tokens_in(&self, bytes: usize, rendering: &Rendering) -> u64 {
-        let share = bytes as f64 / self.text.len().max(1) as f64;
-        (self.tokens(rendering) as f64 * share).round() as u64
-    }
-}
-
 impl Example {
-    /// The request that lost, and the one that it is compared with.
-    pub(crate) fn names(&self) -> (&str, &str) {
-        (&self.new.name, &self.old.name)
-    }
-
-    /// The texts around the change.
-    pub(crate) fn shown(&self) -> Shown {
-        Shown::of(&self.old, &self.new, self.spans.clone())
-    }
-
     /// As JSON, with texts only if they are to be shown.
-    pub(crate) fn json(&self, rendering: &Rendering, show_text: bool) -> Value {
-        let shown = self.shown();
-        let text = |text: &str| match show_text {
-            true => json!(text),
-            false => Value::Null,
-        };
-        json!({
-            "request": self.new.name,
-            "neighbour": self.old.name,
-            "token": shared_tokens(rendering, &self.old, &self.new),
-            "before": text(&shown.before),
-            "old": text(&shown.old),
-            "new": text(&shown.new),
-        })
-    }
-}
-
-/// Tokens of a text; four bytes each where the tokenizer has none.
-pub(crate) fn count(rendering: &Rendering, text: &str) -> u64 {
-    let by_bytes = text.len().div_ceil(4);
-    rendering
-        .tokens(text)
-        .map_or(by_bytes, |tokens| tokens.len()) as u64
-}
-
-/// Tokens that `new` has in common with `old` from the start, as the log counts tokens if it does.
-pub(crate) fn shared_tokens(rendering: &Rendering, old: &Prompt, new: &Prompt) -> u64 {
-    let (one, other) = (&old.text, &new.text);
-    let (shared, all) = match (rendering.tokens(one), rendering.tokens(other)) {
-        (Ok(one), Ok(other)) => {
-            let pairs = one.iter().zip(&other);
-            let shared = pairs.take_while(|(one, other)| one == other).count();
-            (shared as u64, other.len() as u64)
+    pub(crate) fn json(&self, show_text: bool) -> Value {
+        let mut told = json!({
+            "request": self.request,
+            "neighbour": self.neighbour,
+            "token": self.token,
+        });
+        for (name, value) in self.shown.fields(show_text) {
+            told[name] = value;
         }
-        _ => {
-            let pairs = one.bytes().zip(other.bytes());
-            let shared = pairs.take_while(|(one, other)| one == other).count();
-            (shared as u64 / 4, count(rendering, other))
-        }
-    };
-    match new.logged_tokens.map(u64::from) {
-        Some(logged) if logged != all => in_counting(shared, all, logged),
-        _ => shared,
+        told
     }
-}
-
-/// `shared` of `all` tokens, where another tokenizer counts `logged`: the same share of them.
-fn in_counting(shared: u64, all: u64, logged: u64) -> u64 {
-    let share = shared as f64 / all.max(1) as f64;
-    ((share * logged as f64).round() as u64).min(logged)
 }
 
 /// Requests share a cache if they ask the same model under the same salt.
@@ -307,16 +239,4 @@ fn namespace(request: &LoggedRequest) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&request.model, &request.cache_salt).hash(&mut hasher);
     hasher.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_are_of_one_counting() {
-        assert_eq!(in_counting(311, 311, 310), 310);
-        assert_eq!(in_counting(100, 200, 310), 155);
-        assert_eq!(in_counting(0, 0, 310), 0);
-    }
 }

@@ -43,9 +43,20 @@ pub(super) fn is_clock(aligned: &Aligned<'_>, region: &Region) -> bool {
 
 /// Whether a short word joins parts of a time: `twenty to five`.
 fn is_joint(words: &[Word], at: usize) -> bool {
-    let is_short = words[at].class == Class::Plain && words[at].len <= JOINT_BYTES;
     let may_be = |at: usize| words.get(at).is_some_and(|it| it.class.may_be_of_time());
-    is_short && at > 0 && may_be(at - 1) && may_be(at + 1)
+    is_short(words, at) && at > 0 && may_be(at - 1) && may_be(at + 1)
+}
+
+/// Whether a word is short, and no character of a script without spaces.
+fn is_short(words: &[Word], at: usize) -> bool {
+    let word = &words[at];
+    word.class == Class::Plain && word.len <= JOINT_BYTES && !is_inside(words, at)
+}
+
+/// Whether a word has no space on either side, as characters of scripts without spaces have none.
+fn is_inside(words: &[Word], at: usize) -> bool {
+    let is_touched = at > 0 && touch(words, at - 1) && touch(words, at);
+    words[at].class == Class::Plain && is_touched
 }
 
 /// Whether a word says a time, or is a number beside one that makes it a time.
@@ -55,9 +66,12 @@ fn says_time(words: &[Word], at: usize) -> bool {
     match class {
         _ if class.is_time() => true,
         _ if class.is_figure() => {
-            words[around].iter().any(is_beside) || is_argument(words, at) || is_of_phrase(words, at)
+            is_near_time(words, around, at)
+                || touches_sign(words, at)
+                || is_argument(words, at)
+                || is_of_phrase(words, at)
         }
-        Class::Zone | Class::TimeLabel | Class::TimeUnit => {
+        Class::Zone | Class::TimeLabel | Class::TimeUnit | Class::TimeSign => {
             let is_figure = |word: &Word| word.class.is_figure() || word.class.is_time();
             words[around].iter().any(is_figure)
         }
@@ -65,21 +79,47 @@ fn says_time(words: &[Word], at: usize) -> bool {
     }
 }
 
-/// Whether a word makes a number beside it a time.
+/// Whether a word makes a number beside it a time. What does so only where it touches it, is none.
 fn is_beside(word: &Word) -> bool {
-    !word.class.is_figure() && word.class.may_be_of_time()
+    let is_sign = word.class == Class::TimeSign;
+    !is_sign && !word.class.is_figure() && word.class.may_be_of_time()
+}
+
+/// Whether a word `around` makes the number at `at` a time, over words that have spaces.
+fn is_near_time(words: &[Word], mut around: Range<usize>, at: usize) -> bool {
+    around.any(|other| {
+        let mut between = other.min(at) + 1..other.max(at);
+        is_beside(&words[other]) && !between.any(|at| is_inside(words, at))
+    })
+}
+
+/// Whether a character that counts time stands right in front of a figure or right behind it.
+fn touches_sign(words: &[Word], at: usize) -> bool {
+    let is_sign = |other: usize| {
+        words
+            .get(other)
+            .is_some_and(|it| it.class == Class::TimeSign)
+    };
+    (at > 0 && is_sign(at - 1) && touch(words, at - 1)) || (is_sign(at + 1) && touch(words, at))
+}
+
+/// Whether nothing stands between the word at `at` and the next.
+fn touch(words: &[Word], at: usize) -> bool {
+    let next = words.get(at + 1);
+    next.is_some_and(|next| words[at].end() == next.start)
 }
 
 /// Whether nothing but numbers, signs and short words stands between a number and a time.
 fn is_of_phrase(words: &[Word], at: usize) -> bool {
-    let links = |word: &&Word| {
+    let links = |at: &usize| {
+        let word = &words[*at];
         let is_sign = b",-/:.()'".iter().any(|sign| word.is(*sign));
-        is_sign || word.class.is_figure() || (word.class == Class::Plain && word.len <= JOINT_BYTES)
+        is_sign || word.class.is_figure() || is_short(words, *at)
     };
-    let mut front = words[..at].iter().rev().take(PHRASE_WORDS);
-    let mut behind = words[at + 1..].iter().take(PHRASE_WORDS);
-    let says = |word: Option<&Word>| word.is_some_and(is_beside);
-    says(front.find(|word| !links(word))) || says(behind.find(|word| !links(word)))
+    let mut front = (0..at).rev().take(PHRASE_WORDS);
+    let mut behind = (at + 1..words.len()).take(PHRASE_WORDS);
+    let says = |at: Option<usize>| at.is_some_and(|at| is_beside(&words[at]));
+    says(front.find(|at| !links(at))) || says(behind.find(|at| !links(at)))
 }
 
 /// Whether a number is one of several that a word of time has in brackets: `datetime(2026, 3, 4)`.
@@ -98,7 +138,7 @@ fn whole(words: &[Word], range: Range<usize>) -> Range<usize> {
     let is_part = |at: usize| {
         let word = &words[at];
         word.class.is_time()
-            || matches!(word.class, Class::Zone | Class::TimeUnit)
+            || matches!(word.class, Class::Zone | Class::TimeUnit | Class::TimeSign)
             || (word.class.is_figure() && word.len <= NUMBER_DIGITS)
     };
     let joins = |word: &Word| b",-/:+".iter().any(|sign| word.is(*sign));
@@ -108,7 +148,7 @@ fn whole(words: &[Word], range: Range<usize>) -> Range<usize> {
             start -= 1;
         } else if start > 1
             && is_part(start - 2)
-            && words[start - 2].class != Class::TimeUnit
+            && !matches!(words[start - 2].class, Class::TimeUnit | Class::TimeSign)
             && joins(&words[start - 1])
         {
             start -= 2;
@@ -197,6 +237,9 @@ mod tests {
             ("Month: ", "2026-03", "2026-04", "\n"),
             ("Сегодня ", "2 марта", "3 марта", " года. "),
             ("今天是", "星期一", "星期二", "。"),
+            ("现在是", "下午3点05分", "下午4点10分", "。"),
+            ("本日は", "3月5日14時30分", "3月5日15時02分", "です。"),
+            ("지금은 ", "11월 23일", "11월 24일", "입니다. "),
         ] {
             let text = |time: &str| format!("You help people. {front}{time}{behind}{body}");
             let (old, new) = (text(one), text(other));
@@ -244,6 +287,25 @@ mod tests {
             ("The first rule", "The third rule"),
             ("Build 2026-99", "Build 2026-98"),
             ("Part 061405QX", "Part 061406QX"),
+        ] {
+            let (old, new) = (format!("{one}. {body}"), format!("{other}. {body}"));
+            assert_ne!(found(&old, &new).map(|it| it.0), Some("clock"), "{one}");
+        }
+    }
+
+    #[test]
+    fn figures_beside_everyday_characters_are_no_clock() {
+        let body = prose(13, 120);
+        for (one, other) in [
+            ("第1部分", "第2部分"),
+            ("文档3要点", "文档4要点"),
+            ("以下3点建议", "以下4点建议"),
+            ("评分为5分", "评分为4分"),
+            ("第3日目", "第4日目"),
+            ("今天是3月5日。文档3", "今天是3月5日。文档4"),
+            ("截至2026-03-05文档3", "截至2026-03-05文档4"),
+            ("三个要点", "四个要点"),
+            ("上の表", "下の表"),
         ] {
             let (old, new) = (format!("{one}. {body}"), format!("{other}. {body}"));
             assert_ne!(found(&old, &new).map(|it| it.0), Some("clock"), "{one}");

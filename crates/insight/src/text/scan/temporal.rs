@@ -25,25 +25,6 @@ pub(super) fn scan(rest: &[u8]) -> Option<(usize, Class)> {
     }
 }
 
-/// Characters that count time in Chinese, Japanese or Korean: year, month, day, hour, minute,
-/// second, week, noon.
-const UNITS: &str = "年月日時时分秒点點曜星期周週午년월일시분초요오";
-
-/// Numerals, and what else tells days and halves of days apart.
-const NUMERALS: &str = "一二三四五六七八九十零火水木金土上下前後화수목금토전후";
-
-/// What a character says of time, if anything.
-pub(super) fn of_character(character: &[u8]) -> Option<Class> {
-    let is_in = |text: &str| text.as_bytes().chunks_exact(3).any(|it| it == character);
-    if character.len() != 3 {
-        None
-    } else if is_in(UNITS) {
-        Some(Class::TimeUnit)
-    } else {
-        is_in(NUMERALS).then_some(Class::Spelled)
-    }
-}
-
 fn digits(bytes: &[u8]) -> usize {
     bytes
         .iter()

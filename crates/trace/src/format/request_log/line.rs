@@ -112,8 +112,8 @@ fn bodies<'a>(line: &Fields<'a>) -> impl Iterator<Item = Fields<'a>> {
 fn prompt_of_line(line: &Fields<'_>) -> Result<PromptPart, String> {
     prompt(line)?.ok_or_else(|| {
         format!(
-            "no prompt; expected `messages`, `prompt` or `input`, by itself or in `body`, \
-             `request`, `request_body` or `input`; the line has {}",
+            "no prompt; expected `messages`, `prompt`, `input` or `prompt_token_ids`, by itself or \
+             in `body`, `request`, `request_body` or `input`; the line has {}",
             line.named()
         )
     })
@@ -127,7 +127,7 @@ fn prompt(body: &Fields<'_>) -> Result<Option<PromptPart>, String> {
             tools(body),
         )));
     }
-    for name in ["prompt", "input", "messages"] {
+    for name in ["prompt", "input", "messages", "prompt_token_ids"] {
         match body.value::<Value>(name) {
             Some(Value::String(text)) if name == "input" && body.raw("instructions").is_some() => {
                 let user = json!([{"role": "user", "content": text}]);
@@ -412,6 +412,11 @@ mod tests {
         let expected = PromptPart::Tokens(vec![1, 2, 300_000]);
         assert_eq!(good(r#"{"prompt": [1, 2, 300000]}"#).prompt, expected);
         assert_eq!(good(r#"{"prompt": [[1, 2, 300000]]}"#).prompt, expected);
+        let alone = r#"{"model": "m", "prompt_token_ids": [1, 2, 300000]}"#;
+        assert_eq!(good(alone).prompt, expected);
+        // Of both, the text: what it says can be read.
+        let both = r#"{"prompt": "x", "prompt_token_ids": [1]}"#;
+        assert_eq!(good(both).prompt, PromptPart::Text("x".to_owned()));
     }
 
     #[test]
@@ -465,7 +470,7 @@ mod tests {
     fn lines_without_a_prompt_say_what_was_expected() {
         check_bad("[1]", "not a request");
         check_bad("{\"prompt\"", "not a request");
-        check_bad("{}", "expected `messages`, `prompt` or `input`");
+        check_bad("{}", "expected `messages`, `prompt`, `input` or");
         check_bad(r#"{"prompt": [1, -2]}"#, "no token ids");
         check_bad(r#"{"prompt": [[1], [2]]}"#, "holds 2 prompts");
         check_bad(
