@@ -63,14 +63,14 @@ pub struct AttributorConfig {
     /// Blocks of which it is remembered who held them, at 16 bytes; fronts of prompts without their
     /// namespace take 2 more.
     pub blocks: usize,
-    /// Tokens of contents, at a byte and a half.
+    /// Tokens of contents, at two bytes and a half.
     pub tokens: usize,
     /// Sets its names apart from another's.
     pub secret: u64,
 }
 
 impl Default for AttributorConfig {
-    /// 42 MiB: a million blocks, 16 million tokens in blocks of 16, and as many of contents.
+    /// 58 MiB: a million blocks, 16 million tokens in blocks of 16, and as many of contents.
     fn default() -> Self {
         Self {
             blocks: 1 << 20,

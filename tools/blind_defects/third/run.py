@@ -1,6 +1,6 @@
-"""Scores `PATH analyze|lint|why` on logs/ against truth.json.
+"""Scores `PATH analyze|lint|why` on logs/ against truth.json, of the third set or of the one in FOLDER.
 
-  run.py --headstart PATH [--json OUT] [--only TEXT] [--jobs N]
+  run.py --headstart PATH [--set FOLDER] [--json OUT] [--only TEXT] [--jobs N]
 
 analyze, lint: findings[0].cause is the truth, and the exact strings are in that finding's example texts
 (before/old/new). Which pair of requests is shown is the tool's choice, so `values` of the truth (what the defect was in
@@ -162,8 +162,8 @@ def whycause(d):
     return c
 
 
-def one(path, rec):
-    f = os.path.join(HERE, rec["file"])
+def one(path, folder, rec):
+    f = os.path.join(folder, rec["file"])
     res = {"file": rec["file"], "cause": rec["cause"]}
     for cmd in ("analyze", "lint"):
         a = ask(path, [cmd, f])
@@ -195,14 +195,15 @@ def one(path, rec):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--headstart", required=True)
+    p.add_argument("--set", default=HERE)
     p.add_argument("--json")
     p.add_argument("--only", default="")
     p.add_argument("--jobs", type=int, default=2)
     a = p.parse_args()
     path = os.path.abspath(a.headstart) if os.path.exists(a.headstart) else a.headstart
-    truth = [r for r in json.load(open(os.path.join(HERE, "truth.json"), encoding="utf-8")) if a.only in r["file"]]
+    truth = [r for r in json.load(open(os.path.join(a.set, "truth.json"), encoding="utf-8")) if a.only in r["file"]]
     with ThreadPoolExecutor(a.jobs) as ex:
-        rows = list(ex.map(lambda r: one(path, r), truth))
+        rows = list(ex.map(lambda r: one(path, a.set, r), truth))
     by = {r["file"]: r for r in truth}
     cmds = ("analyze", "lint", "why")
     table = {}

@@ -1,7 +1,6 @@
 //! `headstart analyze`.
 
 mod analysis;
-mod borders;
 mod cost;
 mod export;
 mod findings;

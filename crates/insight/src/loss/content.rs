@@ -7,8 +7,8 @@
 //!
 //! Every window of [`WINDOW`] tokens has a hash that depends on its tokens alone. Of every
 //! [`SPREAD`] in a row one is an *anchor*: equal text has equal anchors, behind whatever prefix. Of
-//! an anchor it is remembered where it was seen last, among the latest texts, of which a mark of one
-//! byte per token is kept. From there on, forward and back, marks tell how far the texts agree: so
+//! an anchor it is remembered where it was seen last, among the latest texts, of which a mark of two
+//! bytes per token is kept. From there on, forward and back, marks tell how far the texts agree: so
 //! borders are exact, and most anchors of what is known need not be looked up. Marks are of a keyed
 //! hash: no token can be told from one.
 //!
@@ -49,7 +49,7 @@ pub(super) struct Contents {
 /// What is to be remembered of a text when it is computed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fresh {
-    marks: Vec<u8>,
+    marks: Vec<u16>,
     /// Windows that are anchors: where in `marks`, and their hashes.
     anchors: Vec<(u32, u64)>,
 }
@@ -64,7 +64,7 @@ struct Match {
 }
 
 impl Contents {
-    /// Room for the latest `tokens`, or somewhat more, at a byte and a half each.
+    /// Room for the latest `tokens`, or somewhat more, at two bytes and a half each.
     pub(super) fn new(tokens: usize, key: Key) -> Self {
         let ring = Ring::new(tokens.next_power_of_two());
         Self {

@@ -11,7 +11,7 @@ impl Key {
         Self(secret)
     }
 
-    /// A token's part in a rolling hash, whose uppermost byte is its mark: 64 bits of it, all over.
+    /// A token's part in a rolling hash, whose two uppermost bytes are its mark: 64 bits of it, all over.
     pub(super) fn of_token(self, token: TokenId) -> u64 {
         fold(u64::from(token) ^ self.0)
     }

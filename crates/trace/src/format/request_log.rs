@@ -34,7 +34,7 @@
 //! A line differs from a [conversation](super::conversation), which is a whole dialogue and makes
 //! a request for each user turn, by what only requests have: a file whose first line has
 //! `messages` *and* one of `model`, `usage`, `request_id`, `startTime`, `ttft_ms` is a request
-//! log, as is one with `body`, `prompt` or `input`. `messages` alone, and `turns` or
+//! log, as is one with `prompt` or one of the names of bodies. `messages` alone, and `turns` or
 //! `conversations` whatever else there is, are a conversation. Naming the format overrules this.
 
 mod fields;
@@ -53,6 +53,7 @@ use serde_json::{Value, json};
 use super::conversation::{Conversation, Role, Turn};
 use crate::TraceError;
 use crate::source::Lines;
+pub(super) use line::BODIES;
 use line::{names_time, parse};
 pub(super) use requests::open;
 pub use requests::{BLOCK_TOKENS, Chains, TYPES};

@@ -6,6 +6,7 @@ use serde::Deserializer as _;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 
 use super::Format;
+use super::request_log::BODIES;
 
 /// The format whose lines look like `first`.
 ///
@@ -59,10 +60,8 @@ impl Keys {
             "hash_ids" => self.has_ids = true,
             "turns" | "conversations" => self.has_turns = true,
             "messages" => self.has_messages = true,
-            "prompt" | "prompt_token_ids" | "input" | "inputs" | "body" | "request_body"
-            | "requestBody" => {
-                self.has_prompt = true;
-            }
+            "prompt" | "prompt_token_ids" | "proxy_server_request" => self.has_prompt = true,
+            body if BODIES.contains(&body) => self.has_prompt = true,
             "model" | "usage" | "request_id" | "startTime" | "ttft_ms" => self.is_asked = true,
             _ => {}
         }
@@ -129,7 +128,10 @@ mod tests {
             Ok(Format::Conversation),
         );
         check(r#"{"messages": [], "model": "m"}"#, Ok(Format::Requests));
-        check(r#"{"request_body": {}, "id": 1}"#, Ok(Format::Requests));
+        for body in BODIES {
+            let line = format!(r#"{{"{body}": {{}}, "id": 1}}"#);
+            check(&line, Ok(Format::Requests));
+        }
         check(r#"{"inputs": {}, "run_type": "llm"}"#, Ok(Format::Requests));
         check(r#"{"messages": [], "startTime": 1}"#, Ok(Format::Requests));
         check(

@@ -16,7 +16,6 @@ use headstart_sim::explained::runs::ExplainedRuns;
 use headstart_sim::spread::{Placement, Settings, Spread};
 use headstart_trace::characterize::Stack;
 
-use super::borders;
 use super::cost::Cost;
 use super::logged::{corrected, served};
 use super::memory::{self, Bounds};
@@ -118,8 +117,7 @@ impl Fleet {
                 }
             });
         }
-        let mut splits = explained.finish();
-        borders::look(traffic, &mut splits);
+        let splits = explained.finish();
         let kept = vec![
             memory::attribution(&explained.memory(), memory.tokens, bounds),
             memory::caches(self.replicas, blocks, asked, bounds),

@@ -50,7 +50,7 @@ impl Default for Bounds {
 
 /// Of the attribution, bytes: a block, and a token with its share of an anchor.
 const BLOCK_BYTES: u64 = 16;
-const TOKEN_BYTES: f64 = 1.5;
+const TOKEN_BYTES: f64 = 2.5;
 
 /// A table forgets some before it is full; a share below this changes no figure that is shown.
 const FORGOTTEN_MAX: f64 = 0.01;

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     /// As many as a power of two.
-    marks: Vec<u8>,
+    marks: Vec<u16>,
     written: u64,
 }
 
@@ -42,10 +42,10 @@ impl Ring {
     }
 
     /// How many of `marks` stand from `place` on.
-    pub(super) fn agree_from(&self, place: u64, marks: &[u8]) -> usize {
+    pub(super) fn agree_from(&self, place: u64, marks: &[u16]) -> usize {
         let room = (self.written - place) as usize;
         let (mut at, marks) = (place, &marks[..marks.len().min(room)]);
-        let is_there = |mark: &&u8| {
+        let is_there = |mark: &&u16| {
             at += 1;
             self.mark(at - 1) == **mark
         };
@@ -53,18 +53,18 @@ impl Ring {
     }
 
     /// How many of `marks`, from its end back, stand before `place`.
-    pub(super) fn agree_before(&self, place: u64, marks: &[u8]) -> usize {
+    pub(super) fn agree_before(&self, place: u64, marks: &[u16]) -> usize {
         let oldest = self.written.saturating_sub(self.marks.len() as u64);
         let room = (place - oldest) as usize;
         let mut at = place;
-        let is_there = |mark: &&u8| {
+        let is_there = |mark: &&u16| {
             at = at.wrapping_sub(1);
             self.mark(at) == **mark
         };
         marks.iter().rev().take(room).take_while(is_there).count()
     }
 
-    pub(super) fn write(&mut self, marks: &[u8]) {
+    pub(super) fn write(&mut self, marks: &[u16]) {
         let capacity = self.marks.len();
         for &mark in marks {
             self.marks[self.written as usize & (capacity - 1)] = mark;
@@ -72,7 +72,7 @@ impl Ring {
         }
     }
 
-    fn mark(&self, place: u64) -> u8 {
+    fn mark(&self, place: u64) -> u16 {
         self.marks[place as usize & (self.marks.len() - 1)]
     }
 }
@@ -88,11 +88,11 @@ mod tests {
         let (mut rng, mut ring, mut all) = (Rng::new(6), Ring::new(64), Vec::new());
         for _ in 0..400 {
             let len = 1 + rng.below(50);
-            let marks: Vec<u8> = (0..len).map(|_| rng.below(2) as u8).collect();
+            let marks: Vec<u16> = (0..len).map(|_| rng.below(2) as u16).collect();
             ring.write(&marks);
             all.extend(marks);
             let oldest = all.len().saturating_sub(64);
-            let wanted: Vec<u8> = (0..20).map(|_| rng.below(2) as u8).collect();
+            let wanted: Vec<u16> = (0..20).map(|_| rng.below(2) as u16).collect();
             for lower in 0..all.len() {
                 let place = ring.place(lower as u32);
                 assert_eq!(place, (lower >= oldest).then_some(lower as u64));

@@ -12,7 +12,7 @@ use super::{Key, SPREAD, WINDOW};
 pub(super) struct Windows {
     key: Key,
     parts: Vec<u64>,
-    marks: Vec<u8>,
+    marks: Vec<u16>,
     hashes: Vec<u64>,
     /// Where the anchors begin, in order.
     anchors: Vec<usize>,
@@ -36,14 +36,14 @@ impl Windows {
         let parts = tokens.iter().map(|&token| key.of_token(token));
         self.parts.extend(parts);
         self.marks.clear();
-        let marks = self.parts.iter().map(|part| (part >> 56) as u8);
+        let marks = self.parts.iter().map(|part| (part >> 48) as u16);
         self.marks.extend(marks);
         self.hash();
         self.choose();
     }
 
-    /// A byte for each token.
-    pub(super) fn marks(&self) -> &[u8] {
+    /// Two bytes for each token.
+    pub(super) fn marks(&self) -> &[u16] {
         &self.marks
     }
 

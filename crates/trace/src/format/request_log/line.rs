@@ -92,18 +92,20 @@ fn asked<'a>(line: &Fields<'a>) -> Result<(PromptPart, Fields<'a>), String> {
     }
 }
 
+/// Where a line may have the request's body: `input` where it is an object is of Langfuse's
+/// observations, `inputs` of LangSmith's runs.
+pub(crate) const BODIES: [&str; 6] = [
+    "body",
+    "request",
+    "request_body",
+    "requestBody",
+    "input",
+    "inputs",
+];
+
 /// Objects in `line` that may be the request's body.
 fn bodies<'a>(line: &Fields<'a>) -> impl Iterator<Item = Fields<'a>> {
-    // `input` where it is an object: Langfuse's observations; `inputs`: LangSmith's runs.
-    let names = [
-        "body",
-        "request",
-        "request_body",
-        "requestBody",
-        "input",
-        "inputs",
-    ];
-    let direct = names.into_iter().filter_map(move |name| line.object(name));
+    let direct = BODIES.into_iter().filter_map(move |name| line.object(name));
     let nested = move || line.object("proxy_server_request")?.object("body");
     direct.chain(std::iter::once_with(nested).flatten())
 }
