@@ -397,7 +397,7 @@ def _(r, v, i):
 
 
 # ------------------------------------------------------------------ thinking
-def first(x, n=60):
+def first(x, n=40):
     return x[:n].split("\n")[0]
 
 
@@ -677,7 +677,7 @@ def _(r, v, i):
     s = "\n".join(("Player: " if x["r"] == "user" else "World: ") + x["t"] for x in m[:-1])
     out = []
     if v and len(s) > 3500:
-        out = [x for x in (first(y["t"], 45) for y in m[:-1]) if x in s[:-3500]]
+        out = [x for x in (first(y["t"], 40) for y in m[:-1]) if x in s[:-3500]]
         s = s[-3500:]
     r["msgs"] = [{"r": "user", "t": "The story so far:\n" + s + ("\n" if s else "") + "Player: " + m[-1]["t"]}]
     r["answer"] = copy.deepcopy(r["answer"])
@@ -791,6 +791,19 @@ def main():
         cand.sort(reverse=True)
         _, i, j = cand[len(cand) // 3]
         note, need = opt["note"], 2
+        # control of the control: every turn extends the one before it, so nothing else breaks a prefix
+        last = {}
+        for q in range(n):
+            k = reqs[q]["k"]
+            if k in last and name != "trim_chars":
+                short = len(cs[last[k]][0]) - lcp(cs[last[k]][0], cs[q][0])
+                if short > (12 if isinstance(cs[q][0], str) else 3):
+                    print("CONTROL BREAKS", name, q, short)
+            last[k] = q
+        if not reqs[0]["answer"]:        # single-shot: all share everything in front of the item
+            heads = {cs[q][0].split(reqs[q]["msgs"][-1]["t"])[0] for q in range(n)}
+            if len(heads) > 1:
+                print("CONTROL HEADS DIFFER", name)
         if cause in ("clock", "nonce", "template"):
             exact = [vals[j][0], vals[i][0]]
             values = sorted({x for v in vals if v for x in v})
@@ -805,6 +818,10 @@ def main():
             exact = (had or new)[:1]
             values = sorted({x for v in vals for x in v})
             need = 1
+            if name == "trim_chars":     # cut in the middle of a sentence: what the earlier prompt had at the cut
+                at = lambda a, b: (lambda k: s[b][1][k:k+40].split("\n")[0])(lcp(s[b][1], s[a][0]))
+                exact = [at(i, j)]
+                values = sorted(set(values) | {at(a, cbest[a][1]) for a in range(1, n) if vals[a] and cbest[a][1] is not None and len(at(a, cbest[a][1])) > 15})
         elif cause == "seam":
             exact, values, need = [vals[i][0]], sorted({vals[i][0]}), 1
             if name == "seam_token_ids":
@@ -812,6 +829,7 @@ def main():
         else:
             exact, values, need = [], [], 0
         n0 = lcp(s[j][1], s[i][0])
+        W = 200 if isinstance(s[i][0], str) else 16
         truth.append({"file": f"logs/{name}.jsonl", "cause": cause, "exact": exact, "request": ids[i], "note": note, "values": values, "need": need,
                       "compare_with": ids[j], "loss": round(loss, 3), "format": fmt, "app": app, "requests": n,
                       "before": (s[i][0][max(0, n0-50):n0] if isinstance(s[i][0], str) else list(s[i][0][n0-6:n0])),
@@ -822,7 +840,7 @@ def main():
         # a frozen control must share nearly all there is to share; the defect must be the only break
         chk.append(f"{'='*100}\n{name}  cause={cause}  app={app}  format={fmt}  requests={n}\n{note}\nshared with an earlier prompt: {sh/tot:.0%} of the log, without the defect {csh/ctot:.0%}; loss {loss:.0%} of what could be shared\n"
                    f"A = {ids[j]}   B = {ids[i]}   equal for {n0} of {len(s[i][0])} ({'ids' if not isinstance(s[i][0], str) else 'characters'}), without the defect {cbest[i][0]}\nexact: {exact}\n"
-                   f"  both: ...{s[i][0][max(0,n0-90):n0]!r}\n     A: {s[j][1][n0:n0+200]!r}\n     B: {s[i][0][n0:n0+200]!r}\n")
+                   f"  both: ...{s[i][0][max(0,n0-W//2):n0]!r}\n     A: {s[j][1][n0:n0+W]!r}\n     B: {s[i][0][n0:n0+W]!r}\n")
         summ.append((name, cause, fmt, n, sh / tot, csh / ctot, loss, len(values)))
         write(name, objs)
     import clean

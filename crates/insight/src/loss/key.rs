@@ -11,7 +11,8 @@ impl Key {
         Self(secret)
     }
 
-    /// A token's part in a rolling hash, whose two uppermost bytes are its mark: 64 bits of it, all over.
+    /// A token's part in a rolling hash: 64 bits of it, all over. The two uppermost bytes are its
+    /// mark.
     pub(super) fn of_token(self, token: TokenId) -> u64 {
         fold(u64::from(token) ^ self.0)
     }
