@@ -40,8 +40,8 @@ pub struct Explanation {
 ///
 /// Of the causes the first that explains the first difference is taken: white space, seam, JSON
 /// keys, tool order, document order, clock, nonce, thinking, template, trimmed; between prompts of
-/// token ids a seam only. Work grows with the prompts' words and is bounded. Both sketches must be by one
-/// secret.
+/// token ids a seam only. Work grows with the prompts' words and is bounded. Both sketches must be
+/// by one secret.
 #[must_use]
 pub fn explain(old: &Sketch, new: &Sketch, served_words: usize) -> Option<Explanation> {
     let aligned = Aligned::new(old, new)?;
