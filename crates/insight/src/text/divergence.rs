@@ -369,6 +369,11 @@ mod tests {
             }
         );
         assert_eq!((divergence.lost_words, divergence.lost_bytes), (200, 200));
+        // An id that is there twice is a joint.
+        let twice = sketcher.sketch_tokens(&[&[1, 1, 1_732_383_299][..], &body].concat());
+        let told = crate::text::explain(&old, &twice, 0).expect("they part");
+        let evidence = told.evidence.expect("a seam");
+        assert_eq!((evidence.cause, evidence.new), (crate::Cause::Seam, 1..2));
     }
 
     #[test]

@@ -40,19 +40,18 @@ pub struct Explanation {
 ///
 /// Of the causes the first that explains the first difference is taken: white space, seam, JSON
 /// keys, tool order, document order, clock, nonce, thinking, template, trimmed; between prompts of
-/// token ids none. Work grows with the prompts' words and is bounded. Both sketches must be by one
-/// secret.
+/// token ids a seam only. Work grows with the prompts' words and is bounded. Both sketches must be
+/// by one secret.
 #[must_use]
 pub fn explain(old: &Sketch, new: &Sketch, served_words: usize) -> Option<Explanation> {
     let aligned = Aligned::new(old, new)?;
     let divergence = aligned.divergence(served_words);
-    // Ids say nothing of dates, tools or markup.
+    // Ids say nothing of dates, tools or markup: only that they were joined in another way.
     let is_text = !old.is_of_tokens() && !new.is_of_tokens();
     let evidence = match divergence.is_loss() {
-        _ if !is_text => None,
-        true => cause::find(&aligned),
-        false if divergence.lost_words >= JOINT_WORDS => cause::find_joint(&aligned),
-        false => None,
+        true if is_text => cause::find(&aligned),
+        _ if divergence.lost_words >= JOINT_WORDS => cause::find_joint(&aligned),
+        _ => None,
     };
     Some(Explanation {
         divergence,

@@ -112,8 +112,8 @@ impl Sketcher {
         sketch
     }
 
-    /// The sketch of a prompt that came as token ids: each is a word that says nothing of itself,
-    /// and whatever counts bytes of a text counts ids of this.
+    /// The sketch of a prompt that came as token ids: each is a number and nothing more, and
+    /// whatever counts bytes of a text counts ids of this.
     #[must_use]
     pub fn sketch_tokens(&self, tokens: &[TokenId]) -> Sketch {
         let kept = tokens.len().min(self.words_max);
@@ -131,7 +131,7 @@ impl Sketcher {
                 hash,
                 start,
                 len: 1,
-                class: Class::Plain,
+                class: Class::Number,
                 character: 0,
             });
             windows.push(hash, &mut sketch.marks, &mut sketch.anchors);
