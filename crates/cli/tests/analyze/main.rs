@@ -355,6 +355,11 @@ fn the_demo_needs_nothing_and_finds_what_was_put_in() {
     assert_eq!(causes, ["clock", "document-order", "tool-order"]);
     let headlines = report["headlines"].as_array().expect("headlines");
     assert!((3..=5).contains(&headlines.len()), "{headlines:?}");
+    let names_a_file = |it: &Value| it.to_string().contains("headstart why");
+    assert!(
+        !headlines.iter().any(names_a_file),
+        "there is none: {headlines:?}"
+    );
     let page = std::fs::read_to_string(page).expect("written");
     for resource in [
         "http:", "https:", "src=", "href=", "url(", "@import", "fetch(",

@@ -8,9 +8,9 @@
 //! Every window of [`WINDOW`] tokens has a hash that depends on its tokens alone. Of every
 //! [`SPREAD`] in a row one is an *anchor*: equal text has equal anchors, behind whatever prefix. Of
 //! an anchor it is remembered where it was seen last, among the latest texts, of which a mark of
-//! two bytes per token is kept. From there on, forward and back, marks tell how far the texts agree:
-//! so borders are exact, and most anchors of what is known need not be looked up. Marks are of a
-//! keyed hash: no token can be told from one.
+//! two bytes per token is kept. From there on, forward and back, marks tell how far the texts
+//! agree: so borders are exact, and most anchors of what is known need not be looked up. Marks are
+//! of a keyed hash: no token can be told from one.
 //!
 //! Text shorter than a window and a spread together may go unnoticed.
 //!

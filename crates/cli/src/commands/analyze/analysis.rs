@@ -197,7 +197,8 @@ fn per_token(traffic: &Traffic, played: &Played, cost: &Cost) -> Vec<PerToken> {
 fn unnamed_loss(traffic: &Traffic, index: usize) -> Unnamed {
     let said = &traffic.said[index];
     let source = said.source as usize;
-    let is_log = traffic.formats.get(source) == Some(&Format::Requests);
+    let is_log = traffic.formats.get(source) == Some(&Format::Requests)
+        && traffic.is_file.get(source) == Some(&true);
     let file = traffic.files.get(source).filter(|_| is_log);
     Unnamed {
         request: said.name.clone(),

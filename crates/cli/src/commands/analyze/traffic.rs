@@ -61,6 +61,8 @@ pub(crate) struct Traffic {
     pub(crate) said: Vec<Said>,
     pub(crate) info: TraceInfo,
     pub(crate) files: Vec<String>,
+    /// Of each whether another command can read it by its name.
+    pub(crate) is_file: Vec<bool>,
     pub(crate) formats: Vec<Format>,
     pub(crate) remarks: Vec<String>,
     pub(crate) times: Times,
@@ -152,6 +154,7 @@ impl Traffic {
             said: Vec::new(),
             info: TraceInfo::new(block_tokens),
             files: sources.iter().map(Source::name).collect(),
+            is_file: sources.iter().map(Source::is_file).collect(),
             formats: Vec::new(),
             remarks: Vec::new(),
             times: Times::Unknown(Why::OneTime),
@@ -332,6 +335,10 @@ impl Source {
                 _ => "standard input".to_owned(),
             },
         }
+    }
+
+    fn is_file(&self) -> bool {
+        matches!(self, Self::File(path) if path.file_name().is_some_and(|name| name != "-"))
     }
 
     fn open<'s>(&'s self, patience: &Patience) -> Result<(String, Box<dyn Read + 's>)> {
