@@ -10,7 +10,7 @@
 //! an anchor it is remembered where it was seen last, among the latest texts, of which a mark of
 //! two bytes per token is kept. From there on, forward and back, marks tell how far the texts
 //! agree: so borders are exact, and most anchors of what is known need not be looked up. Marks are
-//! of a keyed hash: no token can be told from one.
+//! of a keyed hash: no token can be told from one, though how often each comes can be counted.
 //!
 //! Text shorter than a window and a spread together may go unnoticed.
 //!
