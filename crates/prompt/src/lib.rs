@@ -9,6 +9,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`model`] | [`PromptModel`], all of this for one model, from its directory |
+//! | [`chat`] | [`ChatText`], the text that an engine makes of a chat request |
+//! | [`dialect`] | [`Dialect`], a request as an engine hands it to the template |
 //! | [`template`] | [`ChatTemplate`], a conversation as the text that the model was trained on |
 //! | [`tokenizer`] | [`Tokenizer`], text to tokens by the fastest implementation that agrees |
 //! | [`prefix_tokens`] | [`PrefixTokens`], the same with what earlier prompts already cost |
@@ -25,7 +27,9 @@
 //! everything behind it. Hence the two rules that its tests enforce: templates render byte for
 //! byte as `transformers` does, and tokens are those of `tokenizers`, whoever computes them.
 
+pub mod chat;
 pub mod detokenizer;
+pub mod dialect;
 pub mod error;
 mod json_dumps;
 pub mod model;
@@ -37,7 +41,9 @@ pub mod stop;
 pub mod template;
 pub mod tokenizer;
 
+pub use chat::ChatText;
 pub use detokenizer::Detokenizer;
+pub use dialect::{Conversation, Dialect, NoExactTokens, VllmVersion};
 pub use error::PromptError;
 pub use model::PromptModel;
 pub use normalize::{Normalizer, Normalizers};

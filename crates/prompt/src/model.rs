@@ -5,10 +5,13 @@
 //! | `tokenizer.json` | the tokenizer; required |
 //! | `tokenizer_config.json` | special tokens, and the template where it is a text |
 //! | `chat_template.jinja` | the template; wins over the one in the configuration |
+//! | `additional_chat_templates/NAME.jinja` | further templates by name |
+//! | `chat_template.json` | the template of some multimodal models, where no other file has one |
 //!
 //! Not read: `tokenizer.model` (SentencePiece without `tokenizer.json`), and added tokens that
 //! only the configuration lists.
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +31,8 @@ pub struct PromptModel {
     pub tokenizer: Arc<Tokenizer>,
     /// `None` for a model that knows no chats.
     pub template: Option<ChatTemplate>,
+    /// Templates by name. `tool_use` serves requests with tools; a request may name any.
+    pub named_templates: BTreeMap<String, ChatTemplate>,
     /// Texts of the special tokens.
     pub special_tokens: SpecialTokens,
 }
@@ -45,8 +50,23 @@ impl PromptModel {
             Some(text) => parse_config(&text, &path.display().to_string())?,
             None => Value::Null,
         };
-        let template = read_if_there(&directory.join("chat_template.jinja"))?;
-        Self::assemble(tokenizer, &config, template)
+        let mut sources = template_sources(&config);
+        if let Some(source) = read_if_there(&directory.join("chat_template.jinja"))? {
+            sources.insert(DEFAULT_TEMPLATE.to_owned(), source);
+        }
+        sources.extend(additional_templates(
+            &directory.join("additional_chat_templates"),
+        )?);
+        let legacy = directory.join("chat_template.json");
+        if !sources.contains_key(DEFAULT_TEMPLATE)
+            && let Some(text) = read_if_there(&legacy)?
+        {
+            sources.extend(template_sources(&parse_config(
+                &text,
+                &legacy.display().to_string(),
+            )?));
+        }
+        Self::assemble(tokenizer, &config, sources)
     }
 
     /// The model of tests, demos and benchmarks that must run without a download: 4096 tokens,
@@ -60,22 +80,24 @@ impl PromptModel {
         let config = include_str!("../../../data/toy-tokenizer/tokenizer_config.json");
         let tokenizer = Tokenizer::from_bytes(tokenizer).expect("the toy tokenizer is valid");
         let config = parse_config(config, "the toy's").expect("so is its configuration");
-        Self::assemble(tokenizer, &config, None).expect("and its template")
+        let sources = template_sources(&config);
+        Self::assemble(tokenizer, &config, sources).expect("and its template")
     }
 
     fn assemble(
         tokenizer: Tokenizer,
         config: &Value,
-        template: Option<String>,
+        sources: BTreeMap<String, String>,
     ) -> Result<Self, PromptError> {
         let special_tokens = special_tokens(config);
-        let template = template
-            .or_else(|| template_in(config))
-            .map(|source| ChatTemplate::new(&source, special_tokens.clone()))
-            .transpose()?;
+        let compiled: Result<BTreeMap<_, _>, _> = (sources.into_iter())
+            .map(|(name, source)| Ok((name, ChatTemplate::new(&source, special_tokens.clone())?)))
+            .collect();
+        let mut named_templates = compiled?;
         Ok(Self {
             tokenizer: Arc::new(tokenizer),
-            template,
+            template: named_templates.remove(DEFAULT_TEMPLATE),
+            named_templates,
             special_tokens,
         })
     }
@@ -178,14 +200,48 @@ fn special_tokens(config: &Value) -> SpecialTokens {
     }
 }
 
-/// The template stands as a text, or in a list of named ones, of which `default` is meant.
-fn template_in(config: &Value) -> Option<String> {
+/// The name of the template that requests get unless another one fits better.
+const DEFAULT_TEMPLATE: &str = "default";
+
+/// Most templates that are read from a folder of further ones.
+const TEMPLATES_MAX: usize = 64;
+
+/// The templates of a configuration by name: one text, or a list of named ones.
+fn template_sources(config: &Value) -> BTreeMap<String, String> {
     let template = &config["chat_template"];
-    let named = || {
-        let mut named = template.as_array()?.iter();
-        named.find(|entry| entry["name"] == "default")?["template"].as_str()
+    if let Some(source) = template.as_str() {
+        return [(DEFAULT_TEMPLATE.to_owned(), source.to_owned())].into();
+    }
+    let entry = |entry: &Value| {
+        let name = entry["name"].as_str()?.to_owned();
+        Some((name, entry["template"].as_str()?.to_owned()))
     };
-    template.as_str().or_else(named).map(str::to_owned)
+    template
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(entry)
+        .collect()
+}
+
+/// The templates of a folder, by their files' names.
+fn additional_templates(folder: &Path) -> Result<BTreeMap<String, String>, PromptError> {
+    let Ok(files) = std::fs::read_dir(folder) else {
+        return Ok(BTreeMap::new());
+    };
+    let mut templates = BTreeMap::new();
+    for path in files
+        .take(TEMPLATES_MAX)
+        .filter_map(|file| Some(file.ok()?.path()))
+    {
+        let name = path.file_stem().and_then(|name| name.to_str());
+        if let Some(name) = name.filter(|_| path.extension().is_some_and(|kind| kind == "jinja"))
+            && let Some(source) = read_if_there(&path)?
+        {
+            templates.insert(name.to_owned(), source);
+        }
+    }
+    Ok(templates)
 }
 
 #[cfg(test)]
@@ -323,6 +379,7 @@ mod tests {
     #[test]
     fn chats_need_a_template() {
         let toy = PromptModel {
+            named_templates: BTreeMap::new(),
             template: None,
             ..PromptModel::toy()
         };

@@ -157,6 +157,21 @@ fn rsplit(text: &str, args: &[Value]) -> Result<Value, Error> {
     Ok(pieces.into_iter().rev().map(Value::from).collect())
 }
 
+/// Python's `text.strip()`.
+pub(crate) fn strip(text: &str) -> &str {
+    text.trim_matches(is_space)
+}
+
+/// Python's `text.rstrip()`.
+pub(crate) fn strip_end(text: &str) -> &str {
+    text.trim_end_matches(is_space)
+}
+
+/// What Python takes for white space.
+fn is_space(character: char) -> bool {
+    character.is_whitespace() || matches!(character, '\x1c'..='\x1f')
+}
+
 #[derive(Clone, Copy)]
 enum Sides {
     Both,
@@ -168,7 +183,7 @@ enum Sides {
 fn trim(text: &str, set: Option<&str>, sides: Sides) -> String {
     let matches = |character: char| match set {
         Some(set) => set.contains(character),
-        None => character.is_whitespace() || matches!(character, '\x1c'..='\x1f'),
+        None => is_space(character),
     };
     let trimmed = match sides {
         Sides::Both => text.trim_matches(matches),

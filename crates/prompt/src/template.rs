@@ -24,13 +24,18 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
+use crate::dialect::ContentFormat;
 use crate::{PromptError, json_dumps, python_compat};
 
 /// A compiled chat template.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ChatTemplate {
     environment: Environment<'static>,
     special_tokens: SpecialTokens,
+    /// As vLLM and SGLang detect it.
+    content_formats: [ContentFormat; 2],
+    names_developer: bool,
+    names_content: bool,
 }
 
 /// Texts of the model's special tokens, which templates print.
@@ -77,8 +82,33 @@ impl ChatTemplate {
     /// # Errors
     /// [`PromptError::TemplateSyntax`].
     pub fn new(source: &str, special_tokens: SpecialTokens) -> Result<Self, PromptError> {
-        let source = scope_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"));
+        Self::in_environment(environment(), source, special_tokens)
+    }
+
+    /// Compiles a template that came with a request, which may run for [`REQUEST_FUEL`] steps.
+    ///
+    /// # Errors
+    /// [`PromptError::TemplateSyntax`].
+    pub fn from_request(source: &str, special_tokens: SpecialTokens) -> Result<Self, PromptError> {
         let mut environment = environment();
+        environment.set_fuel(Some(REQUEST_FUEL));
+        Self::in_environment(environment, source, special_tokens)
+    }
+
+    fn in_environment(
+        mut environment: Environment<'static>,
+        source: &str,
+        special_tokens: SpecialTokens,
+    ) -> Result<Self, PromptError> {
+        let source = scope_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"));
+        let content_formats = [
+            ContentFormat::detect_as_vllm(&source),
+            ContentFormat::detect_as_sglang(&source),
+        ];
+        let names_developer = ["\"developer\"", "'developer'"]
+            .iter()
+            .any(|name| source.contains(name));
+        let names_content = source.contains("content");
         environment
             .add_template_owned(NAME, source)
             .map_err(|error| PromptError::TemplateSyntax {
@@ -87,7 +117,34 @@ impl ChatTemplate {
         Ok(Self {
             environment,
             special_tokens,
+            content_formats,
+            names_developer,
+            names_content,
         })
+    }
+
+    /// The shape in which vLLM hands it a message's content.
+    #[must_use]
+    pub fn vllm_content_format(&self) -> ContentFormat {
+        self.content_formats[0]
+    }
+
+    /// The shape in which SGLang hands it a message's content.
+    #[must_use]
+    pub fn sglang_content_format(&self) -> ContentFormat {
+        self.content_formats[1]
+    }
+
+    /// Whether its source names the role `developer`.
+    #[must_use]
+    pub fn names_developer(&self) -> bool {
+        self.names_developer
+    }
+
+    /// Whether its source mentions `content`.
+    #[must_use]
+    pub fn names_content(&self) -> bool {
+        self.names_content
     }
 
     /// The conversation as text, special tokens spelled out.
@@ -157,13 +214,22 @@ impl SpecialTokens {
 /// The name of the only template of an environment. No suffix: nothing is escaped.
 const NAME: &str = "chat_template";
 
-fn environment() -> Environment<'static> {
-    let mut environment = Environment::new();
+/// Steps that a template from a request may take: some hundred times what a long conversation
+/// needs, and less than a second of a core.
+const REQUEST_FUEL: u64 = 20_000_000;
+
+/// How `transformers` sets up Jinja2's lexer.
+pub(crate) fn syntax() -> SyntaxConfig {
     let syntax = SyntaxConfig::builder()
         .trim_blocks(true)
         .lstrip_blocks(true)
         .build();
-    environment.set_syntax(syntax.expect("the default delimiters are valid"));
+    syntax.expect("the default delimiters are valid")
+}
+
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_syntax(syntax());
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_undefined_behavior(UndefinedBehavior::Lenient);
     python_compat::install(&mut environment);

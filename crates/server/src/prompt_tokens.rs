@@ -9,8 +9,12 @@ use std::time::Instant;
 use headstart_core::TokenId;
 use headstart_insight::text::Sketch;
 use headstart_prompt::prefix_tokens::{CAPACITY_BYTES, PrefixTokens, PrefixTokensStats};
-use headstart_prompt::{PromptError, PromptModel, RenderInput, SpecialTokensIn};
+use headstart_prompt::{
+    ChatText, Dialect, NoExactTokens, PromptError, PromptModel, RenderInput, SpecialTokensIn,
+};
+use serde_json::{Map, Value};
 
+use crate::clock::unix_seconds;
 use crate::insight::Causes;
 use crate::metrics::IndexMetrics;
 
@@ -74,6 +78,23 @@ impl PromptTokens {
         let start = Instant::now();
         let text = self.prompt.chat_text(input)?;
         self.timed(start, &text, SpecialTokensIn::ParseOnly, salt)
+    }
+
+    /// The tokens that an engine makes of a chat request, given by its top-level fields.
+    ///
+    /// # Errors
+    /// Why they are not known here.
+    pub fn request(
+        &self,
+        dialect: Dialect,
+        fields: Map<String, Value>,
+        salt: Option<&str>,
+    ) -> Result<Prompted, NoExactTokens> {
+        let start = Instant::now();
+        let now_unix_s = unix_seconds() as i64;
+        let ChatText { text, special } = self.prompt.chat_prompt(dialect, fields, now_unix_s)?;
+        let prompted = self.timed(start, &text, special, salt);
+        prompted.map_err(|error| NoExactTokens::Failed(error.to_string()))
     }
 
     /// The tokens of a plain text.

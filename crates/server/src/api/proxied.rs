@@ -8,7 +8,6 @@ use axum::response::Response;
 use bytes::Bytes;
 use headstart_core::TokenId;
 use headstart_insight::text::Sketch;
-use headstart_prompt::{GenerationPrompt, RenderInput};
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -17,12 +16,10 @@ use super::body::{self, ClientGone, Writer};
 use super::routed::{self, Routed};
 use super::usage::{Usage, UsageScan};
 use super::{CACHED_HEADER, Call, IMPORTANCE_HEADER, REPLICA_HEADER, header_value};
-use crate::clock::unix_seconds;
 use crate::gateway::{Comparison, Due, Gateway, Passing, Proxied, Reservation, is_event_stream};
 use crate::insight::Answered;
+use crate::openai::ApiError;
 use crate::openai::response::Kind;
-use crate::openai::{ApiError, request};
-use crate::prompt_tokens::{PromptTokens, Prompted};
 use crate::shadow::{Arrived, Shadowed};
 use crate::spans::{Mark, Timeline};
 use crate::upstream::HOPS_HEADER;
@@ -208,38 +205,6 @@ fn count_hop(headers: &mut HeaderMap) -> Result<(), ApiError> {
     }
     headers.insert(HOPS_HEADER, hops.into());
     Ok(())
-}
-
-/// The tokens that an engine makes of a chat: with its tools and template variables.
-pub(super) fn chat_tokens(
-    prompt: &PromptTokens,
-    mut fields: Value,
-    salt: Option<&str>,
-) -> Option<Prompted> {
-    let mut messages = fields.get_mut("messages")?.take();
-    for message in messages.as_array_mut()? {
-        // Whatever else a message holds (tool calls, no content) is the template's affair.
-        if message["content"].is_array() {
-            let text = request::flat_content(message["content"].take(), "content").ok()?;
-            message["content"] = text.into();
-        }
-    }
-    let tools = fields["tools"].as_array().filter(|tools| !tools.is_empty());
-    let generation_prompt = match fields["add_generation_prompt"].as_bool() {
-        Some(false) => GenerationPrompt::Omit,
-        Some(true) | None => GenerationPrompt::Add,
-    };
-    let no_variables = serde_json::Map::new();
-    let input = RenderInput {
-        messages: &messages,
-        tools: tools.map(|_| &fields["tools"]),
-        generation_prompt,
-        now_unix_s: unix_seconds() as i64,
-        extra: fields["chat_template_kwargs"]
-            .as_object()
-            .unwrap_or(&no_variables),
-    };
-    prompt.chat(&input, salt).ok()
 }
 
 fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) -> Option<f64> {

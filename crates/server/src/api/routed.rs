@@ -9,17 +9,36 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
+use headstart_prompt::Dialect;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
 use super::embedded::plain_tokens;
-use super::proxied::chat_tokens;
 use crate::openai::response::Kind;
 use crate::openai::{ApiError, fields, request};
 use crate::prompt_tokens::{PromptTokens, Prompted};
 
 /// Longest body whose prompt is tokenized at once, bytes: below a millisecond or two.
 const SHORT_BYTES: usize = 16 << 10;
+
+/// The fields of a chat request that its prompt depends on.
+pub(super) const PROMPT_FIELDS: [&str; 15] = [
+    "messages",
+    "tools",
+    "tool_choice",
+    "documents",
+    "reasoning",
+    "reasoning_effort",
+    "chat_template",
+    "chat_template_kwargs",
+    "add_generation_prompt",
+    "continue_final_message",
+    "add_special_tokens",
+    "truncate_prompt_tokens",
+    "truncation_side",
+    "mm_processor_kwargs",
+    "media_io_kwargs",
+];
 
 /// The fields of a body, unread.
 type Raw<'a> = HashMap<Cow<'a, str>, &'a RawValue>;
@@ -92,16 +111,11 @@ fn tokenized(
     let value = |name: &str| -> Option<Value> { serde_json::from_str(raw.get(name)?.get()).ok() };
     match kind {
         Kind::Chat => {
-            let names = [
-                "messages",
-                "tools",
-                "add_generation_prompt",
-                "chat_template_kwargs",
-            ];
-            let fields = names
-                .into_iter()
-                .filter_map(|it| Some((it.to_owned(), value(it)?)));
-            chat_tokens(prompt, Value::Object(fields.collect::<Map<_, _>>()), salt)
+            let fields = (PROMPT_FIELDS.into_iter())
+                .filter_map(|name| Some((name.to_owned(), value(name)?)));
+            prompt
+                .request(Dialect::default(), fields.collect(), salt)
+                .ok()
         }
         Kind::Text => {
             let input = request::prompt(value("prompt")).ok()?;

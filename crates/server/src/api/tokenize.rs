@@ -7,11 +7,11 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use headstart_core::TokenId;
+use headstart_prompt::{Dialect, NoExactTokens};
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::embedded::plain_tokens;
-use super::proxied::chat_tokens;
 use crate::gateway::{Fleet, Gateway};
 use crate::openai::{ApiError, request};
 
@@ -42,12 +42,12 @@ fn tokens(gateway: &Gateway, body: &[u8]) -> Result<(Vec<TokenId>, Option<usize>
         Fleet::Upstreams(_) => None,
     };
     let salt = fields["cache_salt"].as_str().map(str::to_owned);
-    if fields["messages"].is_array() {
-        let tokens = chat_tokens(prompt, fields, salt.as_deref()).ok_or_else(|| {
-            let message = "the chat template cannot render these messages";
-            ApiError::invalid("messages", message)
-        })?;
-        return Ok((tokens.tokens, context));
+    if let Value::Object(fields) = &fields
+        && fields.contains_key("messages")
+    {
+        let tokens = prompt.request(Dialect::default(), fields.clone(), salt.as_deref());
+        let refused = |error: NoExactTokens| ApiError::invalid("messages", error.to_string());
+        return Ok((tokens.map_err(refused)?.tokens, context));
     }
     let input = request::prompt(fields.get("prompt").cloned())?;
     let prompted = plain_tokens(prompt, input, salt.as_deref())?;

@@ -1,0 +1,160 @@
+//! From a chat request to the text of its prompt, as an engine makes it.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use crate::dialect::{Conversation, Dialect, NoExactTokens};
+use crate::python_compat::{strip, strip_end};
+use crate::{ChatTemplate, PromptError, PromptModel, RenderInput, SpecialTokensIn};
+
+/// The text of a chat request's prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChatText {
+    /// What is tokenized.
+    pub text: String,
+    /// Which special tokens the tokenizer adds.
+    pub special: SpecialTokensIn,
+}
+
+/// What `transformers` puts behind a message that is to be continued, to find its end again.
+const CONTINUE_TAG: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
+
+/// Takes the place of a medium, to find it in the text; from a private-use area.
+const MEDIUM_TAG: &str = "\u{f8ff}\u{f8fe}medium\u{f8ff}";
+
+impl PromptModel {
+    /// The text of the prompt that an engine makes of a chat request, given by its top-level
+    /// fields. Costs a rendering; two where the request holds media.
+    ///
+    /// # Errors
+    /// Why the text is not known here.
+    pub fn chat_prompt(
+        &self,
+        dialect: Dialect,
+        mut request: Map<String, Value>,
+        now_unix_s: i64,
+    ) -> Result<ChatText, NoExactTokens> {
+        let template = self.template_of(&mut request)?;
+        let special = match request.get("add_special_tokens") {
+            Some(Value::Bool(true)) => SpecialTokensIn::AddBosEos,
+            _ => SpecialTokensIn::ParseOnly,
+        };
+        let mut conversation = dialect.read(request, &template)?;
+        if let Some(index) = conversation.medium_in {
+            let before = before_medium(&template, &mut conversation, index, now_unix_s)?;
+            return Err(NoExactTokens::Media { before });
+        }
+        let text = match conversation.continues_last {
+            true => continued(&template, &mut conversation, now_unix_s)?,
+            false => render(&template, &conversation, now_unix_s)?,
+        };
+        Ok(ChatText { text, special })
+    }
+
+    /// The template that `transformers` picks: the request's own or the one it names, the one for
+    /// tools where there are tools, or the default.
+    fn template_of(
+        &self,
+        request: &mut Map<String, Value>,
+    ) -> Result<Cow<'_, ChatTemplate>, NoExactTokens> {
+        if let Some(Value::String(own)) = request.shift_remove("chat_template") {
+            if let Some(named) = self.named_templates.get(&own) {
+                return Ok(Cow::Borrowed(named));
+            }
+            let compiled = ChatTemplate::from_request(&own, self.special_tokens.clone());
+            return compiled
+                .map(Cow::Owned)
+                .map_err(|_| NoExactTokens::Malformed("chat_template"));
+        }
+        let has_tools = request.get("tools").is_some_and(|tools| !tools.is_null());
+        let for_tools = self.named_templates.get("tool_use").filter(|_| has_tools);
+        let template = for_tools.or(self.template.as_ref());
+        template.map(Cow::Borrowed).ok_or(NoExactTokens::NoTemplate)
+    }
+}
+
+fn render(
+    template: &ChatTemplate,
+    conversation: &Conversation,
+    now_unix_s: i64,
+) -> Result<String, NoExactTokens> {
+    let input = RenderInput {
+        messages: &conversation.messages,
+        tools: conversation.tools.as_ref(),
+        generation_prompt: conversation.generation_prompt,
+        now_unix_s,
+        extra: &conversation.variables,
+    };
+    template.render(&input).map_err(|error| match error {
+        PromptError::Refused(words) => NoExactTokens::Refused(words),
+        other => NoExactTokens::Failed(other.to_string()),
+    })
+}
+
+/// The text up to the end of the last message's content.
+///
+/// Source: `transformers` 5.19, `utils/chat_template_utils.py`.
+fn continued(
+    template: &ChatTemplate,
+    conversation: &mut Conversation,
+    now_unix_s: i64,
+) -> Result<String, NoExactTokens> {
+    let malformed = || NoExactTokens::Malformed("continue_final_message");
+    if !template.names_content() {
+        return Err(malformed());
+    }
+    let last = conversation
+        .messages
+        .as_array_mut()
+        .and_then(|all| all.last_mut());
+    let content = match last.and_then(|message| message.get_mut("content")) {
+        Some(Value::Array(parts)) => (parts.iter_mut().rev()).find_map(|part| part.get_mut("text")),
+        content => content,
+    };
+    let Some(Value::String(content)) = content else {
+        return Err(malformed());
+    };
+    let text = strip(content).to_owned();
+    content.push_str(CONTINUE_TAG);
+    let mut rendered = render(template, conversation, now_unix_s)?;
+    let tag = rendered.rfind(CONTINUE_TAG.trim_end());
+    let (Some(tag), true) = (tag, rendered.contains(&text)) else {
+        return Err(malformed());
+    };
+    let keeps_space = rendered[tag..].starts_with(CONTINUE_TAG);
+    rendered.truncate(tag);
+    if !keeps_space {
+        let length = strip_end(&rendered).len();
+        rendered.truncate(length);
+    }
+    Ok(rendered)
+}
+
+/// The text in front of the first medium, which is in message `index`: where the texts with the
+/// medium and with another text in its place part.
+fn before_medium(
+    template: &ChatTemplate,
+    conversation: &mut Conversation,
+    index: usize,
+    now_unix_s: i64,
+) -> Result<String, NoExactTokens> {
+    let with_medium = render(template, conversation, now_unix_s)?;
+    let content = &mut conversation.messages[index]["content"];
+    let is_medium = |part: &&mut Value| part["type"] != "text";
+    match content
+        .as_array_mut()
+        .and_then(|parts| parts.iter_mut().find(is_medium))
+    {
+        Some(part) => *part = serde_json::json!({"type": "text", "text": MEDIUM_TAG}),
+        None => *content = MEDIUM_TAG.into(),
+    }
+    let with_tag = render(template, conversation, now_unix_s)?;
+    let place = with_tag.find(MEDIUM_TAG).unwrap_or(0);
+    let same = (with_tag.as_bytes()[..place].iter())
+        .zip(with_medium.as_bytes())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let end = (0..=same).rev().find(|&end| with_tag.is_char_boundary(end));
+    Ok(with_tag[..end.unwrap_or(0)].to_owned())
+}

@@ -1,0 +1,142 @@
+//! What an engine does to a chat request before its template sees it.
+//!
+//! ```text
+//! fields of a request ─ Dialect::read ─ Conversation ─ ChatTemplate ─ text
+//! ```
+//!
+//! Engines do not render what a client sent. They read it into typed objects, which changes the
+//! order of keys and adds defaults; they parse the JSON text of tool calls, join text parts, and
+//! turn top-level fields into variables of the template. Each difference is another prompt, and a
+//! prefix cache that expects the wrong one misses from there on.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`content_format`] | [`ContentFormat`], whether a template wants one string or parts |
+//! | `vllm` | vLLM's preprocessing, by version |
+//! | `sglang` | SGLang's preprocessing |
+//!
+//! Requests that an engine refuses need no tokens; a dialect may render them or not. The oracle is
+//! the engine itself: `tests/parity` holds what it answered for a matrix of shapes and templates.
+
+pub mod content_format;
+mod parts;
+mod python_json;
+mod sglang;
+mod vllm;
+
+pub use content_format::ContentFormat;
+pub use vllm::VllmVersion;
+
+use serde_json::{Map, Value};
+
+use crate::{ChatTemplate, GenerationPrompt};
+
+/// Whose preprocessing a request gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// vLLM's.
+    Vllm(VllmVersion),
+    /// SGLang's.
+    Sglang,
+}
+
+impl Default for Dialect {
+    /// The newest vLLM whose answers were captured.
+    fn default() -> Self {
+        Self::Vllm(VllmVersion::NEWEST)
+    }
+}
+
+/// What a template is rendered with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conversation {
+    /// The messages: an array of objects.
+    pub messages: Value,
+    /// The tools, where the request has some: an array.
+    pub tools: Option<Value>,
+    /// What the text ends with.
+    pub generation_prompt: GenerationPrompt,
+    /// Whether the text ends inside the last message, for the model to continue it.
+    pub continues_last: bool,
+    /// Further variables of the template.
+    pub variables: Map<String, Value>,
+    /// The first message that holds an image, audio or video, if one does.
+    pub medium_in: Option<usize>,
+}
+
+/// Why a chat request has no exact tokens here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoExactTokens {
+    /// The model has no chat template.
+    #[error("the model folder has no chat template")]
+    NoTemplate,
+    /// The template refused the conversation, in its own words.
+    #[error("the chat template refused the conversation: {0}")]
+    Refused(String),
+    /// The template failed, or the tokenizer did.
+    #[error("{0}")]
+    Failed(String),
+    /// A field asks for what only the engine can do.
+    #[error("`{0}` changes the prompt in a way that only the engine computes")]
+    Unsupported(&'static str),
+    /// The request is not one that the engine takes.
+    #[error("`{0}` has a shape that the engine refuses")]
+    Malformed(&'static str),
+    /// A message holds an image, audio or video.
+    #[error("the prompt holds an image, audio or video")]
+    Media {
+        /// The exact text in front of the first one.
+        before: String,
+    },
+}
+
+impl NoExactTokens {
+    /// A short name for metrics.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoTemplate => "no-template",
+            Self::Refused(_) => "template-refused",
+            Self::Failed(_) => "template-failed",
+            Self::Unsupported(_) => "unsupported-field",
+            Self::Malformed(_) => "malformed",
+            Self::Media { .. } => "media",
+        }
+    }
+}
+
+impl Dialect {
+    /// The conversation that the engine renders with `template`, from a request's top-level fields.
+    /// Fields that do not matter to a prompt may be absent.
+    ///
+    /// # Errors
+    /// [`NoExactTokens::Malformed`] or [`NoExactTokens::Unsupported`].
+    pub fn read(
+        self,
+        request: Map<String, Value>,
+        template: &ChatTemplate,
+    ) -> Result<Conversation, NoExactTokens> {
+        match self {
+            Self::Vllm(version) => vllm::read(request, template, version),
+            Self::Sglang => sglang::read(request, template),
+        }
+    }
+}
+
+/// Takes `name` from an object's fields; absent and `null` are the same.
+fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
+    fields.shift_remove(name).filter(|value| !value.is_null())
+}
+
+/// Moves the fields `order` to the front of an object, in that order; absent ones stay absent.
+/// Pydantic writes typed dictionaries this way: declared keys first, unknown ones behind.
+fn in_declared_order(mut fields: Map<String, Value>, order: &[&str]) -> Map<String, Value> {
+    let mut ordered = Map::with_capacity(fields.len());
+    for &name in order {
+        if let Some((name, value)) = fields.shift_remove_entry(name) {
+            ordered.insert(name, value);
+        }
+    }
+    ordered.extend(fields);
+    ordered
+}

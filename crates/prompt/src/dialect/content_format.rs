@@ -1,0 +1,373 @@
+//! Which shape of `content` a chat template expects: one string, or a list of parts.
+//!
+//! Engines read this off the template's syntax tree: a template that loops over a message's content
+//! gets parts, any other template gets one string. The answer decides the prompt's text, so the
+//! rules are vLLM's, with their gaps: a loop hidden in a conditional expression is not found.
+//!
+//! Source: vLLM 0.30 to 0.32, `renderers/hf.py`; SGLang uses a subset of the same rules. Where
+//! vLLM's search would not end (two variables assigned from each other), ours does.
+
+use std::collections::BTreeSet;
+
+use minijinja::machinery::ast::{CallArg, Expr, Stmt};
+use minijinja::machinery::parse;
+
+use crate::template::syntax;
+
+/// How messages carry their content into a template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentFormat {
+    /// One string; text parts are joined by line breaks.
+    String,
+    /// A list of parts, in the shape of OpenAI's API.
+    Parts,
+}
+
+impl ContentFormat {
+    /// What `source` expects by SGLang's rules: parts where it mentions media, or loops over the
+    /// content of a variable with a usual name.
+    ///
+    /// Source: SGLang 0.5.23, `parser/jinja_template_utils.py`.
+    #[must_use]
+    pub fn detect_as_sglang(source: &str) -> Self {
+        if (["image", "audio", "video", "vision"].iter()).any(|word| source.contains(word)) {
+            return Self::Parts;
+        }
+        let Ok(root) = parse(source, "chat_template", syntax()) else {
+            return Self::String;
+        };
+        let mut found = Found::default();
+        found.statement(&root, &mut Vec::new());
+        let is_content = |expr: &Expr<'_>| {
+            (["message", "msg", "m"].iter()).any(|name| is_access(expr, name, Some("content")))
+        };
+        match found.loops.iter().any(|each| is_content(each.iterated)) {
+            true => Self::Parts,
+            false => Self::String,
+        }
+    }
+
+    /// What `source` expects by vLLM's rules. A template that does not parse gets strings.
+    #[must_use]
+    pub fn detect_as_vllm(source: &str) -> Self {
+        let Ok(root) = parse(source, "chat_template", syntax()) else {
+            return Self::String;
+        };
+        let mut found = Found::default();
+        found.statement(&root, &mut Vec::new());
+        match found.loops_over_content() {
+            Some(true) => Self::Parts,
+            // An unusual assignment target ends the engine's search, too.
+            Some(false) | None => Self::String,
+        }
+    }
+}
+
+/// The nodes of a template that decide, each kind in the order of the source.
+#[derive(Default)]
+struct Found<'t, 's> {
+    assignments: Vec<(&'t Expr<'s>, &'t Expr<'s>)>,
+    loops: Vec<Loop<'t, 's>>,
+    calls: Vec<Call<'t, 's>>,
+    /// Names of each macro's parameters, by the macro's number.
+    macros: Vec<(&'s str, Vec<&'s str>)>,
+}
+
+struct Loop<'t, 's> {
+    target: &'t Expr<'s>,
+    iterated: &'t Expr<'s>,
+    /// Numbers of the macros around it, the innermost last.
+    within: Vec<usize>,
+}
+
+struct Call<'t, 's> {
+    name: &'s str,
+    arguments: &'t [CallArg<'s>],
+}
+
+impl<'t, 's> Found<'t, 's> {
+    /// Whether a loop runs over a message's content; `None` where the search ends early.
+    fn loops_over_content(&self) -> Option<bool> {
+        let messages = self.message_names()?;
+        let is_content =
+            |expr: &Expr<'_>| (messages.iter()).any(|name| is_access(expr, name, Some("content")));
+        let parameters: Vec<BTreeSet<&str>> = (self.macros.iter())
+            .map(|(name, parameters)| self.content_parameters(name, parameters, &is_content))
+            .collect();
+        for each in &self.loops {
+            let iterated = variable(each.iterated);
+            let innermost = (each.within.iter().rev()).find(|&&number| {
+                // An outer macro's parameters hold unless the inner one has some.
+                !parameters[number].is_empty()
+            });
+            let is_found = is_content(each.iterated)
+                || iterated.is_some_and(|name| match innermost {
+                    Some(&number) => parameters[number].contains(name),
+                    None => each.within.is_empty() && name == "content",
+                });
+            if is_found {
+                return variable(each.target).map(|_| true);
+            }
+        }
+        Some(false)
+    }
+
+    /// Names under which loops see single messages.
+    fn message_names(&self) -> Option<Vec<&'s str>> {
+        let lists = self.aliases_of_messages()?;
+        let over_messages = (self.loops.iter())
+            .filter(|each| (lists.iter()).any(|name| is_access(each.iterated, name, None)));
+        over_messages.map(|each| variable(each.target)).collect()
+    }
+
+    /// `messages` and the variables that are assigned from it, directly or not.
+    fn aliases_of_messages(&self) -> Option<Vec<&'s str>> {
+        let mut aliases = vec!["messages"];
+        let mut next = 0;
+        while let Some(&alias) = aliases.get(next) {
+            next += 1;
+            for (target, value) in &self.assignments {
+                if is_access(value, alias, None) {
+                    let name = variable(target)?;
+                    if !aliases.contains(&name) {
+                        aliases.push(name);
+                    }
+                }
+            }
+        }
+        Some(aliases)
+    }
+
+    /// Parameters of a macro to which some call passes a message's content.
+    fn content_parameters(
+        &self,
+        name: &str,
+        parameters: &[&'s str],
+        is_content: &impl Fn(&Expr<'_>) -> bool,
+    ) -> BTreeSet<&'s str> {
+        let mut passed = BTreeSet::new();
+        for call in self.calls.iter().filter(|call| call.name == name) {
+            for (position, argument) in call.arguments.iter().enumerate() {
+                let parameter = match argument {
+                    CallArg::Pos(value) if is_content(value) => parameters.get(position),
+                    CallArg::Kwarg(key, value) if is_content(value) => {
+                        parameters.iter().find(|parameter| *parameter == key)
+                    }
+                    _ => None,
+                };
+                passed.extend(parameter);
+            }
+        }
+        passed
+    }
+
+    fn statements(&mut self, body: &'t [Stmt<'s>], within: &mut Vec<usize>) {
+        for statement in body {
+            self.statement(statement, within);
+        }
+    }
+
+    fn statement(&mut self, statement: &'t Stmt<'s>, within: &mut Vec<usize>) {
+        match statement {
+            Stmt::Template(root) => self.statements(&root.children, within),
+            Stmt::EmitExpr(emit) => self.expression(&emit.expr),
+            Stmt::ForLoop(each) => {
+                self.loops.push(Loop {
+                    target: &each.target,
+                    iterated: &each.iter,
+                    within: within.clone(),
+                });
+                self.expression(&each.iter);
+                self.statements(&each.body, within);
+                self.statements(&each.else_body, within);
+                self.expressions(each.filter_expr.as_ref());
+            }
+            Stmt::IfCond(condition) => {
+                self.expression(&condition.expr);
+                self.statements(&condition.true_body, within);
+                self.statements(&condition.false_body, within);
+            }
+            Stmt::WithBlock(block) => {
+                self.expressions(block.assignments.iter().map(|(_, value)| value));
+                self.statements(&block.body, within);
+            }
+            Stmt::Set(set) => {
+                self.assignments.push((&set.target, &set.expr));
+                self.expression(&set.expr);
+            }
+            Stmt::SetBlock(block) => self.statements(&block.body, within),
+            Stmt::AutoEscape(block) => self.statements(&block.body, within),
+            Stmt::FilterBlock(block) => self.statements(&block.body, within),
+            Stmt::Macro(defined) => {
+                let parameters = defined.args.iter().filter_map(variable).collect();
+                self.macros.push((defined.name, parameters));
+                within.push(self.macros.len() - 1);
+                self.expressions(&defined.defaults);
+                self.statements(&defined.body, within);
+                within.pop();
+            }
+            Stmt::CallBlock(block) => {
+                self.call(&block.call.expr, &block.call.args);
+                self.statements(&block.macro_decl.body, within);
+            }
+            Stmt::Do(run) => self.call(&run.call.expr, &run.call.args),
+            _ => {}
+        }
+    }
+
+    fn call(&mut self, called: &'t Expr<'s>, arguments: &'t [CallArg<'s>]) {
+        if let Some(name) = variable(called) {
+            self.calls.push(Call { name, arguments });
+        }
+        self.expression(called);
+        self.arguments(arguments);
+    }
+
+    fn arguments(&mut self, arguments: &'t [CallArg<'s>]) {
+        for argument in arguments {
+            match argument {
+                CallArg::Pos(value)
+                | CallArg::Kwarg(_, value)
+                | CallArg::PosSplat(value)
+                | CallArg::KwargSplat(value) => self.expression(value),
+            }
+        }
+    }
+
+    fn expressions(&mut self, all: impl IntoIterator<Item = &'t Expr<'s>>) {
+        for expr in all {
+            self.expression(expr);
+        }
+    }
+
+    /// Looks for calls in an expression.
+    fn expression(&mut self, expr: &'t Expr<'s>) {
+        match expr {
+            Expr::Var(_) | Expr::Const(_) => {}
+            Expr::Slice(slice) => {
+                let bounds = [&slice.start, &slice.stop, &slice.step];
+                self.expression(&slice.expr);
+                self.expressions(bounds.into_iter().flatten());
+            }
+            Expr::UnaryOp(op) => self.expression(&op.expr),
+            Expr::BinOp(op) => self.expressions([&op.left, &op.right]),
+            Expr::Compare(compare) => {
+                self.expression(&compare.expr);
+                self.expressions(compare.ops.iter().map(|op| &op.expr));
+            }
+            Expr::IfExpr(choice) => {
+                self.expressions([&choice.test_expr, &choice.true_expr]);
+                self.expressions(choice.false_expr.as_ref());
+            }
+            Expr::Filter(filter) => {
+                self.expressions(filter.expr.as_ref());
+                self.arguments(&filter.args);
+            }
+            Expr::Test(test) => {
+                self.expression(&test.expr);
+                self.arguments(&test.args);
+            }
+            Expr::GetAttr(access) => self.expression(&access.expr),
+            Expr::GetItem(access) => self.expressions([&access.expr, &access.subscript_expr]),
+            Expr::Call(call) => self.call(&call.expr, &call.args),
+            Expr::List(list) => self.expressions(&list.items),
+            Expr::Tuple(tuple) => self.expressions(&tuple.items),
+            Expr::Map(map) => {
+                self.expressions(&map.keys);
+                self.expressions(&map.values);
+            }
+        }
+    }
+}
+
+fn variable<'s>(expr: &Expr<'s>) -> Option<&'s str> {
+    match expr {
+        Expr::Var(variable) => Some(variable.id),
+        _ => None,
+    }
+}
+
+/// Whether `expr` reads the variable `name`, or its attribute `key`, behind any filters, tests and
+/// slices.
+fn is_access(expr: &Expr<'_>, name: &str, key: Option<&str>) -> bool {
+    match expr {
+        Expr::Filter(filter) => (filter.expr.as_ref()).is_some_and(|of| is_access(of, name, key)),
+        Expr::Test(test) => is_access(&test.expr, name, key),
+        Expr::Slice(slice) => is_access(&slice.expr, name, key),
+        Expr::Var(variable) => key.is_none() && variable.id == name,
+        Expr::GetAttr(access) => key == Some(access.name) && variable(&access.expr) == Some(name),
+        Expr::GetItem(access) => {
+            let is_key = matches!(
+                &access.subscript_expr,
+                Expr::Const(subscript) if key.is_some() && subscript.value.as_str() == key
+            );
+            is_key && variable(&access.expr) == Some(name)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(source: &str, expected: ContentFormat) {
+        assert_eq!(ContentFormat::detect_as_vllm(source), expected, "{source}");
+    }
+
+    #[test]
+    fn a_loop_over_content_asks_for_parts() {
+        let inner = "{% for p in m.content %}{{ p.text }}{% endfor %}";
+        let outer = |list: &str| format!("{{% for m in {list} %}}{inner}{{% endfor %}}");
+        check(&outer("messages"), ContentFormat::Parts);
+        check(&outer("messages[1:]"), ContentFormat::Parts);
+        check(&outer("messages | reverse"), ContentFormat::Parts);
+        check(&outer("messages[0]"), ContentFormat::String);
+        check(&outer("turns"), ContentFormat::String);
+        let alias = format!("{{% set turns = messages[1:] %}}{}", outer("turns"));
+        check(&alias, ContentFormat::Parts);
+        let chosen = format!(
+            "{{% set turns = messages if x else messages[1:] %}}{}",
+            outer("turns")
+        );
+        check(&chosen, ContentFormat::String);
+    }
+
+    #[test]
+    fn macros_pass_content_on() {
+        let body = "{% for p in c %}{{ p.text }}{% endfor %}";
+        let with = |call: &str| {
+            format!(
+                "{{% macro show(c, d) %}}{body}{{% endmacro %}}\
+                 {{% for m in messages %}}{{{{ {call} }}}}{{% endfor %}}"
+            )
+        };
+        check(&with("show(m.content, 1)"), ContentFormat::Parts);
+        check(&with("show(c=m['content'])"), ContentFormat::Parts);
+        check(&with("show(1, m.content)"), ContentFormat::String);
+        check(&with("show(m)"), ContentFormat::String);
+    }
+
+    #[test]
+    fn a_variable_called_content_counts_outside_of_macros() {
+        let each = "{% for p in content %}{{ p }}{% endfor %}";
+        check(each, ContentFormat::Parts);
+        check(
+            &format!("{{% macro f(content) %}}{each}{{% endmacro %}}"),
+            ContentFormat::String,
+        );
+    }
+
+    #[test]
+    fn assignments_in_a_circle_end() {
+        check(
+            "{% set a = messages %}{% set messages = a %}{% set a = a %}{{ a }}",
+            ContentFormat::String,
+        );
+    }
+
+    #[test]
+    fn broken_templates_get_strings() {
+        check("{% for %}", ContentFormat::String);
+    }
+}

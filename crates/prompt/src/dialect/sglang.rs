@@ -1,0 +1,271 @@
+//! SGLang's way from a chat request to what its template sees.
+//!
+//! | field | what SGLang does |
+//! |---|---|
+//! | `messages` | typed objects without absent fields; text parts joined by spaces, or kept |
+//! | a last assistant message | becomes a user message |
+//! | `tools` | functions keep their keys' order; absent description and parameters are `null` |
+//! | `tool_choice` | `none` leaves the tools out, a named function leaves the others out |
+//! | `reasoning_effort` | a variable; sets `thinking` and `enable_thinking` where it is `none` |
+//! | `chat_template_kwargs` | variables of the template |
+//!
+//! Source: SGLang 0.5.23, `entrypoints/openai/serving_chat.py`, `protocol.py` and
+//! `parser/jinja_template_utils.py`. Models with an encoder of their own (DeepSeek V3.2, Kimi K3,
+//! MiniMax M3, gpt-oss) and `continue_final_message` are not done here.
+
+use serde_json::{Map, Value};
+
+use super::python_json::{self, Arguments};
+use super::{ContentFormat, Conversation, NoExactTokens, take};
+use crate::{ChatTemplate, GenerationPrompt};
+
+/// As [`super::Dialect::read`].
+pub(super) fn read(
+    mut request: Map<String, Value>,
+    template: &ChatTemplate,
+) -> Result<Conversation, NoExactTokens> {
+    if (request.get("continue_final_message")).is_some_and(|value| value == true) {
+        return Err(NoExactTokens::Unsupported("continue_final_message"));
+    }
+    let Some(Value::Array(messages)) = request.shift_remove("messages") else {
+        return Err(NoExactTokens::Malformed("messages"));
+    };
+    let format = template.sglang_content_format();
+    let mut medium_in = None;
+    let mut read = Vec::with_capacity(messages.len());
+    for (index, one) in messages.into_iter().enumerate() {
+        let mut has_media = false;
+        read.push(message(one, format, &mut has_media)?);
+        medium_in = medium_in.or(has_media.then_some(index));
+    }
+    let mut messages = read;
+    if let Some(last) = messages.last_mut()
+        && last["role"] == "assistant"
+        && last["content"].is_string()
+    {
+        *last = serde_json::json!({"role": "user", "content": last["content"].take()});
+    }
+    Ok(Conversation {
+        messages: Value::Array(messages),
+        tools: tools(&mut request)?,
+        generation_prompt: GenerationPrompt::Add,
+        continues_last: false,
+        variables: variables(&mut request)?,
+        medium_in,
+    })
+}
+
+/// Declared fields of a message behind its content, in the order in which they are written.
+const MESSAGE_FIELDS: [&str; 7] = [
+    "tool_call_id",
+    "name",
+    "phase",
+    "reasoning_content",
+    "tool_calls",
+    "tools",
+    "prefix",
+];
+
+fn message(
+    message: Value,
+    format: ContentFormat,
+    has_media: &mut bool,
+) -> Result<Value, NoExactTokens> {
+    let malformed = NoExactTokens::Malformed("messages");
+    let Value::Object(mut message) = message else {
+        return Err(malformed);
+    };
+    let Some(Value::String(role)) = take(&mut message, "role") else {
+        return Err(malformed);
+    };
+    let role = role.to_lowercase();
+    let is_list = message.get("content").is_some_and(Value::is_array);
+    let content = content(take(&mut message, "content"), format, has_media)?;
+    let content = match content {
+        Value::Array(parts) if role == "tool" && parts.iter().all(is_text) => {
+            let texts = parts.iter().filter_map(|part| part["text"].as_str());
+            texts.collect::<Vec<_>>().join(" ").into()
+        }
+        content => content,
+    };
+    let mut read = Map::new();
+    read.insert("role".to_owned(), role.as_str().into());
+    // A list that is kept as one goes behind all other fields.
+    let goes_last = is_list && format == ContentFormat::Parts;
+    if !goes_last {
+        read.insert("content".to_owned(), content.clone());
+    }
+    // A user's message has no other declared fields.
+    let fields = match role.as_str() {
+        "user" => &[][..],
+        _ => &MESSAGE_FIELDS[..],
+    };
+    for &name in fields {
+        if let Some(value) = take(&mut message, name) {
+            let value = match (name, value) {
+                ("tool_calls", calls) => tool_calls(calls, role == "assistant")?,
+                ("tools", Value::Array(tools)) => {
+                    tools.into_iter().map(tool).collect::<Result<_, _>>()?
+                }
+                (_, value) => value,
+            };
+            read.insert(name.to_owned(), value);
+        }
+    }
+    if goes_last {
+        read.insert("content".to_owned(), content);
+    }
+    Ok(read.into())
+}
+
+fn is_text(part: &Value) -> bool {
+    part["type"] == "text"
+}
+
+/// A content as `format` wants it; an absent one is the empty text.
+fn content(
+    content: Option<Value>,
+    format: ContentFormat,
+    has_media: &mut bool,
+) -> Result<Value, NoExactTokens> {
+    let parts = match content {
+        None => return Ok("".into()),
+        Some(text @ Value::String(_)) => return Ok(text),
+        Some(Value::Array(parts)) => parts,
+        Some(_) => return Err(NoExactTokens::Malformed("content")),
+    };
+    let mut kept = Vec::with_capacity(parts.len());
+    for part in parts {
+        kept.extend(content_part(part, has_media)?);
+    }
+    if format == ContentFormat::Parts {
+        return Ok(kept.into());
+    }
+    let texts = kept.iter().filter_map(|part| part["text"].as_str());
+    Ok(texts.collect::<Vec<_>>().join(" ").into())
+}
+
+/// A part with its declared fields; `None` where it is left out.
+fn content_part(part: Value, has_media: &mut bool) -> Result<Option<Value>, NoExactTokens> {
+    let mut medium = |modality: &str| {
+        *has_media = true;
+        Ok(Some(serde_json::json!({"type": modality})))
+    };
+    match part["type"].as_str() {
+        Some("text") if part["text"].is_string() => Ok(Some(
+            serde_json::json!({"type": "text", "text": part["text"]}),
+        )),
+        Some("tool_reference") if part["name"].is_string() => Ok(Some(
+            serde_json::json!({"type": "tool_reference", "name": part["name"]}),
+        )),
+        Some("thinking" | "reasoning") => Ok(None),
+        Some("image_url") => medium("image"),
+        Some("video_url") => medium("video"),
+        Some("audio_url" | "input_audio") => medium("audio"),
+        _ => Err(NoExactTokens::Malformed("content.type")),
+    }
+}
+
+fn tool_calls(calls: Value, parses_arguments: bool) -> Result<Value, NoExactTokens> {
+    let Value::Array(calls) = calls else {
+        return Err(NoExactTokens::Malformed("tool_calls"));
+    };
+    let call = |call| tool_call(call, parses_arguments);
+    let calls: Result<Vec<_>, _> = calls.into_iter().map(call).collect();
+    calls.map(Value::from)
+}
+
+/// A call with all its declared fields, absent ones as `null`.
+fn tool_call(call: Value, parses_arguments: bool) -> Result<Value, NoExactTokens> {
+    let malformed = NoExactTokens::Malformed("tool_calls");
+    let Value::Object(mut call) = call else {
+        return Err(malformed);
+    };
+    let Some(Value::Object(mut function)) = take(&mut call, "function") else {
+        return Err(malformed);
+    };
+    let arguments: Value = match take(&mut function, "arguments") {
+        Some(Value::String(text)) if parses_arguments => match python_json::arguments(&text) {
+            Arguments::Object(fields) => fields.into(),
+            Arguments::NoObject => return Err(malformed),
+            Arguments::Inexact => return Err(NoExactTokens::Unsupported("tool_calls")),
+        },
+        arguments => arguments.into(),
+    };
+    let mut field = |name: &str| Value::from(take(&mut call, name));
+    Ok(serde_json::json!({
+        "id": field("id"),
+        "index": field("index"),
+        "type": "function",
+        "function": {"name": Value::from(take(&mut function, "name")), "arguments": arguments},
+    }))
+}
+
+/// The tools that a request's choice of them leaves.
+fn tools(request: &mut Map<String, Value>) -> Result<Option<Value>, NoExactTokens> {
+    let choice = take(request, "tool_choice");
+    let Some(Value::Array(tools)) = take(request, "tools") else {
+        return Ok(None);
+    };
+    if choice.as_ref().is_some_and(|choice| choice == "none") {
+        return Ok(None);
+    }
+    let tools: Result<Vec<_>, _> = tools.into_iter().map(tool).collect();
+    let mut tools = tools?;
+    if let Some(Value::Object(choice)) = &choice {
+        let name = choice.get("function").map(|function| &function["name"]);
+        tools.retain(|tool| Some(&tool["function"]["name"]) == name);
+    }
+    Ok((!tools.is_empty()).then(|| tools.into()))
+}
+
+/// A tool with its declared fields; its function's keys keep the client's order.
+fn tool(tool: Value) -> Result<Value, NoExactTokens> {
+    let malformed = NoExactTokens::Malformed("tools");
+    let Value::Object(mut tool) = tool else {
+        return Err(malformed);
+    };
+    let Some(Value::Object(mut function)) = take(&mut tool, "function") else {
+        return Err(malformed);
+    };
+    let defers = take(&mut tool, "defer_loading");
+    if let Some(defers) = &defers
+        && take(&mut function, "defer_loading").is_none()
+    {
+        function.insert("defer_loading".to_owned(), defers.clone());
+    }
+    function.retain(|name, value| match name.as_str() {
+        "description" | "name" | "parameters" => true,
+        "strict" | "defer_loading" => !value.is_null(),
+        _ => false,
+    });
+    for name in ["description", "parameters"] {
+        function.entry(name).or_insert(Value::Null);
+    }
+    Ok(serde_json::json!({
+        "type": take(&mut tool, "type").unwrap_or_else(|| "function".into()),
+        "function": function,
+        "defer_loading": Value::from(defers),
+    }))
+}
+
+fn variables(request: &mut Map<String, Value>) -> Result<Map<String, Value>, NoExactTokens> {
+    let mut chosen = match take(request, "chat_template_kwargs") {
+        None => Map::new(),
+        Some(Value::Object(variables)) => variables,
+        Some(_) => return Err(NoExactTokens::Malformed("chat_template_kwargs")),
+    };
+    if take(request, "reasoning").is_some() {
+        return Err(NoExactTokens::Unsupported("reasoning"));
+    }
+    let mut variables = Map::new();
+    if let Some(effort) = take(request, "reasoning_effort") {
+        let thinks = effort != "none";
+        for name in ["thinking", "enable_thinking"] {
+            chosen.entry(name).or_insert(thinks.into());
+        }
+        variables.insert("reasoning_effort".to_owned(), effort);
+    }
+    variables.extend(chosen);
+    Ok(variables)
+}

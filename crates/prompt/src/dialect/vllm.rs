@@ -1,0 +1,183 @@
+//! vLLM's way from a chat request to what its template sees.
+//!
+//! | field | what vLLM does |
+//! |---|---|
+//! | `messages` | see `messages`: typed objects, parsed arguments, joined or kept parts |
+//! | `tools` | typed objects in declared order; an absent description becomes `null` |
+//! | `chat_template_kwargs` | variables of the template, without those that are `null` or `auto` |
+//! | `reasoning_effort` | a variable; also sets `enable_thinking`, unless the request does |
+//! | `documents` | a variable |
+//! | `tool_choice` | nothing: `none` leaves the tools in the prompt, by default |
+//!
+//! Source: vLLM 0.30, 0.31 and 0.32, `entrypoints/openai/chat_completion/protocol.py` and
+//! `renderers`. Options of the server that change prompts (`--chat-template-content-format`,
+//! `--default-chat-template-kwargs`, `--exclude-tools-when-tool-choice-none`) are not known here:
+//! comparing tokens with the engine finds them.
+
+mod messages;
+
+use serde_json::{Map, Value};
+
+use super::{Conversation, NoExactTokens, take};
+use crate::{ChatTemplate, GenerationPrompt};
+
+/// A release of vLLM, as far as prompts tell releases apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VllmVersion {
+    /// The first number.
+    pub major: u32,
+    /// The second number.
+    pub minor: u32,
+}
+
+impl VllmVersion {
+    /// The newest release whose prompts were captured.
+    pub const NEWEST: Self = Self::new(0, 32);
+
+    const fn new(major: u32, minor: u32) -> Self {
+        Self { major, minor }
+    }
+
+    /// Reads what `GET /version` answers, such as `0.32.0` or `0.31.1.dev3+cpu`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split('.').map(str::parse);
+        match (numbers.next()?, numbers.next()?) {
+            (Ok(major), Ok(minor)) => Some(Self::new(major, minor)),
+            _ => None,
+        }
+    }
+
+    /// Whether it drops the line that Claude Code puts in front of its system prompt, and that
+    /// changes with each request.
+    fn drops_billing_header(self) -> bool {
+        self >= Self::new(0, 32)
+    }
+}
+
+/// As [`super::Dialect::read`].
+pub(super) fn read(
+    mut request: Map<String, Value>,
+    template: &ChatTemplate,
+    version: VllmVersion,
+) -> Result<Conversation, NoExactTokens> {
+    for field in [
+        "truncate_prompt_tokens",
+        "mm_processor_kwargs",
+        "media_io_kwargs",
+    ] {
+        if take(&mut request, field).is_some() {
+            return Err(NoExactTokens::Unsupported(field));
+        }
+    }
+    let Some(Value::Array(messages)) = request.shift_remove("messages") else {
+        return Err(NoExactTokens::Malformed("messages"));
+    };
+    let mut medium_in = None;
+    let mut conversation = Vec::with_capacity(messages.len());
+    for (index, message) in messages.into_iter().enumerate() {
+        let mut has_media = false;
+        conversation.push(messages::read(message, template, version, &mut has_media)?);
+        medium_in = medium_in.or(has_media.then_some(index));
+    }
+    if !template.names_developer() && messages::make_system_of_developer(&mut conversation) {
+        // Messages have moved; nothing in front of a medium is sure.
+        if medium_in.is_some() {
+            return Err(NoExactTokens::Media {
+                before: String::new(),
+            });
+        }
+    }
+    let is_true = |value: Option<Value>| value.and_then(|value| value.as_bool());
+    let continues_last = is_true(take(&mut request, "continue_final_message")).unwrap_or(false);
+    let adds_prompt = is_true(take(&mut request, "add_generation_prompt")).unwrap_or(true);
+    if continues_last && adds_prompt {
+        return Err(NoExactTokens::Malformed("continue_final_message"));
+    }
+    let tools = take(&mut request, "tools").map(tools).transpose()?;
+    let mut variables = variables(&mut request)?;
+    Ok(Conversation {
+        messages: Value::Array(conversation),
+        // A request's own variable of that name wins.
+        tools: variables.shift_remove("tools").or(tools),
+        generation_prompt: match adds_prompt {
+            true => GenerationPrompt::Add,
+            false => GenerationPrompt::Omit,
+        },
+        continues_last,
+        variables,
+        medium_in,
+    })
+}
+
+fn variables(request: &mut Map<String, Value>) -> Result<Map<String, Value>, NoExactTokens> {
+    let mut variables = match take(request, "chat_template_kwargs") {
+        None => Map::new(),
+        Some(Value::Object(variables)) => variables,
+        Some(_) => return Err(NoExactTokens::Malformed("chat_template_kwargs")),
+    };
+    for name in ["chat_template", "tokenize"] {
+        if variables.contains_key(name) {
+            return Err(NoExactTokens::Malformed("chat_template_kwargs"));
+        }
+    }
+    // The request's fields decide these two, whatever its variables say.
+    for name in ["add_generation_prompt", "continue_final_message"] {
+        variables.shift_remove(name);
+    }
+    if let Some(effort) = take(request, "reasoning_effort") {
+        if !variables.contains_key("enable_thinking") {
+            variables.insert("enable_thinking".to_owned(), (effort != "none").into());
+        }
+        variables.insert("reasoning_effort".to_owned(), effort);
+    }
+    if let Some(documents) = take(request, "documents") {
+        variables.insert("documents".to_owned(), documents);
+    }
+    variables.retain(|_, value| !value.is_null() && value != "auto");
+    Ok(variables)
+}
+
+/// Tools as vLLM's models write them: declared fields only, in their order.
+fn tools(tools: Value) -> Result<Value, NoExactTokens> {
+    match tools {
+        Value::Array(tools) if !tools.is_empty() => tools.into_iter().map(tool).collect(),
+        _ => Err(NoExactTokens::Malformed("tools")),
+    }
+}
+
+fn tool(tool: Value) -> Result<Value, NoExactTokens> {
+    let malformed = NoExactTokens::Malformed("tools");
+    let Value::Object(mut tool) = tool else {
+        return Err(malformed);
+    };
+    let Some(Value::Object(mut function)) = tool.shift_remove("function") else {
+        return Err(malformed);
+    };
+    let defers = take(&mut tool, "defer_loading");
+    let mut written = Map::new();
+    for name in ["name", "description", "parameters"] {
+        let value = take(&mut function, name).unwrap_or(Value::Null);
+        written.insert(name.to_owned(), value);
+    }
+    if !written["name"].is_string() {
+        return Err(malformed);
+    }
+    let defers_itself = take(&mut function, "defer_loading").or_else(|| defers.clone());
+    let optional = [
+        ("strict", take(&mut function, "strict")),
+        ("defer_loading", defers_itself),
+    ];
+    for (name, value) in optional {
+        if let Some(value) = value {
+            written.insert(name.to_owned(), value);
+        }
+    }
+    let mut tool = Map::new();
+    tool.insert("type".to_owned(), "function".into());
+    tool.insert("function".to_owned(), written.into());
+    if let Some(defers) = defers {
+        tool.insert("defer_loading".to_owned(), defers);
+    }
+    Ok(tool.into())
+}

@@ -1,0 +1,220 @@
+//! Messages as vLLM hands them to a template.
+//!
+//! Keys come in the order in which vLLM sets them: `role`, `content`, `tool_calls`, `reasoning`,
+//! `reasoning_content`, `tool_call_id`, `name`, `task`, `tools`. Other keys are dropped.
+
+use serde_json::{Map, Value};
+
+use super::VllmVersion;
+use crate::ChatTemplate;
+use crate::dialect::parts::{self, Part};
+use crate::dialect::python_json::{self, Arguments};
+use crate::dialect::{ContentFormat, NoExactTokens, in_declared_order, take};
+
+/// The start of the line that Claude Code puts in front of its system prompt.
+const BILLING_HEADER: &str = "x-anthropic-billing-header";
+
+/// Reads a message; notes whether some of its content is no text.
+///
+/// # Errors
+/// When vLLM refuses it, or it holds numbers that cannot be kept here.
+pub(super) fn read(
+    message: Value,
+    template: &ChatTemplate,
+    version: VllmVersion,
+    has_media: &mut bool,
+) -> Result<Value, NoExactTokens> {
+    let malformed = NoExactTokens::Malformed("messages");
+    let Value::Object(mut message) = message else {
+        return Err(malformed);
+    };
+    let Some(Value::String(role)) = message.shift_remove("role") else {
+        return Err(malformed);
+    };
+    let content = message.shift_remove("content");
+    let drops_header = role == "system" && version.drops_billing_header();
+    let parts = content_parts(content, drops_header)?;
+    *has_media |= (parts.iter()).any(|part| matches!(part, Part::Medium { .. }));
+    let is_tool = role == "tool";
+    let content = match template.vllm_content_format() {
+        ContentFormat::Parts if !(is_tool && parts.iter().all(is_text)) => {
+            parts.into_iter().map(Part::into_value).collect()
+        }
+        _ => joined(parts).into(),
+    };
+    let mut read = Map::new();
+    read.insert("role".to_owned(), role.as_str().into());
+    read.insert("content".to_owned(), content);
+    match role.as_str() {
+        "assistant" => read.extend(of_assistant(&mut message)?),
+        "tool" => copy(&mut message, "tool_call_id", &mut read),
+        _ => {}
+    }
+    for name in ["name", "task"] {
+        if message.get(name).is_some_and(Value::is_string) {
+            copy(&mut message, name, &mut read);
+        }
+    }
+    if role == "developer" {
+        let tools = take(&mut message, "tools").map(developer_tools);
+        read.insert("tools".to_owned(), tools.unwrap_or(Value::Null));
+    }
+    Ok(read.into())
+}
+
+fn copy(from: &mut Map<String, Value>, name: &str, to: &mut Map<String, Value>) {
+    if let Some(value) = from.shift_remove(name) {
+        to.insert(name.to_owned(), value);
+    }
+}
+
+fn is_text(part: &Part) -> bool {
+    matches!(part, Part::Text { .. })
+}
+
+fn content_parts(content: Option<Value>, drops_header: bool) -> Result<Vec<Part>, NoExactTokens> {
+    let parts = match content {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(text @ Value::String(_)) => vec![text],
+        Some(Value::Array(parts)) => parts,
+        Some(_) => return Err(NoExactTokens::Malformed("content")),
+    };
+    let mut read = Vec::with_capacity(parts.len());
+    for part in parts {
+        let may_have_header = drops_header && (part.is_string() || part["type"] == "text");
+        let Some(mut part) = parts::read(part)? else {
+            continue;
+        };
+        if may_have_header && !drop_header(&mut part) {
+            continue;
+        }
+        read.push(part);
+    }
+    Ok(read)
+}
+
+/// Drops the line with the header from a part that begins with it. Whether something is left.
+fn drop_header(part: &mut Part) -> bool {
+    let Part::Text { text, .. } = part else {
+        return true;
+    };
+    if !text.starts_with(BILLING_HEADER) {
+        return true;
+    }
+    let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
+    *text = rest.to_owned();
+    !text.is_empty()
+}
+
+/// One string of all parts. Media have no place in it that is known here.
+fn joined(parts: Vec<Part>) -> String {
+    let texts = parts.into_iter().filter_map(|part| match part {
+        Part::Text { text, .. } | Part::ToolReference(text) => Some(text),
+        Part::Medium { .. } => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn of_assistant(message: &mut Map<String, Value>) -> Result<Map<String, Value>, NoExactTokens> {
+    let mut read = Map::new();
+    match take(message, "tool_calls") {
+        None => {}
+        Some(Value::Array(calls)) if calls.is_empty() => {}
+        Some(Value::Array(calls)) => {
+            let calls: Result<Vec<_>, _> = calls.into_iter().map(tool_call).collect();
+            read.insert("tool_calls".to_owned(), calls?.into());
+        }
+        Some(_) => return Err(NoExactTokens::Malformed("tool_calls")),
+    }
+    let deprecated = take(message, "reasoning_content");
+    if let Some(reasoning) = take(message, "reasoning").or(deprecated) {
+        read.insert("reasoning".to_owned(), reasoning.clone());
+        read.insert("reasoning_content".to_owned(), reasoning);
+    }
+    Ok(read)
+}
+
+/// A call with its keys in declared order and its arguments as an object.
+fn tool_call(call: Value) -> Result<Value, NoExactTokens> {
+    let malformed = NoExactTokens::Malformed("tool_calls");
+    let Value::Object(mut call) = call else {
+        return Err(malformed);
+    };
+    let Some(Value::Object(mut function)) = take(&mut call, "function") else {
+        return Err(malformed);
+    };
+    let parsed = match function.shift_remove("arguments") {
+        Some(Value::String(text)) => match python_json::arguments(&text) {
+            Arguments::Object(fields) => fields,
+            Arguments::NoObject => Map::new(),
+            Arguments::Inexact => return Err(NoExactTokens::Unsupported("tool_calls")),
+        },
+        _ => return Err(malformed),
+    };
+    function.insert("arguments".to_owned(), parsed.into());
+    let function = in_declared_order(function, &["arguments", "name"]);
+    call.insert("function".to_owned(), function.into());
+    Ok(in_declared_order(call, &["id", "function", "type"]).into())
+}
+
+/// Tools of a developer message, in the order of OpenAI's typed dictionaries.
+fn developer_tools(tools: Value) -> Value {
+    let Value::Array(tools) = tools else {
+        return tools;
+    };
+    let ordered = tools.into_iter().map(|tool| match tool {
+        Value::Object(mut tool) => {
+            if let Some(Value::Object(function)) = tool.get_mut("function").map(Value::take) {
+                let order = ["name", "description", "parameters", "strict"];
+                tool["function"] = in_declared_order(function, &order).into();
+            }
+            in_declared_order(tool, &["function", "type"]).into()
+        }
+        other => other,
+    });
+    ordered.collect()
+}
+
+/// For a template without the role: developer messages become system messages, and all system
+/// messages one, in front. Whether messages moved.
+pub(super) fn make_system_of_developer(messages: &mut Vec<Value>) -> bool {
+    if !messages
+        .iter()
+        .any(|message| message["role"] == "developer")
+    {
+        return false;
+    }
+    for message in messages.iter_mut() {
+        if message["role"] == "developer"
+            && let Some(fields) = message.as_object_mut()
+        {
+            fields["role"] = "system".into();
+            fields.shift_remove("tools");
+        }
+    }
+    let is_system = |message: &Value| message["role"] == "system";
+    if !messages.iter().skip(1).any(is_system) {
+        return false;
+    }
+    let (system, mut others): (Vec<_>, Vec<_>) = messages.drain(..).partition(is_system);
+    let texts = system
+        .into_iter()
+        .filter_map(|message| text_of(&message["content"]));
+    let content = texts.collect::<Vec<_>>().join("\n\n");
+    messages.push(serde_json::json!({"role": "system", "content": content}));
+    messages.append(&mut others);
+    true
+}
+
+/// A content as one text; `None` where it is empty.
+fn text_of(content: &Value) -> Option<String> {
+    let text = match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => {
+            let texts = parts.iter().filter_map(|part| part["text"].as_str());
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        _ => return None,
+    };
+    Some(text).filter(|text| !text.is_empty())
+}
