@@ -82,7 +82,6 @@ def message_tools():
         [result("21"), {**result("22"), "tool_use_id": "toolu_2"}],
     )
     yield "use-no-input", dialogue([use()], [result("21")])
-    yield "use-no-id", dialogue([{"type": "tool_use", "name": "f", "input": {}}], [result("x")])
     yield "use-numbers", dialogue(
         [use(input={"a": 1e16, "b": 1e-7, "c": 12345678901234567890123, "d": 1.50})], [result("x")]
     )
