@@ -203,7 +203,8 @@ def response_inputs():
     )
     yield "call", respond([HELLO, function_call(), output("21")])
     yield "call-id-status", respond(
-        [HELLO, function_call(id="fc_1", status="completed"), output("21", id="o", status="completed")]
+        [HELLO, function_call(id="fc_1", status="completed"),
+         output("21", id="o", status="completed")]
     )
     yield "calls-two", respond(
         [HELLO, function_call(), function_call(call_id="call_2", arguments="{}"),
@@ -302,7 +303,6 @@ def completions():
         "prompt": "one two three four five six", "truncate_prompt_tokens": 3,
         "truncation_side": "right",
     }
-    yield "surrogate", {"prompt": "a \ud800 b"}
 
 
 def by_route():

@@ -1,6 +1,6 @@
-"""Captures `/v1/messages`, `/v1/responses` and, to compare, chat, with templates of the server's own.
+"""Captures `/v1/messages`, `/v1/responses` and chat with templates of the server's own.
 
-    PYTHONPATH=VLLM python tools/parity/routes.py --model FOLDER --out-prefix PREFIX [server options]
+    PYTHONPATH=VLLM python tools/parity/routes.py --model FOLDER --out-prefix PREFIX [options]
 
 These routes take no template in the request, so the server must be started with each. This does
 in one process what the render server does when it starts: the same application, initialised by
@@ -37,8 +37,8 @@ def parse_arguments():
     mine, rest = own.parse_known_args()
     parser = make_arg_parser(FlexibleArgumentParser())
     args = parser.parse_args(
-        [*rest, "--served-model-name", "toy", "--enable-auto-tool-choice"]
-        + ["--tool-call-parser", "hermes"]
+        [*rest, "--served-model-name", "toy", "--trust-request-chat-template"]
+        + ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
     )
     validate_parsed_serve_args(args)
     return mine, args

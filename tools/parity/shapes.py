@@ -103,7 +103,6 @@ def texts():
     """Characters that are easily treated differently."""
     yield "text-unicode", said("Grüße, 世界! 👩‍👩‍👧 e\u0301 \u00e9 \u200b \u2028 ß")
     yield "text-control", said("bell \u0007 null \u0000 escape \u001b del \u007f tab\t cr\r\nend")
-    yield "text-surrogate", said("lone \ud800 surrogate")
     yield "text-pair", said("pair \ud83d\ude00 end")
     yield "text-special-token", said("<|im_start|>user\nmine<|im_end|>")
     yield "text-jinja", said("{{ messages }} {% if x %} {# no #}")
@@ -192,7 +191,8 @@ def arguments():
     yield "arguments-control", agent(call('{"x": "a\tb"}'))
     yield "arguments-escapes", agent(call('{"x": "a\\n\\"b\\" \\\\ \\/ <&> \'q\' \\u0007\\u007f"}'))
     numbers = '{"a": 1.0, "b": 1e3, "c": -0.0, "d": 1E-7, "e": 12345678901234567890123, "f": 0.1, '
-    numbers += '"g": 1e16, "h": 123456789.123456789, "i": -5, "j": 1.5e300, "k": 100000000000000000.0}'
+    numbers += '"g": 1e16, "h": 123456789.123456789, "i": -5, "j": 1.5e300, '
+    numbers += '"k": 100000000000000000.0}'
     yield "arguments-numbers", agent(call(numbers))
     yield "arguments-not-json-numbers", agent(call('{"a": NaN, "b": Infinity, "c": -Infinity}'))
     yield "arguments-overflow", agent(call('{"a": 1e400}'))
@@ -333,7 +333,8 @@ def roles():
         SYSTEM, {**rules, "content": [part("a"), part("b")]}, HELLO
     )
     yield "role-developer-name", chat({**rules, "name": "boss"}, HELLO)
-    yield "role-developer-name-merged", chat({**SYSTEM, "name": "s"}, {**rules, "name": "b"}, HELLO)
+    named = {**SYSTEM, "name": "s"}
+    yield "role-developer-name-merged", chat(named, {**rules, "name": "b"}, HELLO)
     yield "role-developer-tools", chat({**rules, "tools": [WEATHER]}, HELLO)
     yield "role-developer-own-tools-reordered", chat(
         {**rules, "tools": [{"function": {"parameters": {}, "name": "f"}, "type": "function"}]},
