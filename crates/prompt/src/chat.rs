@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use headstart_core::TokenId;
 use serde_json::{Map, Value};
 
 use crate::dialect::{Conversation, Dialect, NoExactTokens};
@@ -15,6 +16,43 @@ pub struct ChatText {
     pub text: String,
     /// Which special tokens the tokenizer adds.
     pub special: SpecialTokensIn,
+    /// Which of its tokens the engine keeps.
+    pub kept: KeptTokens,
+}
+
+/// Which tokens of a prompt the engine keeps (`truncate_prompt_tokens`, `truncation_side`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptTokens {
+    /// All of them.
+    All,
+    /// This many of the first ones.
+    First(usize),
+    /// This many of the last ones.
+    Last(usize),
+}
+
+impl KeptTokens {
+    /// Reads a request's fields. A limit of -1 depends on the engine's context.
+    fn of(request: &Map<String, Value>) -> Result<Self, NoExactTokens> {
+        let limit = match request.get("truncate_prompt_tokens") {
+            None | Some(Value::Null) => return Ok(Self::All),
+            Some(limit) => limit.as_u64().and_then(|limit| usize::try_from(limit).ok()),
+        };
+        let limit = limit.ok_or(NoExactTokens::Unsupported("truncate_prompt_tokens"))?;
+        match request.get("truncation_side").and_then(Value::as_str) {
+            Some("right") => Ok(Self::First(limit)),
+            _ => Ok(Self::Last(limit)),
+        }
+    }
+
+    /// Drops what is not kept.
+    pub fn truncate(self, tokens: &mut Vec<TokenId>) {
+        match self {
+            Self::All => {}
+            Self::First(limit) => tokens.truncate(limit),
+            Self::Last(limit) => drop(tokens.drain(..tokens.len().saturating_sub(limit))),
+        }
+    }
 }
 
 /// What `transformers` puts behind a message that is to be continued, to find its end again.
@@ -40,6 +78,7 @@ impl PromptModel {
             Some(Value::Bool(true)) => SpecialTokensIn::AddBosEos,
             _ => SpecialTokensIn::ParseOnly,
         };
+        let kept = KeptTokens::of(&request)?;
         let mut conversation = dialect.read(request, &template)?;
         if let Some(index) = conversation.medium_in {
             let before = before_medium(&template, &mut conversation, index, now_unix_s)?;
@@ -49,7 +88,11 @@ impl PromptModel {
             true => continued(&template, &mut conversation, now_unix_s)?,
             false => render(&template, &conversation, now_unix_s)?,
         };
-        Ok(ChatText { text, special })
+        Ok(ChatText {
+            text,
+            special,
+            kept,
+        })
     }
 
     /// The template that `transformers` picks: the request's own or the one it names, the one for

@@ -37,11 +37,12 @@ pub mod normalize;
 pub mod prefix_tokens;
 mod probe;
 mod python_compat;
+mod python_repr;
 pub mod stop;
 pub mod template;
 pub mod tokenizer;
 
-pub use chat::ChatText;
+pub use chat::{ChatText, KeptTokens};
 pub use detokenizer::Detokenizer;
 pub use dialect::{Conversation, Dialect, NoExactTokens, VllmVersion};
 pub use error::PromptError;

@@ -9,10 +9,11 @@
 //! | `'text' is sequence`, of a map too | true | false |
 //! | `undefined \| length` | 0 | an error |
 //! | `x \| default('', boolean=true)` | allowed | an error |
-//! | `{{ 1e20 }}`, and as `string` | `1e+20` | all digits |
+//! | `{{ 1e20 }}`, `{{ ['it''s'] }}`, and as `string` | see `python_repr` | otherwise |
 //! | `strip()`, `trim` of `\x1c` to `\x1f` | stripped | kept |
 //! | `removeprefix`, `removesuffix`, `rsplit` | methods | none |
 //! | `partition`, `rpartition`, `index` | methods | none |
+//! | `splitlines` at U+2028 and its like | split | kept |
 //!
 //! Left as they are, for want of a template that needs them: `'%s' % x`, `varargs` and `kwargs`
 //! of macros, `\N{…}` and `\U…` in string literals, the filters `wordcount`, `truncate`,
@@ -24,7 +25,7 @@ use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value, escape_formatter, filters};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-use crate::json_dumps::float_repr;
+use crate::python_repr::str_of;
 
 /// Makes `environment` behave as Jinja2's.
 pub(crate) fn install(environment: &mut Environment<'_>) {
@@ -39,9 +40,9 @@ pub(crate) fn install(environment: &mut Environment<'_>) {
             ValueKind::Seq | ValueKind::Map | ValueKind::String
         )
     });
-    environment.add_filter("string", text);
+    environment.add_filter("string", str_of);
     environment.add_filter("trim", |value: &Value, set: Option<&str>| {
-        trim(&text(value), set, Sides::Both)
+        Ok::<_, Error>(trim(&str_of(value)?, set, Sides::Both))
     });
     for name in ["length", "count"] {
         environment.add_filter(name, length);
@@ -54,24 +55,12 @@ pub(crate) fn install(environment: &mut Environment<'_>) {
 }
 
 fn print(output: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
-    match float(value) {
-        Some(float) => Ok(output.write_str(&float_repr(float))?),
-        None => escape_formatter(output, state, value),
+    match value.kind() {
+        ValueKind::Number | ValueKind::Seq | ValueKind::Map => {
+            Ok(output.write_str(&str_of(value)?)?)
+        }
+        _ => escape_formatter(output, state, value),
     }
-}
-
-/// Python's `str(value)`.
-fn text(value: &Value) -> String {
-    float(value).map_or_else(|| value.to_string(), float_repr)
-}
-
-fn float(value: &Value) -> Option<f64> {
-    if value.kind() != ValueKind::Number || value.is_integer() {
-        return None;
-    }
-    f64::try_from(value.clone())
-        .ok()
-        .filter(|float| float.is_finite())
 }
 
 fn length(value: &Value) -> Result<usize, Error> {
@@ -123,6 +112,7 @@ fn call_str_method(text: &str, method: &str, args: &[Value]) -> Result<Value, Er
         "removeprefix" => Value::from(text.strip_prefix(one()?).unwrap_or(text)),
         "removesuffix" => Value::from(text.strip_suffix(one()?).unwrap_or(text)),
         "rsplit" => rsplit(text, args)?,
+        "splitlines" => splitlines(text, args)?,
         "partition" => match text.split_once(one()?) {
             Some((before, after)) => triple([before, one()?, after]),
             None => triple([text, "", ""]),
@@ -170,6 +160,35 @@ pub(crate) fn strip_end(text: &str) -> &str {
 /// What Python takes for white space.
 fn is_space(character: char) -> bool {
     character.is_whitespace() || matches!(character, '\x1c'..='\x1f')
+}
+
+/// `text.splitlines(keepends=False)`, at all that Python takes for the end of a line.
+fn splitlines(text: &str, args: &[Value]) -> Result<Value, Error> {
+    let (keeps_ends,): (Option<bool>,) = from_args(args)?;
+    let is_end = |character: char| {
+        matches!(
+            character,
+            '\n'..='\r' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}'
+        )
+    };
+    let mut lines = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.find(is_end).unwrap_or(rest.len());
+        let behind = &rest[end..];
+        let end_length = match behind.starts_with("\r\n") {
+            true => 2,
+            false => behind.chars().next().map_or(0, char::len_utf8),
+        };
+        let kept = if keeps_ends == Some(true) {
+            end_length
+        } else {
+            0
+        };
+        lines.push(Value::from(&rest[..end + kept]));
+        rest = &rest[end + end_length..];
+    }
+    Ok(lines.into())
 }
 
 #[derive(Clone, Copy)]
@@ -258,5 +277,7 @@ mod tests {
             "[('a', '', ''), ('', '', 'a')]",
         );
         check("'你好'.index('好')", "1");
+        check("'a\\r\\nb\\u2028\\nc'.splitlines()", "['a', 'b', '', 'c']");
+        check("'a\\n\\n'.splitlines(true)", r"['a\n', '\n']");
     }
 }

@@ -15,6 +15,10 @@ pub struct RouteRequest<'a> {
     /// The prompt's keys, from [`crate::PrefixIndex::hash`]. `None`: the router computes them,
     /// which takes as long as the prompt is, with the router held.
     pub keys: Option<&'a PromptKeys>,
+    /// Keys of the prompt's text, from [`crate::Router::text_index`], where its tokens are not
+    /// known. A token of that index is four bytes of text. The router then goes by what it sent
+    /// where; `tokens`, if there are any, are the exact ones in front.
+    pub text: Option<&'a PromptKeys>,
     /// What sets the prompt apart from the same tokens in other requests.
     pub namespace: Namespace<'a>,
     /// What the client calls its conversation.
@@ -29,10 +33,11 @@ pub struct RouteRequest<'a> {
 }
 
 impl RouteRequest<'_> {
-    /// Length of the prompt, tokens; 0 when not tokenized.
+    /// Length of the prompt, tokens: estimated where only its text is known, 0 when neither is.
     #[must_use]
     pub fn prompt_tokens(&self) -> usize {
-        self.tokens.map_or(0, <[TokenId]>::len)
+        let exact = self.tokens.map_or(0, <[TokenId]>::len);
+        exact.max(self.text.map_or(0, PromptKeys::num_tokens))
     }
 }
 

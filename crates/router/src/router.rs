@@ -21,7 +21,10 @@ use std::sync::Arc;
 use headstart_core::stats::HitCount;
 use headstart_core::{CacheEvent, EngineModel, Nanos, ReplicaId, Rng};
 
-use crate::index::{IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys, Update};
+use crate::index::{
+    ApproximateConfig, ApproximateIndex, IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys,
+    Update,
+};
 use crate::load::{InFlight, Load, Phase, ReportedLoad};
 use crate::pick::Scored;
 use crate::pipeline::{Choice, Pipeline};
@@ -46,6 +49,8 @@ pub struct RouterConfig {
 /// Chooses replicas for the requests to one model.
 pub struct Router {
     index: Arc<dyn PrefixIndex>,
+    /// Where prompts went whose tokens are not known, by their text.
+    text_index: Arc<ApproximateIndex>,
     overlaps: Overlaps,
     pipeline: Pipeline,
     rng: Rng,
@@ -113,6 +118,7 @@ impl Router {
         } = config;
         Self {
             index,
+            text_index: Arc::new(ApproximateIndex::new(&model, ApproximateConfig::TEXT)),
             overlaps: Overlaps::default(),
             pipeline: profile.pipeline(&model),
             rng: Rng::new(seed),
@@ -129,6 +135,12 @@ impl Router {
         self.index.clone()
     }
 
+    /// The index of prompts whose tokens are not known, for [`RouteRequest::text`].
+    #[must_use]
+    pub fn text_index(&self) -> Arc<ApproximateIndex> {
+        self.text_index.clone()
+    }
+
     /// Adds a healthy, empty replica. `block_size` is what its configuration says; `None` until
     /// its events tell, and for a replica without events. Adding a known one changes nothing.
     pub fn add_replica(&mut self, replica: ReplicaId, block_size: Option<u32>, now: Nanos) {
@@ -138,8 +150,7 @@ impl Router {
                 load: Load::default(),
                 engine: EngineModel::default_engine(),
             });
-            self.index
-                .update(replica, Update::Track { block_size }, now);
+            self.update_indices(replica, Update::Track { block_size }, now);
         }
     }
 
@@ -153,7 +164,7 @@ impl Router {
     /// Removes a replica, its entries and its reservations.
     pub fn remove_replica(&mut self, replica: ReplicaId, now: Nanos) {
         if self.replicas.remove(&replica).is_some() {
-            self.index.update(replica, Update::Forget, now);
+            self.update_indices(replica, Update::Forget, now);
             self.reservations.close_all(replica);
         }
     }
@@ -170,9 +181,13 @@ impl Router {
         if member.health != health {
             member.health = health;
             member.load.placed = Placed::default();
-            self.index
-                .update(replica, Update::Events(&[CacheEvent::Cleared]), now);
+            self.update_indices(replica, Update::Events(&[CacheEvent::Cleared]), now);
         }
+    }
+
+    fn update_indices(&self, replica: ReplicaId, update: Update<'_>, now: Nanos) {
+        self.index.update(replica, update, now);
+        self.text_index.update(replica, update, now);
     }
 
     /// Whether events of `replica` count: not while it is unknown or down. Then `num_events` are
@@ -189,7 +204,7 @@ impl Router {
     /// Takes over changes of what a replica holds.
     pub fn apply(&mut self, replica: ReplicaId, events: &[CacheEvent], now: Nanos) {
         if self.listens_to(replica, events.len()) {
-            self.index.update(replica, Update::Events(events), now);
+            self.update_indices(replica, Update::Events(events), now);
         }
     }
 
@@ -233,6 +248,10 @@ impl Router {
         if let Some(keys) = keys {
             self.index
                 .update(replica, Update::Assume(keys), request.now);
+        }
+        if let Some(text) = request.text {
+            let assume = Update::Assume(text);
+            self.text_index.update(replica, assume, request.now);
         }
         Ok(Decision {
             replica,
@@ -336,8 +355,15 @@ impl Router {
             Some(keys) => self.index.overlaps(keys, now, &mut self.overlaps),
             None => self.overlaps.clear(),
         }
+        let by_text = request.text.map(|text| {
+            let mut overlaps = Overlaps::default();
+            self.text_index.overlaps(text, now, &mut overlaps);
+            overlaps
+        });
         let view = |(&replica, member): (&ReplicaId, &Member)| {
-            let overlap = self.overlaps.of(replica);
+            let exact = self.overlaps.of(replica);
+            let by_text = by_text.as_ref().map(|overlaps| overlaps.of(replica));
+            let overlap = by_text.map_or(exact, |by_text| exact.or_longer(by_text));
             let (load, engine) = (&member.load, &member.engine);
             // Of requests that only a report knows, each is taken to be like the others.
             let unknown = load.queue_depth(now) - load.in_flight.queued;

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use headstart_core::block::Namespace;
 use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Rng, Tier, TokenId};
 use headstart_router::index::{ASSUMPTION_TTL, ReferenceIndex};
 use headstart_router::profile::IndexKind;
 use headstart_router::{
-    Decision, Health, NoReplica, Profile, ReportedLoad, RouteRequest, Router, RouterConfig,
+    Decision, Health, NoReplica, PrefixIndex, Profile, Prompt, ReportedLoad, RouteRequest, Router,
+    RouterConfig,
 };
 
 const BLOCK_SIZE: u32 = 16;
@@ -389,4 +391,43 @@ fn same_seed_and_calls_same_decisions_whatever_the_index() {
             );
         }
     }
+}
+
+/// A prompt whose tokens are not known goes where its text went, while the replica is up.
+#[test]
+fn texts_without_tokens_stay_on_their_replica() {
+    let mut router = fleet("precise", 4);
+    let index = router.text_index();
+    let tokens: Vec<u32> = (0..640).collect();
+    let place = |router: &mut Router, len: usize, salt: Option<&str>, second: f64| {
+        let namespace = Namespace {
+            salt,
+            ..Namespace::default()
+        };
+        let tokens = &tokens[..len];
+        let keys = index.hash(Prompt { tokens, namespace });
+        let decision = router.route(&RouteRequest {
+            text: Some(&keys),
+            namespace,
+            now: Nanos::from_secs_f64(second),
+            ..RouteRequest::default()
+        });
+        let decision = decision.unwrap();
+        router.finish(decision.reservation, Nanos::from_secs_f64(second));
+        (
+            decision.replica,
+            decision.overlap_tokens,
+            decision.prompt_tokens,
+        )
+    };
+    let (first, overlap, length) = place(&mut router, 320, None, 0.0);
+    assert_eq!((overlap, length), (0, 320));
+    // Minutes later, and longer: no event tells that it is held.
+    assert_eq!(place(&mut router, 640, None, 600.0), (first, 320, 640));
+    let (_, overlap, _) = place(&mut router, 640, Some("other"), 601.0);
+    assert_eq!(overlap, 0, "another tenant's text is another text");
+    router.set_health(first, Health::Down, Nanos::from_secs_f64(602.0));
+    let (second, overlap, _) = place(&mut router, 640, None, 603.0);
+    assert_ne!(second, first);
+    assert_eq!(overlap, 0);
 }

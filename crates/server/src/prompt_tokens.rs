@@ -92,9 +92,15 @@ impl PromptTokens {
     ) -> Result<Prompted, NoExactTokens> {
         let start = Instant::now();
         let now_unix_s = unix_seconds() as i64;
-        let ChatText { text, special } = self.prompt.chat_prompt(dialect, fields, now_unix_s)?;
-        let prompted = self.timed(start, &text, special, salt);
-        prompted.map_err(|error| NoExactTokens::Failed(error.to_string()))
+        let ChatText {
+            text,
+            special,
+            kept,
+        } = self.prompt.chat_prompt(dialect, fields, now_unix_s)?;
+        let mut prompted = (self.timed(start, &text, special, salt))
+            .map_err(|error| NoExactTokens::Failed(error.to_string()))?;
+        kept.truncate(&mut prompted.tokens);
+        Ok(prompted)
     }
 
     /// The tokens of a plain text.

@@ -20,25 +20,32 @@ pub(super) enum Arguments {
 /// Reads `text`.
 pub(super) fn arguments(text: &str) -> Arguments {
     match serde_json::from_str(text) {
-        Ok(Value::Object(_)) if has_long_integer(text) => Arguments::Inexact,
+        Ok(value) if has_rounded_number(&value) => Arguments::Inexact,
         Ok(Value::Object(fields)) => Arguments::Object(fields),
         Ok(_) => Arguments::NoObject,
-        // Python reads these words as numbers.
+        // Python reads these words, and numbers beyond all floats, as numbers.
         Err(_) if ["NaN", "Infinity"].iter().any(|word| text.contains(word)) => Arguments::Inexact,
+        Err(error) if error.to_string().starts_with("number out of range") => Arguments::Inexact,
         // Python takes halves of surrogate pairs, which no text here can hold.
         Err(_) if text.contains("\\u") => Arguments::Inexact,
         Err(_) => Arguments::NoObject,
     }
 }
 
-/// Whether a run of digits may exceed 64 bits. Digits inside of strings count, too: rarely wrong,
-/// and then only slower.
-fn has_long_integer(text: &str) -> bool {
-    let mut run = 0;
-    text.bytes().any(|byte| {
-        run = if byte.is_ascii_digit() { run + 1 } else { 0 };
-        run > 18
-    })
+/// Whether `value` holds a number that may have been an integer of more than 64 bits: it is a
+/// float here, and Python would write all its digits.
+pub(super) fn has_rounded_number(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => {
+            number.is_f64()
+                && number
+                    .as_f64()
+                    .is_some_and(|float| float.abs() >= 2f64.powi(63))
+        }
+        Value::Array(items) => items.iter().any(has_rounded_number),
+        Value::Object(fields) => fields.values().any(has_rounded_number),
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ mod messages;
 
 use serde_json::{Map, Value};
 
-use super::{Conversation, NoExactTokens, take};
+use super::{Conversation, NoExactTokens, python_json, take};
 use crate::{ChatTemplate, GenerationPrompt};
 
 /// A release of vLLM, as far as prompts tell releases apart.
@@ -61,12 +61,14 @@ pub(super) fn read(
     template: &ChatTemplate,
     version: VllmVersion,
 ) -> Result<Conversation, NoExactTokens> {
-    for field in [
-        "truncate_prompt_tokens",
-        "mm_processor_kwargs",
-        "media_io_kwargs",
-    ] {
+    for field in ["mm_processor_kwargs", "media_io_kwargs"] {
         if take(&mut request, field).is_some() {
+            return Err(NoExactTokens::Unsupported(field));
+        }
+    }
+    for field in ["tools", "chat_template_kwargs"] {
+        let value = request.get(field);
+        if value.is_some_and(python_json::has_rounded_number) {
             return Err(NoExactTokens::Unsupported(field));
         }
     }
@@ -116,13 +118,14 @@ fn variables(request: &mut Map<String, Value>) -> Result<Map<String, Value>, NoE
         Some(Value::Object(variables)) => variables,
         Some(_) => return Err(NoExactTokens::Malformed("chat_template_kwargs")),
     };
-    for name in ["chat_template", "tokenize"] {
-        if variables.contains_key(name) {
-            return Err(NoExactTokens::Malformed("chat_template_kwargs"));
-        }
-    }
-    // The request's fields decide these two, whatever its variables say.
-    for name in ["add_generation_prompt", "continue_final_message"] {
+    // The request's fields and the server decide these, whatever the variables say.
+    let decided = [
+        "add_generation_prompt",
+        "continue_final_message",
+        "chat_template",
+        "tokenize",
+    ];
+    for name in decided {
         variables.shift_remove(name);
     }
     if let Some(effort) = take(request, "reasoning_effort") {
@@ -165,8 +168,8 @@ fn tool(tool: Value) -> Result<Value, NoExactTokens> {
     }
     let defers_itself = take(&mut function, "defer_loading").or_else(|| defers.clone());
     let optional = [
-        ("strict", take(&mut function, "strict")),
-        ("defer_loading", defers_itself),
+        ("strict", take(&mut function, "strict").map(boolean)),
+        ("defer_loading", defers_itself.map(boolean)),
     ];
     for (name, value) in optional {
         if let Some(value) = value {
@@ -177,7 +180,17 @@ fn tool(tool: Value) -> Result<Value, NoExactTokens> {
     tool.insert("type".to_owned(), "function".into());
     tool.insert("function".to_owned(), written.into());
     if let Some(defers) = defers {
-        tool.insert("defer_loading".to_owned(), defers);
+        tool.insert("defer_loading".to_owned(), boolean(defers));
     }
     Ok(tool.into())
+}
+
+/// What Pydantic takes for a boolean, as one; anything else stays, and is refused by the engine.
+fn boolean(value: Value) -> Value {
+    let word = value.as_str().map(str::to_lowercase);
+    match (word.as_deref(), value.as_f64()) {
+        (Some("true" | "t" | "yes" | "y" | "on" | "1"), _) | (_, Some(1.0)) => true.into(),
+        (Some("false" | "f" | "no" | "n" | "off" | "0"), _) | (_, Some(0.0)) => false.into(),
+        _ => value,
+    }
 }

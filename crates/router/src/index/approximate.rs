@@ -36,6 +36,14 @@ impl ApproximateConfig {
         blocks_max: 31_250,
         match_max: 256,
     };
+
+    /// For the texts of prompts whose tokens are not known, four bytes a token: two megabytes of a
+    /// prompt are looked at, 16 of each replica remembered.
+    pub const TEXT: Self = Self {
+        block_size: 64,
+        blocks_max: 65_536,
+        match_max: 8_192,
+    };
 }
 
 impl Default for ApproximateConfig {

@@ -22,6 +22,19 @@ pub struct Overlap {
     pub trusted_tokens: u32,
 }
 
+impl Overlap {
+    /// The longer of two lengths of one replica, in each respect.
+    #[must_use]
+    pub fn or_longer(self, other: Self) -> Self {
+        Self {
+            replica: self.replica,
+            device_tokens: self.device_tokens.max(other.device_tokens),
+            any_tier_tokens: self.any_tier_tokens.max(other.any_tier_tokens),
+            trusted_tokens: self.trusted_tokens.max(other.trusted_tokens),
+        }
+    }
+}
+
 /// Answers of [`PrefixIndex::overlaps`](super::PrefixIndex::overlaps), whose memory is used again
 /// by the next question.
 #[derive(Clone, Debug, Default)]

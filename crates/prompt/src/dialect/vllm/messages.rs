@@ -112,6 +112,8 @@ fn joined(parts: Vec<Part>) -> String {
         Part::Text { text, .. } | Part::ToolReference(text) => Some(text),
         Part::Medium { .. } => None,
     });
+    // Empty texts leave no empty line.
+    let texts = texts.filter(|text| !text.is_empty());
     texts.collect::<Vec<_>>().join("\n")
 }
 
