@@ -4,6 +4,7 @@
     python tools/parity/capture.py completions --server URL --out FILE
     python tools/parity/capture.py check FILE OTHER
     python tools/parity/capture.py difference BASE OTHER --out FILE
+    python tools/parity/capture.py served --server URL
     python tools/parity/capture.py real --server URL FOLDER
 
 README.md says how to start the server.
@@ -38,6 +39,8 @@ FULL_EVERY = 80
 # The server works on one request at a time; two keep it from waiting for us.
 CONNECTIONS = 2
 PATIENCE_S = 60
+# One template per content format is enough where the engine also computes.
+SERVED_TEMPLATES = ("dump", "dump-parts")
 
 tokenizer = Tokenizer.from_file(str(TOKENIZER))
 
@@ -188,6 +191,29 @@ def check(path, other_path):
     return 1 if names else 0
 
 
+def served(server):
+    """Compares the goldens with what a serving engine says it prefilled; the exit code tells.
+
+    The engine needs a model that it can run, with any weights.
+    """
+    templates = read_templates(GOLDENS / "templates")
+    cells = read_cells(GOLDENS / "vllm-0.32.json")
+    compared, differing = 0, []
+    for shape, request in read(GOLDENS / "shapes.json").items():
+        for template in SERVED_TEMPLATES:
+            golden = cells.get(f"{shape}/{template}", cells.get(f"{shape}/*"))
+            body = {**request, "chat_template": templates[template], "stream": False}
+            body |= {"stream_options": None, "max_tokens": 1, "return_token_ids": True}
+            status, answer = post(server, "/v1/chat/completions", body)
+            found = status if status != 200 else hash_ids(answer["prompt_token_ids"])
+            compared += 1
+            if found != golden.get("status", golden.get("hash")):
+                differing.append(f"{shape}/{template}: {found}, golden {json.dumps(golden)}")
+    print("\n".join(differing))
+    print(f"{len(differing)} of {compared} cells differ")
+    return 1 if differing else 0
+
+
 def real_table(server, folder):
     """Prints for each template of a folder how many shapes the engine takes and refuses."""
     templates = read_templates(folder)
@@ -203,7 +229,7 @@ def real_table(server, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("chat", "completions", "real"):
+    for name in ("chat", "completions", "served", "real"):
         command = commands.add_parser(name)
         command.add_argument("--server", default="http://127.0.0.1:8000")
         command.add_argument("--out", type=Path)
@@ -218,6 +244,8 @@ def main():
     options = parser.parse_args()
     if options.command == "check":
         raise SystemExit(check(options.base, options.other))
+    if options.command == "served":
+        raise SystemExit(served(options.server))
     if options.command == "chat":
         templates = read_templates(GOLDENS / "templates")
         cells = share(fold(capture_chat(options.server, templates, read(GOLDENS / "shapes.json"))))

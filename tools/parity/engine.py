@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,6 @@ from tokenizers import Tokenizer
 
 HERE = Path(__file__).resolve().parent
 TOKENIZER = capture.TOKENIZER.parent
-PORT = 8732
 START_PATIENCE_S = 240
 
 # A Qwen2 configuration makes transformers rebuild the tokenizer, and digits are split otherwise.
@@ -74,11 +74,18 @@ def environment(unpacked):
     return {**os.environ, **changes, "VLLM_LOGGING_LEVEL": "ERROR"}
 
 
-def start(unpacked, model, log):
+def free_port():
+    """A port that nothing listens on now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def start(unpacked, model, port, log):
     """Starts a render server that takes templates in requests, and tools."""
     command = [sys.executable, "-m", "vllm.entrypoints.launchers.render.entry"]
     command += ["--model", str(model), "--served-model-name", "toy", "--host", "127.0.0.1"]
-    command += ["--port", str(PORT), "--trust-request-chat-template"]
+    command += ["--port", str(port), "--trust-request-chat-template"]
     command += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
     return subprocess.Popen(
         command, env=environment(unpacked), cwd=model, stdout=log, stderr=subprocess.STDOUT
@@ -114,9 +121,10 @@ def same_with_own_template(found, own):
 
 def capture_version(version, unpacked, model, folder):
     """All cells of a version by route, in full."""
-    server = f"http://127.0.0.1:{PORT}"
+    port = free_port()
+    server = f"http://127.0.0.1:{port}"
     with open(folder / "server.log", "w") as log:
-        process = start(unpacked, model, log)
+        process = start(unpacked, model, port, log)
         try:
             said = wait_for(server, process)
             if said != version:

@@ -56,6 +56,10 @@ def message_contents():
     yield "system-inline-blocks", message(
         HELLO, {"role": "system", "content": [text("a"), text(header), text("b")]}, HELLO
     )
+    yield "system-inline-two", message(
+        {"role": "system", "content": "First."}, HELLO, {"role": "system", "content": "Second."},
+        {"role": "assistant", "content": "Hi"}, HELLO,
+    )
     yield "blocks-one", message({"role": "user", "content": [text("alone", cache_control=cache)]})
     yield "blocks-two", message({"role": "user", "content": [text("one"), text("two")]})
     yield "blocks-none", message({"role": "user", "content": []}, HELLO)

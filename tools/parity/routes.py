@@ -25,8 +25,18 @@ import capture
 from shapes import write_lines
 
 # One that shows every key, one per content format, one per kind of tool block, one that takes a
-# system message only at the front, and one with the effort.
-TEMPLATES = ("dump", "dump-parts", "chatml-tools", "xml-calls", "raises", "effort", "developer")
+# system message only at the front, one with the effort, one with a tag of transformers.
+TEMPLATES = (
+    "dump",
+    "dump-parts",
+    "chatml-tools",
+    "xml-calls",
+    "raises",
+    "effort",
+    "developer",
+    "generation",
+    "thinking",
+)
 
 
 def parse_arguments():
