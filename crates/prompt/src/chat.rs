@@ -32,10 +32,12 @@ pub enum KeptTokens {
 }
 
 impl KeptTokens {
-    /// Reads a request's fields. A limit of -1 depends on the engine's context.
+    /// Reads a request's fields. A limit of -1 is the engine's context: what exceeds that is not
+    /// known here.
     fn of(request: &Map<String, Value>) -> Result<Self, NoExactTokens> {
         let limit = match request.get("truncate_prompt_tokens") {
             None | Some(Value::Null) => return Ok(Self::All),
+            Some(limit) if *limit == -1 => return Ok(Self::All),
             Some(limit) => limit.as_u64().and_then(|limit| usize::try_from(limit).ok()),
         };
         let limit = limit.ok_or(NoExactTokens::Unsupported("truncate_prompt_tokens"))?;

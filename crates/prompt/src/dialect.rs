@@ -20,7 +20,6 @@
 
 pub mod content_format;
 mod parts;
-mod python_json;
 mod sglang;
 mod vllm;
 
@@ -29,7 +28,7 @@ pub use vllm::VllmVersion;
 
 use serde_json::{Map, Value};
 
-use crate::{ChatTemplate, GenerationPrompt};
+use crate::{ChatTemplate, GenerationPrompt, read_json};
 
 /// Whose preprocessing a request gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +119,18 @@ impl Dialect {
             Self::Vllm(version) => vllm::read(request, template, version),
             Self::Sglang => sglang::read(request, template),
         }
+    }
+}
+
+/// The fields of a tool call's arguments; `None` where its text is no JSON object.
+///
+/// # Errors
+/// Where Python may read a text that cannot be read here: one with half of a surrogate pair.
+fn arguments(text: &str) -> Result<Option<Map<String, Value>>, NoExactTokens> {
+    match read_json(text) {
+        Ok(Value::Object(fields)) => Ok(Some(fields)),
+        Err(_) if text.contains("\\u") => Err(NoExactTokens::Unsupported("tool_calls")),
+        _ => Ok(None),
     }
 }
 

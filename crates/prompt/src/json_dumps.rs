@@ -18,6 +18,8 @@ use minijinja::{Error, ErrorKind, Value};
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
+use crate::python_number::dumped;
+
 /// `value | tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`.
 pub(crate) fn tojson(value: &Value, options: &Kwargs) -> Result<String, Error> {
     if value.is_undefined() {
@@ -27,6 +29,7 @@ pub(crate) fn tojson(value: &Value, options: &Kwargs) -> Result<String, Error> {
     options.assert_all_used()?;
     dumps
         .to_string(value)
+        .map(dumped)
         .map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))
 }
 

@@ -25,20 +25,34 @@ use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value, escape_formatter, filters};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
+use crate::python_number::{is_marked, is_marked_integer};
 use crate::python_repr::str_of;
 
 /// Makes `environment` behave as Jinja2's.
 pub(crate) fn install(environment: &mut Environment<'_>) {
     environment.set_formatter(print);
     environment.set_unknown_method_callback(call_method);
-    environment.add_test("iterable", |value: &Value| {
-        !value.is_none() && value.try_iter().is_ok()
+    let is_marked_number = |value: &Value| value.as_str().is_some_and(is_marked);
+    let is_integer = |value: &Value| value.as_str().is_some_and(is_marked_integer);
+    environment.add_test("string", move |value: &Value| {
+        value.kind() == ValueKind::String && !is_marked_number(value)
     });
-    environment.add_test("sequence", |value: &Value| {
-        matches!(
-            value.kind(),
-            ValueKind::Seq | ValueKind::Map | ValueKind::String
-        )
+    environment.add_test("number", move |value: &Value| {
+        value.is_number() || is_marked_number(value)
+    });
+    environment.add_test("integer", move |value: &Value| {
+        value.is_integer() || is_integer(value)
+    });
+    environment.add_test("float", move |value: &Value| {
+        (value.is_number() && !value.is_integer())
+            || (is_marked_number(value) && !is_integer(value))
+    });
+    environment.add_test("iterable", move |value: &Value| {
+        !value.is_none() && !is_marked_number(value) && value.try_iter().is_ok()
+    });
+    environment.add_test("sequence", move |value: &Value| match value.kind() {
+        ValueKind::String => !is_marked_number(value),
+        kind => matches!(kind, ValueKind::Seq | ValueKind::Map),
     });
     environment.add_filter("string", str_of);
     environment.add_filter("trim", |value: &Value, set: Option<&str>| {

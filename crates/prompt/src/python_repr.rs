@@ -6,10 +6,11 @@
 //! {'a': '\u2028'}                 {'a': ' '}
 //! ```
 
-use minijinja::value::ValueKind;
+use minijinja::value::{Tuple, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
 use crate::json_dumps::float_repr;
+use crate::python_number::is_marked;
 
 /// Deepest nesting that is written; requests are read with less.
 const DEPTH_MAX: usize = 256;
@@ -43,16 +44,23 @@ fn write_repr(text: &mut String, value: &Value, depth: usize) -> Result<(), Erro
         return Err(Error::new(ErrorKind::InvalidOperation, message));
     }
     match value.kind() {
-        ValueKind::String => write_str(text, value.as_str().unwrap_or_default()),
-        // A tuple is a sequence, too, and writes itself with its own brackets.
-        ValueKind::Seq if value.to_string().starts_with('(') => text.push_str(&value.to_string()),
+        ValueKind::String => match value.as_str().unwrap_or_default() {
+            number if is_marked(number) => text.push_str(number),
+            content => write_str(text, content),
+        },
         ValueKind::Seq => {
-            text.push('[');
+            let is_tuple = value.downcast_object_ref::<Tuple>().is_some();
+            let length = value.len().unwrap_or(0);
+            text.push(if is_tuple { '(' } else { '[' });
             for (index, item) in value.try_iter()?.enumerate() {
                 text.push_str(if index > 0 { ", " } else { "" });
                 write_repr(text, &item, depth + 1)?;
             }
-            text.push(']');
+            text.push_str(match (is_tuple, length) {
+                (true, 1) => ",)",
+                (true, _) => ")",
+                (false, _) => "]",
+            });
         }
         ValueKind::Map => {
             text.push('{');

@@ -21,10 +21,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use jiff::fmt::strtime;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Serde};
+use minijinja::value::Kwargs;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
 use crate::dialect::ContentFormat;
+use crate::python_number::printed;
+use crate::python_value::value_of;
 use crate::{PromptError, json_dumps, python_compat};
 
 /// A compiled chat template.
@@ -159,7 +161,7 @@ impl ChatTemplate {
             template.render(Value::from(self.variables(input)))
         }));
         let error = match rendered {
-            Ok(Ok(text)) => return Ok(text),
+            Ok(Ok(text)) => return Ok(printed(text)),
             Ok(Err(error)) => error,
             Err(_) => Error::new(ErrorKind::InvalidOperation, "the template engine panicked"),
         };
@@ -176,14 +178,12 @@ impl ChatTemplate {
         let mut variables = self.special_tokens.variables();
         // `transformers` always defines it, as it does `tools`.
         variables.insert("documents".to_owned(), Value::from(()));
-        variables.extend(
-            (input.extra.iter()).map(|(name, value)| (name.clone(), Value::from(Serde(value)))),
-        );
+        variables.extend((input.extra.iter()).map(|(name, value)| (name.clone(), value_of(value))));
         let now_unix_s = input.now_unix_s;
         let adds_prompt = input.generation_prompt == GenerationPrompt::Add;
         let fixed = [
-            ("messages", Value::from(Serde(input.messages))),
-            ("tools", Value::from(Serde(input.tools))),
+            ("messages", value_of(input.messages)),
+            ("tools", input.tools.map_or(Value::from(()), value_of)),
             ("add_generation_prompt", Value::from(adds_prompt)),
             (
                 "strftime_now",
@@ -245,7 +245,7 @@ fn environment() -> Environment<'static> {
 /// Puts `with` for each `generation` tag, so that its whitespace control stays in force.
 ///
 /// Reads tags only, not the grammar: the same words in a string of the template change too.
-fn scope_generation_tags(source: &str) -> String {
+pub(crate) fn scope_generation_tags(source: &str) -> String {
     let mut output = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(start) = rest.find("{%") {

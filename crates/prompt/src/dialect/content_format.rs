@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use minijinja::machinery::ast::{CallArg, Expr, Stmt};
 use minijinja::machinery::parse;
 
-use crate::template::syntax;
+use crate::template::{scope_generation_tags, syntax};
 
 /// How messages carry their content into a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,8 @@ impl ContentFormat {
         if (["image", "audio", "video", "vision"].iter()).any(|word| source.contains(word)) {
             return Self::Parts;
         }
-        let Ok(root) = parse(source, "chat_template", syntax()) else {
+        let source = scope_generation_tags(source);
+        let Ok(root) = parse(&source, "chat_template", syntax()) else {
             return Self::String;
         };
         let mut found = Found::default();
@@ -50,7 +51,8 @@ impl ContentFormat {
     /// What `source` expects by vLLM's rules. A template that does not parse gets strings.
     #[must_use]
     pub fn detect_as_vllm(source: &str) -> Self {
-        let Ok(root) = parse(source, "chat_template", syntax()) else {
+        let source = scope_generation_tags(source);
+        let Ok(root) = parse(&source, "chat_template", syntax()) else {
             return Self::String;
         };
         let mut found = Found::default();

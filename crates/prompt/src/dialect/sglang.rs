@@ -15,8 +15,7 @@
 
 use serde_json::{Map, Value};
 
-use super::python_json::{self, Arguments};
-use super::{ContentFormat, Conversation, NoExactTokens, take};
+use super::{ContentFormat, Conversation, NoExactTokens, arguments, take};
 use crate::{ChatTemplate, GenerationPrompt};
 
 /// As [`super::Dialect::read`].
@@ -185,12 +184,11 @@ fn tool_call(call: Value, parses_arguments: bool) -> Result<Value, NoExactTokens
         return Err(malformed);
     };
     let arguments: Value = match take(&mut function, "arguments") {
-        Some(Value::String(text)) if parses_arguments => match python_json::arguments(&text) {
-            Arguments::Object(fields) => fields.into(),
-            Arguments::NoObject => return Err(malformed),
-            Arguments::Inexact => return Err(NoExactTokens::Unsupported("tool_calls")),
+        Some(Value::String(text)) if parses_arguments => match arguments(&text)? {
+            Some(fields) => fields.into(),
+            None => return Err(malformed),
         },
-        arguments => arguments.into(),
+        other => other.into(),
     };
     let mut field = |name: &str| Value::from(take(&mut call, name));
     Ok(serde_json::json!({

@@ -18,7 +18,7 @@ mod messages;
 
 use serde_json::{Map, Value};
 
-use super::{Conversation, NoExactTokens, python_json, take};
+use super::{Conversation, NoExactTokens, take};
 use crate::{ChatTemplate, GenerationPrompt};
 
 /// A release of vLLM, as far as prompts tell releases apart.
@@ -63,12 +63,6 @@ pub(super) fn read(
 ) -> Result<Conversation, NoExactTokens> {
     for field in ["mm_processor_kwargs", "media_io_kwargs"] {
         if take(&mut request, field).is_some() {
-            return Err(NoExactTokens::Unsupported(field));
-        }
-    }
-    for field in ["tools", "chat_template_kwargs"] {
-        let value = request.get(field);
-        if value.is_some_and(python_json::has_rounded_number) {
             return Err(NoExactTokens::Unsupported(field));
         }
     }

@@ -8,8 +8,7 @@ use serde_json::{Map, Value};
 use super::VllmVersion;
 use crate::ChatTemplate;
 use crate::dialect::parts::{self, Part};
-use crate::dialect::python_json::{self, Arguments};
-use crate::dialect::{ContentFormat, NoExactTokens, in_declared_order, take};
+use crate::dialect::{ContentFormat, NoExactTokens, arguments, in_declared_order, take};
 
 /// The start of the line that Claude Code puts in front of its system prompt.
 const BILLING_HEADER: &str = "x-anthropic-billing-header";
@@ -17,7 +16,7 @@ const BILLING_HEADER: &str = "x-anthropic-billing-header";
 /// Reads a message; notes whether some of its content is no text.
 ///
 /// # Errors
-/// When vLLM refuses it, or it holds numbers that cannot be kept here.
+/// When vLLM refuses it.
 pub(super) fn read(
     message: Value,
     template: &ChatTemplate,
@@ -146,11 +145,7 @@ fn tool_call(call: Value) -> Result<Value, NoExactTokens> {
         return Err(malformed);
     };
     let parsed = match function.shift_remove("arguments") {
-        Some(Value::String(text)) => match python_json::arguments(&text) {
-            Arguments::Object(fields) => fields,
-            Arguments::NoObject => Map::new(),
-            Arguments::Inexact => return Err(NoExactTokens::Unsupported("tool_calls")),
-        },
+        Some(Value::String(text)) => arguments(&text)?.unwrap_or_default(),
         _ => return Err(malformed),
     };
     function.insert("arguments".to_owned(), parsed.into());
