@@ -38,7 +38,8 @@ pub(crate) fn install(environment: &mut Environment<'_>) {
         value.kind() == ValueKind::String && !is_marked_number(value)
     });
     environment.add_test("number", move |value: &Value| {
-        value.is_number() || is_marked_number(value)
+        // Python takes booleans for numbers, and so does Jinja2.
+        value.is_number() || value.kind() == ValueKind::Bool || is_marked_number(value)
     });
     environment.add_test("integer", move |value: &Value| {
         value.is_integer() || is_integer(value)
