@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use super::embedded::plain_tokens;
 use super::proxied::chat_tokens;
+use super::session::SessionKeys;
 use crate::openai::response::Kind;
 use crate::openai::{ApiError, fields, request};
 use crate::prompt_tokens::{PromptTokens, Prompted};
@@ -22,14 +23,14 @@ use crate::prompt_tokens::{PromptTokens, Prompted};
 const SHORT_BYTES: usize = 16 << 10;
 
 /// The fields of a body, unread.
-type Raw<'a> = HashMap<Cow<'a, str>, &'a RawValue>;
+pub(super) type Raw<'a> = HashMap<Cow<'a, str>, &'a RawValue>;
 
 /// What says where a request goes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Routed {
     pub(super) model: String,
     pub(super) salt: Option<String>,
-    pub(super) user: Option<String>,
+    pub(super) keys: SessionKeys,
 }
 
 impl Routed {
@@ -57,7 +58,7 @@ impl Routed {
         Ok(Self {
             model,
             salt: string("cache_salt")?,
-            user: string("user")?,
+            keys: SessionKeys::read(&raw)?,
         })
     }
 }
@@ -107,6 +108,7 @@ fn tokenized(
             let input = request::prompt(value("prompt")).ok()?;
             plain_tokens(prompt, input, salt).ok()
         }
+        Kind::Messages | Kind::Responses => None,
     }
 }
 
@@ -120,7 +122,7 @@ mod tests {
             (Ok(got), Ok((model, salt, user))) => {
                 assert_eq!(got.model, model, "{body}");
                 assert_eq!(
-                    (got.salt.as_deref(), got.user.as_deref()),
+                    (got.salt.as_deref(), got.keys.user.as_deref()),
                     (salt, user),
                     "{body}"
                 );

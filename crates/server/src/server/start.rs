@@ -94,6 +94,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         metrics,
         observers,
         normalizers: config.normalizers,
+        edge: config.edge,
         clock,
         events: streams.iter().map(|stream| stream.events.clone()).collect(),
     }));

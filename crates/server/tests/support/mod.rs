@@ -16,7 +16,7 @@ use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::Profile;
 use headstart_server::gateway::{Embedded, Fleet};
 use headstart_server::{
-    Backend, EmbeddedFleet, Limits, RunningServer, ServeConfig, UpstreamConfig, serve,
+    Backend, Edge, EmbeddedFleet, Limits, RunningServer, ServeConfig, UpstreamConfig, serve,
 };
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -88,6 +88,7 @@ fn config(backend: Backend) -> ServeConfig {
         insight: true,
         normalizers: Normalizers::default(),
         limits: Limits::default(),
+        edge: Edge::default(),
     }
 }
 
