@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -23,8 +24,12 @@ pub(super) async fn models(State(gateway): State<Arc<Gateway>>) -> Response {
 /// there is no such model.
 pub(super) async fn model(
     State(gateway): State<Arc<Gateway>>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
 ) -> Response {
+    let name = match name {
+        Ok(Path(name)) => name,
+        Err(error) => return invalid_path(&error).into_response(),
+    };
     if !gateway.models().contains(&name) {
         gateway.ask_models().await;
     }
@@ -33,6 +38,11 @@ pub(super) async fn model(
         true => Json(card(&gateway, &name)).into_response(),
         false => unknown_model(&name, &models).into_response(),
     }
+}
+
+/// The error for a path whose variable part is no text.
+pub(super) fn invalid_path(error: &PathRejection) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, "invalid_path", error.body_text())
 }
 
 fn card(gateway: &Gateway, id: &str) -> Value {

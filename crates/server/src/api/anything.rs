@@ -80,16 +80,14 @@ async fn pass_parts(
 /// only where `--cors-origin` says so.
 fn refuse_preflight(head: &request::Parts) -> Result<(), ApiError> {
     let is_preflight = head.method == Method::OPTIONS
-        && head.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+        && head
+            .headers
+            .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     if !is_preflight {
         return Ok(());
     }
     let message = "pages of other origins may not call this server; start it with --cors-origin";
-    Err(ApiError::new(
-        StatusCode::FORBIDDEN,
-        "cors_is_off",
-        message,
-    ))
+    Err(ApiError::new(StatusCode::FORBIDDEN, "cors_is_off", message))
 }
 
 /// The model that a body names: a field of a JSON object, or of a form.

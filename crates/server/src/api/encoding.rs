@@ -205,12 +205,7 @@ mod tests {
         }
     }
 
-    const ALL: [Coding; 4] = [
-        Coding::Gzip,
-        Coding::Deflate,
-        Coding::Zstd,
-        Coding::Brotli,
-    ];
+    const ALL: [Coding; 4] = [Coding::Gzip, Coding::Deflate, Coding::Zstd, Coding::Brotli];
 
     #[test]
     fn every_coding_is_undone_and_a_bomb_is_not() {

@@ -49,3 +49,43 @@ fn anthropic(error: &ApiError) -> Value {
         "type": kind, "message": error.message, "code": error.code, "param": error.param,
     }})
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_ends_with_an_event_that_clients_of_its_api_know() {
+        let error = ApiError::new(StatusCode::GATEWAY_TIMEOUT, "upstream_timeout", "late");
+        let check = |kind, begin: &str, field: &str| {
+            let event = stream_event(kind, &error);
+            let text = std::str::from_utf8(&event).expect("text");
+            let data = text.strip_prefix(begin).expect("its begin").trim_end();
+            let data: Value = serde_json::from_str(data).expect("JSON");
+            assert_eq!(data.pointer(field), Some(&json!("late")), "{text}");
+        };
+        check(Kind::Chat, "data: ", "/error/message");
+        check(Kind::Messages, "event: error\ndata: ", "/error/message");
+        check(Kind::Responses, "event: error\ndata: ", "/message");
+    }
+
+    #[test]
+    fn statuses_have_anthropics_names() {
+        for (status, name) in [
+            (400, "invalid_request_error"),
+            (401, "authentication_error"),
+            (404, "not_found_error"),
+            (413, "request_too_large"),
+            (429, "rate_limit_error"),
+            (502, "api_error"),
+            (503, "overloaded_error"),
+        ] {
+            let status = StatusCode::from_u16(status).expect("a status");
+            let error = anthropic(&ApiError::new(status, "x", "y"));
+            assert_eq!(
+                (&error["type"], &error["error"]["type"]),
+                (&json!("error"), &json!(name))
+            );
+        }
+    }
+}

@@ -118,11 +118,7 @@ pub(super) fn place(method: &Method, target: &str, allows_admin: bool) -> Result
             "{plain} administers an engine and is not passed on; start the gateway with \
              --pass-admin-routes, or ask the engine itself"
         );
-        return Err(ApiError::new(
-            StatusCode::FORBIDDEN,
-            "admin_route",
-            message,
-        ));
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "admin_route", message));
     }
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
     if !reads && (is_admin || is_for_all(&plain)) {
@@ -278,7 +274,11 @@ mod tests {
             holder
         );
         assert_eq!(get("/v1/responses"), Ok(Place::One));
-        for target in ["/v1/load_lora_adapter", "/unload_lora_adapter", "/adapters/a"] {
+        for target in [
+            "/v1/load_lora_adapter",
+            "/unload_lora_adapter",
+            "/adapters/a",
+        ] {
             assert_eq!(status(target, false), Ok(Place::All), "{target}");
         }
     }

@@ -90,7 +90,10 @@ mod tests {
         check(r#"{"user": "u", "conversation": "c"}"#, Some("c"));
         check(r#"{"user": "u", "conversation": {"id": "c"}}"#, Some("c"));
         check(r#"{"user": "u", "metadata": {"user_id": "m"}}"#, Some("m"));
-        check(r#"{"user": "u", "metadata": [1], "prompt_cache_key": ""}"#, Some("u"));
+        check(
+            r#"{"user": "u", "metadata": [1], "prompt_cache_key": ""}"#,
+            Some("u"),
+        );
         check(r#"{"prompt_cache_key": 5}"#, None);
     }
 

@@ -66,7 +66,10 @@ impl Usage {
     }
 
     fn of(usage: &Value) -> Self {
-        let found = match (usage.get("prompt_tokens"), usage.get("input_tokens_details")) {
+        let found = match (
+            usage.get("prompt_tokens"),
+            usage.get("input_tokens_details"),
+        ) {
             (Some(_), _) => Self {
                 prompt_tokens: count(&usage["prompt_tokens"]),
                 cached_tokens: count(&usage["prompt_tokens_details"]["cached_tokens"]),
@@ -229,7 +232,10 @@ mod tests {
         let body = r#"{"id": "msg_1", "usage": {"input_tokens": 3, "output_tokens": 5,
             "cache_read_input_tokens": 32, "cache_creation_input_tokens": 16}}"#;
         let (found, id) = Usage::of_answer(body.as_bytes());
-        assert_eq!((found, id.as_deref()), (usage(51, 32, 16, 5), Some("msg_1")));
+        assert_eq!(
+            (found, id.as_deref()),
+            (usage(51, 32, 16, 5), Some("msg_1"))
+        );
         let start = r#"{"type":"message_start","message":{"id":"msg_2","usage":{"input_tokens":51,
             "output_tokens":0}}}"#
             .replace('\n', "");
@@ -238,7 +244,10 @@ mod tests {
             "cache_creation_input_tokens":16}}"#
             .replace('\n', "");
         let (found, id) = streamed(&[&start, &delta]);
-        assert_eq!((found, id.as_deref()), (usage(51, 32, 16, 5), Some("msg_2")));
+        assert_eq!(
+            (found, id.as_deref()),
+            (usage(51, 32, 16, 5), Some("msg_2"))
+        );
         let start = r#"{"type":"message_start","message":{"id":"m","usage":{"input_tokens":1,
             "cache_read_input_tokens":2,"cache_creation_input_tokens":4,"output_tokens":1}}}"#
             .replace('\n', "");
@@ -249,7 +258,8 @@ mod tests {
     #[test]
     fn the_last_event_of_a_response_has_its_usage() {
         let created = r#"{"type": "response.created", "response": {"id": "r1", "usage": null}}"#;
-        let text = r#"{"type": "response.output_text.delta", "item_id": "i", "delta": "\"usage\":{"}"#;
+        let text =
+            r#"{"type": "response.output_text.delta", "item_id": "i", "delta": "\"usage\":{"}"#;
         let end = r#"{"type": "response.completed", "response": {"id": "r1", "usage": {
             "input_tokens": 40, "input_tokens_details": {"cached_tokens": 32,
             "cache_write_tokens": 0}, "output_tokens": 4}}}"#

@@ -21,7 +21,8 @@ use http::Method;
 use http_body_util::{BodyExt, Limited};
 
 use super::{
-    HEALTH_TIMEOUT, MISSED_CHECKS, MODELS_AGE, MODELS_BYTES, ServedModel, Upstream, UpstreamError};
+    HEALTH_TIMEOUT, MISSED_CHECKS, MODELS_AGE, MODELS_BYTES, ServedModel, Upstream, UpstreamError,
+};
 
 impl Upstream {
     /// Whether it is alive; [`Self::trouble`] says why not. Asks for its models the first time
@@ -121,7 +122,11 @@ impl Upstream {
         drop(models);
         if is_change {
             let models = self.models();
-            tracing::info!(upstream = self.base(), ?models, "the engine's models changed");
+            tracing::info!(
+                upstream = self.base(),
+                ?models,
+                "the engine's models changed"
+            );
         }
     }
 
