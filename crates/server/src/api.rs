@@ -322,7 +322,8 @@ async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 async fn not_found(uri: Uri) -> ApiError {
     let message = format!(
         "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/models, \
-         /v1/models/NAME, /tokenize, /version, /openapi.json, /debug/index, /debug/index/entries, /debug/requests, /debug/waterfall, /debug/shadow, \
+         /v1/models/NAME, /tokenize, /version, /openapi.json, /debug/index, \
+         /debug/index/entries, /debug/requests, /debug/waterfall, /debug/shadow, \
          /dashboard/snapshot, /dashboard/events, /health, /ready, /metrics and / (the dashboard)",
         uri.path()
     );

@@ -20,7 +20,8 @@ pub(super) const PIECES: usize = 16;
 /// The whole body, without its content encoding.
 ///
 /// # Errors
-/// 413 beyond the limit, 415 for an unknown encoding, 408 when it does not come in time, 400 when it breaks off.
+/// 413 beyond the limit, 415 for an unknown encoding, 408 when it does not come in time, 400 when
+/// it breaks off.
 pub(super) async fn read(
     headers: &HeaderMap,
     body: Body,

@@ -97,10 +97,7 @@ impl Gateway {
         };
         let deadline = Instant::now() + self.limits.first_token_timeout;
         while !tries.are_over() {
-            // A pinned request stays where it belongs for as long as that replica is up.
-            let pinned = request
-                .pinned
-                .filter(|pinned| !tries.excluded.contains(pinned) && !self.is_down(*pinned));
+            let pinned = self.pinned(request, &tries);
             let placed = match pinned {
                 Some(pinned) => self.place(placing, &all_but(upstreams, pinned)),
                 None => self.place(placing, &tries.excluded),
@@ -135,19 +132,20 @@ impl Gateway {
                 reason = failure.error.message,
                 "no answer"
             );
-            // Another engine does not have what a pinned request refers to.
-            let is_final = match failure.what {
-                What::OutOfTime => true,
-                What::Refused => pinned.is_some(),
-                What::Unreachable | What::Died | What::BrokenOff => false,
-            };
-            if is_final {
+            if failure.is_final(pinned) {
                 return Err(failure.error);
             }
             self.note_failure(&mut tries, failure, upstreams, decision.replica);
         }
         let none = || ApiError::replica_gone("no upstream answered; try again");
         Err(tries.last.unwrap_or_else(none))
+    }
+
+    /// Where a request belongs, for as long as that replica is up and has not failed it.
+    fn pinned(&self, request: &Passing<'_>, tries: &Tries) -> Option<ReplicaId> {
+        let pinned = request.pinned?;
+        let is_left = !tries.excluded.contains(&pinned) && !self.is_down(pinned);
+        is_left.then_some(pinned)
     }
 
     /// What follows from a failure on `replica` for the request and for others.
@@ -312,6 +310,16 @@ impl Failure {
             error: ApiError::replica_gone(format!(
                 "{error}, and no other replica could take the request; try again"
             )),
+        }
+    }
+
+    /// Whether no other engine can do better. One that is full still holds what a pinned request
+    /// refers to, and another does not.
+    fn is_final(&self, pinned: Option<ReplicaId>) -> bool {
+        match self.what {
+            What::OutOfTime => true,
+            What::Refused => pinned.is_some(),
+            What::Unreachable | What::Died | What::BrokenOff => false,
         }
     }
 

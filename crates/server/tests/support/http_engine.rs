@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
-use headstart_server::UpstreamConfig;
+use headstart_server::{RunningServer, UpstreamConfig};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -39,6 +39,43 @@ struct Inner {
     stored: Mutex<HashSet<String>>,
     refuses_adapters: Mutex<bool>,
     is_full: Mutex<bool>,
+}
+
+/// Two engines and a gateway before them.
+pub struct Fleet {
+    pub engines: [HttpEngine; 2],
+    pub gateway: RunningServer,
+}
+
+impl Fleet {
+    pub async fn start(models: [&[&str]; 2]) -> Self {
+        Self::with(models, |_| {}).await
+    }
+
+    pub async fn with(
+        models: [&[&str]; 2],
+        change: impl FnOnce(&mut headstart_server::ServeConfig),
+    ) -> Self {
+        let engines = [
+            HttpEngine::start("e0", models[0]).await,
+            HttpEngine::start("e1", models[1]).await,
+        ];
+        let mut config = super::proxy(engines.iter().map(HttpEngine::upstream).collect());
+        config.limits.health_interval = Duration::from_millis(50);
+        change(&mut config);
+        let gateway = super::start(config).await;
+        Self { engines, gateway }
+    }
+
+    /// Requests that the engines got.
+    pub fn received(&self) -> usize {
+        self.engines.iter().map(|it| it.received().len()).sum()
+    }
+
+    pub fn engine(&self, answer: &super::Answer) -> &HttpEngine {
+        let name = answer.json()["engine"].as_str().expect("named").to_owned();
+        &self.engines[usize::from(name == "e1")]
+    }
 }
 
 /// The engine; gone when dropped.
@@ -133,7 +170,7 @@ async fn answer(
     inner.received.lock().expect("no panic").push(Received {
         method: method.clone(),
         target: uri.to_string(),
-        headers: headers.clone(),
+        headers,
         body: body.clone(),
     });
     let json: Value = serde_json::from_slice(&body).unwrap_or_default();
