@@ -125,8 +125,7 @@ fn combined(answers: Vec<EngineAnswer>) -> Response {
     let mut body = json!({"engines": engines});
     if failed > 0 {
         let message = format!(
-            "{failed} of {num_engines} engines did not do it, and the others did; `engines` has \
-             what each said"
+            "{failed} of {num_engines} engines did not do it; `engines` has what each said"
         );
         body["error"] = ApiError::new(status, "engines_failed", message).body()["error"].take();
     }

@@ -1,5 +1,6 @@
 //! Which upstreams serve a model. A model that appears at run time is found when a request names
-//! it: all engines are then asked for their lists again, at most once a second.
+//! it: all engines are then asked for their lists again, a few times a second at most. A request is
+//! refused only by lists that are newer than itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +14,12 @@ use super::{Fleet, Gateway};
 use crate::openai::ApiError;
 use crate::upstream::{Upstream, first_of_engine};
 
-/// Shortest time between two questions to all engines that requests cause.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Shortest time between two questions to all engines that requests cause. A request waits that
+/// long at most before it asks.
+const PAUSE: Duration = Duration::from_millis(250);
 
-/// When all engines were last asked; whoever holds it asks, and others wait for the answer.
+/// When all engines were last asked; one request at a time holds it and asks, and others wait for
+/// the answer.
 #[derive(Debug, Default)]
 pub(super) struct ModelLists(Mutex<Option<Instant>>);
 
@@ -45,14 +48,17 @@ impl Gateway {
         }
     }
 
-    /// Asks all engines for their models, unless that was done within the last second.
+    /// Asks all engines for their models, unless another request does so after this call.
     pub async fn ask_models(&self) {
+        let begin = Instant::now();
         let mut last = self.model_lists.0.lock().await;
-        if last.is_some_and(|at| at.elapsed() < PAUSE) {
-            return;
+        match *last {
+            Some(at) if at >= begin => return,
+            Some(at) => tokio::time::sleep_until(at + PAUSE).await,
+            None => {}
         }
-        self.ask_all_models().await;
         *last = Some(Instant::now());
+        self.ask_all_models().await;
     }
 
     /// Asks all engines for their models.
