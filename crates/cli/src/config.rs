@@ -3,6 +3,7 @@
 //! 1. defaults  2. `headstart.toml` (or `--config FILE`)  3. `HEADSTART_…`  4. flags
 
 pub(crate) mod cost_model;
+mod edge;
 pub(crate) mod importance;
 pub(crate) mod prices;
 mod profiles;
@@ -12,25 +13,20 @@ mod upstreams;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use headstart_core::EngineModel;
 use headstart_router::Profile;
+use headstart_server::UpstreamConfig;
 use headstart_server::prices::PriceTable;
 use headstart_server::shadow::ShadowConfig;
-use headstart_server::{Limits, UpstreamConfig};
 use serde::Deserialize;
 
 use self::cost_model::Emulated;
 use self::profiles::ProfileTable;
 use self::tenants::{Tenant, TenantTable};
-
-/// What a time-out may be: from what a test waits to what nobody waits, in seconds.
-const SECONDS: RangeInclusive<f64> = 0.001..=86_400.0;
 
 /// Where a configuration file is looked for when none is named.
 const DEFAULT_FILE: &str = "headstart.toml";
@@ -180,6 +176,17 @@ pub(crate) struct ServeOptions {
     /// [default: 16384, or what that limit allows]
     #[arg(long, env = "HEADSTART_MAX_CONNECTIONS", value_name = "N")]
     pub(crate) max_connections: Option<usize>,
+    /// Largest request body, MiB; of a compressed one, what it becomes [default: 16]
+    #[arg(long, env = "HEADSTART_MAX_BODY_MIB", value_name = "MIB")]
+    pub(crate) max_body_mib: Option<usize>,
+    /// Web pages of this origin may call the API, such as https://chat.example.com, or * for all;
+    /// repeatable [default: none]
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) cors_origin: Vec<String>,
+    /// Pass requests that administer an engine (/sleep, /reset_prefix_cache, /start_profile and
+    /// the like): those that only read to one upstream, others to all. Without it they get 403
+    #[arg(long, env = "HEADSTART_PASS_ADMIN_ROUTES")]
+    pub(crate) pass_admin_routes: bool,
     /// Folder that keeps what is known of upstreams' caches from one start to the next: hashes,
     /// never text; made where there is none
     #[arg(long, env = "HEADSTART_STATE_DIR", value_name = "DIR")]
@@ -358,6 +365,12 @@ impl ServeOptions {
             upstream_timeout: self.upstream_timeout.or(file.upstream_timeout),
             upstream_silence: self.upstream_silence.or(file.upstream_silence),
             max_connections: self.max_connections.or(file.max_connections),
+            max_body_mib: self.max_body_mib.or(file.max_body_mib),
+            cors_origin: match self.cors_origin.is_empty() {
+                true => file.cors_origin,
+                false => self.cors_origin,
+            },
+            pass_admin_routes: self.pass_admin_routes || file.pass_admin_routes,
             state_dir: self.state_dir.or(file.state_dir),
             api_key_file: self.api_key_file.or(file.api_key_file),
             shared_index: self.shared_index.or(file.shared_index),
@@ -420,38 +433,6 @@ impl ServeOptions {
             return Ok(None);
         };
         first_line(path).map(Some)
-    }
-
-    /// The limits of the edge.
-    pub(crate) fn limits(&self) -> Result<Limits> {
-        let usual = Limits::default();
-        let seconds = |given: Option<f64>, option: &str, usual: Duration| match given {
-            None => Ok(usual),
-            Some(seconds) if SECONDS.contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-            Some(seconds) => {
-                let (least, most) = (SECONDS.start(), SECONDS.end());
-                let message = format!("{option} {seconds}: it is from {least} to {most} seconds");
-                Err(UsageError(message))
-            }
-        };
-        if self.max_connections == Some(0) {
-            let message = "--max-connections 0 would serve nobody; give 1 or more, or leave it out";
-            return Err(UsageError(message.to_owned()).into());
-        }
-        Ok(Limits {
-            first_token_timeout: seconds(
-                self.upstream_timeout,
-                "--upstream-timeout",
-                usual.first_token_timeout,
-            )?,
-            silence_timeout: seconds(
-                self.upstream_silence,
-                "--upstream-silence",
-                usual.silence_timeout,
-            )?,
-            connections: self.max_connections,
-            ..usual
-        })
     }
 
     /// The upstreams named.

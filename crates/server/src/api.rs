@@ -1,18 +1,29 @@
 //! The HTTP routes.
 
+mod about;
+mod anything;
+mod auth;
 mod body;
+mod cors;
 mod dashboard;
 mod debug;
 mod embedded;
+mod encoding;
+mod errors;
 mod explain;
+mod headers;
+mod multipart;
 mod normalized;
+mod openapi;
+mod paths;
 mod proxied;
+mod respond;
 mod routed;
+mod session;
 mod tokenize;
 mod usage;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use axum::extract::{Query, Request, State};
@@ -20,8 +31,8 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use headstart_prompt::Normalizers;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
-use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::gateway::{Fleet, Gateway};
@@ -66,13 +77,53 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
     let open = Router::new()
         .route("/", get(|| async { crate::dashboard::page() }))
         .route("/health", get(|| async { StatusCode::OK }))
-        .route("/ready", get(ready))
-        .route("/metrics", get(metrics));
-    Router::new()
+        .route("/ready", get(about::ready))
+        .route("/metrics", get(metrics))
+        .route("/openapi.json", get(openapi::document))
+        .method_not_allowed_fallback(method_not_allowed);
+    let cors = cors::layer(&gateway.edge.cors);
+    let router = api(&gateway)
+        .merge(debugging())
+        .layer(middleware::from_fn_with_state(
+            gateway.clone(),
+            auth::authorize,
+        ))
+        .merge(open)
+        .layer(middleware::from_fn_with_state(
+            gateway.clone(),
+            count_errors,
+        ));
+    let router = match cors {
+        Some(cors) => router.layer(cors),
+        None => router,
+    };
+    router.with_state(gateway)
+}
+
+/// What clients of a model use. A gateway of upstreams passes on what is not its own.
+fn api(gateway: &Gateway) -> Router<Arc<Gateway>> {
+    let common = Router::new()
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
-        .route("/v1/models", get(models))
-        .route("/tokenize", post(tokenize))
+        .route("/v1/models", get(about::models))
+        .route("/v1/models/{*name}", get(about::model))
+        .route("/tokenize", post(tokenize));
+    match &gateway.fleet {
+        Fleet::Embedded(_) => common
+            .route("/version", get(about::version))
+            .method_not_allowed_fallback(method_not_allowed)
+            .fallback(not_found),
+        Fleet::Upstreams(_) => common
+            .route("/v1/messages", post(messages))
+            .route("/v1/responses", post(responses))
+            .method_not_allowed_fallback(anything::pass)
+            .fallback(anything::pass),
+    }
+}
+
+/// What operators look at.
+fn debugging() -> Router<Arc<Gateway>> {
+    Router::new()
         .route("/debug/index", get(debug_index))
         .route("/debug/shadow", get(debug_shadow))
         .route("/debug/index/entries", get(debug_entries))
@@ -81,15 +132,7 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
         .route("/debug/requests", get(explain::requests))
         .route("/debug/requests/{id}", get(explain::request))
         .route("/debug/waterfall", get(explain::waterfall))
-        .layer(middleware::from_fn_with_state(gateway.clone(), authorize))
-        .merge(open)
-        .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn_with_state(
-            gateway.clone(),
-            count_errors,
-        ))
-        .with_state(gateway)
 }
 
 async fn chat(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
@@ -100,19 +143,46 @@ async fn completions(State(gateway): State<Arc<Gateway>>, request: Request) -> R
     answer(gateway, request, Kind::Text).await
 }
 
+async fn messages(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    answer(gateway, request, Kind::Messages).await
+}
+
+async fn responses(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    answer(gateway, request, Kind::Responses).await
+}
+
+/// The path and the query of a request.
+fn target(uri: &Uri) -> &str {
+    uri.path_and_query().map_or(uri.path(), |it| it.as_str())
+}
+
 async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response {
+    match answer_or_error(gateway, request, kind).await {
+        Ok(response) => response,
+        Err(error) => errors::response(kind, error),
+    }
+}
+
+async fn answer_or_error(
+    gateway: Arc<Gateway>,
+    request: Request,
+    kind: Kind,
+) -> Result<Response, ApiError> {
     let arrival = gateway.clock.now();
     let (head, body) = request.into_parts();
     let timeline = Timeline::open(gateway.observers.spans.as_ref(), &head.headers, arrival);
     let closer = head.extensions.get::<Closer>().cloned().unwrap_or_default();
-    let body = match body::read(&head.headers, body, &gateway.limits).await {
-        Ok(body) => body,
-        Err(error) => return error.into_response(),
+    let target = target(&head.uri).to_owned();
+    paths::check_length(&target)?;
+    let body = body::read(&head.headers, body, &gateway.limits).await?;
+    let (body, changed) = match kind {
+        Kind::Chat | Kind::Text => normalized::normalized(&gateway, body).await,
+        Kind::Messages | Kind::Responses => (body, Normalizers::default()),
     };
-    let (body, changed) = normalized::normalized(&gateway, body).await;
     let call = Call {
         gateway: gateway.clone(),
         kind,
+        target,
         headers: head.headers,
         arrival,
         timeline,
@@ -122,14 +192,16 @@ async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response
         Fleet::Embedded(_) => embedded::answer(call, &body).await,
         Fleet::Upstreams(_) => proxied::answer(call, body).await,
     };
-    let response = outcome.unwrap_or_else(ApiError::into_response);
-    normalized::say(&gateway, response, changed)
+    let response = outcome.unwrap_or_else(|error| errors::response(kind, error));
+    Ok(normalized::say(&gateway, response, changed))
 }
 
 /// One call of a completion route.
 struct Call {
     gateway: Arc<Gateway>,
     kind: Kind,
+    /// The path and the query.
+    target: String,
     headers: HeaderMap,
     arrival: headstart_core::Nanos,
     timeline: Timeline,
@@ -227,39 +299,19 @@ async fn dashboard_events(State(gateway): State<Arc<Gateway>>, request: Request)
     dashboard::events(&gateway, closer.unwrap_or_default()).await
 }
 
-async fn tokenize(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+async fn tokenize(state: State<Arc<Gateway>>, request: Request) -> Response {
+    let gateway = &state.0;
+    let is_upstream = matches!(gateway.fleet, Fleet::Upstreams(_));
+    if is_upstream && gateway.prompt_tokens().is_none() {
+        // An engine knows its own tokenizer.
+        return anything::pass(state, request).await;
+    }
     let (head, body) = request.into_parts();
     match body::read(&head.headers, body, &gateway.limits).await {
-        Ok(body) => tokenize::answer(&gateway, body).await,
+        Ok(body) => tokenize::answer(gateway, body).await,
         Err(error) => Err(error),
     }
     .unwrap_or_else(ApiError::into_response)
-}
-
-async fn models(State(gateway): State<Arc<Gateway>>) -> Response {
-    let created = gateway.started_unix_s();
-    let model = |id: String| {
-        // The name by which engines tell it, and by which a gateway in front of this one reads it.
-        let max_model_len = gateway.context(&id);
-        json!({
-            "id": id, "object": "model", "created": created, "owned_by": "headstart",
-            "max_model_len": max_model_len,
-        })
-    };
-    let models: Vec<_> = gateway.models().into_iter().map(model).collect();
-    Json(json!({"object": "list", "data": models})).into_response()
-}
-
-async fn ready(State(gateway): State<Arc<Gateway>>) -> Response {
-    if gateway.is_ready() {
-        return StatusCode::OK.into_response();
-    }
-    let why = if gateway.draining.load(Relaxed) {
-        "shutting down"
-    } else {
-        "no replica is up"
-    };
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", why).into_response()
 }
 
 async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
@@ -269,8 +321,9 @@ async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 
 async fn not_found(uri: Uri) -> ApiError {
     let message = format!(
-        "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, \
-         /debug/index, /debug/index/entries, /debug/requests, /debug/waterfall, /debug/shadow, \
+        "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/models, \
+         /v1/models/NAME, /tokenize, /version, /openapi.json, /debug/index, \
+         /debug/index/entries, /debug/requests, /debug/waterfall, /debug/shadow, \
          /dashboard/snapshot, /dashboard/events, /health, /ready, /metrics and / (the dashboard)",
         uri.path()
     );
@@ -284,33 +337,6 @@ async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
         "method_not_allowed",
         message,
     )
-}
-
-async fn authorize(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
-    let Some(key) = &gateway.api_key else {
-        return next.run(request).await;
-    };
-    let given = request
-        .headers()
-        .get(header::AUTHORIZATION)
-        .map(HeaderValue::as_bytes);
-    let given = given
-        .and_then(|value| value.strip_prefix(b"Bearer "))
-        .unwrap_or_default();
-    if same_secret(given, key.as_bytes()) {
-        return next.run(request).await;
-    }
-    let message = "the API key is missing or wrong; send it as `Authorization: Bearer KEY`";
-    ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message).into_response()
-}
-
-/// Compares in a time that does not depend on where the two differ.
-fn same_secret(given: &[u8], secret: &[u8]) -> bool {
-    let differences = given
-        .iter()
-        .zip(secret)
-        .fold(0, |sum, (a, b)| sum | (a ^ b));
-    given.len() == secret.len() && differences == 0
 }
 
 async fn count_errors(

@@ -11,6 +11,7 @@ use headstart_engine::importance::ImportanceConfig;
 use headstart_engine::{EngineConfig, Model};
 use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::Profile;
+use http::HeaderValue;
 
 use crate::metrics::TierReport;
 use crate::prediction::PredictionConfig;
@@ -55,6 +56,29 @@ pub struct ServeConfig {
     pub normalizers: Normalizers,
     /// The limits.
     pub limits: Limits,
+    /// Who may use the API from a browser, and what passes to engines.
+    pub edge: Edge,
+}
+
+/// What the HTTP edge lets through.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edge {
+    /// Which web pages may call the API.
+    pub cors: Cors,
+    /// Whether requests that administer an engine (sleep, reset, profile) pass to it.
+    pub pass_admin_routes: bool,
+}
+
+/// Which web pages may call the API.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Cors {
+    /// None of another origin: browsers keep answers from them.
+    #[default]
+    Off,
+    /// Those of these origins, such as `https://chat.example.com`.
+    Origins(Vec<HeaderValue>),
+    /// All.
+    Any,
 }
 
 /// Who computes.

@@ -2,8 +2,11 @@
 //! replica is gone before the first token.
 
 mod embedded;
+mod fan_out;
 mod gauges;
 mod health;
+mod models;
+mod pins;
 mod proxied;
 mod reservation;
 mod restored;
@@ -23,7 +26,7 @@ use headstart_router::{
 };
 
 use crate::clock::Clock;
-use crate::config::{Limits, TierReports};
+use crate::config::{Edge, Limits, TierReports};
 use crate::dashboard::Dashboard;
 use crate::drift::DriftWatch;
 use crate::events::{Endpoints, StreamReporter};
@@ -36,11 +39,15 @@ use crate::prompt_tokens::PromptTokens;
 use crate::replica::Replica;
 use crate::shared_index::SharedIndex;
 use crate::upstream::Upstream;
+use models::ModelLists;
 use reservation::Placing;
 
 pub use embedded::{Accepted, Ask};
+pub use fan_out::EngineAnswer;
 pub(crate) use gauges::kv_usage;
-pub use proxied::{Passing, Proxied, is_event_stream, unknown_model};
+pub use models::unknown_model;
+pub use pins::{Pin, Pins};
+pub use proxied::{Passing, Proxied, is_event_stream};
 pub use reservation::Reservation;
 pub use self_check::{Comparison, Due};
 
@@ -66,6 +73,10 @@ pub struct Gateway {
     pub observers: Observers,
     /// How requests are rewritten.
     pub normalizers: Normalizers,
+    /// What the HTTP edge lets through.
+    pub edge: Edge,
+    /// Which replica holds which stored response.
+    pub pins: Pins,
     /// The clock.
     pub clock: Clock,
     /// Set once shutdown has begun.
@@ -89,6 +100,8 @@ pub struct Gateway {
     drift: DriftWatch,
     /// Whether a prompt is being compared with an engine's: one at a time.
     is_comparing: AtomicBool,
+    /// When the engines were last asked for their models out of turn.
+    model_lists: ModelLists,
     next_id: AtomicU64,
     /// Start of the process, microseconds since 1970: sets its answer ids apart from another's.
     run_id: u64,
@@ -164,6 +177,8 @@ pub struct GatewayParts {
     pub observers: Observers,
     /// How requests are rewritten.
     pub normalizers: Normalizers,
+    /// What the HTTP edge lets through.
+    pub edge: Edge,
     /// The clock.
     pub clock: Clock,
     /// Where each replica publishes its events.
@@ -192,6 +207,9 @@ impl Gateway {
             metrics: parts.metrics,
             observers: parts.observers,
             normalizers: parts.normalizers,
+            edge: parts.edge,
+            pins: Pins::default(),
+            model_lists: ModelLists::default(),
             clock: parts.clock,
             events: parts.events,
             draining: AtomicBool::new(false),

@@ -60,5 +60,5 @@ pub mod timed_index;
 pub mod upstream;
 pub mod words;
 
-pub use config::{Backend, EmbeddedFleet, Limits, ServeConfig, UpstreamConfig};
+pub use config::{Backend, Cors, Edge, EmbeddedFleet, Limits, ServeConfig, UpstreamConfig};
 pub use server::{RunningServer, ServeError, serve};

@@ -8,7 +8,7 @@ mod load;
 
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use headstart_core::{ReplicaId, TokenId};
@@ -20,7 +20,6 @@ use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::{Notify, watch};
 
-use crate::api::IMPORTANCE_HEADER;
 use crate::config::UpstreamConfig;
 
 /// Longest wait for a connection: a dead host must not look like a slow one.
@@ -42,6 +41,9 @@ const MISSED_CHECKS: u32 = 3;
 
 /// Largest model list that is read.
 const MODELS_BYTES: usize = 1 << 20;
+
+/// Age at which the list is read again: models and adapters come and go at run time.
+const MODELS_AGE: Duration = Duration::from_secs(5);
 
 /// Longest wait for an engine's metrics: what is older says little.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -75,6 +77,8 @@ struct Engine {
     base: String,
     client: Client<HttpConnector, Full<Bytes>>,
     models: Mutex<Vec<ServedModel>>,
+    /// When it was last asked which.
+    models_read: Mutex<Option<Instant>>,
     missed_checks: AtomicU32,
     /// Why it last was no good.
     trouble: Mutex<String>,
@@ -82,6 +86,19 @@ struct Engine {
     is_down: watch::Sender<bool>,
     /// Told when its health is to be looked at, before it is time.
     look: Notify,
+}
+
+/// A request as an engine gets it.
+#[derive(Clone, Debug)]
+pub struct Outgoing<'a> {
+    /// Its method.
+    pub method: &'a Method,
+    /// Its path with the query: it begins with `/`, and a URI has been made of it before.
+    pub path: &'a str,
+    /// Its headers, without those of the client's connection.
+    pub headers: &'a HeaderMap,
+    /// Its body, without a content encoding.
+    pub body: Bytes,
 }
 
 /// The replicas that are ranks of the same engine as `replica`, itself among them.
@@ -187,6 +204,7 @@ impl Upstream {
                 base,
                 client,
                 models: Mutex::default(),
+                models_read: Mutex::default(),
                 missed_checks: AtomicU32::new(0),
                 trouble: Mutex::default(),
                 is_down: watch::Sender::new(false),
@@ -249,39 +267,25 @@ impl Upstream {
         models.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes a request on; the answer's body is still to come. Of the client's headers only
-    /// `authorization` and what is meant for engines goes with it.
+    /// Whether it said what it serves, and `model` is not among it.
+    #[must_use]
+    pub fn lacks(&self, model: &str) -> bool {
+        let models = self.lock_models();
+        !models.is_empty() && !models.iter().any(|served| served.name == model)
+    }
+
+    /// Passes a request on as it is; the answer's body is still to come.
     ///
     /// # Errors
     /// When there is no answer within `limit`.
     pub async fn forward(
         &self,
-        path: &str,
-        headers: &HeaderMap,
-        body: Bytes,
+        outgoing: &Outgoing<'_>,
         limit: Duration,
     ) -> Result<Response<Incoming>, UpstreamError> {
-        let mut request = self.request(Method::POST, path, body);
-        request.headers_mut().insert(
-            header::CONTENT_TYPE,
-            header::HeaderValue::from_static("application/json"),
-        );
-        for name in [
-            "authorization",
-            "x-request-id",
-            RANK_HEADER,
-            "x-session-id",
-            "traceparent",
-            "tracestate",
-            HOPS_HEADER,
-            IMPORTANCE_HEADER,
-        ] {
-            if let Some(value) = headers.get(name) {
-                request
-                    .headers_mut()
-                    .insert(http::HeaderName::from_static(name), value.clone());
-            }
-        }
+        let body = outgoing.body.clone();
+        let mut request = self.request(outgoing.method.clone(), outgoing.path, body);
+        *request.headers_mut() = outgoing.headers.clone();
         if let Some(rank) = self.rank {
             // Chosen here, whatever the client asked for.
             request.headers_mut().insert(RANK_HEADER, rank.into());

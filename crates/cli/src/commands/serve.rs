@@ -157,6 +157,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
         insight: options.insight()?,
         normalizers: normalizers(options)?,
         limits: options.limits()?,
+        edge: options.edge()?,
     })
 }
 
@@ -285,6 +286,7 @@ fn refuse_upstream_options(options: &ServeOptions) -> Result<()> {
         ("--upstream-timeout", options.upstream_timeout.is_some()),
         ("--upstream-silence", options.upstream_silence.is_some()),
         ("--cost-model", options.cost_model.is_some()),
+        ("--pass-admin-routes", options.pass_admin_routes),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => {

@@ -10,17 +10,18 @@ use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::sync::mpsc;
 
-use super::Closer;
+use super::{Closer, encoding};
 use crate::config::Limits;
 use crate::openai::ApiError;
 
 /// Pieces between an answer and its connection: a little slack, no buffer.
 pub(super) const PIECES: usize = 16;
 
-/// The whole body.
+/// The whole body, without its content encoding.
 ///
 /// # Errors
-/// 413 beyond the limit, 408 when it does not come in time, 400 when it breaks off.
+/// 413 beyond the limit, 415 for an unknown encoding, 408 when it does not come in time, 400 when
+/// it breaks off.
 pub(super) async fn read(
     headers: &HeaderMap,
     body: Body,
@@ -33,9 +34,10 @@ pub(super) async fn read(
     if announced.is_some_and(|bytes| bytes > limits.body_bytes as u64) {
         return Err(too_large(limits));
     }
+    let codings = encoding::codings(headers)?;
     let body = Limited::new(body, limits.body_bytes).collect();
     match tokio::time::timeout(limits.read_timeout, body).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Ok(body)) => encoding::decoded(body.to_bytes(), codings, limits).await,
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(limits)),
         Ok(Err(_)) => {
             let message = "the body broke off before its announced end";
@@ -57,9 +59,13 @@ pub(super) async fn read(
     }
 }
 
-fn too_large(limits: &Limits) -> ApiError {
+/// The error for a body beyond the limit.
+pub(super) fn too_large(limits: &Limits) -> ApiError {
     let mib = limits.body_bytes as f64 / f64::from(1 << 20);
-    let message = format!("the body is larger than {mib:.1} MiB; shorten the conversation");
+    let message = format!(
+        "the body is larger than {mib:.1} MiB (unpacked, where it came packed); send less, or \
+         raise --max-body-mib"
+    );
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
 }
 

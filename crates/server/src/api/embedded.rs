@@ -82,6 +82,10 @@ fn parse(kind: Kind, body: &[u8]) -> Result<(Generation, Input), ApiError> {
         }
         Kind::Text => CompletionRequest::parse(body)
             .map(|completion| (completion.generation, Input::Plain(completion.prompt))),
+        Kind::Messages | Kind::Responses => {
+            let message = "this server answers /v1/chat/completions and /v1/completions";
+            Err(ApiError::new(StatusCode::NOT_FOUND, "not_found", message))
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use headstart_insight::loss::Evicted;
@@ -11,6 +12,7 @@ use headstart_insight::{Cause, Split, Waterfall};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::about::invalid_path;
 use crate::gateway::Gateway;
 use crate::insight::{BucketSeconds, CauseSum, ErrorSummary, Insight, Parted, RequestRecord};
 use crate::openai::ApiError;
@@ -39,8 +41,9 @@ pub(super) async fn requests(
 
 pub(super) async fn request(
     State(gateway): State<Arc<Gateway>>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
+    let Path(id) = id.map_err(|error| invalid_path(&error))?;
     let record = insight(&gateway)?.request(&id).ok_or_else(|| {
         let message = "there is no such request among the latest; ask with the `id` of its answer, \
                        or with the x-request-id that it was sent with";

@@ -1,57 +1,52 @@
-//! Answers passed on from upstream engines.
+//! Requests with a prompt, placed on upstream engines.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use headstart_core::TokenId;
 use headstart_insight::text::Sketch;
-use http::{HeaderMap, HeaderName, StatusCode, header};
-use http_body_util::BodyExt;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde_json::Value;
 
-use super::body::{self, ClientGone, Writer};
+use super::respond::respond;
 use super::routed::{self, Routed};
-use super::usage::{Usage, UsageScan};
-use super::{CACHED_HEADER, Call, IMPORTANCE_HEADER, REPLICA_HEADER, header_value};
-use crate::gateway::{Comparison, Due, Gateway, Passing, Proxied, Reservation, is_event_stream};
+use super::session::SessionKeys;
+use super::usage::Usage;
+use super::{Call, headers};
+use crate::gateway::is_event_stream;
+use crate::gateway::{Comparison, Due, Gateway, Passing, Pin, Proxied, Reservation};
 use crate::insight::Answered;
 use crate::openai::ApiError;
 use crate::openai::response::Kind;
 use crate::shadow::{Arrived, Shadowed};
 use crate::spans::{Mark, Timeline};
-use crate::upstream::HOPS_HEADER;
+use crate::upstream::{HOPS_HEADER, Outgoing};
 
 /// Answers a call.
 pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError> {
-    let Routed { model, salt, user } = Routed::parse(&body)?;
+    let Routed { model, salt, keys } = Routed::parse(&body)?;
+    let pin = pinned(&call, &keys);
+    let session = call.session(keys.first(pin.as_ref()));
     let prompt = call.gateway.prompt_tokens();
     let prompted = routed::tokens(prompt, call.kind, salt.as_deref(), &body).await;
     let (tokens, sketch) = prompted.map_or((None, None), |it| (Some(it.tokens), it.sketch));
     call.timeline.mark(Mark::Tokenized);
-    let path = match call.kind {
-        Kind::Chat => "/v1/chat/completions",
-        Kind::Text => "/v1/completions",
-    };
-    let shadowed = shadowed(&call, tokens.as_deref(), salt.as_deref(), user.as_deref());
+    let shadowed = shadowed(&call, tokens.as_deref(), salt.as_deref(), session);
     // What it says goes on to an engine, which may load in part or not.
     call.is_exact()?;
-    let mut headers = call.headers.clone();
-    count_hop(&mut headers)?;
-    call.timeline.pass_on(&mut headers);
-    if call.gateway.api_key.is_some() {
-        // The key was this gateway's, not the engine's.
-        headers.remove(header::AUTHORIZATION);
-    }
+    let headers = engine_headers(&call)?;
     let passing = Passing {
-        path,
-        headers: &headers,
-        body,
-        model: &model,
+        request: Outgoing {
+            method: &Method::POST,
+            path: call.target.as_str(),
+            headers: &headers,
+            body,
+        },
+        model: Some(&model),
+        pinned: pin.as_ref().map(|pin| pin.replica),
         salt: salt.as_deref(),
-        session: call.session(user.as_deref()),
+        session,
         slo_ttft: call.slo_ttft()?,
         tokens: tokens.as_deref(),
         timeline: &call.timeline,
@@ -61,7 +56,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
     if proxied.head.status.is_success() {
         shadowed.began(call.gateway.clock.now());
     }
-    let body = passing.body.clone();
+    let body = passing.request.body.clone();
     let sent = Sent {
         gateway: call.gateway.clone(),
         kind: call.kind,
@@ -74,14 +69,34 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         ttft_s: ttft_s.filter(|_| is_event_stream(&proxied.head.headers)),
         request_id: call.request_id().map(str::to_owned),
         answer_id: None,
+        previous: keys.previous_response_id,
     };
     Ok(respond(&call, proxied, sent))
 }
 
+/// Where the response is that this request continues.
+fn pinned(call: &Call, keys: &SessionKeys) -> Option<Pin> {
+    let previous = keys.previous_response_id.as_deref()?;
+    let pin = (call.kind == Kind::Responses).then(|| call.gateway.pins.find(previous));
+    pin.flatten()
+}
+
+/// The headers that an engine gets with a prompt: its answer is read, so that it must come as it
+/// is.
+fn engine_headers(call: &Call) -> Result<HeaderMap, ApiError> {
+    let mut headers = headers::to_engine(&call.gateway, &call.headers);
+    headers.remove(header::ACCEPT_ENCODING);
+    let json = HeaderValue::from_static("application/json");
+    headers.insert(header::CONTENT_TYPE, json);
+    count_hop(&mut headers)?;
+    call.timeline.pass_on(&mut headers);
+    Ok(headers)
+}
+
 /// A request that an engine answers, for what its usage will tell.
-struct Sent {
+pub(super) struct Sent {
     gateway: Arc<Gateway>,
-    kind: Kind,
+    pub(super) kind: Kind,
     model: String,
     body: Bytes,
     tokens: Option<Vec<TokenId>>,
@@ -91,6 +106,8 @@ struct Sent {
     ttft_s: Option<f64>,
     request_id: Option<String>,
     answer_id: Option<String>,
+    /// The response that this one continues.
+    previous: Option<String>,
 }
 
 /// Tells the request to the fleets that are played beside it, if there are any.
@@ -98,7 +115,7 @@ fn shadowed(
     call: &Call,
     tokens: Option<&[TokenId]>,
     salt: Option<&str>,
-    user: Option<&str>,
+    session: Option<&str>,
 ) -> Shadowed {
     let Some(shadow) = &call.gateway.observers.shadow else {
         return Shadowed::default();
@@ -106,14 +123,26 @@ fn shadowed(
     let arrived = Arrived {
         tokens,
         salt,
-        session: call.session(user),
+        session,
     };
     shadow.request(arrived, call.gateway.clock.now())
 }
 
 impl Sent {
+    /// The answer has this id: by it, a client finds a stored response on its replica again.
+    pub(super) fn note_id(&mut self, id: Option<&str>, reservation: &Reservation) {
+        let Some(id) = id.filter(|_| self.answer_id.is_none()) else {
+            return;
+        };
+        self.answer_id = Some(id.to_owned());
+        if self.kind == Kind::Responses {
+            let previous = self.previous.as_deref();
+            self.gateway.pins.learn(id, previous, reservation.replica());
+        }
+    }
+
     /// The answer is complete: compares what was thought with what the engine says.
-    fn note(self, usage: Usage, reservation: &Reservation) {
+    pub(super) fn note(self, usage: Usage, reservation: &Reservation) {
         self.timeline.note(|facts| {
             facts.model = Some(self.model.clone());
             facts.replica = Some(reservation.replica());
@@ -137,6 +166,7 @@ impl Sent {
             let labels = [&self.model[..], reservation.replica_name()];
             let savings = &self.gateway.metrics.savings;
             savings.note_upstream(labels, prompt, cached);
+            savings.note_created(labels, usage.created_tokens);
         }
         let Some(tokens) = self.tokens else {
             return;
@@ -174,6 +204,7 @@ fn tokenize_question(kind: Kind, body: &[u8]) -> Value {
             "chat_template_kwargs",
         ][..],
         Kind::Text => &["model", "prompt", "add_special_tokens"][..],
+        Kind::Messages | Kind::Responses => &[][..],
     };
     let fields: Value = serde_json::from_slice(body).unwrap_or_default();
     let fields = names.iter().filter_map(|&name| {
@@ -187,7 +218,7 @@ fn tokenize_question(kind: Kind, body: &[u8]) -> Value {
 const HOPS: u32 = 4;
 
 /// Notes in the headers that the request passed this gateway.
-fn count_hop(headers: &mut HeaderMap) -> Result<(), ApiError> {
+pub(super) fn count_hop(headers: &mut HeaderMap) -> Result<(), ApiError> {
     let before = headers
         .get(HOPS_HEADER)
         .and_then(|value| value.to_str().ok());
@@ -225,129 +256,4 @@ fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) -> Option<f64> 
         return Some(waited);
     }
     None
-}
-
-fn respond(call: &Call, proxied: Proxied, mut sent: Sent) -> Response {
-    let Proxied {
-        reservation,
-        head,
-        first,
-        rest,
-    } = proxied;
-    let is_stream = is_event_stream(&head.headers);
-    let replica = header_value(reservation.replica_name());
-    let (whole, answer_id) = match is_stream {
-        true => (Usage::default(), None),
-        false => Usage::of_answer(&first),
-    };
-    sent.answer_id = answer_id;
-    let cached = cached_tokens(&head.headers, whole);
-    let mut response = if is_stream {
-        let (writer, body) = body::channel(body::PIECES, &call.gateway.limits, call.closer.clone());
-        let (gateway, header_count) = (call.gateway.clone(), cached);
-        tokio::spawn(async move {
-            // The reservation is held until the answer ends or the client is gone.
-            let held = reservation;
-            let mut scan = UsageScan::default();
-            if copy(&gateway, first, rest, &writer, &mut scan)
-                .await
-                .is_ok()
-            {
-                sent.answer_id = scan.take_id();
-                let usage = scan.found();
-                let cached_tokens = usage.cached_tokens.or(header_count);
-                sent.note(
-                    Usage {
-                        cached_tokens,
-                        ..usage
-                    },
-                    &held,
-                );
-            }
-        });
-        Response::new(body)
-    } else {
-        if head.status.is_success() {
-            sent.note(
-                Usage {
-                    cached_tokens: cached,
-                    ..whole
-                },
-                &reservation,
-            );
-        }
-        Response::new(Body::from(first))
-    };
-    *response.status_mut() = head.status;
-    for name in [
-        header::CONTENT_TYPE,
-        header::RETRY_AFTER,
-        header::CACHE_CONTROL,
-        HeaderName::from_static(IMPORTANCE_HEADER),
-    ] {
-        if let Some(value) = head.headers.get(&name) {
-            response.headers_mut().insert(name, value.clone());
-        }
-    }
-    response.headers_mut().insert(REPLICA_HEADER, replica);
-    if let Some(cached) = cached {
-        response
-            .headers_mut()
-            .insert(CACHED_HEADER, header_value(&cached.to_string()));
-    }
-    response
-}
-
-/// What the engine says of its cache: in a header, or in the usage of a whole answer.
-fn cached_tokens(headers: &HeaderMap, usage: Usage) -> Option<usize> {
-    let told = headers
-        .get(CACHED_HEADER)
-        .and_then(|value| value.to_str().ok());
-    told.and_then(|text| text.parse().ok())
-        .or(usage.cached_tokens)
-}
-
-/// Copies a stream to the client; if the engine breaks off or falls silent, the client is told.
-async fn copy(
-    gateway: &Gateway,
-    first: Bytes,
-    mut rest: hyper::body::Incoming,
-    writer: &Writer,
-    scan: &mut UsageScan,
-) -> Result<(), ClientGone> {
-    scan.feed(&first);
-    writer.send(first).await?;
-    let limit = gateway.limits.silence_timeout;
-    loop {
-        let frame = tokio::select! {
-            frame = tokio::time::timeout(limit, rest.frame()) => frame,
-            () = writer.closed() => return Err(ClientGone),
-        };
-        let error = match frame {
-            Ok(None) => return Ok(()),
-            Ok(Some(Ok(frame))) => {
-                if let Ok(data) = frame.into_data() {
-                    scan.feed(&data);
-                    writer.send(data).await?;
-                }
-                continue;
-            }
-            Ok(Some(Err(_))) => ApiError::replica_gone(
-                "the engine failed in the middle of the answer; send the request again",
-            ),
-            Err(_) => silent(limit),
-        };
-        // What came may have ended inside an event.
-        writer.send(Bytes::from_static(b"\n\n")).await?;
-        return writer.send(body::event(&error.body())).await;
-    }
-}
-
-fn silent(limit: Duration) -> ApiError {
-    let message = format!(
-        "the engine sent nothing for {} s in the middle of the answer; send the request again, or \
-         raise --upstream-silence",
-        limit.as_secs_f64()
-    );
-    ApiError::new(StatusCode::GATEWAY_TIMEOUT, "upstream_timeout", message)
 }

@@ -14,6 +14,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::embedded::plain_tokens;
+use super::session::SessionKeys;
 use crate::openai::response::Kind;
 use crate::openai::{ApiError, fields, request};
 use crate::prompt_tokens::{PromptTokens, Prompted};
@@ -41,14 +42,14 @@ pub(super) const PROMPT_FIELDS: [&str; 15] = [
 ];
 
 /// The fields of a body, unread.
-type Raw<'a> = HashMap<Cow<'a, str>, &'a RawValue>;
+pub(super) type Raw<'a> = HashMap<Cow<'a, str>, &'a RawValue>;
 
 /// What says where a request goes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Routed {
     pub(super) model: String,
     pub(super) salt: Option<String>,
-    pub(super) user: Option<String>,
+    pub(super) keys: SessionKeys,
 }
 
 impl Routed {
@@ -76,7 +77,7 @@ impl Routed {
         Ok(Self {
             model,
             salt: string("cache_salt")?,
-            user: string("user")?,
+            keys: SessionKeys::read(&raw)?,
         })
     }
 }
@@ -121,6 +122,7 @@ fn tokenized(
             let input = request::prompt(value("prompt")).ok()?;
             plain_tokens(prompt, input, salt).ok()
         }
+        Kind::Messages | Kind::Responses => None,
     }
 }
 
@@ -134,7 +136,7 @@ mod tests {
             (Ok(got), Ok((model, salt, user))) => {
                 assert_eq!(got.model, model, "{body}");
                 assert_eq!(
-                    (got.salt.as_deref(), got.user.as_deref()),
+                    (got.salt.as_deref(), got.keys.user.as_deref()),
                     (salt, user),
                     "{body}"
                 );

@@ -2,15 +2,17 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-/// Longest line of a stream that is read; what is longer is an answer's text, not its usage.
-const LINE_BYTES_MAX: usize = 256 << 10;
+/// Longest line of a stream that is read. The last event of `/v1/responses` repeats the whole
+/// answer, its instructions and its tools beside the usage.
+const LINE_BYTES_MAX: usize = 4 << 20;
 
 /// Longest id of an answer that is kept.
 const ID_BYTES_MAX: usize = 200;
 
 /// How the line with the usage is recognized before it is parsed.
-const MARK: &[u8] = b"\"usage\":{";
+const MARK: &[u8] = b"\"usage\"";
 
 /// The engine's own count of a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,43 +21,121 @@ pub(super) struct Usage {
     pub(super) prompt_tokens: Option<usize>,
     /// Those of them that were taken from its cache.
     pub(super) cached_tokens: Option<usize>,
+    /// Those of them that were stored in its cache.
+    pub(super) created_tokens: Option<usize>,
     /// Tokens of the answer.
     pub(super) completion_tokens: Option<usize>,
 }
 
-/// Of an answer, what is of interest.
+/// Of an answer or an event, what is of interest. Anthropic's `message_start` has it one level
+/// below in `message`, and the events of `/v1/responses` in `response`.
 #[derive(Default, Deserialize)]
-struct Answer {
+struct Answer<'a> {
     #[serde(default)]
     id: Value,
     #[serde(default)]
     usage: Value,
+    #[serde(borrow, default)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    response: Option<&'a RawValue>,
+}
+
+impl Answer<'_> {
+    /// From JSON; of anything else nothing.
+    fn of(json: &[u8]) -> Option<Self> {
+        let answer: Answer<'_> = serde_json::from_slice(json).ok()?;
+        let inner = answer.message.or(answer.response);
+        let inner = inner.and_then(|inner| serde_json::from_str::<Answer<'_>>(inner.get()).ok());
+        let (id, usage) = inner.map_or_else(Default::default, |inner| (inner.id, inner.usage));
+        let or = |value: Value, other: Value| if value.is_null() { other } else { value };
+        Some(Answer {
+            id: or(answer.id, id),
+            usage: or(answer.usage, usage),
+            message: None,
+            response: None,
+        })
+    }
 }
 
 impl Usage {
     /// Of a whole answer as JSON, with its id; of anything else none.
     pub(super) fn of_answer(json: &[u8]) -> (Self, Option<String>) {
-        let answer: Answer = serde_json::from_slice(json).unwrap_or_default();
+        let answer = Answer::of(json).unwrap_or_default();
         (Self::of(&answer.usage), answer_id(&answer))
     }
 
     fn of(usage: &Value) -> Self {
-        let count = |value: &Value| value.as_u64().and_then(|count| usize::try_from(count).ok());
-        let prompt_tokens = count(&usage["prompt_tokens"]);
-        let completion_tokens = count(&usage["completion_tokens"]);
-        let cached_tokens = count(&usage["prompt_tokens_details"]["cached_tokens"]);
+        let found = match (
+            usage.get("prompt_tokens"),
+            usage.get("input_tokens_details"),
+        ) {
+            (Some(_), _) => Self {
+                prompt_tokens: count(&usage["prompt_tokens"]),
+                cached_tokens: count(&usage["prompt_tokens_details"]["cached_tokens"]),
+                created_tokens: count(&usage["prompt_tokens_details"]["created_cache_tokens"]),
+                completion_tokens: count(&usage["completion_tokens"]),
+            },
+            (None, Some(details)) => Self {
+                prompt_tokens: count(&usage["input_tokens"]),
+                cached_tokens: count(&details["cached_tokens"]),
+                created_tokens: count(&details["cache_write_tokens"]),
+                completion_tokens: count(&usage["output_tokens"]),
+            },
+            (None, None) => Self::of_messages(usage),
+        };
+        // An engine that found more than there was says nothing that can be counted.
+        let is_possible = |part: &usize| found.prompt_tokens.is_none_or(|all| *part <= all);
         Self {
-            prompt_tokens,
-            // An engine that found more than there was says nothing that can be counted.
-            cached_tokens: cached_tokens
-                .filter(|cached| prompt_tokens.is_none_or(|all| *cached <= all)),
-            completion_tokens,
+            cached_tokens: found.cached_tokens.filter(is_possible),
+            created_tokens: found.created_tokens.filter(is_possible),
+            ..found
+        }
+    }
+
+    /// Anthropic's `input_tokens` are those that were neither read from the cache nor written to
+    /// it: all three together are the prompt.
+    fn of_messages(usage: &Value) -> Self {
+        let cached_tokens = count(&usage["cache_read_input_tokens"]);
+        let created_tokens = count(&usage["cache_creation_input_tokens"]);
+        let parts = [cached_tokens, created_tokens].into_iter().flatten();
+        let in_cache = parts.fold(0, usize::saturating_add);
+        let rest = count(&usage["input_tokens"]);
+        Self {
+            prompt_tokens: rest.map(|rest| rest.saturating_add(in_cache)),
+            cached_tokens,
+            created_tokens,
+            completion_tokens: count(&usage["output_tokens"]),
+        }
+    }
+
+    /// What a later event of the same stream says: it counts, and leaves what it does not repeat.
+    fn then(self, later: Self) -> Self {
+        match later.prompt_tokens {
+            Some(_) => later,
+            None => Self {
+                completion_tokens: later.completion_tokens.or(self.completion_tokens),
+                ..self
+            },
         }
     }
 }
 
+fn count(value: &Value) -> Option<usize> {
+    value.as_u64().and_then(|count| usize::try_from(count).ok())
+}
+
+/// Whether a line has a usage that is an object: many events say that it is null.
+fn has_usage(line: &[u8]) -> bool {
+    memchr::memmem::find_iter(line, MARK).any(|at| {
+        let behind = line[at + MARK.len()..].trim_ascii_start();
+        let value = behind.strip_prefix(b":").map(<[u8]>::trim_ascii_start);
+        value.is_some_and(|value| value.starts_with(b"{"))
+    })
+}
+
 /// An answer's id, which engines keep short.
-fn answer_id(answer: &Answer) -> Option<String> {
+fn answer_id(answer: &Answer<'_>) -> Option<String> {
     let id = answer.id.as_str().filter(|id| id.len() <= ID_BYTES_MAX);
     id.map(str::to_owned)
 }
@@ -88,21 +168,21 @@ impl UsageScan {
         self.found
     }
 
-    /// The answer's id, which every event of a stream has.
-    pub(super) fn take_id(&mut self) -> Option<String> {
-        self.id.take()
+    /// The answer's id, which every event of a stream has, or the first one.
+    pub(super) fn id(&self) -> Option<&str> {
+        self.id.as_deref()
     }
 
     fn end_line(&mut self) {
-        let has_mark = self.line.windows(MARK.len()).any(|window| window == MARK);
+        let has_mark = has_usage(&self.line);
         let is_wanted = has_mark || self.id.is_none();
         if is_wanted
             && !self.is_too_long
             && let Some(data) = self.line.strip_prefix(b"data:")
-            && let Ok(event) = serde_json::from_slice::<Answer>(data)
+            && let Some(event) = Answer::of(data)
         {
             if has_mark {
-                self.found = Usage::of(&event.usage);
+                self.found = self.found.then(Usage::of(&event.usage));
             }
             self.id = self.id.take().or_else(|| answer_id(&event));
         }
@@ -125,8 +205,79 @@ mod tests {
     const EXPECTED: Usage = Usage {
         prompt_tokens: Some(40),
         cached_tokens: Some(32),
+        created_tokens: None,
         completion_tokens: Some(4),
     };
+
+    /// The usage and the id that a stream of these events says.
+    fn streamed(events: &[&str]) -> (Usage, Option<String>) {
+        let mut scan = UsageScan::default();
+        for event in events {
+            scan.feed(format!("event: x\ndata: {event}\n\n").as_bytes());
+        }
+        (scan.found(), scan.id().map(str::to_owned))
+    }
+
+    fn usage(prompt: usize, cached: usize, created: usize, completion: usize) -> Usage {
+        Usage {
+            prompt_tokens: Some(prompt),
+            cached_tokens: Some(cached),
+            created_tokens: Some(created),
+            completion_tokens: Some(completion),
+        }
+    }
+
+    #[test]
+    fn anthropics_parts_are_added_up() {
+        let body = r#"{"id": "msg_1", "usage": {"input_tokens": 3, "output_tokens": 5,
+            "cache_read_input_tokens": 32, "cache_creation_input_tokens": 16}}"#;
+        let (found, id) = Usage::of_answer(body.as_bytes());
+        assert_eq!(
+            (found, id.as_deref()),
+            (usage(51, 32, 16, 5), Some("msg_1"))
+        );
+        let start = r#"{"type":"message_start","message":{"id":"msg_2","usage":{"input_tokens":51,
+            "output_tokens":0}}}"#
+            .replace('\n', "");
+        let delta = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{
+            "input_tokens":3,"output_tokens":5,"cache_read_input_tokens":32,
+            "cache_creation_input_tokens":16}}"#
+            .replace('\n', "");
+        let (found, id) = streamed(&[&start, &delta]);
+        assert_eq!(
+            (found, id.as_deref()),
+            (usage(51, 32, 16, 5), Some("msg_2"))
+        );
+        let start = r#"{"type":"message_start","message":{"id":"m","usage":{"input_tokens":1,
+            "cache_read_input_tokens":2,"cache_creation_input_tokens":4,"output_tokens":1}}}"#
+            .replace('\n', "");
+        let delta = r#"{"type":"message_delta","usage":{"output_tokens":9}}"#;
+        assert_eq!(streamed(&[&start, delta]).0, usage(7, 2, 4, 9));
+    }
+
+    #[test]
+    fn the_last_event_of_a_response_has_its_usage() {
+        let created = r#"{"type": "response.created", "response": {"id": "r1", "usage": null}}"#;
+        let text =
+            r#"{"type": "response.output_text.delta", "item_id": "i", "delta": "\"usage\":{"}"#;
+        let end = r#"{"type": "response.completed", "response": {"id": "r1", "usage": {
+            "input_tokens": 40, "input_tokens_details": {"cached_tokens": 32,
+            "cache_write_tokens": 0}, "output_tokens": 4}}}"#
+            .replace('\n', "");
+        let (found, id) = streamed(&[created, text, &end]);
+        assert_eq!((found, id.as_deref()), (usage(40, 32, 0, 4), Some("r1")));
+        let whole = r#"{"id": "r1", "usage": {"input_tokens": 40, "output_tokens": 4,
+            "input_tokens_details": {"cached_tokens": 32, "cache_write_tokens": 0}}}"#;
+        assert_eq!(Usage::of_answer(whole.as_bytes()).0, usage(40, 32, 0, 4));
+        assert_eq!(streamed(&[created, text]).0, Usage::default());
+    }
+
+    #[test]
+    fn what_an_engine_stored_is_read() {
+        let body = r#"{"usage": {"prompt_tokens": 9, "completion_tokens": 1,
+            "prompt_tokens_details": {"cached_tokens": 4, "created_cache_tokens": 5}}}"#;
+        assert_eq!(Usage::of_answer(body.as_bytes()).0, usage(9, 4, 5, 1));
+    }
 
     #[test]
     fn the_usage_is_found_however_the_stream_is_cut() {
@@ -143,7 +294,7 @@ mod tests {
     #[test]
     fn a_line_without_end_costs_a_bounded_memory() {
         let mut scan = UsageScan::default();
-        for _ in 0..100 {
+        for _ in 0..1000 {
             scan.feed(&[b'x'; 10_000]);
         }
         assert!(scan.line.capacity() <= 2 * LINE_BYTES_MAX);

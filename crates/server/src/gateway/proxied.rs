@@ -30,7 +30,7 @@ use super::reservation::Placing;
 use super::{DEATHS, Fleet, Gateway, REFUSALS, Reservation};
 use crate::openai::ApiError;
 use crate::spans::{Mark, Timeline};
-use crate::upstream::{Upstream, UpstreamError, of_same_engine, root_cause};
+use crate::upstream::{Outgoing, Upstream, UpstreamError, of_same_engine, root_cause};
 
 /// Largest answer that is not a stream: a context of tokens with room to spare.
 const WHOLE_BYTES: usize = 64 << 20;
@@ -49,14 +49,12 @@ pub struct Proxied {
 
 /// A request to pass on.
 pub struct Passing<'a> {
-    /// Path of the API.
-    pub path: &'static str,
-    /// The client's headers.
-    pub headers: &'a HeaderMap,
-    /// The client's body.
-    pub body: Bytes,
-    /// The model asked for.
-    pub model: &'a str,
+    /// What the engine gets.
+    pub request: Outgoing<'a>,
+    /// The model asked for, where the request names one: only its upstreams take the request.
+    pub model: Option<&'a str>,
+    /// The replica that holds what the request refers to, where there is one.
+    pub pinned: Option<ReplicaId>,
     /// Tenant salt.
     pub salt: Option<&'a str>,
     /// Session key.
@@ -79,21 +77,19 @@ impl Gateway {
             unreachable!("only a gateway of upstreams passes requests on");
         };
         let mut tries = Tries {
-            excluded: not_serving(upstreams, request.model),
+            excluded: self.lacking(upstreams, request.model).await?,
             ..Tries::default()
         };
-        if tries.excluded.len() == upstreams.len() {
-            return Err(unknown_model(request.model, &self.models()));
-        }
-        let is_adapter = upstreams
-            .iter()
-            .any(|upstream| upstream.is_adapter(request.model));
+        let is_adapter = |model: &&str| upstreams.iter().any(|it| it.is_adapter(model));
         // What is refused is held nowhere: it is passed on for the engine to say so, by its load.
-        let fits = |tokens: &&[TokenId]| !is_hopeless(upstreams, request.model, tokens);
+        let fits = |tokens: &&[TokenId]| {
+            let model = request.model;
+            model.is_none_or(|model| !is_hopeless(upstreams, model, tokens))
+        };
         let placing = Placing {
             tokens: request.tokens.filter(fits),
             namespace: Namespace {
-                adapter: is_adapter.then_some(request.model),
+                adapter: request.model.filter(is_adapter),
                 salt: request.salt,
             },
             session: request.session,
@@ -101,7 +97,12 @@ impl Gateway {
         };
         let deadline = Instant::now() + self.limits.first_token_timeout;
         while !tries.are_over() {
-            let (decision, reservation) = match self.place(placing, &tries.excluded) {
+            let pinned = self.pinned(request, &tries);
+            let placed = match pinned {
+                Some(pinned) => self.place(placing, &all_but(upstreams, pinned)),
+                None => self.place(placing, &tries.excluded),
+            };
+            let (decision, reservation) = match placed {
                 Ok(placed) => placed,
                 Err(none) => return Err(tries.last.unwrap_or(none)),
             };
@@ -131,13 +132,20 @@ impl Gateway {
                 reason = failure.error.message,
                 "no answer"
             );
-            if matches!(failure.what, What::OutOfTime) {
+            if failure.is_final(pinned) {
                 return Err(failure.error);
             }
             self.note_failure(&mut tries, failure, upstreams, decision.replica);
         }
         let none = || ApiError::replica_gone("no upstream answered; try again");
         Err(tries.last.unwrap_or_else(none))
+    }
+
+    /// Where a request belongs, for as long as that replica is up and has not failed it.
+    fn pinned(&self, request: &Passing<'_>, tries: &Tries) -> Option<ReplicaId> {
+        let pinned = request.pinned?;
+        let is_left = !tries.excluded.contains(&pinned) && !self.is_down(pinned);
+        is_left.then_some(pinned)
     }
 
     /// What follows from a failure on `replica` for the request and for others.
@@ -196,11 +204,8 @@ impl Gateway {
     ) -> Result<Begun, Failure> {
         let limit = self.limits.first_token_timeout;
         let late = || Failure::late(upstream, limit);
-        let body = request.body.clone();
         let left = deadline.saturating_duration_since(Instant::now());
-        let answer = upstream
-            .forward(request.path, request.headers, body, left)
-            .await;
+        let answer = upstream.forward(&request.request, left).await;
         let answer = answer.map_err(|error| Failure::of(upstream, &error, limit))?;
         let (head, mut rest) = answer.into_parts();
         match head.status {
@@ -308,6 +313,16 @@ impl Failure {
         }
     }
 
+    /// Whether no other engine can do better. One that is full still holds what a pinned request
+    /// refers to, and another does not.
+    fn is_final(&self, pinned: Option<ReplicaId>) -> bool {
+        match self.what {
+            What::OutOfTime => true,
+            What::Refused => pinned.is_some(),
+            What::Unreachable | What::Died | What::BrokenOff => false,
+        }
+    }
+
     fn full() -> Self {
         Self {
             what: What::Refused,
@@ -377,6 +392,12 @@ impl Failure {
     }
 }
 
+/// Every replica but one.
+fn all_but(upstreams: &[Upstream], one: ReplicaId) -> Vec<ReplicaId> {
+    let replicas = (0..upstreams.len() as u32).map(ReplicaId);
+    replicas.filter(|replica| *replica != one).collect()
+}
+
 /// Whether every upstream that serves the model says that it takes fewer tokens than these.
 fn is_hopeless(upstreams: &[Upstream], model: &str, tokens: &[TokenId]) -> bool {
     let serving = upstreams
@@ -385,30 +406,4 @@ fn is_hopeless(upstreams: &[Upstream], model: &str, tokens: &[TokenId]) -> bool 
     let mut contexts = serving.map(|upstream| upstream.context(model)).peekable();
     contexts.peek().is_some()
         && contexts.all(|context| context.is_some_and(|limit| tokens.len() > limit))
-}
-
-/// Upstreams that said what they serve, and `model` is not among it.
-fn not_serving(upstreams: &[Upstream], model: &str) -> Vec<ReplicaId> {
-    let lacks = |upstream: &Upstream| {
-        let models = upstream.models();
-        !models.is_empty() && !models.iter().any(|name| name == model)
-    };
-    let indexed = upstreams.iter().enumerate();
-    let lacking = indexed.filter(|(_, upstream)| lacks(upstream));
-    lacking.map(|(index, _)| ReplicaId(index as u32)).collect()
-}
-
-/// The error for a model that nobody serves.
-#[must_use]
-pub fn unknown_model(model: &str, known: &[String]) -> ApiError {
-    let message = format!(
-        "the model `{model}` is not served here; served: {}",
-        known.join(", ")
-    );
-    let error = ApiError::invalid("model", message);
-    ApiError {
-        status: StatusCode::NOT_FOUND,
-        code: "model_not_found",
-        ..error
-    }
 }

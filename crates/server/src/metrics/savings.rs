@@ -63,6 +63,7 @@ impl PromptSources {
 /// What caches save.
 pub struct SavingsMetrics {
     by_source: IntCounterVec,
+    created: IntCounterVec,
     prefill_s: CounterVec,
     money: Option<(PriceTable, CounterVec)>,
 }
@@ -75,6 +76,12 @@ impl SavingsMetrics {
                 "Prompt tokens by where they came from: a tier (device, host, disk, remote), an \
                  upstream's own cache (upstream), or computed.",
                 &["model_name", "replica", "source"],
+            ),
+            created: make.counter(
+                "headstart_prompt_tokens_stored_total",
+                "Prompt tokens that an upstream says it stored in its cache \
+                 (created_cache_tokens, cache_creation_input_tokens).",
+                &["model_name", "replica"],
             ),
             prefill_s: make.float_counter(
                 "headstart_saved_prefill_seconds_total",
@@ -121,6 +128,14 @@ impl SavingsMetrics {
         let cached = cached.min(tokens);
         self.found(labels, "upstream", cached);
         self.computed(labels, tokens - cached);
+    }
+
+    /// An upstream said how much of a prompt it stored in its cache, if it did.
+    pub fn note_created(&self, labels: [&str; 2], created: Option<usize>) {
+        if let Some(created) = created {
+            let counter = self.created.with_label_values(&labels);
+            counter.inc_by(created as u64);
+        }
     }
 
     /// What tokens cost, where somebody says.

@@ -2,13 +2,17 @@
 
 use serde_json::{Value, json};
 
-/// Which of the two APIs an answer belongs to.
+/// Which API an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `/v1/chat/completions`
     Chat,
     /// `/v1/completions`
     Text,
+    /// `/v1/messages`, Anthropic's
+    Messages,
+    /// `/v1/responses`
+    Responses,
 }
 
 /// What is the same in every piece of an answer.
@@ -59,7 +63,7 @@ impl Envelope {
                 "chat.completion",
                 json!({"message": {"role": "assistant", "content": text}}),
             ),
-            Kind::Text => ("text_completion", json!({"text": text})),
+            _ => ("text_completion", json!({"text": text})),
         };
         choice["index"] = 0.into();
         choice["logprobs"] = Value::Null;
@@ -82,7 +86,7 @@ impl Envelope {
     pub fn text(&self, text: &str) -> Value {
         match self.kind {
             Kind::Chat => self.piece(json!({"delta": {"content": text}}), None),
-            Kind::Text => self.piece(json!({"text": text}), None),
+            _ => self.piece(json!({"text": text}), None),
         }
     }
 
@@ -91,7 +95,7 @@ impl Envelope {
     pub fn end(&self, finish_reason: &str) -> Value {
         match self.kind {
             Kind::Chat => self.piece(json!({"delta": {}}), Some(finish_reason)),
-            Kind::Text => self.piece(json!({"text": ""}), Some(finish_reason)),
+            _ => self.piece(json!({"text": ""}), Some(finish_reason)),
         }
     }
 
@@ -116,7 +120,7 @@ impl Envelope {
     fn piece_object(&self) -> &'static str {
         match self.kind {
             Kind::Chat => "chat.completion.chunk",
-            Kind::Text => "text_completion",
+            _ => "text_completion",
         }
     }
 

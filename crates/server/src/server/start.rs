@@ -94,11 +94,11 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         metrics,
         observers,
         normalizers: config.normalizers,
+        edge: config.edge,
         clock,
         events: streams.iter().map(|stream| stream.events.clone()).collect(),
     }));
-    // Set once, here.
-    let _ = later.set(Arc::downgrade(&gateway));
+    let _ = later.set(Arc::downgrade(&gateway)); // Set once, here.
     follow::look_at_all(&gateway).await;
     let saving = keep(keeper, &gateway).await?;
     let mut watchers = follow::all(&gateway, &streams);
@@ -114,8 +114,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
 
 /// Tells those who look at the dashboard.
 fn dashboard(gateway: &Arc<Gateway>) -> Watcher {
-    let telling = crate::dashboard::run(Arc::downgrade(gateway));
-    Watcher::Task(tokio::spawn(telling))
+    Watcher::Task(tokio::spawn(crate::dashboard::run(Arc::downgrade(gateway))))
 }
 
 fn add_replicas(

@@ -12,18 +12,21 @@
 //! wait for this engine.
 
 use std::error::Error;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::Method;
 use http_body_util::{BodyExt, Limited};
 
-use super::{HEALTH_TIMEOUT, MISSED_CHECKS, MODELS_BYTES, ServedModel, Upstream, UpstreamError};
+use super::{
+    HEALTH_TIMEOUT, MISSED_CHECKS, MODELS_AGE, MODELS_BYTES, ServedModel, Upstream, UpstreamError,
+};
 
 impl Upstream {
     /// Whether it is alive; [`Self::trouble`] says why not. Asks for its models the first time
-    /// that it is.
+    /// that it is, and again when the list is some seconds old.
     pub async fn is_alive(&self) -> bool {
         let request = self.request(Method::GET, "/health", Bytes::new());
         let trouble = match self.send(request, HEALTH_TIMEOUT).await {
@@ -44,10 +47,13 @@ impl Upstream {
                 self.note_trouble(cause);
                 // Whoever answers here next may serve another model.
                 self.lock_models().clear();
+                *self.models_read() = None;
                 false
             }
             None => {
-                if self.lock_models().is_empty() {
+                let age = self.models_read().map(|at| at.elapsed());
+                let is_old = age.is_none_or(|age| age >= MODELS_AGE);
+                if is_old || self.lock_models().is_empty() {
                     self.ask_models().await;
                 }
                 true
@@ -91,18 +97,42 @@ impl Upstream {
         self.engine.look.notified().await;
     }
 
-    async fn ask_models(&self) {
+    /// Asks for its list of models; without an answer the last list stays.
+    pub async fn ask_models(&self) {
+        *self.models_read() = Some(Instant::now());
         let request = self.request(Method::GET, "/v1/models", Bytes::new());
         let Ok(response) = self.send(request, HEALTH_TIMEOUT).await else {
             return;
         };
+        if !response.status().is_success() {
+            return;
+        }
         let body = Limited::new(response.into_body(), MODELS_BYTES).collect();
         let Ok(Ok(body)) = tokio::time::timeout(HEALTH_TIMEOUT, body).await else {
             return;
         };
         let json: serde_json::Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
-        let listed = json["data"].as_array().into_iter().flatten();
-        *self.lock_models() = listed.filter_map(ServedModel::of).collect();
+        let Some(listed) = json["data"].as_array() else {
+            return;
+        };
+        let listed: Vec<_> = listed.iter().filter_map(ServedModel::of).collect();
+        let mut models = self.lock_models();
+        let is_change = !models.is_empty() && *models != listed;
+        models.clone_from(&listed);
+        drop(models);
+        if is_change {
+            let models = self.models();
+            tracing::info!(
+                upstream = self.base(),
+                ?models,
+                "the engine's models changed"
+            );
+        }
+    }
+
+    fn models_read(&self) -> MutexGuard<'_, Option<Instant>> {
+        let at = &self.engine.models_read;
+        at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod fake_engine;
+pub mod http_engine;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -16,7 +17,7 @@ use headstart_prompt::{Normalizers, PromptModel};
 use headstart_router::Profile;
 use headstart_server::gateway::{Embedded, Fleet};
 use headstart_server::{
-    Backend, EmbeddedFleet, Limits, RunningServer, ServeConfig, UpstreamConfig, serve,
+    Backend, Edge, EmbeddedFleet, Limits, RunningServer, ServeConfig, UpstreamConfig, serve,
 };
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -88,6 +89,7 @@ fn config(backend: Backend) -> ServeConfig {
         insight: true,
         normalizers: Normalizers::default(),
         limits: Limits::default(),
+        edge: Edge::default(),
     }
 }
 
@@ -153,12 +155,17 @@ pub fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
     )
 }
 
-/// Sends raw bytes and reads until the server closes.
+/// Sends a request and reads until the server closes.
 pub async fn exchange(server: &RunningServer, raw: &str) -> Answer {
+    exchange_bytes(server, raw.as_bytes()).await
+}
+
+/// The same, with a body that is no text.
+pub async fn exchange_bytes(server: &RunningServer, raw: &[u8]) -> Answer {
     let mut socket = TcpStream::connect(server.address())
         .await
         .expect("connects");
-    socket.write_all(raw.as_bytes()).await.expect("sends");
+    socket.write_all(raw).await.expect("sends");
     read_answer(&mut socket).await
 }
 
@@ -195,6 +202,16 @@ fn dechunk(mut raw: &str) -> String {
         }
     }
     body
+}
+
+/// Bytes of a request whose body may be no text.
+pub fn request_bytes(path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: t\r\nconnection: close\r\n{headers}\
+         content-length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), body].concat()
 }
 
 pub async fn post(server: &RunningServer, path: &str, body: &Value) -> Answer {

@@ -1,0 +1,133 @@
+//! Requests that are not Headstart's own, passed on to upstream engines as they come.
+//!
+//! One that names a model goes to an engine that serves it, one about a stored response to the
+//! engine that holds it, one that changes what all engines serve to all of them, and any other to
+//! an engine by load. Not passed on: protocol upgrades, such as WebSockets.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode, header, request};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::paths::{self, Place};
+use super::{Closer, SESSION_HEADER, body, headers, multipart, proxied, respond};
+use crate::gateway::{EngineAnswer, Gateway, Passing};
+use crate::openai::ApiError;
+use crate::spans::Timeline;
+use crate::upstream::Outgoing;
+
+/// Passes a request on.
+pub(super) async fn pass(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let outcome = pass_parts(&gateway, head, body).await;
+    outcome.unwrap_or_else(ApiError::into_response)
+}
+
+async fn pass_parts(
+    gateway: &Arc<Gateway>,
+    head: request::Parts,
+    body: axum::body::Body,
+) -> Result<Response, ApiError> {
+    let arrival = gateway.clock.now();
+    let target = super::target(&head.uri);
+    let place = paths::place(&head.method, target, gateway.edge.pass_admin_routes)?;
+    refuse_preflight(&head)?;
+    let timeline = Timeline::open(gateway.observers.spans.as_ref(), &head.headers, arrival);
+    let body = body::read(&head.headers, body, &gateway.limits).await?;
+    let mut headers = headers::to_engine(gateway, &head.headers);
+    proxied::count_hop(&mut headers)?;
+    timeline.pass_on(&mut headers);
+    let model = model(&head.headers, &body);
+    let request = Outgoing {
+        method: &head.method,
+        path: target,
+        headers: &headers,
+        body,
+    };
+    let holder = match place {
+        Place::All => return Ok(combined(gateway.fan_out(&request).await)),
+        Place::Holder(id) => gateway.pins.find(&id),
+        Place::One => None,
+    };
+    let session = head.headers.get(SESSION_HEADER);
+    let passing = Passing {
+        request,
+        model: model.as_deref(),
+        pinned: holder.map(|pin| pin.replica),
+        salt: None,
+        session: session.and_then(|value| value.to_str().ok()),
+        slo_ttft: None,
+        tokens: None,
+        timeline: &timeline,
+    };
+    let proxied = gateway.pass_on(&passing).await?;
+    let is_success = proxied.head.status.is_success();
+    timeline.note(|facts| {
+        facts.model.clone_from(&model);
+        facts.replica = Some(proxied.reservation.replica());
+        facts.is_complete = is_success;
+    });
+    let closer = head.extensions.get::<Closer>().cloned().unwrap_or_default();
+    Ok(respond::plain(gateway, &closer, proxied))
+}
+
+/// A browser's question whether a page of another origin may call: the gateway answers it, and
+/// only where `--cors-origin` says so.
+fn refuse_preflight(head: &request::Parts) -> Result<(), ApiError> {
+    let is_preflight = head.method == Method::OPTIONS
+        && head
+            .headers
+            .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    if !is_preflight {
+        return Ok(());
+    }
+    let message = "pages of other origins may not call this server; start it with --cors-origin";
+    Err(ApiError::new(StatusCode::FORBIDDEN, "cors_is_off", message))
+}
+
+/// The model that a body names: a field of a JSON object, or of a form.
+fn model(headers: &HeaderMap, body: &Bytes) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        model: Value,
+    }
+    let kind = headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if let Some(boundary) = multipart::boundary(kind) {
+        return multipart::field(body, boundary, "model").map(str::to_owned);
+    }
+    let named: Named = serde_json::from_slice(body).ok()?;
+    named.model.as_str().map(str::to_owned)
+}
+
+/// One answer for those of all engines: 200 when all of them did it.
+fn combined(answers: Vec<EngineAnswer>) -> Response {
+    let is_done = |answer: &EngineAnswer| answer.status.is_some_and(|status| status.is_success());
+    let failed = answers.iter().filter(|answer| !is_done(answer)).count();
+    let first = answers.iter().find(|answer| !is_done(answer));
+    let status = match first {
+        None => StatusCode::OK,
+        Some(answer) => answer.status.unwrap_or(StatusCode::BAD_GATEWAY),
+    };
+    let num_engines = answers.len();
+    let engines: Vec<Value> = answers
+        .into_iter()
+        .map(|answer| {
+            let status = answer.status.map(|status| status.as_u16());
+            json!({"upstream": answer.base, "status": status, "text": answer.text})
+        })
+        .collect();
+    let mut body = json!({"engines": engines});
+    if failed > 0 {
+        let message = format!(
+            "{failed} of {num_engines} engines did not do it; `engines` has what each said"
+        );
+        body["error"] = ApiError::new(status, "engines_failed", message).body()["error"].take();
+    }
+    (status, Json(body)).into_response()
+}

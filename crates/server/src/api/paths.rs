@@ -1,0 +1,285 @@
+//! What becomes of a path that is not Headstart's own: it passes to one engine, to all of them, or
+//! to none.
+//!
+//! Engines serve routes that stop them, empty their caches, read their memory or replace their
+//! weights beside those that answer prompts, on the same port. Sources: the routers of vLLM 0.32
+//! and SGLang 0.5.23. Everything below `/v1/` passes: engines keep such routes elsewhere.
+
+use http::{Method, StatusCode};
+
+use crate::openai::ApiError;
+
+/// Longest path with its query that is passed on, bytes.
+const PATH_BYTES: usize = 16 << 10;
+
+/// Parts of paths that administer an engine.
+const ADMIN: [&str; 37] = [
+    "abort_request",
+    "abort_requests",
+    "add_external_corpus",
+    "begin_weight_update",
+    "collective_rpc",
+    "configure_logging",
+    "continue_generation",
+    "dumper",
+    "end_weight_update",
+    "fault_tolerance",
+    "finish_weight_update",
+    "flush_cache",
+    "freeze_gc",
+    "get_internal_state",
+    "get_server_info",
+    "get_weights_by_name",
+    "hicache",
+    "load_lora_adapter_from_tensors",
+    "pause",
+    "pause_generation",
+    "pd_role_switch",
+    "release_kv_cache_memory",
+    "release_memory_occupation",
+    "remove_external_corpus",
+    "resume",
+    "resume_memory_occupation",
+    "scale_elastic_ep",
+    "server_info",
+    "set_internal_state",
+    "set_trace_level",
+    "shutdown",
+    "sleep",
+    "slow_down",
+    "start_profile",
+    "stop_profile",
+    "wake_up",
+    "weight_checker",
+];
+
+/// Beginnings of such parts.
+const ADMIN_PREFIXES: [&str; 13] = [
+    "destroy_weight",
+    "dump_expert_distribution",
+    "init_weight",
+    "register_transfer_engine",
+    "reset_",
+    "send_weight",
+    "shutdown_weight",
+    "start_draft_weight",
+    "start_expert_distribution",
+    "start_weight",
+    "stop_expert_distribution",
+    "update_weight",
+    "weights_checker",
+];
+
+/// Parts of paths that show where an engine's memory is.
+const ADMIN_SUFFIX: &str = "transfer_engine_info";
+
+/// Routes that change what all engines serve.
+const FOR_ALL: [&str; 4] = [
+    "/v1/load_lora_adapter",
+    "/v1/unload_lora_adapter",
+    "/load_lora_adapter",
+    "/unload_lora_adapter",
+];
+
+/// Who gets a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// One engine, by its load.
+    One,
+    /// The engine that holds this response.
+    Holder(String),
+    /// Every engine.
+    All,
+}
+
+/// Where a request goes that is not Headstart's own.
+///
+/// # Errors
+/// 403 for what administers an engine, unless that is allowed; 400 and 414 for paths that cannot
+/// be passed on.
+pub(super) fn place(method: &Method, target: &str, allows_admin: bool) -> Result<Place, ApiError> {
+    check_length(target)?;
+    let path = target.split('?').next().unwrap_or_default();
+    let plain = decoded(path);
+    let mut parts = plain.split(['/', '\\']).filter(|part| !part.is_empty());
+    let is_climbing = |part: &str| part == "." || part == "..";
+    if !plain.starts_with('/') || parts.clone().any(is_climbing) {
+        let message = "the path must begin with / and have no parts . or ..";
+        return Err(ApiError::new(
+            StatusCode::BAD_REQUEST,
+            "invalid_path",
+            message,
+        ));
+    }
+    let is_open = parts.clone().next() == Some("v1");
+    let is_admin = !is_open && parts.clone().any(is_admin);
+    if is_admin && !allows_admin {
+        let message = format!(
+            "{plain} administers an engine and is not passed on; start the gateway with \
+             --pass-admin-routes, or ask the engine itself"
+        );
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "admin_route", message));
+    }
+    let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
+    if !reads && (is_admin || is_for_all(&plain)) {
+        return Ok(Place::All);
+    }
+    let stored = (parts.next(), parts.next(), parts.next());
+    Ok(match stored {
+        (Some("v1"), Some("responses"), Some(id)) => Place::Holder(id.to_owned()),
+        _ => Place::One,
+    })
+}
+
+/// Refuses paths too long to be put behind an engine's address.
+///
+/// # Errors
+/// 414 for these.
+pub(super) fn check_length(target: &str) -> Result<(), ApiError> {
+    if target.len() <= PATH_BYTES {
+        return Ok(());
+    }
+    let message = format!("the path is longer than {PATH_BYTES} bytes");
+    Err(ApiError::new(
+        StatusCode::URI_TOO_LONG,
+        "path_too_long",
+        message,
+    ))
+}
+
+fn is_admin(part: &str) -> bool {
+    let part = part.to_ascii_lowercase();
+    ADMIN.contains(&part.as_str())
+        || ADMIN_PREFIXES.iter().any(|begin| part.starts_with(begin))
+        || part.ends_with(ADMIN_SUFFIX)
+}
+
+/// Whether a path changes what all engines serve; `/adapters` is SageMaker's name for adapters.
+fn is_for_all(path: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    FOR_ALL.contains(&path) || path == "/adapters" || path.starts_with("/adapters/")
+}
+
+/// The path as engines read it: with `%61` as `a`, until nothing changes.
+fn decoded(path: &str) -> String {
+    let mut bytes = path.as_bytes().to_vec();
+    loop {
+        let next = decoded_once(&bytes);
+        if next == bytes {
+            return String::from_utf8_lossy(&bytes).into_owned();
+        }
+        bytes = next;
+    }
+}
+
+fn decoded_once(bytes: &[u8]) -> Vec<u8> {
+    let digit = |at: usize| bytes.get(at).and_then(|byte| (*byte as char).to_digit(16));
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        match (byte, digit(at + 1), digit(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push((high * 16 + low) as u8);
+                at += 3;
+            }
+            _ => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(target: &str, allows_admin: bool) -> Result<Place, u16> {
+        place(&Method::POST, target, allows_admin).map_err(|error| error.status.as_u16())
+    }
+
+    #[test]
+    fn what_answers_prompts_passes_and_what_administers_does_not() {
+        for target in [
+            "/v1/embeddings",
+            "/v1/anything/at/all?x=sleep",
+            "/v1/models/sleep",
+            "/rerank",
+            "/v2/rerank",
+            "/detokenize",
+            "/pooling?a=b",
+            "/version",
+            "/generate",
+            "/inference/v1/generate",
+            "/is_sleeping",
+            "/is_paused",
+            "/load",
+            "/sleepy",
+        ] {
+            assert_eq!(status(target, false), Ok(Place::One), "{target}");
+        }
+        for target in [
+            "/sleep",
+            "/sleep?level=1",
+            "/sleep/",
+            "//sleep",
+            "/%73leep",
+            "/%2573leep",
+            "/SLEEP",
+            "/prefix/sleep",
+            "/prefix%2fsleep",
+            "/x\\sleep",
+            "/wake_up",
+            "/reset_prefix_cache",
+            "/reset_mm_cache",
+            "/reset_encoder_cache",
+            "/start_profile",
+            "/collective_rpc",
+            "/pause",
+            "/resume",
+            "/scale_elastic_ep",
+            "/update_weights_from_disk",
+            "/init_weight_transfer_engine",
+            "/flush_cache",
+            "/abort_request",
+            "/inference/v1/abort_requests",
+            "/server_info",
+            "/get_server_info",
+            "/dumper/start",
+            "/hicache/storage-backend/clear",
+            "/fault_tolerance/apply",
+            "/get_remote_instance_transfer_engine_info",
+            "/load_lora_adapter_from_tensors",
+        ] {
+            assert_eq!(status(target, false), Err(403), "{target}");
+            assert_eq!(status(target, true), Ok(Place::All), "{target}");
+        }
+        for target in ["/v1/../sleep", "/v1/%2e%2e/sleep", "/./x", "*", ""] {
+            assert_eq!(status(target, true), Err(400), "{target}");
+        }
+        let long = format!("/{}", "x".repeat(PATH_BYTES));
+        assert_eq!(status(&long, true), Err(414));
+    }
+
+    #[test]
+    fn reading_goes_to_one_engine_and_stored_responses_have_a_holder() {
+        let get = |target| place(&Method::GET, target, true);
+        assert_eq!(get("/server_info"), Ok(Place::One));
+        assert_eq!(get("/v1/load_lora_adapter"), Ok(Place::One));
+        let holder = Ok(Place::Holder("resp_1".to_owned()));
+        assert_eq!(get("/v1/responses/resp_1"), holder);
+        assert_eq!(
+            place(&Method::POST, "/v1/responses/resp_1/cancel?x=1", false),
+            holder
+        );
+        assert_eq!(get("/v1/responses"), Ok(Place::One));
+        for target in [
+            "/v1/load_lora_adapter",
+            "/unload_lora_adapter",
+            "/adapters/a",
+        ] {
+            assert_eq!(status(target, false), Ok(Place::All), "{target}");
+        }
+    }
+}

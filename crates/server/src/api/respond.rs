@@ -1,0 +1,195 @@
+//! Answers of upstream engines on their way to clients: whole, or as they come.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use http_body_util::BodyExt;
+
+use super::body::{self, ClientGone, Writer};
+use super::proxied::Sent;
+use super::usage::{Usage, UsageScan};
+use super::{CACHED_HEADER, Call, Closer, REPLICA_HEADER, errors, header_value, headers};
+use crate::gateway::{Gateway, Proxied, Reservation, is_event_stream};
+use crate::openai::ApiError;
+use crate::openai::response::Kind;
+
+/// The answer to a request with a prompt, whose usage is counted.
+pub(super) fn respond(call: &Call, proxied: Proxied, mut sent: Sent) -> Response {
+    let is_stream = is_event_stream(&proxied.head.headers);
+    let (whole, answer_id) = match is_stream {
+        true => (Usage::default(), None),
+        false => Usage::of_answer(&proxied.first),
+    };
+    let is_success = proxied.head.status.is_success();
+    if is_success {
+        sent.note_id(answer_id.as_deref(), &proxied.reservation);
+    }
+    let cached = cached_tokens(&proxied.head.headers, whole);
+    let mut response = match is_stream {
+        true => stream(&call.gateway, &call.closer, proxied, Some((sent, cached))),
+        false => {
+            if is_success {
+                let usage = Usage {
+                    cached_tokens: cached,
+                    ..whole
+                };
+                sent.note(usage, &proxied.reservation);
+            }
+            whole_answer(proxied)
+        }
+    };
+    if let Some(cached) = cached {
+        response
+            .headers_mut()
+            .insert(CACHED_HEADER, header_value(&cached.to_string()));
+    }
+    response
+}
+
+/// The answer to any other request, as it is.
+pub(super) fn plain(gateway: &Arc<Gateway>, closer: &Closer, proxied: Proxied) -> Response {
+    match is_event_stream(&proxied.head.headers) {
+        true => stream(gateway, closer, proxied, None),
+        false => whole_answer(proxied),
+    }
+}
+
+fn whole_answer(proxied: Proxied) -> Response {
+    let head = passed_head(&proxied.head.headers, &proxied.reservation);
+    let mut response = Response::new(Body::from(proxied.first));
+    *response.status_mut() = proxied.head.status;
+    *response.headers_mut() = head;
+    response
+}
+
+/// `counted`: what is to be told of the usage, and the cached tokens that the head says.
+fn stream(
+    gateway: &Arc<Gateway>,
+    closer: &Closer,
+    proxied: Proxied,
+    counted: Option<(Sent, Option<usize>)>,
+) -> Response {
+    let (writer, body) = body::channel(body::PIECES, &gateway.limits, closer.clone());
+    let mut response = Response::new(body);
+    *response.status_mut() = proxied.head.status;
+    *response.headers_mut() = passed_head(&proxied.head.headers, &proxied.reservation);
+    let is_success = proxied.head.status.is_success();
+    let copying = Copying {
+        gateway: gateway.clone(),
+        writer,
+        kind: counted.as_ref().map_or(Kind::Chat, |(sent, _)| sent.kind),
+        scan: UsageScan::default(),
+    };
+    tokio::spawn(copying.run(proxied, counted, is_success));
+    response
+}
+
+/// The engine's end-to-end headers and the replica's name.
+fn passed_head(engine: &HeaderMap, reservation: &Reservation) -> HeaderMap {
+    let mut head = headers::to_client(engine);
+    let replica = header_value(reservation.replica_name());
+    head.insert(REPLICA_HEADER, replica);
+    head
+}
+
+/// What the engine says of its cache: in a header, or in the usage of a whole answer.
+fn cached_tokens(headers: &HeaderMap, usage: Usage) -> Option<usize> {
+    let told = headers
+        .get(CACHED_HEADER)
+        .and_then(|value| value.to_str().ok());
+    told.and_then(|text| text.parse().ok())
+        .or(usage.cached_tokens)
+}
+
+/// A stream on its way.
+struct Copying {
+    gateway: Arc<Gateway>,
+    writer: Writer,
+    kind: Kind,
+    scan: UsageScan,
+}
+
+impl Copying {
+    /// Copies the stream. The reservation is held until the answer ends or the client is gone.
+    async fn run(
+        mut self,
+        proxied: Proxied,
+        mut counted: Option<(Sent, Option<usize>)>,
+        is_success: bool,
+    ) {
+        let Proxied {
+            reservation,
+            first,
+            rest,
+            ..
+        } = proxied;
+        let mut note_id = |scan: &UsageScan| {
+            if let (Some((sent, _)), true) = (&mut counted, is_success) {
+                sent.note_id(scan.id(), &reservation);
+            }
+        };
+        if self.copy(first, rest, &mut note_id).await.is_err() {
+            return;
+        }
+        if let (Some((sent, in_head)), true) = (counted, is_success) {
+            let usage = self.scan.found();
+            let usage = Usage {
+                cached_tokens: usage.cached_tokens.or(in_head),
+                ..usage
+            };
+            sent.note(usage, &reservation);
+        }
+    }
+
+    /// Copies a stream to the client; if the engine breaks off or falls silent, the client learns
+    /// of it.
+    async fn copy(
+        &mut self,
+        first: Bytes,
+        mut rest: hyper::body::Incoming,
+        note_id: &mut impl FnMut(&UsageScan),
+    ) -> Result<(), ClientGone> {
+        self.scan.feed(&first);
+        note_id(&self.scan);
+        self.writer.send(first).await?;
+        let limit = self.gateway.limits.silence_timeout;
+        loop {
+            let frame = tokio::select! {
+                frame = tokio::time::timeout(limit, rest.frame()) => frame,
+                () = self.writer.closed() => return Err(ClientGone),
+            };
+            let error = match frame {
+                Ok(None) => return Ok(()),
+                Ok(Some(Ok(frame))) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.scan.feed(&data);
+                        note_id(&self.scan);
+                        self.writer.send(data).await?;
+                    }
+                    continue;
+                }
+                Ok(Some(Err(_))) => ApiError::replica_gone(
+                    "the engine failed in the middle of the answer; send the request again",
+                ),
+                Err(_) => silent(limit),
+            };
+            // What came may have ended inside an event.
+            self.writer.send(Bytes::from_static(b"\n\n")).await?;
+            let event = errors::stream_event(self.kind, &error);
+            return self.writer.send(event).await;
+        }
+    }
+}
+
+fn silent(limit: Duration) -> ApiError {
+    let message = format!(
+        "the engine sent nothing for {} s in the middle of the answer; send the request again, or \
+         raise --upstream-silence",
+        limit.as_secs_f64()
+    );
+    ApiError::new(StatusCode::GATEWAY_TIMEOUT, "upstream_timeout", message)
+}

@@ -1,0 +1,72 @@
+//! Requests that act on all engines: each engine gets the request once, whatever the number of its
+//! data-parallel ranks.
+
+use std::time::Duration;
+
+use headstart_core::ReplicaId;
+use http::StatusCode;
+use http_body_util::{BodyExt, Limited};
+
+use super::{Fleet, Gateway};
+use crate::upstream::{Outgoing, Upstream, first_of_engine};
+
+/// Most of an engine's answer that is read, bytes: these routes answer with a sentence.
+const ANSWER_BYTES: usize = 64 << 10;
+
+/// Most of an engine's answer that the client gets, characters.
+const TEXT_CHARS: usize = 2_000;
+
+/// What one engine said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineAnswer {
+    /// Its address.
+    pub base: String,
+    /// Its status; none when it did not answer.
+    pub status: Option<StatusCode>,
+    /// Its text, or why there is none.
+    pub text: String,
+}
+
+impl Gateway {
+    /// Gives a request to every engine at once and waits for all answers. The engines' lists of
+    /// models are read again afterwards.
+    pub async fn fan_out(&self, request: &Outgoing<'_>) -> Vec<EngineAnswer> {
+        let Fleet::Upstreams(upstreams) = &self.fleet else {
+            return Vec::new();
+        };
+        let limit = self.limits.first_token_timeout;
+        let engines = (0..)
+            .map(ReplicaId)
+            .zip(upstreams)
+            .filter(|(id, _)| first_of_engine(upstreams, *id) == *id);
+        let answers = engines.map(|(_, upstream)| answer(upstream, request, limit));
+        let answers = futures::future::join_all(answers).await;
+        self.ask_all_models().await;
+        answers
+    }
+}
+
+async fn answer(upstream: &Upstream, request: &Outgoing<'_>, limit: Duration) -> EngineAnswer {
+    let base = upstream.base().to_owned();
+    let response = match upstream.of_rank(None).forward(request, limit).await {
+        Ok(response) => response,
+        Err(error) => {
+            return EngineAnswer {
+                base,
+                status: None,
+                text: error.cause(),
+            };
+        }
+    };
+    let status = Some(response.status());
+    let body = Limited::new(response.into_body(), ANSWER_BYTES).collect();
+    let text = match tokio::time::timeout(limit, body).await {
+        Ok(Ok(body)) => {
+            let text = String::from_utf8_lossy(&body.to_bytes()).into_owned();
+            text.chars().take(TEXT_CHARS).collect()
+        }
+        Ok(Err(error)) => format!("the answer could not be read: {error}"),
+        Err(_) => format!("the answer did not end within {} s", limit.as_secs()),
+    };
+    EngineAnswer { base, status, text }
+}

@@ -1,0 +1,98 @@
+//! Which upstreams serve a model. A model that appears at run time is found when a request names
+//! it: all engines are then asked for their lists again, a few times a second at most. A request is
+//! refused only by lists that are newer than itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use headstart_core::ReplicaId;
+use http::StatusCode;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::{Fleet, Gateway};
+use crate::openai::ApiError;
+use crate::upstream::{Upstream, first_of_engine};
+
+/// Shortest time between two questions to all engines that requests cause. A request waits that
+/// long at most before it asks.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// When all engines were last asked; one request at a time holds it and asks, and others wait for
+/// the answer.
+#[derive(Debug, Default)]
+pub(super) struct ModelLists(Mutex<Option<Instant>>);
+
+impl Gateway {
+    /// The upstreams that do not serve `model`; nobody where no model is named.
+    ///
+    /// # Errors
+    /// 404 when no upstream serves it.
+    pub(super) async fn lacking(
+        self: &Arc<Self>,
+        upstreams: &[Upstream],
+        model: Option<&str>,
+    ) -> Result<Vec<ReplicaId>, ApiError> {
+        let Some(model) = model else {
+            return Ok(Vec::new());
+        };
+        let lacking = not_serving(upstreams, model);
+        if lacking.len() < upstreams.len() {
+            return Ok(lacking);
+        }
+        self.ask_models().await;
+        let lacking = not_serving(upstreams, model);
+        match lacking.len() < upstreams.len() {
+            true => Ok(lacking),
+            false => Err(unknown_model(model, &self.models())),
+        }
+    }
+
+    /// Asks all engines for their models, unless another request does so after this call.
+    pub async fn ask_models(&self) {
+        let begin = Instant::now();
+        let mut last = self.model_lists.0.lock().await;
+        match *last {
+            Some(at) if at >= begin => return,
+            Some(at) => tokio::time::sleep_until(at + PAUSE).await,
+            None => {}
+        }
+        *last = Some(Instant::now());
+        self.ask_all_models().await;
+    }
+
+    /// Asks all engines for their models.
+    pub(super) async fn ask_all_models(&self) {
+        let Fleet::Upstreams(upstreams) = &self.fleet else {
+            return;
+        };
+        let asked = (0..)
+            .map(ReplicaId)
+            .zip(upstreams)
+            .filter(|(id, _)| first_of_engine(upstreams, *id) == *id && !self.is_down(*id))
+            .map(|(_, upstream)| upstream.ask_models());
+        futures::future::join_all(asked).await;
+    }
+}
+
+/// Upstreams that said what they serve, and `model` is not among it.
+fn not_serving(upstreams: &[Upstream], model: &str) -> Vec<ReplicaId> {
+    let replicas = (0..).map(ReplicaId).zip(upstreams);
+    let lacking = replicas.filter(|(_, upstream)| upstream.lacks(model));
+    lacking.map(|(replica, _)| replica).collect()
+}
+
+/// The error for a model that no upstream serves.
+#[must_use]
+pub fn unknown_model(model: &str, known: &[String]) -> ApiError {
+    let message = format!(
+        "the model `{model}` is not served here; served: {}",
+        known.join(", ")
+    );
+    let error = ApiError::invalid("model", message);
+    ApiError {
+        status: StatusCode::NOT_FOUND,
+        code: "model_not_found",
+        ..error
+    }
+}

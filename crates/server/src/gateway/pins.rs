@@ -1,0 +1,101 @@
+//! Which replica holds which stored response.
+//!
+//! An engine keeps the responses of `/v1/responses` in its own memory, so that a request that
+//! names one by its id must reach the same engine. The map is bounded: the oldest id goes first.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headstart_core::ReplicaId;
+
+/// Most ids that are kept: some 20 MiB with ids as long as engines make them.
+const PINS: usize = 65_536;
+
+/// Longest id that is kept, bytes.
+const ID_BYTES: usize = 200;
+
+/// Where a stored response is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// The replica that answered.
+    pub replica: ReplicaId,
+    /// The id of the first response of its chain: the same for all turns of a conversation.
+    pub root: Arc<str>,
+}
+
+/// A bounded map from the id of a response to its place.
+#[derive(Debug, Default)]
+pub struct Pins(Mutex<Map>);
+
+#[derive(Debug, Default)]
+struct Map {
+    pins: HashMap<Arc<str>, Pin>,
+    /// The ids, the oldest first.
+    order: VecDeque<Arc<str>>,
+}
+
+impl Pins {
+    /// Notes that `replica` holds the response `id`, which continues the response `previous`.
+    pub fn learn(&self, id: &str, previous: Option<&str>, replica: ReplicaId) {
+        if id.is_empty() || id.len() > ID_BYTES {
+            return;
+        }
+        let mut map = self.lock();
+        let id: Arc<str> = id.into();
+        let before = previous.and_then(|previous| map.pins.get(previous));
+        let root = before.map_or_else(|| id.clone(), |before| before.root.clone());
+        let pin = Pin { replica, root };
+        if map.pins.insert(id.clone(), pin).is_none() {
+            map.order.push_back(id);
+        }
+        if map.order.len() > PINS
+            && let Some(oldest) = map.order.pop_front()
+        {
+            map.pins.remove(&oldest);
+        }
+    }
+
+    /// Where the response `id` is, where that is known.
+    #[must_use]
+    pub fn find(&self, id: &str) -> Option<Pin> {
+        self.lock().pins.get(id).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Map> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_has_one_root_and_the_place_of_its_last_turn() {
+        let pins = Pins::default();
+        pins.learn("a", None, ReplicaId(1));
+        pins.learn("b", Some("a"), ReplicaId(2));
+        pins.learn("c", Some("b"), ReplicaId(2));
+        let pin = pins.find("c").expect("known");
+        assert_eq!((pin.replica, &*pin.root), (ReplicaId(2), "a"));
+        assert_eq!(pins.find("a").map(|pin| pin.replica), Some(ReplicaId(1)));
+        assert_eq!(pins.find("d"), None);
+    }
+
+    #[test]
+    fn the_oldest_goes_first_and_long_ids_are_not_kept() {
+        let pins = Pins::default();
+        for id in 0..=PINS {
+            pins.learn(&id.to_string(), None, ReplicaId(0));
+            pins.learn(&id.to_string(), None, ReplicaId(0));
+        }
+        assert_eq!(pins.find("0"), None);
+        assert!(pins.find("1").is_some() && pins.find(&PINS.to_string()).is_some());
+        let map = pins.lock();
+        assert_eq!((map.pins.len(), map.order.len()), (PINS, PINS));
+        drop(map);
+        let long = "x".repeat(ID_BYTES + 1);
+        pins.learn(&long, None, ReplicaId(0));
+        assert_eq!(pins.find(&long), None);
+    }
+}
