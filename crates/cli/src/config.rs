@@ -184,7 +184,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) cors_origin: Vec<String>,
     /// Pass requests that administer an engine (/sleep, /reset_prefix_cache, /start_profile and
-    /// the like): those that only read to one upstream, others to all. Without it they get 403
+    /// the like): what only reports to one upstream, others to all. Without it they get 403
     #[arg(long, env = "HEADSTART_PASS_ADMIN_ROUTES")]
     pub(crate) pass_admin_routes: bool,
     /// Folder that keeps what is known of upstreams' caches from one start to the next: hashes,

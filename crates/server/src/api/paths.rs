@@ -120,8 +120,10 @@ pub(super) fn place(method: &Method, target: &str, allows_admin: bool) -> Result
         );
         return Err(ApiError::new(StatusCode::FORBIDDEN, "admin_route", message));
     }
-    let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
-    if !reads && (is_admin || is_for_all(&plain)) {
+    // SGLang empties its cache on GET as well as on POST.
+    let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
+    let is_act = is_admin && !parts.clone().any(is_report);
+    if is_act || (!is_read && (is_admin || is_for_all(&plain))) {
         return Ok(Place::All);
     }
     let stored = (parts.next(), parts.next(), parts.next());
@@ -152,6 +154,13 @@ fn is_admin(part: &str) -> bool {
     ADMIN.contains(&part.as_str())
         || ADMIN_PREFIXES.iter().any(|begin| part.starts_with(begin))
         || part.ends_with(ADMIN_SUFFIX)
+}
+
+/// Whether a part of an administrative path may only report, on GET.
+fn is_report(part: &str) -> bool {
+    let part = part.to_ascii_lowercase();
+    let both = ["server_info", "fault_tolerance", "hicache"];
+    part.starts_with("get_") || part.ends_with(ADMIN_SUFFIX) || both.contains(&part.as_str())
 }
 
 /// Whether a path changes what all engines serve; `/adapters` is SageMaker's name for adapters.
@@ -265,7 +274,14 @@ mod tests {
     #[test]
     fn reading_goes_to_one_engine_and_stored_responses_have_a_holder() {
         let get = |target| place(&Method::GET, target, true);
-        assert_eq!(get("/server_info"), Ok(Place::One));
+        for target in [
+            "/server_info",
+            "/get_weights_by_name",
+            "/fault_tolerance/status",
+        ] {
+            assert_eq!(get(target), Ok(Place::One), "{target}");
+        }
+        assert_eq!(get("/flush_cache"), Ok(Place::All));
         assert_eq!(get("/v1/load_lora_adapter"), Ok(Place::One));
         let holder = Ok(Place::Holder("resp_1".to_owned()));
         assert_eq!(get("/v1/responses/resp_1"), holder);
