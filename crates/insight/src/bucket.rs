@@ -40,6 +40,8 @@ pub enum Bucket {
     Diverged,
     /// Nothing like it was seen, as far as memory goes.
     NeverSeen,
+    /// The prompt's tokens are not known here, so that nothing else can be said of it.
+    NoTokens,
 }
 
 /// Number of buckets.
@@ -47,7 +49,7 @@ const BUCKETS: usize = Bucket::ALL.len();
 
 impl Bucket {
     /// All of them, in the order of the waterfall.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Device,
         Self::Host,
         Self::Disk,
@@ -62,6 +64,7 @@ impl Bucket {
         Self::Namespace,
         Self::Diverged,
         Self::NeverSeen,
+        Self::NoTokens,
     ];
 
     /// Its name in metrics, JSON and on command lines.
@@ -82,6 +85,7 @@ impl Bucket {
             Self::Namespace => "namespace",
             Self::Diverged => "diverged",
             Self::NeverSeen => "never-seen",
+            Self::NoTokens => "no-tokens",
         }
     }
 
@@ -103,6 +107,7 @@ impl Bucket {
             Self::Namespace => "known under another salt, adapter or model",
             Self::Diverged => "known behind another prefix",
             Self::NeverSeen => "never seen before",
+            Self::NoTokens => "its prompt's tokens are not known here",
         }
     }
 

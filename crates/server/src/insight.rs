@@ -232,6 +232,37 @@ impl Insight {
         self.say(|_| Op::Finished(ticket.number, finished, now));
     }
 
+    /// A request whose tokens are not known was answered by `replica`; the engine counted its
+    /// prompt, and perhaps what of it was cached.
+    pub fn finish_unknown(
+        &self,
+        replica: ReplicaId,
+        (prompt_tokens, cached_tokens): (usize, Option<usize>),
+        salt: Option<&str>,
+        answered: &Answered<'_>,
+    ) {
+        let count = |tokens: usize| u32::try_from(tokens).unwrap_or(u32::MAX);
+        let id = answered.id.or(answered.request_id).unwrap_or_default();
+        let record = RequestRecord {
+            id: id.to_owned(),
+            request_id: answered.request_id.map(str::to_owned),
+            at_unix_s: unix_seconds(),
+            model: answered.model.to_owned(),
+            tenant: salt.map(|salt| self.names.tenant(salt)),
+            replica: replica.0,
+            candidates: Vec::new(),
+            prompt_tokens: count(prompt_tokens),
+            predicted_cached_tokens: 0,
+            cached_tokens: cached_tokens.map(count),
+            predicted_ttft_s: None,
+            ttft_s: answered.ttft_s,
+            split: None,
+            certainty: 0.0,
+            evicted: None,
+        };
+        self.say(|_| Op::Unknown(Box::new(record)));
+    }
+
     /// It ended without an answer.
     pub fn abandon(&self, ticket: &Ticket) {
         self.say(|_| Op::Abandoned(ticket.number));

@@ -5,14 +5,15 @@
 
 mod health;
 mod load;
+mod render;
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use headstart_core::{ReplicaId, TokenId};
-use headstart_prompt::PromptModel;
+use headstart_prompt::{Dialect, PromptModel};
 use http::{HeaderMap, Method, Request, Response, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -51,12 +52,6 @@ const METRICS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Largest page of metrics that is read; vLLM's have some 100 KiB.
 const METRICS_BYTES: usize = 4 << 20;
 
-/// Largest list of token ids that is read: some three million of them.
-const TOKENS_BYTES: usize = 32 << 20;
-
-/// Longest wait for an engine to tokenize a prompt for a comparison that nobody waits for.
-const TOKENIZE_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Request header by which a caller names the data-parallel rank that is to serve it. Source:
 /// vLLM's OpenAI entry points; SGLang reads the same since its #19832.
 pub const RANK_HEADER: &str = "x-data-parallel-rank";
@@ -80,6 +75,10 @@ struct Engine {
     /// When it was last asked which.
     models_read: Mutex<Option<Instant>>,
     missed_checks: AtomicU32,
+    /// How it prepares chat requests, where it said so.
+    dialect: Mutex<Option<Dialect>>,
+    /// Whether it has no route that renders requests, as far as is known.
+    has_no_render: AtomicBool,
     /// Why it last was no good.
     trouble: Mutex<String>,
     /// Whether the router takes it for dead.
@@ -206,6 +205,8 @@ impl Upstream {
                 models: Mutex::default(),
                 models_read: Mutex::default(),
                 missed_checks: AtomicU32::new(0),
+                dialect: Mutex::default(),
+                has_no_render: AtomicBool::new(false),
                 trouble: Mutex::default(),
                 is_down: watch::Sender::new(false),
                 look: Notify::new(),
@@ -291,27 +292,6 @@ impl Upstream {
             request.headers_mut().insert(RANK_HEADER, rank.into());
         }
         self.send(request, limit).await
-    }
-
-    /// The token ids that the engine makes of a prompt, where it has vLLM's `/tokenize`.
-    pub async fn tokenize(&self, question: &serde_json::Value) -> Option<Vec<TokenId>> {
-        let mut request = self.request(Method::POST, "/tokenize", question.to_string().into());
-        let json = header::HeaderValue::from_static("application/json");
-        request.headers_mut().insert(header::CONTENT_TYPE, json);
-        let response = self.send(request, TOKENIZE_TIMEOUT).await.ok()?;
-        if !response.status().is_success() {
-            return None;
-        }
-        let body = Limited::new(response.into_body(), TOKENS_BYTES).collect();
-        let body = tokio::time::timeout(TOKENIZE_TIMEOUT, body)
-            .await
-            .ok()?
-            .ok()?;
-        let answer: serde_json::Value = serde_json::from_slice(&body.to_bytes()).ok()?;
-        let tokens = answer["tokens"].as_array()?.iter();
-        tokens
-            .map(|token| token.as_u64().and_then(|id| TokenId::try_from(id).ok()))
-            .collect()
     }
 
     fn request(&self, method: Method, path: &str, body: Bytes) -> Request<Full<Bytes>> {

@@ -37,6 +37,8 @@ pub(super) enum Op {
     Computed(u64, Nanos),
     Finished(u64, Box<Finished>, Nanos),
     Abandoned(u64),
+    /// A request whose tokens are not known was answered.
+    Unknown(Box<RequestRecord>),
     /// What a replica's events changed: all of [`Batch::changes`] up to here.
     Changed(ReplicaId, usize, Nanos),
     Cleared(ReplicaId, Nanos),

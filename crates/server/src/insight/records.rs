@@ -148,6 +148,22 @@ impl Records {
             let predicted = f64::from(record.predicted_cached_tokens);
             sums.outlook.cached_tokens.add(predicted, f64::from(cached));
         }
+        self.remember(record);
+    }
+
+    /// Adds a request whose cached tokens were not predicted.
+    pub(super) fn add_unpredicted(&mut self, record: RequestRecord) {
+        if let Some(split) = &record.split {
+            self.sums.total.add(split);
+            self.sums.models.add(&record.model[..], split);
+            let tenant = record.tenant.as_deref();
+            self.sums.tenants.add(tenant.unwrap_or_default(), split);
+        }
+        self.remember(record);
+    }
+
+    fn remember(&mut self, record: RequestRecord) {
+        let sums = &mut self.sums;
         if let (Some(predicted), Some(ttft_s)) = (record.predicted_ttft_s, record.ttft_s) {
             sums.outlook.ttft_s.add(predicted, ttft_s);
         }

@@ -85,6 +85,7 @@ impl State {
                         self.attributor.abandon(&pending);
                     }
                 }
+                Op::Unknown(record) => self.unknown(*record, told.metrics),
                 Op::Changed(replica, end, now) => {
                     let changes = &batch.changes[done.changes..end];
                     done.changes = end;
@@ -151,6 +152,24 @@ impl State {
         self.records.add(record, prefix);
         if self.sums.len() > MODELS {
             self.tell_sums(told.metrics);
+        }
+    }
+
+    /// A request of which only lengths are known.
+    fn unknown(&mut self, mut record: RequestRecord, metrics: &InsightMetrics) {
+        if let Some(cached) = record.cached_tokens {
+            let mut split = Split::default();
+            split.put(Bucket::Device, cached);
+            let computed = record.prompt_tokens.saturating_sub(cached);
+            split.put(Bucket::NoTokens, computed);
+            self.seconds.add(&split, record.ttft_s);
+            self.sum(&record.model, &split);
+            record.split = Some(split);
+            record.certainty = 1.0;
+        }
+        self.records.add_unpredicted(record);
+        if self.sums.len() > MODELS {
+            self.tell_sums(metrics);
         }
     }
 

@@ -48,6 +48,7 @@ impl Upstream {
                 // Whoever answers here next may serve another model.
                 self.lock_models().clear();
                 *self.models_read() = None;
+                self.forget_engine();
                 false
             }
             None => {
@@ -55,6 +56,9 @@ impl Upstream {
                 let is_old = age.is_none_or(|age| age >= MODELS_AGE);
                 if is_old || self.lock_models().is_empty() {
                     self.ask_models().await;
+                }
+                if self.dialect().is_none() {
+                    self.ask_dialect().await;
                 }
                 true
             }

@@ -1,0 +1,211 @@
+//! What an engine makes of a prompt, and how it prepares chat requests.
+//!
+//! vLLM has a render route beside each route with a prompt: it answers a request with the tokens
+//! that it would compute. It is asked first; `/tokenize`, which knows fewer fields, is asked where
+//! there is no such route.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bytes::Bytes;
+use headstart_core::TokenId;
+use headstart_prompt::{Dialect, VllmVersion};
+use http::{Method, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use serde_json::{Value, json};
+
+use super::{HEALTH_TIMEOUT, Upstream};
+
+/// Largest list of token ids that is read: some three million of them.
+const TOKENS_BYTES: usize = 32 << 20;
+
+/// Longest answer about an engine's version, bytes.
+const VERSION_BYTES: usize = 64 << 10;
+
+/// Fields of a chat request that `/tokenize` takes as they are.
+const TOKENIZE_FIELDS: [&str; 10] = [
+    "model",
+    "messages",
+    "prompt",
+    "tools",
+    "add_generation_prompt",
+    "add_special_tokens",
+    "continue_final_message",
+    "chat_template",
+    "chat_template_kwargs",
+    "cache_salt",
+];
+
+impl Upstream {
+    /// How it prepares chat requests, where it has said so.
+    #[must_use]
+    pub fn dialect(&self) -> Option<Dialect> {
+        let dialect = self.engine.dialect.lock();
+        *dialect.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets what it said of itself: another release may answer next.
+    pub(super) fn forget_engine(&self) {
+        let dialect = self.engine.dialect.lock();
+        *dialect.unwrap_or_else(PoisonError::into_inner) = None;
+        self.engine.has_no_render.store(false, Relaxed);
+    }
+
+    /// Asks for its version. An engine that does not say is taken for the newest vLLM.
+    pub(super) async fn ask_dialect(&self) {
+        let request = self.request(Method::GET, "/version", Bytes::new());
+        let Ok(answer) = self.send(request, HEALTH_TIMEOUT).await else {
+            return;
+        };
+        let is_known = answer.status().is_success();
+        let body = Limited::new(answer.into_body(), VERSION_BYTES).collect();
+        let Ok(Ok(body)) = tokio::time::timeout(HEALTH_TIMEOUT, body).await else {
+            return;
+        };
+        let answer: Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
+        let version = answer["version"].as_str().filter(|_| is_known);
+        let dialect = match (self.owner().as_deref(), version.map(VllmVersion::parse)) {
+            (Some("sglang"), _) => Dialect::Sglang,
+            (_, Some(Some(version))) => Dialect::Vllm(version),
+            _ => Dialect::default(),
+        };
+        tracing::info!(upstream = self.base(), ?version, ?dialect, "the engine's dialect");
+        *(self.engine.dialect.lock()).unwrap_or_else(PoisonError::into_inner) = Some(dialect);
+    }
+
+    /// Who owns its first model, as its list says: engines write their names there.
+    fn owner(&self) -> Option<String> {
+        let models = self.lock_models();
+        models.first().and_then(|model| model.owner.clone())
+    }
+
+    /// The token ids that the engine makes of a request with this path and body; `None` where it
+    /// does not tell within `limit`.
+    pub async fn render(&self, path: &str, body: &Bytes, limit: Duration) -> Option<Vec<TokenId>> {
+        let asks_render = !self.engine.has_no_render.load(Relaxed);
+        if asks_render {
+            let path = path.split('?').next().unwrap_or(path);
+            let answer = self.ask(&format!("{path}/render"), without_tensors(body), limit);
+            match answer.await {
+                Ok(answer) => return tokens_of(&answer),
+                Err(StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) => {
+                    self.engine.has_no_render.store(true, Relaxed);
+                }
+                Err(_) => return None,
+            }
+        }
+        let question = tokenize_question(body)?;
+        let answer = self.ask("/tokenize", question.to_string().into(), limit).await;
+        tokens_of(&answer.ok()?)
+    }
+
+    async fn ask(&self, path: &str, body: Bytes, limit: Duration) -> Result<Value, StatusCode> {
+        let late = |_| StatusCode::GATEWAY_TIMEOUT;
+        let mut request = self.request(Method::POST, path, body);
+        let json = header::HeaderValue::from_static("application/json");
+        request.headers_mut().insert(header::CONTENT_TYPE, json);
+        let answer = self.send(request, limit).await;
+        let answer = answer.map_err(|_| StatusCode::BAD_GATEWAY)?;
+        if !answer.status().is_success() {
+            return Err(answer.status());
+        }
+        let body = Limited::new(answer.into_body(), TOKENS_BYTES).collect();
+        let body = tokio::time::timeout(limit, body).await.map_err(late)?;
+        let body = body.map_err(|_| StatusCode::BAD_GATEWAY)?;
+        serde_json::from_slice(&body.to_bytes()).map_err(|_| StatusCode::BAD_GATEWAY)
+    }
+}
+
+/// The ids of a render route's answer, which is a list for plain prompts, or of `/tokenize`'s.
+fn tokens_of(answer: &Value) -> Option<Vec<TokenId>> {
+    let answer = match answer.as_array().map(Vec::as_slice) {
+        Some([one]) => one,
+        Some(_) => return None,
+        None => answer,
+    };
+    let ids = answer["token_ids"].as_array().or(answer["tokens"].as_array())?;
+    let id = |id: &Value| id.as_u64().and_then(|id| TokenId::try_from(id).ok());
+    ids.iter().map(id).collect()
+}
+
+/// The body with vLLM's request to leave out the tensors of media, which may have megabytes.
+fn without_tensors(body: &Bytes) -> Bytes {
+    let Some(end) = body.iter().rposition(|&byte| byte == b'}') else {
+        return body.clone();
+    };
+    let mut asked = body[..end].to_vec();
+    asked.extend_from_slice(b",\"mm_payload\":\"none\"}");
+    asked.into()
+}
+
+/// The same prompt for `/tokenize`, which does not know all fields: those that are variables of the
+/// template become such.
+fn tokenize_question(body: &[u8]) -> Option<Value> {
+    let mut fields: Value = serde_json::from_slice(body).ok()?;
+    let effort = fields["reasoning_effort"].take();
+    let documents = fields["documents"].take();
+    for message in fields["messages"].as_array_mut().into_iter().flatten() {
+        let deprecated = message["reasoning_content"].take();
+        if let Some(message) = message.as_object_mut() {
+            message.shift_remove("reasoning_content");
+            if !deprecated.is_null() && message.get("reasoning").is_none_or(Value::is_null) {
+                message.insert("reasoning".to_owned(), deprecated);
+            }
+        }
+    }
+    let mut question = json!({});
+    for name in TOKENIZE_FIELDS {
+        if let Some(value) = fields.get_mut(name).map(Value::take).filter(|value| !value.is_null()) {
+            question[name] = value;
+        }
+    }
+    if !effort.is_null() {
+        let variables = &mut question["chat_template_kwargs"];
+        if variables.get("enable_thinking").is_none() {
+            variables["enable_thinking"] = (effort != "none").into();
+        }
+        variables["reasoning_effort"] = effort;
+    }
+    if !documents.is_null() {
+        question["chat_template_kwargs"]["documents"] = documents;
+    }
+    Some(question)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_routes_answers_are_read() {
+        assert_eq!(tokens_of(&json!({"token_ids": [1, 2]})), Some(vec![1, 2]));
+        assert_eq!(tokens_of(&json!([{"token_ids": [1]}])), Some(vec![1]));
+        assert_eq!(tokens_of(&json!([{"token_ids": [1]}, {"token_ids": [2]}])), None);
+        assert_eq!(tokens_of(&json!({"tokens": []})), Some(vec![]));
+        assert_eq!(tokens_of(&json!({"tokens": [-1]})), None);
+        assert_eq!(tokens_of(&json!({"error": "no"})), None);
+    }
+
+    #[test]
+    fn tokenize_gets_the_fields_that_it_knows() {
+        let body = json!({
+            "model": "m",
+            "stream": true,
+            "messages": [{"role": "assistant", "content": "a", "reasoning_content": "r"}],
+            "reasoning_effort": "high",
+        });
+        let expected = json!({
+            "model": "m",
+            "messages": [{"role": "assistant", "content": "a", "reasoning": "r"}],
+            "chat_template_kwargs": {"enable_thinking": true, "reasoning_effort": "high"},
+        });
+        assert_eq!(tokenize_question(body.to_string().as_bytes()), Some(expected));
+    }
+
+    #[test]
+    fn a_body_is_asked_without_tensors() {
+        let asked = without_tensors(&Bytes::from_static(b"{\"a\": 1} "));
+        assert_eq!(&asked[..], b"{\"a\": 1,\"mm_payload\":\"none\"}");
+    }
+}
