@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use axum::extract::{Query, Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -24,6 +24,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use serde_json::json;
 use tokio::sync::Notify;
 
+use crate::anthropic;
 use crate::gateway::{Fleet, Gateway};
 use crate::openai::ApiError;
 use crate::openai::response::Kind;
@@ -71,6 +72,13 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat))
         .route("/v1/completions", post(completions))
+        .route("/v1/messages", post(messages))
+        .route("/v1/messages/count_tokens", post(count_tokens))
+        .route("/v1/responses", post(responses))
+        .route(
+            "/v1/responses/{id}",
+            get(stored_response).delete(delete_response),
+        )
         .route("/v1/models", get(models))
         .route("/tokenize", post(tokenize))
         .route("/debug/index", get(debug_index))
@@ -89,6 +97,7 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
             gateway.clone(),
             count_errors,
         ))
+        .layer(middleware::from_fn(anthropic::error::translated))
         .with_state(gateway)
 }
 
@@ -98,6 +107,48 @@ async fn chat(State(gateway): State<Arc<Gateway>>, request: Request) -> Response
 
 async fn completions(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
     answer(gateway, request, Kind::Text).await
+}
+
+async fn messages(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    answer(gateway, request, Kind::Messages).await
+}
+
+async fn responses(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    answer(gateway, request, Kind::Responses).await
+}
+
+async fn count_tokens(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let Fleet::Embedded(embedded) = &gateway.fleet else {
+        return not_found(request.uri().clone()).await.into_response();
+    };
+    let (head, body) = request.into_parts();
+    match body::read(&head.headers, body, &gateway.limits).await {
+        Ok(body) => embedded::count_tokens(&gateway, embedded, &body).await,
+        Err(error) => Err(error),
+    }
+    .unwrap_or_else(ApiError::into_response)
+}
+
+async fn stored_response(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    match &gateway.fleet {
+        Fleet::Embedded(embedded) => embedded::stored_response(embedded, &id, gateway.clock.now()),
+        Fleet::Upstreams(_) => Err(not_found(uri).await),
+    }
+}
+
+async fn delete_response(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Result<Response, ApiError> {
+    match &gateway.fleet {
+        Fleet::Embedded(embedded) => embedded::delete_response(embedded, &id, gateway.clock.now()),
+        Fleet::Upstreams(_) => Err(not_found(uri).await),
+    }
 }
 
 async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response {
@@ -269,8 +320,9 @@ async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 
 async fn not_found(uri: Uri) -> ApiError {
     let message = format!(
-        "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, \
-         /debug/index, /debug/index/entries, /debug/requests, /debug/waterfall, /debug/shadow, \
+        "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/messages, \
+         /v1/messages/count_tokens, /v1/responses, /v1/models, /tokenize, /debug/index, \
+         /debug/index/entries, /debug/requests, /debug/waterfall, /debug/shadow, \
          /dashboard/snapshot, /dashboard/events, /health, /ready, /metrics and / (the dashboard)",
         uri.path()
     );

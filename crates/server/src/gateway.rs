@@ -34,6 +34,7 @@ use crate::openai::ApiError;
 use crate::prediction::Predictions;
 use crate::prompt_tokens::PromptTokens;
 use crate::replica::Replica;
+use crate::responses::ResponseStore;
 use crate::shared_index::SharedIndex;
 use crate::upstream::Upstream;
 use reservation::Placing;
@@ -120,6 +121,8 @@ pub struct Embedded {
     pub predictions: Option<Arc<Predictions>>,
     /// What the places below host memory say of themselves, where there are any.
     pub tier_reports: Option<Arc<TierReports>>,
+    /// Earlier answers of the Responses API.
+    pub responses: Arc<ResponseStore>,
 }
 
 impl Embedded {

@@ -11,7 +11,11 @@
 //! | [`config`] | what to serve, and every limit |
 //! | [`server`] | [`serve`]: sockets, connections, shutdown |
 //! | [`api`] | the HTTP routes |
-//! | [`openai`] | request and response bodies, errors |
+//! | [`openai`] | request and response bodies of OpenAI's chat and completions, errors |
+//! | [`anthropic`] | those of Anthropic's Messages API |
+//! | [`responses`] | those of OpenAI's Responses API, and earlier responses |
+//! | [`conversation`] | a prompt as chat templates get it, whichever API it came by |
+//! | [`shape`] | how an API writes an answer |
 //! | [`gateway`] | one request's way to a replica, with one retry |
 //! | [`dashboard`] | what a page or a terminal is shown once a second |
 //! | [`replica`] | an embedded engine on its thread |
@@ -34,9 +38,11 @@
 //! stays is `cache`'s.
 
 pub mod answer;
+pub mod anthropic;
 pub mod api;
 pub mod clock;
 pub mod config;
+pub mod conversation;
 pub mod dashboard;
 pub mod drift;
 mod emulator;
@@ -51,9 +57,11 @@ pub mod prediction;
 pub mod prices;
 pub mod prompt_tokens;
 pub mod replica;
+pub mod responses;
 pub mod saved_index;
 pub mod server;
 pub mod shadow;
+pub mod shape;
 pub mod shared_index;
 pub mod spans;
 pub mod timed_index;

@@ -37,6 +37,8 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
     let path = match call.kind {
         Kind::Chat => "/v1/chat/completions",
         Kind::Text => "/v1/completions",
+        Kind::Messages => "/v1/messages",
+        Kind::Responses => "/v1/responses",
     };
     let shadowed = shadowed(&call, tokens.as_deref(), salt.as_deref(), user.as_deref());
     // What it says goes on to an engine, which may load in part or not.
@@ -177,6 +179,7 @@ fn tokenize_question(kind: Kind, body: &[u8]) -> Value {
             "chat_template_kwargs",
         ][..],
         Kind::Text => &["model", "prompt", "add_special_tokens"][..],
+        Kind::Messages | Kind::Responses => &[][..],
     };
     let fields: Value = serde_json::from_slice(body).unwrap_or_default();
     let fields = names.iter().filter_map(|&name| {

@@ -107,6 +107,7 @@ fn tokenized(
             let input = request::prompt(value("prompt")).ok()?;
             plain_tokens(prompt, input, salt).ok()
         }
+        Kind::Messages | Kind::Responses => None,
     }
 }
 
