@@ -77,6 +77,16 @@ impl MessagesRequest {
         let model = fields.string("model")?;
         let model = model.ok_or_else(|| missing("model", "GET /v1/models lists the names"))?;
         let conversation = conversation(&mut fields)?;
+        // They change the answer and not the prompt, and some clients send one body to both routes.
+        fields.ignore(&[
+            "max_tokens",
+            "stop_sequences",
+            "temperature",
+            "top_p",
+            "top_k",
+            "metadata",
+            "stream",
+        ]);
         refuse_rest(fields)?;
         Ok((model, conversation))
     }
