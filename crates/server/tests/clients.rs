@@ -264,7 +264,6 @@ async fn errors_of_messages_have_anthropics_shape() {
         let invalid = (400, "invalid_request_error");
         check(path, "sesame", "{", invalid).await;
         check(path, "sesame", "{}", invalid).await;
-        check(path, "sesame", &hello("toy", &text(2_000, 1)), invalid).await;
         check(path, "wrong", "{}", (401, "authentication_error")).await;
         check(
             path,
@@ -276,6 +275,9 @@ async fn errors_of_messages_have_anthropics_shape() {
         let large = hello("toy", &"x".repeat(20_001));
         check(path, "sesame", &large, (413, "request_too_large")).await;
     }
+    let long = hello("toy", &text(2_000, 1));
+    let invalid = (400, "invalid_request_error");
+    check("/v1/messages", "sesame", &long, invalid).await;
     let headers = "authorization: Bearer sesame\r\n";
     let other = exchange(&server, &request("POST", "/v1/responses", headers, "{}")).await;
     assert_eq!(other.error_code(), "missing_required_parameter");
