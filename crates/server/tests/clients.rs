@@ -75,6 +75,47 @@ async fn histories_with_tool_calls_are_taken_by_all_apis() {
     server.shutdown().await;
 }
 
+#[tokio::test]
+async fn tools_are_part_of_the_prompt() {
+    let server = start(embedded(1, 256)).await;
+    for (name, count_at) in [
+        ("chat_agent", "/usage/prompt_tokens"),
+        ("responses_agent", "/usage/input_tokens"),
+        ("messages_count", "/input_tokens"),
+    ] {
+        let (path, mut body) = captured(name);
+        let mut tokens = async |change: Value| {
+            body["tools"] = change;
+            let answer = post(&server, &path, &body).await.json();
+            count(answer.pointer(count_at).expect("a count"))
+        };
+        let given = captured(name).1["tools"].take();
+        let (with, without) = (tokens(given).await, tokens(json!([])).await);
+        assert!(with > without + 10, "{name}: {with} against {without}");
+    }
+    drained(&server).await;
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn errors_name_the_parameter_of_their_api() {
+    let server = start(embedded(1, 20)).await;
+    let refused = async |change: Value| {
+        let mut body = json!({"model": "toy", "input": "hi"});
+        for (name, value) in change.as_object().expect("an object") {
+            body[name] = value.clone();
+        }
+        let answer = post(&server, "/v1/responses", &body).await;
+        assert_eq!(answer.status, 400, "{answer:?}");
+        answer.json()["error"]["param"].clone()
+    };
+    let wizard = json!([{"role": "wizard", "content": "x"}]);
+    assert_eq!(refused(json!({"input": wizard})).await, "input");
+    let long = json!({"max_output_tokens": 5_000});
+    assert_eq!(refused(long).await, "max_output_tokens");
+    server.shutdown().await;
+}
+
 /// The same conversation has the same prompt, whichever API it comes by.
 #[tokio::test]
 async fn one_conversation_is_one_prompt() {

@@ -41,7 +41,9 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
         salt: generation.cache_salt.clone(),
         session: session.map(str::to_owned),
     };
-    let (Prompted { tokens, sketch }, chat) = read(&gateway, embedded, input, scope).await?;
+    let renamed = |error| renamed(call.kind, error);
+    let prompted = read(&gateway, embedded, input, scope).await;
+    let (Prompted { tokens, sketch }, chat) = prompted.map_err(renamed)?;
     call.timeline.mark(Mark::Tokenized);
     let forecast = embedded.predictions.as_ref().zip(chat);
     let forecast = forecast.map(|(predictions, chat)| predictions.forecast(chat, call.arrival));
@@ -54,7 +56,8 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
         forecast: forecast.as_ref(),
         timeline: &call.timeline,
     };
-    let accepted = gateway.generate(embedded, &ask).await?;
+    let accepted = gateway.generate(embedded, &ask).await;
+    let accepted = accepted.map_err(renamed)?;
     let prompt = Prompt {
         tokens: tokens.len(),
         sketch,
@@ -66,6 +69,18 @@ pub(super) async fn answer(call: Call, body: &[u8]) -> Result<Response, ApiError
     } else {
         run.collect().await
     }
+}
+
+/// An error with the parameter's name in the API that was called.
+fn renamed(kind: Kind, mut error: ApiError) -> ApiError {
+    if kind == Kind::Responses {
+        error.param = match error.param.as_deref() {
+            Some("messages" | "prompt") => Some("input".to_owned()),
+            Some("max_tokens") => Some("max_output_tokens".to_owned()),
+            _ => error.param,
+        };
+    }
+    error
 }
 
 /// Answers `POST /v1/messages/count_tokens`.

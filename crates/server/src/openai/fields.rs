@@ -45,6 +45,12 @@ impl Fields {
         })
     }
 
+    /// A field that stays.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.fields.get(name).filter(|value| !value.is_null())
+    }
+
     /// Drops fields, whatever they hold.
     pub fn ignore(&mut self, names: &[&str]) {
         for name in names {

@@ -50,7 +50,7 @@ impl ResponsesRequest {
         earlier: impl FnOnce(&str) -> Option<Arc<StoredResponse>>,
     ) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(body)?;
-        let echo = echo(body);
+        let echo = echo(&fields);
         let mut generation = sampling(&mut fields)?;
         let max_tokens = fields.integer("max_output_tokens", TOKENS)?;
         generation.max_tokens = max_tokens.map(|number| number as usize);
@@ -141,8 +141,7 @@ fn refuse_rest(mut fields: Fields) -> Result<(), ApiError> {
 }
 
 /// What the answer repeats of its request, with the defaults of what the request leaves out.
-fn echo(body: &[u8]) -> Map<String, Value> {
-    let mut request: Value = serde_json::from_slice(body).unwrap_or_default();
+fn echo(fields: &Fields) -> Map<String, Value> {
     let defaults = [
         ("instructions", Value::Null),
         ("max_output_tokens", Value::Null),
@@ -162,9 +161,8 @@ fn echo(body: &[u8]) -> Map<String, Value> {
         ("user", Value::Null),
     ];
     let field = |(name, default): (&str, Value)| {
-        let given = request.get_mut(name).map(Value::take);
-        let given = given.filter(|value| !value.is_null());
-        (name.to_owned(), given.unwrap_or(default))
+        let value = fields.get(name).cloned().unwrap_or(default);
+        (name.to_owned(), value)
     };
     defaults.into_iter().map(field).collect()
 }
