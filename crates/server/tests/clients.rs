@@ -116,6 +116,63 @@ async fn errors_name_the_parameter_of_their_api() {
     server.shutdown().await;
 }
 
+/// All values inside `value`, as JSON pointers.
+fn places(value: &Value, at: &str, places: &mut Vec<String>) {
+    places.push(at.to_owned());
+    match value {
+        Value::Array(values) => {
+            for (index, inner) in values.iter().enumerate() {
+                self::places(inner, &format!("{at}/{index}"), places);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, inner) in fields {
+                self::places(inner, &format!("{at}/{name}"), places);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whatever is put in a captured request's place is read or refused, and the server lives.
+#[tokio::test]
+async fn no_value_in_no_place_breaks_the_server() {
+    let server = start(embedded(1, 256)).await;
+    for name in [
+        "chat_agent",
+        "responses_agent",
+        "messages_agent",
+        "messages_count",
+    ] {
+        let (path, body) = captured(name);
+        let mut all = Vec::new();
+        places(&body, "", &mut all);
+        for place in all {
+            for value in [
+                json!(null),
+                json!(-7),
+                json!("x"),
+                json!([]),
+                json!({}),
+                json!([{}]),
+            ] {
+                let mut body = body.clone();
+                *body.pointer_mut(&place).expect("a place") = value.clone();
+                let answer = post(&server, &path, &body).await;
+                let is_known = answer.status == 200 || (400..=404).contains(&answer.status);
+                assert!(is_known, "{name} {place} {value}: {answer:?}");
+                let error = &answer.json()["error"];
+                assert!(
+                    answer.status == 200 || error["message"].as_str().is_some(),
+                    "{name} {place} {value}: {answer:?}"
+                );
+            }
+        }
+    }
+    drained(&server).await;
+    server.shutdown().await;
+}
+
 /// The same conversation has the same prompt, whichever API it comes by.
 #[tokio::test]
 async fn one_conversation_is_one_prompt() {
