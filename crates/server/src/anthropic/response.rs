@@ -92,3 +92,56 @@ fn usage_json(usage: Usage) -> Value {
         "output_tokens": usage.completion,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_three_counts_add_up_and_ends_have_anthropics_names() {
+        let shape = || MessageShape {
+            id: "msg_1".to_owned(),
+            model: "m".to_owned(),
+        };
+        let usage = Usage {
+            prompt: 100,
+            cached: 32,
+            created: 64,
+            completion: 5,
+        };
+        for (finish, reason, sequence) in [
+            (Finish::EndToken, "end_turn", Value::Null),
+            (Finish::Length, "max_tokens", Value::Null),
+            (
+                Finish::StopString("x".to_owned()),
+                "stop_sequence",
+                json!("x"),
+            ),
+        ] {
+            let whole = shape().whole("hi", &finish, usage);
+            let whole: Value = serde_json::from_str(&whole).expect("JSON");
+            assert_eq!(
+                (&whole["stop_reason"], &whole["stop_sequence"]),
+                (&json!(reason), &sequence)
+            );
+            let expected = json!({
+                "input_tokens": 4, "cache_creation_input_tokens": 64,
+                "cache_read_input_tokens": 32, "output_tokens": 5,
+            });
+            assert_eq!(whole["usage"], expected);
+        }
+    }
+
+    #[test]
+    fn a_failure_ends_a_stream_with_an_error() {
+        let mut events = Events::default();
+        let mut shape = MessageShape {
+            id: "msg_1".to_owned(),
+            model: "m".to_owned(),
+        };
+        shape.fail(&ApiError::replica_gone("gone"), &mut events);
+        let expected = "event: error\ndata: {\"type\":\"error\",\"error\":\
+                        {\"type\":\"overloaded_error\",\"message\":\"gone\"}}\n\n";
+        assert_eq!(events.take(), expected);
+    }
+}

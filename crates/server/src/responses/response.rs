@@ -205,3 +205,52 @@ fn usage_json(usage: Usage) -> Value {
         "total_tokens": usage.total(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(store: &Arc<ResponseStore>) -> ResponseShape {
+        ResponseShape {
+            id: "resp_1".to_owned(),
+            model: "m".to_owned(),
+            created: 7,
+            echo: Map::new(),
+            keeping: Some(Keeping {
+                store: store.clone(),
+                history: vec![text_message("user", "hi")],
+                session: None,
+                now: Nanos(0),
+            }),
+            progress: Progress::default(),
+        }
+    }
+
+    #[test]
+    fn a_failed_response_says_so_and_is_not_kept() {
+        let store = Arc::new(ResponseStore::default());
+        let (mut shape, mut events) = (shape(&store), Events::default());
+        shape.open(Usage::default(), &mut events);
+        shape.text("par", Usage::default(), &mut events);
+        events.take();
+        shape.fail(&ApiError::replica_gone("gone"), &mut events);
+        let event = events.take();
+        let data = event.strip_prefix("event: response.failed\ndata: ");
+        let data: Value = serde_json::from_str(data.expect("its name")).expect("JSON");
+        assert_eq!(data["sequence_number"], 5);
+        assert_eq!(data["response"]["status"], "failed");
+        assert_eq!(data["response"]["error"]["message"], "gone");
+        assert_eq!(store.get("resp_1", Nanos(0)), None);
+    }
+
+    #[test]
+    fn a_kept_response_has_its_conversation() {
+        let store = Arc::new(ResponseStore::default());
+        let whole = shape(&store).whole("yes", &Finish::EndToken, Usage::default());
+        let stored = store.get("resp_1", Nanos(0)).expect("kept");
+        assert_eq!(stored.response.to_string(), whole);
+        assert_eq!(stored.response["status"], "completed");
+        let messages = [text_message("user", "hi"), text_message("assistant", "yes")];
+        assert_eq!(stored.messages, messages);
+    }
+}
