@@ -12,6 +12,7 @@ use headstart_prompt::{
 pub struct Answer {
     detokenizer: Detokenizer,
     stops: StopMatcher,
+    stop_texts: Vec<String>,
     tokens: usize,
     is_wanted: bool,
 }
@@ -22,7 +23,29 @@ pub struct Piece {
     /// Text that is safe to send; often empty.
     pub text: String,
     /// Set when the answer is over.
-    pub finish: Option<&'static str>,
+    pub finish: Option<Finish>,
+}
+
+/// Why an answer is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// The model ended it.
+    EndToken,
+    /// It came to a stop string of the request.
+    StopString(String),
+    /// It reached its limit.
+    Length,
+}
+
+impl Finish {
+    /// OpenAI's word, which metrics use too.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::EndToken | Self::StopString(_) => "stop",
+            Self::Length => "length",
+        }
+    }
 }
 
 impl Answer {
@@ -31,7 +54,8 @@ impl Answer {
     pub fn new(tokenizer: Arc<Tokenizer>, stops: Vec<String>) -> Self {
         Self {
             detokenizer: Detokenizer::new(tokenizer, SpecialTokensOut::Skip),
-            stops: StopMatcher::new(stops),
+            stops: StopMatcher::new(stops.clone()),
+            stop_texts: stops,
             tokens: 0,
             is_wanted: true,
         }
@@ -64,7 +88,7 @@ impl Answer {
         if !self.is_wanted {
             return Ok(Piece {
                 text: String::new(),
-                finish: finish.map(|_| "length"),
+                finish: finish.map(|_| Finish::Length),
             });
         }
         self.tokens += 1;
@@ -77,13 +101,13 @@ impl Answer {
             text.push_str(&self.detokenizer.finish()?);
         }
         let reason = finish.map(|reason| match reason {
-            FinishReason::Stop => "stop",
-            FinishReason::Length => "length",
+            FinishReason::Stop => Finish::EndToken,
+            FinishReason::Length => Finish::Length,
         });
         Ok(match self.stops.push(&text) {
-            StopOutcome::Stopped { text, .. } => Piece {
+            StopOutcome::Stopped { text, which } => Piece {
                 text,
-                finish: Some("stop"),
+                finish: Some(Finish::StopString(self.stop_texts[which].clone())),
             },
             StopOutcome::Continue(mut text) => {
                 if reason.is_some() {

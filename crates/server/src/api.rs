@@ -26,7 +26,7 @@ mod usage;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Query, Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -35,6 +35,7 @@ use headstart_prompt::Normalizers;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use tokio::sync::Notify;
 
+use crate::anthropic;
 use crate::gateway::{Fleet, Gateway};
 use crate::openai::ApiError;
 use crate::openai::response::Kind;
@@ -92,7 +93,8 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
         .layer(middleware::from_fn_with_state(
             gateway.clone(),
             count_errors,
-        ));
+        ))
+        .layer(middleware::from_fn(anthropic::error::translated));
     let router = match cors {
         Some(cors) => router.layer(cors),
         None => router,
@@ -111,6 +113,13 @@ fn api(gateway: &Gateway) -> Router<Arc<Gateway>> {
     match &gateway.fleet {
         Fleet::Embedded(_) => common
             .route("/version", get(about::version))
+            .route("/v1/messages", post(messages))
+            .route("/v1/messages/count_tokens", post(count_tokens))
+            .route("/v1/responses", post(responses))
+            .route(
+                "/v1/responses/{id}",
+                get(stored_response).delete(delete_response),
+            )
             .method_not_allowed_fallback(method_not_allowed)
             .fallback(not_found),
         Fleet::Upstreams(_) => common
@@ -151,16 +160,37 @@ async fn responses(State(gateway): State<Arc<Gateway>>, request: Request) -> Res
     answer(gateway, request, Kind::Responses).await
 }
 
+async fn count_tokens(State(gateway): State<Arc<Gateway>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    match body::read(&head.headers, body, &gateway.limits).await {
+        Ok(body) => embedded::count_tokens(&gateway, &body).await,
+        Err(error) => Err(error),
+    }
+    .unwrap_or_else(ApiError::into_response)
+}
+
+async fn stored_response(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    embedded::stored_response(&gateway, &id)
+}
+
+async fn delete_response(
+    State(gateway): State<Arc<Gateway>>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    embedded::delete_response(&gateway, &id)
+}
+
 /// The path and the query of a request.
 fn target(uri: &Uri) -> &str {
     uri.path_and_query().map_or(uri.path(), |it| it.as_str())
 }
 
 async fn answer(gateway: Arc<Gateway>, request: Request, kind: Kind) -> Response {
-    match answer_or_error(gateway, request, kind).await {
-        Ok(response) => response,
-        Err(error) => errors::response(kind, error),
-    }
+    let outcome = answer_or_error(gateway, request, kind).await;
+    outcome.unwrap_or_else(ApiError::into_response)
 }
 
 async fn answer_or_error(
@@ -192,7 +222,7 @@ async fn answer_or_error(
         Fleet::Embedded(_) => embedded::answer(call, &body).await,
         Fleet::Upstreams(_) => proxied::answer(call, body).await,
     };
-    let response = outcome.unwrap_or_else(|error| errors::response(kind, error));
+    let response = outcome.unwrap_or_else(ApiError::into_response);
     Ok(normalized::say(&gateway, response, changed))
 }
 

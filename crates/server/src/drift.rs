@@ -5,12 +5,12 @@
 //! merely slow. So the two are compared, cheapest first:
 //!
 //! - the engine's count of prompt tokens against ours, in every answer that has it, for nothing;
-//! - the engine's token ids (`POST /tokenize`) against ours, for one more tokenization there: at
-//!   the first request of a model and replica, then once per [`CHECK_PAUSE`], and where counts
-//!   differ.
+//! - the engine's token ids (its render route, or `POST /tokenize`) against ours, for one more tokenization there: at
+//!   the first request of a model, replica and shape, then once per [`CHECK_PAUSE`], and where
+//!   counts differ.
 //!
 //! It decides when to ask and remembers what was told; it does not ask. What differs is told once
-//! per model and replica, and again after it was equal in between.
+//! for each subject, and again after it was equal in between.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,21 +18,26 @@ use std::time::Duration;
 
 use headstart_core::{Nanos, ReplicaId, TokenId};
 
+use crate::request_shape::RequestShape;
+
 /// Between two comparisons of token ids: rare beside requests, soon beside a human who looks.
 pub const CHECK_PAUSE: Duration = Duration::from_secs(60);
 
 /// The same where the counts differ: a drift is told at once, and never asked about in a storm.
 pub const SUSPICION_PAUSE: Duration = Duration::from_secs(1);
 
-/// Pairs of model and replica that are watched; further ones are not checked. Adapters multiply
+/// Subjects that are watched; further ones are not checked. Adapters multiply
 /// models, so it is far above a fleet's usual count.
 const WATCHED_MAX: usize = 16_384;
 
 /// When what was compared, and what came of it.
 #[derive(Debug, Default)]
 pub struct DriftWatch {
-    watched: Mutex<HashMap<(String, ReplicaId), Watched>>,
+    watched: Mutex<HashMap<Subject, Watched>>,
 }
+
+/// What is compared: requests for a model, of one shape, on one replica.
+pub type Subject = (String, ReplicaId, RequestShape);
 
 #[derive(Debug, Default)]
 struct Watched {
@@ -94,13 +99,12 @@ impl Verdict {
 impl DriftWatch {
     /// Whether the engine's token ids should be asked for now; `counts_differ` says that its count
     /// of prompt tokens is known and not ours. Says yes once: the question counts as asked.
-    pub fn is_due(&self, model: &str, replica: ReplicaId, counts_differ: bool, now: Nanos) -> bool {
+    pub fn is_due(&self, subject: &Subject, counts_differ: bool, now: Nanos) -> bool {
         let mut watched = self.lock();
-        let key = (model.to_owned(), replica);
-        if watched.len() >= WATCHED_MAX && !watched.contains_key(&key) {
+        if watched.len() >= WATCHED_MAX && !watched.contains_key(subject) {
             return false;
         }
-        let pair = watched.entry(key).or_default();
+        let pair = watched.entry(subject.clone()).or_default();
         let pause = match counts_differ && !pair.has_drift {
             true => SUSPICION_PAUSE,
             false => CHECK_PAUSE,
@@ -113,9 +117,9 @@ impl DriftWatch {
     }
 
     /// Takes note of a verdict. Returns a difference that has not been told yet.
-    pub fn note(&self, model: &str, replica: ReplicaId, verdict: Verdict) -> Option<Difference> {
+    pub fn note(&self, subject: &Subject, verdict: Verdict) -> Option<Difference> {
         let mut watched = self.lock();
-        let pair = watched.get_mut(&(model.to_owned(), replica))?;
+        let pair = watched.get_mut(subject)?;
         match verdict {
             Verdict::Unavailable => None,
             Verdict::Equal => {
@@ -129,7 +133,37 @@ impl DriftWatch {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(String, ReplicaId), Watched>> {
+    /// Whether a replica made other tokens of requests of this shape when that was last compared.
+    #[must_use]
+    pub fn differs(&self, model: &str, shape: RequestShape) -> bool {
+        let watched = self.lock();
+        let mut differing = watched.iter().filter(|(_, watched)| watched.has_drift);
+        differing.any(|((of, _, in_shape), _)| of == model && *in_shape == shape)
+    }
+
+    /// Requests of this shape come out as by the engines again.
+    pub fn mend(&self, model: &str, shape: RequestShape) {
+        for ((of, _, in_shape), watched) in self.lock().iter_mut() {
+            watched.has_drift &= of != model || *in_shape != shape;
+        }
+    }
+
+    /// Forgets a replica, whose engine may come back with another tokenizer.
+    pub fn forget(&self, replica: ReplicaId) {
+        self.lock().retain(|(_, of, _), _| *of != replica);
+    }
+
+    /// All subjects whose tokens differ, in order.
+    #[must_use]
+    pub fn differing(&self) -> Vec<Subject> {
+        let watched = self.lock();
+        let differing = watched.iter().filter(|(_, watched)| watched.has_drift);
+        let mut subjects: Vec<_> = differing.map(|(subject, _)| subject.clone()).collect();
+        subjects.sort();
+        subjects
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Subject, Watched>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -137,8 +171,12 @@ impl DriftWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::openai::response::Kind;
 
-    const R: ReplicaId = ReplicaId(0);
+    fn subject(replica: u32) -> Subject {
+        let shape = RequestShape::of(Kind::Chat, b"{}");
+        ("m".to_owned(), ReplicaId(replica), shape)
+    }
 
     fn at(seconds: f64) -> Nanos {
         Nanos::from_secs_f64(seconds)
@@ -164,32 +202,46 @@ mod tests {
     #[test]
     fn the_engine_is_asked_first_of_all_then_seldom_and_sooner_on_suspicion() {
         let watch = DriftWatch::default();
-        let due = |differs, seconds| watch.is_due("m", R, differs, at(seconds));
+        let due = |differs, seconds| watch.is_due(&subject(0), differs, at(seconds));
         assert!(due(false, 0.0) && !due(false, 59.0) && due(false, 60.0));
         assert!(!due(true, 60.5) && due(true, 61.0) && !due(true, 61.5));
         // What is known already needs no hurry.
-        watch.note("m", R, Verdict::of(&[1], Some(&[2])));
+        watch.note(&subject(0), Verdict::of(&[1], Some(&[2])));
         assert!(!due(true, 100.0) && due(true, 121.0));
-        assert!(watch.is_due("m", ReplicaId(1), false, at(121.0)));
+        assert!(watch.is_due(&subject(1), false, at(121.0)));
     }
 
     #[test]
     fn a_difference_is_told_once_until_it_was_mended() {
         let watch = DriftWatch::default();
-        assert!(watch.is_due("m", R, false, at(0.0)));
-        let note = |theirs: &[TokenId]| watch.note("m", R, Verdict::of(&[1], Some(theirs)));
+        assert!(watch.is_due(&subject(0), false, at(0.0)));
+        let note = |theirs: &[TokenId]| watch.note(&subject(0), Verdict::of(&[1], Some(theirs)));
         assert!(note(&[1]).is_none() && note(&[2]).is_some() && note(&[3]).is_none());
-        assert!(watch.note("m", R, Verdict::Unavailable).is_none() && note(&[2]).is_none());
+        assert!(watch.note(&subject(0), Verdict::Unavailable).is_none() && note(&[2]).is_none());
         assert!(note(&[1]).is_none() && note(&[2]).is_some());
-        assert!(watch.note("unheard of", R, Verdict::Equal).is_none());
+        assert!(watch.note(&subject(9), Verdict::Equal).is_none());
     }
 
     #[test]
     fn the_number_of_pairs_is_bounded() {
         let watch = DriftWatch::default();
         for id in 0..=WATCHED_MAX as u32 {
-            let is_due = watch.is_due("m", ReplicaId(id), false, at(0.0));
+            let is_due = watch.is_due(&subject(id), false, at(0.0));
             assert_eq!(is_due, (id as usize) < WATCHED_MAX);
         }
+    }
+
+    #[test]
+    fn a_difference_counts_for_its_shape() {
+        let watch = DriftWatch::default();
+        let (plain, _) = (subject(0), ());
+        let shape = RequestShape::of(Kind::Chat, b"\"tools\"");
+        let tools = (plain.0.clone(), plain.1, shape);
+        assert!(watch.is_due(&plain, false, at(0.0)) && watch.is_due(&tools, false, at(0.0)));
+        watch.note(&tools, Verdict::of(&[1], Some(&[2])));
+        assert!(watch.differs("m", shape) && !watch.differs("m", plain.2));
+        assert_eq!(watch.differing(), vec![tools.clone()]);
+        watch.note(&tools, Verdict::Equal);
+        assert!(watch.differing().is_empty());
     }
 }

@@ -7,6 +7,7 @@ mod gauges;
 mod health;
 mod models;
 mod pins;
+mod prompts;
 mod proxied;
 mod reservation;
 mod restored;
@@ -17,10 +18,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headstart_core::{Nanos, ReplicaId};
+use headstart_core::{CacheEvent, Nanos, ReplicaId};
 use headstart_engine::{GenerationDefaults, Model};
 use headstart_prompt::{Normalizers, PromptModel};
-use headstart_router::index::Update;
+use headstart_router::index::{ApproximateIndex, Update};
 use headstart_router::{
     Decision, Health, PrefixIndex, Profile, Prompt, ReportedLoad, RouteRequest, Router,
 };
@@ -37,9 +38,11 @@ use crate::openai::ApiError;
 use crate::prediction::Predictions;
 use crate::prompt_tokens::PromptTokens;
 use crate::replica::Replica;
+use crate::responses::ResponseStore;
 use crate::shared_index::SharedIndex;
 use crate::upstream::Upstream;
 use models::ModelLists;
+use prompts::PromptDesk;
 use reservation::Placing;
 
 pub use embedded::{Accepted, Ask};
@@ -47,9 +50,10 @@ pub use fan_out::EngineAnswer;
 pub(crate) use gauges::kv_usage;
 pub use models::unknown_model;
 pub use pins::{Pin, Pins};
+pub use prompts::{KnownPrompt, Lack};
 pub use proxied::{Passing, Proxied, is_event_stream};
 pub use reservation::Reservation;
-pub use self_check::{Comparison, Due};
+pub use self_check::Comparison;
 
 /// Replicas that may refuse a request before its client is told: two full queues are an answer.
 const REFUSALS: usize = 2;
@@ -85,6 +89,8 @@ pub struct Gateway {
     router: Mutex<Router>,
     /// The router's index: prompts are hashed and events applied without holding the router.
     index: Arc<dyn PrefixIndex>,
+    /// The router's index of prompts whose tokens are not known.
+    text_index: Arc<ApproximateIndex>,
     /// The same, where other gateways have part in it.
     shared_index: Option<Arc<SharedIndex>>,
     /// From text to tokens, where somebody has a tokenizer.
@@ -98,6 +104,7 @@ pub struct Gateway {
     /// What is shown of all this.
     pub dashboard: Dashboard,
     drift: DriftWatch,
+    prompts: PromptDesk,
     /// Whether a prompt is being compared with an engine's: one at a time.
     is_comparing: AtomicBool,
     /// When the engines were last asked for their models out of turn.
@@ -133,6 +140,8 @@ pub struct Embedded {
     pub predictions: Option<Arc<Predictions>>,
     /// What the places below host memory say of themselves, where there are any.
     pub tier_reports: Option<Arc<TierReports>>,
+    /// Earlier answers of the Responses API.
+    pub responses: Arc<ResponseStore>,
 }
 
 impl Embedded {
@@ -215,11 +224,13 @@ impl Gateway {
             draining: AtomicBool::new(false),
             profile: parts.profile,
             index: parts.router.index(),
+            text_index: parts.router.text_index(),
             shared_index: parts.shared_index,
             router: Mutex::new(parts.router),
             streams: Mutex::default(),
             restored: Mutex::default(),
             drift: DriftWatch::default(),
+            prompts: PromptDesk::default(),
             dashboard: Dashboard::default(),
             is_comparing: AtomicBool::new(false),
             next_id: AtomicU64::new(0),
@@ -323,6 +334,9 @@ impl Gateway {
     fn tell_index(&self, replica: ReplicaId, update: Update<'_>, num_events: usize) {
         if self.router().listens_to(replica, num_events) {
             let now = self.clock.now();
+            if matches!(update, Update::Events(events) if events.contains(&CacheEvent::Cleared)) {
+                self.text_index.update(replica, update, now);
+            }
             match (&self.observers.insight, update) {
                 (Some(insight), Update::Events(events)) => {
                     let mut changes = Vec::new();
@@ -343,14 +357,17 @@ impl Gateway {
     ) -> Result<(Decision, Reservation), ApiError> {
         let Placing {
             tokens,
+            text,
             namespace,
             session,
             slo_ttft,
         } = placing;
         let keys = tokens.map(|tokens| self.index.hash(Prompt { tokens, namespace }));
+        let text = text.map(|tokens| self.text_index.hash(Prompt { tokens, namespace }));
         let request = RouteRequest {
             tokens,
             keys: keys.as_ref(),
+            text: text.as_ref(),
             namespace,
             session,
             excluded,
@@ -370,7 +387,9 @@ impl Gateway {
             .with_label_values(&labels)
             .inc();
         let insight = self.observers.insight.as_ref();
-        let ticket = insight.zip(tokens.zip(keys.as_ref()));
+        let explained = tokens.zip(keys.as_ref()).filter(|_| text.is_none());
+        let is_exact = explained.is_some();
+        let ticket = insight.zip(explained);
         let ticket = ticket.map(|(insight, (tokens, keys))| {
             let placed = Placed {
                 decision: &decision,
@@ -390,7 +409,7 @@ impl Gateway {
             id: decision.reservation,
             replica: decision.replica,
             replica_name: labels[1].to_owned(),
-            predicted_tokens: tokens.map(|_| decision.overlap_tokens),
+            predicted_tokens: is_exact.then_some(decision.overlap_tokens),
             ticket: Mutex::new(ticket),
         };
         Ok((decision, reservation))

@@ -11,7 +11,11 @@
 //! | [`config`] | what to serve, and every limit |
 //! | [`server`] | [`serve`]: sockets, connections, shutdown |
 //! | [`api`] | the HTTP routes |
-//! | [`openai`] | request and response bodies, errors |
+//! | [`openai`] | request and response bodies of OpenAI's chat and completions, errors |
+//! | [`anthropic`] | those of Anthropic's Messages API |
+//! | [`responses`] | those of OpenAI's Responses API, and earlier responses |
+//! | [`conversation`] | a prompt as chat templates get it, whichever API it came by |
+//! | [`shape`] | how an API writes an answer |
 //! | [`gateway`] | one request's way to a replica, with one retry |
 //! | [`dashboard`] | what a page or a terminal is shown once a second |
 //! | [`replica`] | an embedded engine on its thread |
@@ -21,7 +25,9 @@
 //! | [`prices`] | what tokens cost, where somebody says |
 //! | [`insight`] | what became of requests, and why |
 //! | [`drift`] | whether engines make the same tokens of a prompt |
+//! | [`request_shape`] | which parts a request has that change its prompt |
 //! | [`prompt_tokens`] | text to tokens, of what is new in a prompt |
+//! | [`text_tokens`] | numbers that stand for a prompt whose tokens are not known |
 //! | [`saved_index`] | the router's index in a folder, for the next start |
 //! | [`shared_index`] | one index for several gateways, by way of a Redis or Valkey server |
 //! | [`timed_index`] | the router's index with a stopwatch |
@@ -34,9 +40,11 @@
 //! stays is `cache`'s.
 
 pub mod answer;
+pub mod anthropic;
 pub mod api;
 pub mod clock;
 pub mod config;
+pub mod conversation;
 pub mod dashboard;
 pub mod drift;
 mod emulator;
@@ -51,11 +59,15 @@ pub mod prediction;
 pub mod prices;
 pub mod prompt_tokens;
 pub mod replica;
+pub mod request_shape;
+pub mod responses;
 pub mod saved_index;
 pub mod server;
 pub mod shadow;
+pub mod shape;
 pub mod shared_index;
 pub mod spans;
+pub mod text_tokens;
 pub mod timed_index;
 pub mod upstream;
 pub mod words;

@@ -6,6 +6,7 @@ mod index;
 mod insight;
 pub(crate) mod load;
 mod prediction;
+mod prompts;
 mod savings;
 mod shadow;
 mod shared_index;
@@ -26,6 +27,7 @@ pub use importance::ImportanceMetrics;
 pub use index::IndexMetrics;
 pub use insight::InsightMetrics;
 pub use prediction::PredictionMetrics;
+pub use prompts::PromptMetrics;
 pub use savings::{PromptSources, SavingsMetrics};
 pub use shadow::ShadowMetrics;
 pub use shared_index::SharedIndexMetrics;
@@ -49,6 +51,8 @@ pub struct Metrics {
     pub replicas: ReplicaMetrics,
     /// How the router's index is; shared with whoever times it.
     pub index: Arc<IndexMetrics>,
+    /// Prompts whose tokens the gateway does not know by itself.
+    pub prompts: PromptMetrics,
     /// What caches save.
     pub savings: SavingsMetrics,
     /// How the places below host memory are; shared with whoever times loads.
@@ -132,6 +136,7 @@ impl Metrics {
         let requests = RequestMetrics::new(&make);
         let replicas = ReplicaMetrics::new(&make);
         let index = Arc::new(IndexMetrics::new(&make));
+        let prompts = PromptMetrics::new(&make);
         let savings = SavingsMetrics::new(&make);
         let tiers = Arc::new(TierMetrics::new(&make));
         let importance = ImportanceMetrics::new(&make);
@@ -140,6 +145,7 @@ impl Metrics {
             requests,
             replicas,
             index,
+            prompts,
             savings,
             tiers,
             importance,

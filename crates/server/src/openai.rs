@@ -2,6 +2,7 @@
 
 pub mod error;
 pub mod fields;
+pub mod messages;
 pub mod request;
 pub mod response;
 

@@ -103,6 +103,16 @@ impl PromptTokens {
         Ok(prompted)
     }
 
+    /// The tokens of the text in front of a prompt's first medium, less the last one: the medium
+    /// may join it.
+    #[must_use]
+    pub fn before_medium(&self, text: &str, salt: Option<&str>) -> Option<Prompted> {
+        let special = SpecialTokensIn::ParseOnly;
+        let mut prompted = self.timed(Instant::now(), text, special, salt).ok()?;
+        prompted.tokens.pop();
+        Some(prompted)
+    }
+
     /// The tokens of a plain text.
     ///
     /// # Errors

@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use headstart_core::{ReplicaId, TokenId};
+use headstart_core::ReplicaId;
 use headstart_prompt::{Dialect, PromptModel};
-use http::{HeaderMap, Method, Request, Response, Uri, header};
-use http_body_util::{BodyExt, Full, Limited};
+use http::{HeaderMap, Method, Request, Response, Uri};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -127,6 +127,8 @@ struct ServedModel {
     is_adapter: bool,
     /// Tokens of prompt and answer together, where the list says (`max_model_len`).
     context: Option<usize>,
+    /// Who owns it: engines write their own name.
+    owner: Option<String>,
 }
 
 /// Why an upstream could not be asked.

@@ -63,6 +63,7 @@ async fn pass_parts(
         session: session.and_then(|value| value.to_str().ok()),
         slo_ttft: None,
         tokens: None,
+        text: None,
         timeline: &timeline,
     };
     let proxied = gateway.pass_on(&passing).await?;

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use axum::response::Response;
 use bytes::Bytes;
 use headstart_core::TokenId;
-use headstart_insight::text::Sketch;
+use headstart_prompt::NoExactTokens;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use serde_json::Value;
 
 use super::respond::respond;
 use super::routed::{self, Routed};
@@ -15,10 +14,12 @@ use super::session::SessionKeys;
 use super::usage::Usage;
 use super::{Call, headers};
 use crate::gateway::is_event_stream;
-use crate::gateway::{Comparison, Due, Gateway, Passing, Pin, Proxied, Reservation};
+use crate::gateway::{Comparison, Gateway, KnownPrompt, Lack, Passing, Pin, Proxied, Reservation};
 use crate::insight::Answered;
 use crate::openai::ApiError;
 use crate::openai::response::Kind;
+use crate::prompt_tokens::Prompted;
+use crate::request_shape::RequestShape;
 use crate::shadow::{Arrived, Shadowed};
 use crate::spans::{Mark, Timeline};
 use crate::upstream::{HOPS_HEADER, Outgoing};
@@ -28,11 +29,9 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
     let Routed { model, salt, keys } = Routed::parse(&body)?;
     let pin = pinned(&call, &keys);
     let session = call.session(keys.first(pin.as_ref()));
-    let prompt = call.gateway.prompt_tokens();
-    let prompted = routed::tokens(prompt, call.kind, salt.as_deref(), &body).await;
-    let (tokens, sketch) = prompted.map_or((None, None), |it| (Some(it.tokens), it.sketch));
+    let known = known_prompt(&call, &model, salt.as_deref(), &body).await;
     call.timeline.mark(Mark::Tokenized);
-    let shadowed = shadowed(&call, tokens.as_deref(), salt.as_deref(), session);
+    let shadowed = shadowed(&call, known.exact(), salt.as_deref(), session);
     // What it says goes on to an engine, which may load in part or not.
     call.is_exact()?;
     let headers = engine_headers(&call)?;
@@ -48,7 +47,8 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         salt: salt.as_deref(),
         session,
         slo_ttft: call.slo_ttft()?,
-        tokens: tokens.as_deref(),
+        tokens: known.tokens.as_deref(),
+        text: known.text.as_deref(),
         timeline: &call.timeline,
     };
     let proxied = call.gateway.pass_on(&passing).await?;
@@ -61,17 +61,64 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         gateway: call.gateway.clone(),
         kind: call.kind,
         model,
+        salt,
+        path: call.target.clone(),
         body,
-        tokens,
+        known,
         timeline: call.timeline.clone(),
         shadowed,
-        sketch,
         ttft_s: ttft_s.filter(|_| is_event_stream(&proxied.head.headers)),
         request_id: call.request_id().map(str::to_owned),
         answer_id: None,
         previous: keys.previous_response_id,
     };
     Ok(respond(&call, proxied, sent))
+}
+
+/// What is known of a request's prompt.
+async fn known_prompt(call: &Call, model: &str, salt: Option<&str>, body: &Bytes) -> KnownPrompt {
+    let gateway = &call.gateway;
+    let request = (call.target.as_str(), body);
+    let Some(prompt) = gateway.prompt_tokens() else {
+        let lack = Lack::NoTokenizer;
+        return gateway
+            .prompt_without_tokens(lack, model, request, None)
+            .await;
+    };
+    let dialect = gateway.dialect(model);
+    let made = routed::tokens(prompt, dialect, call.kind, salt, body).await;
+    let shape = RequestShape::of(call.kind, body);
+    if gateway.has_drift(model, shape) {
+        let lack = Lack::Differs;
+        let known = gateway
+            .prompt_without_tokens(lack, model, request, None)
+            .await;
+        if let Ok(made) = made
+            && known.exact() == Some(&made.tokens)
+        {
+            gateway.mend_drift(model, shape);
+        }
+        return known;
+    }
+    let why = match made {
+        Ok(Prompted { tokens, sketch }) => {
+            return KnownPrompt {
+                tokens: Some(tokens),
+                sketch,
+                text: None,
+                is_ours: true,
+            };
+        }
+        Err(why) => why,
+    };
+    let before = match &why {
+        NoExactTokens::Media { before } => prompt.before_medium(before, salt),
+        _ => None,
+    };
+    let lack = Lack::Prompt(why);
+    gateway
+        .prompt_without_tokens(lack, model, request, before)
+        .await
 }
 
 /// Where the response is that this request continues.
@@ -98,11 +145,12 @@ pub(super) struct Sent {
     gateway: Arc<Gateway>,
     pub(super) kind: Kind,
     model: String,
+    salt: Option<String>,
+    path: String,
     body: Bytes,
-    tokens: Option<Vec<TokenId>>,
+    known: KnownPrompt,
     timeline: Timeline,
     shadowed: Shadowed,
-    sketch: Option<Sketch>,
     ttft_s: Option<f64>,
     request_id: Option<String>,
     answer_id: Option<String>,
@@ -160,7 +208,16 @@ impl Sent {
             model: &self.model,
             ttft_s: self.ttft_s,
         };
-        reservation.explain(&answered, self.sketch);
+        match (self.known.exact(), &self.gateway.observers.insight) {
+            (None, Some(insight)) => {
+                let counts = usage.prompt_tokens.map(|all| (all, usage.cached_tokens));
+                if let Some(counts) = counts {
+                    let salt = self.salt.as_deref();
+                    insight.finish_unknown(reservation.replica(), counts, salt, &answered);
+                }
+            }
+            _ => reservation.explain(&answered, self.known.sketch.clone()),
+        }
         if let (Some(prompt), Some(cached)) = (usage.prompt_tokens, usage.cached_tokens) {
             self.shadowed.found(prompt, cached);
             let labels = [&self.model[..], reservation.replica_name()];
@@ -168,50 +225,26 @@ impl Sent {
             savings.note_upstream(labels, prompt, cached);
             savings.note_created(labels, usage.created_tokens);
         }
-        let Some(tokens) = self.tokens else {
+        self.check_tokens(usage, reservation);
+    }
+
+    /// Compares the prompt's tokens with the engine's, where they were made here, or were given up
+    /// because they differed once.
+    fn check_tokens(self, usage: Usage, reservation: &Reservation) {
+        let Some(tokens) = self.known.tokens.filter(|_| self.known.is_ours) else {
             return;
         };
-        let due = Due {
-            model: &self.model,
-            replica: reservation.replica(),
-            counts_differ: usage
-                .prompt_tokens
-                .is_some_and(|count| count != tokens.len()),
-        };
-        let (model, replica) = (self.model.clone(), reservation.replica());
-        let (kind, body) = (self.kind, self.body);
-        let comparison = || Comparison {
-            model,
-            replica,
-            tokens,
-            counted: usage.prompt_tokens,
-            question: tokenize_question(kind, &body),
-        };
-        self.gateway.self_check(comparison, due);
+        let counts_differ = (usage.prompt_tokens).is_some_and(|count| count != tokens.len());
+        let shape = RequestShape::of(self.kind, &self.body);
+        let subject = (self.model, reservation.replica(), shape);
+        self.gateway
+            .self_check(subject, counts_differ, || Comparison {
+                tokens,
+                counted: usage.prompt_tokens,
+                path: self.path,
+                body: self.body,
+            });
     }
-}
-
-/// The same prompt as a question to the engine's `/tokenize`: of a request, what makes its tokens.
-fn tokenize_question(kind: Kind, body: &[u8]) -> Value {
-    let names = match kind {
-        Kind::Chat => &[
-            "model",
-            "messages",
-            "tools",
-            "add_generation_prompt",
-            "continue_final_message",
-            "chat_template",
-            "chat_template_kwargs",
-        ][..],
-        Kind::Text => &["model", "prompt", "add_special_tokens"][..],
-        Kind::Messages | Kind::Responses => &[][..],
-    };
-    let fields: Value = serde_json::from_slice(body).unwrap_or_default();
-    let fields = names.iter().filter_map(|&name| {
-        let value = fields.get(name)?;
-        Some((name.to_owned(), value.clone()))
-    });
-    Value::Object(fields.collect())
 }
 
 /// Gateways that a request may pass: more are a loop.

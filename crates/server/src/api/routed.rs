@@ -7,10 +7,11 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use headstart_prompt::Dialect;
-use serde_json::Value;
+use headstart_prompt::{Dialect, NoExactTokens};
+use serde_json::Map;
 use serde_json::value::RawValue;
 
 use super::embedded::plain_tokens;
@@ -82,47 +83,63 @@ impl Routed {
     }
 }
 
-/// The tokens of a request's prompt. Whatever cannot be tokenized here is routed without its
-/// prefix: the engine will say what is wrong with it.
+/// The tokens of a request's prompt, as far as they can be made here.
+///
+/// # Errors
+/// Why they cannot.
 pub(super) async fn tokens(
-    prompt: Option<&std::sync::Arc<PromptTokens>>,
+    prompt: &Arc<PromptTokens>,
+    dialect: Dialect,
     kind: Kind,
     salt: Option<&str>,
     body: &Bytes,
-) -> Option<Prompted> {
-    let prompt = prompt?;
+) -> Result<Prompted, NoExactTokens> {
+    let panicked = || NoExactTokens::Failed("the tokenizer panicked".to_owned());
     if body.len() <= SHORT_BYTES {
         // A defect of the tokenizer must cost the prefix and not the connection.
-        let tokens = catch_unwind(AssertUnwindSafe(|| tokenized(prompt, kind, salt, body)));
-        return tokens.ok().flatten();
+        let tokens = || tokenized(prompt, dialect, kind, salt, body);
+        return catch_unwind(AssertUnwindSafe(tokens)).unwrap_or_else(|_| Err(panicked()));
     }
     let (prompt, body) = (prompt.clone(), body.clone());
     let salt = salt.map(str::to_owned);
-    let tokens = move || tokenized(&prompt, kind, salt.as_deref(), &body);
-    tokio::task::spawn_blocking(tokens).await.ok().flatten()
+    let tokens = move || tokenized(&prompt, dialect, kind, salt.as_deref(), &body);
+    let tokens = tokio::task::spawn_blocking(tokens).await;
+    tokens.unwrap_or_else(|_| Err(panicked()))
 }
 
 fn tokenized(
     prompt: &PromptTokens,
+    dialect: Dialect,
     kind: Kind,
     salt: Option<&str>,
     body: &[u8],
-) -> Option<Prompted> {
-    let raw: Raw<'_> = serde_json::from_slice(body).ok()?;
-    let value = |name: &str| -> Option<Value> { serde_json::from_str(raw.get(name)?.get()).ok() };
+) -> Result<Prompted, NoExactTokens> {
+    let raw: Raw<'_> =
+        serde_json::from_slice(body).map_err(|_| NoExactTokens::Malformed("body"))?;
+    let value = |name: &'static str| match raw.get(name) {
+        Some(raw) => headstart_prompt::read_json(raw.get())
+            .map(Some)
+            .map_err(|_| NoExactTokens::Malformed(name)),
+        None => Ok(None),
+    };
     match kind {
         Kind::Chat => {
-            let fields = (PROMPT_FIELDS.into_iter())
-                .filter_map(|name| Some((name.to_owned(), value(name)?)));
-            prompt
-                .request(Dialect::default(), fields.collect(), salt)
-                .ok()
+            let mut fields = Map::new();
+            for name in PROMPT_FIELDS {
+                if let Some(value) = value(name)? {
+                    fields.insert(name.to_owned(), value);
+                }
+            }
+            prompt.request(dialect, fields, salt)
         }
         Kind::Text => {
-            let input = request::prompt(value("prompt")).ok()?;
-            plain_tokens(prompt, input, salt).ok()
+            let malformed = |_| NoExactTokens::Malformed("prompt");
+            let input = request::prompt(value("prompt")?).map_err(malformed)?;
+            let failed = |error: ApiError| NoExactTokens::Failed(error.message);
+            plain_tokens(prompt, input, salt).map_err(failed)
         }
-        Kind::Messages | Kind::Responses => None,
+        Kind::Messages => Err(NoExactTokens::Unsupported("messages")),
+        Kind::Responses => Err(NoExactTokens::Unsupported("input")),
     }
 }
 

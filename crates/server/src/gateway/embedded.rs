@@ -103,6 +103,7 @@ impl Gateway {
         } = *ask;
         let placing = Placing {
             tokens: Some(prompt),
+            text: None,
             namespace: Namespace {
                 adapter: None,
                 salt: generation.cache_salt.as_deref(),

@@ -47,6 +47,7 @@ impl Gateway {
             return;
         }
         router.set_health(replica, health, self.clock.now());
+        self.drift.forget(replica);
         if let Some(upstream) = self.upstream(replica) {
             // While the router is held, so that whom it chooses is not told to leave at once.
             upstream.set_down(health == Health::Down);

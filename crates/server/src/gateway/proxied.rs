@@ -61,8 +61,10 @@ pub struct Passing<'a> {
     pub session: Option<&'a str>,
     /// The longest time to the first token that the client wants.
     pub slo_ttft: Option<Duration>,
-    /// The prompt's tokens, where a tokenizer was given.
+    /// The prompt's tokens, where they are known; else those in front of its first medium.
     pub tokens: Option<&'a [TokenId]>,
+    /// Numbers that stand for the prompt's text, where not all tokens are known.
+    pub text: Option<&'a [TokenId]>,
     /// When what happened to it.
     pub timeline: &'a Timeline,
 }
@@ -88,6 +90,7 @@ impl Gateway {
         };
         let placing = Placing {
             tokens: request.tokens.filter(fits),
+            text: request.text,
             namespace: Namespace {
                 adapter: request.model.filter(is_adapter),
                 salt: request.salt,

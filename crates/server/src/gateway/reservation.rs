@@ -17,6 +17,8 @@ use crate::metrics::PromptSources;
 pub(super) struct Placing<'a> {
     /// Its prompt, where that is tokenized.
     pub(super) tokens: Option<&'a [TokenId]>,
+    /// Numbers that stand for its text, where not all tokens are known.
+    pub(super) text: Option<&'a [TokenId]>,
     /// What sets the prompt apart from the same tokens in other requests.
     pub(super) namespace: Namespace<'a>,
     /// The key of `session` routing.

@@ -3,60 +3,64 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Release};
 
-use headstart_core::{ReplicaId, TokenId};
-use serde_json::Value;
+use std::time::Duration;
+
+use bytes::Bytes;
+use headstart_core::TokenId;
 
 use super::{Fleet, Gateway};
-use crate::drift::{Difference, Verdict};
+use crate::drift::{Difference, Subject, Verdict};
+use crate::request_shape::RequestShape;
+
+/// Longest wait for an engine to tokenize a prompt for a comparison that nobody waits for.
+const COMPARE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A prompt that was sent, to be compared.
 pub struct Comparison {
-    /// The model asked for.
-    pub model: String,
-    /// Who computed.
-    pub replica: ReplicaId,
     /// What this gateway made of the prompt.
     pub tokens: Vec<TokenId>,
     /// The engine's count of them, where it told.
     pub counted: Option<usize>,
-    /// The same prompt as a question to the engine's `/tokenize`.
-    pub question: Value,
+    /// The path of the request.
+    pub path: String,
+    /// Its body.
+    pub body: Bytes,
 }
 
 impl Gateway {
     /// Compares a prompt's tokens with the engine's where that is due. Nobody waits for it, and
     /// where one comparison runs another is left out.
-    pub fn self_check(self: &Arc<Self>, make: impl FnOnce() -> Comparison, due: Due<'_>) {
-        let Due {
-            model,
-            replica,
-            counts_differ,
-        } = due;
+    pub fn self_check(
+        self: &Arc<Self>,
+        subject: Subject,
+        counts_differ: bool,
+        make: impl FnOnce() -> Comparison,
+    ) {
         // A question that another one keeps from being asked stays due.
         if self.is_comparing.swap(true, AcqRel) {
             return;
         }
         let turn = Turn(self.clone());
-        let now = self.clock.now();
-        if !self.drift.is_due(model, replica, counts_differ, now) {
+        if !(self.drift).is_due(&subject, counts_differ, self.clock.now()) {
             return;
         }
         let comparison = make();
-        tokio::spawn(async move { turn.0.compare(comparison).await });
+        tokio::spawn(async move { turn.0.compare(subject, comparison).await });
     }
 
-    async fn compare(&self, comparison: Comparison) {
+    async fn compare(&self, subject: Subject, comparison: Comparison) {
         let Comparison {
-            model,
-            replica,
             tokens,
             counted,
-            question,
+            path,
+            body,
         } = comparison;
         let Fleet::Upstreams(upstreams) = &self.fleet else {
             return;
         };
-        let theirs = upstreams[replica.0 as usize].tokenize(&question).await;
+        let (model, replica, _) = &subject;
+        let upstream = &upstreams[replica.0 as usize];
+        let theirs = upstream.render(&path, &body, COMPARE_TIMEOUT).await;
         let verdict = Verdict::of(&tokens, theirs.as_deref());
         let labels = [&model[..], &replica.to_string(), verdict.name()];
         self.metrics
@@ -64,9 +68,37 @@ impl Gateway {
             .drift_checks
             .with_label_values(&labels)
             .inc();
-        if let Some(difference) = self.drift.note(&model, replica, verdict) {
-            tell(&model, replica, difference, counted.unwrap_or(tokens.len()));
+        if let Some(difference) = self.drift.note(&subject, verdict) {
+            let part = self.part_that_differs(&tokens, difference.position);
+            tell(&subject, difference, counted.unwrap_or(tokens.len()), &part);
         }
+    }
+
+    /// Where in a prompt a token is, by the message that it belongs to: its text is not said.
+    fn part_that_differs(&self, tokens: &[TokenId], position: usize) -> String {
+        let share = position as f64 / tokens.len().max(1) as f64;
+        match position {
+            0 => "the first token".to_owned(),
+            _ if position >= tokens.len() => "the end".to_owned(),
+            _ => format!("{:.0} % into the prompt", 100.0 * share),
+        }
+    }
+
+    /// Shapes of requests whose tokens differ from an engine's.
+    #[must_use]
+    pub fn differing_shapes(&self) -> Vec<Subject> {
+        self.drift.differing()
+    }
+
+    /// Takes note that requests of this shape come out as by the engines again.
+    pub fn mend_drift(&self, model: &str, shape: RequestShape) {
+        self.drift.mend(model, shape);
+    }
+
+    /// Whether requests of this shape came out otherwise than by an engine.
+    #[must_use]
+    pub fn has_drift(&self, model: &str, shape: RequestShape) -> bool {
+        self.drift.differs(model, shape)
     }
 }
 
@@ -79,17 +111,8 @@ impl Drop for Turn {
     }
 }
 
-/// What decides whether a comparison is due.
-pub struct Due<'a> {
-    /// The model asked for.
-    pub model: &'a str,
-    /// Who computed.
-    pub replica: ReplicaId,
-    /// Whether the engine counted other than we did.
-    pub counts_differ: bool,
-}
-
-fn tell(model: &str, replica: ReplicaId, difference: Difference, num_tokens: usize) {
+fn tell(subject: &Subject, difference: Difference, num_tokens: usize, part: &str) {
+    let (model, replica, shape) = subject;
     let Difference {
         position,
         ours,
@@ -98,11 +121,14 @@ fn tell(model: &str, replica: ReplicaId, difference: Difference, num_tokens: usi
     tracing::warn!(
         model,
         %replica,
+        %shape,
         position,
         ?ours,
         ?theirs,
         num_tokens,
-        "the engine makes other tokens of a prompt than its tokenizer= does: its prefixes are not \
-         found; give the gateway the tokenizer and chat template that the engine uses"
+        part,
+        "the engine makes other tokens of such requests than its tokenizer= does; they are routed \
+         by the engine's tokens instead. Likely another chat template or tokenizer: give the \
+         gateway those that the engine uses"
     );
 }

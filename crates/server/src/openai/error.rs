@@ -113,6 +113,8 @@ impl IntoResponse for ApiError {
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
+        // Routes of other APIs write it again in their own shape.
+        response.extensions_mut().insert(self);
         response
     }
 }

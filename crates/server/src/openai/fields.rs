@@ -6,7 +6,11 @@ use super::ApiError;
 
 /// The fields of a request that nobody has taken yet.
 #[derive(Debug)]
-pub struct Fields(Map<String, Value>);
+pub struct Fields {
+    fields: Map<String, Value>,
+    /// What errors put before a field's name.
+    path: String,
+}
 
 impl Fields {
     /// Parses a request body.
@@ -15,15 +19,50 @@ impl Fields {
     /// When it is not a JSON object.
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
         match serde_json::from_slice(body) {
-            Ok(Value::Object(fields)) => Ok(Self(fields)),
+            Ok(Value::Object(fields)) => Ok(Self {
+                fields,
+                path: String::new(),
+            }),
             Ok(_) => Err(bad("the body is valid JSON but not an object".to_owned())),
             Err(error) => Err(no_json(&error.to_string())),
         }
     }
 
+    /// Takes apart an object inside a request. Its fields are named as in `options.include_usage`.
+    ///
+    /// # Errors
+    /// When `value` is not an object.
+    pub fn of(value: Value, name: &str) -> Result<Self, ApiError> {
+        let Value::Object(fields) = value else {
+            return Err(ApiError::invalid(
+                name,
+                format!("`{name}` must be an object"),
+            ));
+        };
+        Ok(Self {
+            fields,
+            path: format!("{name}."),
+        })
+    }
+
+    /// A field that stays.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.fields.get(name).filter(|value| !value.is_null())
+    }
+
+    /// Drops fields, whatever they hold.
+    pub fn ignore(&mut self, names: &[&str]) {
+        for name in names {
+            self.fields.shift_remove(*name);
+        }
+    }
+
     /// Takes a field; absent and `null` are the same.
     pub fn take(&mut self, name: &str) -> Option<Value> {
-        self.0.shift_remove(name).filter(|value| !value.is_null())
+        self.fields
+            .shift_remove(name)
+            .filter(|value| !value.is_null())
     }
 
     /// Takes a string.
@@ -80,8 +119,9 @@ impl Fields {
     /// # Errors
     /// Names the first field left.
     pub fn refuse_rest(self, neutral: &[(&str, &[Value])]) -> Result<(), ApiError> {
-        for (name, value) in self.0 {
+        for (name, value) in self.fields {
             let known = neutral.iter().find(|(known, _)| *known == name);
+            let name = format!("{}{name}", self.path);
             match known {
                 _ if value.is_null() => {}
                 Some((_, values)) if values.iter().any(|neutral| same(neutral, &value)) => {}
@@ -105,7 +145,8 @@ impl Fields {
         let Some(value) = self.take(name) else {
             return Ok(None);
         };
-        let wrong = || ApiError::invalid(name, format!("`{name}` must be {expected}"));
+        let name = format!("{}{name}", self.path);
+        let wrong = || ApiError::invalid(&name, format!("`{name}` must be {expected}"));
         convert(value).map(Some).ok_or_else(wrong)
     }
 }

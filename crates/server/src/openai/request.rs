@@ -1,10 +1,13 @@
 //! What clients ask for.
 
 use headstart_core::TokenId;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::ApiError;
 use super::fields::Fields;
+pub use super::messages::flat_content;
+use super::messages::messages;
+use crate::conversation::Conversation;
 
 /// Most stop strings, as OpenAI documents.
 const STOPS: usize = 4;
@@ -12,8 +15,24 @@ const STOPS: usize = 4;
 /// Longest stop string, bytes: bounds what a stream holds back.
 const STOP_BYTES: usize = 1024;
 
-/// Longest salt or user name, bytes.
-const KEY_BYTES: usize = 512;
+/// Longest salt or session key, bytes.
+pub const KEY_BYTES: usize = 512;
+
+/// Hints to other servers' caches, logs and tool loops. They change no answer here.
+pub const HINTS: &[&str] = &[
+    "prompt_cache_retention",
+    "prompt_cache_options",
+    "prediction",
+    "metadata",
+    "store",
+    "safety_identifier",
+    "verbosity",
+    "cache_control",
+    "parallel_tool_calls",
+];
+
+/// The service tiers that OpenAI documents; there is one here.
+pub const SERVICE_TIERS: [&str; 6] = ["auto", "default", "flex", "scale", "priority", "fast"];
 
 /// What chat and plain completions have in common.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,8 +41,8 @@ pub struct Generation {
     pub model: String,
     /// Whether to answer piece by piece.
     pub stream: bool,
-    /// Whether a stream ends with the token counts.
-    pub include_usage: bool,
+    /// Which pieces of a stream have token counts.
+    pub stream_usage: StreamUsage,
     /// Most tokens to generate; 0 only makes the prompt ready (an extension): it is placed,
     /// loaded or computed, and cached like any other.
     pub max_tokens: Option<usize>,
@@ -43,8 +62,21 @@ pub struct Generation {
     pub turn: u16,
     /// Tenant salt (vLLM's extension).
     pub cache_salt: Option<String>,
-    /// The end user: the key of `session` routing, unless a header gives one.
-    pub user: Option<String>,
+    /// The key of `session` routing, unless a header gives one: the prompt's cache key, else the
+    /// end user.
+    pub session: Option<String>,
+}
+
+/// Which pieces of a stream have token counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamUsage {
+    /// None.
+    #[default]
+    Omit,
+    /// One at the end.
+    AtEnd,
+    /// Each one (vLLM's extension).
+    Continuous,
 }
 
 /// `POST /v1/chat/completions`.
@@ -52,8 +84,8 @@ pub struct Generation {
 pub struct ChatRequest {
     /// Everything but the prompt.
     pub generation: Generation,
-    /// The conversation: a non-empty array of objects with text contents.
-    pub messages: Value,
+    /// The prompt.
+    pub conversation: Conversation,
 }
 
 /// `POST /v1/completions`.
@@ -82,9 +114,15 @@ impl ChatRequest {
     pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(body)?;
         let mut generation = generation(&mut fields, "max_completion_tokens")?;
-        let messages = messages(fields.take("messages"))?;
-        generation.turn = turn(&messages);
-        let functions: &[Value] = &[json!([])];
+        let conversation = Conversation {
+            messages: messages(fields.take("messages"))?,
+            tools: tools(&mut fields)?,
+            variables: variables(&mut fields)?,
+        };
+        generation.turn = conversation.turn();
+        fields.ignore(HINTS);
+        service_tier(&mut fields)?;
+        let no_functions: &[Value] = &[json!([])];
         fields.refuse_rest(&[
             ("n", &[json!(1)]),
             ("presence_penalty", &[json!(0)]),
@@ -95,17 +133,15 @@ impl ChatRequest {
             ("top_logprobs", &[json!(0)]),
             ("logit_bias", &[json!({})]),
             ("response_format", &[json!({"type": "text"})]),
-            ("tools", functions),
-            ("functions", functions),
-            ("tool_choice", &[json!("none")]),
-            ("parallel_tool_calls", &[json!(true), json!(false)]),
+            ("functions", no_functions),
+            ("function_call", &[json!("auto"), json!("none")]),
             ("modalities", &[json!(["text"])]),
-            ("store", &[json!(false)]),
-            ("service_tier", &[json!("auto"), json!("default")]),
+            ("add_generation_prompt", &[json!(true)]),
+            ("continue_final_message", &[json!(false)]),
         ])?;
         Ok(Self {
             generation,
-            messages,
+            conversation,
         })
     }
 }
@@ -119,6 +155,8 @@ impl CompletionRequest {
         let mut fields = Fields::parse(body)?;
         let generation = generation(&mut fields, "max_tokens")?;
         let prompt = prompt(fields.take("prompt"))?;
+        fields.ignore(HINTS);
+        service_tier(&mut fields)?;
         fields.refuse_rest(&[
             ("n", &[json!(1)]),
             ("best_of", &[json!(1)]),
@@ -134,28 +172,39 @@ impl CompletionRequest {
     }
 }
 
+/// The fields of a chat or completion request that are not its prompt.
 fn generation(fields: &mut Fields, limit_name: &str) -> Result<Generation, ApiError> {
-    let model = fields.string("model")?;
-    let model = model.ok_or_else(|| missing("model", "GET /v1/models lists the names"))?;
-    let stream = fields.boolean("stream")?.unwrap_or(false);
-    let include_usage = stream_options(fields.take("stream_options"), stream)?;
-    let tokens = 0..=i64::from(u32::MAX);
-    let mut max_tokens = fields.integer("max_tokens", tokens.clone())?;
+    let mut generation = sampling(fields)?;
+    generation.stream_usage = stream_options(fields.take("stream_options"), generation.stream)?;
+    let mut max_tokens = fields.integer("max_tokens", TOKENS)?;
     if limit_name != "max_tokens" {
-        max_tokens = fields.integer(limit_name, tokens)?.or(max_tokens);
+        max_tokens = fields.integer(limit_name, TOKENS)?.or(max_tokens);
     }
-    let stop = stop(fields.take("stop"))?;
+    generation.stop = stop(fields.take("stop"), "stop", STOPS)?;
     let ignore_eos = fields.boolean("ignore_eos")?.unwrap_or(false);
-    if let Some(min_tokens) = fields.integer("min_tokens", 0..=i64::from(u32::MAX))? {
-        let may_end_early = !ignore_eos || !stop.is_empty();
+    if let Some(min_tokens) = fields.integer("min_tokens", TOKENS)? {
+        let may_end_early = !ignore_eos || !generation.stop.is_empty();
         check_min_tokens(min_tokens, max_tokens, may_end_early)?;
     }
+    generation.ignore_eos = ignore_eos;
+    generation.max_tokens = max_tokens.map(|number| number as usize);
+    generation.session = session(fields, None)?;
+    Ok(generation)
+}
+
+/// Limits of a number of tokens.
+pub(crate) const TOKENS: std::ops::RangeInclusive<i64> = 0..=u32::MAX as i64;
+
+/// The fields that all APIs have under the same names.
+///
+/// # Errors
+/// When the model is missing or a value is out of its range.
+pub(crate) fn sampling(fields: &mut Fields) -> Result<Generation, ApiError> {
+    let model = fields.string("model")?;
+    let model = model.ok_or_else(|| missing("model", "GET /v1/models lists the names"))?;
     Ok(Generation {
-        turn: 0,
         model,
-        stream,
-        include_usage,
-        max_tokens: max_tokens.map(|number| number as usize),
+        stream: fields.boolean("stream")?.unwrap_or(false),
         temperature: fields
             .number("temperature", 0.0..=2.0)?
             .map(|number| number as f32),
@@ -168,11 +217,91 @@ fn generation(fields: &mut Fields, limit_name: &str) -> Result<Generation, ApiEr
         seed: fields
             .integer("seed", i64::MIN..=i64::MAX)?
             .map(|seed| seed as u64),
-        stop,
-        ignore_eos,
         cache_salt: key(fields, "cache_salt")?,
-        user: key(fields, "user")?,
+        ..Generation::default()
     })
+}
+
+/// The key of `session` routing: `prompt_cache_key`, else `metadata_user` (Anthropic's
+/// `metadata.user_id`), else `user`. The first and the last are taken from `fields`.
+///
+/// # Errors
+/// When one of the fields is no string.
+pub(crate) fn session(
+    fields: &mut Fields,
+    metadata_user: Option<String>,
+) -> Result<Option<String>, ApiError> {
+    let cache_key = fields.string("prompt_cache_key")?;
+    // Some clients send whole objects as their cache key or user id. Those name no session.
+    let short = |text: &String| (1..=KEY_BYTES).contains(&text.len());
+    let user = key(fields, "user")?;
+    let hint = cache_key.filter(short).or(metadata_user.filter(short));
+    Ok(hint.or(user))
+}
+
+/// Takes `tools` and `tool_choice`. The model may call a tool and need not; a forced call is
+/// refused.
+fn tools(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
+    match fields.take("tool_choice") {
+        None => {}
+        Some(Value::String(choice)) if choice == "auto" || choice == "none" => {}
+        Some(_) => {
+            let hint = " beyond \"auto\" or \"none\": this server cannot force a tool call";
+            return Err(ApiError::unsupported("tool_choice", hint));
+        }
+    }
+    match fields.take("tools") {
+        None => Ok(None),
+        Some(Value::Array(tools)) if tools.is_empty() => Ok(None),
+        Some(Value::Array(tools)) if tools.iter().all(|it| it["function"]["name"].is_string()) => {
+            Ok(Some(tools.into()))
+        }
+        Some(_) => {
+            let message = "`tools` must be an array of {\"type\": \"function\", \"function\": \
+                           {\"name\": …}}";
+            Err(ApiError::invalid("tools", message))
+        }
+    }
+}
+
+/// Further variables of the chat template. As in vLLM, `reasoning_effort` also turns thinking on or
+/// off, unless `chat_template_kwargs` does.
+fn variables(fields: &mut Fields) -> Result<Map<String, Value>, ApiError> {
+    let mut variables = match fields.take("chat_template_kwargs") {
+        None => Map::new(),
+        Some(Value::Object(variables)) => variables,
+        Some(_) => {
+            let message = "`chat_template_kwargs` must be an object";
+            return Err(ApiError::invalid("chat_template_kwargs", message));
+        }
+    };
+    set_reasoning_effort(&mut variables, fields.string("reasoning_effort")?);
+    Ok(variables)
+}
+
+/// Tells the chat template how much to think.
+pub(crate) fn set_reasoning_effort(variables: &mut Map<String, Value>, effort: Option<String>) {
+    if let Some(effort) = effort {
+        let is_thinking = effort != "none";
+        variables
+            .entry("enable_thinking")
+            .or_insert(is_thinking.into());
+        variables.insert("reasoning_effort".to_owned(), effort.into());
+    }
+}
+
+/// Takes `service_tier`: one that is documented.
+///
+/// # Errors
+/// When it is something else.
+pub(crate) fn service_tier(fields: &mut Fields) -> Result<(), ApiError> {
+    match fields.string("service_tier")? {
+        Some(tier) if !SERVICE_TIERS.contains(&&*tier) => {
+            let message = format!("`service_tier` must be one of {}", SERVICE_TIERS.join(", "));
+            Err(ApiError::invalid("service_tier", message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// vLLM's extension, as far as it holds by itself: an answer that nothing but its limit can end
@@ -217,36 +346,36 @@ fn key(fields: &mut Fields, name: &str) -> Result<Option<String>, ApiError> {
     }
 }
 
-fn stream_options(value: Option<Value>, stream: bool) -> Result<bool, ApiError> {
-    let Some(value) = value else { return Ok(false) };
+fn stream_options(value: Option<Value>, stream: bool) -> Result<StreamUsage, ApiError> {
+    let Some(value) = value else {
+        return Ok(StreamUsage::Omit);
+    };
     if !stream {
         let message = "`stream_options` needs `stream: true`";
         return Err(ApiError::invalid("stream_options", message));
     }
-    let Value::Object(mut options) = value else {
-        return Err(ApiError::invalid(
-            "stream_options",
-            "`stream_options` must be an object",
-        ));
-    };
-    let include_usage = match options.shift_remove("include_usage") {
-        None | Some(Value::Null) => false,
-        Some(Value::Bool(include)) => include,
-        Some(_) => {
-            let message = "`stream_options.include_usage` must be true or false";
-            return Err(ApiError::invalid("stream_options.include_usage", message));
-        }
-    };
-    match options.keys().next() {
-        Some(other) => Err(ApiError::unsupported(
-            &format!("stream_options.{other}"),
-            "",
-        )),
-        None => Ok(include_usage),
-    }
+    let mut options = Fields::of(value, "stream_options")?;
+    let include = options.boolean("include_usage")?.unwrap_or(false);
+    let is_continuous = options.boolean("continuous_usage_stats")?.unwrap_or(false);
+    options.boolean("include_obfuscation")?;
+    options.refuse_rest(&[])?;
+    // As in vLLM, the second option does nothing without the first.
+    Ok(match (include, is_continuous) {
+        (true, true) => StreamUsage::Continuous,
+        (true, false) => StreamUsage::AtEnd,
+        (false, _) => StreamUsage::Omit,
+    })
 }
 
-fn stop(value: Option<Value>) -> Result<Vec<String>, ApiError> {
+/// Stop strings from the field `name`, at most `limit`.
+///
+/// # Errors
+/// When there are more, or one is empty, too long or no string.
+pub(crate) fn stop(
+    value: Option<Value>,
+    name: &str,
+    limit: usize,
+) -> Result<Vec<String>, ApiError> {
     let texts = match value {
         None => return Ok(Vec::new()),
         Some(Value::Array(values)) => values,
@@ -255,82 +384,15 @@ fn stop(value: Option<Value>) -> Result<Vec<String>, ApiError> {
     let text = |value: Value| match value {
         Value::String(text) if (1..=STOP_BYTES).contains(&text.len()) => Ok(text),
         _ => {
-            let message = format!("each `stop` must be a string of 1 to {STOP_BYTES} bytes");
-            Err(ApiError::invalid("stop", message))
+            let message = format!("each `{name}` must be a string of 1 to {STOP_BYTES} bytes");
+            Err(ApiError::invalid(name, message))
         }
     };
-    if texts.len() > STOPS {
-        return Err(ApiError::invalid(
-            "stop",
-            format!("at most {STOPS} `stop` strings are taken"),
-        ));
+    if texts.len() > limit {
+        let message = format!("at most {limit} `{name}` strings are taken");
+        return Err(ApiError::invalid(name, message));
     }
     texts.into_iter().map(text).collect()
-}
-
-/// Messages as the chat template gets them: every content one string.
-/// How many of the messages are a user's; a conversation has at least its first turn.
-fn turn(messages: &Value) -> u16 {
-    let messages = messages.as_array().map_or(&[][..], Vec::as_slice);
-    let of_user = messages.iter().filter(|one| one["role"] == "user").count();
-    u16::try_from(of_user).unwrap_or(u16::MAX).max(1)
-}
-
-fn messages(value: Option<Value>) -> Result<Value, ApiError> {
-    let Some(value) = value else {
-        return Err(missing("messages", "an array of messages"));
-    };
-    let Value::Array(mut messages) = value else {
-        return Err(ApiError::invalid("messages", "`messages` must be an array"));
-    };
-    if messages.is_empty() {
-        return Err(ApiError::invalid(
-            "messages",
-            "`messages` must hold at least one message",
-        ));
-    }
-    for (index, message) in messages.iter_mut().enumerate() {
-        let at = format!("messages[{index}]");
-        let Value::Object(message) = message else {
-            return Err(ApiError::invalid(&at, format!("`{at}` must be an object")));
-        };
-        if !message.get("role").is_some_and(Value::is_string) {
-            return Err(ApiError::invalid(
-                &at,
-                format!("`{at}.role` must be a string"),
-            ));
-        }
-        let content = message.get("content").cloned().unwrap_or(Value::Null);
-        message.insert("content".to_owned(), flat_content(content, &at)?.into());
-    }
-    Ok(Value::Array(messages))
-}
-
-/// Text parts become lines of one text, as vLLM does for templates that take strings: the same
-/// tokens here and in an engine behind us.
-///
-/// # Errors
-/// When a part is no text; `at` names the message.
-pub fn flat_content(content: Value, at: &str) -> Result<String, ApiError> {
-    let wrong = || {
-        let message = format!("`{at}.content` must be a string or an array of text parts");
-        ApiError::invalid(at, message)
-    };
-    let text = |part: Value| match (part["type"].as_str(), part["text"].as_str()) {
-        (Some("text"), Some(text)) => Ok(text.to_owned()),
-        (Some(kind), _) if kind != "text" => {
-            Err(ApiError::unsupported(&format!("{at}.content: {kind}"), ""))
-        }
-        _ => Err(wrong()),
-    };
-    match content {
-        Value::String(text) => Ok(text),
-        Value::Array(parts) => {
-            let lines: Result<Vec<_>, _> = parts.into_iter().map(text).collect();
-            Ok(lines?.join("\n"))
-        }
-        _ => Err(wrong()),
-    }
 }
 
 /// A prompt as text or tokens.
@@ -347,7 +409,13 @@ pub fn prompt(value: Option<Value>) -> Result<PromptInput, ApiError> {
     match value {
         None => Err(missing("prompt", "a string or an array of token ids")),
         Some(Value::String(text)) if !text.is_empty() => Ok(PromptInput::Text(text)),
-        Some(Value::Array(values)) if values.len() == 1 && values[0].is_string() => {
+        Some(Value::Array(values)) if values.len() == 1 && !values[0].is_number() => {
+            match &values[0] {
+                // One prompt in a list. Its own elements must not be lists again.
+                Value::Array(ids) if ids.iter().all(Value::is_number) => {}
+                Value::String(_) => {}
+                _ => return Err(wrong()),
+            }
             prompt(values.into_iter().next())
         }
         Some(Value::Array(values)) if !values.is_empty() => {
@@ -417,9 +485,46 @@ mod tests {
             json!({"presence_penalty": 0.5}),
             bad("presence_penalty", "unsupported_parameter"),
         );
+        let tool = json!({"type": "function", "function": {"name": "f", "parameters": {}}});
+        for choice in [json!("auto"), json!("none"), Value::Null] {
+            check(json!({"tools": [tool], "tool_choice": choice}), Ok(()));
+        }
+        for choice in [json!("required"), json!({"type": "function"})] {
+            check(
+                json!({"tools": [tool], "tool_choice": choice}),
+                bad("tool_choice", "unsupported_parameter"),
+            );
+        }
+        check(json!({"tools": [{}]}), bad("tools", "invalid_value"));
         check(
-            json!({"tools": [{}]}),
-            bad("tools", "unsupported_parameter"),
+            json!({
+                "prompt_cache_key": "k", "prompt_cache_retention": "24h", "metadata": {"a": "b"},
+                "store": true, "safety_identifier": "s", "verbosity": "low",
+                "service_tier": "flex", "cache_control": {"type": "ephemeral"},
+                "parallel_tool_calls": false, "reasoning_effort": "low",
+                "chat_template_kwargs": {"enable_thinking": false},
+                "stream": true, "stream_options": {
+                    "include_usage": true, "continuous_usage_stats": true,
+                    "include_obfuscation": false,
+                },
+            }),
+            Ok(()),
+        );
+        check(
+            json!({"service_tier": "gold"}),
+            bad("service_tier", "invalid_value"),
+        );
+        check(
+            json!({"chat_template_kwargs": 1}),
+            bad("chat_template_kwargs", "invalid_value"),
+        );
+        check(
+            json!({"response_format": {"type": "json_schema"}}),
+            bad("response_format", "unsupported_parameter"),
+        );
+        check(
+            json!({"stream": true, "stream_options": {"x": 1}}),
+            bad("stream_options.x", "unsupported_parameter"),
         );
         check(
             json!({"made_up": 1}),
@@ -489,13 +594,41 @@ mod tests {
         let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
         let body = json!({"model": "m", "messages": [{"role": "user", "content": parts}]});
         let request = ChatRequest::parse(body.to_string().as_bytes()).expect("parses");
-        assert_eq!(request.messages[0]["content"], "a\nb");
+        assert_eq!(request.conversation.messages[0]["content"], "a\nb");
         let image = json!([{"role": "user", "content": [{"type": "image_url"}]}]);
         let param = "messages[0].content: image_url";
         check(
             json!({"messages": image}),
             Err((param, "unsupported_parameter")),
         );
+    }
+
+    #[test]
+    fn a_session_has_one_key() {
+        let session = |fields: Value| {
+            let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
+            body.as_object_mut()
+                .expect("an object")
+                .extend(fields.as_object().expect("an object").clone());
+            let request = ChatRequest::parse(body.to_string().as_bytes()).expect("a request");
+            request.generation.session
+        };
+        assert_eq!(session(json!({"user": "u"})).as_deref(), Some("u"));
+        let both = json!({"user": "u", "prompt_cache_key": "k"});
+        assert_eq!(session(both).as_deref(), Some("k"));
+        let long = json!({"prompt_cache_key": "k".repeat(KEY_BYTES + 1)});
+        assert_eq!(session(long), None);
+    }
+
+    #[test]
+    fn template_variables_are_passed_on() {
+        let body = json!({
+            "model": "m", "messages": [{"role": "user", "content": "hi"}],
+            "reasoning_effort": "none", "chat_template_kwargs": {"a": 1},
+        });
+        let request = ChatRequest::parse(body.to_string().as_bytes()).expect("a request");
+        let expected = json!({"a": 1, "enable_thinking": false, "reasoning_effort": "none"});
+        assert_eq!(Value::from(request.conversation.variables), expected);
     }
 
     #[test]
@@ -507,10 +640,15 @@ mod tests {
         assert_eq!(parse(json!("a")), Ok(PromptInput::Text("a".to_owned())));
         assert_eq!(parse(json!(["a"])), Ok(PromptInput::Text("a".to_owned())));
         assert_eq!(parse(json!([1, 2])), Ok(PromptInput::Tokens(vec![1, 2])));
+        assert_eq!(parse(json!([[1, 2]])), Ok(PromptInput::Tokens(vec![1, 2])));
         for bad in [
             json!(""),
             json!([]),
             json!(["a", "b"]),
+            json!([[1], [2]]),
+            json!([[[1]]]),
+            json!([[]]),
+            json!([["a"]]),
             json!([-1]),
             json!(7),
         ] {

@@ -1,8 +1,13 @@
-//! What clients get.
+//! What clients of OpenAI's chat and completions get.
 
 use serde_json::{Value, json};
 
-/// Which API an answer belongs to.
+use super::ApiError;
+use super::request::StreamUsage;
+use crate::answer::Finish;
+use crate::shape::{Events, Shape, Usage};
+
+/// Which of the APIs an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `/v1/chat/completions`
@@ -15,112 +20,108 @@ pub enum Kind {
     Responses,
 }
 
-/// What is the same in every piece of an answer.
+/// What is the same in every piece of an answer of `/v1/chat/completions` or `/v1/completions`.
 #[derive(Clone, Debug)]
 pub struct Envelope {
-    /// Which API.
-    pub kind: Kind,
+    /// Whether it is a chat; a plain completion otherwise.
+    pub is_chat: bool,
     /// The answer's id.
     pub id: String,
     /// The model's name.
     pub model: String,
     /// Seconds since 1970.
     pub created: u64,
-}
-
-/// Token counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Prompt tokens.
-    pub prompt: usize,
-    /// Of them, taken from the cache.
-    pub cached: usize,
-    /// Answer tokens, the end token included.
-    pub completion: usize,
+    /// Which pieces of a stream have token counts.
+    pub stream_usage: StreamUsage,
 }
 
 impl Usage {
-    /// OpenAI's `usage` object.
+    /// OpenAI's `usage` object, with vLLM's `created_cache_tokens`.
     #[must_use]
     pub fn to_json(self) -> Value {
         json!({
             "prompt_tokens": self.prompt,
             "completion_tokens": self.completion,
-            "total_tokens": self.prompt + self.completion,
-            "prompt_tokens_details": {"cached_tokens": self.cached},
+            "total_tokens": self.total(),
+            "prompt_tokens_details": {
+                "cached_tokens": self.cached, "created_cache_tokens": self.created,
+            },
             "prompt_cache_hit_tokens": self.cached,
             "prompt_cache_miss_tokens": self.prompt.saturating_sub(self.cached),
         })
     }
 }
 
-impl Envelope {
-    /// A whole answer.
-    #[must_use]
-    pub fn whole(&self, text: &str, finish_reason: &str, usage: Usage) -> Value {
-        let (object, mut choice) = match self.kind {
-            Kind::Chat => (
+impl Shape for Envelope {
+    fn open(&mut self, usage: Usage, events: &mut Events) {
+        if self.is_chat {
+            let delta = json!({"delta": {"role": "assistant", "content": ""}});
+            events.push(&self.piece(delta, None, usage));
+        }
+    }
+
+    fn text(&mut self, text: &str, usage: Usage, events: &mut Events) {
+        let choice = match self.is_chat {
+            true => json!({"delta": {"content": text}}),
+            false => json!({"text": text}),
+        };
+        events.push(&self.piece(choice, None, usage));
+    }
+
+    fn close(&mut self, finish: &Finish, usage: Usage, events: &mut Events) {
+        let choice = match self.is_chat {
+            true => json!({"delta": {}}),
+            false => json!({"text": ""}),
+        };
+        events.push(&self.piece(choice, Some(finish.name()), usage));
+        if self.stream_usage != StreamUsage::Omit {
+            let mut body = self.head(self.piece_object());
+            body["choices"] = json!([]);
+            body["usage"] = usage.to_json();
+            events.push(&body);
+        }
+        events.push_text("[DONE]");
+    }
+
+    fn fail(&mut self, error: &ApiError, events: &mut Events) {
+        events.push(&error.body());
+    }
+
+    fn whole(&mut self, text: &str, finish: &Finish, usage: Usage) -> String {
+        let (object, mut choice) = match self.is_chat {
+            true => (
                 "chat.completion",
                 json!({"message": {"role": "assistant", "content": text}}),
             ),
-            _ => ("text_completion", json!({"text": text})),
+            false => ("text_completion", json!({"text": text})),
         };
         choice["index"] = 0.into();
         choice["logprobs"] = Value::Null;
-        choice["finish_reason"] = finish_reason.into();
+        choice["finish_reason"] = finish.name().into();
         let mut body = self.head(object);
         body["choices"] = json!([choice]);
         body["usage"] = usage.to_json();
-        body
+        body.to_string()
     }
+}
 
-    /// The first piece of a stream; plain completions have none.
-    #[must_use]
-    pub fn opening(&self) -> Option<Value> {
-        let delta = json!({"delta": {"role": "assistant", "content": ""}});
-        (self.kind == Kind::Chat).then(|| self.piece(delta, None))
-    }
-
-    /// Some text.
-    #[must_use]
-    pub fn text(&self, text: &str) -> Value {
-        match self.kind {
-            Kind::Chat => self.piece(json!({"delta": {"content": text}}), None),
-            _ => self.piece(json!({"text": text}), None),
-        }
-    }
-
-    /// The end of the text.
-    #[must_use]
-    pub fn end(&self, finish_reason: &str) -> Value {
-        match self.kind {
-            Kind::Chat => self.piece(json!({"delta": {}}), Some(finish_reason)),
-            _ => self.piece(json!({"text": ""}), Some(finish_reason)),
-        }
-    }
-
-    /// The token counts, after the end.
-    #[must_use]
-    pub fn usage(&self, usage: Usage) -> Value {
-        let mut body = self.head(self.piece_object());
-        body["choices"] = json!([]);
-        body["usage"] = usage.to_json();
-        body
-    }
-
-    fn piece(&self, mut choice: Value, finish_reason: Option<&str>) -> Value {
+impl Envelope {
+    fn piece(&self, mut choice: Value, finish_reason: Option<&str>, usage: Usage) -> Value {
         choice["index"] = 0.into();
         choice["logprobs"] = Value::Null;
         choice["finish_reason"] = finish_reason.into();
         let mut body = self.head(self.piece_object());
         body["choices"] = json!([choice]);
+        if self.stream_usage == StreamUsage::Continuous {
+            body["usage"] = usage.to_json();
+        }
         body
     }
 
     fn piece_object(&self) -> &'static str {
-        match self.kind {
-            Kind::Chat => "chat.completion.chunk",
-            _ => "text_completion",
+        match self.is_chat {
+            true => "chat.completion.chunk",
+            false => "text_completion",
         }
     }
 

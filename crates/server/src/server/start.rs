@@ -314,14 +314,10 @@ async fn embedded(config: EmbeddedFleet, around: Around<'_>) -> Result<Started, 
         })
         .await?;
         let endpoints = publisher.endpoints().clone();
-        tracing::info!(
-            replica = index,
-            events = endpoints.events,
-            "publishing KV events"
-        );
-        let block_size = Some(config.engine.block_size as u32);
+        let events = &endpoints.events;
+        tracing::info!(replica = index, events, "publishing KV events");
         streams.push(Stream {
-            block_size,
+            block_size: Some(config.engine.block_size as u32),
             events: Some(endpoints),
             rank: None,
         });
@@ -339,6 +335,7 @@ async fn embedded(config: EmbeddedFleet, around: Around<'_>) -> Result<Started, 
         block_size: config.engine.block_size,
         predictions,
         tier_reports: config.tiers.map(|tiers| tiers.reports),
+        responses: Arc::default(),
     });
     Ok((fleet, name, streams))
 }

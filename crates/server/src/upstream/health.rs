@@ -148,6 +148,7 @@ impl ServedModel {
             context: model["max_model_len"]
                 .as_u64()
                 .and_then(|tokens| usize::try_from(tokens).ok()),
+            owner: model["owned_by"].as_str().map(str::to_owned),
         })
     }
 }

@@ -70,7 +70,12 @@ impl Upstream {
             (_, Some(Some(version))) => Dialect::Vllm(version),
             _ => Dialect::default(),
         };
-        tracing::info!(upstream = self.base(), ?version, ?dialect, "the engine's dialect");
+        tracing::info!(
+            upstream = self.base(),
+            ?version,
+            ?dialect,
+            "the engine's dialect"
+        );
         *(self.engine.dialect.lock()).unwrap_or_else(PoisonError::into_inner) = Some(dialect);
     }
 
@@ -86,8 +91,8 @@ impl Upstream {
         let asks_render = !self.engine.has_no_render.load(Relaxed);
         if asks_render {
             let path = path.split('?').next().unwrap_or(path);
-            let answer = self.ask(&format!("{path}/render"), without_tensors(body), limit);
-            match answer.await {
+            let path = format!("{path}/render");
+            match self.ask(&path, without_tensors(body), limit).await {
                 Ok(answer) => return tokens_of(&answer),
                 Err(StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) => {
                     self.engine.has_no_render.store(true, Relaxed);
@@ -96,7 +101,9 @@ impl Upstream {
             }
         }
         let question = tokenize_question(body)?;
-        let answer = self.ask("/tokenize", question.to_string().into(), limit).await;
+        let answer = self
+            .ask("/tokenize", question.to_string().into(), limit)
+            .await;
         tokens_of(&answer.ok()?)
     }
 
@@ -124,7 +131,9 @@ fn tokens_of(answer: &Value) -> Option<Vec<TokenId>> {
         Some(_) => return None,
         None => answer,
     };
-    let ids = answer["token_ids"].as_array().or(answer["tokens"].as_array())?;
+    let ids = answer["token_ids"]
+        .as_array()
+        .or(answer["tokens"].as_array())?;
     let id = |id: &Value| id.as_u64().and_then(|id| TokenId::try_from(id).ok());
     ids.iter().map(id).collect()
 }
@@ -156,7 +165,11 @@ fn tokenize_question(body: &[u8]) -> Option<Value> {
     }
     let mut question = json!({});
     for name in TOKENIZE_FIELDS {
-        if let Some(value) = fields.get_mut(name).map(Value::take).filter(|value| !value.is_null()) {
+        if let Some(value) = fields
+            .get_mut(name)
+            .map(Value::take)
+            .filter(|value| !value.is_null())
+        {
             question[name] = value;
         }
     }
@@ -181,7 +194,10 @@ mod tests {
     fn both_routes_answers_are_read() {
         assert_eq!(tokens_of(&json!({"token_ids": [1, 2]})), Some(vec![1, 2]));
         assert_eq!(tokens_of(&json!([{"token_ids": [1]}])), Some(vec![1]));
-        assert_eq!(tokens_of(&json!([{"token_ids": [1]}, {"token_ids": [2]}])), None);
+        assert_eq!(
+            tokens_of(&json!([{"token_ids": [1]}, {"token_ids": [2]}])),
+            None
+        );
         assert_eq!(tokens_of(&json!({"tokens": []})), Some(vec![]));
         assert_eq!(tokens_of(&json!({"tokens": [-1]})), None);
         assert_eq!(tokens_of(&json!({"error": "no"})), None);
@@ -200,7 +216,10 @@ mod tests {
             "messages": [{"role": "assistant", "content": "a", "reasoning": "r"}],
             "chat_template_kwargs": {"enable_thinking": true, "reasoning_effort": "high"},
         });
-        assert_eq!(tokenize_question(body.to_string().as_bytes()), Some(expected));
+        assert_eq!(
+            tokenize_question(body.to_string().as_bytes()),
+            Some(expected)
+        );
     }
 
     #[test]

@@ -1,0 +1,8 @@
+//! Bodies of Anthropic's Messages API.
+
+pub mod error;
+pub mod request;
+pub mod response;
+
+pub use request::MessagesRequest;
+pub use response::MessageShape;

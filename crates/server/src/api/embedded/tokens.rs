@@ -1,0 +1,150 @@
+//! From a request's prompt to its tokens.
+
+use headstart_prompt::{GenerationPrompt, PromptError, RenderInput};
+use http::StatusCode;
+
+use crate::clock::unix_seconds;
+use crate::conversation::Conversation;
+use crate::gateway::{Embedded, Gateway};
+use crate::openai::error::PromptLength;
+use crate::openai::{ApiError, PromptInput};
+use crate::prediction::{Chat, Scope};
+use crate::prompt_tokens::{PromptTokens, Prompted};
+
+/// A prompt before tokenization.
+pub(super) enum Input {
+    /// Rendered by the model's chat template.
+    Chat(Conversation),
+    /// Taken as it is.
+    Plain(PromptInput),
+}
+
+/// Tokenizes, and reads the conversation where somebody predicts, off the network threads: a long
+/// prompt takes milliseconds.
+pub(super) async fn read(
+    gateway: &Gateway,
+    embedded: &Embedded,
+    input: Input,
+    scope: Scope,
+) -> Result<(Prompted, Option<Chat>), ApiError> {
+    refuse_hopeless(embedded, &input)?;
+    let prompt = gateway
+        .prompt_tokens()
+        .expect("embedded models have a tokenizer")
+        .clone();
+    let predictions = embedded.predictions.clone();
+    let vocab = embedded.model.config.vocab;
+    let reading = tokio::task::spawn_blocking(move || {
+        let chat = match (&input, predictions) {
+            (Input::Chat(chat), Some(predictions)) => predictions.read(&chat.messages, &scope),
+            _ => None,
+        };
+        to_tokens(&prompt, input, scope.salt.as_deref()).map(|prompted| (prompted, chat))
+    });
+    let (prompted, chat) = reading
+        .await
+        .map_err(|_| server_error("the tokenizer failed"))??;
+    let tokens = &prompted.tokens;
+    if tokens.is_empty() {
+        return Err(ApiError::invalid("prompt", "the prompt has no tokens"));
+    }
+    match tokens.iter().find(|&&token| token as usize >= vocab) {
+        Some(token) => {
+            let message = format!("token {token} is not in the vocabulary of {vocab}");
+            Err(ApiError::invalid("prompt", message))
+        }
+        None => Ok((prompted, chat)),
+    }
+}
+
+/// Longest text of one token, bytes; vocabularies stay below it.
+const TOKEN_BYTES: usize = 256;
+
+/// Refuses what cannot fit before any work is spent on it: by its bytes, as if all its tokens were
+/// the longest ones.
+fn refuse_hopeless(embedded: &Embedded, input: &Input) -> Result<(), ApiError> {
+    let limit = embedded.context().saturating_sub(1);
+    let at_least = |bytes: usize| bytes.div_ceil(TOKEN_BYTES);
+    let (num_tokens, length) = match input {
+        Input::Plain(PromptInput::Tokens(tokens)) => {
+            (tokens.len(), PromptLength::Exactly(tokens.len()))
+        }
+        Input::Plain(PromptInput::Text(text)) => {
+            (at_least(text.len()), PromptLength::MoreThan(limit))
+        }
+        Input::Chat(chat) => {
+            let contents = chat.messages.as_array().into_iter().flatten();
+            let texts = contents.filter_map(|message| message["content"].as_str());
+            let bytes = texts.map(str::len).sum();
+            (at_least(bytes), PromptLength::MoreThan(limit))
+        }
+    };
+    match num_tokens > limit {
+        true => Err(ApiError::context_length(length, limit)),
+        false => Ok(()),
+    }
+}
+
+fn to_tokens(
+    prompt: &PromptTokens,
+    input: Input,
+    salt: Option<&str>,
+) -> Result<Prompted, ApiError> {
+    match input {
+        Input::Chat(chat) => chat_tokens(prompt, chat, salt),
+        Input::Plain(input) => plain_tokens(prompt, input, salt),
+    }
+}
+
+/// The tokens of a plain prompt.
+///
+/// # Errors
+/// When the tokenizer fails.
+pub(in crate::api) fn plain_tokens(
+    prompt: &PromptTokens,
+    input: PromptInput,
+    salt: Option<&str>,
+) -> Result<Prompted, ApiError> {
+    match input {
+        PromptInput::Tokens(tokens) => Ok(tokens.into()),
+        PromptInput::Text(text) => {
+            let tokens = prompt.plain(&text, salt);
+            tokens.map_err(|error| prompt_error(&error, "prompt"))
+        }
+    }
+}
+
+/// The tokens of a conversation, by the model's chat template.
+///
+/// # Errors
+/// When the template refuses it.
+fn chat_tokens(
+    prompt: &PromptTokens,
+    chat: Conversation,
+    salt: Option<&str>,
+) -> Result<Prompted, ApiError> {
+    let chat = chat.with_known_roles();
+    let input = RenderInput {
+        messages: &chat.messages,
+        tools: chat.tools.as_ref(),
+        generation_prompt: GenerationPrompt::Add,
+        now_unix_s: unix_seconds() as i64,
+        extra: &chat.variables,
+    };
+    prompt
+        .chat(&input, salt)
+        .map_err(|error| prompt_error(&error, "messages"))
+}
+
+fn prompt_error(error: &PromptError, param: &str) -> ApiError {
+    match error {
+        PromptError::Refused(_) | PromptError::Render { .. } | PromptError::NoTemplate => {
+            ApiError::invalid(param, error.to_string())
+        }
+        other => server_error(&other.to_string()),
+    }
+}
+
+pub(super) fn server_error(message: &str) -> ApiError {
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
+}

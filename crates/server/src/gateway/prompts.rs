@@ -1,0 +1,209 @@
+//! What is known of a prompt before it is placed: its tokens, the engine's word for them, or its
+//! text.
+//!
+//! ```text
+//! request ─ made here? ─ yes ─────────────────────────► tokens
+//!               │ no, and why
+//!               ├─ the engine renders it in time ─────► tokens
+//!               └─ else ─► exact tokens in front of a medium, and numbers of its text
+//! ```
+//!
+//! Each reason is logged once for a model, and counted for each prompt.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use headstart_core::TokenId;
+use headstart_insight::text::Sketch;
+use headstart_prompt::{Dialect, NoExactTokens};
+use headstart_router::Health;
+use tokio::sync::Semaphore;
+
+use super::{Fleet, Gateway};
+use crate::prompt_tokens::Prompted;
+use crate::text_tokens::text_tokens;
+use crate::upstream::Upstream;
+
+/// Prompts that engines render for this gateway at a time; further ones go by their text at once.
+const RENDERED_AT_ONCE: usize = 16;
+
+/// Longest wait for an engine to render a prompt: a long one takes it a tenth of a second.
+const RENDER_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Pairs of a model and a reason that are logged.
+const LOGGED_MAX: usize = 1024;
+
+/// What is known of a prompt.
+#[derive(Clone, Debug, Default)]
+pub struct KnownPrompt {
+    /// Exact tokens: of all of it, or of what is in front of its first medium.
+    pub tokens: Option<Vec<TokenId>>,
+    /// What its text looked like, where requests are explained.
+    pub sketch: Option<Sketch>,
+    /// Its text as numbers, where not all tokens are known.
+    pub text: Option<Vec<TokenId>>,
+    /// Whether this gateway made the tokens by itself.
+    pub is_ours: bool,
+}
+
+impl KnownPrompt {
+    /// The tokens of the whole prompt, where they are known.
+    #[must_use]
+    pub fn exact(&self) -> Option<&[TokenId]> {
+        self.tokens.as_deref().filter(|_| self.text.is_none())
+    }
+}
+
+/// Why a gateway lacks the tokens of a prompt.
+#[derive(Debug)]
+pub enum Lack {
+    /// It has no tokenizer.
+    NoTokenizer,
+    /// It once made other tokens of such a request than the engine.
+    Differs,
+    /// The prompt crate says why.
+    Prompt(NoExactTokens),
+}
+
+impl Lack {
+    /// A short name for metrics.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoTokenizer => "no-tokenizer",
+            Self::Differs => "engine-differs",
+            Self::Prompt(why) => why.reason(),
+        }
+    }
+
+    /// What to do about it.
+    fn advice(&self) -> String {
+        match self {
+            Self::NoTokenizer => "name the engine's folder (--upstream 'URL tokenizer=FOLDER') to \
+                                  route by exact prefixes"
+                .to_owned(),
+            Self::Differs => "the gateway's tokenizer or chat template is not the engine's; give \
+                              it the engine's own"
+                .to_owned(),
+            Self::Prompt(NoExactTokens::NoTemplate) => {
+                "put the engine's chat_template.jinja into the tokenizer folder".to_owned()
+            }
+            // A template's own words may repeat a prompt's.
+            Self::Prompt(NoExactTokens::Refused(_)) => {
+                "the chat template refused the conversation; the engine will, too".to_owned()
+            }
+            Self::Prompt(why) => why.to_string(),
+        }
+    }
+
+    /// Whether an engine may know what this gateway does not.
+    fn asks_engine(&self) -> bool {
+        !matches!(
+            self,
+            Self::NoTokenizer
+                | Self::Prompt(NoExactTokens::Refused(_) | NoExactTokens::Malformed(_))
+        )
+    }
+}
+
+/// What was said of prompts without tokens, and how many are asked about.
+#[derive(Debug)]
+pub(super) struct PromptDesk {
+    logged: Mutex<BTreeSet<(String, &'static str)>>,
+    asking: Semaphore,
+}
+
+impl Default for PromptDesk {
+    fn default() -> Self {
+        Self {
+            logged: Mutex::default(),
+            asking: Semaphore::new(RENDERED_AT_ONCE),
+        }
+    }
+}
+
+impl Gateway {
+    /// How the engines that serve `model` prepare chat requests.
+    #[must_use]
+    pub fn dialect(&self, model: &str) -> Dialect {
+        let known = self.serving(model).find_map(Upstream::dialect);
+        known.unwrap_or_default()
+    }
+
+    fn serving<'a>(&'a self, model: &'a str) -> impl Iterator<Item = &'a Upstream> {
+        let upstreams = match &self.fleet {
+            Fleet::Embedded(_) => &[][..],
+            Fleet::Upstreams(upstreams) => upstreams,
+        };
+        let serves =
+            move |upstream: &&Upstream| upstream.models().iter().any(|served| served == model);
+        upstreams.iter().filter(serves)
+    }
+
+    /// What is known of the prompt of a request that `lack` keeps from being tokenized here.
+    pub async fn prompt_without_tokens(
+        self: &Arc<Self>,
+        lack: Lack,
+        model: &str,
+        (path, body): (&str, &Bytes),
+        before_medium: Option<Prompted>,
+    ) -> KnownPrompt {
+        let reason = lack.reason();
+        self.log_once(&lack, model);
+        if lack.asks_engine()
+            && let Some(tokens) = self.rendered_by_engine(model, path, body).await
+        {
+            self.metrics.prompts.note_rendered(model, reason);
+            return KnownPrompt {
+                tokens: Some(tokens),
+                ..KnownPrompt::default()
+            };
+        }
+        self.metrics.prompts.note_without_tokens(model, reason);
+        KnownPrompt {
+            tokens: before_medium.map(|prompted| prompted.tokens),
+            text: Some(text_tokens(body)),
+            ..KnownPrompt::default()
+        }
+    }
+
+    async fn rendered_by_engine(
+        &self,
+        model: &str,
+        path: &str,
+        body: &Bytes,
+    ) -> Option<Vec<TokenId>> {
+        let _turn = self.prompts.asking.try_acquire().ok()?;
+        let Fleet::Upstreams(upstreams) = &self.fleet else {
+            return None;
+        };
+        let up = self.router().replicas().find_map(|replica| {
+            let upstream = &upstreams[replica.replica.0 as usize];
+            let serves = upstream.models().iter().any(|served| served == model);
+            (replica.health == Health::Healthy && serves).then_some(replica.replica)
+        });
+        let upstream = &upstreams[up?.0 as usize];
+        let tokens = upstream.render(path, body, RENDER_TIMEOUT);
+        tokio::time::timeout(RENDER_TIMEOUT, tokens).await.ok()?
+    }
+
+    fn log_once(&self, lack: &Lack, model: &str) {
+        let mut logged = self
+            .prompts
+            .logged
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let key = (model.to_owned(), lack.reason());
+        if logged.len() < LOGGED_MAX && logged.insert(key) {
+            tracing::warn!(
+                model,
+                reason = lack.reason(),
+                "a prompt has no exact tokens here: {}; such prompts are routed by the engine's \
+                 tokens where it tells them, else by their text",
+                lack.advice()
+            );
+        }
+    }
+}

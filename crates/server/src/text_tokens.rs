@@ -1,0 +1,123 @@
+//! Numbers that stand for a request's text, where the tokens of its prompt are not known: a router
+//! can still send equal beginnings to the same replica.
+//!
+//! One number is four bytes of the request's JSON, about as much as a token. Fields come in the
+//! order in which engines put them into a prompt, so that the next turn of a conversation begins
+//! with the numbers of the last one. Images and other long data count by a hash of them.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use headstart_core::TokenId;
+use serde_json::value::RawValue;
+use twox_hash::XxHash3_64;
+
+/// Fields that make a prompt, in the order of their places in it, whichever API they belong to.
+const FIELDS: [&str; 7] = [
+    "tools",
+    "instructions",
+    "system",
+    "documents",
+    "messages",
+    "input",
+    "prompt",
+];
+
+/// Longest text that is looked at, bytes.
+const TEXT_BYTES: usize = 2 << 20;
+
+/// Length of a string without a space that is taken for data, bytes.
+const DATA_BYTES: usize = 2048;
+
+/// The numbers of a request's body; none where it is no JSON object.
+#[must_use]
+pub fn text_tokens(body: &[u8]) -> Vec<TokenId> {
+    let fields: HashMap<Cow<'_, str>, &RawValue> = match serde_json::from_slice(body) {
+        Ok(fields) => fields,
+        Err(_) => return Vec::new(),
+    };
+    let mut text = Vec::new();
+    for name in FIELDS {
+        if let Some(raw) = fields.get(name) {
+            text.extend_from_slice(name.as_bytes());
+            write_without_data(raw.get().as_bytes(), &mut text);
+        }
+        if text.len() >= TEXT_BYTES {
+            break;
+        }
+    }
+    text.truncate(TEXT_BYTES);
+    let number = |bytes: &[u8; 4]| TokenId::from_le_bytes(*bytes);
+    text.as_chunks().0.iter().map(number).collect()
+}
+
+/// Copies JSON, long data in strings as their hash.
+fn write_without_data(json: &[u8], text: &mut Vec<u8>) {
+    let mut at = 0;
+    while at < json.len() && text.len() < TEXT_BYTES {
+        let end = match json[at] {
+            b'"' => end_of_string(json, at),
+            _ => (json[at..].iter().position(|&byte| byte == b'"')).map_or(json.len(), |n| at + n),
+        };
+        let piece = &json[at..end];
+        let is_data = piece[0] == b'"' && piece.len() > DATA_BYTES && !piece.contains(&b' ');
+        match is_data {
+            true => text.extend_from_slice(&XxHash3_64::oneshot(piece).to_le_bytes()),
+            false => text.extend_from_slice(piece),
+        }
+        at = end;
+    }
+}
+
+/// The place behind the string that begins at `start`.
+fn end_of_string(json: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while at < json.len() && json[at] != b'"' {
+        at += if json[at] == b'\\' { 2 } else { 1 };
+    }
+    (at + 1).min(json.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn common(a: &serde_json::Value, b: &serde_json::Value) -> usize {
+        let (a, b) = (a.to_string(), b.to_string());
+        let (a, b) = (text_tokens(a.as_bytes()), text_tokens(b.as_bytes()));
+        a.iter().zip(&b).take_while(|(a, b)| a == b).count()
+    }
+
+    #[test]
+    fn a_next_turn_begins_as_the_last_one() {
+        let data = "A".repeat(1 << 20);
+        let first = json!({"role": "user", "content": [
+            {"type": "text", "text": "what is this?"},
+            {"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{data}")}},
+        ]});
+        let answer = json!({"role": "assistant", "content": "a cat"});
+        let one = json!({"model": "m", "messages": [first], "stream": true});
+        let two = json!({"messages": [first, answer], "tools": null, "seed": 4});
+        let length = text_tokens(one.to_string().as_bytes()).len();
+        assert!(length < 100, "data is hashed: {length}");
+        // `tools` comes first, and was not there.
+        let two = json!({"messages": two["messages"], "seed": 4});
+        assert!(common(&one, &two) >= length - 1);
+        let other = json!({"messages": [{"role": "user", "content": [first["content"][0], {
+            "type": "image_url", "image_url": {"url": format!("data:image/png;base64,B{data}")},
+        }]}]});
+        assert!(
+            common(&one, &other) < length - 4,
+            "another image is another prompt"
+        );
+    }
+
+    #[test]
+    fn what_is_no_object_has_no_numbers() {
+        for body in ["", "[1]", "{", "null", "\"\\"] {
+            assert!(text_tokens(body.as_bytes()).is_empty());
+        }
+        assert!(text_tokens(b"{\"messages\": \"\\\"\\\\\"}").len() > 2);
+    }
+}
