@@ -4,7 +4,9 @@
 //! what to install, a step after a failure as NOT RUN: neither is ever counted as passed. This
 //! module orders and reports; [`step`] knows what the steps are.
 
+mod binary;
 mod browser;
+mod clients;
 mod examples;
 mod report;
 mod services;
@@ -38,6 +40,26 @@ pub(crate) enum Services {
     Required,
 }
 
+/// What the options of the command line say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// `--keep-going`.
+    pub(crate) on_failure: OnFailure,
+    /// `--services`.
+    pub(crate) services: Services,
+    /// `--clients`.
+    pub(crate) clients: Clients,
+}
+
+/// Whether clients' own packages are fetched and run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clients {
+    /// They are no step.
+    Left,
+    /// They are the last step.
+    Run,
+}
+
 /// How one step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
@@ -51,12 +73,12 @@ enum Outcome {
     NotRun,
 }
 
-/// Runs all steps in the workspace at `root` and prints one line per step and a summary.
-pub(crate) fn run(root: &Path, on_failure: OnFailure, services: Services) -> Result<ExitCode> {
+/// Runs the steps in the workspace at `root` and prints one line per step and a summary.
+pub(crate) fn run(root: &Path, options: Options) -> Result<ExitCode> {
     let cargo = Cargo::new(root);
-    let reports = run_steps(&STEPS, on_failure, |step| {
+    let reports = run_steps(steps(options.clients), options.on_failure, |step| {
         let started = Instant::now();
-        let outcome = step.run(root, &cargo, services)?;
+        let outcome = step.run(root, &cargo, options.services)?;
         let report = Report {
             name: step.name,
             outcome,
@@ -73,12 +95,17 @@ pub(crate) fn run(root: &Path, on_failure: OnFailure, services: Services) -> Res
     })
 }
 
-fn run_steps(
-    steps: &[Step],
+fn steps(clients: Clients) -> impl Iterator<Item = &'static Step> {
+    let wanted = move |step: &&Step| clients == Clients::Run || !step.is_opt_in();
+    STEPS.iter().filter(wanted)
+}
+
+fn run_steps<'a>(
+    steps: impl Iterator<Item = &'a Step>,
     on_failure: OnFailure,
     mut run: impl FnMut(&Step) -> Result<Report>,
 ) -> Result<Vec<Report>> {
-    let mut reports = Vec::with_capacity(steps.len());
+    let mut reports = Vec::new();
     for step in steps {
         let stopped = on_failure == OnFailure::Stop && report::has_failure(&reports);
         reports.push(if stopped {
@@ -101,7 +128,7 @@ mod tests {
     /// Runs all steps, `failing` ones failing, and compares the names of those that were run.
     fn check(on_failure: OnFailure, failing: &[&str], expected: &[&str]) {
         let mut ran = Vec::new();
-        let reports = run_steps(&STEPS, on_failure, |step| {
+        let reports = run_steps(steps(Clients::Left), on_failure, |step| {
             ran.push(step.name);
             let outcome = if failing.contains(&step.name) {
                 Outcome::Failed("on purpose".to_owned())
@@ -118,7 +145,7 @@ mod tests {
         let reports = reports.expect("these steps return no error");
         assert_eq!(
             reports.len(),
-            STEPS.len(),
+            steps(Clients::Left).count(),
             "each step is reported, run or not"
         );
         assert_eq!(report::has_failure(&reports), !failing.is_empty());
@@ -133,6 +160,13 @@ mod tests {
                 "tidy", "fmt", "clippy", "services", "test", "doc", "examples", "browser",
             ],
         );
+    }
+
+    #[test]
+    fn clients_are_a_step_if_asked_for() {
+        let names = |clients| steps(clients).map(|step| step.name).collect::<Vec<_>>();
+        let (left, run) = (names(Clients::Left), names(Clients::Run));
+        assert_eq!(run, [left, vec!["clients"]].concat());
     }
 
     #[test]

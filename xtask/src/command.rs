@@ -1,8 +1,8 @@
 //! The command line: from arguments to one [`Command`], or a sentence saying what is wrong.
 //!
-//! Hand-written, because two commands and two options do not earn a dependency.
+//! Hand-written, because two commands and three options do not earn a dependency.
 
-use crate::check::{OnFailure, Services};
+use crate::check::{Clients, OnFailure, Options, Services};
 
 /// What `cargo x help` prints.
 pub(crate) const USAGE: &str = "\
@@ -21,6 +21,8 @@ Options:
   --services       install what tests need beside cargo (redis-server, by apt-get; moto, by pip
                    below target) where it is not there, and fail where that cannot be; without
                    this option such tests are skipped then, and the report says so
+  --clients        also run clients' own packages against the server (tools/clients/run): fetches
+                   them by pip and npm below target; skipped, by name, where they cannot be had
 
 Exit status: 0 all passed, 1 a check failed, 2 the command line is wrong.
 
@@ -28,13 +30,14 @@ Examples:
   cargo x check                 # before every push
   cargo x check --keep-going    # list everything that is wrong, in one run
   cargo x check --services      # the tests against real servers must run
+  cargo x check --clients       # and the packages that people use
   cargo x tidy                  # under a second, while writing";
 
 /// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Run every step that CI runs.
-    Check(OnFailure, Services),
+    Check(Options),
     /// Run the tidy rules alone.
     Tidy,
     /// Print [`USAGE`].
@@ -59,15 +62,20 @@ impl Command {
 }
 
 fn check_options(options: &[&str]) -> Result<Command, String> {
-    let (mut on_failure, mut services) = (OnFailure::Stop, Services::IfThere);
+    let mut parsed = Options {
+        on_failure: OnFailure::Stop,
+        services: Services::IfThere,
+        clients: Clients::Left,
+    };
     for (at, option) in options.iter().enumerate() {
         match *option {
-            "--keep-going" => on_failure = OnFailure::KeepGoing,
-            "--services" => services = Services::Required,
+            "--keep-going" => parsed.on_failure = OnFailure::KeepGoing,
+            "--services" => parsed.services = Services::Required,
+            "--clients" => parsed.clients = Clients::Run,
             _ => return Err(unknown_option("check", &options[at..])),
         }
     }
-    Ok(Command::Check(on_failure, services))
+    Ok(Command::Check(parsed))
 }
 
 fn is_help(argument: &str) -> bool {
@@ -94,14 +102,25 @@ mod tests {
 
     #[test]
     fn commands_and_options_are_read() {
-        let expected = |on_failure, services| Ok(Command::Check(on_failure, services));
-        check("check", expected(OnFailure::Stop, Services::IfThere));
+        let expected = |on_failure, services, clients| {
+            Ok(Command::Check(Options {
+                on_failure,
+                services,
+                clients,
+            }))
+        };
+        check(
+            "check",
+            expected(OnFailure::Stop, Services::IfThere, Clients::Left),
+        );
         check(
             "check --keep-going",
-            expected(OnFailure::KeepGoing, Services::IfThere),
+            expected(OnFailure::KeepGoing, Services::IfThere, Clients::Left),
         );
-        let both = expected(OnFailure::KeepGoing, Services::Required);
-        check("check --services --keep-going", both);
+        check(
+            "check --services --clients --keep-going",
+            expected(OnFailure::KeepGoing, Services::Required, Clients::Run),
+        );
         check("tidy", Ok(Command::Tidy));
     }
 

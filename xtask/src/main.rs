@@ -33,9 +33,7 @@ fn main() -> ExitCode {
 
 fn execute(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Check(on_failure, services) => {
-            check::run(&workspace_root()?, on_failure, services)
-        }
+        Command::Check(options) => check::run(&workspace_root()?, options),
         Command::Tidy => tidy_alone(),
         Command::Help => {
             println!("{USAGE}");

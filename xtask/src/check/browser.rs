@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result};
 
-use super::Outcome;
+use super::{Outcome, binary};
 use crate::cargo::Cargo;
 
 /// The checks, below the repository's root. Its own file tells the exit codes.
@@ -28,19 +28,12 @@ pub(super) fn run(root: &Path, cargo: &Cargo) -> Result<Outcome> {
     if let Some(outcome) = unless_ready(&ready) {
         return Ok(outcome);
     }
-    // Built with the whole workspace, as the tests were; see `examples`.
-    let built = cargo.run(
-        &["build", "--quiet", "--locked", "--workspace", "--bins"],
-        &[],
-    )?;
-    if !built.success() {
-        return Ok(Outcome::Failed(format!(
-            "the binary does not build: {built}"
-        )));
+    if let Some(failed) = binary::build(cargo)? {
+        return Ok(failed);
     }
     let done = Command::new(root.join(SCRIPT))
         .arg("--headstart")
-        .arg(binary()?)
+        .arg(binary::path()?)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
@@ -48,13 +41,6 @@ pub(super) fn run(root: &Path, cargo: &Cargo) -> Result<Outcome> {
     let said = String::from_utf8_lossy(&done.stdout);
     print!("{said}");
     Ok(concluded(done.status.code(), &said))
-}
-
-/// Beside this program.
-fn binary() -> Result<std::path::PathBuf> {
-    let program = std::env::current_exe().context("this program's own path")?;
-    let folder = program.parent().context("this program lies in a folder")?;
-    Ok(folder.join(format!("headstart{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// What is missing, in the script's words; none where nothing is.

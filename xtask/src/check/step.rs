@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{Outcome, Services, browser, examples, services};
+use super::{Outcome, Services, browser, clients, examples, services};
 use crate::cargo::Cargo;
 use crate::tidy;
 
 /// All steps, in the order they run: seconds before minutes, so that a typo is known early.
-pub(super) const STEPS: [Step; 8] = [
+pub(super) const STEPS: [Step; 9] = [
     Step {
         name: "tidy",
         work: Work::Tidy,
@@ -41,6 +41,10 @@ pub(super) const STEPS: [Step; 8] = [
     Step {
         name: "browser",
         work: Work::Browser,
+    },
+    Step {
+        name: "clients",
+        work: Work::Clients,
     },
 ];
 
@@ -99,6 +103,7 @@ enum Work {
     Test,
     Examples,
     Browser,
+    Clients,
 }
 
 #[derive(Debug)]
@@ -110,6 +115,11 @@ struct CargoCall {
 }
 
 impl Step {
+    /// Whether an option must ask for the step: it fetches packages.
+    pub(super) fn is_opt_in(&self) -> bool {
+        matches!(self.work, Work::Clients)
+    }
+
     /// Runs the step. An error means that it could not even be tried.
     pub(super) fn run(&self, root: &Path, cargo: &Cargo, services: Services) -> Result<Outcome> {
         match self.work {
@@ -122,6 +132,7 @@ impl Step {
             },
             Work::Examples => examples::run(root, cargo),
             Work::Browser => browser::run(root, cargo),
+            Work::Clients => clients::run(root, cargo),
         }
     }
 }
