@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use headstart_core::TokenId;
 use serde_json::{Map, Value};
 
-use crate::dialect::{Conversation, Dialect, NoExactTokens};
+use crate::dialect::{Api, Conversation, Dialect, NoExactTokens};
 use crate::python_compat::{strip, strip_end};
 use crate::{ChatTemplate, PromptError, PromptModel, RenderInput, SpecialTokensIn};
 
@@ -72,16 +72,26 @@ impl PromptModel {
     pub fn chat_prompt(
         &self,
         dialect: Dialect,
+        api: Api,
         mut request: Map<String, Value>,
         now_unix_s: i64,
     ) -> Result<ChatText, NoExactTokens> {
+        if api != Api::Chat {
+            request.shift_remove("chat_template");
+        }
         let template = self.template_of(&mut request)?;
-        let special = match request.get("add_special_tokens") {
-            Some(Value::Bool(true)) => SpecialTokensIn::AddBosEos,
-            _ => SpecialTokensIn::ParseOnly,
+        // Of the three APIs, responses alone have the tokenizer add its special tokens.
+        let adds_special = match api {
+            Api::Chat => request.get("add_special_tokens") == Some(&Value::Bool(true)),
+            Api::Messages => false,
+            Api::Responses => true,
+        };
+        let special = match adds_special {
+            true => SpecialTokensIn::AddBosEos,
+            false => SpecialTokensIn::ParseOnly,
         };
         let kept = KeptTokens::of(&request)?;
-        let mut conversation = dialect.read(request, &template)?;
+        let mut conversation = dialect.read(request, api, &template)?;
         if let Some(index) = conversation.medium_in {
             let before = before_medium(&template, &mut conversation, index, now_unix_s)?;
             return Err(NoExactTokens::Media { before });

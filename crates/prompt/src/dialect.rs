@@ -46,6 +46,17 @@ impl Default for Dialect {
     }
 }
 
+/// Which API a request with a conversation belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    /// OpenAI's `/v1/chat/completions`.
+    Chat,
+    /// Anthropic's `/v1/messages`.
+    Messages,
+    /// OpenAI's `/v1/responses`.
+    Responses,
+}
+
 /// What a template is rendered with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conversation {
@@ -113,11 +124,14 @@ impl Dialect {
     pub fn read(
         self,
         request: Map<String, Value>,
+        api: Api,
         template: &ChatTemplate,
     ) -> Result<Conversation, NoExactTokens> {
-        match self {
-            Self::Vllm(version) => vllm::read(request, template, version),
-            Self::Sglang => sglang::read(request, template),
+        match (self, api) {
+            (Self::Vllm(version), api) => vllm::read(request, api, template, version),
+            (Self::Sglang, Api::Chat) => sglang::read(request, template),
+            (Self::Sglang, Api::Messages) => Err(NoExactTokens::Unsupported("messages")),
+            (Self::Sglang, Api::Responses) => Err(NoExactTokens::Unsupported("input")),
         }
     }
 }

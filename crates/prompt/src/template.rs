@@ -38,6 +38,7 @@ pub struct ChatTemplate {
     content_formats: [ContentFormat; 2],
     names_developer: bool,
     names_content: bool,
+    takes_inline_system: bool,
 }
 
 /// Texts of the model's special tokens, which templates print.
@@ -102,7 +103,10 @@ impl ChatTemplate {
         source: &str,
         special_tokens: SpecialTokens,
     ) -> Result<Self, PromptError> {
-        let source = scope_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"));
+        let source = source.replace("\r\n", "\n").replace('\r', "\n");
+        // As it came: the probe does not know tags for generated parts.
+        let takes_inline_system = takes_inline_system(&source);
+        let source = scope_generation_tags(&source);
         let content_formats = [
             ContentFormat::detect_as_vllm(&source),
             ContentFormat::detect_as_sglang(&source),
@@ -122,6 +126,7 @@ impl ChatTemplate {
             content_formats,
             names_developer,
             names_content,
+            takes_inline_system,
         })
     }
 
@@ -141,6 +146,12 @@ impl ChatTemplate {
     #[must_use]
     pub fn names_developer(&self) -> bool {
         self.names_developer
+    }
+
+    /// Whether it renders system messages behind the first message, as vLLM probes it.
+    #[must_use]
+    pub fn takes_inline_system(&self) -> bool {
+        self.takes_inline_system
     }
 
     /// Whether its source mentions `content`.
@@ -240,6 +251,23 @@ fn environment() -> Environment<'static> {
     });
     environment.add_function("raise_exception", raise_exception);
     environment
+}
+
+/// Whether a template renders a conversation with a system message in its middle, with nothing but
+/// Jinja's own functions: vLLM tries that at its start, and hoists such messages if it fails.
+fn takes_inline_system(source: &str) -> bool {
+    let mut environment = Environment::new();
+    environment.set_syntax(syntax());
+    environment.set_fuel(Some(REQUEST_FUEL));
+    python_compat::install(&mut environment);
+    let message = |role: &str| serde_json::json!({"role": role, "content": "t"});
+    let messages = ["system", "user", "system", "user"].map(message);
+    let variables = BTreeMap::from([
+        ("messages", value_of(&messages.as_slice().into())),
+        ("add_generation_prompt", Value::from(false)),
+    ]);
+    let render = || environment.render_str(source, Value::from(variables));
+    matches!(catch_unwind(AssertUnwindSafe(render)), Ok(Ok(_)))
 }
 
 /// Puts `with` for each `generation` tag, so that its whitespace control stays in force.

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use headstart_prompt::{Dialect, PromptModel};
+use headstart_prompt::{Api, Dialect, PromptModel};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -34,7 +34,7 @@ fn failed_requests_are_rendered_as_by_the_engine() {
         let special_tokens = Default::default();
         model.template =
             Some(headstart_prompt::ChatTemplate::new(&source, special_tokens).unwrap());
-        let chat = model.chat_prompt(Dialect::default(), case.request, 0);
+        let chat = model.chat_prompt(Dialect::default(), Api::Chat, case.request, 0);
         let tokens = chat
             .as_ref()
             .map(|chat| model.tokenizer.encode(&chat.text, chat.special));

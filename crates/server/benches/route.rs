@@ -5,8 +5,10 @@
 //! Conversations of five turns with some 100,000 tokens at the end, each sent whole with every
 //! turn, as clients do; 16 replicas, of which one holds what was said so far. Steps: JSON, template
 //! and tokens (with what is known of the prefix), the names of the blocks, the choice. *First* is
-//! the fifth turn's text sent alone by a tenant that nobody knows: nothing is known of it. One
-//! thread; medians.
+//! the fifth turn's text sent alone by a tenant that nobody knows: nothing is known of it. *Plain* is
+//! the fifth turn without the dialect step: the messages go to the template as they came. *Agent* is
+//! the fortieth turn of a conversation with 60 tools, tool calls and their results. One thread;
+//! medians.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -15,11 +17,13 @@ use std::time::{Duration, Instant};
 
 use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Rng, Tier, TokenId};
-use headstart_prompt::{GenerationPrompt, PromptModel, RenderInput};
+use headstart_prompt::{Api, ChatTemplate, Dialect, GenerationPrompt, PromptModel, RenderInput};
 use headstart_router::index::Update;
 use headstart_router::{Profile, Prompt, RouteRequest, Router, RouterConfig};
 use headstart_server::metrics::Metrics;
+use headstart_server::openai::response::Kind;
 use headstart_server::prompt_tokens::PromptTokens;
+use headstart_server::request_shape::RequestShape;
 use serde_json::{Value, json};
 
 /// Bytes of text by the fifth turn.
@@ -39,6 +43,21 @@ struct Steps {
     num_tokens: usize,
 }
 
+/// A template that prints tools and calls, as those of models for agents do.
+fn template_with_tools(prompt: &PromptModel) -> ChatTemplate {
+    let source = include_str!("../../prompt/tests/parity/templates/chatml-tools.jinja");
+    ChatTemplate::new(source, prompt.special_tokens.clone()).expect("it compiles")
+}
+
+/// What is done to a request in front of its template.
+#[derive(Clone, Copy, PartialEq)]
+enum Step {
+    /// The engine's preprocessing.
+    Dialect,
+    /// Nothing.
+    Plain,
+}
+
 struct Gateway {
     tokens: PromptTokens,
     router: Router,
@@ -54,27 +73,50 @@ fn main() {
         Some(folder) => PromptModel::from_dir(&folder).expect("a model's folder"),
         None => PromptModel::toy(),
     };
-    let mut gateway = Gateway::new(prompt);
-    let (mut fifth, mut first) = (Vec::new(), Vec::new());
+    let with_tools = PromptModel {
+        tokenizer: prompt.tokenizer.clone(),
+        template: Some(template_with_tools(&prompt)),
+        named_templates: prompt.named_templates.clone(),
+        special_tokens: prompt.special_tokens.clone(),
+    };
+    let prompt = Arc::new(prompt);
+    let mut gateway = Gateway::new(prompt.clone());
+    let mut plain_gateway = Gateway::new(prompt);
+    let mut agent_gateway = Gateway::new(Arc::new(with_tools));
+    let (mut fifth, mut plain, mut first) = (Vec::new(), Vec::new(), Vec::new());
+    let mut agent = Vec::new();
     for conversation in 0..CONVERSATIONS {
         let replica = ReplicaId(conversation as u32 % REPLICAS);
         let bodies = bodies(conversation);
-        for (turn, body) in bodies.iter().enumerate() {
-            let steps = gateway.request(body.as_bytes(), replica);
-            if turn + 1 == TURNS {
-                fifth.push(steps);
-            }
+        for body in &bodies[..TURNS - 1] {
+            gateway.request(body.as_bytes(), replica, Step::Dialect);
+            plain_gateway.request(body.as_bytes(), replica, Step::Plain);
         }
+        let last = bodies[TURNS - 1].as_bytes();
+        plain.push(plain_gateway.request(last, replica, Step::Plain));
+        fifth.push(gateway.request(last, replica, Step::Dialect));
+        let turns = agent_bodies(conversation);
+        let times = turns.iter();
+        let times =
+            times.map(|body| agent_gateway.request(body.as_bytes(), replica, Step::Dialect));
+        agent.extend(times.last());
         // Another tenant's: the same text, and nothing of it is known.
         let mut alone: Value = serde_json::from_str(&bodies[TURNS - 1]).expect("our own JSON");
         alone["cache_salt"] = json!(format!("tenant {conversation}"));
-        first.push(gateway.request(alone.to_string().as_bytes(), replica));
+        let alone = alone.to_string();
+        first.push(gateway.request(alone.as_bytes(), replica, Step::Dialect));
     }
     println!(
         "| turn | prompt tokens | JSON, ms | template and tokens, ms | hash, ms | route, ms | \
          all, ms |\n|---|--:|--:|--:|--:|--:|--:|"
     );
-    for (name, steps) in [("fifth", &fifth), ("first", &first)] {
+    let rows = [
+        ("fifth", &fifth),
+        ("plain", &plain),
+        ("first", &first),
+        ("agent", &agent),
+    ];
+    for (name, steps) in rows {
         let median = |of: fn(&Steps) -> Duration| {
             let mut times: Vec<_> = steps.iter().map(of).collect();
             times.sort();
@@ -93,7 +135,7 @@ fn main() {
 }
 
 impl Gateway {
-    fn new(prompt: PromptModel) -> Self {
+    fn new(prompt: Arc<PromptModel>) -> Self {
         let mut router = Router::new(RouterConfig {
             model: "m".to_owned(),
             profile: Profile::precise(),
@@ -103,7 +145,7 @@ impl Gateway {
             router.add_replica(ReplicaId(replica), Some(BLOCK_SIZE), Nanos(0));
         }
         Self {
-            tokens: PromptTokens::new(Arc::new(prompt), Metrics::new().index),
+            tokens: PromptTokens::new(prompt, Metrics::new().index),
             router,
             now: Nanos(0),
             next_hash: 0,
@@ -111,22 +153,36 @@ impl Gateway {
     }
 
     /// Routes one request; `holder` computes it, whoever was chosen.
-    fn request(&mut self, body: &[u8], holder: ReplicaId) -> Steps {
+    fn request(&mut self, body: &[u8], holder: ReplicaId, step: Step) -> Steps {
         let mut steps = Steps::default();
         let start = Instant::now();
-        let fields: Value = serde_json::from_slice(black_box(body)).expect("our own JSON");
+        let text = std::str::from_utf8(black_box(body)).expect("our own JSON");
+        let Ok(Value::Object(mut fields)) = headstart_prompt::read_json(text) else {
+            panic!("our own JSON");
+        };
+        black_box(RequestShape::of(Kind::Chat, body));
         steps.json = start.elapsed();
 
         let start = Instant::now();
-        let salt = fields["cache_salt"].as_str();
-        let input = RenderInput {
-            messages: &fields["messages"],
-            tools: None,
-            generation_prompt: GenerationPrompt::Add,
-            now_unix_s: 0,
-            extra: &serde_json::Map::new(),
+        let salt = fields.shift_remove("cache_salt");
+        let salt = salt.as_ref().and_then(Value::as_str);
+        let tokens = match step {
+            Step::Dialect => {
+                let dialect = Dialect::default();
+                let tokens = self.tokens.request(dialect, Api::Chat, fields, salt);
+                tokens.expect("a chat template")
+            }
+            Step::Plain => {
+                let input = RenderInput {
+                    messages: &fields["messages"],
+                    tools: None,
+                    generation_prompt: GenerationPrompt::Add,
+                    now_unix_s: 0,
+                    extra: &serde_json::Map::new(),
+                };
+                self.tokens.chat(&input, salt).expect("a chat template")
+            }
         };
-        let tokens = self.tokens.chat(&input, salt).expect("a chat template");
         steps.tokens = start.elapsed();
         steps.num_tokens = tokens.tokens.len();
 
@@ -188,6 +244,42 @@ fn bodies(seed: usize) -> Vec<String> {
         bodies.push(json!({"model": "m", "messages": messages}).to_string());
         let answer = text(&mut rng, TEXT_BYTES / TURNS / 4);
         messages.push(json!({"role": "assistant", "content": answer}));
+    }
+    bodies
+}
+
+/// The body of each of 40 turns of an agent: a call of a tool, its result, a few words.
+fn agent_bodies(seed: usize) -> Vec<String> {
+    let mut rng = Rng::new(1000 + seed as u64);
+    let tool = |number: usize| {
+        let property =
+            |name: &str| json!({"type": "string", "description": format!("The {name}.")});
+        json!({"type": "function", "function": {
+            "name": format!("tool_{number}"),
+            "description": "Does one of sixty things, and says what came of it.",
+            "strict": true,
+            "parameters": {"type": "object", "required": ["path"], "properties": {
+                "path": property("path"), "query": property("query"), "limit": {"type": "integer"},
+            }},
+        }})
+    };
+    let tools: Vec<_> = (0..60).map(tool).collect();
+    let mut messages = vec![
+        json!({"role": "system", "content": text(&mut rng, 8_000)}),
+        json!({"role": "user", "content": text(&mut rng, 500)}),
+    ];
+    let mut bodies = Vec::new();
+    for turn in 0..40 {
+        let body = json!({"model": "m", "messages": messages, "tools": tools});
+        bodies.push(body.to_string());
+        let arguments = json!({"path": format!("src/{turn}.rs"), "limit": turn}).to_string();
+        let function = json!({"name": format!("tool_{}", turn % 60), "arguments": arguments});
+        let id = format!("call_{turn}");
+        messages.push(json!({"role": "assistant", "content": null, "tool_calls": [
+            {"id": id, "type": "function", "function": function},
+        ]}));
+        let result = text(&mut rng, 2_000);
+        messages.push(json!({"role": "tool", "tool_call_id": id, "content": result}));
     }
     bodies
 }

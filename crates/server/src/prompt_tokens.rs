@@ -10,7 +10,7 @@ use headstart_core::TokenId;
 use headstart_insight::text::Sketch;
 use headstart_prompt::prefix_tokens::{CAPACITY_BYTES, PrefixTokens, PrefixTokensStats};
 use headstart_prompt::{
-    ChatText, Dialect, NoExactTokens, PromptError, PromptModel, RenderInput, SpecialTokensIn,
+    Api, ChatText, Dialect, NoExactTokens, PromptError, PromptModel, RenderInput, SpecialTokensIn,
 };
 use serde_json::{Map, Value};
 
@@ -80,13 +80,15 @@ impl PromptTokens {
         self.timed(start, &text, SpecialTokensIn::ParseOnly, salt)
     }
 
-    /// The tokens that an engine makes of a chat request, given by its top-level fields.
+    /// The tokens that an engine makes of a request with a conversation, given by its top-level
+    /// fields.
     ///
     /// # Errors
     /// Why they are not known here.
     pub fn request(
         &self,
         dialect: Dialect,
+        api: Api,
         fields: Map<String, Value>,
         salt: Option<&str>,
     ) -> Result<Prompted, NoExactTokens> {
@@ -96,7 +98,7 @@ impl PromptTokens {
             text,
             special,
             kept,
-        } = self.prompt.chat_prompt(dialect, fields, now_unix_s)?;
+        } = self.prompt.chat_prompt(dialect, api, fields, now_unix_s)?;
         let mut prompted = (self.timed(start, &text, special, salt))
             .map_err(|error| NoExactTokens::Failed(error.to_string()))?;
         kept.truncate(&mut prompted.tokens);

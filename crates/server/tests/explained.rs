@@ -54,7 +54,7 @@ async fn a_request_is_explained_by_its_answers_id() {
     let sum: u64 = rows.iter().filter_map(|row| row["tokens"].as_u64()).sum();
     assert_eq!(
         (rows.len(), Some(sum)),
-        (14, sums["prompt_tokens"].as_u64())
+        (15, sums["prompt_tokens"].as_u64())
     );
     assert_eq!(sums["predictions"]["cached_tokens"]["count"], 2);
     assert_eq!(sums["models"][0]["model"], "toy");

@@ -14,11 +14,14 @@
 //! `--default-chat-template-kwargs`, `--exclude-tools-when-tool-choice-none`) are not known here:
 //! comparing tokens with the engine finds them.
 
+mod anthropic;
 mod messages;
+mod responses;
 
 use serde_json::{Map, Value};
 
-use super::{Conversation, NoExactTokens, take};
+use self::messages::{FirstOfCall, Reading};
+use super::{Api, Conversation, NoExactTokens, take};
 use crate::{ChatTemplate, GenerationPrompt};
 
 /// A release of vLLM, as far as prompts tell releases apart.
@@ -53,13 +56,42 @@ impl VllmVersion {
     fn drops_billing_header(self) -> bool {
         self >= Self::new(0, 32)
     }
+
+    /// Whether `/v1/responses` shows custom tools and their calls to the model.
+    fn has_custom_tools(self) -> bool {
+        self >= Self::new(0, 32)
+    }
 }
 
 /// As [`super::Dialect::read`].
 pub(super) fn read(
-    mut request: Map<String, Value>,
+    request: Map<String, Value>,
+    api: Api,
     template: &ChatTemplate,
     version: VllmVersion,
+) -> Result<Conversation, NoExactTokens> {
+    let (request, first_of_call) = match api {
+        Api::Chat => (request, FirstOfCall::Arguments),
+        Api::Messages => {
+            let takes_system = template.takes_inline_system();
+            (
+                anthropic::to_chat(request, takes_system)?,
+                FirstOfCall::Arguments,
+            )
+        }
+        Api::Responses => (responses::to_chat(request, version)?, FirstOfCall::Name),
+    };
+    let reading = Reading {
+        template,
+        version,
+        first_of_call,
+    };
+    read_chat(request, reading)
+}
+
+fn read_chat(
+    mut request: Map<String, Value>,
+    reading: Reading<'_>,
 ) -> Result<Conversation, NoExactTokens> {
     for field in ["mm_processor_kwargs", "media_io_kwargs"] {
         if take(&mut request, field).is_some() {
@@ -73,10 +105,11 @@ pub(super) fn read(
     let mut conversation = Vec::with_capacity(messages.len());
     for (index, message) in messages.into_iter().enumerate() {
         let mut has_media = false;
-        conversation.push(messages::read(message, template, version, &mut has_media)?);
+        conversation.push(messages::read(message, reading, &mut has_media)?);
         medium_in = medium_in.or(has_media.then_some(index));
     }
-    if !template.names_developer() && messages::make_system_of_developer(&mut conversation) {
+    if !reading.template.names_developer() && messages::make_system_of_developer(&mut conversation)
+    {
         // Messages have moved; nothing in front of a medium is sure.
         if medium_in.is_some() {
             return Err(NoExactTokens::Media {

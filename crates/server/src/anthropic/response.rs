@@ -141,7 +141,8 @@ mod tests {
         };
         shape.fail(&ApiError::replica_gone("gone"), &mut events);
         let expected = "event: error\ndata: {\"type\":\"error\",\"error\":\
-                        {\"type\":\"overloaded_error\",\"message\":\"gone\"}}\n\n";
+                        {\"type\":\"overloaded_error\",\"message\":\"gone\",\
+                        \"code\":\"replica_gone\",\"param\":null}}\n\n";
         assert_eq!(events.take(), expected);
     }
 }

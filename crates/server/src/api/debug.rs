@@ -133,6 +133,7 @@ fn summary(gateway: &Gateway) -> Value {
         "prompt_tokens": stats.predicted.lookups,
         "predicted_cached_tokens": stats.predicted.hits,
         "shared_index": gateway.shared_index().map(|index| shared(&index.shared_stats())),
+        "notices": gateway.notices(),
         "replicas": replicas,
     })
 }

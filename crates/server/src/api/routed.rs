@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use headstart_prompt::{Dialect, NoExactTokens};
+use headstart_prompt::{Api, Dialect, NoExactTokens};
 use serde_json::Map;
 use serde_json::value::RawValue;
 
@@ -23,8 +23,8 @@ use crate::prompt_tokens::{PromptTokens, Prompted};
 /// Longest body whose prompt is tokenized at once, bytes: below a millisecond or two.
 const SHORT_BYTES: usize = 16 << 10;
 
-/// The fields of a chat request that its prompt depends on.
-pub(super) const PROMPT_FIELDS: [&str; 15] = [
+/// The fields that the prompt of a chat request depends on.
+const CHAT_FIELDS: &[&str] = &[
     "messages",
     "tools",
     "tool_choice",
@@ -40,6 +40,28 @@ pub(super) const PROMPT_FIELDS: [&str; 15] = [
     "truncation_side",
     "mm_processor_kwargs",
     "media_io_kwargs",
+];
+
+/// The same of Anthropic's Messages API.
+const MESSAGES_FIELDS: &[&str] = &[
+    "system",
+    "messages",
+    "tools",
+    "thinking",
+    "output_config",
+    "chat_template_kwargs",
+];
+
+/// The same of OpenAI's Responses API.
+const RESPONSES_FIELDS: &[&str] = &[
+    "instructions",
+    "input",
+    "tools",
+    "reasoning",
+    "previous_response_id",
+    "conversation",
+    "prompt",
+    "chat_template_kwargs",
 ];
 
 /// The fields of a body, unread.
@@ -122,25 +144,24 @@ fn tokenized(
             .map_err(|_| NoExactTokens::Malformed(name)),
         None => Ok(None),
     };
-    match kind {
-        Kind::Chat => {
-            let mut fields = Map::new();
-            for name in PROMPT_FIELDS {
-                if let Some(value) = value(name)? {
-                    fields.insert(name.to_owned(), value);
-                }
-            }
-            prompt.request(dialect, fields, salt)
-        }
+    let (api, names) = match kind {
+        Kind::Chat => (Api::Chat, CHAT_FIELDS),
+        Kind::Messages => (Api::Messages, MESSAGES_FIELDS),
+        Kind::Responses => (Api::Responses, RESPONSES_FIELDS),
         Kind::Text => {
             let malformed = |_| NoExactTokens::Malformed("prompt");
             let input = request::prompt(value("prompt")?).map_err(malformed)?;
             let failed = |error: ApiError| NoExactTokens::Failed(error.message);
-            plain_tokens(prompt, input, salt).map_err(failed)
+            return plain_tokens(prompt, input, salt).map_err(failed);
         }
-        Kind::Messages => Err(NoExactTokens::Unsupported("messages")),
-        Kind::Responses => Err(NoExactTokens::Unsupported("input")),
+    };
+    let mut fields = Map::new();
+    for &name in names {
+        if let Some(value) = value(name)? {
+            fields.insert(name.to_owned(), value);
+        }
     }
+    prompt.request(dialect, api, fields, salt)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use headstart_core::TokenId;
-use headstart_prompt::{Dialect, NoExactTokens};
+use headstart_prompt::{Api, Dialect, NoExactTokens};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -45,7 +45,12 @@ fn tokens(gateway: &Gateway, body: &[u8]) -> Result<(Vec<TokenId>, Option<usize>
     if let Value::Object(fields) = &fields
         && fields.contains_key("messages")
     {
-        let tokens = prompt.request(Dialect::default(), fields.clone(), salt.as_deref());
+        let tokens = prompt.request(
+            Dialect::default(),
+            Api::Chat,
+            fields.clone(),
+            salt.as_deref(),
+        );
         let refused = |error: NoExactTokens| ApiError::invalid("messages", error.to_string());
         return Ok((tokens.map_err(refused)?.tokens, context));
     }

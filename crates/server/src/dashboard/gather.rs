@@ -118,6 +118,7 @@ fn server(gateway: &Gateway) -> ServerPart {
         started_unix_s,
         uptime_s: (unix_seconds() - started_unix_s as f64).max(0.0),
         is_draining: gateway.draining.load(Relaxed),
+        notices: gateway.notices(),
     }
 }
 

@@ -55,6 +55,9 @@ pub struct ServerPart {
     pub uptime_s: f64,
     /// Whether it is shutting down.
     pub is_draining: bool,
+    /// What an operator should know of prompts whose tokens are not known or not the engine's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
 }
 
 /// Counts since the start.

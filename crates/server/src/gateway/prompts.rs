@@ -10,7 +10,7 @@
 //!
 //! Each reason is logged once for a model, and counted for each prompt.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,8 +32,8 @@ const RENDERED_AT_ONCE: usize = 16;
 /// Longest wait for an engine to render a prompt: a long one takes it a tenth of a second.
 const RENDER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Pairs of a model and a reason that are logged.
-const LOGGED_MAX: usize = 1024;
+/// Pairs of a model and a reason that are told apart; further ones are counted by metrics alone.
+const LACKS_MAX: usize = 1024;
 
 /// What is known of a prompt.
 #[derive(Clone, Debug, Default)]
@@ -108,17 +108,24 @@ impl Lack {
     }
 }
 
-/// What was said of prompts without tokens, and how many are asked about.
+/// How prompts without tokens fared, and how many are asked about.
 #[derive(Debug)]
 pub(super) struct PromptDesk {
-    logged: Mutex<BTreeSet<(String, &'static str)>>,
+    lacks: Mutex<BTreeMap<(String, &'static str), LackCounts>>,
     asking: Semaphore,
+}
+
+/// Prompts of one model that lack tokens for one reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LackCounts {
+    by_text: u64,
+    by_engine: u64,
 }
 
 impl Default for PromptDesk {
     fn default() -> Self {
         Self {
-            logged: Mutex::default(),
+            lacks: Mutex::default(),
             asking: Semaphore::new(RENDERED_AT_ONCE),
         }
     }
@@ -150,22 +157,21 @@ impl Gateway {
         (path, body): (&str, &Bytes),
         before_medium: Option<Prompted>,
     ) -> KnownPrompt {
-        let reason = lack.reason();
-        self.log_once(&lack, model);
-        if lack.asks_engine()
-            && let Some(tokens) = self.rendered_by_engine(model, path, body).await
-        {
-            self.metrics.prompts.note_rendered(model, reason);
-            return KnownPrompt {
+        let rendered = match lack.asks_engine() {
+            true => self.rendered_by_engine(model, path, body).await,
+            false => None,
+        };
+        self.note_lack(&lack, model, rendered.is_some());
+        match rendered {
+            Some(tokens) => KnownPrompt {
                 tokens: Some(tokens),
                 ..KnownPrompt::default()
-            };
-        }
-        self.metrics.prompts.note_without_tokens(model, reason);
-        KnownPrompt {
-            tokens: before_medium.map(|prompted| prompted.tokens),
-            text: Some(text_tokens(body)),
-            ..KnownPrompt::default()
+            },
+            None => KnownPrompt {
+                tokens: before_medium.map(|prompted| prompted.tokens),
+                text: Some(text_tokens(body)),
+                ..KnownPrompt::default()
+            },
         }
     }
 
@@ -189,21 +195,63 @@ impl Gateway {
         tokio::time::timeout(RENDER_TIMEOUT, tokens).await.ok()?
     }
 
-    fn log_once(&self, lack: &Lack, model: &str) {
-        let mut logged = self
+    /// Counts a prompt without tokens of ours; logs a reason when it first comes up.
+    fn note_lack(&self, lack: &Lack, model: &str, is_rendered: bool) {
+        let reason = lack.reason();
+        match is_rendered {
+            true => self.metrics.prompts.note_rendered(model, reason),
+            false => self.metrics.prompts.note_without_tokens(model, reason),
+        }
+        let mut lacks = self
             .prompts
-            .logged
+            .lacks
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let key = (model.to_owned(), lack.reason());
-        if logged.len() < LOGGED_MAX && logged.insert(key) {
+        let key = (model.to_owned(), reason);
+        let is_new = !lacks.contains_key(&key);
+        if is_new && lacks.len() >= LACKS_MAX {
+            return;
+        }
+        let counts = lacks.entry(key).or_default();
+        counts.by_engine += u64::from(is_rendered);
+        counts.by_text += u64::from(!is_rendered);
+        if is_new {
             tracing::warn!(
                 model,
-                reason = lack.reason(),
+                reason,
                 "a prompt has no exact tokens here: {}; such prompts are routed by the engine's \
                  tokens where it tells them, else by their text",
                 lack.advice()
             );
         }
+    }
+
+    /// What an operator should know of prompts: a sentence for each reason why some had no exact
+    /// tokens, and for each shape of request that an engine renders otherwise.
+    #[must_use]
+    pub fn notices(&self) -> Vec<String> {
+        let lacks = self
+            .prompts
+            .lacks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let lacking = lacks.iter().map(|((model, reason), counts)| {
+            format!(
+                "{model}: {} prompts without exact tokens ({reason}), {} routed by the engine's \
+                 tokens and {} by their text",
+                counts.by_engine + counts.by_text,
+                counts.by_engine,
+                counts.by_text,
+            )
+        });
+        let lacking: Vec<_> = lacking.collect();
+        drop(lacks);
+        let differing = self.drift.differing().into_iter().map(|(model, replica, shape)| {
+            format!(
+                "{model}: replica {replica} makes other tokens of {shape} than this gateway; give \
+                 it the engine's tokenizer and chat template"
+            )
+        });
+        differing.chain(lacking).collect()
     }
 }

@@ -39,6 +39,7 @@ struct Inner {
     stored: Mutex<HashSet<String>>,
     refuses_adapters: Mutex<bool>,
     is_full: Mutex<bool>,
+    rendered: Mutex<Option<Vec<u32>>>,
 }
 
 /// Two engines and a gateway before them.
@@ -145,6 +146,11 @@ impl HttpEngine {
         *self.inner.is_full.lock().expect("no panic") = true;
     }
 
+    /// From now on its render routes answer these tokens; before, it has no such routes.
+    pub fn render(&self, ids: &[u32]) {
+        *self.inner.rendered.lock().expect("no panic") = Some(ids.to_vec());
+    }
+
     /// From now on it loads no adapters.
     pub fn refuse_adapters(&self) {
         *self.inner.refuses_adapters.lock().expect("no panic") = true;
@@ -160,11 +166,20 @@ async fn answer(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let own = ["/health", "/metrics", "/v1/models"];
-    if method == Method::GET && own.contains(&uri.path()) {
+    // What a gateway asks by itself has passed no gateway.
+    let is_passed_on = headers.contains_key("x-headstart-hops");
+    let own = ["/health", "/metrics", "/v1/models", "/version"];
+    if method == Method::GET && own.contains(&uri.path()) && !is_passed_on {
         return match uri.path() {
             "/v1/models" => inner.list().into_response(),
+            "/version" => Json(json!({"version": "0.32.0"})).into_response(),
             _ => StatusCode::OK.into_response(),
+        };
+    }
+    if uri.path().ends_with("/render") {
+        return match &*inner.rendered.lock().expect("no panic") {
+            Some(ids) => Json(json!({"token_ids": ids})).into_response(),
+            None => StatusCode::NOT_FOUND.into_response(),
         };
     }
     inner.received.lock().expect("no panic").push(Received {

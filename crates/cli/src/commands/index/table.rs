@@ -20,7 +20,9 @@ pub(super) fn of(index: &Value) -> String {
     lines.push(String::new());
     lines.push(HEADER.to_owned());
     lines.extend(replicas().map(row));
-    let problems: Vec<String> = replicas().flat_map(problems).collect();
+    let notices = index["notices"].as_array().into_iter().flatten();
+    let notices = notices.filter_map(Value::as_str).map(one_line);
+    let problems: Vec<String> = replicas().flat_map(problems).chain(notices).collect();
     if !problems.is_empty() {
         lines.push(String::new());
         lines.extend(problems);

@@ -20,6 +20,9 @@ const NAME: usize = 42;
 const REPLICAS_MAX: usize = 16;
 const BRANCHES_MAX: usize = 12;
 
+/// Notices at most.
+const NOTICES_MAX: usize = 3;
+
 /// What a frame must fit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
@@ -99,7 +102,9 @@ fn head(told: &Snapshot) -> Vec<Line> {
             compact(all as f64)
         ),
     };
-    vec![
+    let notices = server.notices.iter().take(NOTICES_MAX);
+    let notices = notices.map(|text| Line::default().with(Style::Warning, one_line(text)));
+    let figures = [
         title("Headstart", what),
         title("Now", rates),
         title("Hit rate", String::new())
@@ -110,7 +115,8 @@ fn head(told: &Snapshot) -> Vec<Line> {
             .with(Style::Plain, "  ")
             .with(Style::Served, sparkline(&hit_rates(told)))
             .with(Style::Soft, since),
-    ]
+    ];
+    figures.into_iter().chain(notices).collect()
 }
 
 /// Hit rates of the last two minutes, five seconds each.

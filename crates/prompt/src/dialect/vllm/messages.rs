@@ -11,7 +11,24 @@ use crate::dialect::parts::{self, Part};
 use crate::dialect::{ContentFormat, NoExactTokens, arguments, in_declared_order, take};
 
 /// The start of the line that Claude Code puts in front of its system prompt.
-const BILLING_HEADER: &str = "x-anthropic-billing-header";
+pub(super) const BILLING_HEADER: &str = "x-anthropic-billing-header";
+
+/// Which field of a call's function a template sees first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FirstOfCall {
+    /// In chat requests, which are read into typed dictionaries.
+    Arguments,
+    /// In chat requests that vLLM made of another API's.
+    Name,
+}
+
+/// How messages are read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading<'a> {
+    pub(super) template: &'a ChatTemplate,
+    pub(super) version: VllmVersion,
+    pub(super) first_of_call: FirstOfCall,
+}
 
 /// Reads a message; notes whether some of its content is no text.
 ///
@@ -19,8 +36,7 @@ const BILLING_HEADER: &str = "x-anthropic-billing-header";
 /// When vLLM refuses it.
 pub(super) fn read(
     message: Value,
-    template: &ChatTemplate,
-    version: VllmVersion,
+    reading: Reading<'_>,
     has_media: &mut bool,
 ) -> Result<Value, NoExactTokens> {
     let malformed = NoExactTokens::Malformed("messages");
@@ -31,11 +47,11 @@ pub(super) fn read(
         return Err(malformed);
     };
     let content = message.shift_remove("content");
-    let drops_header = role == "system" && version.drops_billing_header();
+    let drops_header = role == "system" && reading.version.drops_billing_header();
     let parts = content_parts(content, drops_header)?;
     *has_media |= (parts.iter()).any(|part| matches!(part, Part::Medium { .. }));
     let is_tool = role == "tool";
-    let content = match template.vllm_content_format() {
+    let content = match reading.template.vllm_content_format() {
         ContentFormat::Parts if !(is_tool && parts.iter().all(is_text)) => {
             parts.into_iter().map(Part::into_value).collect()
         }
@@ -45,7 +61,7 @@ pub(super) fn read(
     read.insert("role".to_owned(), role.as_str().into());
     read.insert("content".to_owned(), content);
     match role.as_str() {
-        "assistant" => read.extend(of_assistant(&mut message)?),
+        "assistant" => read.extend(of_assistant(&mut message, reading.first_of_call)?),
         "tool" => copy(&mut message, "tool_call_id", &mut read),
         _ => {}
     }
@@ -116,13 +132,19 @@ fn joined(parts: Vec<Part>) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn of_assistant(message: &mut Map<String, Value>) -> Result<Map<String, Value>, NoExactTokens> {
+fn of_assistant(
+    message: &mut Map<String, Value>,
+    first: FirstOfCall,
+) -> Result<Map<String, Value>, NoExactTokens> {
     let mut read = Map::new();
     match take(message, "tool_calls") {
         None => {}
         Some(Value::Array(calls)) if calls.is_empty() => {}
         Some(Value::Array(calls)) => {
-            let calls: Result<Vec<_>, _> = calls.into_iter().map(tool_call).collect();
+            let calls: Result<Vec<_>, _> = calls
+                .into_iter()
+                .map(|call| tool_call(call, first))
+                .collect();
             read.insert("tool_calls".to_owned(), calls?.into());
         }
         Some(_) => return Err(NoExactTokens::Malformed("tool_calls")),
@@ -136,7 +158,7 @@ fn of_assistant(message: &mut Map<String, Value>) -> Result<Map<String, Value>, 
 }
 
 /// A call with its keys in declared order and its arguments as an object.
-fn tool_call(call: Value) -> Result<Value, NoExactTokens> {
+fn tool_call(call: Value, first: FirstOfCall) -> Result<Value, NoExactTokens> {
     let malformed = NoExactTokens::Malformed("tool_calls");
     let Value::Object(mut call) = call else {
         return Err(malformed);
@@ -149,7 +171,11 @@ fn tool_call(call: Value) -> Result<Value, NoExactTokens> {
         _ => return Err(malformed),
     };
     function.insert("arguments".to_owned(), parsed.into());
-    let function = in_declared_order(function, &["arguments", "name"]);
+    let order = match first {
+        FirstOfCall::Arguments => ["arguments", "name"],
+        FirstOfCall::Name => ["name", "arguments"],
+    };
+    let function = in_declared_order(function, &order);
     call.insert("function".to_owned(), function.into());
     Ok(in_declared_order(call, &["id", "function", "type"]).into())
 }

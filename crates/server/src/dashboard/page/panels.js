@@ -6,6 +6,10 @@ function drawHead(snapshot) {
   setText($("foot"), `headstart ${server.version} · up ${ago(server.uptime_s)} · `
     + `${plural(snapshot.totals.requests, "request")} since the start`
     + (server.is_draining ? " · shutting down" : ""));
+  const notices = server.notices ?? [];
+  setHidden($("notices"), notices.length === 0);
+  keyed($("notices"), notices.map((text, at) => ({ text, at })), ({ at }) => at,
+    () => make("li"), (element, { text }) => setText(element, text));
   const isIdle = snapshot.totals.requests === 0;
   setHidden($("empty"), !isIdle);
   if (isIdle) setText($("curl"), exampleRequest(server.models[0] ?? "MODEL"));

@@ -1,0 +1,238 @@
+//! Requests of Anthropic's Messages API as the chat requests that vLLM makes of them.
+//!
+//! | there | in the chat request |
+//! |---|---|
+//! | `system`, and system messages that the template does not take where they are | the first message |
+//! | `tool_use`, `thinking` blocks | `tool_calls`, `reasoning` of the assistant's message |
+//! | `tool_result` blocks | tool messages, in front of the user's text |
+//! | several texts | content parts, without their other fields |
+//! | `tools[].input_schema` | `parameters`, with a `type` |
+//! | `output_config.effort` | `reasoning_effort` |
+//!
+//! Source: vLLM 0.30 to 0.32, `entrypoints/anthropic/serving.py`. Not done here: blocks without an
+//! id, whose id is the time, and `thinking: disabled`, for which vLLM 0.32 probes the template.
+
+use serde_json::{Map, Value, json};
+
+use super::messages::BILLING_HEADER;
+use crate::dialect::{NoExactTokens, take};
+
+/// The chat request of `request`. `takes_system` says whether the template renders system messages
+/// behind the first message.
+///
+/// # Errors
+/// When vLLM refuses the request, or makes of it what is not known here.
+pub(super) fn to_chat(
+    mut request: Map<String, Value>,
+    takes_system: bool,
+) -> Result<Map<String, Value>, NoExactTokens> {
+    let thinking = take(&mut request, "thinking");
+    if thinking.is_some_and(|thinking| thinking["type"] == "disabled") {
+        return Err(NoExactTokens::Unsupported("thinking"));
+    }
+    let mut system = match take(&mut request, "system") {
+        None => String::new(),
+        Some(Value::String(text)) => text,
+        Some(blocks) => system_text(&blocks)?,
+    };
+    let Some(Value::Array(messages)) = take(&mut request, "messages") else {
+        return Err(NoExactTokens::Malformed("messages"));
+    };
+    let mut chat = Vec::with_capacity(messages.len() + 1);
+    for message in messages {
+        match message["role"].as_str() {
+            Some("system") => {
+                let text = system_text(&message["content"])?;
+                match takes_system {
+                    true => chat.push(json!({"role": "system", "content": text})),
+                    false => system += &text,
+                }
+            }
+            Some(role @ ("user" | "assistant")) => {
+                let role = role.to_owned();
+                read_message(&role, message, &mut chat)?;
+            }
+            _ => return Err(NoExactTokens::Malformed("messages")),
+        }
+    }
+    if !system.is_empty() {
+        chat.insert(0, json!({"role": "system", "content": system}));
+    }
+    let mut fields = Map::new();
+    fields.insert("messages".to_owned(), chat.into());
+    if let Some(tools) = tools(take(&mut request, "tools"))? {
+        fields.insert("tools".to_owned(), tools);
+    }
+    let effort = take(&mut request, "output_config").map(|mut config| config["effort"].take());
+    if let Some(effort) = effort.filter(|effort| !effort.is_null()) {
+        fields.insert("reasoning_effort".to_owned(), effort);
+    }
+    if let Some(variables) = take(&mut request, "chat_template_kwargs") {
+        fields.insert("chat_template_kwargs".to_owned(), variables);
+    }
+    Ok(fields)
+}
+
+/// The texts of a system prompt, without blocks that begin with Claude Code's billing header.
+fn system_text(content: &Value) -> Result<String, NoExactTokens> {
+    match content {
+        Value::String(text) => Ok(text.clone()),
+        Value::Array(blocks) => {
+            let texts = blocks.iter().filter_map(|block| block["text"].as_str());
+            Ok(texts
+                .filter(|text| !text.starts_with(BILLING_HEADER))
+                .collect())
+        }
+        _ => Err(NoExactTokens::Malformed("system")),
+    }
+}
+
+/// What the blocks of one message become.
+#[derive(Default)]
+struct Blocks {
+    texts: Vec<Value>,
+    calls: Vec<Value>,
+    reasoning: String,
+    results: Vec<Value>,
+    media: Vec<Value>,
+}
+
+fn read_message(
+    role: &str,
+    mut message: Value,
+    chat: &mut Vec<Value>,
+) -> Result<(), NoExactTokens> {
+    let blocks = match message["content"].take() {
+        Value::Array(blocks) => blocks,
+        text @ Value::String(_) => {
+            chat.push(json!({"role": role, "content": text}));
+            return Ok(());
+        }
+        _ => return Err(NoExactTokens::Malformed("content")),
+    };
+    let mut read = Blocks::default();
+    for block in blocks {
+        read.add(role, block)?;
+    }
+    chat.append(&mut read.results);
+    read.texts.append(&mut read.media);
+    let mut message = json!({"role": role});
+    match &read.texts[..] {
+        [] => {}
+        [one] if one["type"] == "text" => message["content"] = one["text"].clone(),
+        _ => message["content"] = read.texts.clone().into(),
+    }
+    if role == "assistant" {
+        if !read.reasoning.is_empty() {
+            message["reasoning"] = read.reasoning.into();
+        }
+        if !read.calls.is_empty() {
+            message["tool_calls"] = read.calls.into();
+        }
+        chat.push(message);
+    } else if !read.texts.is_empty() {
+        chat.push(message);
+    }
+    Ok(())
+}
+
+impl Blocks {
+    fn add(&mut self, role: &str, mut block: Value) -> Result<(), NoExactTokens> {
+        let malformed = NoExactTokens::Malformed("content");
+        let is_assistant = role == "assistant";
+        match block["type"].as_str() {
+            Some("text") => match block["text"].as_str() {
+                Some("") => {}
+                Some(text) => self.texts.push(json!({"type": "text", "text": text})),
+                None => return Err(malformed),
+            },
+            Some("image") => self
+                .media
+                .push(json!({"type": "image_url", "image_url": {}})),
+            Some("thinking") => self.reasoning += block["thinking"].as_str().unwrap_or_default(),
+            Some("redacted_thinking") => {}
+            Some("tool_use") => {
+                if !block["id"].is_string() {
+                    return Err(NoExactTokens::Unsupported("tool_use"));
+                }
+                let input = match block["input"].take() {
+                    Value::Null => json!({}),
+                    input => input,
+                };
+                self.calls.push(json!({
+                    "id": block["id"],
+                    "type": "function",
+                    "function": {"name": block["name"], "arguments": input.to_string()},
+                }));
+            }
+            Some("tool_result") if is_assistant => {
+                let Value::String(text) = &block["content"] else {
+                    return Err(NoExactTokens::Unsupported("tool_result"));
+                };
+                let text = format!("Tool result: {text}");
+                self.texts.push(json!({"type": "text", "text": text}));
+            }
+            Some("tool_result") => self.add_result(&block)?,
+            _ => return Err(malformed),
+        }
+        Ok(())
+    }
+
+    fn add_result(&mut self, block: &Value) -> Result<(), NoExactTokens> {
+        let id = block["tool_use_id"].as_str().unwrap_or_default();
+        let tool = |content: Value| json!({"role": "tool", "tool_call_id": id, "content": content});
+        let parts = match &block["content"] {
+            Value::Null => &[][..],
+            Value::String(text) => {
+                self.results.push(tool(text.as_str().into()));
+                return Ok(());
+            }
+            Value::Array(parts) => parts,
+            _ => return Err(NoExactTokens::Malformed("tool_result")),
+        };
+        let (mut texts, mut references) = (Vec::new(), Vec::new());
+        for part in parts {
+            match part["type"].as_str() {
+                Some("text") => texts.extend(part["text"].as_str()),
+                Some("tool_reference") => {
+                    let name = &part["tool_name"];
+                    references.push(json!({"type": "tool_reference", "name": name}));
+                }
+                Some("image") => self
+                    .media
+                    .push(json!({"type": "image_url", "image_url": {}})),
+                _ => return Err(NoExactTokens::Malformed("tool_result")),
+            }
+        }
+        self.results.push(tool(texts.join("\n").into()));
+        if !references.is_empty() {
+            self.results.push(tool(references.into()));
+        }
+        Ok(())
+    }
+}
+
+fn tools(tools: Option<Value>) -> Result<Option<Value>, NoExactTokens> {
+    let tools = match tools {
+        None => return Ok(None),
+        Some(Value::Array(tools)) => tools,
+        Some(_) => return Err(NoExactTokens::Malformed("tools")),
+    };
+    let chat = |mut tool: Value| {
+        let Value::Object(mut schema) = tool["input_schema"].take() else {
+            return Err(NoExactTokens::Malformed("tools"));
+        };
+        if !schema.contains_key("type") {
+            schema.insert("type".to_owned(), "object".into());
+        }
+        let mut function = json!({"name": tool["name"], "parameters": schema});
+        for name in ["description", "strict", "defer_loading"] {
+            function[name] = tool[name].take();
+        }
+        Ok(json!({"type": "function", "function": function}))
+    };
+    let tools: Result<Vec<_>, _> = tools.into_iter().map(chat).collect();
+    Ok(Some(tools?)
+        .filter(|tools| !tools.is_empty())
+        .map(Value::from))
+}

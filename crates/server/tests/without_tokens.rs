@@ -1,0 +1,264 @@
+//! Prompts whose tokens a gateway cannot make: each reason is logged, counted, and has its bucket in
+//! the waterfall, and conversations stay on their replica all the same.
+
+mod support;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use headstart_server::RunningServer;
+use serde_json::{Value, json};
+use support::http_engine::Fleet;
+use support::{chat, get, post, text, toy_tokenizer};
+
+/// All that was logged in this process.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no panic").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What is logged from the first call on.
+fn logged() -> String {
+    static LOG: OnceLock<Log> = OnceLock::new();
+    let log = LOG.get_or_init(|| {
+        let log = Log::default();
+        let writer = log.clone();
+        tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .init();
+        log
+    });
+    let bytes = log.0.lock().expect("no panic").clone();
+    String::from_utf8(bytes).expect("text")
+}
+
+/// A folder with the toy's tokenizer and this chat template; with none where it is empty.
+fn folder(name: &str, template: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("headstart-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary folder");
+    let copy = |file: &str| std::fs::copy(toy_tokenizer().join(file), folder.join(file));
+    copy("tokenizer.json").expect("the toy's tokenizer");
+    if !template.is_empty() {
+        std::fs::write(folder.join("chat_template.jinja"), template).expect("a template");
+    }
+    folder
+}
+
+async fn fleet(tokenizer: Option<PathBuf>) -> Fleet {
+    logged();
+    Fleet::with([&["m"], &["m"]], |config| {
+        let headstart_server::Backend::Upstreams(upstreams) = &mut config.backend else {
+            panic!("a gateway of upstreams");
+        };
+        for upstream in upstreams {
+            upstream.tokenizer.clone_from(&tokenizer);
+        }
+    })
+    .await
+}
+
+async fn metric(server: &RunningServer, name: &str, reason: &str) -> f64 {
+    let line = format!("{name}{{model_name=\"m\",reason=\"{reason}\"}} ");
+    let page = get(server, "/metrics").await.body;
+    let value = page.lines().find_map(|shown| shown.strip_prefix(&line));
+    value.map_or(0.0, |value| value.parse().expect("a number"))
+}
+
+/// Tokens in a bucket of the waterfall.
+async fn bucket(server: &RunningServer, name: &str) -> u64 {
+    let waterfall = get(server, "/debug/waterfall").await.json();
+    let mut rows = waterfall["waterfall"].as_array().expect("rows").iter();
+    let row = rows.find(|row| row["bucket"] == name).expect("a bucket");
+    row["tokens"].as_u64().expect("a number")
+}
+
+/// Six conversations of six turns, one turn of each after the other. Asserts that each stays on its
+/// replica. Returns how many replicas were used.
+async fn converse(fleet: &Fleet, path: &str, begin: impl Fn(usize) -> Value) -> usize {
+    let mut conversations: Vec<_> = (0..6).map(begin).collect();
+    let mut homes = vec![None; conversations.len()];
+    for turn in 0..6 {
+        for (body, home) in conversations.iter_mut().zip(&mut homes) {
+            let answer = post(&fleet.gateway, path, body).await;
+            assert_eq!(answer.status, 200, "{}", answer.body);
+            let replica = answer.header("x-headstart-replica").map(str::to_owned);
+            assert_eq!(home.get_or_insert(replica.clone()), &replica, "turn {turn}");
+            let messages = body["messages"].as_array_mut().expect("messages");
+            messages.push(json!({"role": "assistant", "content": text(20, turn)}));
+            messages.push(json!({"role": "user", "content": text(20, turn + 100)}));
+        }
+    }
+    homes.sort();
+    homes.dedup();
+    homes.len()
+}
+
+fn plain(number: usize) -> Value {
+    json!({"model": "m", "messages": [{"role": "user", "content": text(200, number)}]})
+}
+
+/// Checks one reason: routing, metric, waterfall and log.
+async fn check(reason: &str, tokenizer: Option<PathBuf>, begin: impl Fn(usize) -> Value) {
+    let fleet = fleet(tokenizer.clone()).await;
+    let replicas = converse(&fleet, "/v1/chat/completions", begin).await;
+    // Conversations that begin alike may all go to one replica.
+    assert!(replicas == 2 || reason == "media", "{reason}");
+    let count = metric(
+        &fleet.gateway,
+        "headstart_prompts_without_tokens_total",
+        reason,
+    )
+    .await;
+    assert_eq!(count, 36.0, "{reason}");
+    // The fake engine counts 20 tokens, of which 16 were cached.
+    assert_eq!(
+        bucket(&fleet.gateway, "no-tokens").await,
+        36 * 4,
+        "{reason}"
+    );
+    assert_eq!(bucket(&fleet.gateway, "device").await, 36 * 16, "{reason}");
+    let log = logged();
+    let line = format!("reason=\"{reason}\"");
+    assert!(log.contains(&line), "{reason} is not logged: {log}");
+    fleet.gateway.shutdown().await;
+    if let Some(folder) = tokenizer.filter(|folder| folder != &toy_tokenizer()) {
+        std::fs::remove_dir_all(folder).expect("the temporary folder");
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_without_a_tokenizer() {
+    check("no-tokenizer", None, plain).await;
+}
+
+#[tokio::test]
+async fn a_folder_without_a_chat_template() {
+    check("no-template", Some(folder("no-template", "")), plain).await;
+}
+
+#[tokio::test]
+async fn a_template_that_refuses() {
+    let template = "{{ raise_exception('no ' ~ messages[0].role) }}";
+    check("template-refused", Some(folder("refuses", template)), plain).await;
+    assert!(
+        !logged().contains("no user"),
+        "a template's words stay out of the log"
+    );
+}
+
+#[tokio::test]
+async fn a_template_that_fails() {
+    let template = "{{ '%s' % messages[0].content }}";
+    check("template-failed", Some(folder("fails", template)), plain).await;
+}
+
+#[tokio::test]
+async fn a_field_that_only_the_engine_understands() {
+    check("unsupported-field", Some(toy_tokenizer()), |number| {
+        let mut body = plain(number);
+        body["mm_processor_kwargs"] = json!({"size": 2});
+        body
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_request_that_the_engine_will_refuse() {
+    check("malformed", Some(toy_tokenizer()), |number| {
+        let mut body = plain(number);
+        body["tools"] = json!([number]);
+        body
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_conversation_with_an_image() {
+    check("media", Some(toy_tokenizer()), |number| {
+        let url = format!(
+            "data:image/png;base64,{}{number}",
+            "iVBORw0KGgo".repeat(500)
+        );
+        json!({"model": "m", "messages": [
+            {"role": "system", "content": text(300, 7)},
+            {"role": "user", "content": [
+                {"type": "text", "text": "what is this?"},
+                {"type": "image_url", "image_url": {"url": url}},
+            ]},
+        ]})
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn requests_that_the_engine_renders_otherwise() {
+    let fleet = fleet(Some(toy_tokenizer())).await;
+    fleet
+        .engines
+        .iter()
+        .for_each(|engine| engine.render(&[1, 2, 3]));
+    let body = plain(1);
+    chat(&fleet.gateway, &body).await;
+    let rendered = "headstart_prompts_rendered_by_engine_total";
+    for _ in 0..200 {
+        if !fleet.gateway.gateway().differing_shapes().is_empty() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    // From now on the engine's tokens count.
+    chat(&fleet.gateway, &body).await;
+    assert!(metric(&fleet.gateway, rendered, "engine-differs").await >= 1.0);
+    assert!(logged().contains("the engine makes other tokens of such requests"));
+    fleet.gateway.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_engine_is_asked_for_what_it_alone_can_render() {
+    let fleet = fleet(Some(toy_tokenizer())).await;
+    let ids: Vec<u32> = (0..100).collect();
+    fleet.engines.iter().for_each(|engine| engine.render(&ids));
+    let mut body = plain(1);
+    body["mm_processor_kwargs"] = json!({"size": 2});
+    chat(&fleet.gateway, &body).await;
+    let rendered = "headstart_prompts_rendered_by_engine_total";
+    assert_eq!(
+        metric(&fleet.gateway, rendered, "unsupported-field").await,
+        1.0
+    );
+    let without = "headstart_prompts_without_tokens_total";
+    assert_eq!(
+        metric(&fleet.gateway, without, "unsupported-field").await,
+        0.0
+    );
+    assert_eq!(bucket(&fleet.gateway, "no-tokens").await, 0);
+    fleet.gateway.shutdown().await;
+}
+
+#[tokio::test]
+async fn other_apis_are_routed_by_prefix_too() {
+    let fleet = fleet(Some(toy_tokenizer())).await;
+    converse(&fleet, "/v1/messages", |number| {
+        let mut body = plain(number);
+        body["max_tokens"] = json!(4);
+        body["system"] = json!(text(50, 3));
+        body
+    })
+    .await;
+    let without = "headstart_prompts_without_tokens_total";
+    for reason in ["unsupported-field", "malformed"] {
+        assert_eq!(metric(&fleet.gateway, without, reason).await, 0.0);
+    }
+    fleet.gateway.shutdown().await;
+}
