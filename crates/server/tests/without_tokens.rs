@@ -262,3 +262,21 @@ async fn other_apis_are_routed_by_prefix_too() {
     }
     fleet.gateway.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_model_that_no_engine_lists_adds_no_label() {
+    let fleet = fleet(None).await;
+    for number in 0..3 {
+        let mut body = plain(number);
+        body["model"] = json!(format!("made-up-{number}"));
+        let answer = post(&fleet.gateway, "/v1/chat/completions", &body).await;
+        assert_eq!(answer.status, 404);
+    }
+    let page = get(&fleet.gateway, "/metrics").await.body;
+    let without = "headstart_prompts_without_tokens_total";
+    let line = format!("{without}{{model_name=\"unlisted\",reason=\"no-tokenizer\"}} 3");
+    assert!(page.contains(&line), "{page}");
+    assert!(!page.contains("made-up"), "{page}");
+    assert!(!logged().contains("made-up"));
+    fleet.gateway.shutdown().await;
+}

@@ -32,6 +32,9 @@ const RENDERED_AT_ONCE: usize = 16;
 /// Longest wait for an engine to render a prompt: a long one takes it a tenth of a second.
 const RENDER_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Stands in metrics and the log for a model that no engine lists: that name is a client's text.
+const UNLISTED: &str = "unlisted";
+
 /// Pairs of a model and a reason that are told apart; further ones are counted by metrics alone.
 const LACKS_MAX: usize = 1024;
 
@@ -198,6 +201,8 @@ impl Gateway {
     /// Counts a prompt without tokens of ours; logs a reason when it first comes up.
     fn note_lack(&self, lack: &Lack, model: &str, is_rendered: bool) {
         let reason = lack.reason();
+        let is_listed = self.serving(model).next().is_some();
+        let model = if is_listed { model } else { UNLISTED };
         match is_rendered {
             true => self.metrics.prompts.note_rendered(model, reason),
             false => self.metrics.prompts.note_without_tokens(model, reason),
