@@ -9,8 +9,8 @@ conversation changed its replica or predictions were wrong.
 """
 
 import argparse
+import json
 import random
-import shutil
 import sys
 import tempfile
 import threading
@@ -18,10 +18,10 @@ import time
 from pathlib import Path
 
 import openai
-from agent_chats import conversations
-from agent_checks import HEAD, Row, Sent, moves, overlaps
+from agent_chats import Picture, conversations
+from agent_checks import HEAD, Counted, Row, Sent, moves, overlaps
 from agent_engine import AgentEngine, make_model
-from engines import BLOCK_SIZE
+from agent_mock import MockEngine
 from gateway import Gateway
 from http_json import get
 
@@ -37,12 +37,13 @@ THREADS = 4
 TOOLS_S = 0.05
 
 # Blocks per engine: all that the conversations ever compute, and too few for that.
-ROOMY_BLOCKS, EVICTING_BLOCKS = 16_000, 2_000
+ROOMY_BLOCKS, EVICTING_BLOCKS = 16_000, 1_200
 
 # The most records that the gateway keeps.
 RECORDS = 4096
 
-LINES = 12
+# Complaints told per phase, and requests with wrong predictions written to files.
+LINES, REQUESTS_KEPT = 12, 5
 
 
 class Run:
@@ -103,16 +104,17 @@ class Run:
 
     def _one(self, chat):
         request_id = f"{self.name}-{chat.number}-{chat.turn}"
+        request = chat.request()
         try:
-            replica, usage = self._send(chat.request(), request_id)
+            replica, usage = self._send(request, request_id)
             failure = None
         except openai.OpenAIError as error:
             failure = f"conversation {chat.number} turn {chat.turn}: {error}"
         with self.lock:
             noted = self.under_way.pop(chat)
             if failure is None:
-                who = chat.number, chat.turn, chat.agent.number
-                self.requests.append(Sent(*who, request_id, replica, usage, **noted))
+                who = chat.number, chat.turn, chat.agent.number, request_id
+                self.requests.append(Sent(*who, request, replica, usage, **noted))
                 self.replicas[chat] = replica
             else:
                 self.failed.append(failure)
@@ -133,43 +135,69 @@ class Run:
         return replica, usage.model_dump()
 
 
+def hold(options, name, gateway, chats, num_turns):
+    """Holds conversations through a gateway that starts; a line of the table."""
+    template, phase = name
+    gateway.start()
+    began = time.monotonic()
+    run = Run(gateway, f"{template}-{phase}", chats, num_turns, options.seed)
+    run.all()
+    seconds = time.monotonic() - began
+    moved = moves(run.requests, AgentEngine.max_sequences, phase == "evicting")
+    drift = {
+        outcome: int(gateway.metric("headstart_prompt_drift_checks_total", outcome=outcome))
+        for outcome in ("equal", "differs", "unavailable")
+    }
+    without = gateway.by_label("headstart_prompts_without_tokens_total", "reason")
+    rendered = gateway.by_label("headstart_prompts_rendered_by_engine_total", "reason")
+    counted = Counted(drift, without, rendered)
+    return Row(template, phase, run.requests, run.failed, moved, seconds, counted)
+
+
 def run_phase(options, template, phase, folder):
-    """One phase with one template; its line of the table."""
-    name = f"{template.stem}-{phase}"
-    folder = folder / name
-    folder.mkdir(parents=True, exist_ok=True)
+    """One phase with one template before two vLLM servers."""
+    blocks = EVICTING_BLOCKS if phase == "evicting" else ROOMY_BLOCKS
+    # Half of both fills the few blocks several times over.
+    part = 2 if phase == "evicting" else 1
     model = folder / "model"
     make_model(model, template)
-    is_evicting = phase == "evicting"
-    blocks = EVICTING_BLOCKS if is_evicting else ROOMY_BLOCKS
     engines = [AgentEngine(f"vllm-{n}", str(model), blocks, folder) for n in range(2)]
     ports = [engine.events_port for engine in engines]
     gateway = Gateway(options.headstart, engines, ports, model, folder / "gateway.log")
-    chats = conversations(options.seed, options.conversations, options.agents)
+    chats = conversations(options.seed, options.conversations // part, options.agents)
     try:
         for engine in engines:
             engine.process.start()
         for engine in engines:
             engine.process.wait_until_up()
-        gateway.start()
-        began = time.monotonic()
-        run = Run(gateway, name, chats, options.turns, options.seed)
-        run.all()
-        seconds = time.monotonic() - began
-        moved = moves(run.requests, AgentEngine.max_sequences, is_evicting)
-        drift = {
-            outcome: int(gateway.metric("headstart_prompt_drift_checks_total", outcome=outcome))
-            for outcome in ("equal", "differs", "unavailable")
-        }
-        without = gateway.by_label("headstart_prompts_without_tokens_total", "reason")
+        return hold(options, (template.stem, phase), gateway, chats, options.turns // part)
     finally:
         for process in [gateway.process, *(engine.process for engine in engines)]:
             process.kill()
-    return Row(template.stem, phase, run.requests, run.failed, moved, seconds, without, drift)
 
 
-def tell(row, limit):
-    """The requests that were not as they should be."""
+def run_images(options, template, folder):
+    """Conversations with an image before two servers that take any: only where they go counts."""
+    model = folder / "model"
+    make_model(model, template)
+    engines = [MockEngine() for _ in range(2)]
+    ports = [engine.events_port for engine in engines]
+    log = folder / "gateway.log"
+    gateway = Gateway(options.headstart, engines, ports, model, log, can_replay=False)
+    chats = conversations(options.seed, options.conversations, options.agents, Picture)
+    try:
+        return hold(options, (template.stem, "images"), gateway, chats, options.turns)
+    finally:
+        gateway.process.kill()
+        for engine in engines:
+            engine.kill()
+
+
+def tell(row, limit, folder):
+    """Says which requests were not as they should be, and writes the first of them to files."""
+    if row.phase != "images":
+        for sent, _ in row.wrong[:REQUESTS_KEPT]:
+            (folder / f"{sent.request_id}.json").write_text(json.dumps(sent.request, indent=1))
     lines = [f"failed: {failure}" for failure in row.failed]
     for sent, before, excuse in row.moved:
         held = ", ".join(f"{tokens} at {one}" for one, tokens in sorted(overlaps(sent).items()))
@@ -178,7 +206,7 @@ def tell(row, limit):
             f" ({excuse or 'no excuse'}; prompt {sent.prompt_tokens}, held {held or 'unknown'};"
             f" under way {sent.at_replicas})"
         )
-    for sent, reason in row.wrong:
+    for sent, reason in [] if row.phase == "images" else row.wrong:
         predicted = (sent.record or {}).get("predicted_cached_tokens")
         lines.append(
             f"wrong: {sent}: predicted {predicted}, realised {sent.realised}"
@@ -195,7 +223,7 @@ def main():
     parser.add_argument("--headstart", default="target/release/headstart")
     parser.add_argument("--template", type=Path, action="append", help="repeatable; own ones else")
     parser.add_argument("--phases", default="roomy,evicting", help="some of them")
-    parser.add_argument("--images", action="store_true", help="only conversations with an image")
+    parser.add_argument("--images", action="store_true", help="only the phase of images: no vLLM")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--conversations", type=int, default=20)
     parser.add_argument("--turns", type=int, default=40)
@@ -206,10 +234,15 @@ def main():
     folder = options.logs or Path(tempfile.mkdtemp(prefix="headstart-agent-"))
     rows, complaints = [], []
     for template in options.template or sorted(TEMPLATES.glob("*.jinja")):
-        for phase in options.phases.split(","):
-            row = run_phase(options, template, phase, folder)
+        for phase in ["images"] if options.images else options.phases.split(","):
+            own = folder / f"{template.stem}-{phase}"
+            own.mkdir(parents=True, exist_ok=True)
+            if phase == "images":
+                row = run_images(options, template, own)
+            else:
+                row = run_phase(options, template, phase, own)
             rows.append(row)
-            tell(row, options.lines)
+            tell(row, options.lines, own)
             complaints += [f"{row.template} {phase}: {one}" for one in row.complaints(AGREEING)]
     print(HEAD)
     for row in rows:

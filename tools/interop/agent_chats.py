@@ -4,8 +4,11 @@ The model under test speaks noise. So the answers in a history are written here,
 framework would write them down, and a conversation is the same in each run.
 """
 
+import base64
 import json
 import random
+import struct
+import zlib
 from typing import Literal, Optional
 
 from chats import prose
@@ -88,8 +91,7 @@ class Conversation:
             "messages": list(self.messages),
             "tools": self.agent.tools,
             "max_tokens": self.rng.randint(2, 4),
-            "temperature": 1,
-            "seed": self.rng.randrange(2**31),
+            "temperature": 0,
             **self.settings,
         }
         if self.rng.random() < 0.6:
@@ -232,8 +234,35 @@ class Conversation:
         return result
 
 
-def conversations(seed, count, num_agents):
+class Picture(Conversation):
+    """A conversation that is about an image: it stands in the first user message."""
+
+    def __init__(self, seed, number, agent):
+        super().__init__(seed, number, agent)
+        first = next(message for message in self.messages if message["role"] == "user")
+        texts = first["content"]
+        if isinstance(texts, str):
+            texts = [{"type": "text", "text": texts}]
+        image = {"type": "image_url", "image_url": {"url": tiny_png(self.rng)}}
+        where = self.rng.randint(0, len(texts))
+        first["content"] = [*texts[:where], image, *texts[where:]]
+
+
+def tiny_png(rng):
+    """A data URL of an image with one pixel, of any colour."""
+
+    def chunk(name, data):
+        crc = zlib.crc32(name + data)
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", crc)
+
+    header = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
+    pixel = zlib.compress(b"\0" + rng.randbytes(3))
+    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", pixel) + chunk(b"IEND", b"")
+    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + chunks).decode()
+
+
+def conversations(seed, count, num_agents, kind=Conversation):
     """Seeded conversations, and who holds them: each agent as many."""
     rng = random.Random(seed)
     agents = [Agent(rng, number, num_agents) for number in range(num_agents)]
-    return [Conversation(seed, number, agents[number % num_agents]) for number in range(count)]
+    return [kind(seed, number, agents[number % num_agents]) for number in range(count)]

@@ -13,6 +13,7 @@ class Sent:
     turn: int
     agent: int
     request_id: str
+    request: dict
     replica: int
     usage: dict
     # Requests under way at each replica when this one was sent, as far as their replica is known.
@@ -89,6 +90,16 @@ def overlaps(sent):
 
 
 @dataclass
+class Counted:
+    """What the gateway counted: prompts whose tokens it compared with an engine's, prompts without
+    tokens, and prompts whose tokens an engine told, the latter two by reason."""
+
+    drift: dict
+    without_tokens: dict
+    by_engine: dict
+
+
+@dataclass
 class Row:
     """What one phase with one template came to."""
 
@@ -98,8 +109,7 @@ class Row:
     failed: list
     moved: list
     seconds: float
-    without_tokens: dict
-    drift: dict
+    counted: Counted
 
     def __post_init__(self):
         judged = [(sent, wrong_because(sent)) for sent in self.requests]
@@ -117,13 +127,13 @@ class Row:
             yield f"{len(self.failed)} requests failed, such as {self.failed[0]}"
         if self.faulty_moves:
             yield f"{len(self.faulty_moves)} changes of replica"
-        if self.agreeing < share:
-            yield f"only {self.agreeing:.1%} of the predictions came true"
+        if self.phase != "images" and self.agreeing < share:
+            yield f"only {self.agreeing:.2%} of the predictions came true"
         if self.phase == "roomy":
-            if sum(self.without_tokens.values()):
-                yield f"prompts without tokens: {self.without_tokens}"
-            if self.drift["differs"]:
-                yield f"{self.drift['differs']} prompts differ from the engine's"
+            if sum(self.counted.without_tokens.values()):
+                yield f"prompts without tokens: {self.counted.without_tokens}"
+            if self.counted.drift["differs"]:
+                yield f"{self.counted.drift['differs']} prompts differ from the engine's"
 
     def cells(self):
         """The cells of its line in the table."""
@@ -131,7 +141,7 @@ class Row:
         predicted = sum((s.record or {}).get("predicted_cached_tokens") or 0 for s in self.requests)
         realised = sum(sent.realised for sent in self.requests)
         excused = len(self.moved) - len(self.faulty_moves)
-        drift = "/".join(str(self.drift[name]) for name in ("equal", "differs", "unavailable"))
+        drift = "/".join(str(self.counted.drift[name]) for name in ("equal", "differs", "unavailable"))
         return [
             self.template,
             self.phase,
@@ -141,10 +151,11 @@ class Row:
             f"{predicted:,}",
             f"{realised:,}",
             f"{realised / max(tokens, 1):.1%}",
-            f"{self.agreeing:.2%}",
+            "" if self.phase == "images" else f"{self.agreeing:.2%}",
             len(self.faulty_moves),
             excused,
-            sum(self.without_tokens.values()),
+            int(sum(self.counted.without_tokens.values())),
+            int(sum(self.counted.by_engine.values())),
             drift,
             f"{self.seconds:.0f}",
         ]
@@ -152,5 +163,5 @@ class Row:
 
 HEAD = """\
 | template | phase | requests | failed | prompt tokens | predicted | realised | hit rate | agree \
-| moves | excused | without tokens | drift checks | seconds |
-|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"""
+| moves | excused | without tokens | by engine | drift checks | seconds |
+|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"""
