@@ -15,12 +15,19 @@ BLOCK_SIZE = 32
 # Longest prompt with its answer.
 MAX_TOKENS = 2048
 
+# Longest part of a prompt that is computed in one step.
+MAX_BATCHED_TOKENS = 8192
+
 # So that what one core serves at once fits, and the rest waits.
 MAX_SEQUENCES = 4
 
 
 class Engine:
     """One server, its events, and what it says of its cache."""
+
+    max_tokens = MAX_TOKENS
+    max_sequences = MAX_SEQUENCES
+    own_environment = {}
 
     def __init__(self, name, model_folder, num_blocks, logs):
         self.name = name
@@ -30,7 +37,7 @@ class Engine:
         self.mirror = Mirror(self.replay, BLOCK_SIZE)
         self.restarts = 0
         # vLLM refuses to start where its longest prompt does not fit.
-        max_tokens = min(MAX_TOKENS, num_blocks * BLOCK_SIZE)
+        max_tokens = min(self.max_tokens, num_blocks * BLOCK_SIZE)
         events = {
             "enable_kv_cache_events": True,
             "publisher": "zmq",
@@ -45,20 +52,18 @@ class Engine:
             "host": "127.0.0.1",
             "port": http,
             "max-model-len": max_tokens,
-            "max-num-seqs": MAX_SEQUENCES,
-            "max-num-batched-tokens": max_tokens,
+            "max-num-seqs": self.max_sequences,
+            "max-num-batched-tokens": min(max_tokens, MAX_BATCHED_TOKENS),
             "block-size": BLOCK_SIZE,
             # One block is vLLM's null block.
             "num-gpu-blocks-override": num_blocks + 1,
             "kv-events-config": json.dumps(events),
-            "max-lora-rank": ADAPTER_RANK,
-            "lora-modules": f"{ADAPTER}={Path(model_folder) / ADAPTER}",
         }
         # The console script does not start here: the distribution is not called vllm.
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
         command += [f"--{name}={value}" for name, value in options.items()]
-        command += ["--enforce-eager", "--enable-lora", "--enable-prefix-caching"]
-        command += ["--enable-prompt-tokens-details"]
+        command += ["--enforce-eager", "--enable-prefix-caching", "--enable-prompt-tokens-details"]
+        command += self.own_options(Path(model_folder))
         env = {
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "HF_HUB_OFFLINE": "1",
@@ -66,9 +71,15 @@ class Engine:
             # For POST /reset_prefix_cache.
             "VLLM_SERVER_DEV_MODE": "1",
             "OMP_NUM_THREADS": "1",
+            **self.own_environment,
         }
         health = f"{self.url}/health"
         self.process = Process(["nice", "-n", "10", *command], health, logs / f"{name}.log", env)
+
+    def own_options(self, model_folder):
+        """Options of this kind of engine: here the adapter."""
+        adapter = f"--lora-modules={ADAPTER}={model_folder / ADAPTER}"
+        return ["--enable-lora", f"--max-lora-rank={ADAPTER_RANK}", adapter]
 
     def kill(self):
         """Ends it without a word; what it held is gone."""

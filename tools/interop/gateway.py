@@ -59,15 +59,25 @@ class Gateway:
 
     def metric(self, name, **labels):
         """The sum of a metric over all its series that have these labels."""
-        _, text = http_json.call(f"{self.url}/metrics")
         total = 0.0
+        for own, value in self._series(name):
+            if all(own.get(label) == wanted for label, wanted in labels.items()):
+                total += value
+        return total
+
+    def by_label(self, name, label):
+        """The sums of a metric by the values of one label; empty if it is not there."""
+        sums = {}
+        for own, value in self._series(name):
+            sums[own.get(label)] = sums.get(own.get(label), 0.0) + value
+        return sums
+
+    def _series(self, name):
+        _, text = http_json.call(f"{self.url}/metrics")
         for line in text.splitlines():
             found = re.match(r"(\w+)(?:\{(.*)\})? (\S+)$", line)
             if found and found[1] == name:
-                own = dict(re.findall(r'(\w+)="([^"]*)"', found[2] or ""))
-                if all(own.get(label) == value for label, value in labels.items()):
-                    total += float(found[3])
-        return total
+                yield dict(re.findall(r'(\w+)="([^"]*)"', found[2] or "")), float(found[3])
 
     def _index(self, *arguments):
         command = [self.binary, "index", arguments[0], "--url", self.url, *arguments[1:]]

@@ -4,11 +4,16 @@
 //!
 //! Conversations of five turns with some 100,000 tokens at the end, each sent whole with every
 //! turn, as clients do; 16 replicas, of which one holds what was said so far. Steps: JSON, template
-//! and tokens (with what is known of the prefix), the names of the blocks, the choice. *First* is
-//! the fifth turn's text sent alone by a tenant that nobody knows: nothing is known of it. *Plain* is
-//! the fifth turn without the dialect step: the messages go to the template as they came. *Agent* is
-//! the fortieth turn of a conversation with 60 tools, tool calls and their results. One thread;
-//! medians.
+//! and tokens (with what is known of the prefix), the names of the blocks, the choice.
+//!
+//! | row | request |
+//! |---|---|
+//! | fifth | the fifth turn |
+//! | plain | the same without the dialect step: messages go to the template as they came |
+//! | first | the fifth turn's text of a tenant that is new: nothing is known of it |
+//! | agent | the fortieth turn of a conversation with 60 tools, calls and their results |
+//!
+//! One thread; medians.
 
 use std::hint::black_box;
 use std::path::PathBuf;

@@ -5,9 +5,9 @@
 //! merely slow. So the two are compared, cheapest first:
 //!
 //! - the engine's count of prompt tokens against ours, in every answer that has it, for nothing;
-//! - the engine's token ids (its render route, or `POST /tokenize`) against ours, for one more tokenization there: at
-//!   the first request of a model, replica and shape, then once per [`CHECK_PAUSE`], and where
-//!   counts differ.
+//! - the engine's token ids (its render route, or `POST /tokenize`) against ours, for one more
+//!   tokenization there: at the first request of a model, replica and shape, then once per
+//!   [`CHECK_PAUSE`], and where counts differ.
 //!
 //! It decides when to ask and remembers what was told; it does not ask. What differs is told once
 //! for each subject, and again after it was equal in between.

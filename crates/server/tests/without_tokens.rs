@@ -1,5 +1,5 @@
-//! Prompts whose tokens a gateway cannot make: each reason is logged, counted, and has its bucket in
-//! the waterfall, and conversations stay on their replica all the same.
+//! Prompts whose tokens a gateway cannot make: each reason is logged, counted, and has its bucket
+//! in the waterfall, and conversations stay on their replica all the same.
 
 mod support;
 

@@ -41,6 +41,23 @@ pub struct Ask<'a> {
     pub timeline: &'a Timeline,
 }
 
+impl<'a> Ask<'a> {
+    /// What decides where it goes.
+    fn placing(&self) -> Placing<'a> {
+        let salt = self.generation.cache_salt.as_deref();
+        Placing {
+            tokens: Some(self.prompt),
+            text: None,
+            namespace: Namespace {
+                salt,
+                ..Namespace::default()
+            },
+            session: self.session,
+            slo_ttft: self.slo_ttft,
+        }
+    }
+}
+
 /// A request that has its first token.
 pub struct Accepted {
     /// Its place; hold it while the answer runs.
@@ -94,23 +111,12 @@ impl Gateway {
     ) -> Result<Accepted, ApiError> {
         let Ask {
             generation,
-            session,
-            slo_ttft,
             prompt,
             forecast,
             timeline,
             ..
         } = *ask;
-        let placing = Placing {
-            tokens: Some(prompt),
-            text: None,
-            namespace: Namespace {
-                adapter: None,
-                salt: generation.cache_salt.as_deref(),
-            },
-            session,
-            slo_ttft,
-        };
+        let placing = ask.placing();
         let max_tokens = max_tokens(embedded, generation, prompt.len())?;
         let mut excluded: Vec<ReplicaId> = Vec::new();
         let mut last = Refusal::Gone;

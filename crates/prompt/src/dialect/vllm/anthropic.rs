@@ -2,7 +2,7 @@
 //!
 //! | there | in the chat request |
 //! |---|---|
-//! | `system`, and system messages that the template does not take where they are | the first message |
+//! | `system`, and system messages that the template does not take in place | the first message |
 //! | `tool_use`, `thinking` blocks | `tool_calls`, `reasoning` of the assistant's message |
 //! | `tool_result` blocks | tool messages, in front of the user's text |
 //! | several texts | content parts, without their other fields |
