@@ -11,6 +11,7 @@ conversation changed its replica or predictions were wrong.
 import argparse
 import json
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -23,7 +24,7 @@ from agent_checks import HEAD, Counted, Row, Sent, moves, overlaps
 from agent_engine import AgentEngine, make_model
 from agent_mock import MockEngine
 from gateway import Gateway
-from http_json import get
+from http_json import call, get
 
 TEMPLATES = Path(__file__).parent / "agent_templates"
 
@@ -143,6 +144,7 @@ def hold(options, name, gateway, chats, num_turns):
     run = Run(gateway, f"{template}-{phase}", chats, num_turns, options.seed)
     run.all()
     seconds = time.monotonic() - began
+    write_state(gateway, gateway.log.parent)
     moved = moves(run.requests, AgentEngine.max_sequences, phase == "evicting")
     drift = {
         outcome: int(gateway.metric("headstart_prompt_drift_checks_total", outcome=outcome))
@@ -212,13 +214,22 @@ def tell(row, limit, folder):
             f"wrong: {sent}: predicted {predicted}, realised {sent.realised}"
             f" of {sent.prompt_tokens}: {reason}"
         )
+    (folder / "complaints.txt").write_text("".join(f"{line}\n" for line in lines))
     for line in lines[:limit]:
         print(f"{row.template} {row.phase}: {line}", file=sys.stderr)
     if len(lines) > limit:
         print(f"{row.template} {row.phase}: {len(lines) - limit} more", file=sys.stderr)
 
 
+def write_state(gateway, folder):
+    """What the gateway knows and has counted, to find a reason with."""
+    (folder / "metrics.txt").write_text(call(f"{gateway.url}/metrics")[1])
+    (folder / "index.json").write_text(json.dumps(gateway.state(), indent=1))
+
+
 def main():
+    # The servers are ended also where this is.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--headstart", default="target/release/headstart")
     parser.add_argument("--template", type=Path, action="append", help="repeatable; own ones else")

@@ -141,7 +141,8 @@ class Row:
         predicted = sum((s.record or {}).get("predicted_cached_tokens") or 0 for s in self.requests)
         realised = sum(sent.realised for sent in self.requests)
         excused = len(self.moved) - len(self.faulty_moves)
-        drift = "/".join(str(self.counted.drift[name]) for name in ("equal", "differs", "unavailable"))
+        outcomes = ("equal", "differs", "unavailable")
+        drift = "/".join(str(self.counted.drift[name]) for name in outcomes)
         return [
             self.template,
             self.phase,

@@ -13,7 +13,7 @@ class MockEngine:
     def __init__(self):
         self._socket = zmq.Context.instance().socket(zmq.PUB)
         self.events_port = self._socket.bind_to_random_port("tcp://127.0.0.1")
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self._server = _Server(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -22,6 +22,13 @@ class MockEngine:
         self._server.shutdown()
         self._server.server_close()
         self._socket.close(linger=0)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_):
+        """A gateway may hang up, as it does on an engine."""
 
 
 class _Handler(BaseHTTPRequestHandler):
