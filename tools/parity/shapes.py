@@ -142,6 +142,8 @@ def parts():
     yield "part-text-keys-cached-system", said([part("rules", cache_control=cache)], "system")
     yield "part-strings", said(["one", "two"])
     yield "part-strings-tool", said(["one", "two"], "tool")
+    yield "part-empty-texts-tool", said([part(""), part("")], "tool")
+    yield "part-empty-text-tool", said([part("a"), part(""), part("b")], "tool")
     yield "part-string-and-text", said([part("one"), "two"])
     yield "part-string-and-thinking", said(["one", {"type": "thinking", "thinking": "hm"}])
     yield "part-refusal", said([{"type": "refusal", "refusal": "No."}], "assistant")

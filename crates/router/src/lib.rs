@@ -53,6 +53,7 @@
 pub mod backlog;
 pub mod conformance;
 pub mod filter;
+mod homes;
 pub mod index;
 pub mod load;
 mod lookup;

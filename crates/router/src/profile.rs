@@ -8,7 +8,7 @@
 //! | `power-of-two` | the same, of two drawn at random | the better |
 //! | `session` | – | rendezvous hash of the session, bounded load |
 //! | `approximate` | as `precise`, with an index that is guessed ([`IndexKind`]) | best |
-//! | `precise` | 3 · prefix + 2 · queue + 2 · free KV memory | best |
+//! | `precise` | 8 · home + 3 · prefix + 2 · queue + 2 · free KV memory | best |
 //! | `cost` | − predicted TTFT ([`crate::score::Cost`]) | any best |
 //! | `llm-d-load` | reported queue + free KV memory | best |
 //! | `llm-d-approximate` | leading prefix + reported queue + free KV memory | best |
@@ -23,7 +23,8 @@
 //! matches the first 4,096 tokens. Our own profiles count the router's reservations too, so that
 //! a cold burst spreads. The prefix goes first: queues are scored by their order
 //! ([`crate::score`]), so the queue alone weighs 2 and never outweighs a match of more than two
-//! thirds.
+//! thirds. Ours, too, is the home: a conversation stays on its replica until that is saturated, where
+//! one request in front would else move it if other replicas hold what conversations share.
 
 mod parts;
 
@@ -36,6 +37,9 @@ use crate::index::{ApproximateConfig, PrefixIndex};
 use crate::pipeline::{Pipeline, Weighted};
 
 pub use parts::{IndexKind, PickerKind, PreferenceKind, ScorerKind, UnknownPart};
+
+/// More than all other scores together: the home decides, unless it is saturated.
+const HOME_WEIGHT: f64 = 8.0;
 
 /// Tokens of a prompt that llm-d's approximate plug-in looked at.
 const LEADING: usize = 4_096;
@@ -124,7 +128,7 @@ impl Profile {
 
     fn known(name: &str) -> Option<Self> {
         use PickerKind::{AnyBest, AtRandom, Best, PowerOfTwo, RoundRobin, Session};
-        use ScorerKind::{Cost, InFlight, KvFree, Prefix, Queue, ReportedQueue};
+        use ScorerKind::{Cost, Home, InFlight, KvFree, Prefix, Queue, ReportedQueue};
 
         let prefix = Prefix { at_most: None };
         let leading = Prefix {
@@ -136,7 +140,15 @@ impl Profile {
             "load" => (&[(InFlight, 1.0)], Best),
             "power-of-two" => (&[(InFlight, 1.0)], PowerOfTwo),
             "session" => (&[], Session),
-            "approximate" | "precise" => (&[(prefix, 3.0), (Queue, 2.0), (KvFree, 2.0)], Best),
+            "approximate" | "precise" => (
+                &[
+                    (Home, HOME_WEIGHT),
+                    (prefix, 3.0),
+                    (Queue, 2.0),
+                    (KvFree, 2.0),
+                ],
+                Best,
+            ),
             "cost" => (&[(Cost, 1.0)], Best),
             "llm-d-load" => (&[(ReportedQueue, 1.0), (KvFree, 1.0)], AnyBest),
             "llm-d-approximate" => (

@@ -25,6 +25,8 @@ pub(crate) struct Reservation {
     pub(crate) phase: Phase,
     /// Prompt tokens that were thought to be cached there.
     pub(crate) overlap_tokens: usize,
+    /// Whether that follows from exact tokens.
+    pub(crate) is_exact: bool,
     /// Seconds that its prompt was reckoned to take.
     pub(crate) work_s: f64,
 }
@@ -82,6 +84,7 @@ mod tests {
         replica: ReplicaId(1),
         phase: Phase::Prefill { tokens: 5 },
         overlap_tokens: 3,
+        is_exact: true,
         work_s: 0.5,
     };
 

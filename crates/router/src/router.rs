@@ -21,6 +21,7 @@ use std::sync::Arc;
 use headstart_core::stats::HitCount;
 use headstart_core::{CacheEvent, EngineModel, Nanos, ReplicaId, Rng};
 
+use crate::homes::Homes;
 use crate::index::{
     ApproximateConfig, ApproximateIndex, IndexStats, Overlaps, PrefixIndex, Prompt, PromptKeys,
     Update,
@@ -51,6 +52,7 @@ pub struct Router {
     index: Arc<dyn PrefixIndex>,
     /// Where prompts went whose tokens are not known, by their text.
     text_index: Arc<ApproximateIndex>,
+    homes: Homes,
     overlaps: Overlaps,
     pipeline: Pipeline,
     rng: Rng,
@@ -119,6 +121,7 @@ impl Router {
         Self {
             index,
             text_index: Arc::new(ApproximateIndex::new(&model, ApproximateConfig::TEXT)),
+            homes: Homes::default(),
             overlaps: Overlaps::default(),
             pipeline: profile.pipeline(&model),
             rng: Rng::new(seed),
@@ -243,11 +246,15 @@ impl Router {
                 tokens: prompt_tokens - overlap_tokens,
             },
             overlap_tokens,
+            is_exact: request.text.is_none(),
             work_s: work_s(view, prompt_tokens),
         };
         if let Some(keys) = keys {
             self.index
                 .update(replica, Update::Assume(keys), request.now);
+        }
+        if let Some(prompt) = request.text.or(keys) {
+            self.homes.note(prompt, replica);
         }
         if let Some(text) = request.text {
             let assume = Update::Assume(text);
@@ -281,7 +288,9 @@ impl Router {
             tokens: tokens + held,
         });
         load.backlog.remove(before.work_s, now);
-        self.counts.predicted.record(tokens + held, held);
+        if before.is_exact {
+            self.counts.predicted.record(tokens + held, held);
+        }
     }
 
     /// The request has ended, however. No effect on one that ended before or whose replica was
@@ -373,6 +382,7 @@ impl Router {
                 device_tokens: overlap.device_tokens as usize,
                 any_tier_tokens: overlap.any_tier_tokens as usize,
                 trusted_tokens: overlap.trusted_tokens as usize,
+                home_lead: None,
                 queue_depth: load.queue_depth(now),
                 requests: load.requests(now),
                 prefill_tokens: load.in_flight.prefill_tokens,
@@ -385,7 +395,15 @@ impl Router {
                 decoding: load.decoding(engine, now),
             }
         };
-        self.replicas.iter().map(view).collect()
+        let mut views: Vec<_> = self.replicas.iter().map(view).collect();
+        if let Some(home) = request
+            .text
+            .or(keys)
+            .and_then(|prompt| self.homes.find(prompt))
+        {
+            set_home_lead(&mut views, home);
+        }
+        views
     }
 
     fn reserve(
@@ -400,6 +418,17 @@ impl Router {
         load.placed
             .add(prompt_tokens, reservation.overlap_tokens, now);
         self.reservations.open(reservation)
+    }
+}
+
+/// Says of the conversation's replica by how much it leads, where no other holds more.
+fn set_home_lead(views: &mut [ReplicaView], home: ReplicaId) {
+    let others = views.iter().filter(|view| view.replica != home);
+    let most = others.map(|view| view.any_tier_tokens).max().unwrap_or(0);
+    if let Some(view) = views.iter_mut().find(|view| view.replica == home) {
+        let lead = view.any_tier_tokens.checked_sub(most);
+        // Nothing is lost where nothing is left.
+        view.home_lead = lead.filter(|_| view.any_tier_tokens > 0);
     }
 }
 

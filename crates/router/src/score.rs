@@ -7,6 +7,7 @@
 //! | [`ReportedQueue`] | the same, d = requests that wait by the replica's own report |
 //! | [`KvFree`] | 1 − KV utilisation |
 //! | [`Cost`] | − predicted TTFT and what it costs others, in seconds: not in `[0, 1]` |
+//! | [`Home`] | 1 for the replica of the conversation's last turn, unless that is saturated |
 //! | [`InFlight`] | (max − w) / (max − min), w = requests, then prefill tokens as a fraction |
 //!
 //! Doubtful tokens count half: see [`DOUBTFUL_WEIGHT`]. A min-max score tells the order, not the
@@ -19,6 +20,7 @@
 
 mod cost;
 
+use crate::filter::{Filter, Unsaturated};
 use crate::request::RouteRequest;
 use crate::view::ReplicaView;
 
@@ -124,6 +126,27 @@ impl Scorer for InFlight {
     }
 }
 
+/// The replica of the conversation's last turn, unless it is saturated.
+///
+/// Leaving it costs the tokens by which it leads. Staying costs the wait for what is in front. So a
+/// conversation stays while few requests are in front, or fewer tokens than it would compute again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Home;
+
+/// Requests without a first token from which on a replica may be saturated.
+pub const HOME_QUEUE: usize = 4;
+
+impl Scorer for Home {
+    fn score(&self, candidates: &[ReplicaView], request: &RouteRequest<'_>) -> Vec<f64> {
+        let is_home = |view: &ReplicaView| {
+            let is_near = |lead| view.queue_depth < HOME_QUEUE || view.prefill_tokens <= lead;
+            view.home_lead.is_some_and(is_near) && Unsaturated.admits(view, request)
+        };
+        let score = |view| f64::from(u8::from(is_home(view)));
+        candidates.iter().map(score).collect()
+    }
+}
+
 /// 1 for the least, 0 for the most, linear between; 1 for all when they are equal.
 fn fewest(candidates: &[ReplicaView], measure: impl Fn(&ReplicaView) -> f64) -> Vec<f64> {
     let values: Vec<f64> = candidates.iter().map(measure).collect();
@@ -222,5 +245,28 @@ mod tests {
             &[busy(1, 9), busy(1, 0), busy(1, 9)],
             &[0.0, 1.0, 0.0],
         );
+    }
+
+    #[test]
+    fn a_conversation_stays_until_its_replica_is_saturated() {
+        let view = |home_lead, queue_depth, prefill_tokens| ReplicaView {
+            home_lead,
+            queue_depth,
+            prefill_tokens,
+            ..ReplicaView::idle(ReplicaId(1))
+        };
+        let stays = |view: ReplicaView| Home.score(&[view], &RouteRequest::default()) == [1.0];
+        assert!(!stays(view(None, 0, 0)), "another replica");
+        assert!(stays(view(Some(0), HOME_QUEUE - 1, 9_000)), "a short queue");
+        assert!(
+            stays(view(Some(9_000), 50, 8_000)),
+            "less in front than to compute again"
+        );
+        assert!(!stays(view(Some(7_000), 50, 8_000)));
+        let full = ReplicaView {
+            kv_usage: Some(0.95),
+            ..view(Some(9_000), 1, 0)
+        };
+        assert!(!stays(full), "no memory, and a queue for it");
     }
 }

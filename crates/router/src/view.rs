@@ -27,6 +27,9 @@ pub struct ReplicaView {
     /// Leading prompt tokens that it holds in any tier, as far as no event of it was lost since;
     /// at most `any_tier_tokens`.
     pub trusted_tokens: usize,
+    /// Where it served the prompt's last turn and holds as much of it as any other: by how many
+    /// tokens it leads the next one.
+    pub home_lead: Option<usize>,
     /// Requests whose first token has not come.
     pub queue_depth: usize,
     /// Requests that have not ended.
@@ -59,6 +62,7 @@ impl ReplicaView {
             device_tokens: 0,
             any_tier_tokens: 0,
             trusted_tokens: 0,
+            home_lead: None,
             queue_depth: 0,
             requests: 0,
             prefill_tokens: 0,

@@ -11,6 +11,7 @@ use headstart_insight::text::Sketch;
 use headstart_prompt::prefix_tokens::{CAPACITY_BYTES, PrefixTokens, PrefixTokensStats};
 use headstart_prompt::{
     Api, ChatText, Dialect, NoExactTokens, PromptError, PromptModel, RenderInput, SpecialTokensIn,
+    SpecialTokensOut,
 };
 use serde_json::{Map, Value};
 
@@ -113,6 +114,13 @@ impl PromptTokens {
         let mut prompted = self.timed(Instant::now(), text, special, salt).ok()?;
         prompted.tokens.pop();
         Some(prompted)
+    }
+
+    /// The text of tokens, special ones spelled out; none where the tokenizer does not know them.
+    #[must_use]
+    pub fn text_of(&self, tokens: &[TokenId]) -> Option<String> {
+        let tokenizer = &self.prompt.tokenizer;
+        tokenizer.decode(tokens, SpecialTokensOut::Keep).ok()
     }
 
     /// The tokens of a plain text.

@@ -51,7 +51,9 @@ fn the_attribution_is_right_for_99_of_100_tokens() {
         }
     }
     let all = all.expect("there are seeds");
-    for bucket in Bucket::ALL {
+    // The world knows the tokens of all prompts.
+    let possible = |bucket: &Bucket| *bucket != Bucket::NoTokens;
+    for bucket in Bucket::ALL.into_iter().filter(possible) {
         assert!(all.share(bucket) >= 0.003, "{bucket} is rare: {all}");
     }
     for (bucket, recall, precision) in FLOORS {

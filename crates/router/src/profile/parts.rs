@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::filter::{Filter, Unsaturated};
 use crate::index::{ApproximateConfig, ApproximateIndex, PrefixIndex, RunIndex};
 use crate::pick::{AnyBest, AtRandom, Best, Picker, PowerOfTwo, RoundRobin, SessionHash};
-use crate::score::{Cost, InFlight, KvFree, Prefix, QueueDepth, ReportedQueue, Scorer};
+use crate::score::{Cost, Home, InFlight, KvFree, Prefix, QueueDepth, ReportedQueue, Scorer};
 
 /// Where a profile learns who holds what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub enum ScorerKind {
     InFlight,
     /// [`Cost`].
     Cost,
+    /// [`Home`].
+    Home,
 }
 
 /// Who is chosen.
@@ -94,6 +96,7 @@ impl ScorerKind {
             Self::KvFree => Box::new(KvFree),
             Self::InFlight => Box::new(InFlight),
             Self::Cost => Box::new(Cost),
+            Self::Home => Box::new(Home),
         }
     }
 }
@@ -175,11 +178,12 @@ impl FromStr for ScorerKind {
             ("kv-free", _) => Ok(Self::KvFree),
             ("in-flight", _) => Ok(Self::InFlight),
             ("cost", _) => Ok(Self::Cost),
+            ("home", _) => Ok(Self::Home),
             _ => Err(UnknownPart {
                 what: "scorer",
                 text: text.to_owned(),
                 known: "prefix, prefix:TOKENS (of the first so many), queue, reported-queue, \
-                        kv-free, in-flight, cost",
+                        kv-free, in-flight, cost, home",
             }),
         }
     }

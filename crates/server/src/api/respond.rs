@@ -132,7 +132,9 @@ impl Copying {
                 sent.note_id(scan.id(), &reservation);
             }
         };
-        if self.copy(first, rest, &mut note_id).await.is_err() {
+        let is_whole = self.copy(first, rest, &mut note_id).await.is_ok();
+        // Clients hang up as soon as they have read the last event: the answer is complete.
+        if !is_whole && self.scan.found().prompt_tokens.is_none() {
             return;
         }
         if let (Some((sent, in_head)), true) = (counted, is_success) {

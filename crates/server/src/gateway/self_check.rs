@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headstart_core::TokenId;
+use serde_json::Value;
 
 use super::{Fleet, Gateway};
 use crate::drift::{Difference, Subject, Verdict};
@@ -69,18 +70,29 @@ impl Gateway {
             .with_label_values(&labels)
             .inc();
         if let Some(difference) = self.drift.note(&subject, verdict) {
-            let part = self.part_that_differs(&tokens, difference.position);
-            tell(&subject, difference, counted.unwrap_or(tokens.len()), &part);
+            let sides = Sides {
+                ours: &tokens,
+                theirs: &theirs.unwrap_or_default(),
+                body: &body,
+            };
+            let why = self.explain_difference(&sides, difference.position);
+            tell(&subject, difference, counted.unwrap_or(tokens.len()), &why);
         }
     }
 
-    /// Where in a prompt a token is, by the message that it belongs to: its text is not said.
-    fn part_that_differs(&self, tokens: &[TokenId], position: usize) -> String {
-        let share = position as f64 / tokens.len().max(1) as f64;
-        match position {
-            0 => "the first token".to_owned(),
-            _ if position >= tokens.len() => "the end".to_owned(),
-            _ => format!("{:.0} % into the prompt", 100.0 * share),
+    fn explain_difference(&self, sides: &Sides<'_>, position: usize) -> DifferenceCause {
+        let text = |tokens: &[TokenId]| {
+            let prompt = self.prompt_tokens()?;
+            prompt.text_of(tokens)
+        };
+        let (ours, theirs) = (text(sides.ours), text(sides.theirs));
+        let before = text(&sides.ours[..position.min(sides.ours.len())]);
+        DifferenceCause {
+            part: part_behind(&before.unwrap_or_default(), sides.body),
+            reason: match ours.is_some() && ours == theirs {
+                true => "the tokenizer splits the same text otherwise",
+                false => "the chat template, or what prepares requests for it, writes another text",
+            },
         }
     }
 
@@ -111,7 +123,48 @@ impl Drop for Turn {
     }
 }
 
-fn tell(subject: &Subject, difference: Difference, num_tokens: usize, part: &str) {
+/// A prompt as both sides made it, and the request that it comes from.
+struct Sides<'a> {
+    ours: &'a [TokenId],
+    theirs: &'a [TokenId],
+    body: &'a [u8],
+}
+
+/// Why two prompts differ, without their text.
+struct DifferenceCause {
+    part: String,
+    reason: &'static str,
+}
+
+/// Characters of a message by which it is found in a prompt.
+const FOUND_BY: usize = 40;
+
+/// The part of a request that the end of `before`, the beginning of its prompt, belongs to.
+fn part_behind(before: &str, body: &[u8]) -> String {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let messages = body["messages"].as_array().or(body["input"].as_array());
+    let (mut rest, mut last) = (before, None);
+    for (number, message) in messages.into_iter().flatten().enumerate() {
+        let content = &message["content"];
+        let text = content
+            .as_str()
+            .or(content[0]["text"].as_str())
+            .unwrap_or_default();
+        let begin: String = text.trim().chars().take(FOUND_BY).collect();
+        if !begin.is_empty()
+            && let Some(place) = rest.find(&begin)
+        {
+            rest = &rest[place + begin.len()..];
+            last = Some((number, message["role"].as_str().unwrap_or("message")));
+        }
+    }
+    match last {
+        Some((number, role)) => format!("in or behind message {number} ({role})"),
+        None => "in front of the first message: tools, or the template's own text".to_owned(),
+    }
+}
+
+fn tell(subject: &Subject, difference: Difference, num_tokens: usize, why: &DifferenceCause) {
     let (model, replica, shape) = subject;
     let Difference {
         position,
@@ -126,9 +179,37 @@ fn tell(subject: &Subject, difference: Difference, num_tokens: usize, part: &str
         ?ours,
         ?theirs,
         num_tokens,
-        part,
+        part = why.part,
+        reason = why.reason,
         "the engine makes other tokens of such requests than its tokenizer= does; they are routed \
-         by the engine's tokens instead. Likely another chat template or tokenizer: give the \
-         gateway those that the engine uses"
+         by the engine's tokens instead. Give the gateway the tokenizer and chat template that the \
+         engine uses"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_part_that_differs_is_found_by_messages() {
+        let body = json!({"messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "Weather?"}]},
+            {"role": "user", "content": "Weather?"},
+        ]});
+        let part = |before: &str| part_behind(before, body.to_string().as_bytes());
+        assert!(part("<|im_start|>tools").starts_with("in front of the first message"));
+        assert_eq!(part("<s>Be brief.</s>"), "in or behind message 0 (system)");
+        assert_eq!(
+            part("Be brief. Weather? x"),
+            "in or behind message 1 (user)"
+        );
+        assert_eq!(
+            part("Be brief. Weather? Weather?"),
+            "in or behind message 2 (user)"
+        );
+        assert!(part_behind("x", b"{").starts_with("in front"));
+    }
 }

@@ -50,12 +50,13 @@ pub(super) fn read(
     let drops_header = role == "system" && reading.version.drops_billing_header();
     let parts = content_parts(content, drops_header)?;
     *has_media |= (parts.iter()).any(|part| matches!(part, Part::Medium { .. }));
-    let is_tool = role == "tool";
     let content = match reading.template.vllm_content_format() {
-        ContentFormat::Parts if !(is_tool && parts.iter().all(is_text)) => {
-            parts.into_iter().map(Part::into_value).collect()
+        ContentFormat::String => joined(parts, EmptyTexts::Drop).into(),
+        // The results of tools are one text all the same.
+        ContentFormat::Parts if role == "tool" && parts.iter().all(is_text) => {
+            joined(parts, EmptyTexts::Keep).into()
         }
-        _ => joined(parts).into(),
+        ContentFormat::Parts => parts.into_iter().map(Part::into_value).collect(),
     };
     let mut read = Map::new();
     read.insert("role".to_owned(), role.as_str().into());
@@ -121,14 +122,20 @@ fn drop_header(part: &mut Part) -> bool {
     !text.is_empty()
 }
 
+/// Whether an empty text leaves an empty line.
+#[derive(Clone, Copy, PartialEq)]
+enum EmptyTexts {
+    Keep,
+    Drop,
+}
+
 /// One string of all parts. Media have no place in it that is known here.
-fn joined(parts: Vec<Part>) -> String {
+fn joined(parts: Vec<Part>, empty: EmptyTexts) -> String {
     let texts = parts.into_iter().filter_map(|part| match part {
         Part::Text { text, .. } | Part::ToolReference(text) => Some(text),
         Part::Medium { .. } => None,
     });
-    // Empty texts leave no empty line.
-    let texts = texts.filter(|text| !text.is_empty());
+    let texts = texts.filter(|text| empty == EmptyTexts::Keep || !text.is_empty());
     texts.collect::<Vec<_>>().join("\n")
 }
 
