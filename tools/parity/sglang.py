@@ -64,7 +64,7 @@ from sglang.srt.runtime_context import get_context  # noqa: E402
 from sglang.srt.utils.hf_transformers_utils import get_tokenizer  # noqa: E402
 from transformers import AutoConfig  # noqa: E402
 
-sys.path.append(HERE)
+sys.path.insert(0, HERE)
 
 import capture  # noqa: E402
 from shapes import write_lines  # noqa: E402
