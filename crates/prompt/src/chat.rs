@@ -80,6 +80,11 @@ impl PromptModel {
             request.shift_remove("chat_template");
         }
         let template = self.template_of(&mut request)?;
+        if dialect == Dialect::Sglang {
+            // It knows neither field.
+            request
+                .retain(|name, _| name != "truncate_prompt_tokens" && name != "add_special_tokens");
+        }
         // Of the three APIs, responses alone have the tokenizer add its special tokens.
         let adds_special = match api {
             Api::Chat => request.get("add_special_tokens") == Some(&Value::Bool(true)),

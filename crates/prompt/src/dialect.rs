@@ -165,3 +165,13 @@ fn in_declared_order(mut fields: Map<String, Value>, order: &[&str]) -> Map<Stri
     ordered.extend(fields);
     ordered
 }
+
+/// What Pydantic takes for a boolean, as one; anything else stays, and is refused by the engine.
+fn boolean(value: Value) -> Value {
+    let word = value.as_str().map(str::to_lowercase);
+    match (word.as_deref(), value.as_f64()) {
+        (Some("true" | "t" | "yes" | "y" | "on" | "1"), _) | (_, Some(1.0)) => true.into(),
+        (Some("false" | "f" | "no" | "n" | "off" | "0"), _) | (_, Some(0.0)) => false.into(),
+        _ => value,
+    }
+}

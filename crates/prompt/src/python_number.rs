@@ -112,6 +112,16 @@ fn split_mark(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix(OPEN)?.split_once(CLOSE)
 }
 
+/// Whether a value holds a marked number.
+pub(crate) fn holds_mark(value: &Value) -> bool {
+    match value {
+        Value::String(text) => is_marked(text),
+        Value::Array(items) => items.iter().any(holds_mark),
+        Value::Object(fields) => fields.values().any(holds_mark),
+        _ => false,
+    }
+}
+
 /// Whether `text` is a marked number.
 pub(crate) fn is_marked(text: &str) -> bool {
     split_mark(text).is_some_and(|(_, rest)| rest.is_empty())

@@ -15,7 +15,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{ContentFormat, Conversation, NoExactTokens, arguments, take};
+use super::{ContentFormat, Conversation, NoExactTokens, arguments, boolean, take};
 use crate::{ChatTemplate, GenerationPrompt};
 
 /// As [`super::Dialect::read`].
@@ -23,8 +23,13 @@ pub(super) fn read(
     mut request: Map<String, Value>,
     template: &ChatTemplate,
 ) -> Result<Conversation, NoExactTokens> {
-    if (request.get("continue_final_message")).is_some_and(|value| value == true) {
+    if request.get("continue_final_message") == Some(&Value::Bool(true)) {
         return Err(NoExactTokens::Unsupported("continue_final_message"));
+    }
+    for field in ["input_ids", "reasoning"] {
+        if take(&mut request, field).is_some() {
+            return Err(NoExactTokens::Unsupported(field));
+        }
     }
     let Some(Value::Array(messages)) = request.shift_remove("messages") else {
         return Err(NoExactTokens::Malformed("messages"));
@@ -185,7 +190,9 @@ fn tool_call(call: Value, parses_arguments: bool) -> Result<Value, NoExactTokens
     };
     let arguments: Value = match take(&mut function, "arguments") {
         Some(Value::String(text)) if parses_arguments => match arguments(&text)? {
-            Some(fields) => fields.into(),
+            Some(fields) if !holds_marked_number(&fields) => fields.into(),
+            // Its reader makes floats of long integers, and refuses what is no number of JSON.
+            Some(_) => return Err(NoExactTokens::Unsupported("tool_calls")),
             None => return Err(malformed),
         },
         other => other.into(),
@@ -197,6 +204,10 @@ fn tool_call(call: Value, parses_arguments: bool) -> Result<Value, NoExactTokens
         "type": "function",
         "function": {"name": Value::from(take(&mut function, "name")), "arguments": arguments},
     }))
+}
+
+fn holds_marked_number(fields: &Map<String, Value>) -> bool {
+    fields.values().any(crate::python_number::holds_mark)
 }
 
 /// The tools that a request's choice of them leaves.
@@ -226,11 +237,22 @@ fn tool(tool: Value) -> Result<Value, NoExactTokens> {
     let Some(Value::Object(mut function)) = take(&mut tool, "function") else {
         return Err(malformed);
     };
-    let defers = take(&mut tool, "defer_loading");
-    if let Some(defers) = &defers
-        && take(&mut function, "defer_loading").is_none()
-    {
-        function.insert("defer_loading".to_owned(), defers.clone());
+    let defers = take(&mut tool, "defer_loading").map(boolean);
+    if let Some(strict) = function.get_mut("strict") {
+        *strict = boolean(strict.take());
+    }
+    let own = function
+        .get("defer_loading")
+        .is_some_and(|own| !own.is_null());
+    if let Some(defers) = defers.as_ref().filter(|_| !own) {
+        // In the place of a null, else behind all others.
+        let is_named = function.contains_key("defer_loading");
+        if is_named {
+            function["defer_loading"] = defers.clone();
+        }
+    }
+    if function.get("parameters").is_some_and(has_unusual_type) {
+        return Err(NoExactTokens::Unsupported("tools"));
     }
     function.retain(|name, value| match name.as_str() {
         "description" | "name" | "parameters" => true,
@@ -240,11 +262,35 @@ fn tool(tool: Value) -> Result<Value, NoExactTokens> {
     for name in ["description", "parameters"] {
         function.entry(name).or_insert(Value::Null);
     }
+    if let Some(defers) = &defers {
+        function
+            .entry("defer_loading")
+            .or_insert_with(|| defers.clone());
+    }
     Ok(serde_json::json!({
         "type": take(&mut tool, "type").unwrap_or_else(|| "function".into()),
         "function": function,
         "defer_loading": Value::from(defers),
     }))
+}
+
+/// Whether a schema names a type that SGLang writes in another way, such as `int`.
+fn has_unusual_type(schema: &Value) -> bool {
+    const USUAL: [&str; 7] = [
+        "string", "number", "integer", "boolean", "array", "object", "null",
+    ];
+    let is_unusual = |kind: &Value| kind.as_str().is_some_and(|kind| !USUAL.contains(&kind));
+    match schema {
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(name, value)| match (name.as_str(), value) {
+                ("type", Value::Array(kinds)) => kinds.iter().any(is_unusual),
+                ("type", kind @ Value::String(_)) => is_unusual(kind),
+                (_, value) => has_unusual_type(value),
+            }),
+        Value::Array(items) => items.iter().any(has_unusual_type),
+        _ => false,
+    }
 }
 
 fn variables(request: &mut Map<String, Value>) -> Result<Map<String, Value>, NoExactTokens> {
@@ -253,15 +299,21 @@ fn variables(request: &mut Map<String, Value>) -> Result<Map<String, Value>, NoE
         Some(Value::Object(variables)) => variables,
         Some(_) => return Err(NoExactTokens::Malformed("chat_template_kwargs")),
     };
-    if take(request, "reasoning").is_some() {
-        return Err(NoExactTokens::Unsupported("reasoning"));
-    }
     let mut variables = Map::new();
-    if let Some(effort) = take(request, "reasoning_effort") {
-        let thinks = effort != "none";
-        for name in ["thinking", "enable_thinking"] {
-            chosen.entry(name).or_insert(thinks.into());
+    let effort = take(request, "reasoning_effort");
+    if let Some(effort) = &effort {
+        if effort
+            .as_str()
+            .is_none_or(|effort| effort.parse::<f64>().is_ok())
+        {
+            // Numbers are read into floats, which only SGLang knows.
+            return Err(NoExactTokens::Unsupported("reasoning_effort"));
         }
+        for name in ["thinking", "enable_thinking"] {
+            chosen.entry(name).or_insert((effort != "none").into());
+        }
+    }
+    if let Some(effort) = take(&mut chosen, "reasoning_effort").or(effort) {
         variables.insert("reasoning_effort".to_owned(), effort);
     }
     variables.extend(chosen);

@@ -21,7 +21,7 @@ mod responses;
 use serde_json::{Map, Value};
 
 use self::messages::{FirstOfCall, Reading};
-use super::{Api, Conversation, NoExactTokens, take};
+use super::{Api, Conversation, NoExactTokens, boolean, take};
 use crate::{ChatTemplate, GenerationPrompt};
 
 /// A release of vLLM, as far as prompts tell releases apart.
@@ -210,14 +210,4 @@ fn tool(tool: Value) -> Result<Value, NoExactTokens> {
         tool.insert("defer_loading".to_owned(), boolean(defers));
     }
     Ok(tool.into())
-}
-
-/// What Pydantic takes for a boolean, as one; anything else stays, and is refused by the engine.
-fn boolean(value: Value) -> Value {
-    let word = value.as_str().map(str::to_lowercase);
-    match (word.as_deref(), value.as_f64()) {
-        (Some("true" | "t" | "yes" | "y" | "on" | "1"), _) | (_, Some(1.0)) => true.into(),
-        (Some("false" | "f" | "no" | "n" | "off" | "0"), _) | (_, Some(0.0)) => false.into(),
-        _ => value,
-    }
 }
