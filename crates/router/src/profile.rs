@@ -23,8 +23,8 @@
 //! matches the first 4,096 tokens. Our own profiles count the router's reservations too, so that
 //! a cold burst spreads. The prefix goes first: queues are scored by their order
 //! ([`crate::score`]), so the queue alone weighs 2 and never outweighs a match of more than two
-//! thirds. Ours, too, is the home: a conversation stays on its replica until that is saturated, where
-//! one request in front would else move it if other replicas hold what conversations share.
+//! thirds. Ours, too, is the home: a conversation stays on its replica until that is saturated.
+//! Without it, one request in front moves a conversation to a replica that holds what all share.
 
 mod parts;
 

@@ -128,18 +128,20 @@ impl Scorer for InFlight {
 
 /// The replica of the conversation's last turn, unless it is saturated.
 ///
-/// Leaving it costs the tokens by which it leads. Staying costs the wait for what is in front. So a
-/// conversation stays while few requests are in front, or fewer tokens than it would compute again.
+/// Leaving it costs the tokens by which it leads: another replica computes them again. Staying costs
+/// the tokens in front. So a replica is saturated for a conversation when there are more in front
+/// than it leads by, and more than an engine's step or two besides.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Home;
 
-/// Requests without a first token from which on a replica may be saturated.
-pub const HOME_QUEUE: usize = 4;
+/// Prompt tokens in front that are no reason to leave: what an engine computes in one step by
+/// default (vLLM, 8,192 for a server), some tenths of a second.
+pub const HOME_SLACK: usize = 8_192;
 
 impl Scorer for Home {
     fn score(&self, candidates: &[ReplicaView], request: &RouteRequest<'_>) -> Vec<f64> {
         let is_home = |view: &ReplicaView| {
-            let is_near = |lead| view.queue_depth < HOME_QUEUE || view.prefill_tokens <= lead;
+            let is_near = |lead| view.prefill_tokens <= lead + HOME_SLACK;
             view.home_lead.is_some_and(is_near) && Unsaturated.admits(view, request)
         };
         let score = |view| f64::from(u8::from(is_home(view)));
@@ -257,12 +259,9 @@ mod tests {
         };
         let stays = |view: ReplicaView| Home.score(&[view], &RouteRequest::default()) == [1.0];
         assert!(!stays(view(None, 0, 0)), "another replica");
-        assert!(stays(view(Some(0), HOME_QUEUE - 1, 9_000)), "a short queue");
-        assert!(
-            stays(view(Some(9_000), 50, 8_000)),
-            "less in front than to compute again"
-        );
-        assert!(!stays(view(Some(7_000), 50, 8_000)));
+        assert!(stays(view(Some(0), 3, HOME_SLACK)), "a step in front");
+        assert!(stays(view(Some(9_000), 50, HOME_SLACK + 9_000)), "no more than it leads by");
+        assert!(!stays(view(Some(7_000), 50, HOME_SLACK + 7_001)));
         let full = ReplicaView {
             kv_usage: Some(0.95),
             ..view(Some(9_000), 1, 0)

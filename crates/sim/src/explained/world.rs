@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use headstart_core::{CacheEvent, Nanos, ReplicaId, Rng, TokenId};
 use headstart_insight::loss::{Attributor, AttributorConfig};
+use headstart_router::profile::ScorerKind;
 use headstart_router::{Health, Profile, Router, RouterConfig};
 
 use super::author::{Author, AuthorConfig, Draft, Space};
@@ -177,9 +178,15 @@ impl World {
     /// A world before its first request.
     #[must_use]
     pub fn new(config: WorldConfig) -> Self {
+        // Conversations that stay where they are lose less: without a home, every kind of loss
+        // happens often enough to be judged.
+        let mut profile = Profile::precise();
+        profile
+            .scorers
+            .retain(|(scorer, _)| *scorer != ScorerKind::Home);
         let mut router = Router::new(RouterConfig {
             model: MODEL.to_owned(),
-            profile: Profile::precise(),
+            profile,
             seed: config.seed,
         });
         let replica = |id: usize| {
