@@ -39,6 +39,15 @@ pub enum Dialect {
     Sglang,
 }
 
+impl std::fmt::Display for Dialect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Vllm(version) => write!(f, "vLLM {}.{}", version.major, version.minor),
+            Self::Sglang => f.write_str("SGLang"),
+        }
+    }
+}
+
 impl Default for Dialect {
     /// The newest vLLM whose answers were captured.
     fn default() -> Self {

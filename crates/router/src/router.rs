@@ -426,9 +426,7 @@ fn set_home_lead(views: &mut [ReplicaView], home: ReplicaId) {
     let others = views.iter().filter(|view| view.replica != home);
     let most = others.map(|view| view.any_tier_tokens).max().unwrap_or(0);
     if let Some(view) = views.iter_mut().find(|view| view.replica == home) {
-        let lead = view.any_tier_tokens.checked_sub(most);
-        // Nothing is lost where nothing is left.
-        view.home_lead = lead.filter(|_| view.any_tier_tokens > 0);
+        view.home_lead = view.any_tier_tokens.checked_sub(most);
     }
 }
 

@@ -128,9 +128,9 @@ impl Scorer for InFlight {
 
 /// The replica of the conversation's last turn, unless it is saturated.
 ///
-/// Leaving it costs the tokens by which it leads: another replica computes them again. Staying costs
-/// the tokens in front. So a replica is saturated for a conversation when there are more in front
-/// than it leads by, and more than an engine's step or two besides.
+/// Leaving it costs the tokens by which it leads: another replica computes them again. Staying
+/// costs the tokens in front. So a replica is saturated for a conversation when there are more in
+/// front than it leads by, and more than an engine's step besides.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Home;
 
@@ -260,7 +260,10 @@ mod tests {
         let stays = |view: ReplicaView| Home.score(&[view], &RouteRequest::default()) == [1.0];
         assert!(!stays(view(None, 0, 0)), "another replica");
         assert!(stays(view(Some(0), 3, HOME_SLACK)), "a step in front");
-        assert!(stays(view(Some(9_000), 50, HOME_SLACK + 9_000)), "no more than it leads by");
+        assert!(
+            stays(view(Some(9_000), 50, HOME_SLACK + 9_000)),
+            "no more than it leads by"
+        );
         assert!(!stays(view(Some(7_000), 50, HOME_SLACK + 7_001)));
         let full = ReplicaView {
             kv_usage: Some(0.95),

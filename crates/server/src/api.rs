@@ -351,10 +351,10 @@ async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 
 async fn not_found(uri: Uri) -> ApiError {
     let message = format!(
-        "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/models, \
-         /v1/models/NAME, /tokenize, /version, /openapi.json, /debug/index, \
-         /debug/index/entries, /debug/requests, /debug/waterfall, /debug/shadow, \
-         /dashboard/snapshot, /dashboard/events, /health, /ready, /metrics and / (the dashboard)",
+        "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/messages, \
+         /v1/responses, /v1/models, /tokenize, /debug/index, /debug/index/entries, \
+         /debug/requests, /debug/waterfall, /debug/shadow, /dashboard/snapshot, \
+         /dashboard/events, /openapi.json, /health, /ready, /metrics and / (the dashboard)",
         uri.path()
     );
     ApiError::new(StatusCode::NOT_FOUND, "not_found", message)

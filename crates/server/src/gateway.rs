@@ -363,6 +363,10 @@ impl Gateway {
             slo_ttft,
         } = placing;
         let keys = tokens.map(|tokens| self.index.hash(Prompt { tokens, namespace }));
+        let lacks_tokens = text.is_some();
+        let is_unheard = keys.as_ref().is_some_and(|keys| keys.chains().is_empty());
+        // Without events no block size is known: what was sent where is all there is to go by.
+        let text = text.or(tokens.filter(|_| is_unheard));
         let text = text.map(|tokens| self.text_index.hash(Prompt { tokens, namespace }));
         let request = RouteRequest {
             tokens,
@@ -387,7 +391,7 @@ impl Gateway {
             .with_label_values(&labels)
             .inc();
         let insight = self.observers.insight.as_ref();
-        let explained = tokens.zip(keys.as_ref()).filter(|_| text.is_none());
+        let explained = tokens.zip(keys.as_ref()).filter(|_| !lacks_tokens);
         let is_exact = explained.is_some();
         let ticket = insight.zip(explained);
         let ticket = ticket.map(|(insight, (tokens, keys))| {

@@ -94,6 +94,11 @@ impl PromptTokens {
         salt: Option<&str>,
     ) -> Result<Prompted, NoExactTokens> {
         let start = Instant::now();
+        let own = fields.get("chat_template").and_then(Value::as_str);
+        if own.is_some_and(|name| !self.prompt.named_templates.contains_key(name)) {
+            // A client's program: it may loop, or take all memory. Engines refuse it by default.
+            return Err(NoExactTokens::Unsupported("chat_template"));
+        }
         let now_unix_s = unix_seconds() as i64;
         let ChatText {
             text,

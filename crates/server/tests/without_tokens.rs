@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use headstart_server::RunningServer;
 use serde_json::{Value, json};
-use support::http_engine::Fleet;
+use support::http_engine::{Fleet, HttpEngine};
 use support::{chat, get, post, text, toy_tokenizer};
 
 /// All that was logged in this process.
@@ -173,6 +173,28 @@ async fn a_field_that_only_the_engine_understands() {
     .await;
 }
 
+/// A client's template could loop or take all memory: it is not run here.
+#[tokio::test]
+async fn a_template_that_came_with_the_request() {
+    check("unsupported-field", Some(toy_tokenizer()), |number| {
+        let mut body = plain(number);
+        let cycle = "{% set ns=namespace() %}{% set ns.a=ns %}{{ ns|tojson }}";
+        body["chat_template"] = json!(cycle);
+        body
+    })
+    .await;
+}
+
+/// Without events nothing tells what replicas hold, though the tokens are known.
+#[tokio::test]
+async fn conversations_stay_without_events() {
+    let fleet = fleet(Some(toy_tokenizer())).await;
+    fleet.engines.iter().for_each(HttpEngine::hide_usage);
+    let replicas = converse(&fleet, "/v1/chat/completions", plain).await;
+    assert_eq!(replicas, 2);
+    fleet.gateway.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_request_that_the_engine_will_refuse() {
     check("malformed", Some(toy_tokenizer()), |number| {
@@ -249,6 +271,7 @@ async fn an_engine_is_asked_for_what_it_alone_can_render() {
 #[tokio::test]
 async fn other_apis_are_routed_by_prefix_too() {
     let fleet = fleet(Some(toy_tokenizer())).await;
+    fleet.engines.iter().for_each(HttpEngine::hide_usage);
     converse(&fleet, "/v1/messages", |number| {
         let mut body = plain(number);
         body["max_tokens"] = json!(4);

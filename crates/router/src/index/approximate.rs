@@ -38,11 +38,11 @@ impl ApproximateConfig {
     };
 
     /// For the texts of prompts whose tokens are not known, four bytes a token: two megabytes of a
-    /// prompt are looked at, 16 of each replica remembered.
+    /// prompt are looked at, eight of each replica remembered.
     pub const TEXT: Self = Self {
-        block_size: 64,
-        blocks_max: 65_536,
-        match_max: 8_192,
+        block_size: 16,
+        blocks_max: 131_072,
+        match_max: 32_768,
     };
 }
 

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use headstart_core::TokenId;
@@ -34,6 +34,12 @@ const RENDER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Stands in metrics and the log for a model that no engine lists: that name is a client's text.
 const UNLISTED: &str = "unlisted";
+
+/// Renderings in a row that took too long, after which engines are not asked for a while.
+const LATE_MAX: u32 = 3;
+
+/// How long they are not asked then.
+const RENDER_PAUSE: Duration = Duration::from_secs(30);
 
 /// Pairs of a model and a reason that are told apart; further ones are counted by metrics alone.
 const LACKS_MAX: usize = 1024;
@@ -84,7 +90,7 @@ impl Lack {
     /// What to do about it.
     fn advice(&self) -> String {
         match self {
-            Self::NoTokenizer => "name the engine's folder (--upstream 'URL tokenizer=FOLDER') to \
+            Self::NoTokenizer => "name the engine's folder (--upstream URL,tokenizer=FOLDER) to \
                                   route by exact prefixes"
                 .to_owned(),
             Self::Differs => "the gateway's tokenizer or chat template is not the engine's; give \
@@ -93,9 +99,14 @@ impl Lack {
             Self::Prompt(NoExactTokens::NoTemplate) => {
                 "put the engine's chat_template.jinja into the tokenizer folder".to_owned()
             }
-            // A template's own words may repeat a prompt's.
+            // A template's own words, and what it failed on, may repeat a prompt's.
             Self::Prompt(NoExactTokens::Refused(_)) => {
                 "the chat template refused the conversation; the engine will, too".to_owned()
+            }
+            Self::Prompt(NoExactTokens::Failed(_)) => {
+                "the chat template or the tokenizer failed; POST /tokenize with such a request \
+                 says why"
+                    .to_owned()
             }
             Self::Prompt(why) => why.to_string(),
         }
@@ -116,6 +127,34 @@ impl Lack {
 pub(super) struct PromptDesk {
     lacks: Mutex<BTreeMap<(String, &'static str), LackCounts>>,
     asking: Semaphore,
+    patience: Mutex<Patience>,
+}
+
+/// Whether engines render in time.
+#[derive(Debug, Default)]
+struct Patience {
+    late: u32,
+    paused_until: Option<Instant>,
+}
+
+impl Patience {
+    fn is_paused(&self, now: Instant) -> bool {
+        self.paused_until.is_some_and(|until| now < until)
+    }
+
+    fn note(&mut self, is_late: bool, now: Instant) {
+        self.late = if is_late { self.late + 1 } else { 0 };
+        if self.late >= LATE_MAX {
+            *self = Self {
+                late: 0,
+                paused_until: Some(now + RENDER_PAUSE),
+            };
+            tracing::warn!(
+                pause_s = RENDER_PAUSE.as_secs(),
+                "engines take too long to render prompts; they are not asked for a while"
+            );
+        }
+    }
 }
 
 /// Prompts of one model that lack tokens for one reason.
@@ -130,6 +169,7 @@ impl Default for PromptDesk {
         Self {
             lacks: Mutex::default(),
             asking: Semaphore::new(RENDERED_AT_ONCE),
+            patience: Mutex::default(),
         }
     }
 }
@@ -184,6 +224,15 @@ impl Gateway {
         path: &str,
         body: &Bytes,
     ) -> Option<Vec<TokenId>> {
+        let patience = || {
+            self.prompts
+                .patience
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        if patience().is_paused(Instant::now()) {
+            return None;
+        }
         let _turn = self.prompts.asking.try_acquire().ok()?;
         let Fleet::Upstreams(upstreams) = &self.fleet else {
             return None;
@@ -194,8 +243,12 @@ impl Gateway {
             (replica.health == Health::Healthy && serves).then_some(replica.replica)
         });
         let upstream = &upstreams[up?.0 as usize];
+        let start = Instant::now();
         let tokens = upstream.render(path, body, RENDER_TIMEOUT);
-        tokio::time::timeout(RENDER_TIMEOUT, tokens).await.ok()?
+        let tokens = tokio::time::timeout(RENDER_TIMEOUT, tokens).await;
+        let is_late = start.elapsed() >= RENDER_TIMEOUT;
+        patience().note(is_late, Instant::now());
+        tokens.ok()?
     }
 
     /// Counts a prompt without tokens of ours; logs a reason when it first comes up.
@@ -258,5 +311,23 @@ impl Gateway {
             )
         });
         differing.chain(lacking).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_renderings_in_a_row_pause_the_questions() {
+        let now = Instant::now();
+        let mut patience = Patience::default();
+        for is_late in [true, true, false, true, true] {
+            patience.note(is_late, now);
+            assert!(!patience.is_paused(now));
+        }
+        patience.note(true, now);
+        assert!(patience.is_paused(now) && patience.is_paused(now + RENDER_PAUSE / 2));
+        assert!(!patience.is_paused(now + RENDER_PAUSE));
     }
 }

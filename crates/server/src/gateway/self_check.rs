@@ -62,7 +62,17 @@ impl Gateway {
         let (model, replica, _) = &subject;
         let upstream = &upstreams[replica.0 as usize];
         let theirs = upstream.render(&path, &body, COMPARE_TIMEOUT).await;
-        let verdict = Verdict::of(&tokens, theirs.as_deref());
+        let verdict = match (Verdict::of(&tokens, theirs.as_deref()), counted) {
+            // An engine that does not tell its tokens still counted them.
+            (Verdict::Unavailable, Some(count)) if count != tokens.len() => {
+                Verdict::Differs(Difference {
+                    position: count.min(tokens.len()),
+                    ours: None,
+                    theirs: None,
+                })
+            }
+            (verdict, _) => verdict,
+        };
         let labels = [&model[..], &replica.to_string(), verdict.name()];
         self.metrics
             .index
@@ -166,18 +176,13 @@ fn part_behind(before: &str, body: &[u8]) -> String {
 
 fn tell(subject: &Subject, difference: Difference, num_tokens: usize, why: &DifferenceCause) {
     let (model, replica, shape) = subject;
-    let Difference {
-        position,
-        ours,
-        theirs,
-    } = difference;
+    // Its token ids would tell a piece of the prompt.
+    let Difference { position, .. } = difference;
     tracing::warn!(
         model,
         %replica,
         %shape,
         position,
-        ?ours,
-        ?theirs,
         num_tokens,
         part = why.part,
         reason = why.reason,

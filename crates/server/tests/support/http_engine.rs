@@ -40,6 +40,7 @@ struct Inner {
     refuses_adapters: Mutex<bool>,
     is_full: Mutex<bool>,
     rendered: Mutex<Option<Vec<u32>>>,
+    hides_usage: Mutex<bool>,
 }
 
 /// Two engines and a gateway before them.
@@ -151,6 +152,11 @@ impl HttpEngine {
         *self.inner.rendered.lock().expect("no panic") = Some(ids.to_vec());
     }
 
+    /// From now on answers to chats and messages have no usage: its counts are made up.
+    pub fn hide_usage(&self) {
+        *self.inner.hides_usage.lock().expect("no panic") = true;
+    }
+
     /// From now on it loads no adapters.
     pub fn refuse_adapters(&self) {
         *self.inner.refuses_adapters.lock().expect("no panic") = true;
@@ -189,7 +195,11 @@ async fn answer(
         body: body.clone(),
     });
     let json: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let hides_usage = *inner.hides_usage.lock().expect("no panic");
     match uri.path() {
+        "/v1/chat/completions" | "/v1/messages" if hides_usage => {
+            Json(json!({"id": "1"})).into_response()
+        }
         "/v1/messages" => messages(&json),
         "/v1/responses" => inner.respond(&json),
         "/v1/chat/completions" => Json(json!({
