@@ -39,6 +39,15 @@ impl RouteRequest<'_> {
         let exact = self.tokens.map_or(0, <[TokenId]>::len);
         exact.max(self.text.map_or(0, PromptKeys::num_tokens))
     }
+
+    /// Whether the tokens cover the whole prompt, and not just a front part of its text.
+    pub(crate) fn is_exact(&self) -> bool {
+        let covers = |text: &PromptKeys| {
+            let tokens = self.tokens.map_or(0, <[TokenId]>::len);
+            tokens == text.num_tokens()
+        };
+        self.text.is_none_or(covers)
+    }
 }
 
 /// A choice that was made and reserved.

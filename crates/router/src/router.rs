@@ -246,7 +246,7 @@ impl Router {
                 tokens: prompt_tokens - overlap_tokens,
             },
             overlap_tokens,
-            is_exact: request.text.is_none(),
+            is_exact: request.is_exact(),
             work_s: work_s(view, prompt_tokens),
         };
         if let Some(keys) = keys {

@@ -151,8 +151,9 @@ async fn gateway(engines: &[&Engine], first: Duration, silence: Duration) -> Run
     start(config).await
 }
 
+/// Prompts of different lengths share no prefix: no replica is home to the other's conversation.
 async fn ask(gateway: &RunningServer, num_tokens: usize) -> Answer {
-    let body = json!({"model": "m", "prompt": vec![7; num_tokens], "max_tokens": 1});
+    let body = json!({"model": "m", "prompt": vec![num_tokens; num_tokens], "max_tokens": 1});
     support::post(gateway, "/v1/completions", &body).await
 }
 
