@@ -179,8 +179,8 @@ pub(crate) struct ServeOptions {
     /// Largest request body, MiB; of a compressed one, what it becomes [default: 16]
     #[arg(long, env = "HEADSTART_MAX_BODY_MIB", value_name = "MIB")]
     pub(crate) max_body_mib: Option<usize>,
-    /// Web pages of this origin may call the API, such as https://chat.example.com, or * for all;
-    /// repeatable [default: none]
+    /// Web pages of this origin (scheme, host and port) may call the API, or * for all; repeatable
+    /// [default: none]
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) cors_origin: Vec<String>,
     /// Pass requests that administer an engine (/sleep, /reset_prefix_cache, /start_profile and

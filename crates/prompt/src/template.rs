@@ -88,7 +88,7 @@ impl ChatTemplate {
         Self::in_environment(environment(), source, special_tokens)
     }
 
-    /// Compiles a template that came with a request, which may run for [`REQUEST_FUEL`] steps.
+    /// Compiles a template that came with a request, which may run for 20 million steps.
     ///
     /// # Errors
     /// [`PromptError::TemplateSyntax`].
