@@ -239,17 +239,22 @@ pub(crate) fn session(
     Ok(hint.or(user))
 }
 
+/// Takes `tool_choice`: a forced call is refused.
+pub(crate) fn check_tool_choice(fields: &mut Fields) -> Result<(), ApiError> {
+    match fields.take("tool_choice") {
+        None => Ok(()),
+        Some(Value::String(choice)) if choice == "auto" || choice == "none" => Ok(()),
+        Some(_) => {
+            let hint = " beyond \"auto\" or \"none\": this server cannot force a tool call";
+            Err(ApiError::unsupported("tool_choice", hint))
+        }
+    }
+}
+
 /// Takes `tools` and `tool_choice`. The model may call a tool and need not; a forced call is
 /// refused.
 fn tools(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
-    match fields.take("tool_choice") {
-        None => {}
-        Some(Value::String(choice)) if choice == "auto" || choice == "none" => {}
-        Some(_) => {
-            let hint = " beyond \"auto\" or \"none\": this server cannot force a tool call";
-            return Err(ApiError::unsupported("tool_choice", hint));
-        }
-    }
+    check_tool_choice(fields)?;
     match fields.take("tools") {
         None => Ok(None),
         Some(Value::Array(tools)) if tools.is_empty() => Ok(None),

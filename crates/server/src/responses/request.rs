@@ -11,7 +11,7 @@ use super::store::{KEPT, MAX_RESPONSES};
 use crate::conversation::{Conversation, text_message};
 use crate::openai::fields::Fields;
 use crate::openai::request::{
-    TOKENS, missing, sampling, service_tier, session, set_reasoning_effort,
+    TOKENS, check_tool_choice, missing, sampling, service_tier, session, set_reasoning_effort,
 };
 use crate::openai::{ApiError, Generation};
 
@@ -170,14 +170,7 @@ fn echo(fields: &Fields) -> Map<String, Value> {
 /// Takes `tools` and `tool_choice`. The model sees functions and free-form tools. It does not see
 /// tools that OpenAI's own servers run (such as `web_search`), so it calls none of them.
 fn tools(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
-    match fields.take("tool_choice") {
-        None => {}
-        Some(Value::String(choice)) if choice == "auto" || choice == "none" => {}
-        Some(_) => {
-            let hint = " beyond \"auto\" or \"none\": this server cannot force a tool call";
-            return Err(ApiError::unsupported("tool_choice", hint));
-        }
-    }
+    check_tool_choice(fields)?;
     let wrong = || {
         let error = "`tools` must be an array of {\"type\": …, \"name\": …}";
         ApiError::invalid("tools", error)

@@ -13,7 +13,7 @@ use headstart_core::TokenId;
 use headstart_prompt::{Dialect, VllmVersion};
 use http::{Method, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use super::{HEALTH_TIMEOUT, Upstream};
 
@@ -151,44 +151,45 @@ fn without_tensors(body: &Bytes) -> Bytes {
 /// The same prompt for `/tokenize`, which does not know all fields: those that are variables of the
 /// template become such.
 fn tokenize_question(body: &[u8]) -> Option<Value> {
-    let mut fields: Value = serde_json::from_slice(body).ok()?;
-    let effort = fields["reasoning_effort"].take();
-    let documents = fields["documents"].take();
-    for message in fields["messages"].as_array_mut().into_iter().flatten() {
-        let deprecated = message["reasoning_content"].take();
-        if let Some(message) = message.as_object_mut() {
-            message.shift_remove("reasoning_content");
-            if !deprecated.is_null() && message.get("reasoning").is_none_or(Value::is_null) {
-                message.insert("reasoning".to_owned(), deprecated);
-            }
-        }
-    }
-    let mut question = json!({});
-    for name in TOKENIZE_FIELDS {
-        if let Some(value) = fields
-            .get_mut(name)
-            .map(Value::take)
-            .filter(|value| !value.is_null())
+    let mut fields: Map<String, Value> = serde_json::from_slice(body).ok()?;
+    let mut take = |name: &str| {
+        let value = fields.get_mut(name).map(Value::take);
+        value.filter(|value| !value.is_null())
+    };
+    let effort = take("reasoning_effort");
+    let documents = take("documents");
+    let taken = TOKENIZE_FIELDS.map(|name| take(name).map(|value| (name.to_owned(), value)));
+    let mut question: Map<String, Value> = taken.into_iter().flatten().collect();
+    let messages = question.get_mut("messages").and_then(Value::as_array_mut);
+    let messages = messages.into_iter().flatten();
+    for message in messages.filter_map(Value::as_object_mut) {
+        if let Some(deprecated) = message.shift_remove("reasoning_content")
+            && !deprecated.is_null()
+            && message.get("reasoning").is_none_or(Value::is_null)
         {
-            question[name] = value;
+            message.insert("reasoning".to_owned(), deprecated);
         }
     }
-    if !effort.is_null() {
-        let variables = &mut question["chat_template_kwargs"];
-        if variables.get("enable_thinking").is_none() {
-            variables["enable_thinking"] = (effort != "none").into();
+    if effort.is_some() || documents.is_some() {
+        let empty = || Value::Object(Map::new());
+        let variables = question.entry("chat_template_kwargs").or_insert_with(empty);
+        let variables = variables.as_object_mut()?;
+        if let Some(effort) = effort {
+            let is_on = (effort != "none").into();
+            variables.entry("enable_thinking").or_insert(is_on);
+            variables.insert("reasoning_effort".to_owned(), effort);
         }
-        variables["reasoning_effort"] = effort;
+        if let Some(documents) = documents {
+            variables.insert("documents".to_owned(), documents);
+        }
     }
-    if !documents.is_null() {
-        question["chat_template_kwargs"]["documents"] = documents;
-    }
-    Some(question)
+    Some(question.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn both_routes_answers_are_read() {
@@ -220,6 +221,17 @@ mod tests {
             tokenize_question(body.to_string().as_bytes()),
             Some(expected)
         );
+    }
+
+    #[test]
+    fn fields_of_other_types_ask_nothing_strange() {
+        let of = |body: Value| tokenize_question(body.to_string().as_bytes());
+        assert_eq!(of(json!(["a list"])), None);
+        let strange = json!({"reasoning_effort": "low", "chat_template_kwargs": "a text"});
+        assert_eq!(of(strange), None);
+        let messages = json!(["a text", 1, null]);
+        let strange = json!({ "messages": messages });
+        assert_eq!(of(strange.clone()), Some(strange));
     }
 
     #[test]

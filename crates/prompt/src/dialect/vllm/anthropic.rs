@@ -63,7 +63,7 @@ pub(super) fn to_chat(
     if let Some(tools) = tools(take(&mut request, "tools"))? {
         fields.insert("tools".to_owned(), tools);
     }
-    let effort = take(&mut request, "output_config").map(|mut config| config["effort"].take());
+    let effort = take(&mut request, "output_config").map(|config| config["effort"].clone());
     if let Some(effort) = effort.filter(|effort| !effort.is_null()) {
         fields.insert("reasoning_effort".to_owned(), effort);
     }
@@ -218,8 +218,8 @@ fn tools(tools: Option<Value>) -> Result<Option<Value>, NoExactTokens> {
         Some(Value::Array(tools)) => tools,
         Some(_) => return Err(NoExactTokens::Malformed("tools")),
     };
-    let chat = |mut tool: Value| {
-        let Value::Object(mut schema) = tool["input_schema"].take() else {
+    let chat = |tool: Value| {
+        let Value::Object(mut schema) = tool["input_schema"].clone() else {
             return Err(NoExactTokens::Malformed("tools"));
         };
         if !schema.contains_key("type") {
@@ -227,7 +227,7 @@ fn tools(tools: Option<Value>) -> Result<Option<Value>, NoExactTokens> {
         }
         let mut function = json!({"name": tool["name"], "parameters": schema});
         for name in ["description", "strict", "defer_loading"] {
-            function[name] = tool[name].take();
+            function[name] = tool[name].clone();
         }
         Ok(json!({"type": "function", "function": function}))
     };

@@ -51,7 +51,7 @@ pub(super) fn to_chat(
     {
         fields.insert("tools".to_owned(), tools);
     }
-    let effort = take(&mut request, "reasoning").map(|mut reasoning| reasoning["effort"].take());
+    let effort = take(&mut request, "reasoning").map(|reasoning| reasoning["effort"].clone());
     if let Some(effort) = effort.filter(|effort| !effort.is_null()) {
         fields.insert("reasoning_effort".to_owned(), effort);
     }
