@@ -20,7 +20,7 @@ from pathlib import Path
 
 import openai
 from agent_chats import Picture, conversations
-from agent_checks import HEAD, Counted, Row, Sent, moves, overlaps
+from agent_checks import HEAD, Counted, Row, Sent, by_replica, moves
 from agent_engine import AgentEngine, make_model
 from agent_mock import MockEngine
 from gateway import Gateway
@@ -202,7 +202,8 @@ def tell(row, limit, folder):
             (folder / f"{sent.request_id}.json").write_text(json.dumps(sent.request, indent=1))
     lines = [f"failed: {failure}" for failure in row.failed]
     for sent, before, excuse in row.moved:
-        held = ", ".join(f"{tokens} at {one}" for one, tokens in sorted(overlaps(sent).items()))
+        held, ahead = by_replica(sent, "overlap_tokens"), by_replica(sent, "prefill_tokens")
+        held = ", ".join(f"{held[one]} at {one}, {ahead[one]} in front" for one in sorted(held))
         lines.append(
             f"moved: {sent}: replica {before.replica} to {sent.replica}"
             f" ({excuse or 'no excuse'}; prompt {sent.prompt_tokens}, held {held or 'unknown'};"

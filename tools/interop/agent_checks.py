@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from engines import BLOCK_SIZE
+from engines import BLOCK_SIZE, MAX_BATCHED_TOKENS
 
 
 @dataclass
@@ -64,8 +64,9 @@ def is_whole(sent):
 def moves(requests, max_sequences, is_evicting):
     """(request, the one before it, why that is excused) for each change of replica.
 
-    Excused is a move from a replica with as many requests as it computes at once, and, where
-    blocks are evicted, one to a replica that holds no less of the prompt.
+    Excused is a move from a saturated replica, and, where blocks are evicted, one to a replica that
+    holds no less of the prompt. A replica is saturated that has as many requests as it computes at
+    once, or more prompt tokens in front than it computes in one step and than staying saves.
     """
     last, found = {}, []
     for sent in sorted(requests, key=lambda sent: (sent.conversation, sent.turn)):
@@ -74,8 +75,11 @@ def moves(requests, max_sequences, is_evicting):
         if before is None or before.replica == sent.replica:
             continue
         excuse = None
-        held = overlaps(sent)
+        held, ahead = by_replica(sent, "overlap_tokens"), by_replica(sent, "prefill_tokens")
+        saved = held.get(before.replica, 0) - held.get(sent.replica, 0)
         if sent.at_replicas.get(before.replica, 0) >= max_sequences:
+            excuse = "saturated"
+        elif saved >= 0 and ahead.get(before.replica, 0) > MAX_BATCHED_TOKENS + saved:
             excuse = "saturated"
         elif is_evicting and held and held[before.replica] <= held[sent.replica]:
             excuse = "evicted"
@@ -83,10 +87,10 @@ def moves(requests, max_sequences, is_evicting):
     return found
 
 
-def overlaps(sent):
-    """Tokens of the prompt that each replica held, by the gateway's record."""
+def by_replica(sent, field):
+    """A number of each replica at the decision, by the gateway's record."""
     candidates = (sent.record or {}).get("candidates") or []
-    return {one["replica"]: one["overlap_tokens"] for one in candidates}
+    return {one["replica"]: one[field] for one in candidates}
 
 
 @dataclass
@@ -134,6 +138,8 @@ class Row:
                 yield f"prompts without tokens: {self.counted.without_tokens}"
             if self.counted.drift["differs"]:
                 yield f"{self.counted.drift['differs']} prompts differ from the engine's"
+            if not self.counted.drift["equal"]:
+                yield "no prompt was compared with the engine's tokens"
 
     def cells(self):
         """The cells of its line in the table."""

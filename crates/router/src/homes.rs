@@ -1,22 +1,22 @@
 //! Where conversations are: the replica of a conversation's last turn.
 //!
-//! A prompt that begins with a whole earlier prompt continues it. Earlier prompts are known by the
-//! key of their last full block, which names all tokens up to there. A prefix that many
-//! conversations share ends at a block of none of them, unless a prompt is little more than it.
+//! A prompt that begins with a whole earlier prompt continues it. A prompt is a chain of keys, of
+//! its messages or of its blocks; each key covers all up to it, so that the last one names the
+//! prompt. A prefix that many conversations share ends at a key of none of them, unless a prompt is
+//! little more than it.
 
 use std::collections::VecDeque;
 
 use headstart_core::{ReplicaId, RouteKey};
 
-use crate::index::PromptKeys;
 use crate::lookup::Map;
 
 /// Turns that are remembered; the oldest is forgotten. Some three megabytes.
 const TURNS_MAX: usize = 1 << 16;
 
-/// Blocks at the end of a prompt in which the end of its last turn is looked for: a turn adds
+/// Keys at the end of a prompt among which the end of its last turn is looked for: a turn adds
 /// fewer.
-const BLOCKS_MAX: usize = 1 << 12;
+const KEYS_MAX: usize = 1 << 12;
 
 /// The replicas of the latest turns.
 #[derive(Debug, Default)]
@@ -26,18 +26,18 @@ pub(crate) struct Homes {
 }
 
 impl Homes {
-    /// The replica of the longest earlier prompt that `prompt` continues. Costs a look-up for each
-    /// block that the turn added.
-    pub(crate) fn find(&self, prompt: &PromptKeys) -> Option<ReplicaId> {
-        let latest = blocks(prompt).iter().rev().take(BLOCKS_MAX);
+    /// The replica of the longest earlier prompt that this one continues. Costs a look-up for each
+    /// key that the turn added.
+    pub(crate) fn find(&self, prompt: &[RouteKey]) -> Option<ReplicaId> {
+        let latest = prompt.iter().rev().take(KEYS_MAX);
         latest
             .into_iter()
             .find_map(|key| self.replicas.get(key).copied())
     }
 
-    /// Notes that `prompt` was sent to `replica`. Prompts shorter than a block have no home.
-    pub(crate) fn note(&mut self, prompt: &PromptKeys, replica: ReplicaId) {
-        let Some(&last) = blocks(prompt).last() else {
+    /// Notes that a prompt was sent to `replica`. One without a key has no home.
+    pub(crate) fn note(&mut self, prompt: &[RouteKey], replica: ReplicaId) {
+        let Some(&last) = prompt.last() else {
             return;
         };
         if self.replicas.insert(last, replica).is_some() {
@@ -52,23 +52,11 @@ impl Homes {
     }
 }
 
-/// A prompt's blocks of the smallest size, which say most.
-fn blocks(prompt: &PromptKeys) -> &[RouteKey] {
-    prompt.chains().first().map_or(&[], |chain| &chain.keys)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::KeyChain;
-
-    fn prompt(keys: &[u64]) -> PromptKeys {
-        let keys: Vec<_> = keys.iter().map(|&key| RouteKey(key)).collect();
-        let chain = KeyChain {
-            block_size: 16,
-            keys,
-        };
-        PromptKeys::from_chains(16 * chain.keys.len(), vec![chain])
+    fn prompt(keys: &[u64]) -> Vec<RouteKey> {
+        keys.iter().copied().map(RouteKey).collect()
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use headstart_core::block::Namespace;
-use headstart_core::{Nanos, ReplicaId, TokenId};
+use headstart_core::{Nanos, ReplicaId, RouteKey, TokenId};
 
 use crate::index::PromptKeys;
 
@@ -17,8 +17,14 @@ pub struct RouteRequest<'a> {
     pub keys: Option<&'a PromptKeys>,
     /// Keys of the prompt's text, from [`crate::Router::text_index`], where its tokens are not
     /// known. A token of that index is four bytes of text. The router then goes by what it sent
-    /// where; `tokens`, if there are any, are the exact ones in front.
+    /// where.
     pub text: Option<&'a PromptKeys>,
+    /// Whether `tokens` lacks some of the prompt's tokens: it then has those in front, or none.
+    pub lacks_tokens: bool,
+    /// A key for each message of the prompt, which covers all messages up to it. The router finds
+    /// the conversation's last turn by them, whether or not tokens are known. Empty for a prompt
+    /// without messages: its blocks then serve instead.
+    pub messages: &'a [RouteKey],
     /// What sets the prompt apart from the same tokens in other requests.
     pub namespace: Namespace<'a>,
     /// What the client calls its conversation.
@@ -38,15 +44,6 @@ impl RouteRequest<'_> {
     pub fn prompt_tokens(&self) -> usize {
         let exact = self.tokens.map_or(0, <[TokenId]>::len);
         exact.max(self.text.map_or(0, PromptKeys::num_tokens))
-    }
-
-    /// Whether the tokens cover the whole prompt, and not just a front part of its text.
-    pub(crate) fn is_exact(&self) -> bool {
-        let covers = |text: &PromptKeys| {
-            let tokens = self.tokens.map_or(0, <[TokenId]>::len);
-            tokens == text.num_tokens()
-        };
-        self.text.is_none_or(covers)
     }
 }
 
@@ -72,6 +69,8 @@ pub struct Candidate {
     pub replica: ReplicaId,
     /// Leading prompt tokens that it is thought to hold, in any tier.
     pub overlap_tokens: usize,
+    /// Prompt tokens in front: sent there and not yet computed.
+    pub prefill_tokens: usize,
     /// The weighted sum of its scores; 0 where the strategy does not score.
     pub score: f64,
     /// Predicted time to the first token there, seconds, as [`crate::score::Cost`] predicts it.

@@ -19,7 +19,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use headstart_core::stats::HitCount;
-use headstart_core::{CacheEvent, EngineModel, Nanos, ReplicaId, Rng};
+use headstart_core::{CacheEvent, EngineModel, Nanos, ReplicaId, Rng, RouteKey};
 
 use crate::homes::Homes;
 use crate::index::{
@@ -246,16 +246,14 @@ impl Router {
                 tokens: prompt_tokens - overlap_tokens,
             },
             overlap_tokens,
-            is_exact: request.is_exact(),
+            is_exact: !request.lacks_tokens,
             work_s: work_s(view, prompt_tokens),
         };
         if let Some(keys) = keys {
             self.index
                 .update(replica, Update::Assume(keys), request.now);
         }
-        if let Some(prompt) = request.text.or(keys) {
-            self.homes.note(prompt, replica);
-        }
+        self.homes.note(turns(request, keys), replica);
         if let Some(text) = request.text {
             let assume = Update::Assume(text);
             self.text_index.update(replica, assume, request.now);
@@ -396,11 +394,12 @@ impl Router {
             }
         };
         let mut views: Vec<_> = self.replicas.iter().map(view).collect();
-        if let Some(home) = request
-            .text
-            .or(keys)
-            .and_then(|prompt| self.homes.find(prompt))
-        {
+        // The same messages once more continue nothing, and may spread.
+        let earlier = match request.messages {
+            [earlier @ .., _] => earlier,
+            [] => turns(request, keys),
+        };
+        if let Some(home) = self.homes.find(earlier) {
             set_home_lead(&mut views, home);
         }
         views
@@ -430,6 +429,16 @@ fn set_home_lead(views: &mut [ReplicaView], home: ReplicaId) {
     }
 }
 
+/// Keys that name ever longer parts of a prompt: its messages, else its blocks of the smallest size,
+/// which say most.
+fn turns<'a>(request: &RouteRequest<'a>, keys: Option<&'a PromptKeys>) -> &'a [RouteKey] {
+    if !request.messages.is_empty() {
+        return request.messages;
+    }
+    let chains = request.text.or(keys).map_or(&[][..], PromptKeys::chains);
+    chains.first().map_or(&[], |chain| &chain.keys)
+}
+
 fn prompt_of<'a>(request: &RouteRequest<'a>) -> Option<Prompt<'a>> {
     let namespace = request.namespace;
     request.tokens.map(|tokens| Prompt { tokens, namespace })
@@ -439,6 +448,7 @@ fn candidate(scored: &Scored, prompt_tokens: usize) -> Candidate {
     Candidate {
         replica: scored.view.replica,
         overlap_tokens: scored.view.any_tier_tokens,
+        prefill_tokens: scored.view.prefill_tokens,
         score: scored.score,
         ttft_s: predicted_ttft_s(&scored.view, prompt_tokens),
     }

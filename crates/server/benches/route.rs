@@ -25,6 +25,7 @@ use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Rng, Tier, TokenId
 use headstart_prompt::{Api, ChatTemplate, Dialect, GenerationPrompt, PromptModel, RenderInput};
 use headstart_router::index::Update;
 use headstart_router::{Profile, Prompt, RouteRequest, Router, RouterConfig};
+use headstart_server::message_keys::message_keys;
 use headstart_server::metrics::Metrics;
 use headstart_server::openai::response::Kind;
 use headstart_server::prompt_tokens::PromptTokens;
@@ -166,6 +167,8 @@ impl Gateway {
             panic!("our own JSON");
         };
         black_box(RequestShape::of(Kind::Chat, body));
+        let raw = serde_json::from_str(text).expect("our own JSON");
+        let messages = message_keys(&raw, "m", None);
         steps.json = start.elapsed();
 
         let start = Instant::now();
@@ -204,6 +207,7 @@ impl Gateway {
         let request = RouteRequest {
             tokens: Some(tokens),
             keys: Some(&keys),
+            messages: &messages,
             namespace,
             now: self.now,
             ..RouteRequest::default()

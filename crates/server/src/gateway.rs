@@ -358,6 +358,7 @@ impl Gateway {
         let Placing {
             tokens,
             text,
+            messages,
             namespace,
             session,
             slo_ttft,
@@ -372,6 +373,8 @@ impl Gateway {
             tokens,
             keys: keys.as_ref(),
             text: text.as_ref(),
+            lacks_tokens,
+            messages,
             namespace,
             session,
             excluded,

@@ -27,6 +27,7 @@
 //! | [`drift`] | whether engines make the same tokens of a prompt |
 //! | [`request_shape`] | which parts a request has that change its prompt |
 //! | [`prompt_tokens`] | text to tokens, of what is new in a prompt |
+//! | [`message_keys`] | names of a conversation's turns, whether or not its tokens are known |
 //! | [`text_tokens`] | numbers that stand for a prompt whose tokens are not known |
 //! | [`saved_index`] | the router's index in a folder, for the next start |
 //! | [`shared_index`] | one index for several gateways, by way of a Redis or Valkey server |
@@ -52,6 +53,7 @@ pub mod events;
 pub mod gateway;
 pub mod insight;
 pub mod kept;
+pub mod message_keys;
 pub mod metrics;
 pub mod observers;
 pub mod openai;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use headstart_server::RunningServer;
+use http::StatusCode;
 use serde_json::{Value, json};
 use support::http_engine::{Fleet, HttpEngine};
 use support::{chat, get, post, text, toy_tokenizer};
@@ -244,6 +245,59 @@ async fn requests_that_the_engine_renders_otherwise() {
     assert!(metric(&fleet.gateway, rendered, "engine-differs").await >= 1.0);
     assert!(logged().contains("the engine makes other tokens of such requests"));
     fleet.gateway.shutdown().await;
+}
+
+/// Tokens that come and go with the shape of a turn move no conversation.
+#[tokio::test]
+async fn conversations_stay_when_their_tokens_come_and_go() {
+    let fleet = fleet(Some(toy_tokenizer())).await;
+    fleet.engines.iter().for_each(HttpEngine::hide_usage);
+    let mut conversations: Vec<_> = (0..8).map(plain).collect();
+    let mut homes = vec![None; conversations.len()];
+    for turn in 0..6 {
+        for (body, home) in conversations.iter_mut().zip(&mut homes) {
+            let lacks_tokens = turn % 2 == 0;
+            body["mm_processor_kwargs"] = if lacks_tokens {
+                json!({"size": 2})
+            } else {
+                json!(null)
+            };
+            let answer = post(&fleet.gateway, "/v1/chat/completions", body).await;
+            let replica = answer.header("x-headstart-replica").map(str::to_owned);
+            assert_eq!(home.get_or_insert(replica.clone()), &replica, "turn {turn}");
+            let messages = body["messages"].as_array_mut().expect("messages");
+            messages.push(json!({"role": "assistant", "content": "yes"}));
+            messages.push(json!({"role": "user", "content": text(20, turn + 100)}));
+        }
+    }
+    let without = "headstart_prompts_without_tokens_total";
+    assert_eq!(
+        metric(&fleet.gateway, without, "unsupported-field").await,
+        24.0
+    );
+    fleet.gateway.shutdown().await;
+}
+
+/// vLLM 0.32 refuses its render routes unless `--enable-scale-out` is given, and others lack them.
+#[tokio::test]
+async fn engines_without_a_render_route_are_asked_to_tokenize() {
+    for status in [StatusCode::FORBIDDEN, StatusCode::NOT_FOUND] {
+        let fleet = fleet(Some(toy_tokenizer())).await;
+        let ids: Vec<u32> = (0..100).collect();
+        for engine in &fleet.engines {
+            engine.tokenize(&ids, status);
+        }
+        let mut body = plain(1);
+        body["mm_processor_kwargs"] = json!({"size": 2});
+        chat(&fleet.gateway, &body).await;
+        let rendered = "headstart_prompts_rendered_by_engine_total";
+        assert_eq!(
+            metric(&fleet.gateway, rendered, "unsupported-field").await,
+            1.0,
+            "{status}"
+        );
+        fleet.gateway.shutdown().await;
+    }
 }
 
 #[tokio::test]

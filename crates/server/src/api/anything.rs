@@ -64,6 +64,7 @@ async fn pass_parts(
         slo_ttft: None,
         tokens: None,
         text: None,
+        messages: &[],
         timeline: &timeline,
     };
     let proxied = gateway.pass_on(&passing).await?;

@@ -180,6 +180,7 @@ pub(super) fn of_record(record: &RequestRecord) -> Value {
         json!({
             "replica": one.replica,
             "overlap_tokens": one.overlap_tokens,
+            "prefill_tokens": one.prefill_tokens,
             "score": one.score,
             "predicted_ttft_s": one.predicted_ttft_s,
         })

@@ -26,7 +26,12 @@ use crate::upstream::{HOPS_HEADER, Outgoing};
 
 /// Answers a call.
 pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError> {
-    let Routed { model, salt, keys } = Routed::parse(&body)?;
+    let Routed {
+        model,
+        salt,
+        keys,
+        messages,
+    } = Routed::parse(&body)?;
     let pin = pinned(&call, &keys);
     let session = call.session(keys.first(pin.as_ref()));
     let known = known_prompt(&call, &model, salt.as_deref(), &body).await;
@@ -49,6 +54,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         slo_ttft: call.slo_ttft()?,
         tokens: known.tokens.as_deref(),
         text: known.text.as_deref(),
+        messages: &messages,
         timeline: &call.timeline,
     };
     let proxied = call.gateway.pass_on(&passing).await?;

@@ -10,12 +10,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use headstart_core::RouteKey;
 use headstart_prompt::{Api, Dialect, NoExactTokens};
 use serde_json::Map;
 use serde_json::value::RawValue;
 
 use super::embedded::plain_tokens;
 use super::session::SessionKeys;
+use crate::message_keys::message_keys;
 use crate::openai::response::Kind;
 use crate::openai::{ApiError, fields, request};
 use crate::prompt_tokens::{PromptTokens, Prompted};
@@ -73,6 +75,7 @@ pub(super) struct Routed {
     pub(super) model: String,
     pub(super) salt: Option<String>,
     pub(super) keys: SessionKeys,
+    pub(super) messages: Vec<RouteKey>,
 }
 
 impl Routed {
@@ -97,10 +100,12 @@ impl Routed {
         let model = string("model")?;
         let model =
             model.ok_or_else(|| request::missing("model", "GET /v1/models lists the names"))?;
+        let salt = string("cache_salt")?;
         Ok(Self {
-            model,
-            salt: string("cache_salt")?,
+            messages: message_keys(&raw, &model, salt.as_deref()),
             keys: SessionKeys::read(&raw)?,
+            model,
+            salt,
         })
     }
 }

@@ -48,6 +48,7 @@ impl<'a> Ask<'a> {
         Placing {
             tokens: Some(self.prompt),
             text: None,
+            messages: &[],
             namespace: Namespace {
                 salt,
                 ..Namespace::default()

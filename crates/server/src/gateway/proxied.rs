@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use headstart_core::block::Namespace;
-use headstart_core::{ReplicaId, TokenId};
+use headstart_core::{ReplicaId, RouteKey, TokenId};
 use headstart_router::Health;
 use http::{HeaderMap, StatusCode, response};
 use http_body_util::BodyExt;
@@ -65,6 +65,8 @@ pub struct Passing<'a> {
     pub tokens: Option<&'a [TokenId]>,
     /// Numbers that stand for the prompt's text, where not all tokens are known.
     pub text: Option<&'a [TokenId]>,
+    /// A key for each of its messages, from [`crate::message_keys`].
+    pub messages: &'a [RouteKey],
     /// When what happened to it.
     pub timeline: &'a Timeline,
 }
@@ -91,6 +93,7 @@ impl Gateway {
         let placing = Placing {
             tokens: request.tokens.filter(fits),
             text: request.text,
+            messages: request.messages,
             namespace: Namespace {
                 adapter: request.model.filter(is_adapter),
                 salt: request.salt,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use headstart_core::block::Namespace;
-use headstart_core::{ReplicaId, TokenId};
+use headstart_core::{ReplicaId, RouteKey, TokenId};
 use headstart_insight::text::Sketch;
 use headstart_router::ReservationId;
 
@@ -19,6 +19,8 @@ pub(super) struct Placing<'a> {
     pub(super) tokens: Option<&'a [TokenId]>,
     /// Numbers that stand for its text, where not all tokens are known.
     pub(super) text: Option<&'a [TokenId]>,
+    /// A key for each of its messages, where it has some.
+    pub(super) messages: &'a [RouteKey],
     /// What sets the prompt apart from the same tokens in other requests.
     pub(super) namespace: Namespace<'a>,
     /// The key of `session` routing.

@@ -65,6 +65,8 @@ pub struct CandidateRecord {
     pub replica: u32,
     /// Leading tokens that it was thought to hold.
     pub overlap_tokens: u32,
+    /// Prompt tokens in front of the request there.
+    pub prefill_tokens: u32,
     /// Its score.
     pub score: f64,
     /// Predicted time to the first token there.
@@ -76,6 +78,7 @@ impl From<&Candidate> for CandidateRecord {
         Self {
             replica: candidate.replica.0,
             overlap_tokens: candidate.overlap_tokens as u32,
+            prefill_tokens: u32::try_from(candidate.prefill_tokens).unwrap_or(u32::MAX),
             score: candidate.score,
             predicted_ttft_s: candidate.ttft_s,
         }
@@ -195,6 +198,7 @@ mod tests {
             let candidate = |replica: u32| Candidate {
                 replica: ReplicaId(replica),
                 overlap_tokens: 0,
+                prefill_tokens: 0,
                 score: f64::from(replica * 7919 % scores),
                 ttft_s: 0.0,
             };

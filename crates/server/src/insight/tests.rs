@@ -55,6 +55,7 @@ impl Bench {
         let candidate = |replica: u32| Candidate {
             replica: ReplicaId(replica),
             overlap_tokens: replica as usize * 32 % (tokens.len() + 1),
+            prefill_tokens: 0,
             score: 1.0,
             ttft_s: 0.25,
         };

@@ -1,8 +1,9 @@
 //! What an engine makes of a prompt, and how it prepares chat requests.
 //!
 //! vLLM has a render route beside each route with a prompt: it answers a request with the tokens
-//! that it would compute. It is asked first; `/tokenize`, which knows fewer fields, is asked where
-//! there is no such route.
+//! that it would compute. It is asked first. Servers without that route (vLLM before 0.30), and
+//! those that refuse it (403: vLLM 0.32 without `--enable-scale-out`), are asked at `/tokenize`,
+//! which knows fewer fields, and chats and plain prompts alone.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -94,13 +95,15 @@ impl Upstream {
             let path = format!("{path}/render");
             match self.ask(&path, without_tensors(body), limit).await {
                 Ok(answer) => return tokens_of(&answer),
-                Err(StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) => {
+                Err(
+                    StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::FORBIDDEN,
+                ) => {
                     self.engine.has_no_render.store(true, Relaxed);
                 }
                 Err(_) => return None,
             }
         }
-        let question = tokenize_question(body)?;
+        let question = tokenize_question(path, body)?;
         let answer = self
             .ask("/tokenize", question.to_string().into(), limit)
             .await;
@@ -149,8 +152,11 @@ fn without_tensors(body: &Bytes) -> Bytes {
 }
 
 /// The same prompt for `/tokenize`, which does not know all fields: those that are variables of the
-/// template become such.
-fn tokenize_question(body: &[u8]) -> Option<Value> {
+/// template become such. The messages of other APIs would make other prompts there.
+fn tokenize_question(path: &str, body: &[u8]) -> Option<Value> {
+    if !path.contains("/completions") {
+        return None;
+    }
     let mut fields: Map<String, Value> = serde_json::from_slice(body).ok()?;
     let mut take = |name: &str| {
         let value = fields.get_mut(name).map(Value::take);
@@ -191,6 +197,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    const CHAT: &str = "/v1/chat/completions";
+
     #[test]
     fn both_routes_answers_are_read() {
         assert_eq!(tokens_of(&json!({"token_ids": [1, 2]})), Some(vec![1, 2]));
@@ -218,14 +226,16 @@ mod tests {
             "chat_template_kwargs": {"enable_thinking": true, "reasoning_effort": "high"},
         });
         assert_eq!(
-            tokenize_question(body.to_string().as_bytes()),
+            tokenize_question(CHAT, body.to_string().as_bytes()),
             Some(expected)
         );
+        let body = body.to_string();
+        assert_eq!(tokenize_question("/v1/messages", body.as_bytes()), None);
     }
 
     #[test]
     fn fields_of_other_types_ask_nothing_strange() {
-        let of = |body: Value| tokenize_question(body.to_string().as_bytes());
+        let of = |body: Value| tokenize_question(CHAT, body.to_string().as_bytes());
         assert_eq!(of(json!(["a list"])), None);
         let strange = json!({"reasoning_effort": "low", "chat_template_kwargs": "a text"});
         assert_eq!(of(strange), None);

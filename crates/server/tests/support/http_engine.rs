@@ -40,6 +40,8 @@ struct Inner {
     refuses_adapters: Mutex<bool>,
     is_full: Mutex<bool>,
     rendered: Mutex<Option<Vec<u32>>>,
+    tokenized: Mutex<Option<Vec<u32>>>,
+    no_render: Mutex<StatusCode>,
     hides_usage: Mutex<bool>,
 }
 
@@ -98,6 +100,7 @@ impl HttpEngine {
     pub async fn start(name: &str, models: &[&str]) -> Self {
         let inner = Arc::new(Inner {
             name: name.to_owned(),
+            no_render: Mutex::new(StatusCode::FORBIDDEN),
             models: Mutex::new(models.iter().map(|&model| model.to_owned()).collect()),
             ..Inner::default()
         });
@@ -147,7 +150,14 @@ impl HttpEngine {
         *self.inner.is_full.lock().expect("no panic") = true;
     }
 
-    /// From now on its render routes answer these tokens; before, it has no such routes.
+    /// From now on its `/tokenize` answers these tokens, and its render routes answer `status`.
+    pub fn tokenize(&self, ids: &[u32], status: StatusCode) {
+        *self.inner.no_render.lock().expect("no panic") = status;
+        *self.inner.tokenized.lock().expect("no panic") = Some(ids.to_vec());
+    }
+
+    /// From now on its render routes answer these tokens; before, it refuses them, as vLLM 0.32
+    /// does without `--enable-scale-out`.
     pub fn render(&self, ids: &[u32]) {
         *self.inner.rendered.lock().expect("no panic") = Some(ids.to_vec());
     }
@@ -185,8 +195,18 @@ async fn answer(
     if uri.path().ends_with("/render") {
         return match &*inner.rendered.lock().expect("no panic") {
             Some(ids) => Json(json!({"token_ids": ids})).into_response(),
-            None => StatusCode::NOT_FOUND.into_response(),
+            None => (
+                *inner.no_render.lock().expect("no panic"),
+                "Scale-out endpoints are disabled.",
+            )
+                .into_response(),
         };
+    }
+    if uri.path() == "/tokenize"
+        && !is_passed_on
+        && let Some(ids) = &*inner.tokenized.lock().expect("no panic")
+    {
+        return Json(json!({"count": ids.len(), "tokens": ids})).into_response();
     }
     inner.received.lock().expect("no panic").push(Received {
         method: method.clone(),

@@ -209,6 +209,7 @@ mod tests {
         CandidateRecord {
             replica,
             overlap_tokens: 0,
+            prefill_tokens: 0,
             score: 0.0,
             predicted_ttft_s,
         }
