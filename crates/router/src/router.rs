@@ -429,8 +429,8 @@ fn set_home_lead(views: &mut [ReplicaView], home: ReplicaId) {
     }
 }
 
-/// Keys that name ever longer parts of a prompt: its messages, else its blocks of the smallest size,
-/// which say most.
+/// Keys that name ever longer parts of a prompt: its messages, else its blocks of the smallest
+/// size, which say most.
 fn turns<'a>(request: &RouteRequest<'a>, keys: Option<&'a PromptKeys>) -> &'a [RouteKey] {
     if !request.messages.is_empty() {
         return request.messages;

@@ -393,21 +393,18 @@ impl Gateway {
             .routed
             .with_label_values(&labels)
             .inc();
-        let insight = self.observers.insight.as_ref();
-        let explained = tokens.zip(keys.as_ref()).filter(|_| !lacks_tokens);
-        let is_exact = explained.is_some();
-        let ticket = insight.zip(explained);
-        let ticket = ticket.map(|(insight, (tokens, keys))| {
-            let placed = Placed {
-                decision: &decision,
-                tokens,
-                keys,
-                namespace,
-                capacity_blocks: self.capacity_blocks(decision.replica),
-            };
-            insight.arrive(&placed, request.now)
-        });
         let now = request.now;
+        let exact = tokens.zip(keys.as_ref()).filter(|_| !lacks_tokens);
+        let placed = exact.map(|(tokens, keys)| Placed {
+            decision: &decision,
+            tokens,
+            keys,
+            namespace,
+            capacity_blocks: self.capacity_blocks(decision.replica),
+        });
+        let is_exact = placed.is_some();
+        let insight = self.observers.insight.as_ref().zip(placed);
+        let ticket = insight.map(|(insight, placed)| insight.arrive(&placed, now));
         if let Some(keys) = keys {
             self.dashboard.note_prompt(keys, now);
         }
