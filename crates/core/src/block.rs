@@ -22,7 +22,10 @@ mod route;
 
 use crate::TokenId;
 
-pub use route::{Namespace, RouteHasher, RouteIdentity, RouteKey, media_extra};
+pub use route::{
+    BlockShape, Namespace, RouteHasher, RouteIdentity, RouteKey, lookahead_extra, media_extra,
+    without_lookahead,
+};
 
 /// Name of a block and its whole prefix: keyed BLAKE3, 128 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

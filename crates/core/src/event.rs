@@ -69,6 +69,8 @@ pub struct CacheGroup {
     pub index: u8,
     /// What it needs of a prefix.
     pub attention: Attention,
+    /// Tokens behind a block that its name covers too; see [`crate::block::BlockShape`].
+    pub lookahead: u32,
 }
 
 /// What the layers of a group look at, and so what they need to go on behind a prefix.

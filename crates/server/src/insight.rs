@@ -152,7 +152,7 @@ impl Insight {
         // Where replicas have blocks of several sizes the smallest say most.
         let chain = keys.chains().first();
         let (block_size, keys) =
-            chain.map_or((1, &[][..]), |chain| (chain.block_size, &chain.keys[..]));
+            chain.map_or((1, &[][..]), |chain| (chain.shape.size, &chain.keys[..]));
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let named = self.names.namespace(namespace);
         self.say(|batch| {

@@ -273,9 +273,9 @@ impl PrefixIndex for SharedIndex {
             tokens: &[],
             ..prompt
         };
-        let sizes = self.shared.local.hash(nothing);
-        let sizes = sizes.chains().iter().map(|chain| chain.block_size);
-        self.shared.names.keys(prompt, sizes)
+        let known = self.shared.local.hash(nothing);
+        let shapes = known.chains().iter().map(|chain| chain.shape);
+        self.shared.names.keys(prompt, shapes)
     }
 
     fn overlaps(&self, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {

@@ -7,6 +7,8 @@
 
 #[path = "../../core/tests/counting/mod.rs"]
 mod counting;
+#[path = "kv_events/lookahead.rs"]
+mod lookahead;
 #[path = "kv_events/mutate.rs"]
 mod mutate;
 #[path = "kv_events/render.rs"]
@@ -49,7 +51,7 @@ const BASE_BYTES: usize = 32 << 10;
 
 fn messages() -> Vec<Vec<u8>> {
     let lines = ORIGINS.iter().flat_map(|(_, hex, _)| hex.lines());
-    lines.map(bytes_of).collect()
+    lines.chain(lookahead::messages()).map(bytes_of).collect()
 }
 
 fn bytes_of(line: &str) -> Vec<u8> {
@@ -127,11 +129,11 @@ fn check(payload: &[u8], name: impl Fn() -> String) -> bool {
 #[test]
 fn no_payload_takes_more_than_a_multiple_of_its_length() {
     const BYTES: usize = 1 << 20;
-    let many = |piece: &[u8]| {
-        let count = BYTES / piece.len();
+    let times = |count: usize, piece: &[u8]| {
         let length = (count as u32).to_be_bytes();
         [&[0xdd][..], &length, &piece.repeat(count)].concat()
     };
+    let many = |piece: &[u8]| times(BYTES / piece.len(), piece);
     let batch = |events: &[u8]| [&b"\x92\x01"[..], events].concat();
     let stored = |hashes: &[u8], tokens: &[u8], keys: &[u8]| {
         let (start, nil, rest) = (
@@ -140,6 +142,17 @@ fn no_payload_takes_more_than_a_multiple_of_its_length() {
             b"\x01\xc0\xc0\xc0",
         );
         batch(&[start, hashes, nil, tokens, rest, keys].concat())
+    };
+    let ahead = |num_tokens: usize| {
+        let (hashes, tokens) = (times(BYTES / 4, b"\x07"), times(num_tokens, b"\x07"));
+        let lists = times(BYTES / 4, b"\x91\x07");
+        let start = b"\x91\x85\xa4type\xabBlockStored\xacblock_hashes";
+        let sizes = b"\xaablock_size\x01\xa9token_ids";
+        let lookahead = b"\xb3lookahead_token_ids";
+        let payload = [&start[..], &hashes, sizes, &tokens, lookahead, &lists].concat();
+        let events = decode_batch(&batch(&payload)).expect("a batch").events;
+        assert_eq!(events.len(), 1, "it is read");
+        batch(&payload)
     };
     let of_one_block = |keys: &[u8]| {
         let keys = [&b"\x91"[..], &many(keys)].concat();
@@ -170,6 +183,8 @@ fn no_payload_takes_more_than_a_multiple_of_its_length() {
             stored(&many(b"\x07"), b"\x90", &many(b"\x91\xa1a")),
         ),
         ("keys of one block", of_one_block(b"\x05")),
+        ("tokens behind blocks", ahead(BYTES / 4)),
+        ("tokens behind no tokens", ahead(0)),
         ("empty keys", of_one_block(b"\xa0")),
         ("pairs of keys", of_one_block(b"\x92\xa0\x00")),
         ("nested", batch(&[&[0x91; BYTES][..], &[0xc0]].concat())),

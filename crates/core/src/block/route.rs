@@ -24,6 +24,9 @@ const SECRET_BYTES: usize = 192;
 /// XXH3 has a faster path (240 bytes).
 const PIECE_TOKENS: usize = 58;
 
+/// Ends what a lookahead adds.
+const LOOKAHEAD_MARK: &[u8] = b"lookahead";
+
 /// Name of a block as a router knows it: 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RouteKey(pub u64);
@@ -35,6 +38,33 @@ pub struct RouteIdentity<'a> {
     pub model: &'a str,
     /// Tokens per block of the replicas asked about.
     pub block_size: u32,
+}
+
+/// How a prompt is cut into blocks, and what their names cover.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockShape {
+    /// Tokens per block.
+    pub size: u32,
+    /// Tokens behind a block that its name covers too, 0 for most engines. A block is then held
+    /// only for prompts that go on with these.
+    ///
+    /// Source: vLLM 0.33 `num_hash_lookahead_tokens`: the keys of a drafter (EAGLE, MTP) at a
+    /// block's last position depend on the next tokens.
+    pub lookahead: u32,
+}
+
+impl BlockShape {
+    /// Blocks of this size that cover nothing else.
+    #[must_use]
+    pub fn of_size(size: u32) -> Self {
+        Self { size, lookahead: 0 }
+    }
+
+    /// Blocks of a prompt that have a name.
+    #[must_use]
+    pub fn num_blocks(self, num_tokens: usize) -> usize {
+        num_tokens.saturating_sub(self.lookahead as usize) / self.size.max(1) as usize
+    }
 }
 
 /// What sets one request's prompt apart from the same tokens in another request.
@@ -53,6 +83,7 @@ pub struct RouteHasher {
     key: [u8; 32],
     secret: [u8; SECRET_BYTES],
     block_size: usize,
+    lookahead: usize,
 }
 
 impl RouteHasher {
@@ -74,6 +105,23 @@ impl RouteHasher {
             key,
             secret,
             block_size: identity.block_size as usize,
+            lookahead: 0,
+        }
+    }
+
+    /// The same for blocks whose names cover some tokens behind them.
+    #[must_use]
+    pub fn with_lookahead(self, tokens: u32) -> Self {
+        let lookahead = tokens as usize;
+        Self { lookahead, ..self }
+    }
+
+    /// The shape of the blocks that it names.
+    #[must_use]
+    pub fn shape(&self) -> BlockShape {
+        BlockShape {
+            size: self.block_size as u32,
+            lookahead: self.lookahead as u32,
         }
     }
 
@@ -99,7 +147,8 @@ impl RouteHasher {
         self.next_with(parent, tokens, None)
     }
 
-    /// The same for a block that more than its tokens sets apart, as [`media_extra`] writes it.
+    /// The same for a block that more than its tokens sets apart, as [`media_extra`] and
+    /// [`lookahead_extra`] write it.
     ///
     /// # Panics
     /// When the tokens are no full block.
@@ -132,17 +181,37 @@ impl RouteHasher {
         RouteKey(state)
     }
 
-    /// The keys of all full blocks of `tokens`.
+    /// The keys of all full blocks of `tokens`, as far as the tokens are known that they cover.
     #[must_use]
     pub fn chain(&self, namespace: Namespace<'_>, tokens: &[TokenId]) -> Vec<RouteKey> {
         let mut parent = self.root(namespace);
-        let blocks = tokens.chunks_exact(self.block_size);
+        let blocks = self.blocks(tokens);
         blocks
-            .map(|block| {
-                parent = self.next(parent, block);
+            .map(|(block, extra)| {
+                parent = self.next_with(parent, block, extra.as_deref());
                 parent
             })
             .collect()
+    }
+
+    /// The blocks of a prompt, and what sets each apart besides its tokens.
+    pub fn blocks<'a>(
+        &self,
+        tokens: &'a [TokenId],
+    ) -> impl Iterator<Item = (&'a [TokenId], Option<Vec<u8>>)> {
+        let Self {
+            block_size,
+            lookahead,
+            ..
+        } = *self;
+        let covered = tokens.len().saturating_sub(lookahead);
+        let blocks = tokens[..covered].chunks_exact(block_size);
+        blocks.enumerate().map(move |(index, block)| {
+            let end = (index + 1) * block_size;
+            let behind = &tokens[end..end + lookahead];
+            let extra = (lookahead > 0).then(|| lookahead_extra(&[], behind));
+            (block, extra)
+        })
     }
 
     fn hash(&self, bytes: &[u8]) -> u64 {
@@ -164,9 +233,56 @@ pub fn media_extra<'a>(items: impl IntoIterator<Item = (&'a [u8], i64)>) -> Vec<
     bytes
 }
 
+/// Puts the tokens behind a block whose name covers them behind `media`, which has what else sets
+/// the block apart.
+#[must_use]
+pub fn lookahead_extra(media: &[u8], tokens: &[TokenId]) -> Vec<u8> {
+    let tokens = tokens.iter().flat_map(|token| token.to_le_bytes());
+    let mut extra = media.to_vec();
+    extra.extend(tokens);
+    extra.extend(LOOKAHEAD_MARK);
+    extra
+}
+
+/// What sets such a block apart besides the tokens behind it.
+#[must_use]
+pub fn without_lookahead(extra: &[u8], lookahead: u32) -> &[u8] {
+    let added = lookahead as usize * size_of::<TokenId>() + LOOKAHEAD_MARK.len();
+    match extra.ends_with(LOOKAHEAD_MARK) {
+        true => &extra[..extra.len().saturating_sub(added)],
+        false => extra,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_covers_the_tokens_behind_its_block() {
+        let plain = hasher(2);
+        let ahead = hasher(2).with_lookahead(1);
+        let chain = |tokens: &[TokenId]| ahead.chain(Namespace::default(), tokens);
+        let whole = chain(&[1, 2, 3, 4, 5]);
+        assert_eq!(whole.len(), 2);
+        assert_eq!(
+            chain(&[1, 2, 3, 4]),
+            whole[..1],
+            "the next token is not known"
+        );
+        assert_eq!(chain(&[1, 2, 9, 4, 5])[0], chain(&[1, 2, 9])[0]);
+        assert_ne!(chain(&[1, 2, 9])[0], whole[0]);
+        assert!(!whole.contains(&plain.chain(Namespace::default(), &[1, 2])[0]));
+        assert_eq!(chain(&[1, 2]), []);
+        let extra = lookahead_extra(b"media", &[9]);
+        assert_eq!(without_lookahead(&extra, 1), b"media");
+        assert_eq!(without_lookahead(b"media", 1), b"media");
+        assert_eq!(without_lookahead(b"lookahead", 9), b"");
+        for length in 0..9 {
+            let shape = ahead.shape();
+            assert_eq!(chain(&vec![7; length]).len(), shape.num_blocks(length));
+        }
+    }
 
     fn hasher(block_size: u32) -> RouteHasher {
         RouteHasher::new(&RouteIdentity {

@@ -7,24 +7,38 @@
 
 use std::sync::Arc;
 
-use headstart_core::block::Namespace;
+use headstart_core::block::{Namespace, lookahead_extra};
 use headstart_core::event::{Attention, CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, ReplicaId, Rng, Tier, TokenId};
 
 use crate::index::Update;
 use crate::{PrefixIndex, Prompt};
 
-/// One replica: what the configuration says of its block size, what it really is, and its groups.
-type Kind = (Option<u32>, u32, &'static [Attention]);
+/// One replica: what the configuration says of its block size, what it really is, its groups, and
+/// how many tokens behind a block its names cover.
+type Kind = (Option<u32>, u32, &'static [Attention], u32);
 
 const ONE_GROUP: &[Attention] = &[Attention::Full];
 
 /// Plain replicas. The third one's size is learnt, the fourth one's configuration is wrong.
 const PLAIN: &[Kind] = &[
-    (Some(2), 2, ONE_GROUP),
-    (Some(3), 3, ONE_GROUP),
-    (None, 2, ONE_GROUP),
-    (Some(2), 3, ONE_GROUP),
+    (Some(2), 2, ONE_GROUP, 0),
+    (Some(3), 3, ONE_GROUP, 0),
+    (None, 2, ONE_GROUP, 0),
+    (Some(2), 3, ONE_GROUP, 0),
+];
+
+/// Plain replicas of one block size, whose names cover more or less.
+const AHEAD: &[Kind] = &[
+    (Some(2), 2, ONE_GROUP, 1),
+    (None, 2, ONE_GROUP, 1),
+    (Some(2), 2, ONE_GROUP, 0),
+    (
+        Some(2),
+        2,
+        &[Attention::Full, Attention::Window { tokens: 4 }],
+        2,
+    ),
 ];
 
 /// Models whose layers keep different amounts of the past, beside a plain one.
@@ -33,10 +47,11 @@ const HYBRID: &[Kind] = &[
         Some(2),
         2,
         &[Attention::Full, Attention::Window { tokens: 4 }],
+        0,
     ),
-    (Some(2), 2, &[Attention::State, Attention::Full]),
-    (None, 1, &[Attention::Window { tokens: 3 }]),
-    (Some(1), 1, ONE_GROUP),
+    (Some(2), 2, &[Attention::State, Attention::Full], 0),
+    (None, 1, &[Attention::Window { tokens: 3 }], 0),
+    (Some(1), 1, ONE_GROUP, 0),
 ];
 
 /// Prompt lengths go up to this, in tokens.
@@ -48,7 +63,11 @@ pub(super) struct Fleet(&'static [Kind]);
 
 impl Fleet {
     pub(super) fn of(seed: u64) -> Self {
-        Self(if seed % 3 == 2 { HYBRID } else { PLAIN })
+        Self(match seed % 4 {
+            2 => HYBRID,
+            3 => AHEAD,
+            _ => PLAIN,
+        })
     }
 
     /// With the configured block sizes.
@@ -191,11 +210,12 @@ impl World {
     }
 
     fn group(&mut self, replica: ReplicaId) -> CacheGroup {
-        let groups = self.fleet.0[replica.0 as usize].2;
+        let (_, _, groups, lookahead) = self.fleet.0[replica.0 as usize];
         let index = self.rng.below(groups.len());
         CacheGroup {
             index: index as u8,
             attention: groups[index],
+            lookahead,
         }
     }
 
@@ -206,12 +226,23 @@ impl World {
         path.tokens
             .resize(path.tokens.len().next_multiple_of(size), 0);
         let num_blocks = path.tokens.len() / size;
+        let lookahead = self.fleet.0[replica.0 as usize].3 as usize;
+        let behind = (0..lookahead).map(|_| self.rng.below(2) as TokenId);
+        path.tokens.extend(behind);
         let first = self.rng.below(num_blocks) * self.rng.below(2);
         let last = first + self.rng.below(num_blocks - first);
         // In one of eight conversations there is an image in the first block.
         let has_image = self.rng.below(8) == 0;
-        let name = |len: usize| handle(replica, block_size, &path, len, has_image);
-        let image = |block: usize| (block == 0).then(|| Arc::from(&b"image"[..]));
+        let name = |len: usize| handle(replica, block_size, &path, len + lookahead, has_image);
+        let extra = |block: usize| {
+            let image = &b"image"[..if has_image && block == 0 { 5 } else { 0 }];
+            let end = (block + 1) * size;
+            let extra = match lookahead {
+                0 => image.to_vec(),
+                _ => lookahead_extra(image, &path.tokens[end..end + lookahead]),
+            };
+            (!extra.is_empty()).then(|| Arc::from(extra))
+        };
         let namespace = |name: Option<&str>| name.filter(|_| first == 0).map(Into::into);
         StoredBlocks {
             blocks: (first..=last)
@@ -220,8 +251,8 @@ impl World {
             parent: (first > 0).then(|| name(first * size)),
             tokens: path.tokens[first * size..(last + 1) * size].to_vec(),
             block_size,
-            extras: match has_image {
-                true => (first..=last).map(image).collect(),
+            extras: match has_image || lookahead > 0 {
+                true => (first..=last).map(extra).collect(),
                 false => Vec::new(),
             },
             group: self.group(replica),

@@ -173,8 +173,12 @@ impl Writer {
                 .iter_mut()
                 .for_each(|place| place.blocks.sort_unstable_by_key(order));
             let groups = replica.groups.iter().map(|(&index, group)| {
-                let attention = group.attention;
-                (CacheGroup { index, attention }, group.block_size)
+                let known = CacheGroup {
+                    index,
+                    attention: group.attention,
+                    lookahead: group.shape.lookahead,
+                };
+                (known, group.shape.size)
             });
             replicas.push(ReplicaDump {
                 replica: id,

@@ -1,23 +1,24 @@
 //! The names of a prompt's blocks, computed once and outside of every lock.
 
+use headstart_core::block::BlockShape;
 use headstart_core::{RouteHasher, RouteKey};
 
 use super::Prompt;
 
-/// A prompt's keys for each block size in use. Its size is 8 bytes per block and size.
+/// A prompt's keys for each shape of blocks in use. Its size is 8 bytes per block and shape.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PromptKeys {
     num_tokens: usize,
     chains: Vec<KeyChain>,
 }
 
-/// The keys of all full blocks of one size, each naming its block and all before it: where two
+/// The keys of all blocks of one shape, each naming its block and all before it: where two
 /// chains have equal keys at one place, they are equal up to there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyChain {
-    /// Tokens per block.
-    pub block_size: u32,
-    /// One key per full block.
+    /// How the prompt is cut.
+    pub shape: BlockShape,
+    /// One key per full block whose name covers known tokens.
     pub keys: Vec<RouteKey>,
 }
 
@@ -26,7 +27,7 @@ impl PromptKeys {
     #[must_use]
     pub fn new(prompt: Prompt<'_>, hashers: &[RouteHasher]) -> Self {
         let chains = hashers.iter().map(|hasher| KeyChain {
-            block_size: hasher.block_size() as u32,
+            shape: hasher.shape(),
             keys: hasher.chain(prompt.namespace, prompt.tokens),
         });
         Self::from_chains(prompt.tokens.len(), chains.collect())
@@ -39,10 +40,10 @@ impl PromptKeys {
     #[must_use]
     pub fn from_chains(num_tokens: usize, mut chains: Vec<KeyChain>) -> Self {
         for chain in &chains {
-            let num_blocks = num_tokens / chain.block_size.max(1) as usize;
+            let num_blocks = chain.shape.num_blocks(num_tokens);
             assert_eq!(chain.keys.len(), num_blocks, "one key per full block");
         }
-        chains.sort_by_key(|chain| chain.block_size);
+        chains.sort_by_key(|chain| chain.shape);
         Self { num_tokens, chains }
     }
 
@@ -58,12 +59,18 @@ impl PromptKeys {
         &self.chains
     }
 
-    /// The keys of blocks of this size; none where nobody was known to use it.
+    /// The keys of blocks of this shape; none where no replica was known to use it.
     #[must_use]
-    pub fn of_size(&self, block_size: u32) -> &[RouteKey] {
+    pub fn of(&self, shape: BlockShape) -> &[RouteKey] {
         let found = self
             .chains
-            .binary_search_by_key(&block_size, |chain| chain.block_size);
+            .binary_search_by_key(&shape, |chain| chain.shape);
         found.map_or(&[], |at| &self.chains[at].keys)
+    }
+
+    /// The keys of blocks of this size that cover nothing else.
+    #[must_use]
+    pub fn of_size(&self, block_size: u32) -> &[RouteKey] {
+        self.of(BlockShape::of_size(block_size))
     }
 }

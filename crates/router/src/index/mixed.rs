@@ -59,7 +59,7 @@ impl Mixed {
         self.usable
             .resize(self.usable.len().max(needs.len()), Vec::new());
         for (usable, need) in self.usable.iter_mut().zip(needs) {
-            let is_meant = |chain: &KeyChain| chain.block_size == need.block_size;
+            let is_meant = |chain: &KeyChain| chain.shape == need.shape;
             usable.clear();
             let Some(at) = prompt.chains().iter().position(is_meant) else {
                 continue;
@@ -95,7 +95,7 @@ impl Mixed {
         loop {
             let before = tokens;
             for (need, usable) in needs.iter().zip(&self.usable) {
-                let size = need.block_size as usize;
+                let size = need.shape.size as usize;
                 let most = (tokens / size).min(usable.len());
                 let can_go_on = |&blocks: &usize| {
                     let last = blocks.checked_sub(1).map_or(0, |last| level(&usable[last]));
@@ -117,7 +117,7 @@ fn needed(need: &Need, blocks: usize) -> usize {
         Attention::State => blocks.min(1),
         Attention::Window { tokens } => {
             let before = tokens.saturating_sub(1) as usize;
-            blocks.min(before.div_ceil(need.block_size as usize))
+            blocks.min(before.div_ceil(need.shape.size as usize))
         }
     }
 }

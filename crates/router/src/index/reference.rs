@@ -24,7 +24,7 @@ pub mod ledger;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headstart_core::block::Namespace;
+use headstart_core::block::{BlockShape, Namespace};
 use headstart_core::event::{Attention, StoredBlocks};
 use headstart_core::{
     BlockHash, CacheEvent, Nanos, ReplicaId, RouteHasher, RouteIdentity, RouteKey, Tier,
@@ -57,7 +57,7 @@ struct Contents {
 #[derive(Clone, Copy, Debug)]
 struct Group {
     attention: Attention,
-    block_size: u32,
+    shape: BlockShape,
 }
 
 /// What introduced a block.
@@ -194,19 +194,17 @@ impl Contents {
 
     /// Events without tokens say nothing new of a group that is known.
     fn learn(&mut self, stored: &StoredBlocks) {
-        let StoredBlocks {
-            group, block_size, ..
-        } = *stored;
+        let group = stored.group;
         let is_known = self.groups.contains_key(&group.index);
-        if block_size > 0 && (!stored.tokens.is_empty() || !is_known) {
-            let attention = group.attention;
-            self.groups.insert(
-                group.index,
-                Group {
-                    attention,
-                    block_size,
+        if stored.block_size > 0 && (!stored.tokens.is_empty() || !is_known) {
+            let known = Group {
+                attention: group.attention,
+                shape: BlockShape {
+                    size: stored.block_size,
+                    lookahead: group.lookahead,
                 },
-            );
+            };
+            self.groups.insert(group.index, known);
         }
     }
 
@@ -262,30 +260,25 @@ impl Contents {
     }
 
     fn assume(&mut self, prompt: &PromptKeys, now: Nanos) {
-        for block_size in self.block_sizes() {
-            let keys = prompt.of_size(block_size).iter().copied().collect();
+        for shape in self.shapes() {
+            let keys = prompt.of(shape).iter().copied().collect();
             let until = now + ASSUMPTION_TTL;
             self.assumed.push(Assumed { keys, until });
         }
     }
 
-    fn block_sizes(&self) -> BTreeSet<u32> {
-        let sizes = self.groups.values().map(|group| group.block_size);
+    fn shapes(&self) -> BTreeSet<BlockShape> {
+        let shapes = self.groups.values().map(|group| group.shape);
         let configured = self.configured_size.filter(|_| self.groups.is_empty());
-        sizes.chain(configured).collect()
+        shapes.chain(configured.map(BlockShape::of_size)).collect()
     }
 
     /// What the prefix must satisfy. A replica without events has one group of the usual kind.
     fn requirements(&self) -> Vec<(u8, Group)> {
         let attention = Attention::Full;
-        let configured = self.configured_size.map(|block_size| {
-            (
-                0,
-                Group {
-                    attention,
-                    block_size,
-                },
-            )
+        let configured = self.configured_size.map(|size| {
+            let shape = BlockShape::of_size(size);
+            (0, Group { attention, shape })
         });
         let known = self.groups.iter().map(|(&index, &group)| (index, group));
         match self.groups.is_empty() {
@@ -321,8 +314,8 @@ impl Contents {
         group: Group,
         limit: usize,
     ) -> usize {
-        let block_size = group.block_size as usize;
-        let keys = question.prompt.of_size(group.block_size);
+        let block_size = group.shape.size as usize;
+        let keys = question.prompt.of(group.shape);
         let is_there = |&key: &RouteKey| {
             let tiers = |tier| question.holdings.get(&(index, key, tier));
             let counts = |tier: &Tier| !level.only_device || *tier == Tier::Device;
@@ -410,8 +403,9 @@ impl PrefixIndex for ReferenceIndex {
 
     fn hash(&self, prompt: Prompt<'_>) -> PromptKeys {
         let replicas = self.lock();
-        let sizes: BTreeSet<_> = replicas.values().flat_map(Contents::block_sizes).collect();
-        let hashers: Vec<_> = sizes.into_iter().map(|size| self.hasher(size)).collect();
+        let shapes: BTreeSet<_> = replicas.values().flat_map(Contents::shapes).collect();
+        let hasher = |shape: BlockShape| self.hasher(shape.size).with_lookahead(shape.lookahead);
+        let hashers: Vec<_> = shapes.into_iter().map(hasher).collect();
         PromptKeys::new(prompt, &hashers)
     }
 

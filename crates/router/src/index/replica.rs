@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use headstart_core::block::BlockShape;
 use headstart_core::event::{Attention, BlockChange, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Nanos, RouteHasher};
 
@@ -50,7 +51,15 @@ pub(super) struct Replica {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     pub(super) attention: Attention,
-    pub(super) block_size: u32,
+    pub(super) shape: BlockShape,
+}
+
+/// The shape of the blocks that an event stores.
+pub(super) fn shape_of(stored: &StoredBlocks) -> BlockShape {
+    BlockShape {
+        size: stored.block_size,
+        lookahead: stored.group.lookahead,
+    }
 }
 
 impl Replica {
@@ -80,14 +89,14 @@ impl Replica {
         std::hint::black_box(num_known);
     }
 
-    /// Takes over an event; `hasher` is for its block size if it stores any. Returns the block
-    /// sizes before, if what a prefix must satisfy may have changed.
+    /// Takes over an event; `hasher` is for its blocks if it stores any. Returns the block
+    /// shapes before, if what a prefix must satisfy may have changed.
     pub(super) fn apply(
         &mut self,
         forest: &mut Forest<'_>,
         hasher: Option<&RouteHasher>,
         event: &CacheEvent,
-    ) -> Option<BTreeSet<u32>> {
+    ) -> Option<BTreeSet<BlockShape>> {
         match event {
             CacheEvent::Stored(stored) => self.store(forest, hasher, stored),
             CacheEvent::Removed {
@@ -108,8 +117,8 @@ impl Replica {
     }
 
     /// An engine that starts anew may have other groups.
-    fn forget_groups(&mut self) -> Option<BTreeSet<u32>> {
-        let before = self.block_sizes();
+    fn forget_groups(&mut self) -> Option<BTreeSet<BlockShape>> {
+        let before = self.shapes();
         let groups = std::mem::take(&mut self.groups);
         (!groups.is_empty()).then_some(before)
     }
@@ -119,7 +128,7 @@ impl Replica {
         forest: &mut Forest<'_>,
         hasher: Option<&RouteHasher>,
         stored: &StoredBlocks,
-    ) -> Option<BTreeSet<u32>> {
+    ) -> Option<BTreeSet<BlockShape>> {
         if !stored.tokens.is_empty() {
             let Some(hasher) = hasher.filter(|_| is_well_formed(stored)) else {
                 self.counters.malformed_events += 1;
@@ -137,22 +146,20 @@ impl Replica {
     }
 
     /// Events without tokens say nothing new of a group that is known.
-    fn learn(&mut self, stored: &StoredBlocks) -> Option<BTreeSet<u32>> {
-        let StoredBlocks {
-            group, block_size, ..
-        } = *stored;
+    fn learn(&mut self, stored: &StoredBlocks) -> Option<BTreeSet<BlockShape>> {
+        let (group, shape) = (stored.group, shape_of(stored));
         let known = self.groups.get(&group.index);
-        if block_size == 0 || (stored.tokens.is_empty() && known.is_some()) {
+        if shape.size == 0 || (stored.tokens.is_empty() && known.is_some()) {
             return None;
         }
         let new = Group {
             attention: group.attention,
-            block_size,
+            shape,
         };
         if known == Some(&new) {
             return None;
         }
-        let before = self.block_sizes();
+        let before = self.shapes();
         self.groups.insert(group.index, new);
         Some(before)
     }
@@ -350,11 +357,11 @@ impl Replica {
         }
     }
 
-    /// Block sizes of what the replica may hold.
-    pub(super) fn block_sizes(&self) -> BTreeSet<u32> {
-        let sizes = self.groups.values().map(|group| group.block_size);
+    /// Shapes of the blocks that the replica may hold.
+    pub(super) fn shapes(&self) -> BTreeSet<BlockShape> {
+        let shapes = self.groups.values().map(|group| group.shape);
         let configured = self.configured_size.filter(|_| self.groups.is_empty());
-        sizes.chain(configured).collect()
+        shapes.chain(configured.map(BlockShape::of_size)).collect()
     }
 
     /// What a prefix must satisfy. A replica without events has one group of the usual kind.
@@ -362,18 +369,18 @@ impl Replica {
         let need = |(&group, known): (&u8, &Group)| Need {
             group,
             attention: known.attention,
-            block_size: known.block_size,
+            shape: known.shape,
         };
         let needs: Vec<Need> = self.groups.iter().map(need).collect();
         match (needs.as_slice(), self.configured_size) {
             ([], None) => Needs::Unknown,
-            ([], Some(block_size)) => Needs::Plain {
+            ([], Some(size)) => Needs::Plain {
                 group: 0,
-                block_size,
+                shape: BlockShape::of_size(size),
             },
             ([need], _) if need.attention == Attention::Full => Needs::Plain {
                 group: need.group,
-                block_size: need.block_size,
+                shape: need.shape,
             },
             _ => Needs::Mixed(needs.into()),
         }

@@ -16,10 +16,10 @@ pub(super) fn walk(view: &View, chain: &KeyChain, now: Nanos, found: &mut Length
         found.clear();
         return;
     };
-    let mut goes_on = begin(view, chain.block_size, first, now, found);
+    let mut goes_on = begin(view, chain.shape.size, first, now, found);
     let mut depth = first.matched;
     while goes_on && let Some(piece) = piece(view, chain, depth, now) {
-        goes_on = step(view, chain.block_size, piece, now, found);
+        goes_on = step(view, chain.shape.size, piece, now, found);
         depth += piece.matched;
     }
 }

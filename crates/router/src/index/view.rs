@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
+use headstart_core::block::BlockShape;
 use headstart_core::event::Attention;
 use headstart_core::{Nanos, ReplicaId, RouteHasher, RouteKey};
 
@@ -47,7 +48,7 @@ pub(super) struct View {
     /// The same by slot, as far as the walk needs it.
     groups: Vec<PlainGroup>,
     /// How many of these have each block size.
-    sizes: BTreeMap<u32, usize>,
+    shapes: BTreeMap<BlockShape, usize>,
     /// Replicas that are not of the usual kind.
     num_odd: usize,
     num_mixed: usize,
@@ -80,7 +81,7 @@ pub(super) enum Needs {
     #[default]
     Unknown,
     /// One group, all of whose blocks are needed.
-    Plain { group: u8, block_size: u32 },
+    Plain { group: u8, shape: BlockShape },
     /// Anything else.
     Mixed(Arc<[Need]>),
 }
@@ -89,7 +90,7 @@ pub(super) enum Needs {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlainGroup {
     pub(super) id: ReplicaId,
-    pub(super) block_size: u32,
+    pub(super) shape: BlockShape,
     pub(super) group: u8,
 }
 
@@ -98,7 +99,7 @@ pub(super) struct PlainGroup {
 pub(super) struct Need {
     pub(super) group: u8,
     pub(super) attention: Attention,
-    pub(super) block_size: u32,
+    pub(super) shape: BlockShape,
 }
 
 /// Who has a slot that nobody has: no replica's number, since slots end far below.
@@ -106,13 +107,13 @@ const NOBODY: ReplicaId = ReplicaId(u32::MAX);
 
 impl PlainGroup {
     fn of(profile: &Profile) -> Self {
-        let (group, block_size) = match profile.needs {
-            Needs::Plain { group, block_size } => (group, block_size),
-            Needs::Unknown | Needs::Mixed(_) => (0, 0),
+        let (group, shape) = match profile.needs {
+            Needs::Plain { group, shape } => (group, shape),
+            Needs::Unknown | Needs::Mixed(_) => (0, BlockShape::default()),
         };
         Self {
             id: profile.id.unwrap_or(NOBODY),
-            block_size,
+            shape,
             group,
         }
     }
@@ -120,7 +121,7 @@ impl PlainGroup {
     /// Whether more is to be known of the replica than its block size: it does not have one group,
     /// of the usual number and kind, in the slot of its own number.
     fn is_odd(&self, slot: usize) -> bool {
-        let is_usual = self.block_size > 0 && self.group == Place::USUAL.group;
+        let is_usual = self.shape.size > 0 && self.group == Place::USUAL.group;
         !is_usual || self.id.0 as usize != slot
     }
 }
@@ -203,10 +204,10 @@ impl View {
         &self.groups
     }
 
-    /// The block size of all replicas, if they are alike, and of the usual kind.
-    pub(super) fn uniform_size(&self) -> Option<u32> {
-        let (&size, _) = self.sizes.first_key_value()?;
-        (self.num_odd == 0 && self.sizes.len() == 1).then_some(size)
+    /// The shape of all replicas' blocks, if they are alike, and of the usual kind.
+    pub(super) fn uniform_shape(&self) -> Option<BlockShape> {
+        let (&shape, _) = self.shapes.first_key_value()?;
+        (self.num_odd == 0 && self.shapes.len() == 1).then_some(shape)
     }
 
     /// Whether some replica needs more than leading blocks.
@@ -311,16 +312,16 @@ impl View {
         let old = std::mem::replace(&mut self.groups[slot], group);
         if old.id != NOBODY {
             self.num_odd -= usize::from(old.is_odd(slot));
-            if let Some(count) = self.sizes.get_mut(&old.block_size) {
+            if let Some(count) = self.shapes.get_mut(&old.shape) {
                 *count -= 1;
                 if *count == 0 {
-                    self.sizes.remove(&old.block_size);
+                    self.shapes.remove(&old.shape);
                 }
             }
         }
         if group.id != NOBODY {
             self.num_odd += usize::from(group.is_odd(slot));
-            *self.sizes.entry(group.block_size).or_default() += 1;
+            *self.shapes.entry(group.shape).or_default() += 1;
         }
     }
 

@@ -6,6 +6,7 @@
 //!
 //! Replicas that need more than leading blocks are asked by [`super::mixed`].
 
+use headstart_core::block::BlockShape;
 use headstart_core::{Nanos, ReplicaId};
 
 use super::holder::Reach;
@@ -43,9 +44,9 @@ pub(super) struct Piece {
 
 /// Answers `prompt` from `view`.
 pub(super) fn overlaps(view: &View, prompt: &PromptKeys, now: Nanos, answer: &mut Overlaps) {
-    if let Some(size) = view.uniform_size() {
+    if let Some(shape) = view.uniform_shape() {
         let mut chains = prompt.chains().iter();
-        match chains.find(|chain| chain.block_size == size) {
+        match chains.find(|chain| chain.shape == shape) {
             Some(chain) => uniform::walk(view, chain, now, &mut answer.lengths),
             None => answer.clear(),
         }
@@ -55,7 +56,7 @@ pub(super) fn overlaps(view: &View, prompt: &PromptKeys, now: Nanos, answer: &mu
     let Overlaps { lengths, scratch } = answer;
     for chain in prompt.chains() {
         walk(view, chain, now, &mut scratch.candidates);
-        collect(chain.block_size, &scratch.candidates, lengths);
+        collect(chain.shape.size, &scratch.candidates, lengths);
     }
     if view.has_mixed() {
         scratch.mixed.ask(view, prompt, now, lengths);
@@ -71,7 +72,7 @@ pub(super) fn piece(view: &View, chain: &KeyChain, depth: u32, now: Nanos) -> Op
         .filter(|keys| !keys.is_empty())?;
     let id = view.head(keys[0])?;
     let run = view.run(id);
-    if run.block_size != chain.block_size {
+    if run.block_size != chain.shape.size {
         return None;
     }
     run.touch(now);
@@ -87,7 +88,7 @@ fn walk(view: &View, chain: &KeyChain, now: Nanos, candidates: &mut Vec<Candidat
     let Some(first) = piece(view, chain, 0, now) else {
         return;
     };
-    let mut goes_on = begin(view, chain.block_size, first, now, candidates);
+    let mut goes_on = begin(view, chain.shape, first, now, candidates);
     let mut depth = first.matched;
     while goes_on && let Some(piece) = piece(view, chain, depth, now) {
         goes_on = step(view, piece, now, candidates);
@@ -98,7 +99,7 @@ fn walk(view: &View, chain: &KeyChain, now: Nanos, candidates: &mut Vec<Candidat
 /// Finds who holds the prompt's first run. Returns whether somebody holds all of it.
 fn begin(
     view: &View,
-    block_size: u32,
+    shape: BlockShape,
     piece: Piece,
     now: Nanos,
     candidates: &mut Vec<Candidate>,
@@ -109,7 +110,7 @@ fn begin(
     candidates.reserve(holders.len());
     for holder in holders.iter() {
         let plain = groups[holder.slot as usize];
-        if plain.block_size != block_size {
+        if plain.shape != shape {
             continue;
         }
         let reach = holder.reach(plain.group, piece.matched, now);

@@ -5,13 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+use headstart_core::block::BlockShape;
 use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteHasher, RouteIdentity};
 
 use super::budget::{Budget, Limits};
 use super::dump::{IndexDump, ReplicaDump};
 use super::forest::{Forest, Land};
 use super::op::Op;
-use super::replica::{Group, Replica};
+use super::replica::{Group, Replica, shape_of};
 use super::standing::Place;
 use super::view::{Needs, Profile, Spot, View};
 use super::{ASSUMPTION_TTL, IndexStats, PromptKeys, Update};
@@ -30,9 +31,9 @@ pub(super) struct Writer {
     pub(super) replicas: Vec<Option<Replica>>,
     slots: HashMap<ReplicaId, u32>,
     free_slots: Vec<u32>,
-    /// By block size: its hasher, and how many replicas use it.
-    sizes: BTreeMap<u32, usize>,
-    hashers: BTreeMap<u32, RouteHasher>,
+    /// By shape of blocks: its hasher, and how many replicas use it.
+    shapes: BTreeMap<BlockShape, usize>,
+    hashers: BTreeMap<BlockShape, RouteHasher>,
     assumptions: VecDeque<Assumption>,
     num_assumed_blocks: usize,
     /// No doubts end before.
@@ -66,7 +67,7 @@ impl Writer {
             replicas: Vec::new(),
             slots: HashMap::new(),
             free_slots: Vec::new(),
-            sizes: BTreeMap::new(),
+            shapes: BTreeMap::new(),
             hashers: BTreeMap::new(),
             assumptions: VecDeque::new(),
             num_assumed_blocks: 0,
@@ -133,7 +134,7 @@ impl Writer {
         let slot = self.free_slot(replica);
         self.slots.insert(replica, slot);
         self.replicas[slot as usize] = Some(Replica::new(slot, block_size, self.min_departed));
-        self.change_sizes(slot, &BTreeSet::new());
+        self.change_shapes(slot, &BTreeSet::new());
         self.publish(draft, slot, Some(replica));
     }
 
@@ -154,8 +155,8 @@ impl Writer {
         self.slots.remove(&replica);
         if let Some(gone) = self.replicas[slot as usize].take() {
             gone.counters.add_to(&mut self.past);
-            for size in gone.block_sizes() {
-                self.leave_size(size);
+            for shape in gone.shapes() {
+                self.leave_shape(shape);
             }
         }
         self.free_slots.push(slot);
@@ -170,7 +171,7 @@ impl Writer {
             let hasher = match event {
                 CacheEvent::Stored(stored) if stored.block_size > 0 => {
                     let hashers = &mut self.hashers;
-                    Some(hasher(hashers, &self.model, stored.block_size))
+                    Some(hasher(hashers, &self.model, shape_of(stored)))
                 }
                 _ => None,
             };
@@ -178,8 +179,8 @@ impl Writer {
                 return;
             };
             let mut forest = forest(&mut self.land, draft, now);
-            if let Some(sizes) = replica.apply(&mut forest, hasher, event) {
-                self.change_sizes(slot, &sizes);
+            if let Some(shapes) = replica.apply(&mut forest, hasher, event) {
+                self.change_shapes(slot, &shapes);
                 let id = draft.view.replicas()[slot as usize].id;
                 self.publish(draft, slot, id);
             }
@@ -210,11 +211,11 @@ impl Writer {
         let until = now + ASSUMPTION_TTL;
         let mut runs = Vec::new();
         let mut num_blocks = 0;
-        for size in replica.block_sizes() {
-            let keys = prompt.of_size(size);
+        for shape in replica.shapes() {
+            let keys = prompt.of(shape);
             num_blocks += keys.len();
             let mut forest = forest(&mut self.land, draft, now);
-            for (run, blocks) in forest.lay(keys, size) {
+            for (run, blocks) in forest.lay(keys, shape.size) {
                 forest.apply(Op::Assume {
                     run,
                     slot,
@@ -306,14 +307,17 @@ impl Writer {
         let Some(replica) = &mut self.replicas[slot as usize] else {
             return;
         };
-        let before = replica.block_sizes();
+        let before = replica.shapes();
         for &(group, block_size) in &dump.groups {
             replica.groups.entry(group.index).or_insert(Group {
                 attention: group.attention,
-                block_size,
+                shape: BlockShape {
+                    size: block_size,
+                    lookahead: group.lookahead,
+                },
             });
         }
-        self.change_sizes(slot, &before);
+        self.change_shapes(slot, &before);
         self.publish(draft, slot, Some(dump.replica));
     }
 
@@ -365,41 +369,35 @@ impl Writer {
         let needs = replica.map_or(Needs::Unknown, Replica::needs);
         let profile = Profile { id, needs };
         apply(draft, Op::Profile { slot, profile });
-        let shown = draft
-            .view
-            .hashers()
-            .iter()
-            .map(|hasher| hasher.block_size() as u32);
-        if !shown.eq(self.sizes.keys().copied()) {
+        let shown = draft.view.hashers().iter().map(RouteHasher::shape);
+        if !shown.eq(self.shapes.keys().copied()) {
             let Self {
-                sizes,
+                shapes,
                 hashers,
                 model,
                 ..
             } = self;
-            let sizes = sizes.keys();
-            let all = sizes.map(|&size| hasher(hashers, model, size).clone());
+            let shapes = shapes.keys();
+            let all = shapes.map(|&shape| hasher(hashers, model, shape).clone());
             apply(draft, Op::Hashers(all.collect()));
         }
     }
 
-    fn change_sizes(&mut self, slot: u32, before: &BTreeSet<u32>) {
-        let after = self.replicas[slot as usize]
-            .as_ref()
-            .map(Replica::block_sizes);
-        for size in after.unwrap_or_default() {
-            *self.sizes.entry(size).or_default() += 1;
+    fn change_shapes(&mut self, slot: u32, before: &BTreeSet<BlockShape>) {
+        let after = self.replicas[slot as usize].as_ref().map(Replica::shapes);
+        for shape in after.unwrap_or_default() {
+            *self.shapes.entry(shape).or_default() += 1;
         }
-        for &size in before {
-            self.leave_size(size);
+        for &shape in before {
+            self.leave_shape(shape);
         }
     }
 
-    fn leave_size(&mut self, size: u32) {
-        if let Some(count) = self.sizes.get_mut(&size) {
+    fn leave_shape(&mut self, shape: BlockShape) {
+        if let Some(count) = self.shapes.get_mut(&shape) {
             *count -= 1;
             if *count == 0 {
-                self.sizes.remove(&size);
+                self.shapes.remove(&shape);
             }
         }
     }
@@ -447,28 +445,27 @@ impl Writer {
             num_blocks, self.num_assumed_blocks,
             "assumed blocks are counted"
         );
-        let mut sizes = BTreeMap::new();
-        for size in self
-            .replicas
-            .iter()
-            .flatten()
-            .flat_map(Replica::block_sizes)
-        {
-            *sizes.entry(size).or_insert(0) += 1;
+        let mut shapes = BTreeMap::new();
+        let replicas = self.replicas.iter().flatten();
+        for shape in replicas.flat_map(Replica::shapes) {
+            *shapes.entry(shape).or_insert(0) += 1;
         }
-        assert_eq!(self.sizes, sizes, "block sizes are counted");
+        assert_eq!(self.shapes, shapes, "shapes are counted");
     }
 }
 
-/// The hasher for blocks of this size, made at its first use.
+/// The hasher for blocks of this shape, made at its first use.
 fn hasher<'a>(
-    known: &'a mut BTreeMap<u32, RouteHasher>,
+    known: &'a mut BTreeMap<BlockShape, RouteHasher>,
     model: &str,
-    block_size: u32,
+    shape: BlockShape,
 ) -> &'a RouteHasher {
-    let identity = RouteIdentity { model, block_size };
-    let hasher = known.entry(block_size);
-    hasher.or_insert_with(|| RouteHasher::new(&identity))
+    let identity = RouteIdentity {
+        model,
+        block_size: shape.size,
+    };
+    let hasher = || RouteHasher::new(&identity).with_lookahead(shape.lookahead);
+    known.entry(shape).or_insert_with(hasher)
 }
 
 pub(super) fn forest<'a>(land: &'a mut Land, draft: &'a mut Draft<'_>, now: Nanos) -> Forest<'a> {

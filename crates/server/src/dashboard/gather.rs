@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use headstart_core::block::BlockShape;
 use headstart_core::{Nanos, ReplicaId, RouteKey, Tier};
 use headstart_router::index::{KeyChain, Overlaps};
 use headstart_router::{Health, PromptKeys, ReplicaStatus};
@@ -206,11 +207,13 @@ fn tree_part(gateway: &Gateway, tree: &PrefixTree, now: Nanos) -> TreePart {
         tokens: &[],
         namespace: headstart_core::block::Namespace::default(),
     });
-    let block_tokens = sizes.chains().first().map_or(0, |chain| chain.block_size);
+    let shape = sizes.chains().first().map(|chain| chain.shape);
+    let shape = shape.unwrap_or_default();
+    let block_tokens = shape.size;
     let mut nodes: Vec<NodePart> = shown.iter().map(|it| node(it, block_tokens, now)).collect();
     let mut overlaps = Overlaps::default();
     for (at, leaf) in shown.iter().enumerate().filter(|(_, it)| it.is_leaf) {
-        let keys = prompt(tree.chain_to(leaf.key), block_tokens);
+        let keys = prompt(tree.chain_to(leaf.key), shape);
         gateway.index().overlaps(&keys, now, &mut overlaps);
         tell_holders(&mut nodes, at, &overlaps);
     }
@@ -240,9 +243,9 @@ fn node(shown: &Shown, block_tokens: u32, now: Nanos) -> NodePart {
     }
 }
 
-fn prompt(keys: Vec<RouteKey>, block_size: u32) -> PromptKeys {
-    let num_tokens = keys.len() * block_size as usize;
-    PromptKeys::from_chains(num_tokens, vec![KeyChain { block_size, keys }])
+fn prompt(keys: Vec<RouteKey>, shape: BlockShape) -> PromptKeys {
+    let num_tokens = keys.len() * shape.size as usize + shape.lookahead as usize;
+    PromptKeys::from_chains(num_tokens, vec![KeyChain { shape, keys }])
 }
 
 /// What is held of a leaf's prefix tells who holds the branches on its way.
@@ -319,7 +322,8 @@ mod tests {
         ];
         let index = headstart_router::RunIndex::new("m");
         let chain: Vec<RouteKey> = (1..8).map(RouteKey).collect();
-        let keys = prompt(chain, 16);
+        let shape = BlockShape::of_size(16);
+        let keys = prompt(chain, shape);
         let mut overlaps = Overlaps::default();
         use headstart_router::PrefixIndex;
         use headstart_router::index::Update;
@@ -327,7 +331,7 @@ mod tests {
             let replica = ReplicaId(replica);
             let block_size = Some(16);
             index.update(replica, Update::Track { block_size }, Nanos(0));
-            let part = prompt((1..=blocks).map(RouteKey).collect(), 16);
+            let part = prompt((1..=blocks).map(RouteKey).collect(), shape);
             index.update(replica, Update::Assume(&part), Nanos(0));
         }
         index.overlaps(&keys, Nanos(1), &mut overlaps);

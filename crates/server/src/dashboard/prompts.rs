@@ -69,13 +69,14 @@ fn num_keys(keys: &PromptKeys) -> usize {
 #[cfg(test)]
 mod tests {
     use headstart_core::RouteKey;
+    use headstart_core::block::BlockShape;
     use headstart_router::index::KeyChain;
 
     use super::*;
 
     fn prompt(blocks: usize) -> PromptKeys {
         let chain = KeyChain {
-            block_size: 16,
+            shape: BlockShape::of_size(16),
             keys: vec![RouteKey(7); blocks],
         };
         PromptKeys::from_chains(blocks * 16, vec![chain])

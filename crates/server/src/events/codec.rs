@@ -38,6 +38,7 @@ mod decode;
 mod encode;
 mod extras;
 mod fields;
+mod lookahead;
 
 pub use decode::decode_batch;
 pub use encode::encode_batch;

@@ -21,6 +21,11 @@ impl Gateway {
     pub fn on_load(&self, replica: ReplicaId, load: &EngineLoad) -> bool {
         let rank = self.upstream(replica).and_then(Upstream::rank);
         let report = load.of(rank, self.clock.now());
+        let name = replica.to_string();
+        for (source, tokens) in load.cached(rank) {
+            let labels = [&name[..], source];
+            self.metrics.savings.note_engine_cached(&labels, tokens);
+        }
         if let Some(report) = report {
             self.router().report(replica, report);
         }

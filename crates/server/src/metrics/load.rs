@@ -12,5 +12,8 @@ pub(crate) const KV_USAGE: &str = "vllm:kv_cache_usage_perc";
 /// What vLLM called it before version 0.11.
 pub(crate) const KV_USAGE_EARLY: &str = "vllm:gpu_cache_usage_perc";
 
+/// Cached prompt tokens by where the engine found them.
+pub(crate) const CACHED_BY_SOURCE: &str = "vllm:prompt_tokens_cached_by_source_total";
+
 /// How much fits the KV memory, in labels.
 pub(crate) const KV_CAPACITY: &str = "vllm:cache_config_info";

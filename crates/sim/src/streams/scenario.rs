@@ -205,7 +205,11 @@ fn draw_groups(rng: &mut Rng) -> Vec<GroupSpec> {
         .into_iter()
         .zip(0..)
         .map(|(attention, index)| GroupSpec {
-            group: CacheGroup { index, attention },
+            group: CacheGroup {
+                index,
+                attention,
+                lookahead: 0,
+            },
             block_size: if is_mixed { draw_size(rng) } else { size },
         });
     groups.collect()

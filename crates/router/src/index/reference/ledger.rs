@@ -197,7 +197,11 @@ impl<'a> Writer<'a> {
     fn group(&self, index: u8) -> CacheGroup {
         let known = self.contents.groups.get(&index);
         let attention = known.map(|group| group.attention).unwrap_or_default();
-        CacheGroup { index, attention }
+        CacheGroup {
+            index,
+            attention,
+            lookahead: known.map_or(0, |group| group.shape.lookahead),
+        }
     }
 
     /// Writes what else is held where, and how it stands.
@@ -243,7 +247,7 @@ impl<'a> Writer<'a> {
                 blocks: piece.to_vec(),
                 parent: None,
                 tokens: Vec::new(),
-                block_size: known.map_or(0, |group| group.block_size),
+                block_size: known.map_or(0, |group| group.shape.size),
                 extras: Vec::new(),
                 tier,
                 group: self.group(group),
@@ -268,7 +272,7 @@ impl<'a> Writer<'a> {
     /// Writes what each group last said of itself, by a block that comes and goes.
     fn end_groups(&mut self) {
         for (&index, group) in &self.contents.groups {
-            let size = group.block_size;
+            let size = group.shape.size;
             // No engine's hash: those that are this large are digests, which are well mixed.
             let block = BlockHash::from_u64(u64::MAX - u64::from(size));
             let tokens = match size {

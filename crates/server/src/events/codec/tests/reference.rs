@@ -1,7 +1,7 @@
 //! The decoder by definition: the whole payload as a tree of values, then look-ups in it. Takes
 //! up to forty times the payload's memory, and its time; for tests.
 
-use headstart_core::block::media_extra;
+use headstart_core::block::{lookahead_extra, media_extra};
 use headstart_core::event::{Attention, CacheGroup, StoredBlocks};
 use headstart_core::{BlockHash, CacheEvent, Tier};
 use rmpv::Value;
@@ -142,7 +142,16 @@ fn stored(value: &Value) -> Result<StoredBlocks, SkipReason> {
         }
         tokens.clear();
     }
-    let (adapter, salt, extras) = apart(value, blocks.len(), parent.is_none());
+    let (adapter, salt, mut extras) = apart(value, blocks.len(), parent.is_none());
+    let ahead = lookahead(value, blocks.len())?;
+    let lookahead = ahead.first().map_or(0, |tokens| tokens.len() as u32);
+    if lookahead > 0 && !tokens.is_empty() {
+        extras.resize(blocks.len(), None);
+        for (extra, tokens) in extras.iter_mut().zip(&ahead) {
+            let media = extra.take().unwrap_or_default();
+            *extra = Some(lookahead_extra(&media, tokens));
+        }
+    }
     Ok(StoredBlocks {
         adapter: adapter.map(Into::into),
         salt: salt.map(Into::into),
@@ -151,12 +160,40 @@ fn stored(value: &Value) -> Result<StoredBlocks, SkipReason> {
             .map(|extra| extra.map(Into::into))
             .collect(),
         tier: tier(field(value, Some(6), "medium"))?,
-        group: CacheGroup { index, attention },
+        group: CacheGroup {
+            index,
+            attention,
+            lookahead,
+        },
         blocks,
         parent,
         tokens,
         block_size,
     })
+}
+
+/// The tokens behind each block; empty where the engine does not say.
+fn lookahead(value: &Value, num_blocks: usize) -> Result<Vec<Vec<u32>>, SkipReason> {
+    let Some(lists) = field(value, None, "lookahead_token_ids") else {
+        return Ok(Vec::new());
+    };
+    let token = |value: &Value| match value.as_array() {
+        Some(pair) if pair.len() == 2 => unsigned(&pair[0]),
+        _ => unsigned(value),
+    };
+    let list = |list: &Value| -> Option<Vec<u32>> { list.as_array()?.iter().map(token).collect() };
+    let lists = lists.as_array().map(|lists| lists.iter().map(list));
+    let lists: Option<Vec<_>> = lists.and_then(Iterator::collect);
+    let is_even = |lists: &Vec<Vec<u32>>| {
+        let mut lengths = lists.iter().map(Vec::len);
+        let first = lengths.next();
+        lists.len() == num_blocks
+            && first <= Some(64)
+            && lengths.all(|length| Some(length) == first)
+    };
+    lists
+        .filter(is_even)
+        .ok_or(SkipReason::Invalid("lookahead_token_ids"))
 }
 
 /// Adapter, salt, and what else sets each block apart.

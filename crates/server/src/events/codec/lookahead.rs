@@ -1,0 +1,51 @@
+//! Tokens behind a block that its name covers, too.
+//!
+//! ```text
+//! lookahead_token_ids   [ [17], [4], … ]     per block, each of the same length
+//! ```
+//!
+//! Source: vLLM 0.33 with EAGLE or MTP (`num_hash_lookahead_tokens`).
+
+use std::sync::Arc;
+
+use headstart_core::block::lookahead_extra;
+
+use super::SkipReason;
+use super::cursor::Value;
+use super::fields::{Field, Fields, token};
+
+/// Most tokens behind a block: drafters look a few ahead.
+pub(super) const LOOKAHEAD_MAX: usize = 64;
+
+/// Adds them to what sets the blocks apart, unless another event brings the blocks' tokens. Returns
+/// how many a name covers: 0 where the engine does not say so.
+pub(super) fn add(
+    fields: &Fields<'_>,
+    (num_blocks, has_tokens): (usize, bool),
+    extras: &mut Vec<Option<Arc<[u8]>>>,
+) -> Result<u32, SkipReason> {
+    let invalid = || SkipReason::Invalid(Field::Lookahead.text());
+    let Some(value) = fields.get(Field::Lookahead) else {
+        return Ok(0);
+    };
+    let lists = value.array().ok_or_else(invalid)?;
+    if lists.len() != num_blocks {
+        return Err(invalid());
+    }
+    let length = |list: Value<'_>| list.array().map(|list| list.len());
+    let covered = lists.clone().next().and_then(length).unwrap_or(0);
+    let is_even = lists.clone().all(|list| length(list) == Some(covered));
+    if covered > LOOKAHEAD_MAX || !is_even {
+        return Err(invalid());
+    }
+    if covered == 0 || !has_tokens {
+        return Ok(covered as u32);
+    }
+    extras.resize(num_blocks, None);
+    for (extra, list) in extras.iter_mut().zip(lists) {
+        let tokens = list.array().and_then(|list| list.numbers(token));
+        let media = extra.as_deref().unwrap_or_default();
+        *extra = Some(lookahead_extra(media, &tokens.ok_or_else(invalid)?).into());
+    }
+    Ok(covered as u32)
+}
