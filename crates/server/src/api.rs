@@ -26,7 +26,7 @@ mod usage;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{Path, Query, RawQuery, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -172,7 +172,13 @@ async fn count_tokens(State(gateway): State<Arc<Gateway>>, request: Request) -> 
 async fn stored_response(
     State(gateway): State<Arc<Gateway>>,
     Path(id): Path<String>,
+    RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
+    let mut options = query.as_deref().unwrap_or_default().split('&');
+    if options.any(|option| option == "stream=true") {
+        let hint = ": a stored response comes whole here";
+        return Err(ApiError::unsupported("stream", hint));
+    }
     embedded::stored_response(&gateway, &id)
 }
 
@@ -352,7 +358,8 @@ async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
 async fn not_found(uri: Uri) -> ApiError {
     let message = format!(
         "there is no {}; served are /v1/chat/completions, /v1/completions, /v1/messages, \
-         /v1/responses, /v1/models, /tokenize, /debug/index, /debug/index/entries, \
+         /v1/messages/count_tokens, /v1/responses, /v1/responses/ID, /v1/models, \
+         /v1/models/NAME, /version, /tokenize, /debug/index, /debug/index/entries, \
          /debug/requests, /debug/waterfall, /debug/shadow, /dashboard/snapshot, \
          /dashboard/events, /openapi.json, /health, /ready, /metrics and / (the dashboard)",
         uri.path()
@@ -374,8 +381,12 @@ async fn count_errors(
     request: Request,
     next: Next,
 ) -> Response {
+    let is_model_call = request.method() == Method::POST;
     let response = next.run(request).await;
     let status = response.status();
+    if !is_model_call {
+        return response;
+    }
     if status.is_client_error() || status.is_server_error() {
         gateway
             .metrics

@@ -5,6 +5,7 @@ mod embedded;
 mod fan_out;
 mod gauges;
 mod health;
+mod holders;
 mod models;
 mod pins;
 mod prompts;
@@ -13,6 +14,7 @@ mod reservation;
 mod restored;
 mod self_check;
 mod streams;
+mod usage_gaps;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -54,6 +56,7 @@ pub use prompts::{KnownPrompt, Lack};
 pub use proxied::{Passing, Proxied, is_event_stream};
 pub use reservation::Reservation;
 pub use self_check::Comparison;
+pub use usage_gaps::{UsageGap, UsageGaps};
 
 /// Replicas that may refuse a request before its client is told: two full queues are an answer.
 const REFUSALS: usize = 2;
@@ -104,6 +107,8 @@ pub struct Gateway {
     /// What is shown of all this.
     pub dashboard: Dashboard,
     drift: DriftWatch,
+    /// What engines do not say of their answers.
+    pub(crate) usage_gaps: UsageGaps,
     prompts: PromptDesk,
     /// Whether a prompt is being compared with an engine's: one at a time.
     is_comparing: AtomicBool,
@@ -230,6 +235,7 @@ impl Gateway {
             streams: Mutex::default(),
             restored: Mutex::default(),
             drift: DriftWatch::default(),
+            usage_gaps: UsageGaps::default(),
             prompts: PromptDesk::default(),
             dashboard: Dashboard::default(),
             is_comparing: AtomicBool::new(false),

@@ -149,10 +149,11 @@ impl Insight {
             namespace,
             capacity_blocks,
         } = *placed;
-        // Where replicas have blocks of several sizes the smallest say most.
+        // Where replicas have blocks of several sizes the smallest say most. Without events no size
+        // is known.
         let chain = keys.chains().first();
         let (block_size, keys) =
-            chain.map_or((1, &[][..]), |chain| (chain.shape.size, &chain.keys[..]));
+            chain.map_or((0, &[][..]), |chain| (chain.shape.size, &chain.keys[..]));
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let named = self.names.namespace(namespace);
         self.say(|batch| {
@@ -213,7 +214,7 @@ impl Insight {
             tenant: ticket.tenant,
             replica,
             prompt_tokens: ticket.prompt_tokens,
-            predicted_cached_tokens: ticket.predicted_tokens,
+            predicted_cached_tokens: Some(ticket.predicted_tokens),
             cached_tokens: served.map(|served| served.tokens().min(u64::from(u32::MAX)) as u32),
             predicted_ttft_s: chosen.map(|chosen| chosen.predicted_ttft_s),
             ttft_s: answered.ttft_s,
@@ -252,7 +253,7 @@ impl Insight {
             replica: replica.0,
             candidates: Vec::new(),
             prompt_tokens: count(prompt_tokens),
-            predicted_cached_tokens: 0,
+            predicted_cached_tokens: None,
             cached_tokens: cached_tokens.map(count),
             predicted_ttft_s: None,
             ttft_s: answered.ttft_s,

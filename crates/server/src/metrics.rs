@@ -198,7 +198,8 @@ impl RequestMetrics {
             ),
             ttft: histogram(
                 "vllm:time_to_first_token_seconds",
-                "From the request's arrival at the gateway to its first token.",
+                "From the request's arrival at the gateway to its first token; of an upstream's \
+                 answers those that are streams.",
             ),
             e2e: histogram(
                 "vllm:e2e_request_latency_seconds",
@@ -216,7 +217,7 @@ impl RequestMetrics {
             ),
             errors: make.counter(
                 "headstart_errors_total",
-                "Errors given to clients.",
+                "Errors given to clients that sent a POST.",
                 &["status"],
             ),
             normalized: make.counter(

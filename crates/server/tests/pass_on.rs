@@ -53,6 +53,11 @@ async fn any_method_and_path_reaches_an_engine_with_its_query() {
     let own = fleet.received();
     let head = exchange(&fleet.gateway, &request("HEAD", "/version", "", "")).await;
     assert_eq!((head.status, &head.body[..]), (200, ""));
+    assert_ne!(
+        head.header("content-length"),
+        Some("0"),
+        "the length of GET"
+    );
     for path in [
         "/health",
         "/debug/index",
@@ -272,6 +277,79 @@ async fn a_chain_of_responses_stays_on_its_engine_while_that_is_up() {
         homes.insert(home.to_string());
     }
     assert_eq!(homes.len(), 2, "new chains are spread");
+    fleet.gateway.shutdown().await;
+}
+
+/// Another gateway, or this one when it starts again, did not pass the responses on.
+#[tokio::test]
+async fn a_gateway_asks_engines_for_responses_that_it_does_not_know() {
+    let fleet = Fleet::start([&["m"], &["m"]]).await;
+    let upstreams = fleet.engines.iter().map(HttpEngine::upstream);
+    let other = support::start(support::proxy(upstreams.collect())).await;
+    let body = json!({"model": "m", "input": "x"});
+    for _ in 0..6 {
+        let first = post(&fleet.gateway, "/v1/responses", &body).await.json();
+        let id = first["id"].as_str().expect("an id");
+        let stored = get(&other, &format!("/v1/responses/{id}")).await;
+        assert_eq!(
+            (stored.status, &stored.json()["engine"]),
+            (200, &first["engine"])
+        );
+    }
+    for _ in 0..6 {
+        let first = post(&fleet.gateway, "/v1/responses", &body).await.json();
+        let next = json!({"model": "m", "input": "y", "previous_response_id": first["id"]});
+        let answer = post(&other, "/v1/responses", &next).await;
+        assert_eq!(
+            (answer.status, &answer.json()["engine"]),
+            (200, &first["engine"])
+        );
+    }
+    let unknown = json!({"model": "m", "input": "y", "previous_response_id": "../../sleep"});
+    assert_eq!(post(&other, "/v1/responses", &unknown).await.status, 404);
+    assert!(
+        fleet
+            .engines
+            .iter()
+            .all(|engine| !engine.last().target.contains("sleep"))
+    );
+    other.shutdown().await;
+    fleet.gateway.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_refusal_in_the_engines_words_reaches_the_client() {
+    let fleet = Fleet::start([&["m"], &["m"]]).await;
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
+    fleet.engines[0].refuse_chats();
+    for _ in 0..4 {
+        let answer = post(&fleet.gateway, "/v1/chat/completions", &body).await;
+        assert_eq!(answer.status, 200, "the other engine answers");
+    }
+    fleet.engines[1].refuse_chats();
+    let answer = post(&fleet.gateway, "/v1/chat/completions", &body).await;
+    assert_eq!(
+        (answer.status, answer.header("retry-after")),
+        (429, Some("7"))
+    );
+    assert_eq!(answer.json()["error"]["message"], "your quota is used up");
+    eventually("no reservation", || {
+        fleet.gateway.gateway().router().stats().reservations == 0
+    })
+    .await;
+    fleet.gateway.shutdown().await;
+}
+
+/// vLLM without `--enable-prompt-tokens-details` does not tell cached tokens.
+#[tokio::test]
+async fn an_engine_that_tells_no_cached_tokens_is_named() {
+    let fleet = Fleet::start([&["m"], &["m"]]).await;
+    fleet.engines.iter().for_each(HttpEngine::hide_usage);
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
+    post(&fleet.gateway, "/v1/chat/completions", &body).await;
+    let notices = fleet.gateway.gateway().notices();
+    let is_told = |notice: &String| notice.contains("--enable-force-include-usage");
+    assert!(notices.iter().any(is_told), "{notices:?}");
     fleet.gateway.shutdown().await;
 }
 

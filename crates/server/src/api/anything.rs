@@ -51,7 +51,7 @@ async fn pass_parts(
     };
     let holder = match place {
         Place::All => return Ok(combined(gateway.fan_out(&request).await)),
-        Place::Holder(id) => gateway.pins.find(&id),
+        Place::Holder(id) => gateway.holder(&id, &headers).await,
         Place::One => None,
     };
     let session = head.headers.get(SESSION_HEADER);
@@ -75,7 +75,15 @@ async fn pass_parts(
         facts.is_complete = is_success;
     });
     let closer = head.extensions.get::<Closer>().cloned().unwrap_or_default();
-    Ok(respond::plain(gateway, &closer, proxied))
+    let length = proxied.head.headers.get(header::CONTENT_LENGTH).cloned();
+    let mut response = respond::plain(gateway, &closer, proxied);
+    // The length of what GET would answer, not of this empty body.
+    if let Some(length) = length.filter(|_| head.method == Method::HEAD) {
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, length);
+    }
+    Ok(response)
 }
 
 /// A browser's question whether a page of another origin may call: the gateway answers it, and

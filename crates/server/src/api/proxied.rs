@@ -7,6 +7,7 @@ use bytes::Bytes;
 use headstart_core::TokenId;
 use headstart_prompt::NoExactTokens;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use prometheus::IntCounterVec;
 
 use super::respond::respond;
 use super::routed::{self, Routed};
@@ -14,7 +15,9 @@ use super::session::SessionKeys;
 use super::usage::Usage;
 use super::{Call, headers};
 use crate::gateway::is_event_stream;
-use crate::gateway::{Comparison, Gateway, KnownPrompt, Lack, Passing, Pin, Proxied, Reservation};
+use crate::gateway::{
+    Comparison, Gateway, KnownPrompt, Lack, Passing, Pin, Proxied, Reservation, UsageGap,
+};
 use crate::insight::Answered;
 use crate::openai::ApiError;
 use crate::openai::response::Kind;
@@ -32,7 +35,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         keys,
         messages,
     } = Routed::parse(&body)?;
-    let pin = pinned(&call, &keys);
+    let pin = pinned(&call, &keys).await;
     let session = call.session(keys.first(pin.as_ref()));
     let known = known_prompt(&call, &model, salt.as_deref(), &body).await;
     call.timeline.mark(Mark::Tokenized);
@@ -73,7 +76,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         known,
         timeline: call.timeline.clone(),
         shadowed,
-        ttft_s: ttft_s.filter(|_| is_event_stream(&proxied.head.headers)),
+        ttft_s,
         request_id: call.request_id().map(str::to_owned),
         answer_id: None,
         previous: keys.previous_response_id,
@@ -128,10 +131,13 @@ async fn known_prompt(call: &Call, model: &str, salt: Option<&str>, body: &Bytes
 }
 
 /// Where the response is that this request continues.
-fn pinned(call: &Call, keys: &SessionKeys) -> Option<Pin> {
+async fn pinned(call: &Call, keys: &SessionKeys) -> Option<Pin> {
     let previous = keys.previous_response_id.as_deref()?;
-    let pin = (call.kind == Kind::Responses).then(|| call.gateway.pins.find(previous));
-    pin.flatten()
+    if call.kind != Kind::Responses {
+        return None;
+    }
+    let headers = headers::to_engine(&call.gateway, &call.headers);
+    call.gateway.holder(previous, &headers).await
 }
 
 /// The headers that an engine gets with a prompt: its answer is read, so that it must come as it
@@ -231,7 +237,26 @@ impl Sent {
             savings.note_upstream(labels, prompt, cached);
             savings.note_created(labels, usage.created_tokens);
         }
+        self.note_counts(usage, reservation);
         self.check_tokens(usage, reservation);
+    }
+
+    /// Counts tokens, and what the engine does not say.
+    fn note_counts(&self, usage: Usage, reservation: &Reservation) {
+        let labels = [&self.model[..], reservation.replica_name()];
+        let requests = &self.gateway.metrics.requests;
+        let count = |counter: &IntCounterVec, tokens: Option<usize>| {
+            let tokens = tokens.unwrap_or(0) as u64;
+            counter.with_label_values(&labels).inc_by(tokens);
+        };
+        count(&requests.prompt_tokens, usage.prompt_tokens);
+        count(&requests.generation_tokens, usage.completion_tokens);
+        let gap = match (usage.prompt_tokens, usage.cached_tokens) {
+            (None, _) => UsageGap::All,
+            (Some(_), None) => UsageGap::Cached,
+            (Some(_), Some(_)) => return,
+        };
+        self.gateway.usage_gaps.note(reservation.replica(), gap);
     }
 
     /// Compares the prompt's tokens with the engine's, where they were made here, or were given up
@@ -277,8 +302,9 @@ pub(super) fn count_hop(headers: &mut HeaderMap) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// Notes when the first token came. An answer that is no stream comes whole, with its last token.
 fn note_first_bytes(call: &Call, model: &str, proxied: &Proxied) -> Option<f64> {
-    if proxied.head.status.is_success() {
+    if proxied.head.status.is_success() && is_event_stream(&proxied.head.headers) {
         let labels = [model, proxied.reservation.replica_name()];
         let waited = call.gateway.clock.now().since(call.arrival).as_secs_f64();
         call.gateway

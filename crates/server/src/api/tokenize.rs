@@ -39,7 +39,7 @@ fn tokens(gateway: &Gateway, body: &[u8]) -> Result<(Vec<TokenId>, Option<usize>
     let prompt = gateway.prompt_tokens().ok_or_else(missing)?;
     let context = match &gateway.fleet {
         Fleet::Embedded(embedded) => Some(embedded.context()),
-        Fleet::Upstreams(_) => None,
+        Fleet::Upstreams(_) => fields["model"].as_str().and_then(|it| gateway.context(it)),
     };
     let salt = fields["cache_salt"].as_str().map(str::to_owned);
     if let Value::Object(fields) = &fields

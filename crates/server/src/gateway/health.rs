@@ -98,7 +98,8 @@ impl Gateway {
         let upstream = &upstreams[first.0 as usize];
         let (base, models) = (upstream.base(), upstream.models());
         match health {
-            Health::Healthy => tracing::info!(replica, upstream = base, ?models, "replica is up"),
+            // As loud as that it was down.
+            Health::Healthy => tracing::warn!(replica, upstream = base, ?models, "replica is up"),
             Health::Down => {
                 let cause = upstream.trouble();
                 let every_ms = self.limits.health_interval.as_millis() as u64;
@@ -120,7 +121,7 @@ impl Gateway {
 
 fn tell_embedded(replica: ReplicaId, health: Health) {
     match health {
-        Health::Healthy => tracing::info!(%replica, "replica is up"),
+        Health::Healthy => tracing::warn!(%replica, "replica is up"),
         Health::Down => tracing::warn!(
             %replica,
             cause = "its engine panicked",

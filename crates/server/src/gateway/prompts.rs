@@ -284,8 +284,9 @@ impl Gateway {
         }
     }
 
-    /// What an operator should know of prompts: a sentence for each reason why some had no exact
-    /// tokens, and for each shape of request that an engine renders otherwise.
+    /// What an operator should know: a sentence for each reason why prompts had no exact tokens,
+    /// for each shape of request that an engine renders otherwise, and for what engines do not
+    /// tell.
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
         let lacks = self
@@ -310,7 +311,10 @@ impl Gateway {
                  it the engine's tokenizer and chat template"
             )
         });
-        differing.chain(lacking).collect()
+        differing
+            .chain(lacking)
+            .chain(self.usage_gaps.notices())
+            .collect()
     }
 }
 

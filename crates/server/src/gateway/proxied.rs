@@ -12,7 +12,8 @@
 //! | no first bytes within the limit | has had its time: 504 | its health will tell |
 //!
 //! A request goes elsewhere once where it is refused and up to four times where engines end with
-//! it; its limit counts from its first place.
+//! it; its limit counts from its first place. Where the last engine refused it in words, the client
+//! gets these, with the engine's headers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,17 @@ pub struct Proxied {
     pub first: Bytes,
     /// The rest. Dropping it cancels the request.
     pub rest: Incoming,
+}
+
+impl Proxied {
+    fn new(reservation: Reservation, (head, first, rest): Begun) -> Self {
+        Self {
+            reservation,
+            head,
+            first,
+            rest,
+        }
+    }
 }
 
 /// A request to pass on.
@@ -110,7 +122,7 @@ impl Gateway {
             };
             let (decision, reservation) = match placed {
                 Ok(placed) => placed,
-                Err(none) => return Err(tries.last.unwrap_or(none)),
+                Err(none) => return tries.outcome(none),
             };
             request.timeline.mark(Mark::Routed);
             if tries.last.is_some() {
@@ -118,17 +130,12 @@ impl Gateway {
             }
             let upstream = &upstreams[decision.replica.0 as usize];
             let failure = match self.first_bytes(upstream, request, deadline).await {
-                Ok((head, first, rest)) => {
-                    if head.status.is_success() {
+                Ok(begun) => {
+                    if begun.0.status.is_success() {
                         request.timeline.mark(Mark::FirstToken);
                         reservation.first_token();
                     }
-                    return Ok(Proxied {
-                        reservation,
-                        head,
-                        first,
-                        rest,
-                    });
+                    return Ok(Proxied::new(reservation, begun));
                 }
                 Err(failure) => failure,
             };
@@ -138,13 +145,14 @@ impl Gateway {
                 reason = failure.error.message,
                 "no answer"
             );
-            if failure.is_final(pinned) {
-                return Err(failure.error);
+            let is_final = failure.is_final(pinned);
+            let begun = self.note_failure(&mut tries, failure, upstreams, decision.replica);
+            tries.refusal = begun.map(|begun| (reservation, begun));
+            if is_final {
+                break;
             }
-            self.note_failure(&mut tries, failure, upstreams, decision.replica);
         }
-        let none = || ApiError::replica_gone("no upstream answered; try again");
-        Err(tries.last.unwrap_or_else(none))
+        tries.outcome(ApiError::replica_gone("no upstream answered; try again"))
     }
 
     /// Where a request belongs, for as long as that replica is up and has not failed it.
@@ -154,14 +162,15 @@ impl Gateway {
         is_left.then_some(pinned)
     }
 
-    /// What follows from a failure on `replica` for the request and for others.
+    /// What follows from a failure on `replica` for the request and for others. Returns the
+    /// engine's own answer, where it refused in words.
     fn note_failure(
         &self,
         tries: &mut Tries,
         failure: Failure,
         upstreams: &[Upstream],
         replica: ReplicaId,
-    ) {
+    ) -> Option<Box<Begun>> {
         let same = of_same_engine(upstreams, replica);
         match failure.what {
             What::OutOfTime => {}
@@ -186,6 +195,7 @@ impl Gateway {
             }
         }
         tries.last = Some(failure.error);
+        failure.answer
     }
 
     /// The answer up to its first bytes, unless its engine dies before.
@@ -214,14 +224,14 @@ impl Gateway {
         let answer = upstream.forward(&request.request, left).await;
         let answer = answer.map_err(|error| Failure::of(upstream, &error, limit))?;
         let (head, mut rest) = answer.into_parts();
-        match head.status {
+        let refusal = match head.status {
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => {
                 let what = format!("answered {}", head.status);
-                return Err(Failure::refused(upstream, &what));
+                Some(Failure::refused(upstream, &what))
             }
-            StatusCode::TOO_MANY_REQUESTS => return Err(Failure::full()),
-            _ => {}
-        }
+            StatusCode::TOO_MANY_REQUESTS => Some(Failure::full()),
+            _ => None,
+        };
         let is_stream = is_event_stream(&head.headers);
         let mut first = BytesMut::new();
         // A stream begins with its first frame; anything else is taken whole, so that a broken
@@ -248,7 +258,11 @@ impl Gateway {
                 return Err(Failure::refused(upstream, "sent too large an answer"));
             }
         }
-        Ok((head, first.freeze(), rest))
+        let begun = (head, first.freeze(), rest);
+        match refusal {
+            None => Ok(begun),
+            Some(failure) => Err(failure.in_words(begun)),
+        }
     }
 }
 
@@ -261,11 +275,21 @@ struct Tries {
     deaths: usize,
     /// Why it was not answered, if it was tried.
     last: Option<ApiError>,
+    /// The last engine's own words, if it refused in words, and the request's place there.
+    refusal: Option<(Reservation, Box<Begun>)>,
 }
 
 impl Tries {
     fn are_over(&self) -> bool {
         self.refusals >= REFUSALS || self.deaths >= DEATHS
+    }
+
+    /// What the client gets; `untried` where no engine was asked.
+    fn outcome(self, untried: ApiError) -> Result<Proxied, ApiError> {
+        let Some((reservation, begun)) = self.refusal else {
+            return Err(self.last.unwrap_or(untried));
+        };
+        Ok(Proxied::new(reservation, *begun))
     }
 }
 
@@ -285,6 +309,8 @@ pub fn is_event_stream(headers: &HeaderMap) -> bool {
 struct Failure {
     what: What,
     error: ApiError,
+    /// A refusal in words.
+    answer: Option<Box<Begun>>,
 }
 
 /// What follows from a failure.
@@ -311,12 +337,22 @@ impl Failure {
             return Self::broken_off(upstream, &error.cause());
         }
         upstream.note_trouble(error.cause());
+        let message = format!("{error}, and no other replica could take the request; try again");
+        Self::new(What::Unreachable, ApiError::replica_gone(message))
+    }
+
+    fn new(what: What, error: ApiError) -> Self {
         Self {
-            what: What::Unreachable,
-            error: ApiError::replica_gone(format!(
-                "{error}, and no other replica could take the request; try again"
-            )),
+            what,
+            error,
+            answer: None,
         }
+    }
+
+    /// The same with the engine's answer, unless that is empty.
+    fn in_words(self, begun: Begun) -> Self {
+        let answer = (!begun.1.is_empty()).then(|| Box::new(begun));
+        Self { answer, ..self }
     }
 
     /// Whether no other engine can do better. One that is full still holds what a pinned request
@@ -330,18 +366,12 @@ impl Failure {
     }
 
     fn full() -> Self {
-        Self {
-            what: What::Refused,
-            error: ApiError::queue_full(),
-        }
+        Self::new(What::Refused, ApiError::queue_full())
     }
 
     fn refused(upstream: &Upstream, what: &str) -> Self {
         let message = format!("{} {what}; try again", upstream.base());
-        Self {
-            what: What::Refused,
-            error: ApiError::replica_gone(message),
-        }
+        Self::new(What::Refused, ApiError::replica_gone(message))
     }
 
     fn broken_off(upstream: &Upstream, cause: &str) -> Self {
@@ -349,10 +379,7 @@ impl Failure {
             "{} broke off: {cause}, and nobody else could take the request over; try again",
             upstream.base()
         );
-        Self {
-            what: What::BrokenOff,
-            error: ApiError::replica_gone(message),
-        }
+        Self::new(What::BrokenOff, ApiError::replica_gone(message))
     }
 
     fn died(upstream: &Upstream) -> Self {
@@ -362,10 +389,8 @@ impl Failure {
             upstream.base(),
             upstream.trouble()
         );
-        Self {
-            what: What::Died,
-            error: ApiError::new(StatusCode::BAD_GATEWAY, "upstream_died", message),
-        }
+        let error = ApiError::new(StatusCode::BAD_GATEWAY, "upstream_died", message);
+        Self::new(What::Died, error)
     }
 
     /// No first bytes in time.
@@ -391,10 +416,8 @@ impl Failure {
     }
 
     fn out_of_time(message: String) -> Self {
-        Self {
-            what: What::OutOfTime,
-            error: ApiError::new(StatusCode::GATEWAY_TIMEOUT, "upstream_timeout", message),
-        }
+        let error = ApiError::new(StatusCode::GATEWAY_TIMEOUT, "upstream_timeout", message);
+        Self::new(What::OutOfTime, error)
     }
 }
 

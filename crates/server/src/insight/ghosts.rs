@@ -87,7 +87,8 @@ impl Ghosts {
     ) {
         let watching = self.watching;
         let watched = self.watched(replica);
-        if watched.ghost.is_none() && watching >= GHOSTS {
+        // Before the first event of a replica nobody knows how it cuts prompts.
+        if block_size == 0 || (watched.ghost.is_none() && watching >= GHOSTS) {
             return;
         }
         let (capacity, is_new) = (watched.capacity, watched.ghost.is_none());
@@ -204,6 +205,21 @@ fn hit_rate(hour: &Estimate, capacity: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Prompts that came before a replica's first event say nothing of how it cuts them.
+    #[test]
+    fn a_ghost_waits_for_the_block_size() {
+        let mut ghosts = Ghosts::default();
+        ghosts.set_capacity(3, 100);
+        ghosts.record(3, 0, Vec::new(), 160, Nanos(0));
+        assert!(ghosts.answer(3, Nanos(1)).is_none());
+        for round in 0..3 {
+            let names = (0..10).map(|block| block * 0x9e37_79b9).collect();
+            ghosts.record(3, 16, names, 160, Nanos(round));
+        }
+        let answer = ghosts.answer(3, Nanos(9)).expect("its size is known");
+        assert!((answer.infinite - 2.0 / 3.0).abs() < 0.01, "{answer:?}");
+    }
 
     /// A loop over more blocks than fit: a larger cache would have hit all but the first round.
     #[test]

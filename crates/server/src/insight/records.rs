@@ -42,8 +42,8 @@ pub struct RequestRecord {
     pub candidates: Vec<CandidateRecord>,
     /// Length of the prompt.
     pub prompt_tokens: u32,
-    /// Tokens that the replica was expected to hold.
-    pub predicted_cached_tokens: u32,
+    /// Tokens that the replica was expected to hold; none where the prompt's tokens were not known.
+    pub predicted_cached_tokens: Option<u32>,
     /// Tokens that were not computed; none where the engine does not say.
     pub cached_tokens: Option<u32>,
     /// Predicted time to the first token.
@@ -147,9 +147,10 @@ impl Records {
                 sums.prefixes.add(prefix, split);
             }
         }
-        if let Some(cached) = record.cached_tokens {
-            let predicted = f64::from(record.predicted_cached_tokens);
-            sums.outlook.cached_tokens.add(predicted, f64::from(cached));
+        let outlook = record.predicted_cached_tokens.zip(record.cached_tokens);
+        if let Some((predicted, cached)) = outlook {
+            let (predicted, cached) = (f64::from(predicted), f64::from(cached));
+            sums.outlook.cached_tokens.add(predicted, cached);
         }
         self.remember(record);
     }

@@ -234,7 +234,11 @@ pub(crate) fn session(
     let cache_key = fields.string("prompt_cache_key")?;
     // Some clients send whole objects as their cache key or user id. Those name no session.
     let short = |text: &String| (1..=KEY_BYTES).contains(&text.len());
-    let user = key(fields, "user")?;
+    let user = fields.string("user")?.filter(|user| !user.is_empty());
+    if user.as_ref().is_some_and(|user| user.len() > KEY_BYTES) {
+        let message = format!("`user` must have at most {KEY_BYTES} bytes");
+        return Err(ApiError::invalid("user", message));
+    }
     let hint = cache_key.filter(short).or(metadata_user.filter(short));
     Ok(hint.or(user))
 }
@@ -258,13 +262,26 @@ fn tools(fields: &mut Fields) -> Result<Option<Value>, ApiError> {
     match fields.take("tools") {
         None => Ok(None),
         Some(Value::Array(tools)) if tools.is_empty() => Ok(None),
-        Some(Value::Array(tools)) if tools.iter().all(|it| it["function"]["name"].is_string()) => {
+        Some(Value::Array(mut tools))
+            if tools.iter().all(|it| it["function"]["name"].is_string()) =>
+        {
+            tools.iter_mut().for_each(drop_hints);
             Ok(Some(tools.into()))
         }
         Some(_) => {
             let message = "`tools` must be an array of {\"type\": \"function\", \"function\": \
                            {\"name\": …}}";
             Err(ApiError::invalid("tools", message))
+        }
+    }
+}
+
+/// Takes a tool's hint where to cache, which is no part of the prompt.
+fn drop_hints(tool: &mut Value) {
+    let places = ["", "/function"];
+    for place in places {
+        if let Some(Value::Object(fields)) = tool.pointer_mut(place) {
+            fields.shift_remove("cache_control");
         }
     }
 }
@@ -606,6 +623,18 @@ mod tests {
             json!({"messages": image}),
             Err((param, "unsupported_parameter")),
         );
+    }
+
+    #[test]
+    fn hints_at_tools_are_no_part_of_the_prompt() {
+        let hint = json!({"type": "ephemeral"});
+        let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [
+            {"type": "function", "cache_control": hint,
+             "function": {"name": "f", "cache_control": hint}},
+        ]});
+        let request = ChatRequest::parse(body.to_string().as_bytes()).expect("it is taken");
+        let tools = json!([{"type": "function", "function": {"name": "f"}}]);
+        assert_eq!(request.conversation.tools, Some(tools));
     }
 
     #[test]

@@ -39,6 +39,7 @@ struct Inner {
     stored: Mutex<HashSet<String>>,
     refuses_adapters: Mutex<bool>,
     is_full: Mutex<bool>,
+    refuses: Mutex<bool>,
     rendered: Mutex<Option<Vec<u32>>>,
     tokenized: Mutex<Option<Vec<u32>>>,
     no_render: Mutex<StatusCode>,
@@ -150,6 +151,11 @@ impl HttpEngine {
         *self.inner.is_full.lock().expect("no panic") = true;
     }
 
+    /// From now on it refuses chats in its own words, and says when to come again.
+    pub fn refuse_chats(&self) {
+        *self.inner.refuses.lock().expect("no panic") = true;
+    }
+
     /// From now on its `/tokenize` answers these tokens, and its render routes answer `status`.
     pub fn tokenize(&self, ids: &[u32], status: StatusCode) {
         *self.inner.no_render.lock().expect("no panic") = status;
@@ -219,6 +225,11 @@ async fn answer(
     match uri.path() {
         "/v1/chat/completions" | "/v1/messages" if hides_usage => {
             Json(json!({"id": "1"})).into_response()
+        }
+        "/v1/chat/completions" if *inner.refuses.lock().expect("no panic") => {
+            let error = json!({"error": {"message": "your quota is used up", "code": "quota"}});
+            let again = [("retry-after", "7")];
+            (StatusCode::TOO_MANY_REQUESTS, again, Json(error)).into_response()
         }
         "/v1/messages" => messages(&json),
         "/v1/responses" => inner.respond(&json),

@@ -129,7 +129,7 @@ fn request(record: &RequestRecord, now_s: f64) -> RequestPart {
         age_s: (now_s - record.at_unix_s).max(0.0),
         replica: record.replica,
         prompt_tokens: u64::from(record.prompt_tokens),
-        predicted_tokens: Some(u64::from(record.predicted_cached_tokens)),
+        predicted_tokens: record.predicted_cached_tokens.map(u64::from),
         cached_tokens: record.cached_tokens.map(u64::from),
         predicted_ms: finite_ms(record.predicted_ttft_s),
         ttft_ms: finite_ms(record.ttft_s),
@@ -144,12 +144,14 @@ fn finite_ms(seconds: Option<f64>) -> Option<f64> {
 
 /// Such as `Replica 2: 4,096 of 4,310 tokens cached, predicted 62 ms, others 410 ms`.
 fn decision(record: &RequestRecord) -> String {
-    let mut words = format!(
-        "Replica {}: {} of {} tokens cached",
-        record.replica,
-        grouped(record.predicted_cached_tokens),
-        grouped(record.prompt_tokens)
-    );
+    let all = grouped(record.prompt_tokens);
+    let mut words = match record.predicted_cached_tokens {
+        Some(cached) => {
+            let (replica, cached) = (record.replica, grouped(cached));
+            format!("Replica {replica}: {cached} of {all} tokens cached")
+        }
+        None => format!("Replica {}: {all} tokens, not known before", record.replica),
+    };
     if let Some(ms) = finite_ms(record.predicted_ttft_s) {
         words += &format!(", predicted {}", took(ms));
     }
@@ -176,7 +178,7 @@ fn decision(record: &RequestRecord) -> String {
 fn outcome(record: &RequestRecord) -> Option<String> {
     let cached = record.cached_tokens?;
     let mut words = Vec::new();
-    if cached != record.predicted_cached_tokens {
+    if Some(cached) != record.predicted_cached_tokens {
         words.push(format!("{} were found", grouped(cached)));
     }
     let computed = record.prompt_tokens.saturating_sub(cached);
@@ -233,7 +235,7 @@ mod tests {
                 candidate(3, 0.4099),
             ],
             prompt_tokens: 4_310,
-            predicted_cached_tokens: 4_096,
+            predicted_cached_tokens: Some(4_096),
             cached_tokens: Some(4_000),
             predicted_ttft_s: Some(0.062),
             ttft_s: Some(0.071),

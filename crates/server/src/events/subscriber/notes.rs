@@ -285,7 +285,7 @@ impl Line {
                 tracing::warn!(replica, upstream, rank, endpoint, "{what}");
             }
             Self::Mended(Side::Events) => {
-                tracing::info!(
+                tracing::warn!(
                     replica,
                     upstream,
                     rank,
@@ -295,7 +295,7 @@ impl Line {
             }
             Self::Mended(Side::Replay) => {
                 let endpoint = config.address(Side::Replay);
-                tracing::info!(
+                tracing::warn!(
                     replica,
                     upstream,
                     rank,

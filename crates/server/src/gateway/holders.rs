@@ -1,0 +1,71 @@
+//! Which engine holds a stored response that this gateway did not pass on itself: another gateway
+//! did, or this one before it started again.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use headstart_core::ReplicaId;
+use headstart_router::Health;
+use http::{HeaderMap, Method};
+
+use super::{Fleet, Gateway, Pin};
+use crate::upstream::{Outgoing, first_of_engine};
+
+/// Longest wait for engines to say whether they hold a response.
+const ASK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Most engines that are asked at once.
+const ENGINES_MAX: usize = 64;
+
+/// Longest id that is asked for, bytes.
+const ID_BYTES: usize = 200;
+
+impl Gateway {
+    /// Where the response `id` is. Engines are asked, with the client's headers, where this gateway
+    /// does not know.
+    pub async fn holder(&self, id: &str, headers: &HeaderMap) -> Option<Pin> {
+        if let Some(pin) = self.pins.find(id) {
+            return Some(pin);
+        }
+        let Fleet::Upstreams(upstreams) = &self.fleet else {
+            return None;
+        };
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        if id.is_empty() || id.len() > ID_BYTES || !id.bytes().all(is_plain) {
+            return None;
+        }
+        let replicas: Vec<ReplicaId> = {
+            let router = self.router();
+            let up = router
+                .replicas()
+                .filter(|one| one.health == Health::Healthy);
+            let replicas = up.map(|one| one.replica);
+            let engines = replicas.filter(|&one| first_of_engine(upstreams, one) == one);
+            engines.take(ENGINES_MAX).collect()
+        };
+        if replicas.len() < 2 {
+            return None;
+        }
+        let path = format!("/v1/responses/{id}");
+        let question = Outgoing {
+            method: &Method::GET,
+            path: &path,
+            headers,
+            body: Bytes::new(),
+        };
+        let asked = replicas.iter().map(|&replica| {
+            let upstream = &upstreams[replica.0 as usize];
+            async { upstream.of_rank(None).forward(&question, ASK_TIMEOUT).await }
+        });
+        let answers = join_all(asked).await;
+        let holds = |answer: &Result<http::Response<_>, _>| {
+            answer
+                .as_ref()
+                .is_ok_and(|answer| answer.status().is_success())
+        };
+        let at = answers.iter().position(holds)?;
+        self.pins.learn(id, None, replicas[at]);
+        self.pins.find(id)
+    }
+}

@@ -1,0 +1,82 @@
+//! What engines do not say of the answers that they give, and which option of theirs would change
+//! that. Without it a gateway predicts and cannot tell what came true.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use headstart_core::ReplicaId;
+
+/// What an answer lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UsageGap {
+    /// All of its usage, as a stream does whose client did not ask for it.
+    All,
+    /// How many prompt tokens were cached.
+    Cached,
+}
+
+/// Answers with gaps, by replica. Each pair is logged once.
+#[derive(Debug, Default)]
+pub struct UsageGaps(Mutex<BTreeMap<(ReplicaId, UsageGap), u64>>);
+
+impl UsageGap {
+    fn advice(self) -> &'static str {
+        match self {
+            Self::All => {
+                "answers have no usage, so that they are not explained: clients ask for it with \
+                 stream_options.include_usage, and vLLM adds it to all with \
+                 --enable-force-include-usage"
+            }
+            Self::Cached => {
+                "answers do not tell how many prompt tokens were cached: start vLLM with \
+                 --enable-prompt-tokens-details, SGLang with --enable-cache-report"
+            }
+        }
+    }
+}
+
+impl UsageGaps {
+    /// Counts an answer; logs the first one.
+    pub fn note(&self, replica: ReplicaId, gap: UsageGap) {
+        let mut gaps = self.lock();
+        let count = gaps.entry((replica, gap)).or_default();
+        *count += 1;
+        if *count == 1 {
+            tracing::warn!(%replica, "{}", gap.advice());
+        }
+    }
+
+    /// A sentence for each replica and gap.
+    #[must_use]
+    pub fn notices(&self) -> Vec<String> {
+        let gaps = self.lock();
+        let notices = gaps.iter().map(|((replica, gap), count)| {
+            let advice = gap.advice();
+            format!("replica {replica}: {count} {advice}")
+        });
+        notices.collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(ReplicaId, UsageGap), u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_replica_and_gap_has_its_notice() {
+        let gaps = UsageGaps::default();
+        for replica in [0, 1, 1] {
+            gaps.note(ReplicaId(replica), UsageGap::Cached);
+        }
+        gaps.note(ReplicaId(1), UsageGap::All);
+        let notices = gaps.notices();
+        assert_eq!(notices.len(), 3);
+        assert!(notices[0].starts_with("replica 0: 1 answers do not tell"));
+        assert!(notices[1].starts_with("replica 1: 1 answers have no usage"));
+        assert!(notices[2].contains("2 answers") && notices[2].contains("--enable-cache-report"));
+    }
+}
