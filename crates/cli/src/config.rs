@@ -12,7 +12,7 @@ pub(crate) mod tenants;
 mod upstreams;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -27,6 +27,7 @@ use serde::Deserialize;
 use self::cost_model::Emulated;
 use self::profiles::ProfileTable;
 use self::tenants::{Tenant, TenantTable};
+use crate::listen::ListenAddress;
 
 /// Where a configuration file is looked for when none is named.
 const DEFAULT_FILE: &str = "headstart.toml";
@@ -47,9 +48,18 @@ impl std::error::Error for UsageError {}
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ServeOptions {
-    /// Address to listen on; port 0 picks a free one [default: 127.0.0.1:8000]
+    /// Address to listen on: HOST:PORT, :PORT or PORT; port 0 picks a free one [default:
+    /// 127.0.0.1:8000]
     #[arg(long, env = "HEADSTART_LISTEN", value_name = "ADDR")]
-    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) listen: Option<ListenAddress>,
+    /// Host to listen on, in place of --listen [default: 127.0.0.1]
+    #[arg(long, value_name = "HOST", value_parser = crate::listen::host)]
+    #[serde(skip)]
+    pub(crate) host: Option<IpAddr>,
+    /// Port to listen on, in place of --listen [default: 8000]
+    #[arg(long, value_name = "PORT")]
+    #[serde(skip)]
+    pub(crate) port: Option<u16>,
     /// Embedded replicas; they share one compute pool [default: 2]
     #[arg(long, env = "HEADSTART_REPLICAS", value_name = "N")]
     pub(crate) replicas: Option<usize>,
@@ -102,8 +112,8 @@ pub(crate) struct ServeOptions {
     /// Of a long prefix in the context cache load only what matters: the keys of a few probe heads
     /// first, then the tokens that these look at. Saves loading, and changes answers a little;
     /// those that it may have changed carry x-headstart-importance: loaded=N%, and a request with
-    /// x-headstart-importance: off gets an exact one. Settings with commas between them (README,
-    /// "Loading only what matters of a long prefix"): ratio=0.25 of the tokens, least=1024 stored
+    /// x-headstart-importance: off gets an exact one. Settings with commas between them
+    /// (docs/guide/selective-loading.md): ratio=0.25 of the tokens, least=1024 stored
     /// tokens, when=faster|always, keep=chunks|tokens, spared=0.02 of a query's attention,
     /// reorder=600 seconds|off, chunk=64|32|16 tokens (a multiple of --block-size), check=0.01 of
     /// the prompts, max-kl=0.1 nats, probes=auto|0:8:16, merge=union|majority|sum,
@@ -315,6 +325,13 @@ impl ServeOptions {
         self.cost_model.as_ref().map(read).transpose()
     }
 
+    /// Where to listen: `--host` and `--port`, else `--listen`.
+    pub(crate) fn listen_address(&self) -> SocketAddr {
+        let named = ListenAddress::of(self.host, self.port);
+        let ListenAddress(address) = named.or(self.listen).unwrap_or_default();
+        address
+    }
+
     /// Fills what flags and environment left open from the file.
     pub(crate) fn with_file(self, path: Option<&Path>) -> Result<Self> {
         let File {
@@ -324,6 +341,8 @@ impl ServeOptions {
         } = read(path)?;
         Ok(Self {
             listen: self.listen.or(file.listen),
+            host: self.host,
+            port: self.port,
             replicas: self.replicas.or(file.replicas),
             model: self.model.or(file.model),
             served_model_name: self.served_model_name.or(file.served_model_name),

@@ -6,8 +6,10 @@
 mod banner;
 mod commands;
 mod config;
+mod help;
 mod input;
 mod kv_bytes;
+mod listen;
 mod logged;
 mod model;
 mod output;
@@ -23,15 +25,15 @@ use std::process::ExitCode;
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// Give every LLM request a head start: prefix caching, cache-aware routing, replay.
+/// Route LLM requests by cached prefix, and explain cache misses.
 #[derive(Debug, Parser)]
 #[command(name = "headstart", version, propagate_version = true)]
 #[command(after_help = "Examples:
-  headstart demo                                    what there is to see, without any input
-  headstart analyze requests.jsonl                  why prompts were computed again
+  headstart demo                                    a sample report, without any input
+  headstart analyze requests.jsonl                  why prompts were recomputed
   headstart serve                                   two replicas of the built-in toy, port 8000
   headstart serve --model ./Qwen3-0.6B              a Hugging Face folder, on the CPU
-  headstart serve --upstream http://10.0.0.7:8000   a gateway before a running engine
+  headstart serve --upstream http://10.0.0.7:8000   a gateway in front of an engine
   headstart replay trace.jsonl.zst --capacity 1000,20000
   headstart bench chat conversations.jsonl.zst --strategy random,precise
 
@@ -43,43 +45,43 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve an OpenAI-compatible API.
+    /// Serve the OpenAI and Anthropic APIs, or route to engines.
     Serve(Box<commands::serve::Serve>),
-    /// What `analyze` says of a log that is made up: no input, no network.
+    /// Analyze a generated sample log: no input, no network.
     Demo(Box<commands::demo::Demo>),
-    /// Why prompts were computed again, what that cost, and what would change it.
+    /// Explain why prompts of a log were recomputed, and the cost.
     Analyze(Box<commands::analyze::Analyze>),
-    /// What a policy would have hit on a recorded trace.
+    /// Compare eviction policies and cache sizes on a trace.
     Replay(commands::replay::Replay),
-    /// Fleets strategy by strategy, or one replica policy by policy, in virtual time.
+    /// Simulate a fleet (routing) or one replica (eviction).
     Simulate(Box<commands::simulate::Simulate>),
-    /// How many times device memory a trace is worth, on host and disk.
+    /// Size a host-memory or disk KV cache for a trace.
     Plan(Box<commands::plan::Plan>),
-    /// Convert, synthesize and materialize traces.
+    /// Convert and generate traces.
     #[command(subcommand)]
     Trace(commands::trace::Trace),
-    /// Train the classifier that predicts whether a conversation goes on.
+    /// Train a model that predicts whether a conversation continues.
     Train(commands::train::Train),
-    /// Measure a server.
+    /// Measure a server with conversations, traces or a fleet.
     #[command(subcommand)]
     Bench(commands::bench::Bench),
-    /// What an engine's steps cost, measured or derived: for simulate, bench fleet and emulators.
+    /// Calibrate a cost model on an engine, or derive one.
     Calibrate(Box<commands::calibrate::Calibrate>),
-    /// What a running server knows of its replicas' caches.
+    /// Show what a running server knows of its replicas' caches.
     #[command(subcommand)]
     Index(commands::index::Index),
-    /// What other strategies and sizes would have found (`serve --shadow`).
+    /// Show what shadow fleets would have hit (`serve --shadow`).
     Shadow(commands::shadow::Shadow),
-    /// Look at a context cache (`serve --context-cache`) and look after it.
+    /// Inspect and clean a context cache (`serve --context-cache`).
     #[command(subcommand)]
     Cache(commands::cache::Cache),
-    /// A running server in the terminal: hit rate, losses, replicas, prefixes, requests.
+    /// Show a running server: hit rate, losses, replicas, requests.
     Top(commands::top::Top),
-    /// What a running server's caches have saved: tokens, seconds, money.
+    /// Show what a running server's caches saved, in time and money.
     Savings(commands::savings::Savings),
-    /// Why a request's prompt was computed again: the nearest earlier prompt, and where they part.
+    /// Explain why one request's prompt was recomputed.
     Why(commands::why::Why),
-    /// What in an application's prompts breaks the prefix that they could share; for CI.
+    /// Find what breaks prefix caching in your prompts (for CI).
     Lint(commands::lint::Lint),
     /// Print shell completions.
     #[command(after_help = "Example:\n  headstart completions bash > headstart.bash")]
@@ -90,7 +92,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let matches = Cli::command().get_matches();
+    let matches = help::grouped(Cli::command()).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match cli.command {
         Command::Serve(serve) => commands::serve::run(*serve),

@@ -4,8 +4,10 @@ mod support;
 
 use std::time::Duration;
 
+use headstart_server::UpstreamConfig;
 use headstart_server::dashboard::{LISTENERS_MAX, Snapshot};
-use support::{PATIENCE, embedded, get, start};
+use serde_json::json;
+use support::{PATIENCE, chat, embedded, eventually, get, proxy, start, text, toy_tokenizer};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
@@ -116,6 +118,43 @@ async fn a_snapshot_says_what_was_served() {
     assert_eq!(told.replicas.len(), 2);
     assert_eq!(told.replicas[0].capacity_blocks, Some(256));
     server.shutdown().await;
+}
+
+/// Prompts that share a prefix make branches, of which no replica holds anything while all are
+/// down.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_is_made_while_all_engines_are_down() {
+    let engine = start(embedded(1, 256)).await;
+    let endpoints = &engine.event_endpoints()[0];
+    let described = UpstreamConfig {
+        kv_events: Some(endpoints.events.clone()),
+        kv_replay: endpoints.replay.clone(),
+        tokenizer: Some(toy_tokenizer()),
+        url: format!("http://{}", engine.address()),
+        data_parallel_size: 1,
+    };
+    let mut config = proxy(vec![described]);
+    config.limits.health_interval = Duration::from_millis(50);
+    let gateway = start(config).await;
+    for seed in 0..4 {
+        let messages = json!([
+            {"role": "system", "content": text(100, 1)},
+            {"role": "user", "content": text(40, 2 + seed)},
+        ]);
+        let body = json!({"model": "toy", "messages": messages, "max_tokens": 2});
+        assert_eq!(chat(&gateway, &body).await.status, 200);
+    }
+    let entries = || gateway.gateway().router().stats().index.entries;
+    eventually("events in the index", || entries() > 8).await;
+    let tree = get(&gateway, "/dashboard/snapshot").await.json()["tree"].clone();
+    let nodes = tree["nodes"].as_array().map_or(0, Vec::len);
+    assert!(nodes > 0, "{tree}");
+    engine.shutdown().await;
+    let is_down = || gateway.gateway().is_down(headstart_core::ReplicaId(0));
+    eventually("the engine to be down", is_down).await;
+    let snapshot = get(&gateway, "/dashboard/snapshot").await;
+    assert_eq!(snapshot.status, 200, "{}", snapshot.body);
+    gateway.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

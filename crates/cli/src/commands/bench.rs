@@ -93,7 +93,7 @@ impl BenchServer {
     /// What a server of the benchmark's own is started with: a free port, no file's settings.
     pub(crate) fn options(&self) -> ServeOptions {
         ServeOptions {
-            listen: Some(([127, 0, 0, 1], 0).into()),
+            port: Some(0),
             replicas: self.replicas.map(usize::from),
             model: self.model.clone(),
             served_model_name: self.served_model_name.clone(),

@@ -137,9 +137,7 @@ pub(crate) fn config(options: &ServeOptions) -> Result<ServeConfig> {
         Backend::Upstreams(upstreams)
     };
     Ok(ServeConfig {
-        listen: options
-            .listen
-            .unwrap_or_else(|| ([127, 0, 0, 1], 8000).into()),
+        listen: options.listen_address(),
         api_key: options.api_key()?,
         profile: options.profile()?,
         seed: 0,

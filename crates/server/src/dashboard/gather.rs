@@ -212,7 +212,9 @@ fn tree_part(gateway: &Gateway, tree: &PrefixTree, now: Nanos) -> TreePart {
     let block_tokens = shape.size;
     let mut nodes: Vec<NodePart> = shown.iter().map(|it| node(it, block_tokens, now)).collect();
     let mut overlaps = Overlaps::default();
-    for (at, leaf) in shown.iter().enumerate().filter(|(_, it)| it.is_leaf) {
+    // While all engines are down no block size is in use, and nothing is held.
+    let leaves = shown.iter().enumerate().filter(|(_, it)| it.is_leaf);
+    for (at, leaf) in leaves.filter(|_| shape.size > 0) {
         let keys = prompt(tree.chain_to(leaf.key), shape);
         gateway.index().overlaps(&keys, now, &mut overlaps);
         tell_holders(&mut nodes, at, &overlaps);

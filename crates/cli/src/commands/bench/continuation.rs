@@ -196,7 +196,7 @@ mod tests {
     async fn a_server_that_is_sent_the_conversation_knows_the_same() {
         let listener = Arc::new(Listener::default());
         let options = ServeOptions {
-            listen: Some(([127, 0, 0, 1], 0).into()),
+            port: Some(0),
             replicas: Some(1),
             ..ServeOptions::default()
         };
