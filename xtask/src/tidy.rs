@@ -20,6 +20,7 @@ mod manifest;
 mod markdown;
 mod mask;
 mod metric_names;
+mod prose;
 mod rust_file;
 mod sources;
 mod tree;
@@ -72,6 +73,7 @@ const RULES: &[fn(&Tree) -> Vec<Violation>] = &[
     metric_names::violations,
     links::violations,
     machine_paths::violations,
+    prose::violations,
 ];
 
 /// One finding: where, against which rule, and what to do.
