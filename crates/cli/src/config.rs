@@ -57,7 +57,7 @@ pub(crate) struct ServeOptions {
     #[serde(skip)]
     pub(crate) host: Option<IpAddr>,
     /// Port to listen on, in place of --listen [default: 8000]
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = crate::listen::port)]
     #[serde(skip)]
     pub(crate) port: Option<u16>,
     /// Embedded replicas; they share one compute pool [default: 2]

@@ -34,23 +34,18 @@ impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| format!("{why}; write HOST:PORT, such as 127.0.0.1:8000 or :8000");
         if let Ok(address) = text.parse::<SocketAddr>() {
             return Ok(Self(address));
         }
         if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
             return Ok(Self((HOST, port).into()));
         }
-        if let Ok(host) = host(text) {
-            return Ok(Self((host, PORT).into()));
-        }
-        let (name, port) = text
-            .rsplit_once(':')
-            .ok_or_else(|| wrong("there is no port"))?;
-        let port = port
-            .parse()
-            .map_err(|_| wrong("the port is not a number up to 65535"))?;
-        host(name).map(|host| Self((host, port).into()))
+        let is_address = text.parse::<IpAddr>().is_ok();
+        let (name, port) = match text.rsplit_once(':') {
+            Some((name, number)) if !is_address => (name, port(number)?),
+            _ => (text, PORT),
+        };
+        Ok(Self((host(name)?, port).into()))
     }
 }
 
@@ -71,12 +66,21 @@ pub(crate) fn host(name: &str) -> Result<IpAddr, String> {
     if name == "localhost" {
         return Ok(HOST);
     }
-    let unknown = |why: String| format!("the host {name:?} is not known ({why})");
-    let mut found = (name, 0)
-        .to_socket_addrs()
-        .map_err(|error| unknown(error.to_string()))?;
-    let first = found.next().map(|address| address.ip());
-    first.ok_or_else(|| unknown("it has no address".to_owned()))
+    let wrong = |why: &str| format!("{why}; write HOST:PORT, :PORT or PORT, without http://");
+    if name.is_empty() || name.contains([':', '/', '*', ' ']) {
+        let why = "a host is a name or an IP address, 0.0.0.0 for all of this machine";
+        return Err(wrong(why));
+    }
+    let found = (name, 0).to_socket_addrs();
+    let first = found.ok().and_then(|mut found| found.next());
+    let first = first.map(|address| address.ip());
+    first.ok_or_else(|| wrong(&format!("the host {name:?} is not known")))
+}
+
+/// A port; 0 is a free one.
+pub(crate) fn port(text: &str) -> Result<u16, String> {
+    let wrong = |_| format!("{text:?} is not a port (0 to 65535)");
+    text.parse().map_err(wrong)
 }
 
 #[cfg(test)]
@@ -102,10 +106,13 @@ mod tests {
         check("9000", Ok("127.0.0.1:9000"));
         check("0.0.0.0", Ok("0.0.0.0:8000"));
         check("localhost", Ok("127.0.0.1:8000"));
-        check("localhost:99999", Err("up to 65535"));
-        check("localhost:http", Err("write HOST:PORT"));
-        check("no such host:80", Err("is not known"));
-        check("", Err("there is no port"));
+        check("::1", Ok("[::1]:8000"));
+        check("localhost:99999", Err("0 to 65535"));
+        check("localhost:http", Err("is not a port"));
+        check("no.such.host.invalid:80", Err("is not known"));
+        check("http://127.0.0.1:80", Err("without http://"));
+        check("*:80", Err("0.0.0.0"));
+        check("", Err("write HOST:PORT"));
     }
 
     #[test]

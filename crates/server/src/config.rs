@@ -153,7 +153,7 @@ pub struct UpstreamConfig {
     /// Its data-parallel ranks, each with a cache and an event stream of its own, on the ports
     /// from rank 0's upwards; 1 where it has none.
     pub data_parallel_size: u32,
-    /// Folder with its `tokenizer.json`: without it, prompts are not routed by prefix.
+    /// Folder with its `tokenizer.json`: without it, prompts are routed by their text.
     pub tokenizer: Option<PathBuf>,
 }
 

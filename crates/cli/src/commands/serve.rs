@@ -58,7 +58,7 @@ replay=tcp://10.0.0.7:5667,tokenizer=./model,data-parallel-size=4
   curl http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\
     -d '{\"model\": \"toy\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'
 
-Every option can also be set in headstart.toml under [serve], by the same name.
+Options other than --config, --host and --port can also be set in headstart.toml under [serve].
 HEADSTART_LOG=debug prints one line per request, without any text of it.")]
 pub(crate) struct Serve {
     #[command(flatten)]

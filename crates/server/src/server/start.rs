@@ -154,8 +154,8 @@ fn warn_of_blindness(config: &ServeConfig) {
         tracing::warn!(
             upstream = upstream.url,
             strategy = profile.name,
-            "its prompts are not routed by prefix: add {missing} to its --upstream; without \
-             events, --strategy approximate goes by what was sent"
+            "prompts are routed by what was sent, not by what this engine holds: add {missing} to \
+             its --upstream"
         );
     }
 }
