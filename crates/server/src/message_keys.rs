@@ -48,15 +48,15 @@ pub fn message_keys(
         chain,
         keys: Vec::new(),
     };
-    match list.get().starts_with('[') {
-        true => {
-            let mut list = serde_json::Deserializer::from_str(list.get());
-            let read = list.deserialize_seq(&mut keys);
-            debug_assert!(read.is_ok(), "it was read as JSON before");
-        }
-        false => keys.add(list),
+    if !list.get().starts_with('[') {
+        keys.add(list);
+        return keys.keys;
     }
-    keys.keys
+    let mut list = serde_json::Deserializer::from_str(list.get());
+    match list.deserialize_seq(&mut keys) {
+        Ok(()) => keys.keys,
+        Err(_) => Vec::new(),
+    }
 }
 
 /// A hash of all that came so far.

@@ -34,6 +34,8 @@ enum Does {
     /// Sends the head of an answer and closes the connection.
     BreaksOff,
     Refuses,
+    /// Sends the head of a refusal, and its words never.
+    FreezesInRefusal,
 }
 
 struct Script {
@@ -134,6 +136,10 @@ async fn complete(State(seen): State<Arc<Seen>>) -> Response {
             let kind = [(header::CONTENT_TYPE, "text/event-stream")];
             (kind, Body::from_stream(broken)).into_response()
         }
+        Does::FreezesInRefusal => {
+            let answer = begun("", "application/json");
+            (StatusCode::SERVICE_UNAVAILABLE, answer).into_response()
+        }
         Does::Refuses => {
             let error = json!({"error": {"message": "no", "code": "refused"}});
             (StatusCode::BAD_REQUEST, Json(error)).into_response()
@@ -205,6 +211,28 @@ async fn among_breaking(num_breaking: usize, answers: bool) -> (u16, usize) {
     gateway.shutdown().await;
     let asked = engines[..breaking].iter().map(Engine::requests).sum();
     (answer.status, asked)
+}
+
+/// An engine that says why it refuses, and never ends, costs a second and not the answer.
+#[tokio::test]
+async fn the_words_of_a_refusal_are_not_waited_for() {
+    let refusing = Engine::start(Does::FreezesInRefusal).await;
+    let answering = Engine::start(Does::Answers).await;
+    let both = gateway(&[&refusing, &answering], PATIENCE, PATIENCE).await;
+    for num_tokens in [20, 30] {
+        assert_eq!(ask(&both, num_tokens).await.status, 200);
+    }
+    assert_eq!(refusing.requests(), 1, "equal replicas take turns");
+    both.shutdown().await;
+    let alone = gateway(&[&refusing], PATIENCE, PATIENCE).await;
+    let answer = ask(&alone, 20).await;
+    let said = (answer.status, &answer.error_code()[..]);
+    assert_eq!(
+        said,
+        (503, "replica_gone"),
+        "the gateway says it: {answer:?}"
+    );
+    alone.shutdown().await;
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ use headstart_router::Health;
 use http::{HeaderMap, StatusCode, response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::reservation::Placing;
 use super::{DEATHS, Fleet, Gateway, REFUSALS, Reservation};
@@ -35,6 +35,12 @@ use crate::upstream::{Outgoing, Upstream, UpstreamError, of_same_engine, root_ca
 
 /// Largest answer that is not a stream: a context of tokens with room to spare.
 const WHOLE_BYTES: usize = 64 << 20;
+
+/// Longest refusal that is passed on, bytes.
+const WORDS_BYTES: usize = 64 << 10;
+
+/// Longest wait for the words of a refusal: another engine may answer meanwhile.
+const WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An upstream's answer whose first bytes have arrived.
 pub struct Proxied {
@@ -224,14 +230,17 @@ impl Gateway {
         let answer = upstream.forward(&request.request, left).await;
         let answer = answer.map_err(|error| Failure::of(upstream, &error, limit))?;
         let (head, mut rest) = answer.into_parts();
-        let refusal = match head.status {
+        match head.status {
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => {
                 let what = format!("answered {}", head.status);
-                Some(Failure::refused(upstream, &what))
+                let refused = Failure::refused(upstream, &what);
+                return Err(refused.in_words(head, rest).await);
             }
-            StatusCode::TOO_MANY_REQUESTS => Some(Failure::full()),
-            _ => None,
-        };
+            StatusCode::TOO_MANY_REQUESTS => {
+                return Err(Failure::full().in_words(head, rest).await);
+            }
+            _ => {}
+        }
         let is_stream = is_event_stream(&head.headers);
         let mut first = BytesMut::new();
         // A stream begins with its first frame; anything else is taken whole, so that a broken
@@ -258,12 +267,26 @@ impl Gateway {
                 return Err(Failure::refused(upstream, "sent too large an answer"));
             }
         }
-        let begun = (head, first.freeze(), rest);
-        match refusal {
-            None => Ok(begun),
-            Some(failure) => Err(failure.in_words(begun)),
-        }
+        Ok((head, first.freeze(), rest))
     }
+}
+
+/// A short body, whole; `None` where it is empty, long, late or broken.
+async fn words(rest: &mut Incoming) -> Option<Bytes> {
+    let mut text = BytesMut::new();
+    let read = async {
+        while let Some(frame) = rest.frame().await {
+            if let Ok(data) = frame.ok()?.into_data() {
+                text.extend_from_slice(&data);
+            }
+            if text.len() > WORDS_BYTES {
+                return None;
+            }
+        }
+        Some(())
+    };
+    timeout(WORDS_TIMEOUT, read).await.ok()??;
+    (!text.is_empty()).then(|| text.freeze())
 }
 
 /// What became of a request so far.
@@ -349,9 +372,10 @@ impl Failure {
         }
     }
 
-    /// The same with the engine's answer, unless that is empty.
-    fn in_words(self, begun: Begun) -> Self {
-        let answer = (!begun.1.is_empty()).then(|| Box::new(begun));
+    /// The same with the engine's answer, where it says something.
+    async fn in_words(self, head: response::Parts, mut rest: Incoming) -> Self {
+        let words = words(&mut rest).await;
+        let answer = words.map(|words| Box::new((head, words, rest)));
         Self { answer, ..self }
     }
 

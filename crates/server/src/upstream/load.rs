@@ -5,7 +5,6 @@
 //! | waiting | `vllm:num_requests_waiting` | `sglang:num_queue_reqs` |
 //! | running | `vllm:num_requests_running` | `sglang:num_running_reqs` |
 //! | KV memory | `vllm:kv_cache_usage_perc` | `sglang:token_usage` |
-//!
 //! | cached tokens by source | `vllm:prompt_tokens_cached_by_source_total` | |
 //!
 //! Until version 0.10 vLLM said `vllm:gpu_cache_usage_perc`. Data-parallel ranks are told apart by
