@@ -16,6 +16,8 @@ pub struct ChatText {
     pub text: String,
     /// Which special tokens the tokenizer adds.
     pub special: SpecialTokensIn,
+    /// The answer's beginning, encoded apart; mostly empty.
+    pub answer_begins: String,
     /// Which of its tokens the engine keeps.
     pub kept: KeptTokens,
 }
@@ -48,7 +50,7 @@ impl KeptTokens {
     }
 
     /// Drops what is not kept.
-    pub fn truncate(self, tokens: &mut Vec<TokenId>) {
+    fn truncate(self, tokens: &mut Vec<TokenId>) {
         match self {
             Self::All => {}
             Self::First(limit) => tokens.truncate(limit),
@@ -108,8 +110,25 @@ impl PromptModel {
         Ok(ChatText {
             text,
             special,
+            answer_begins: conversation.answer_begins,
             kept,
         })
+    }
+
+    /// Makes the tokens of `chat`'s text those of its prompt.
+    ///
+    /// # Errors
+    /// As [`crate::Tokenizer::encode`].
+    pub fn complete(&self, chat: &ChatText, tokens: &mut Vec<TokenId>) -> Result<(), PromptError> {
+        if !chat.answer_begins.is_empty() {
+            let begun = (self.tokenizer).encode(&chat.answer_begins, SpecialTokensIn::AddBosEos)?;
+            let bos = self.special_tokens.bos.as_deref();
+            let bos = bos.and_then(|bos| self.tokenizer.token_id(bos));
+            let skipped = usize::from(bos.is_some() && begun.first().copied() == bos);
+            tokens.extend(&begun[skipped..]);
+        }
+        chat.kept.truncate(tokens);
+        Ok(())
     }
 
     /// The template that `transformers` picks: the request's own or the one it names, the one for

@@ -28,6 +28,7 @@ pub use vllm::VllmVersion;
 
 use serde_json::{Map, Value};
 
+use crate::python_surrogate::read_halves;
 use crate::{ChatTemplate, GenerationPrompt, read_json};
 
 /// Whose preprocessing a request gets.
@@ -77,6 +78,8 @@ pub struct Conversation {
     pub generation_prompt: GenerationPrompt,
     /// Whether the text ends inside the last message, for the model to continue it.
     pub continues_last: bool,
+    /// The answer's beginning, which is encoded apart from the rendered text, behind it.
+    pub answer_begins: String,
     /// Further variables of the template.
     pub variables: Map<String, Value>,
     /// The first message that holds an image, audio or video, if one does.
@@ -146,14 +149,11 @@ impl Dialect {
 }
 
 /// The fields of a tool call's arguments; `None` where its text is no JSON object.
-///
-/// # Errors
-/// Where Python may read a text that cannot be read here: one with half of a surrogate pair.
-fn arguments(text: &str) -> Result<Option<Map<String, Value>>, NoExactTokens> {
-    match read_json(text) {
-        Ok(Value::Object(fields)) => Ok(Some(fields)),
-        Err(_) if text.contains("\\u") => Err(NoExactTokens::Unsupported("tool_calls")),
-        _ => Ok(None),
+fn arguments(text: &str) -> Option<Map<String, Value>> {
+    let read = read_json(text).or_else(|_| read_json(&read_halves(text)));
+    match read {
+        Ok(Value::Object(fields)) => Some(fields),
+        _ => None,
     }
 }
 

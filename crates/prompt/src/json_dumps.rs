@@ -19,6 +19,7 @@ use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
 use crate::python_number::dumped;
+use crate::python_surrogate::half_of;
 
 /// `value | tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`.
 pub(crate) fn tojson(value: &Value, options: &Kwargs) -> Result<String, Error> {
@@ -216,6 +217,10 @@ fn write_ascii<W: ?Sized + Write>(writer: &mut W, text: &str) -> io::Result<()> 
     for character in text.chars() {
         if matches!(character, ' '..='~') {
             writer.write_all(&[character as u8])?;
+            continue;
+        }
+        if let Some(half) = half_of(character) {
+            write!(writer, "\\u{half:04x}")?;
             continue;
         }
         for unit in character.encode_utf16(&mut [0; 2]) {

@@ -37,10 +37,14 @@ pub mod normalize;
 pub mod prefix_tokens;
 mod probe;
 mod python_compat;
+mod python_format;
 mod python_number;
+mod python_operators;
 mod python_repr;
+mod python_surrogate;
 mod python_value;
 pub mod stop;
+mod syntax_tree;
 pub mod template;
 pub mod tokenizer;
 

@@ -15,11 +15,11 @@
 //! | `partition`, `rpartition`, `index` | methods | none |
 //! | `splitlines` at U+2028 and its like | split | kept |
 //!
-//! Left as they are, for want of a template that needs them: `'%s' % x`, `varargs` and `kwargs`
-//! of macros, `\N{…}` and `\U…` in string literals, the filters `wordcount`, `truncate`,
-//! `urlencode`, `center`, `striptags`, and attributes such as `schema.items`, which are the
-//! method there and the key's value here (`schema['items']` and `schema.items()` agree). Nor
-//! does `'text' | safe + x` escape `x` for HTML, as it does there by accident.
+//! Left as they are, for want of a template that needs them: `varargs` and `kwargs` of macros,
+//! `\N{…}` and `\U…` in string literals, the filters `wordcount`, `truncate`, `urlencode`,
+//! `center`, `striptags`, and attributes such as `schema.items`, which are the method there and
+//! the key's value here (`schema['items']` and `schema.items()` agree). Nor does
+//! `'text' | safe + x` escape `x` for HTML, as it does there by accident.
 
 use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value, escape_formatter, filters};

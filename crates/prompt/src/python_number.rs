@@ -11,7 +11,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// In front of a marked number; from a private-use area of Unicode.
 const OPEN: &str = "\u{f8ff}\u{f8fd}";
@@ -25,7 +25,8 @@ const SAFE_DIGITS: usize = 18;
 /// Reads JSON as Python does. Where a key occurs twice, its first place and its last value count.
 ///
 /// # Errors
-/// Where Python refuses the text, too, or it holds half of a surrogate pair.
+/// Where Python refuses the text, too, or it holds half of a surrogate pair
+/// (`python_surrogate`).
 pub fn read_json(text: &str) -> Result<Value, serde_json::Error> {
     match serde_json::from_str(text) {
         Ok(value) if !may_be_rounded(&value) => Ok(value),
@@ -37,14 +38,12 @@ pub fn read_json(text: &str) -> Result<Value, serde_json::Error> {
     }
 }
 
-/// Whether `value` holds a float that may have been an integer of more than 64 bits.
+/// Whether `value` holds a float that may have been an integer: one of more than 64 bits, or `-0`.
 fn may_be_rounded(value: &Value) -> bool {
     match value {
         Value::Number(number) => {
-            number.is_f64()
-                && number
-                    .as_f64()
-                    .is_some_and(|float| float.abs() >= 2f64.powi(63))
+            let is_suspect = |float: f64| float.abs() >= 2f64.powi(63) || float == 0.0;
+            number.is_f64() && number.as_f64().is_some_and(is_suspect)
         }
         Value::Array(items) => items.iter().any(may_be_rounded),
         Value::Object(fields) => fields.values().any(may_be_rounded),
@@ -65,7 +64,12 @@ fn marked(text: &str) -> Cow<'_, str> {
                 let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
                 let length = bytes[at..].iter().take_while(|byte| is_token(byte)).count();
                 let token = &text[at..at + length];
-                if needs_mark(token) {
+                if token == "-0" {
+                    // An integer there, a float to `serde_json`.
+                    output += &text[copied..at];
+                    output.push('0');
+                    copied = at + length;
+                } else if needs_mark(token) {
                     output += &text[copied..at];
                     output.extend(["\"", OPEN, token, CLOSE, "\""]);
                     copied = at + length;
@@ -112,14 +116,26 @@ fn split_mark(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix(OPEN)?.split_once(CLOSE)
 }
 
-/// Whether a value holds a marked number.
-pub(crate) fn holds_mark(value: &Value) -> bool {
-    match value {
-        Value::String(text) => is_marked(text),
-        Value::Array(items) => items.iter().any(holds_mark),
-        Value::Object(fields) => fields.values().any(holds_mark),
-        _ => false,
-    }
+/// `value` as a reader with floats alone for long integers has it (`orjson`); `None` where that
+/// refuses it: not a number, infinities.
+pub(crate) fn with_floats(value: Value) -> Option<Value> {
+    Some(match value {
+        Value::String(text) => match split_mark(&text) {
+            Some((number, "")) => serde_json::from_str(number).ok()?,
+            _ => text.into(),
+        },
+        Value::Array(items) => items
+            .into_iter()
+            .map(with_floats)
+            .collect::<Option<Vec<_>>>()?
+            .into(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(name, value)| Some((name, with_floats(value)?)))
+            .collect::<Option<Map<_, _>>>()?
+            .into(),
+        other => other,
+    })
 }
 
 /// Whether `text` is a marked number.
@@ -224,7 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn large_floats_stay_floats() {
+    fn large_floats_stay_floats_and_zero_an_integer() {
+        assert_eq!(
+            read_json("[-0, -0.0, \"-0\"]").unwrap().to_string(),
+            "[0,-0.0,\"-0\"]"
+        );
         assert_eq!(read_json("[1e20, 18446744073709551615]").unwrap()[0], 1e20);
     }
 

@@ -11,6 +11,7 @@ use minijinja::{Error, ErrorKind, Value};
 
 use crate::json_dumps::float_repr;
 use crate::python_number::is_marked;
+use crate::python_surrogate::half_of;
 
 /// Deepest nesting that is written; requests are read with less.
 const DEPTH_MAX: usize = 256;
@@ -25,6 +26,16 @@ pub(crate) fn str_of(value: &Value) -> Result<String, Error> {
         ValueKind::Seq | ValueKind::Map => write_repr(&mut text, value, 0)?,
         _ => text = float(value).map_or_else(|| value.to_string(), float_repr),
     }
+    Ok(text)
+}
+
+/// Python's `repr(value)`.
+///
+/// # Errors
+/// When containers are nested too deep.
+pub(crate) fn repr_of(value: &Value) -> Result<String, Error> {
+    let mut text = String::new();
+    write_repr(&mut text, value, 0)?;
     Ok(text)
 }
 
@@ -48,6 +59,7 @@ fn write_repr(text: &mut String, value: &Value, depth: usize) -> Result<(), Erro
             number if is_marked(number) => text.push_str(number),
             content => write_str(text, content),
         },
+        ValueKind::Undefined => text.push_str("Undefined"),
         ValueKind::Seq => {
             let is_tuple = value.downcast_object_ref::<Tuple>().is_some();
             let length = value.len().unwrap_or(0);
@@ -93,7 +105,7 @@ fn write_str(text: &mut String, content: &str) {
             character if character == quote => text.extend(['\\', quote]),
             character if is_printable(character) => text.push(character),
             character => {
-                let code = u32::from(character);
+                let code = half_of(character).unwrap_or(character.into());
                 text.push_str(&match code {
                     0..=0xff => format!("\\x{code:02x}"),
                     0x100..=0xffff => format!("\\u{code:04x}"),

@@ -9,6 +9,7 @@
 //! | `trim_blocks`, `lstrip_blocks`, loop controls | the same of minijinja |
 //! | methods of Python's `str`, `dict`, `list`; its `str(float)` | `python_compat` |
 //! | `tojson` by `json.dumps` | `json_dumps` |
+//! | `format % values` | `python_operators` |
 //! | `raise_exception(message)` | [`PromptError::Refused`] |
 //! | `strftime_now(format)`, local time | [`RenderInput::now_unix_s`], in UTC |
 //! | `{% generation %}`, marks of the trained part | `{% with %}`: a scope, no output |
@@ -18,6 +19,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 
 use jiff::fmt::strtime;
 use minijinja::syntax::SyntaxConfig;
@@ -26,8 +28,9 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Va
 
 use crate::dialect::ContentFormat;
 use crate::python_number::printed;
+use crate::python_surrogate::half_of;
 use crate::python_value::value_of;
-use crate::{PromptError, json_dumps, python_compat};
+use crate::{PromptError, json_dumps, python_compat, python_operators};
 
 /// A compiled chat template.
 #[derive(Clone, Debug)]
@@ -39,6 +42,7 @@ pub struct ChatTemplate {
     names_developer: bool,
     names_content: bool,
     takes_inline_system: bool,
+    effort_when_disabled: OnceLock<&'static str>,
 }
 
 /// Texts of the model's special tokens, which templates print.
@@ -116,7 +120,7 @@ impl ChatTemplate {
             .any(|name| source.contains(name));
         let names_content = source.contains("content");
         environment
-            .add_template_owned(NAME, source)
+            .add_template_owned(NAME, python_operators::as_filters(source))
             .map_err(|error| PromptError::TemplateSyntax {
                 reason: error.to_string(),
             })?;
@@ -127,6 +131,7 @@ impl ChatTemplate {
             names_developer,
             names_content,
             takes_inline_system,
+            effort_when_disabled: OnceLock::new(),
         })
     }
 
@@ -154,6 +159,14 @@ impl ChatTemplate {
         self.takes_inline_system
     }
 
+    /// The effort that vLLM gives a request that disables thinking; found by `probe`, once.
+    pub(crate) fn effort_when_disabled(
+        &self,
+        probe: impl FnOnce() -> &'static str,
+    ) -> &'static str {
+        self.effort_when_disabled.get_or_init(probe)
+    }
+
     /// Whether its source mentions `content`.
     #[must_use]
     pub fn names_content(&self) -> bool {
@@ -172,6 +185,11 @@ impl ChatTemplate {
             template.render(Value::from(self.variables(input)))
         }));
         let error = match rendered {
+            Ok(Ok(text)) if text.chars().any(|character| half_of(character).is_some()) => {
+                return Err(PromptError::Render {
+                    reason: "the text holds half of a surrogate pair".to_owned(),
+                });
+            }
             Ok(Ok(text)) => return Ok(printed(text)),
             Ok(Err(error)) => error,
             Err(_) => Error::new(ErrorKind::InvalidOperation, "the template engine panicked"),
@@ -244,6 +262,7 @@ fn environment() -> Environment<'static> {
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_undefined_behavior(UndefinedBehavior::Lenient);
     python_compat::install(&mut environment);
+    python_operators::install(&mut environment);
     // Debug information would carry pieces of the prompt into errors.
     environment.set_debug(false);
     environment.add_filter("tojson", |value: &Value, options: Kwargs| {

@@ -10,7 +10,7 @@ use headstart_core::TokenId;
 use headstart_insight::text::Sketch;
 use headstart_prompt::prefix_tokens::{CAPACITY_BYTES, PrefixTokens, PrefixTokensStats};
 use headstart_prompt::{
-    Api, ChatText, Dialect, NoExactTokens, PromptError, PromptModel, RenderInput, SpecialTokensIn,
+    Api, Dialect, NoExactTokens, PromptError, PromptModel, RenderInput, SpecialTokensIn,
     SpecialTokensOut,
 };
 use serde_json::{Map, Value};
@@ -100,15 +100,13 @@ impl PromptTokens {
             return Err(NoExactTokens::Unsupported("chat_template"));
         }
         let now_unix_s = unix_seconds() as i64;
-        let ChatText {
-            text,
-            special,
-            kept,
-        } = self.prompt.chat_prompt(dialect, api, fields, now_unix_s)?;
-        let mut prompted = (self.timed(start, &text, special, salt))
-            .map_err(|error| NoExactTokens::Failed(error.to_string()))?;
-        kept.truncate(&mut prompted.tokens);
-        Ok(prompted)
+        let chat = self.prompt.chat_prompt(dialect, api, fields, now_unix_s)?;
+        let prompted = self.timed(start, &chat.text, chat.special, salt);
+        let completed = prompted.and_then(|mut prompted| {
+            self.prompt.complete(&chat, &mut prompted.tokens)?;
+            Ok(prompted)
+        });
+        completed.map_err(|error| NoExactTokens::Failed(error.to_string()))
     }
 
     /// The tokens of the text in front of a prompt's first medium, less the last one: the medium

@@ -160,7 +160,7 @@ async fn a_template_that_refuses() {
 
 #[tokio::test]
 async fn a_template_that_fails() {
-    let template = "{{ '%s' % messages[0].content }}";
+    let template = "{{ messages[0].content | wordcount }}";
     check("template-failed", Some(folder("fails", template)), plain).await;
 }
 

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use minijinja::machinery::ast::{CallArg, Expr, Stmt};
 use minijinja::machinery::parse;
 
+use crate::syntax_tree;
 use crate::template::{scope_generation_tags, syntax};
 
 /// How messages carry their content into a template.
@@ -222,18 +223,7 @@ impl<'t, 's> Found<'t, 's> {
             self.calls.push(Call { name, arguments });
         }
         self.expression(called);
-        self.arguments(arguments);
-    }
-
-    fn arguments(&mut self, arguments: &'t [CallArg<'s>]) {
-        for argument in arguments {
-            match argument {
-                CallArg::Pos(value)
-                | CallArg::Kwarg(_, value)
-                | CallArg::PosSplat(value)
-                | CallArg::KwargSplat(value) => self.expression(value),
-            }
-        }
+        self.expressions(syntax_tree::arguments(arguments));
     }
 
     fn expressions(&mut self, all: impl IntoIterator<Item = &'t Expr<'s>>) {
@@ -245,39 +235,8 @@ impl<'t, 's> Found<'t, 's> {
     /// Looks for calls in an expression.
     fn expression(&mut self, expr: &'t Expr<'s>) {
         match expr {
-            Expr::Var(_) | Expr::Const(_) => {}
-            Expr::Slice(slice) => {
-                let bounds = [&slice.start, &slice.stop, &slice.step];
-                self.expression(&slice.expr);
-                self.expressions(bounds.into_iter().flatten());
-            }
-            Expr::UnaryOp(op) => self.expression(&op.expr),
-            Expr::BinOp(op) => self.expressions([&op.left, &op.right]),
-            Expr::Compare(compare) => {
-                self.expression(&compare.expr);
-                self.expressions(compare.ops.iter().map(|op| &op.expr));
-            }
-            Expr::IfExpr(choice) => {
-                self.expressions([&choice.test_expr, &choice.true_expr]);
-                self.expressions(choice.false_expr.as_ref());
-            }
-            Expr::Filter(filter) => {
-                self.expressions(filter.expr.as_ref());
-                self.arguments(&filter.args);
-            }
-            Expr::Test(test) => {
-                self.expression(&test.expr);
-                self.arguments(&test.args);
-            }
-            Expr::GetAttr(access) => self.expression(&access.expr),
-            Expr::GetItem(access) => self.expressions([&access.expr, &access.subscript_expr]),
             Expr::Call(call) => self.call(&call.expr, &call.args),
-            Expr::List(list) => self.expressions(&list.items),
-            Expr::Tuple(tuple) => self.expressions(&tuple.items),
-            Expr::Map(map) => {
-                self.expressions(&map.keys);
-                self.expressions(&map.values);
-            }
+            _ => self.expressions(syntax_tree::parts(expr)),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! | field | what SGLang does |
 //! |---|---|
 //! | `messages` | typed objects without absent fields; text parts joined by spaces, or kept |
-//! | a last assistant message | becomes a user message |
+//! | a last assistant message | becomes a user message, or the answer's beginning if continued |
 //! | `tools` | functions keep their keys' order; absent description and parameters are `null` |
 //! | `tool_choice` | `none` leaves the tools out, a named function leaves the others out |
 //! | `reasoning_effort` | a variable; sets `thinking` and `enable_thinking` where it is `none` |
@@ -11,11 +11,12 @@
 //!
 //! Source: SGLang 0.5.23, `entrypoints/openai/serving_chat.py`, `protocol.py` and
 //! `parser/jinja_template_utils.py`. Models with an encoder of their own (DeepSeek V3.2, Kimi K3,
-//! MiniMax M3, gpt-oss) and `continue_final_message` are not done here.
+//! MiniMax M3, gpt-oss) are not done here.
 
 use serde_json::{Map, Value};
 
 use super::{ContentFormat, Conversation, NoExactTokens, arguments, boolean, take};
+use crate::python_number::with_floats;
 use crate::{ChatTemplate, GenerationPrompt};
 
 /// As [`super::Dialect::read`].
@@ -23,9 +24,8 @@ pub(super) fn read(
     mut request: Map<String, Value>,
     template: &ChatTemplate,
 ) -> Result<Conversation, NoExactTokens> {
-    if request.get("continue_final_message") == Some(&Value::Bool(true)) {
-        return Err(NoExactTokens::Unsupported("continue_final_message"));
-    }
+    let continues_last =
+        take(&mut request, "continue_final_message").is_some_and(|flag| boolean(flag) == true);
     for field in ["input_ids", "reasoning"] {
         if take(&mut request, field).is_some() {
             return Err(NoExactTokens::Unsupported(field));
@@ -43,17 +43,25 @@ pub(super) fn read(
         medium_in = medium_in.or(has_media.then_some(index));
     }
     let mut messages = read;
+    let mut answer_begins = String::new();
     if let Some(last) = messages.last_mut()
         && last["role"] == "assistant"
-        && last["content"].is_string()
+        && let Some(text) = last["content"].as_str().map(str::to_owned)
     {
-        *last = serde_json::json!({"role": "user", "content": last["content"].take()});
+        match continues_last {
+            true => {
+                answer_begins = text;
+                messages.pop();
+            }
+            false => *last = serde_json::json!({"role": "user", "content": text}),
+        }
     }
     Ok(Conversation {
         messages: Value::Array(messages),
         tools: tools(&mut request)?,
         generation_prompt: GenerationPrompt::Add,
         continues_last: false,
+        answer_begins,
         variables: variables(&mut request)?,
         medium_in,
     })
@@ -189,10 +197,8 @@ fn tool_call(call: Value, parses_arguments: bool) -> Result<Value, NoExactTokens
         return Err(malformed);
     };
     let arguments: Value = match take(&mut function, "arguments") {
-        Some(Value::String(text)) if parses_arguments => match arguments(&text)? {
-            Some(fields) if !holds_marked_number(&fields) => fields.into(),
-            // Its reader makes floats of long integers, and refuses what is no number of JSON.
-            Some(_) => return Err(NoExactTokens::Unsupported("tool_calls")),
+        Some(Value::String(text)) if parses_arguments => match arguments(&text) {
+            Some(fields) => with_floats(fields.into()).ok_or(malformed)?,
             None => return Err(malformed),
         },
         other => other.into(),
@@ -204,10 +210,6 @@ fn tool_call(call: Value, parses_arguments: bool) -> Result<Value, NoExactTokens
         "type": "function",
         "function": {"name": Value::from(take(&mut function, "name")), "arguments": arguments},
     }))
-}
-
-fn holds_marked_number(fields: &Map<String, Value>) -> bool {
-    fields.values().any(crate::python_number::holds_mark)
 }
 
 /// The tools that a request's choice of them leaves.

@@ -18,11 +18,11 @@ mod anthropic;
 mod messages;
 mod responses;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use self::messages::{FirstOfCall, Reading};
 use super::{Api, Conversation, NoExactTokens, boolean, take};
-use crate::{ChatTemplate, GenerationPrompt};
+use crate::{ChatTemplate, GenerationPrompt, RenderInput};
 
 /// A release of vLLM, as far as prompts tell releases apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +57,11 @@ impl VllmVersion {
         self >= Self::new(0, 32)
     }
 
+    /// Whether `/v1/messages` makes an effort of `thinking: disabled`.
+    fn maps_disabled_thinking(self) -> bool {
+        self >= Self::new(0, 31)
+    }
+
     /// Whether `/v1/responses` shows custom tools and their calls to the model.
     fn has_custom_tools(self) -> bool {
         self >= Self::new(0, 32)
@@ -73,11 +78,14 @@ pub(super) fn read(
     let (request, first_of_call) = match api {
         Api::Chat => (request, FirstOfCall::Arguments),
         Api::Messages => {
-            let takes_system = template.takes_inline_system();
-            (
-                anthropic::to_chat(request, takes_system)?,
-                FirstOfCall::Arguments,
-            )
+            let is_disabled =
+                version.maps_disabled_thinking() && anthropic::disables_thinking(&request);
+            let probed = anthropic::Probed {
+                takes_system: template.takes_inline_system(),
+                effort_when_disabled: is_disabled
+                    .then(|| template.effort_when_disabled(|| effort_when_disabled(template))),
+            };
+            (anthropic::to_chat(request, probed)?, FirstOfCall::Arguments)
         }
         Api::Responses => (responses::to_chat(request, version)?, FirstOfCall::Name),
     };
@@ -134,9 +142,48 @@ fn read_chat(
             false => GenerationPrompt::Omit,
         },
         continues_last,
+        answer_begins: String::new(),
         variables,
         medium_in,
     })
+}
+
+/// `low` where the template refuses or ignores the effort `none`, as vLLM probes it.
+fn effort_when_disabled(template: &ChatTemplate) -> &'static str {
+    let render = |effort: &str| {
+        let request = json!({
+            "messages": [{"role": "user", "content": "Hi"}],
+            "reasoning_effort": effort,
+        });
+        let Value::Object(request) = request else {
+            return None;
+        };
+        let reading = Reading {
+            template,
+            version: VllmVersion::NEWEST,
+            first_of_call: FirstOfCall::Arguments,
+        };
+        let conversation = read_chat(request, reading).ok()?;
+        let rendered = template.render(&RenderInput {
+            messages: &conversation.messages,
+            tools: None,
+            generation_prompt: GenerationPrompt::Add,
+            now_unix_s: 0,
+            extra: &conversation.variables,
+        });
+        rendered.ok()
+    };
+    let efforts = ["low", "medium", "high", "xhigh", "max"];
+    match render("none") {
+        Some(text)
+            if efforts
+                .iter()
+                .all(|effort| render(effort).as_ref() != Some(&text)) =>
+        {
+            "none"
+        }
+        _ => "low",
+    }
 }
 
 fn variables(request: &mut Map<String, Value>) -> Result<Map<String, Value>, NoExactTokens> {

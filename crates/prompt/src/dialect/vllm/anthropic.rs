@@ -7,29 +7,38 @@
 //! | `tool_result` blocks | tool messages, in front of the user's text |
 //! | several texts | content parts, without their other fields |
 //! | `tools[].input_schema` | `parameters`, with a `type` |
-//! | `output_config.effort` | `reasoning_effort` |
+//! | `output_config.effort`, `thinking: disabled` | `reasoning_effort` |
 //!
 //! Source: vLLM 0.30 to 0.32, `entrypoints/anthropic/serving.py`. Not done here: blocks without an
-//! id, whose id is the time, and `thinking: disabled`, for which vLLM 0.32 probes the template.
+//! id, whose id is the time.
 
 use serde_json::{Map, Value, json};
 
 use super::messages::BILLING_HEADER;
 use crate::dialect::{NoExactTokens, take};
 
-/// The chat request of `request`. `takes_system` says whether the template renders system messages
-/// behind the first message.
+/// What the template decides about a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probed {
+    /// Whether it renders system messages behind the first message.
+    pub takes_system: bool,
+    /// The effort of requests that disable thinking; `None` where the engine ignores that wish.
+    pub effort_when_disabled: Option<&'static str>,
+}
+
+/// Whether `request` disables thinking.
+pub(super) fn disables_thinking(request: &Map<String, Value>) -> bool {
+    (request.get("thinking")).is_some_and(|thinking| thinking["type"] == "disabled")
+}
+
+/// The chat request of `request`.
 ///
 /// # Errors
 /// When vLLM refuses the request, or makes of it what is not known here.
 pub(super) fn to_chat(
     mut request: Map<String, Value>,
-    takes_system: bool,
+    probed: Probed,
 ) -> Result<Map<String, Value>, NoExactTokens> {
-    let thinking = take(&mut request, "thinking");
-    if thinking.is_some_and(|thinking| thinking["type"] == "disabled") {
-        return Err(NoExactTokens::Unsupported("thinking"));
-    }
     let mut system = match take(&mut request, "system") {
         None => String::new(),
         Some(Value::String(text)) => text,
@@ -43,7 +52,7 @@ pub(super) fn to_chat(
         match message["role"].as_str() {
             Some("system") => {
                 let text = system_text(&message["content"])?;
-                match takes_system {
+                match probed.takes_system {
                     true => chat.push(json!({"role": "system", "content": text})),
                     false => system += &text,
                 }
@@ -64,7 +73,9 @@ pub(super) fn to_chat(
         fields.insert("tools".to_owned(), tools);
     }
     let effort = take(&mut request, "output_config").map(|config| config["effort"].clone());
-    if let Some(effort) = effort.filter(|effort| !effort.is_null()) {
+    let effort = (probed.effort_when_disabled.map(Value::from))
+        .or_else(|| effort.filter(|effort| !effort.is_null()));
+    if let Some(effort) = effort {
         fields.insert("reasoning_effort".to_owned(), effort);
     }
     if let Some(variables) = take(&mut request, "chat_template_kwargs") {

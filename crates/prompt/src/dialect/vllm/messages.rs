@@ -174,7 +174,7 @@ fn tool_call(call: Value, first: FirstOfCall) -> Result<Value, NoExactTokens> {
         return Err(malformed);
     };
     let parsed = match function.shift_remove("arguments") {
-        Some(Value::String(text)) => arguments(&text)?.unwrap_or_default(),
+        Some(Value::String(text)) => arguments(&text).unwrap_or_default(),
         _ => return Err(malformed),
     };
     function.insert("arguments".to_owned(), parsed.into());

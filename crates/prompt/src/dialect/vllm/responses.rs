@@ -75,8 +75,9 @@ fn add_item(
     let kind = item["type"].as_str().unwrap_or("message").to_owned();
     match kind.as_str() {
         "function_call" => {
-            if !item["namespace"].is_null() {
-                return Err(NoExactTokens::Unsupported("namespace"));
+            if let Some(namespace) = item["namespace"].as_str().filter(|name| !name.is_empty()) {
+                let name = item["name"].as_str().unwrap_or_default();
+                item["name"] = flat_name(namespace, name).into();
             }
             let arguments = item["arguments"].take();
             add_call(&item, arguments, messages);
@@ -149,26 +150,38 @@ fn chat_tools(tools: Vec<Value>, version: VllmVersion) -> Result<Option<Value>, 
     let mut chat = Vec::new();
     for mut tool in tools {
         match tool["type"].as_str() {
-            Some("function") => {
-                let mut function = json!({});
-                for name in [
-                    "name",
-                    "description",
-                    "parameters",
-                    "strict",
-                    "defer_loading",
-                ] {
-                    function[name] = tool[name].take();
-                }
-                if !function["name"].is_string() {
-                    return Err(NoExactTokens::Malformed("tools"));
-                }
-                chat.push(json!({"type": "function", "function": function}));
-            }
+            Some("function") => chat.push(chat_function(tool)?),
             Some("custom") if version.has_custom_tools() => {
-                return Err(NoExactTokens::Unsupported("tools"));
+                tool["parameters"] = json!({
+                    "type": "object",
+                    "properties": {"input": {
+                        "type": "string",
+                        "description": "The freeform text payload for this tool.",
+                    }},
+                    "required": ["input"],
+                    "additionalProperties": false,
+                });
+                for name in ["strict", "defer_loading"] {
+                    tool[name] = Value::Null;
+                }
+                chat.push(chat_function(tool)?);
             }
-            Some("namespace" | "mcp") => return Err(NoExactTokens::Unsupported("tools")),
+            Some("namespace") => {
+                let Value::Array(inner) = tool["tools"].take() else {
+                    return Err(NoExactTokens::Malformed("tools"));
+                };
+                let namespace = tool["name"]
+                    .as_str()
+                    .ok_or(NoExactTokens::Malformed("tools"))?;
+                for mut tool in inner {
+                    if tool["type"] == "function" {
+                        let name = tool["name"].as_str().unwrap_or_default();
+                        tool["name"] = flat_name(namespace, name).into();
+                        chat.push(chat_function(tool)?);
+                    }
+                }
+            }
+            Some("mcp") => return Err(NoExactTokens::Unsupported("tools")),
             // Built-in tools are the engine's affair, and not shown.
             Some(_) => {}
             None => return Err(NoExactTokens::Malformed("tools")),
@@ -177,4 +190,27 @@ fn chat_tools(tools: Vec<Value>, version: VllmVersion) -> Result<Option<Value>, 
     Ok(Some(chat)
         .filter(|tools| !tools.is_empty())
         .map(Value::from))
+}
+
+/// The name by which the model sees a function of a namespace.
+fn flat_name(namespace: &str, name: &str) -> String {
+    format!("{namespace}__{name}")
+}
+
+fn chat_function(mut tool: Value) -> Result<Value, NoExactTokens> {
+    let mut function = json!({});
+    let fields = [
+        "name",
+        "description",
+        "parameters",
+        "strict",
+        "defer_loading",
+    ];
+    for name in fields {
+        function[name] = tool[name].take();
+    }
+    match function["name"].is_string() {
+        true => Ok(json!({"type": "function", "function": function})),
+        false => Err(NoExactTokens::Malformed("tools")),
+    }
 }

@@ -1,0 +1,74 @@
+//! Halves of surrogate pairs, which a Python text may hold and a Rust text may not.
+//!
+//! Python's `json.loads` reads `"\ud800"`. Templates that print such a text as JSON or by `repr`
+//! write its escape; printed bare, no engine can encode it. Here each half is a character of
+//! Unicode's last private-use area until it is printed.
+
+use std::borrow::Cow;
+
+/// Where the 2,048 halves begin here.
+const FIRST: u32 = 0x0010_f800;
+
+/// Where they begin in Unicode.
+const FIRST_HALF: u32 = 0xd800;
+
+/// The half that `character` is here.
+pub(crate) fn half_of(character: char) -> Option<u32> {
+    (u32::from(character).checked_sub(FIRST)).map(|place| place + FIRST_HALF)
+}
+
+/// JSON text with its unpaired halves as characters.
+pub(crate) fn read_halves(text: &str) -> Cow<'_, str> {
+    let (mut output, mut copied, mut at) = (String::new(), 0, 0);
+    let code = |at: usize| match text.get(at..at + 6)?.strip_prefix("\\u") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => None,
+    };
+    while let Some(escape) = text[at..].find('\\').map(|found| at + found) {
+        let first = code(escape);
+        let is_pair = matches!(first, Some(0xd800..=0xdbff))
+            && matches!(code(escape + 6), Some(0xdc00..=0xdfff));
+        let half = first.filter(|half| (0xd800..=0xdfff).contains(half) && !is_pair);
+        let length = match first {
+            Some(_) if is_pair => 12,
+            Some(_) => 6,
+            None => 2,
+        };
+        if let Some(half) = half.and_then(|half| char::from_u32(half - FIRST_HALF + FIRST)) {
+            output += &text[copied..escape];
+            output.push(half);
+            copied = escape + length;
+        }
+        at = text.len().min(escape + length);
+        while !text.is_char_boundary(at) {
+            at += 1;
+        }
+    }
+    match copied {
+        0 => Cow::Borrowed(text),
+        _ => Cow::Owned(output + &text[copied..]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unpaired_halves_alone_become_characters() {
+        let check = |text: &str, expected: &str| assert_eq!(read_halves(text), expected, "{text}");
+        check(
+            r#"{"a": "\ud83d\ude00 \\ud800 \n\u00e9"}"#,
+            r#"{"a": "\ud83d\ude00 \\ud800 \n\u00e9"}"#,
+        );
+        check(r"x\ud800y", "x\u{10f800}y");
+        check(
+            r"\uD800\ud83d\ude00\uDFFF",
+            "\u{10f800}\\ud83d\\ude00\u{10ffff}",
+        );
+        check(r"\\\udc00\", "\\\\\u{10fc00}\\");
+        check("\\é\\u12\\ud8é", "\\é\\u12\\ud8é");
+        assert_eq!(half_of('\u{10fc00}'), Some(0xdc00));
+        assert_eq!(half_of('\u{10f7ff}'), None);
+    }
+}
