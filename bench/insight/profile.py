@@ -1,10 +1,10 @@
 """Measures what share of a live gateway's processor time is spent explaining requests; README.md.
 
-    python bench/insight/profile.py --headstart target/release/headstart
+    python bench/insight/profile.py --headstart target/profiling/headstart
 
 Needs `perf` (Linux), and a build whose stacks can be walked:
 
-    RUSTFLAGS="-C force-frame-pointers=yes" cargo build --release -p headstart
+    RUSTFLAGS="-C force-frame-pointers=yes" cargo build --profile profiling -p headstart
 """
 
 import argparse

@@ -46,7 +46,7 @@ SECONDS = {"planted": 480, "sharegpt": 240}
 ANSWER_TOKENS = 12
 # Tokens of the longest prompt: behind it a conversation ends for either policy.
 PROMPT_TOKENS_MAX = 1500
-# Working set over cache. The gain depends on it: BENCHMARKS.md has it at several sizes.
+# Working set over cache. The gain depends on it: docs/benchmarks/lpc.md has it at several sizes.
 PRESSURE = 2
 # Tokens per block, and what else the simulated engine has in common with `serve`.
 BLOCK = 16
@@ -56,7 +56,7 @@ LIMITS = ["--block-size", str(BLOCK), "--max-batched-tokens", "512", "--max-sequ
 SIZING_CONVERSATIONS = 60
 SIZING_BLOCKS = 8192
 # Of a decode step's cost beyond its token, the share that does not grow with the batch. From the
-# toy's decode rates at batch 1 and 8 (BENCHMARKS.md).
+# toy's decode rates at batch 1 and 8 (docs/benchmarks/engine.md).
 FIXED_SHARE = 0.7
 # Generated conversations: the default strength (best attainable MCC about 0.64).
 TRAIN = {"conversations": 20000, "seed": 1}

@@ -13,6 +13,7 @@ import traceback
 from playwright.sync_api import sync_playwright
 
 import dashboard
+import pictures
 import reports
 from deadline import Deadline
 
@@ -60,6 +61,7 @@ def main():
     parser.add_argument("--headstart", type=pathlib.Path, required=True)
     parser.add_argument("--chromium", required=True)
     parser.add_argument("--work", type=pathlib.Path, required=True)
+    parser.add_argument("--pictures", type=pathlib.Path, help="makes pictures there; no checks")
     parser.add_argument("--only", help="checks whose name contains this")
     options = parser.parse_args()
     options.headstart, options.work = options.headstart.resolve(), options.work.resolve()
@@ -71,6 +73,11 @@ def main():
             executable_path=options.chromium, args=["--no-sandbox"]
         )
         look = Look(options, browser)
+        if options.pictures:
+            for path in pictures.make(look, options.pictures):
+                print(f"{path} ({path.stat().st_size // 1000} KB)")
+            deadline.stop()
+            return 0
         for check in checks:
             name = check.__name__.replace("_", " ")
             deadline.began(name, closing(done - len(failed), len(checks), deadline, look))

@@ -1,6 +1,6 @@
 //! The command line: from arguments to one [`Command`], or a sentence saying what is wrong.
 //!
-//! Hand-written, because two commands and three options do not earn a dependency.
+//! Hand-written, because a few commands and options do not earn a dependency.
 
 use crate::check::{Clients, OnFailure, Options, Services};
 
@@ -14,6 +14,8 @@ Commands:
   check [OPTIONS]  run what CI runs: tidy, fmt, clippy, services, test, doc, examples,
                    browser (skipped, by name, where there is none: tools/browser/run --install)
   tidy             run the style guide's own rules alone
+  docs             write the generated references in docs/reference, and the book (mdBook)
+  dist             make the archive and the wheel in target/dist (maturin by pip, below target)
   help             print this text
 
 Options:
@@ -40,6 +42,10 @@ pub(crate) enum Command {
     Check(Options),
     /// Run the tidy rules alone.
     Tidy,
+    /// Write the generated references.
+    Docs,
+    /// Make the packages.
+    Dist,
     /// Print [`USAGE`].
     Help,
 }
@@ -55,7 +61,9 @@ impl Command {
             [] => Err("a command is missing".to_owned()),
             ["check", options @ ..] => check_options(options),
             ["tidy"] => Ok(Self::Tidy),
-            ["tidy", rest @ ..] => Err(unknown_option("tidy", rest)),
+            ["docs"] => Ok(Self::Docs),
+            ["dist"] => Ok(Self::Dist),
+            [command @ ("tidy" | "docs" | "dist"), rest @ ..] => Err(unknown_option(command, rest)),
             [unknown, ..] => Err(format!("unknown command `{unknown}`")),
         }
     }
@@ -122,6 +130,8 @@ mod tests {
             expected(OnFailure::KeepGoing, Services::Required, Clients::Run),
         );
         check("tidy", Ok(Command::Tidy));
+        check("docs", Ok(Command::Docs));
+        check("dist", Ok(Command::Dist));
     }
 
     #[test]

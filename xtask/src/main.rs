@@ -2,19 +2,22 @@
 //!
 //! `cargo x check` runs what CI runs; `cargo x tidy` runs the rules of the style guide that no
 //! other tool knows. This crate reads files and starts cargo. It does not know any other crate
-//! of the workspace, it changes no file, and it never fixes what it finds.
+//! of the workspace, and it never fixes what it finds. `docs` and `dist` alone write files.
 
 mod cargo;
 mod check;
 mod command;
+mod dist;
+mod docs;
 mod tidy;
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
+use crate::cargo::Cargo;
 use crate::command::{Command, USAGE};
 
 fn main() -> ExitCode {
@@ -35,11 +38,18 @@ fn execute(command: Command) -> Result<ExitCode> {
     match command {
         Command::Check(options) => check::run(&workspace_root()?, options),
         Command::Tidy => tidy_alone(),
+        Command::Docs => with_cargo(docs::run),
+        Command::Dist => with_cargo(dist::run),
         Command::Help => {
             println!("{USAGE}");
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+fn with_cargo(run: fn(&Path, &Cargo) -> Result<ExitCode>) -> Result<ExitCode> {
+    let root = workspace_root()?;
+    run(&root, &Cargo::new(&root))
 }
 
 fn tidy_alone() -> Result<ExitCode> {

@@ -10,6 +10,7 @@
 mod architecture;
 mod arrows;
 mod banned_calls;
+mod documents;
 mod file_length;
 mod function_length;
 mod imports;
@@ -74,6 +75,7 @@ const RULES: &[fn(&Tree) -> Vec<Violation>] = &[
     links::violations,
     machine_paths::violations,
     prose::violations,
+    documents::violations,
 ];
 
 /// One finding: where, against which rule, and what to do.

@@ -13,13 +13,14 @@ pub(crate) fn ready(server: &RunningServer, is_toy: bool) -> Result<()> {
             let plural = if replicas == 1 { "" } else { "s" };
             format!("{} on {replicas} replica{plural}", embedded.name)
         }
-        Fleet::Upstreams(upstreams) => format!("{} upstream(s)", upstreams.len()),
+        Fleet::Upstreams(upstreams) => crate::input::counted(upstreams.len() as u64, "upstream"),
     };
     if is_toy {
         eprintln!(
-            "The built-in toy model speaks noise: it shows caching and routing, not language.\n\
-             For sense, name a Llama, Qwen2 or Qwen3 model: --model ./FOLDER or --model OWNER/NAME"
+            "The built-in toy model generates random words. For real answers, pass a Llama, Qwen2\n\
+             or Qwen3 checkpoint: --model ./FOLDER or --model OWNER/NAME"
         );
     }
-    crate::output::line(&format!("headstart is ready: {url}/v1 ({what})"))
+    let ready = format!("headstart is ready: {url}/v1 ({what}); dashboard: {url}/");
+    crate::output::line(&ready)
 }

@@ -4,6 +4,7 @@ pub(crate) mod analyze;
 pub(crate) mod bench;
 pub(crate) mod cache;
 pub(crate) mod calibrate;
+pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod fleet_engine;
 pub(crate) mod index;

@@ -31,46 +31,44 @@ use crate::logged::Rendering;
 /// A trace and how to read it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TraceInput {
-    /// The trace: plain, gzip or zstd; `-` is standard input
+    /// Trace file, plain, gzip or zstd; `-` reads standard input
     file: PathBuf,
-    /// mooncake, bailian, agent, azure, conversation, requests or canonical [default: by the first
-    /// line]
-    #[arg(long, value_name = "NAME", help_heading = "Reading")]
+    /// Format of the trace [default: by the first line]
+    ///
+    /// mooncake, bailian, agent, azure, conversation, requests or canonical.
+    #[arg(long, value_name = "NAME", help_heading = "Input")]
     format: Option<String>,
-    /// Leave bad lines out and count them, instead of stopping at the first
-    #[arg(long, help_heading = "Reading")]
+    /// Skip and count bad lines, instead of stopping at the first
+    #[arg(long, help_heading = "Input")]
     skip_bad: bool,
-    /// Draw the starts of agent sessions and conversations, this far apart on average
-    #[arg(long, value_name = "SECONDS", help_heading = "Reading")]
+    /// Draw session starts at random, with this mean gap
+    ///
+    /// For agent sessions and conversations.
+    #[arg(long, value_name = "SECONDS", help_heading = "Input")]
     arrivals: Option<f64>,
-    /// Fixes what --arrivals draws [default: 0]
-    #[arg(
-        long,
-        value_name = "SEED",
-        requires = "arrivals",
-        help_heading = "Reading"
-    )]
+    /// Seed of --arrivals [default: 0]
+    #[arg(long, value_name = "SEED", requires = "arrivals")]
+    #[arg(help_heading = "Input")]
     arrivals_seed: Option<u64>,
-    /// Mean time between two turns of a conversation, drawn with --arrivals [default: 100]
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        requires = "arrivals",
-        help_heading = "Reading"
-    )]
+    /// Mean gap between turns, drawn with --arrivals [default: 100]
+    #[arg(long, value_name = "SECONDS", requires = "arrivals")]
+    #[arg(help_heading = "Input")]
     turn_gap: Option<f64>,
-    /// Keep agent sessions that are marked as copies of another one
-    #[arg(long, help_heading = "Reading")]
+    /// Keep agent sessions that are marked as copies
+    #[arg(long, help_heading = "Input")]
     keep_duplicates: bool,
-    /// Leave sessions, turns and types unknown where the trace has none
-    #[arg(long, help_heading = "Reading")]
+    /// Do not infer missing sessions, turns and types
+    #[arg(long, help_heading = "Input")]
     no_infer: bool,
-    /// Tokens per block [default: 512 mooncake, agent as it says, 16 otherwise]
-    #[arg(long, value_name = "N", help_heading = "Reading")]
+    /// Tokens per block [default: by format]
+    ///
+    /// 512 for mooncake, the trace's own size for agent, 16 for other formats.
+    #[arg(long, value_name = "N", help_heading = "Input")]
     block_tokens: Option<u32>,
-    /// Folder of the tokenizer and chat template for conversations and request logs [default: the
-    /// built-in toy's]
-    #[arg(long, value_name = "FOLDER", help_heading = "Reading")]
+    /// Folder of the tokenizer and chat template [default: toy's]
+    ///
+    /// For conversations and request logs. Token counts of the built-in toy are approximate.
+    #[arg(long, value_name = "FOLDER", help_heading = "Input")]
     tokenizer: Option<PathBuf>,
 }
 

@@ -15,6 +15,7 @@ mod model;
 mod output;
 mod predictor;
 mod prompts;
+mod reference;
 mod report;
 mod server;
 mod situations;
@@ -29,13 +30,11 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "headstart", version, propagate_version = true)]
 #[command(after_help = "Examples:
-  headstart demo                                    a sample report, without any input
+  headstart demo                                    a sample report
   headstart analyze requests.jsonl                  why prompts were recomputed
-  headstart serve                                   two replicas of the built-in toy, port 8000
-  headstart serve --model ./Qwen3-0.6B              a Hugging Face folder, on the CPU
-  headstart serve --upstream http://10.0.0.7:8000   a gateway in front of an engine
+  headstart serve                                   the built-in toy, port 8000
+  headstart serve --upstream http://10.0.0.7:8000   in front of an engine
   headstart replay trace.jsonl.zst --capacity 1000,20000
-  headstart bench chat conversations.jsonl.zst --strategy random,precise
 
 Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration.")]
 struct Cli {
@@ -83,16 +82,29 @@ enum Command {
     Why(commands::why::Why),
     /// Find what breaks prefix caching in your prompts (for CI).
     Lint(commands::lint::Lint),
+    /// Show the configuration, or write a commented headstart.toml.
+    #[command(subcommand)]
+    Config(commands::config::Config),
     /// Print shell completions.
     #[command(after_help = "Example:\n  headstart completions bash > headstart.bash")]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
     },
+    /// Write reference pages, man pages and completions, for packages.
+    #[command(hide = true)]
+    Reference(reference::Reference),
+}
+
+/// The whole command line.
+fn command() -> clap::Command {
+    // Environment variables are named once per command, in its last lines.
+    let hidden = |command: clap::Command| command.mut_args(|arg| arg.hide_env(true));
+    help::grouped(Cli::command()).mut_subcommand("serve", hidden)
 }
 
 fn main() -> ExitCode {
-    let matches = help::grouped(Cli::command()).get_matches();
+    let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match cli.command {
         Command::Serve(serve) => commands::serve::run(*serve),
@@ -112,7 +124,9 @@ fn main() -> ExitCode {
         Command::Savings(savings) => commands::savings::run(&savings),
         Command::Why(why) => commands::why::run(&why),
         Command::Lint(lint) => commands::lint::run(&lint),
+        Command::Config(config) => commands::config::run(config),
         Command::Completions { shell } => completions(shell),
+        Command::Reference(reference) => reference::run(&reference),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

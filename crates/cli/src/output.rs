@@ -13,6 +13,30 @@ use crate::config::UsageError;
 /// Bytes gathered before a write.
 const BUFFER_BYTES: usize = 1 << 16;
 
+/// Columns that every line fits: a terminal's usual width.
+pub(crate) const COLUMNS: usize = 80;
+
+/// `text` in lines of at most `columns`, broken at spaces; further lines begin with `indent`. A
+/// number stays with its `%`.
+pub(crate) fn wrapped(text: &str, indent: &str, columns: usize) -> String {
+    let text = text.replace(" %", "\u{a0}%");
+    let start = text.len() - text.trim_start_matches(' ').len();
+    let mut lines = vec![text[..start].to_owned()];
+    let mut is_empty = true;
+    for word in text[start..].split(' ') {
+        let last = lines.last_mut().expect("never empty");
+        let width = last.chars().count() + usize::from(!is_empty) + word.chars().count();
+        if is_empty || width <= columns {
+            last.push_str(if is_empty { "" } else { " " });
+            last.push_str(word);
+        } else {
+            lines.push(format!("{indent}{word}"));
+        }
+        is_empty = false;
+    }
+    lines.join("\n").replace('\u{a0}', " ")
+}
+
 /// Prints `text` and a line end. A closed pipe is no failure of ours: whoever reads has enough.
 pub(crate) fn line(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();

@@ -79,9 +79,8 @@ pub(crate) fn config(options: &ServeOptions) -> Result<Option<PredictionConfig>>
 pub(crate) fn note(options: &ServeOptions) -> Option<&'static str> {
     match (wants_lpc(options), options.predictor.is_some()) {
         (true, false) => Some(
-            "Policy lpc without --predictor: whether a conversation goes on is guessed from its \
-             turn count alone,\nas this server's own conversations teach it. `headstart train` \
-             makes a model that reads prompts.",
+            "Policy lpc without --predictor: the server predicts from turn counts alone whether a \
+             conversation continues.\n`headstart train` makes a model that reads prompts.",
         ),
         (false, true) => Some(
             "--predictor without --policy lpc: predictions are made, measured and logged; the \

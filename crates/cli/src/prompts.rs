@@ -26,35 +26,46 @@ const SCALE_SEED: u64 = 0;
 /// How a trace becomes prompts.
 #[derive(Args, Debug)]
 pub(crate) struct PromptOptions {
-    /// Keep about this share of the sessions, each of them whole
+    /// Share of the sessions to keep
+    ///
+    /// Sessions are kept or dropped as a whole.
     #[arg(long, default_value_t = 1.0, value_name = "SHARE")]
+    #[arg(help_heading = "Prompts")]
     scale: f64,
-    /// Tokens that each block id gets; fewer shrink the prompts, with the same hits in blocks
-    /// [default: as many as in the trace]
-    #[arg(long, value_name = "N")]
+    /// Tokens per block id [default: as in the trace]
+    ///
+    /// A smaller number shortens the prompts and keeps the block hits.
+    #[arg(long, value_name = "N", help_heading = "Prompts")]
     id_tokens: Option<u32>,
-    /// Token ids to draw from, LOW included; without the model's special tokens
+    /// Range of random token ids, without HIGH
+    ///
+    /// Leave out the model's special tokens.
     #[arg(long, default_value = "512..4093", value_name = "LOW..HIGH")]
+    #[arg(help_heading = "Prompts")]
     vocab: String,
-    /// Length of all answers [default: each as in the trace]
-    #[arg(long, value_name = "N")]
+    /// Length of every answer [default: as in the trace]
+    #[arg(long, value_name = "N", help_heading = "Prompts")]
     output_tokens: Option<u32>,
-    /// Longest prompt, tokens
-    #[arg(long, default_value_t = MAX_PROMPT_TOKENS, value_name = "N")]
+    /// Maximum prompt length, tokens
+    #[arg(long, default_value_t = MAX_PROMPT_TOKENS, value_name = "N", help_heading = "Prompts")]
     max_prompt_tokens: u32,
-    /// What is done about longer ones
-    #[arg(long, default_value = "refuse", value_name = "WHAT")]
+    /// Handling of prompts above --max-prompt-tokens
+    #[arg(long, default_value = "refuse", value_name = "ACTION")]
+    #[arg(help_heading = "Prompts")]
     over_long: TooLong,
-    /// Another seed gives other tokens, which find nothing of a run before
+    /// Seed of the token ids
+    ///
+    /// Use a new seed for each run against one server: its prompts then miss earlier ones.
     #[arg(long, default_value_t = 0, value_name = "SEED")]
+    #[arg(help_heading = "Prompts")]
     token_seed: u64,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum TooLong {
-    /// End with an error that names the request
+    /// Stop with an error that names the request
     Refuse,
-    /// Leave their end off
+    /// Cut off the end
     Cut,
 }
 

@@ -24,10 +24,10 @@ const SHOWN_CHARS: usize = 100;
 /// Which server to ask.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Server {
-    /// Its address
+    /// Address of the server
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8000")]
     pub(crate) url: String,
-    /// File whose first line is its API key
+    /// File whose first line is the server's API key
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
 }

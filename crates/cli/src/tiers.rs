@@ -129,8 +129,7 @@ pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<Tie
     let Some(place) = &options.context_cache else {
         if wanted(options.importance.as_deref()).is_some() {
             return Err(usage(
-                "--importance says what of the context cache is loaded, and there is none: give \
-                 --context-cache DIR as well",
+                "--importance needs --context-cache DIR: it loads part of what is stored there",
             ));
         }
         return match (options.host_cache_gib, shape.stored) {

@@ -226,7 +226,7 @@ fn a_damaged_byte_is_found_and_computed_again() {
     let (kv, mut server) = served(&folder);
     server.end("-TERM");
     let stat = told(&["stat", &kv]);
-    assert_eq!(stat["used_by"], "nobody");
+    assert_eq!(stat["used_by"], "no process");
     let records = count(&stat["records"]);
     assert_eq!(
         count(&told(&["verify", &kv])["unharmed"]["records"]),

@@ -165,7 +165,7 @@ fn lpc_without_a_model_says_so_and_learns_from_turn_counts() {
     until(&server, "headstart_turns_total{outcome=\"ended\"} 1");
     stop(server);
     let said = std::fs::read_to_string(stderr).expect("text");
-    assert!(said.contains("turn count alone"), "{said}");
+    assert!(said.contains("turn counts alone"), "{said}");
 }
 
 /// What cannot be served ends with exit code 2 and says what to do.

@@ -376,7 +376,7 @@ fn what_cannot_predict_is_said() {
         &[&lpc[..], &["turns", "--encoder", "ngram"]].concat(),
         "no --predictor is a model's file",
     );
-    usage(&["--encoder", "ngram"], "--predictor <WHO>");
+    usage(&["--encoder", "ngram"], "--predictor <NAME|FILE>");
     usage(&["--policy", "lpc:charge=-1"], "does not take `charge=-1`");
     let chats = Scratch::new("short.jsonl", as_lines(&conversations(3, 3)).as_bytes());
     let args = [

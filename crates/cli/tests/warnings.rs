@@ -104,6 +104,6 @@ fn options_that_contradict_each_other_are_refused() {
         &["--upstream", upstream, "--kv-events-port", "5557"],
         "concerns embedded",
     );
-    check(&["--max-connections", "0"], "would serve nobody");
+    check(&["--max-connections", "0"], "accepts no client");
     check(&["--kv-events-port", "65535"], "--kv-events-port");
 }

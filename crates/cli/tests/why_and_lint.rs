@@ -98,7 +98,7 @@ fn why_says_when_nothing_was_lost_and_when_there_is_no_such_request() {
     log(&file, |_| String::new());
     let path = file.display().to_string();
     let told = text(&output(["why", "req-3", &path]).stdout);
-    assert!(told.contains("goes on from req-2"), "{told}");
+    assert!(told.contains("continues req-2"), "{told}");
     let told = text(&output(["why", "req-0", &path]).stdout);
     assert!(told.contains("no earlier prompt"), "{told}");
     let told = object(&output(["why", "req-4", &path, "--json"]));
@@ -389,7 +389,7 @@ fn another_text_as_long_as_the_baselines_passes_and_is_told() {
         assert_eq!(told.status.code(), Some(0), "{}", text(&told.stderr));
         let told = text(&told.stdout);
         assert!(
-            told.contains(expected) && told.contains("anew once"),
+            told.contains(expected) && told.contains("recomputes it once"),
             "{told}"
         );
         let told = object(&lint(&["--baseline", &baseline, "--json"]));

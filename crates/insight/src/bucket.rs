@@ -93,21 +93,21 @@ impl Bucket {
     #[must_use]
     pub fn meaning(self) -> &'static str {
         match self {
-            Self::Device => "found in device memory",
+            Self::Device => "cached in device memory",
             Self::Host => "loaded from host memory",
             Self::Disk => "loaded from disk",
             Self::Remote => "loaded from object storage",
-            Self::LoadFailed => "stored, but loading failed or was too slow",
-            Self::BlockFloor => "tail of a block, or the last token",
-            Self::InFlight => "the same prefix was being computed",
-            Self::IndexWrong => "expected on the replica, and not there",
-            Self::HeldElsewhere => "another replica held it",
-            Self::Reset => "lost by a restart or a clear",
-            Self::Evicted => "evicted to make room",
-            Self::Namespace => "known under another salt, adapter or model",
-            Self::Diverged => "known behind another prefix",
-            Self::NeverSeen => "never seen before",
-            Self::NoTokens => "its prompt's tokens are not known here",
+            Self::LoadFailed => "stored, but loading failed or was slow",
+            Self::BlockFloor => "end of the prompt",
+            Self::InFlight => "prefix was being computed",
+            Self::IndexWrong => "expected in the cache, not there",
+            Self::HeldElsewhere => "cached on another replica",
+            Self::Reset => "lost in a restart or reset",
+            Self::Evicted => "evicted",
+            Self::Namespace => "cached for another tenant or model",
+            Self::Diverged => "seen after another prefix",
+            Self::NeverSeen => "new",
+            Self::NoTokens => "tokens unknown to the gateway",
         }
     }
 

@@ -5,6 +5,7 @@ mod importance;
 mod index;
 mod insight;
 pub(crate) mod load;
+mod maker;
 mod prediction;
 mod prompts;
 mod savings;
@@ -18,14 +19,13 @@ use std::sync::{Arc, OnceLock};
 use headstart_cache::tiers::{TierCounts, TierSummary};
 use headstart_router::ReportedLoad;
 use headstart_router::stream::StreamStatus;
-use prometheus::{
-    CounterVec, Encoder, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter,
-    IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
-};
+use prometheus::{Encoder, GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec, TextEncoder};
 
 pub use importance::ImportanceMetrics;
 pub use index::IndexMetrics;
 pub use insight::InsightMetrics;
+use maker::Maker;
+pub use maker::MetricEntry;
 pub use prediction::PredictionMetrics;
 pub use prompts::PromptMetrics;
 pub use savings::{PromptSources, SavingsMetrics};
@@ -44,7 +44,7 @@ const SECONDS: [f64; 14] = [
 
 /// Metrics of one server.
 pub struct Metrics {
-    registry: Registry,
+    make: Maker,
     /// What happened to requests.
     pub requests: RequestMetrics,
     /// How replicas are.
@@ -132,7 +132,7 @@ impl Metrics {
     /// Fresh metrics in a registry of their own.
     #[must_use]
     pub fn new() -> Self {
-        let make = Maker(Registry::new());
+        let make = Maker::default();
         let requests = RequestMetrics::new(&make);
         let replicas = ReplicaMetrics::new(&make);
         let index = Arc::new(IndexMetrics::new(&make));
@@ -141,7 +141,7 @@ impl Metrics {
         let tiers = Arc::new(TierMetrics::new(&make));
         let importance = ImportanceMetrics::new(&make);
         Self {
-            registry: make.0,
+            make,
             requests,
             replicas,
             index,
@@ -159,17 +159,27 @@ impl Metrics {
     pub fn priced(prices: Option<PriceTable>) -> Self {
         let mut metrics = Self::new();
         if let Some(prices) = prices {
-            let make = Maker(metrics.registry.clone());
-            metrics.savings.set_prices(&make, prices);
+            metrics.savings.set_prices(&metrics.make, prices);
         }
         metrics
+    }
+
+    /// Every metric that a server can have, by name.
+    #[must_use]
+    pub fn catalog() -> Vec<MetricEntry> {
+        let metrics = Self::priced(Some(PriceTable::default()));
+        drop(metrics.with_insight());
+        drop(metrics.with_predictions());
+        metrics.with_shared_index();
+        metrics.with_shadow();
+        metrics.make.entries()
     }
 
     /// The text exposition format.
     #[must_use]
     pub fn render(&self) -> String {
         let mut text = Vec::new();
-        match TextEncoder::new().encode(&self.registry.gather(), &mut text) {
+        match TextEncoder::new().encode(&self.make.gather(), &mut text) {
             Ok(()) => String::from_utf8_lossy(&text).into_owned(),
             Err(error) => format!("# metrics could not be written: {error}\n"),
         }
@@ -364,76 +374,4 @@ impl ReplicaMetrics {
 /// Brings a counter up to a count that is kept elsewhere.
 pub(crate) fn raise(counter: &prometheus::IntCounter, count: u64) {
     counter.inc_by(count.saturating_sub(counter.get()));
-}
-
-/// Makes metrics and registers them.
-struct Maker(Registry);
-
-impl Maker {
-    fn counter(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-        let metric = IntCounterVec::new(Opts::new(name, help), labels);
-        self.register(metric.expect("the names are valid"))
-    }
-
-    fn float_counter(&self, name: &str, help: &str, labels: &[&str]) -> CounterVec {
-        let metric = CounterVec::new(Opts::new(name, help), labels);
-        self.register(metric.expect("the names are valid"))
-    }
-
-    fn gauge(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-        let metric = IntGaugeVec::new(Opts::new(name, help), labels);
-        self.register(metric.expect("the names are valid"))
-    }
-
-    fn ratio(&self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
-        let metric = GaugeVec::new(Opts::new(name, help), labels);
-        self.register(metric.expect("the names are valid"))
-    }
-
-    fn histogram(&self, name: &str, help: &str, labels: &[&str]) -> HistogramVec {
-        self.histogram_of(name, help, labels, &SECONDS)
-    }
-
-    fn histogram_of(
-        &self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-        buckets: &[f64],
-    ) -> HistogramVec {
-        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-        self.register(HistogramVec::new(options, labels).expect("the names are valid"))
-    }
-
-    fn plain<M>(&self, metric: prometheus::Result<M>) -> M
-    where
-        M: prometheus::core::Collector + Clone + 'static,
-    {
-        self.register(metric.expect("the names are valid"))
-    }
-
-    fn plain_counter(&self, name: &str, help: &str) -> IntCounter {
-        self.plain(IntCounter::with_opts(Opts::new(name, help)))
-    }
-
-    fn plain_gauge(&self, name: &str, help: &str) -> IntGauge {
-        self.plain(IntGauge::with_opts(Opts::new(name, help)))
-    }
-
-    /// A gauge without labels that is absent until it is set.
-    fn maybe_gauge(&self, name: &str, help: &str) -> GaugeVec {
-        self.plain(GaugeVec::new(Opts::new(name, help), &[]))
-    }
-
-    fn plain_histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
-        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-        self.plain(Histogram::with_opts(options))
-    }
-
-    fn register<M: prometheus::core::Collector + Clone + 'static>(&self, metric: M) -> M {
-        self.0
-            .register(Box::new(metric.clone()))
-            .expect("the names differ");
-        metric
-    }
 }

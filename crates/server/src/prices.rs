@@ -33,7 +33,7 @@ impl Price {
 }
 
 /// Prices of models.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PriceTable {
     /// What they are in: a label, nothing is converted.
     pub currency: String,

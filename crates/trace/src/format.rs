@@ -88,6 +88,32 @@ impl Format {
         }
     }
 
+    /// What its lines hold, and the fields by which it is recognised.
+    #[must_use]
+    pub fn about(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Mooncake => ("block ids, times and lengths", "`hash_ids`"),
+            Self::Bailian => (
+                "block ids, times, lengths, request types and turns",
+                "`hash_ids` with `chat_id`",
+            ),
+            Self::Agent => ("agent sessions with block ids", "`requests`"),
+            Self::Azure => (
+                "times and lengths; no prefix can match",
+                "the CSV header `TIMESTAMP,ContextTokens,GeneratedTokens`",
+            ),
+            Self::Conversation => (
+                "conversations as text",
+                "`turns`, `conversations`, or `messages` alone",
+            ),
+            Self::Requests => (
+                "requests as text, one per line",
+                "`prompt`, `messages` with `model` or `usage`, or a nested body",
+            ),
+            Self::Canonical => ("the form that `trace convert` writes", "`headstart_trace`"),
+        }
+    }
+
     /// All names, for a message.
     #[must_use]
     pub fn names() -> String {

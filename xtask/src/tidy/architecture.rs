@@ -1,7 +1,7 @@
 //! The architecture's table of crates, as data: who may use whom, and how pure each must be.
 //!
-//! `ARCHITECTURE.md` explains the table; this is the copy that is enforced. A new crate is a row
-//! here and a row there.
+//! `docs/architecture.md` explains the table; this is the copy that is enforced. A new crate is a
+//! row here and a row there.
 
 /// How much of the world a crate's own code may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@ fn violations_in(folder: &str, file: &TextFile) -> Vec<Violation> {
     let Some(row) = crate_row(folder) else {
         let message = format!(
             "the crate `{folder}` is unknown; add its row to xtask/src/tidy/architecture.rs and to \
-             ARCHITECTURE.md"
+             docs/architecture.md"
         );
         return vec![Violation::new(RULE, &file.path, 1, message)];
     };
@@ -61,7 +61,7 @@ fn forbidden(row: &CrateRow, used: &str) -> String {
     };
     format!(
         "{} may not use {used} (it uses: {uses}); let cli pass in what is needed, or change \
-         ARCHITECTURE.md first",
+         docs/architecture.md first",
         row.folder
     )
 }

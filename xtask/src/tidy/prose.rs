@@ -122,7 +122,7 @@ mod tests {
             "`nobody` and renobodyd\n```\nnobody\n```\nby lot",
             &[5],
         );
-        check("BENCHMARKS.md", "nobody", &[]);
+        check("tools/a.md", "nobody", &[]);
     }
 
     #[test]

@@ -12,11 +12,11 @@
 //! are compared: O(classes) per eviction, plus O(log n) to keep a queue.
 //!
 //! Source: Wang et al., "KVCache Cache in the Wild", USENIX ATC'25, and the authors' fork of
-//! vLLM. `wa:published` is their priority. By default we differ (BENCHMARKS.md compares): reuse
-//! times are taken as observed, not as an exponential; a block's chance is *given* that it has
-//! waited for its age; the horizon `life` is the best one for each class and age instead of five
-//! seconds; waiting uses are censored observations; turns from the fourth on are one class. And
-//! where the fit does not help, LRU evicts.
+//! vLLM. `wa:published` is their priority. By default we differ (docs/benchmarks/eviction.md
+//! compares): reuse times are taken as observed, not as an exponential; a block's chance is
+//! *given* that it has waited for its age; the horizon `life` is the best one for each class and
+//! age instead of five seconds; waiting uses are censored observations; turns from the fourth on
+//! are one class. And where the fit does not help, LRU evicts.
 //!
 //! The published tie-break by offset (a tail before its head) is the order of release here, and
 //! the cache offers leaves only: it can change nothing, and the ablation shows that.

@@ -37,65 +37,68 @@ const REPLICAS: usize = 4;
 /// Most replicas: each is a cache of its own.
 const REPLICAS_MAX: usize = 1024;
 
-/// Why prompts were computed again, what that cost, and what would change it.
+/// Explain why prompts were recomputed, and the cost.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  headstart analyze requests.jsonl                  what is computed twice, and why
-  headstart analyze litellm.jsonl.gz --replicas 8 --capacity 40GiB --model ./Qwen3-8B \\
-    --tokenizer ./Qwen3-8B --gpu-hour 2.5 --html report.html
+  headstart analyze requests.jsonl
+  headstart analyze litellm.jsonl.gz --replicas 8 --capacity 40GiB \\
+    --model ./Qwen3-8B --tokenizer ./Qwen3-8B --gpu-hour 2.5 --html report.html
   headstart analyze monday.jsonl tuesday.jsonl --show-text
   headstart analyze conversation_trace.jsonl.zst --json
   headstart analyze requests.jsonl --export anonymous.jsonl.gz
-  headstart demo                                    the same on a log that is made up
+  headstart demo                              the same on a generated log
 
-FILE is JSON, one object a line; plain, gzip or zstd; `-` is standard input:
-  requests      OpenAI's and Anthropic's request bodies, alone, in OpenAI's batch files or in a
-                proxy's `request`; logs of LiteLLM, Helicone, Langfuse, LangSmith; rendered
-                prompts, {\"prompt\": \"…\"} or as token ids
+FILE has one JSON object per line, plain, gzip or zstd; `-` is standard input:
+  requests      request bodies of OpenAI and Anthropic, alone, in OpenAI's batch
+                files or in the `request` field of a proxy's log; logs of
+                LiteLLM, Helicone, Langfuse and LangSmith; rendered prompts as
+                text ({\"prompt\": \"…\"}) or token ids
   conversation  dialogues: `messages`, `turns` or ShareGPT's `conversations`
   mooncake, bailian, agent, canonical
-                traces of block ids: Mooncake's, Qwen-Bailian's, kv-cache-tester's agent sessions,
-                and what --export and `headstart convert` write
-The first line tells which; --format overrules it. Azure's CSV has neither prompts nor block ids,
-so there is nothing to find again. Request logs that have times are merged by time (few requests
-without one come with the one before); otherwise each file begins when the one before it ends.
+                traces of block ids: Mooncake, Qwen-Bailian, kv-cache-tester,
+                and files that --export and `trace convert` write
 
-Of a request log everything stays on this machine, and no text is shown, nor written to --html,
-unless --show-text asks for it. --export writes times, lengths and block ids in new numbers: no
-text, no names, no hashes of either.
+Request logs with times are merged by time. Other files follow one another.
+Azure's CSV has no prompts and no block ids, so it cannot be analyzed. A trace
+of block ids cannot tell new prompts from changed prefixes.
 
-The waterfall is of a fleet of --replicas that hold --capacity each, where a request goes to the
-one that holds most of it unless that has too much to do; random routing is told apart. Without
---capacity each holds what the engine of the cost model has memory for. Where the log says what
-was cached, that counts as served, and of the rest only what was computed before is told: nobody
-knows what that engine held. Everywhere a prompt's last token counts as computed, with its block.
-Of block ids nobody can tell what is new from what changed in front.
+The report covers --replicas caches of --capacity each, with prefix-aware
+routing, next to random routing. If the log has cached token counts, those count
+as hits. Such a log does not show which tokens the engine evicted.
 
-Time is that of computing prompts: by the cost model, or fitted to the log's own times to the first
-token. Money is --gpu-hour of that time, or --price-table by token: a computed token costs its
-price, a served one saves what that price is above the price of a hit. Where the log counts its
-prompt tokens itself, time, money and what a replica holds go by that count.")]
+Time is prefill time: by the cost model, or fitted to the log's times to first
+token. Money is that time at --gpu-hour, or tokens at the prices of
+--price-table.
+
+No data leaves this machine. The report and --html show text only with
+--show-text. --export writes times, lengths and renumbered block ids: no text,
+no names and no hashes.")]
 pub(crate) struct Analyze {
     /// Request logs, conversations or traces
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     options: Options,
-    /// Also write the requests as an anonymous trace, which `replay` and `analyze` read
-    #[arg(long, value_name = "FILE")]
+    /// Also write the requests as an anonymous trace
+    ///
+    /// `analyze` and `replay` read it.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     export: Option<PathBuf>,
-    /// mooncake, bailian, agent, azure, conversation, requests or canonical [default: by the first
-    /// line of each file]
-    #[arg(long, value_name = "NAME", help_heading = "Reading")]
+    /// Format of the files [default: by the first line of each]
+    ///
+    /// mooncake, bailian, agent, azure, conversation, requests or canonical.
+    #[arg(long, value_name = "NAME", help_heading = "Input")]
     format: Option<String>,
-    /// Leave bad lines out and count them, instead of stopping at the first
-    #[arg(long, help_heading = "Reading")]
+    /// Skip and count bad lines, instead of stopping at the first
+    #[arg(long, help_heading = "Input")]
     skip_bad: bool,
-    /// Tokens per block [default: 512 mooncake, agent as it says, 16 otherwise]
-    #[arg(long, value_name = "N", help_heading = "Reading")]
+    /// Tokens per block [default: by format]
+    ///
+    /// 512 for mooncake, the trace's own size for agent, 16 for other formats.
+    #[arg(long, value_name = "N", help_heading = "Input")]
     block_tokens: Option<u32>,
-    /// Draw the starts of agent sessions, this far apart on average
-    #[arg(long, value_name = "SECONDS", help_heading = "Reading")]
+    /// Draw starts of agent sessions at random, with this mean gap
+    #[arg(long, value_name = "SECONDS", help_heading = "Input")]
     arrivals: Option<f64>,
 }
 
@@ -103,48 +106,65 @@ pub(crate) struct Analyze {
 #[derive(Args, Debug, Default)]
 pub(crate) struct Options {
     /// Replicas that share the traffic [default: 4]
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = replicas)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = replicas,
+        help_heading = "Cache")]
     replicas: Option<usize>,
-    /// What one replica holds: 6000 or 6k (blocks), 160Ktok (tokens), 1% (of the distinct blocks),
-    /// 40GiB (with --model or --kv-bytes) [default: as the cost model's engine]
-    #[arg(long, value_name = "N")]
+    /// KV capacity of one replica [default: of the cost model's engine]
+    ///
+    /// 6000 or 6k (blocks), 160Ktok (tokens), 1% (of the distinct blocks), or 40GiB (with --model
+    /// or --kv-bytes).
+    #[arg(long, value_name = "N", help_heading = "Cache")]
     capacity: Option<String>,
-    /// Folder with a config.json, or the file: says how many bytes a token takes
-    #[arg(long, value_name = "PATH")]
+    /// Model folder or config.json, for the KV bytes per token
+    #[arg(long, value_name = "PATH", help_heading = "Cache")]
     model: Option<PathBuf>,
-    /// Bytes of a token's keys and values, where there is no --model
+    /// KV bytes per token, in place of --model
     #[arg(long, value_name = "N", conflicts_with = "model")]
+    #[arg(help_heading = "Cache")]
     kv_bytes: Option<u64>,
-    /// How keys and values are stored: f32, f16, bf16, fp8 or int8 [default: as the model says]
+    /// Type of the KV cache [default: of the model]
+    ///
+    /// f32, f16, bf16, fp8 or int8.
     #[arg(long, value_name = "DTYPE", requires = "model")]
+    #[arg(help_heading = "Cache")]
     kv_dtype: Option<String>,
-    /// What the engine's steps cost, as `headstart calibrate` writes it [default: Llama 3.1 8B on
-    /// one H100]
-    #[arg(long, value_name = "FILE")]
+    /// Cost model of the engine [default: Llama 3.1 8B on one H100]
+    ///
+    /// `headstart calibrate` writes such a file.
+    #[arg(long, value_name = "FILE", help_heading = "Prices")]
     cost_model: Option<PathBuf>,
-    /// What an hour of a replica costs, in dollars
+    /// Price of one replica per hour
     #[arg(
         long,
         value_name = "DOLLARS",
         conflicts_with = "price_table",
-        allow_negative_numbers = true
+        allow_negative_numbers = true,
+        help_heading = "Prices"
     )]
     gpu_hour: Option<f64>,
-    /// What tokens cost: a file as for `savings`, or builtin for relative prices
-    #[arg(long, value_name = "FILE|builtin")]
+    /// Prices of tokens: a TOML file, or `builtin`
+    ///
+    /// `headstart savings --help` shows the format. `builtin` has relative prices.
+    #[arg(long, value_name = "FILE|builtin", help_heading = "Prices")]
     price_table: Option<String>,
-    /// Folder of the tokenizer and chat template [default: the built-in toy's]
-    #[arg(long, value_name = "FOLDER")]
+    /// Folder of the tokenizer and chat template [default: toy's]
+    ///
+    /// Token counts of the built-in toy are approximate.
+    #[arg(long, value_name = "FOLDER", help_heading = "Input")]
     tokenizer: Option<PathBuf>,
-    /// Show the text of examples, which is a part of somebody's prompt
-    #[arg(long)]
+    /// Show prompt text in examples
+    #[arg(long, help_heading = "Output")]
     show_text: bool,
-    /// Print one JSON object
+    /// Also show cache sizes, routing and the shape of the traffic
     #[arg(long)]
+    full: bool,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
     json: bool,
-    /// Also write a page with plots, which opens without a network; `-` prints it instead of the
-    /// text
-    #[arg(long, value_name = "FILE")]
+    /// Also write an HTML report; `-` prints it instead of the text
+    ///
+    /// The page needs no network.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
 }
 
@@ -213,7 +233,7 @@ fn replicas(text: &str) -> Result<usize, String> {
 }
 
 /// `-`, which stands for standard output.
-fn is_stdout_path(path: &Path) -> bool {
+pub(crate) fn is_stdout_path(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
@@ -245,6 +265,18 @@ impl Analyze {
 }
 
 impl Options {
+    fn sections(&self) -> report::Sections {
+        match self.full {
+            true => report::Sections::All,
+            false => report::Sections::Main,
+        }
+    }
+
+    /// What one replica holds, as it was written.
+    pub(crate) fn written_capacity(&self) -> Option<&str> {
+        self.capacity.as_deref()
+    }
+
     /// Where the page goes.
     pub(crate) fn html(&self) -> Option<&Path> {
         self.html.as_deref()
@@ -347,7 +379,7 @@ impl Options {
         }
         output::line(&match self.json {
             true => report::json(analysis).to_string(),
-            false => report::text(analysis),
+            false => report::text(analysis, self.sections()),
         })
     }
 }

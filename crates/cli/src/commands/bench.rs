@@ -25,15 +25,15 @@ use crate::config::ServeOptions;
 /// Measure a server.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
-    /// Multi-turn conversations, closed loop, one run per strategy and policy.
+    /// Play multi-turn conversations; compare strategies and policies.
     Chat(Box<chat::Chat>),
-    /// A trace, with tokens in place of its blocks, beside what a replay predicts.
+    /// Send a trace to a server; compare its hits with a replay.
     Trace(Box<trace::Trace>),
-    /// A fleet under load, strategy by strategy, beside what the simulator says.
+    /// Send load to a fleet; compare strategies with the simulation.
     Fleet(Box<fleet::Fleet>),
-    /// What a hit in a lower tier costs on this machine, and whether loading is faster.
+    /// Measure whether loading a prefix is faster than recomputing it.
     Tiers(tiers::TiersBench),
-    /// What loading only what matters of a stored prefix saves, and what it changes.
+    /// Measure what loading part of a prefix saves, and what it changes.
     Importance(Box<importance::ImportanceBench>),
 }
 
@@ -51,41 +51,49 @@ pub(crate) fn run(bench: Bench) -> Result<()> {
 /// The servers that the benchmark starts: options of `headstart serve`.
 #[derive(Args, Debug, Default)]
 pub(crate) struct BenchServer {
-    /// Embedded replicas [default: 2; for a trace and for calibrate 1, for a fleet the preset's]
-    #[arg(long, value_name = "N")]
+    /// Embedded replicas [default: by command]
+    ///
+    /// `bench chat` starts 2, `bench trace` and `calibrate` 1, `bench fleet` those of the preset.
+    #[arg(long, value_name = "N", help_heading = "Server")]
     replicas: Option<NonZeroUsize>,
-    /// Model, as for serve [default: toy]
-    #[arg(long, value_name = "MODEL")]
+    /// Model, as for `serve` [default: toy]
+    #[arg(long, value_name = "MODEL", help_heading = "Server")]
     model: Option<String>,
-    /// The model's name in the API
-    #[arg(long, value_name = "NAME")]
+    /// Model name in the API
+    #[arg(long, value_name = "NAME", help_heading = "Server")]
     served_model_name: Option<String>,
     /// KV blocks per replica
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Server")]
     cache_blocks: Option<usize>,
-    /// f32 or bf16
-    #[arg(long, value_name = "DTYPE")]
+    /// Type of weights and KV: f32 or bf16
+    #[arg(long, value_name = "DTYPE", help_heading = "Server")]
     dtype: Option<String>,
-    /// What says whether conversations go on, as for serve
-    #[arg(long, value_name = "FILE")]
+    /// Model that predicts whether conversations continue
+    ///
+    /// `headstart train` writes it.
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
     predictor: Option<PathBuf>,
-    /// Folder of the sentence encoder that it was trained with [default: built in]
+    /// Sentence encoder of the predictor [default: built in]
     #[arg(long, value_name = "FOLDER", requires = "predictor")]
+    #[arg(help_heading = "Server")]
     encoder: Option<String>,
-    /// Where to keep keys and values below memory, as for serve
-    #[arg(long, value_name = "DIR|URL")]
+    /// Context cache, as for `serve`
+    #[arg(long, value_name = "DIR|URL", help_heading = "Server")]
     context_cache: Option<String>,
-    /// Most that is kept there, GiB
+    /// Budget of the context cache, GiB
     #[arg(long, value_name = "GIB", requires = "context_cache")]
+    #[arg(help_heading = "Server")]
     context_cache_gib: Option<f64>,
-    /// Host memory per replica between the two, GiB
+    /// Host memory below the engine's cache, per replica, GiB
     #[arg(long, value_name = "GIB", requires = "context_cache")]
+    #[arg(help_heading = "Server")]
     host_cache_gib: Option<f64>,
-    /// Running engines instead of embedded replicas, as for serve
+    /// Running engine, as for `serve`, in place of embedded replicas
     #[arg(long, value_name = "SPEC", id = "upstream")]
+    #[arg(help_heading = "Server")]
     upstream: Vec<String>,
-    /// File whose first line is the server's API key (with --url)
-    #[arg(long, value_name = "FILE")]
+    /// File whose first line is the server's API key, for --url
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
     api_key_file: Option<PathBuf>,
 }
 

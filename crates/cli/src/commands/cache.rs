@@ -26,28 +26,30 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// Slots for what is read: as many as are read at once, and some.
 const SLOTS: usize = 32;
 
-/// Look at a context cache (`serve --context-cache`) and look after it.
+/// Inspect and clean a context cache.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Cache {
-    /// One line for each record, oldest first.
+    /// List all records, oldest first.
     Ls(look::Ls),
-    /// What it holds, whose, how old, how much of its room it uses, and who uses it.
+    /// Show disk use, tenants, ages and the process that uses it.
     Stat(look::Stat),
-    /// Read every record and verify its checksums; damaged ones are not read again.
+    /// Verify the checksums of all records; set damaged ones aside.
     Verify(verify::Verify),
-    /// Clear away what is expired or replaced, and give its room back to the disk.
+    /// Remove expired and replaced records, and free their disk space.
     Gc(clear::Gc),
     /// Copy verified records to another folder or object store.
     Export(export::Export),
-    /// Destroy what belongs to a tenant, or all.
+    /// Delete all records of a tenant, or all records.
     Purge(clear::Purge),
 }
 
 /// Which context cache.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
-    /// As `serve --context-cache` takes it: a folder, s3://BUCKET/PREFIX, gs://…, az://… or
-    /// file:///FOLDER, with credentials from the environment
+    /// Folder or URL, as for `serve --context-cache`
+    ///
+    /// URLs are s3://BUCKET/PREFIX, gs://…, az://… and file:///FOLDER. Credentials come from the
+    /// environment.
     #[arg(env = "HEADSTART_CONTEXT_CACHE", value_name = "DIR|URL")]
     cache: String,
 }

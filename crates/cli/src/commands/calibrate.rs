@@ -27,61 +27,86 @@ const MAX_PROMPT_TOKENS: u32 = 4_096;
 /// Tokens of a step of a server that does not say: vLLM's default on GPUs below an H100.
 const MAX_BATCHED_TOKENS: usize = 2_048;
 
-/// What an engine's steps cost: measured on a server, or derived from data sheets.
+/// Calibrate a cost model on an engine, or derive one.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  headstart calibrate                                      the toy, on this machine
-  headstart calibrate --url http://10.0.0.7:8000 --served-model-name Qwen3-0.6B \\
-    --vocab 512..151643 --max-batched-tokens 2048 --kv-tokens 250000 -o engine.toml
+  headstart calibrate                           the toy, on this machine
+  headstart calibrate --url http://10.0.0.7:8000 \\
+    --served-model-name Qwen3-0.6B --vocab 512..151643 \\
+    --max-batched-tokens 2048 --kv-tokens 250000 -o engine.toml
   headstart calibrate --derive qwen3-32b --gpu h100 --gpus 2 -o engine.toml
 
-It sends prompts of several lengths, new and behind cached ones, and lets answers grow together in
-several numbers; then it fits a cost model to the times and says how well that explains them. Every
-other shape is held out once, to see how well the rest foretells it. Nobody else should use the
-server meanwhile. The file is for `serve --executor cost-model=FILE` and `bench fleet --cost-model
-FILE`.
+The command times new prompts, prompts after cached ones, and concurrent
+answers, at several sizes. It fits a cost model and prints its error, also on
+shapes that were held out. The server should have no other load meanwhile.
 
-Derived models are the data sheets' roofs with the same shares of them for all: good for comparing,
-not for promises.")]
+`serve --executor cost-model=FILE`, `serve --strategy cost --cost-model FILE`,
+`simulate`, `plan`, `analyze` and `bench fleet` read the file.
+
+--derive estimates the costs from data sheets, with the same efficiency for all
+GPUs. Use such models to compare, not to predict absolute times.")]
 pub(crate) struct Calibrate {
-    /// Measure this server instead of starting one
-    #[arg(long, conflicts_with_all = ["upstream", "derive"])]
+    /// Measure this running server
+    #[arg(long, conflicts_with_all = ["upstream", "derive"], help_heading = "Server")]
     url: Option<String>,
-    /// Derive instead of measuring: a model's name; an unknown one lists those that are known
-    #[arg(long, value_name = "MODEL", requires = "gpu")]
+    /// Derive the cost model of this model from data sheets
+    ///
+    /// The error for an unknown name lists the known ones.
+    #[arg(
+        long,
+        value_name = "MODEL",
+        requires = "gpu",
+        help_heading = "Data sheets"
+    )]
     derive: Option<String>,
-    /// With --derive: l4, l40s, a100, h100, h200, b200 or mi300x
-    #[arg(long, value_name = "NAME", requires = "derive")]
+    /// GPU: l4, l40s, a100, h100, h200, b200 or mi300x
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "derive",
+        help_heading = "Data sheets"
+    )]
     gpu: Option<String>,
-    /// With --derive: GPUs that share each layer
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1, 64))]
+    /// Tensor-parallel GPUs
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1, 64),
+        help_heading = "Data sheets")]
     gpus: u32,
-    /// Where the cost model goes
-    #[arg(short, long, value_name = "FILE")]
+    /// Also write the cost model to a file
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
-    /// Longest prompt, tokens [default: 4096, and no more than fit]
-    #[arg(long, value_name = "N", value_parser = within(16, u32::MAX))]
+    /// Maximum prompt length, tokens [default: 4096, if it fits]
+    #[arg(long, value_name = "N", value_parser = within(16, u32::MAX),
+        help_heading = "Measurement")]
     max_prompt_tokens: Option<u32>,
-    /// Most answers at once
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = within(1, 1_024))]
+    /// Maximum concurrent answers
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = within(1, 1_024),
+        help_heading = "Measurement")]
     max_sequences: u32,
-    /// Tokens of each answer that is timed
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = within(2, 4_096))]
+    /// Tokens per timed answer
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = within(2, 4_096),
+        help_heading = "Measurement")]
     answer_tokens: u32,
-    /// Times that each shape is timed; the median counts
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = within(1, 100))]
+    /// Runs per shape, of which the median counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = within(1, 100),
+        help_heading = "Measurement")]
     rounds: u32,
-    /// Most tokens that a step of the server computes [default: as it was started with; 2048]
-    #[arg(long, value_name = "N", value_parser = within(1, 1 << 20))]
+    /// Maximum tokens per step of the server [default: the server's]
+    ///
+    /// 2048 for a server at --url.
+    #[arg(long, value_name = "N", value_parser = within(1, 1 << 20),
+        help_heading = "Measurement")]
     max_batched_tokens: Option<u32>,
-    /// Tokens that fit the server's KV memory [default: as it says, or was started with]
-    #[arg(long, value_name = "N")]
+    /// KV capacity of the server, tokens [default: the server's]
+    #[arg(long, value_name = "N", help_heading = "Measurement")]
     kv_tokens: Option<usize>,
-    /// Token ids to draw from, LOW included; without the model's special tokens
+    /// Range of random token ids, without HIGH
+    ///
+    /// Leave out the model's special tokens.
     #[arg(long, value_name = "LOW..HIGH", default_value = "512..4093")]
+    #[arg(help_heading = "Measurement")]
     vocab: String,
     /// Print one JSON object
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
     #[command(flatten)]
     server: BenchServer,
@@ -123,7 +148,7 @@ fn derive(calibrate: &Calibrate, model: &str, gpu: &str) -> Result<()> {
     let number = calibrate.gpus;
     if !(shape.query_heads as u32).is_multiple_of(number) {
         let message = format!(
-            "--gpus {number}: {model} has {} query heads, which so many cannot share",
+            "--gpus {number}: {model} has {} query heads, which {number} GPUs cannot share equally",
             shape.query_heads
         );
         return Err(UsageError(message).into());

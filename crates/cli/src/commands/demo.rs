@@ -18,26 +18,27 @@ const PAGE: &str = "headstart-demo.html";
 /// What a replica of the demo holds unless somebody says: so little that something is evicted.
 const CAPACITY: &str = "32Ktok";
 
-/// What `analyze` says of a log that is made up, without any input.
+/// Analyze a generated sample log.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart demo
-  headstart demo --html /tmp/demo.html --gpu-hour 2.5
-  headstart demo --log demo.jsonl                   also writes the log itself
-  headstart analyze requests.jsonl --html report.html    the same with your own
+  headstart demo --html demo.html --gpu-hour 2.5
+  headstart demo --log demo.jsonl                       also write the log
+  headstart analyze requests.jsonl --html report.html   the same on your log
 
-An hour of four applications on four replicas, written by a seeded generator: an agent with the
-time of day in its system prompt, questions on documents that come in changing order, a shop whose
-tools are shuffled, and chats that are as they should be. Nothing is read, nothing leaves this
-machine.")]
+The log covers one hour of four applications on four replicas. An agent has the
+time of day in its system prompt. Questions come with documents in changing
+order. A shop shuffles its tools. The chats have no mistake. The command reads
+no file and uses no network.")]
 pub(crate) struct Demo {
     #[command(flatten)]
     options: Options,
-    /// Also write the log that is analyzed
-    #[arg(long, value_name = "FILE")]
+    /// Also write the generated log
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     log: Option<std::path::PathBuf>,
-    /// Another seed gives another hour
+    /// Seed of the log
     #[arg(long, value_name = "SEED", default_value_t = 1)]
+    #[arg(help_heading = "Input")]
     seed: u64,
 }
 
@@ -57,14 +58,24 @@ pub(crate) fn run(mut demo: Demo) -> Result<()> {
         output::to(path, |out| Ok(out.write_all(&log)?))?;
     }
     analyze::tell(&demo.options, &[Source::Made("a made-up hour", log)])?;
+    let again = demo.log.as_deref().map(|log| {
+        let capacity = demo.options.written_capacity().unwrap_or(CAPACITY);
+        format!(
+            "Again:        headstart analyze {} --capacity {capacity}\n",
+            log.display()
+        )
+    });
     let hint = format!(
-        "\nThe plots are in {}: open it in a browser, no network is needed.\n\
-         With your own log (requests as OpenAI and Anthropic take them, or as LiteLLM, Helicone, \
-         Langfuse\nand LangSmith log them):\n  \
-         headstart analyze requests.jsonl --html report.html",
-        page.display()
+        "\nPlots:        {} (open it in a browser)\n\
+         More figures: headstart demo --full\n\
+         {}Your own log: headstart analyze requests.jsonl --html report.html",
+        page.display(),
+        again.unwrap_or_default(),
     );
-    // Whoever reads JSON reads standard output.
+    if analyze::is_stdout_path(&page) {
+        return Ok(());
+    }
+    // Standard output may be JSON.
     eprintln!("{hint}");
     Ok(())
 }

@@ -26,41 +26,47 @@ use answer::FirstLine;
 /// Largest summary that is read: a few thousand replicas with a thousand bytes each, many times.
 const SUMMARY_BYTES_MAX: usize = 64 << 20;
 
-/// What a running server knows of its replicas' caches.
+/// Show what a running server knows of its replicas' caches.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Index {
-    /// Sizes, counters, and the state of every replica's event stream.
+    /// Print sizes, counters and the event stream of each replica.
     #[command(after_help = "Examples:
   headstart index show
   headstart index show --url http://10.0.0.1:8000 --json | jq .replicas
 
-A stream is complete, partial (events are lost), replaying (they are being asked for) or down;
-elsewhere, where another gateway of a shared index listens; none, where nobody does.")]
+State of an event stream:
+  complete    no events are missing
+  partial     events were lost
+  replaying   the gateway is requesting lost events
+  down        the engine's stream is not connected
+  elsewhere   another gateway of the shared index follows it
+  none        the gateway follows no events of this replica")]
     Show {
         #[command(flatten)]
         server: Server,
-        /// Print the server's JSON as it came
+        /// Print the server's JSON unchanged
         #[arg(long)]
         json: bool,
     },
-    /// Every block that it believes a replica to hold, as JSON lines.
+    /// Print each block that a replica holds, as JSON lines.
     #[command(after_help = "Examples:
   headstart index dump | head
   headstart index dump --replica 3 -o replica-3.jsonl
 
-A key names a block and all before it; equal keys on two replicas are equal blocks. Keys are
-hashes: they tell nothing of a prompt. For a reader that is much slower than the server the
-dump breaks off with an error; ask for one replica, or for a limit.")]
+The index may list blocks that an engine has evicted. A key is a hash of a block
+and all blocks before it, and reveals no text. Equal keys on two replicas are
+equal blocks. If the reader is much slower than the server, the dump ends with
+an error; use --replica or --limit then.")]
     Dump {
         #[command(flatten)]
         server: Server,
-        /// Of this replica only
+        /// Dump this replica only
         #[arg(long, value_name = "ID")]
         replica: Option<u32>,
-        /// At most so many
+        /// Maximum number of blocks
         #[arg(long, value_name = "N")]
         limit: Option<usize>,
-        /// Where to write; `-` is standard output
+        /// Output file; `-` is standard output
         #[arg(short, long, alias = "out", value_name = "FILE", default_value = "-")]
         output: PathBuf,
     },

@@ -26,46 +26,51 @@ use baseline::{Baseline, Begins};
 use stable::Stable;
 use unnamed::{Place, Unnamed};
 
-/// What breaks the prefix that prompts could share.
+/// Find what breaks prefix caching in your prompts.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart lint requests.jsonl
   headstart lint requests.jsonl --show-text
   zcat requests.jsonl.gz | grep support-bot | headstart lint -
-  headstart lint prompts/ --write-baseline prefix.json      # once, committed
-  headstart lint prompts/ --baseline prefix.json            # in CI
+  headstart lint prompts/ --write-baseline prefix.json     once; commit the file
+  headstart lint prompts/ --baseline prefix.json           in CI
 
-FILE is a request log (OpenAI, Anthropic, LiteLLM, Helicone, Langfuse, LangSmith or plain prompts,
-one JSON object a line or one JSON array; `headstart why --help` says which fields are read), a file
-of conversations (ShareGPT), a text file with one prompt, or a folder of such text files (.txt, .md,
-.prompt), which are taken in the order of their names; `-` is a log on standard input. Prompts are
-compared with those before them that ask the same model.
+FILE is one of these; `headstart why --help` lists the fields of a log:
+  - a request log (OpenAI, Anthropic, LiteLLM, Helicone, Langfuse, LangSmith or
+    plain prompts), with one JSON object per line or one JSON array
+  - conversations (ShareGPT)
+  - a text file with one prompt
+  - a folder of such text files (.txt, .md, .prompt), read in order of name
+  - `-`, a log on standard input
 
-The stable prefix is what at least nine in ten prompts begin with. A baseline holds its length and
-keyed hashes of it, no text. A prefix that has become shorter fails. One that is as long and another
-text passes, and that is said: what caches hold of the old one is no longer found, once. With both
---baseline and --write-baseline the new baseline is written only if all is well.
+Each prompt is compared with earlier prompts of the same model. The stable
+prefix is the beginning that at least 90 % of the prompts share. A baseline
+holds its length and keyed hashes, no text. The check fails if the prefix is
+shorter than the baseline. A changed prefix of the same length passes with a
+note: every cache recomputes it once. With both flags, the new baseline is
+written only if the check passes.
 
-Exit codes: 0 all is well, 1 there are findings or the stable prefix has become shorter, 2 wrong
-arguments, or files that cannot be read.")]
+Exit codes: 0 passed, 1 findings or a shorter stable prefix, 2 wrong arguments
+or an unreadable file.")]
 pub(crate) struct Lint {
-    /// Logs, texts and folders of texts; `-` is standard input
+    /// Logs, texts and folders of texts; `-` reads standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Fail when the stable prefix is shorter than this file says
+    /// Fail if the stable prefix is shorter than in this file
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// Write the stable prefix's length and keyed hashes
+    /// Write the length and keyed hashes of the stable prefix
     #[arg(long, value_name = "FILE")]
     write_baseline: Option<PathBuf>,
     /// Show the texts that change
     #[arg(long)]
     show_text: bool,
-    /// Folder of the tokenizer and chat template [default: the built-in toy's, so tokens are
-    /// approximate]
+    /// Folder of the tokenizer and chat template [default: toy's]
+    ///
+    /// Token counts of the built-in toy are approximate.
     #[arg(long, value_name = "FOLDER")]
     tokenizer: Option<PathBuf>,
-    /// Leave bad lines out, instead of stopping at the first
+    /// Skip bad lines, instead of stopping at the first
     #[arg(long)]
     skip_bad: bool,
     /// Print JSON
@@ -256,8 +261,8 @@ impl Verdict {
         };
         (!self.shrank()).then(|| {
             format!(
-                "{from}: every cache computes it anew once. If that is meant, --write-baseline \
-                 without --baseline records it"
+                "{from}: every cache recomputes it once. If the change is intended, \
+                 --write-baseline without --baseline records it"
             )
         })
     }
@@ -285,7 +290,7 @@ impl Found<'_> {
         let example = self.example;
         let name = self.cause.map_or("unnamed", Cause::name);
         let mut lines = vec![format!(
-            "{number}. {name}: {}. {} known tokens were computed again in {}.",
+            "{number}. {name}: {}. {} cached tokens were recomputed in {}.",
             self.title(),
             thousands(self.tokens),
             counted(self.requests, "request")

@@ -35,52 +35,55 @@ const ALL: f64 = 0.9999;
 const HOST_LATENCY_S: f64 = 20e-6;
 const DISK_LATENCY_S: f64 = 100e-6;
 
-/// How many times device memory a trace is worth, on host and disk.
+/// Size a host-memory or disk KV cache for a trace.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart plan trace.jsonl.zst --model llama3-70b
   headstart plan trace.jsonl.zst --model qwen3-8b --gpu l40s --disk-gbps 6
-  headstart plan trace.jsonl.zst --model ./Qwen3-0.6B --device-gib 4 --cost-model engine.toml --json
+  headstart plan trace.jsonl.zst --model ./Qwen3-0.6B --device-gib 4 \\
+    --cost-model engine.toml --json
 
-Each row is one cache of so many times the device's memory: what the device and a lower tier hold
-together, if nothing is held twice. Hits are counted as in replay, request by request, without
-queueing. What is saved is the time of prefill, per hour of the trace: computing what the device
-does not hold, less the best plan of loading and computing at the tier's speed, as serve makes it.
-Writes, wear and what the tier's memory costs are not reckoned with. The least multiple is searched
-among whole numbers; that more room finds more is taken for granted, as under lru.")]
+Each row is a total cache size, device and lower tier together, as a multiple of
+device memory. Hits are counted as in `headstart replay`: one request after
+another, without queueing.
+
+The saving is prefill time per hour of the trace. It compares the device alone
+with the device plus a lower tier. Hits in that tier take the best mix of
+loading and recomputing, as in `serve`. Writes, wear and the price of memory are
+not included. The search for the smallest sufficient multiple assumes that a
+larger cache never has fewer hits, as with lru.")]
 pub(crate) struct Plan {
     #[command(flatten)]
     input: TraceInput,
     #[command(flatten)]
     device: DeviceOptions,
     /// Eviction policy, with options
-    #[arg(long, value_name = "P", default_value = "lru")]
+    #[arg(long, value_name = "P", default_value = "lru", help_heading = "Cache")]
     policy: String,
-    /// Host memory's speed, GB/s [default: PCIe of the GPUs]
-    #[arg(long, value_name = "X")]
+    /// Bandwidth of host memory, GB/s [default: PCIe of the GPUs]
+    #[arg(long, value_name = "X", help_heading = "Cache")]
     host_gbps: Option<f64>,
-    /// The disk's speed, GB/s
+    /// Bandwidth of the disk, GB/s
     #[arg(long, value_name = "X", default_value_t = 3.0)]
+    #[arg(help_heading = "Cache")]
     disk_gbps: f64,
-    /// Share of the ideal hit rate that is enough
+    /// Sufficient share of the ideal hit rate
     #[arg(long, value_name = "SHARE", default_value_t = 0.99)]
+    #[arg(help_heading = "Cache")]
     enough: f64,
-    /// The first share of the requests, not counted because the cache began empty
+    /// Share of the requests to leave out at the start, as warm-up
     #[arg(long, value_name = "SHARE", default_value_t = 0.2)]
+    #[arg(help_heading = "Cache")]
     cold: f64,
-    /// Keep about this share of the sessions, each of them whole
-    #[arg(
-        long,
-        value_name = "SHARE",
-        default_value_t = 1.0,
-        help_heading = "Reading"
-    )]
+    /// Share of the sessions to keep, each as a whole
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    #[arg(help_heading = "Input")]
     scale: f64,
-    /// Threads [default: as many as there are cores]
-    #[arg(long, value_name = "N")]
+    /// Threads [default: all cores]
+    #[arg(long, value_name = "N", help_heading = "Output")]
     threads: Option<NonZeroUsize>,
     /// Print one JSON object
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

@@ -38,82 +38,87 @@ const ROOM_MAX: u64 = 1 << 26;
 /// Which sessions a scale keeps: always the same, so that a larger scale keeps them too.
 const SCALE_SEED: u64 = 0;
 
-/// What a policy would have hit on a recorded trace.
+/// Compare eviction policies and cache sizes on a trace.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  headstart replay trace.jsonl                      curves of lru and belady, from 0.1 to 100 %
+  headstart replay trace.jsonl                 lru and belady, 12 sizes
   headstart replay conversation_trace.jsonl.zst --policy all --html curves.html
-  headstart replay trace.jsonl --policy lru,wa,s3fifo:small=0.2 --capacity 1%,5%,6k,160Ktok
-  headstart replay trace.jsonl --capacity 40GiB,80GiB --model ./Llama-3.3-70B-Instruct
-  headstart replay trace.jsonl --policy lru --capacity 5000 --json
-  headstart replay trace.jsonl --policy lru,wa,lpc,continuation-oracle --predictor turns
+  headstart replay trace.jsonl --policy lru,wa,s3fifo:small=0.2 \\
+    --capacity 1%,5%,6k,160Ktok
+  headstart replay trace.jsonl --capacity 40GiB --model ./Llama-3.3-70B-Instruct
+  headstart replay trace.jsonl --policy lru,lpc --predictor turns
   headstart replay chats.jsonl --arrivals 5 --policy lru,lpc --predictor turns \\
     --predictor chats.model
 
-One cache, no service time: requests in order, each matches, fills and releases before the next
-begins. Every id counts as a block, a partial last one too. The block hit rate is matched blocks
-of looked-up ones, the token hit rate cached prompt tokens of prompt tokens. belady evicts what is
-asked for last; it reads the future, and nothing that admits every newcomer can be expected to
-beat it. Policies that may decline one (gdsf) can, at small sizes; belady-bypass bounds those.
+Requests run one after another and take no time. Every block id counts as a
+whole block. The block hit rate is matched blocks / blocks looked up. The token
+hit rate is cached prompt tokens / prompt tokens.
 
-lpc evicts what is least likely to go on. It reads a probability for each request: the trace's own
-(p_continue of the canonical form), or with --predictor another one; each predictor gets rows of
-its own, as lpc[turns]. `turns` learns, as the trace goes by, how many conversations go on from
-each turn; a file written by `headstart train` reads what is said, so the trace must be
-conversations; `truth` is what a generated corpus says of itself. lpc:charge=4000 is lpc with 4,000
-tokens less cache, for what its predictor takes.
+belady and belady-bypass read the future, for comparison. gdsf and belady-bypass
+may reject new blocks, so at small sizes they can beat belady.
 
-A capacity is that of one replica, all its GPUs together. --json prints an object a line, --csv a
-line per policy and capacity, or with --per-class per request type and turn instead; turn 10
-stands for all from there on.")]
+lpc evicts conversations that are predicted to end. The predictions come from
+the trace (p_continue of the canonical format) or from --predictor. Each
+predictor gets its own rows, such as lpc[turns]. lpc:charge=4000 takes 4,000
+tokens off the cache, for the memory of the predictor.")]
 pub(crate) struct Replay {
     #[command(flatten)]
     input: TraceInput,
-    /// Eviction policies, with options (`s3fifo:small=0.2:ghost=1`); `all` stands for every one
-    #[arg(long, value_name = "P[,P…]", value_delimiter = ',', default_value = DEFAULT_POLICIES)]
+    /// Eviction policies, or `all`
+    ///
+    /// Options follow the name: s3fifo:small=0.2:ghost=1. docs/guide/policies.md lists them.
+    #[arg(long, value_name = "P[,P…]", value_delimiter = ',', default_value = DEFAULT_POLICIES,
+        help_heading = "Policies")]
     policy: Vec<String>,
-    /// 6000 or 6k (blocks), 160Ktok (tokens), 1% (of the trace's distinct blocks), 40GiB (with
-    /// --model) [default: 12 sizes from 0.1% to 100%]
+    /// Cache sizes of one replica [default: 12, from 0.1% to 100%]
+    ///
+    /// 6000 or 6k (blocks), 160Ktok (tokens), 1% (of the distinct blocks), or 40GiB (with --model).
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',')]
+    #[arg(help_heading = "Cache")]
     capacity: Vec<String>,
-    /// Folder with a config.json, or the file: says how many bytes a block takes
-    #[arg(long, value_name = "PATH")]
+    /// Model folder or config.json, for the KV bytes per token
+    #[arg(long, value_name = "PATH", help_heading = "Cache")]
     model: Option<PathBuf>,
-    /// How keys and values are stored: f32, f16, bf16, fp8 or int8 [default: as the model says]
-    #[arg(long, value_name = "DTYPE", requires = "model")]
+    /// Type of the KV cache [default: of the model]
+    ///
+    /// f32, f16, bf16, fp8 or int8.
+    #[arg(long, value_name = "DTYPE", requires = "model", help_heading = "Cache")]
     kv_dtype: Option<String>,
-    /// Who tells lpc what is likely to go on, once per predictor: trace, turns, truth or a model's
-    /// file [default: what the trace carries]
-    #[arg(long, value_name = "WHO")]
+    /// Predictor for lpc; repeatable [default: trace]
+    ///
+    /// trace: predictions in the trace. turns: the share of conversations that continued after
+    /// that many turns. truth: the probabilities in a generated corpus. Or a file of `headstart
+    /// train`, for traces with text.
+    #[arg(long, value_name = "NAME|FILE", help_heading = "Policies")]
     predictor: Vec<String>,
-    /// Folder of the encoder that a model was trained with, unless that is the built-in one
+    /// Folder of the model's encoder [default: built in]
     #[arg(long, value_name = "FOLDER", requires = "predictor")]
+    #[arg(help_heading = "Policies")]
     encoder: Vec<PathBuf>,
-    /// The first share of the requests, counted apart because the cache began empty
+    /// Share of the requests to report apart, as warm-up
     #[arg(long, value_name = "SHARE", default_value_t = 0.2)]
+    #[arg(help_heading = "Cache")]
     cold: f64,
-    /// Keep about this share of the sessions, each of them whole
-    #[arg(
-        long,
-        value_name = "SHARE",
-        default_value_t = 1.0,
-        help_heading = "Reading"
-    )]
+    /// Share of the sessions to keep, each as a whole
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    #[arg(help_heading = "Input")]
     scale: f64,
-    /// Threads [default: as many as there are cores]
-    #[arg(long, value_name = "N")]
+    /// Threads [default: all cores]
+    #[arg(long, value_name = "N", help_heading = "Output")]
     threads: Option<NonZeroUsize>,
-    /// Also per request type and turn
-    #[arg(long)]
+    /// Also report each request type and turn
+    ///
+    /// Turn 10 includes all later ones. With --csv, in place of the totals.
+    #[arg(long, help_heading = "Output")]
     per_class: bool,
-    /// Print one JSON object a line
-    #[arg(long, conflicts_with = "csv")]
+    /// Print JSON, one object per line
+    #[arg(long, conflicts_with = "csv", help_heading = "Output")]
     json: bool,
     /// Print CSV
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     csv: bool,
-    /// Also write a page with interactive curves, which opens without a network
-    #[arg(long, value_name = "FILE")]
+    /// Also write an HTML page with interactive curves
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
 }
 

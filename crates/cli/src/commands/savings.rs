@@ -20,32 +20,37 @@ use ledger::Ledger;
 /// Longest metrics that are read: some thousand replicas, many times.
 const METRICS_BYTES_MAX: usize = 64 << 20;
 
-/// What a running server's caches have saved.
+/// Show what a running server's caches saved, in time and money.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart savings
   headstart savings http://10.0.0.1:8000 --price-table prices.toml
-  curl -s http://10.0.0.1:8000/metrics > m.txt; headstart savings --metrics m.txt --json
+  curl -s http://10.0.0.1:8000/metrics > m; headstart savings --metrics m
 
-prices.toml, what a million tokens cost, by the model's name in the API or \"*\" for any other:
+prices.toml has prices per million tokens, by the model's name in the API, or
+\"*\" for all other models:
   currency = \"EUR\"
   [models.\"*\"]
-  cache_miss = 0.30      # prompt tokens that are computed
-  cache_hit = 0.03       # prompt tokens that are found
+  cache_miss = 0.30      # prompt tokens that were not cached
+  cache_hit = 0.03       # cached prompt tokens
   output = 0.60          # generated tokens
 
-Without a table, money is what the server counted by its own (serve --price-table), if it has one.
-Tokens are of prompts whose first token has come; before upstreams, of answers whose usage says how
-much was cached. Seconds are what computing the tokens that were found would have added, where
-replicas have learned that (with --context-cache); waiting for loads is not subtracted.")]
+Without --price-table, money is the server's own count (serve --price-table), if
+any. Tokens count when the first token of the answer arrives. In front of
+upstreams, tokens count if the answer's usage has a number of cached tokens.
+
+Seconds are the prefill time of the cached tokens. They need --context-cache,
+with which replicas measure their speed. Time to load KV is not subtracted.")]
 pub(crate) struct Savings {
-    /// The server's address
+    /// Address of the server
     #[arg(value_name = "URL", default_value = "http://127.0.0.1:8000")]
     url: String,
-    /// Metrics in a file instead, as its /metrics says them
+    /// Saved output of /metrics, in place of a server
     #[arg(long, value_name = "FILE", conflicts_with = "url")]
     metrics: Option<PathBuf>,
-    /// What tokens cost: a file, or builtin for relative prices
+    /// Prices of tokens: a TOML file, or `builtin`
+    ///
+    /// `builtin` has relative prices.
     #[arg(long, value_name = "FILE|builtin")]
     price_table: Option<String>,
     /// Print JSON

@@ -14,20 +14,21 @@ const REPORT_BYTES_MAX: usize = 1 << 20;
 /// Cells of the longest bar.
 const BAR: usize = 30;
 
-/// What other strategies and sizes would have found.
+/// Show what shadow fleets would have hit.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
   headstart serve --shadow replicas=4,blocks=20000 \\
-    --upstream http://10.0.0.7:8000,tokenizer=./model   # all requests go there, unchanged
+    --upstream http://10.0.0.7:8000,tokenizer=./model
   headstart shadow
 
-Each row is a fleet that is played beside the upstream, with the router and the cache that serve:
-so many replicas, each with room for so many blocks. A prompt can be found from when the real
-answer began. What the upstream itself found is what its usage says, where it does.")]
+The upstream gets all requests unchanged. Each row is a simulated fleet with the
+given number of replicas and blocks per replica. It uses the router and cache of
+`serve`. A prompt can be a hit as soon as the real answer of an earlier one has
+begun. The hits of the upstream come from the usage in its answers.")]
 pub(crate) struct Shadow {
     #[command(flatten)]
     server: Server,
-    /// Print the server's JSON as it came
+    /// Print the server's JSON unchanged
     #[arg(long)]
     json: bool,
 }

@@ -56,98 +56,114 @@ const MINUTES_MAX: f64 = 1_440.0;
 /// Largest cache, tokens: what a replay holds in memory, in blocks of 16.
 const TOKENS_MAX: u32 = 1 << 30;
 
-/// Fleets strategy by strategy, or one replica policy by policy, in virtual time.
+/// Simulate a fleet (routing) or one replica (eviction).
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  headstart simulate --preset llm-d-73 --html fleet.html    eight replicas, the published run
-  headstart simulate --preset llm-d-73 --strategies precise,session --gateways 2 --rates 20,60
-  headstart simulate --fleet-trace requests.jsonl.zst --fleet-replicas 4 --speed 2
-  headstart simulate --fleet-trace requests.jsonl.zst --cost-model engine.toml --kv-tokens 500000
-  headstart simulate --preset lpc-lmsys                     hit rate against cache size
-  headstart simulate --preset lpc-sharegpt --sweep size,lambda,charge --html curves.html
-  headstart simulate --preset lpc-arena --sweep mcc --policies lpc --at 100K --json
-  headstart simulate --conversations chats.jsonl.zst --sizes 4000 --lambda 10 --policies lru,wa
-  headstart simulate --preset wild-consumer                 host memory, the ATC'25 evaluation
-  headstart simulate --wild-trace sessions.jsonl.zst --session-gap 60 --models qwen2-7b --host 0,2
-  headstart simulate --record run.jsonl --engine overhead=0.001,weights=0.004,token=0.0002 \\
-      --block-size 16 --sizes 9600 --policies lru,lpc
+  headstart simulate --preset llm-d-73 --html fleet.html
+  headstart simulate --preset llm-d-73 --strategies precise,cost --rates 20,60
+  headstart simulate --fleet-trace trace.jsonl --fleet-replicas 4 --speed 2
+  headstart simulate --fleet-trace trace.jsonl --cost-model engine.toml
+  headstart simulate --preset lpc-lmsys
+  headstart simulate --preset lpc-sharegpt --sweep size,lambda --html page.html
+  headstart simulate --preset lpc-arena --sweep mcc --policies lpc --at 100K
+  headstart simulate --conversations chats.jsonl --sizes 4000 --policies lru,wa
+  headstart simulate --preset wild-consumer
+  headstart simulate --wild-trace sessions.jsonl --models qwen2-7b --host 0,2
+  headstart simulate --record run.jsonl --sizes 9600 --policies lru,lpc \\
+    --engine overhead=0.001,weights=0.004,token=0.0002
 
-The scheduler and the cache are those that serve; time is virtual, and a step takes what a cost
-model says.
+There are three kinds of simulation. Each has its own options:
+  Fleets        --preset llm-d-73, llm-d-37 or laptop, or --fleet-trace
+  Host memory   --preset wild-consumer or wild-business, or --wild-trace
+  One replica   --preset lpc-*, --conversations or --record
+Host memory also takes --policies, --minutes, --warm-up and --seeds.
+The simulation uses the router, scheduler and cache of `serve`, in virtual time.
+A cost model gives the duration of each engine step.
 
-Experiments with one replica: the next prompt of a conversation comes its gap after the answer's
-last token. A gain is relative to LRU, and the gap is that between LRU and an oracle that knows
-whether the conversation goes on, but not when. Figures are means over the seeds, the spread is the
-greatest less the least of them.
+One replica: the next prompt of a conversation comes one gap after the answer's
+last token. A gain is relative to lru. The gap closed is relative to an oracle
+that knows whether a conversation continues, but not when. Figures are averages
+over the seeds; the spread is the maximum minus the minimum.
 
-Host memory: device and host keep what the same policy says, loads pass over PCIe where that is
-faster than computing; the traffic is drawn after the study's characterization, the engines are the
-data sheets'. The study prints ranges only: they stand beside ours, and differences are told.
-
-lpc is run with a noisy oracle of the quality that was published for the data set, unless --mcc or
-a model says otherwise, and is charged 1 GB of the cache. turn-only and oracle are lpc with the
-turn count's shares and with the truth.")]
+Host memory: device and host use the same policy. KV is loaded over PCIe if that
+is faster than recomputing. Traffic follows the statistics of the ATC'25 study,
+and the engines follow data sheets. The report prints the study's ranges next to
+ours.")]
 pub(crate) struct Simulate {
     #[command(flatten)]
     traffic: TrafficOptions,
-    /// What is varied
+    /// Parameters to vary
     #[arg(long, value_enum, value_delimiter = ',', default_value = "size")]
+    #[arg(help_heading = "One replica")]
     sweep: Vec<Sweep>,
-    /// Policies with options, turn-only, oracle
-    #[arg(long, value_name = "P[,P…]", value_delimiter = ',', default_value = DEFAULT_ARMS)]
+    /// Policies with options, turn-only and oracle
+    ///
+    /// turn-only is lpc with the turn count as predictor, oracle is lpc with the truth.
+    #[arg(long, value_name = "P[,P…]", value_delimiter = ',', default_value = DEFAULT_ARMS,
+        help_heading = "One replica")]
     policies: Vec<String>,
     /// Cache sizes, tokens
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',', default_value = DEFAULT_SIZES,
-        value_parser = tokens)]
+        value_parser = tokens, help_heading = "One replica")]
     sizes: Vec<u32>,
-    /// Cache sizes of the other sweeps [default: the largest of --sizes]
-    #[arg(long, value_name = "N[,N…]", value_delimiter = ',', value_parser = tokens)]
+    /// Cache sizes of the other sweeps [default: maximum of --sizes]
+    #[arg(long, value_name = "N[,N…]", value_delimiter = ',', value_parser = tokens,
+        help_heading = "One replica")]
     at: Vec<u32>,
-    /// Mean seconds from an answer to the next prompt; the first one holds but for --sweep lambda.
-    /// With --record, whose gaps are known, only what lpc takes the mean to be
+    /// Mean gap from an answer to the next prompt, seconds
+    ///
+    /// Sweeps other than lambda use the first value. A record has its own gaps; there this is the
+    /// mean that lpc assumes.
     #[arg(
         long,
         value_name = "S[,S…]",
         value_delimiter = ',',
         default_value = "100"
     )]
+    #[arg(help_heading = "One replica")]
     lambda: Vec<f64>,
-    /// Gaps: exponential, or lognormal:SIGMA with the same means
-    #[arg(
-        long,
-        value_name = "DIST",
-        default_value = "exponential",
-        conflicts_with = "record"
-    )]
+    /// Distribution of gaps: exponential or lognormal:SIGMA
+    #[arg(long, value_name = "DIST", default_value = "exponential")]
+    #[arg(conflicts_with = "record", help_heading = "One replica")]
     gaps: String,
-    /// Who predicts for lpc: noisy, model or none [default: model where one is named]
-    #[arg(long, value_name = "WHO")]
+    /// Predictor for lpc: noisy, model or none [default: by source]
+    ///
+    /// model if the conversations have predictions, otherwise noisy: the truth with errors.
+    #[arg(long, value_name = "NAME", help_heading = "Prediction")]
     predictor: Option<String>,
-    /// MCC of the noisy oracle; several for --sweep mcc [default: as published; 0 to 1]
+    /// MCC of the noisy predictor [default: as published]
+    ///
+    /// --sweep mcc takes several values. [default there: 0 to 1]
     #[arg(long, value_name = "M[,M…]", value_delimiter = ',')]
+    #[arg(help_heading = "Prediction")]
     mcc: Vec<f64>,
-    /// Noise: flips, logit or confident
+    /// Noise of the noisy predictor: flips, logit or confident
     #[arg(long, value_name = "KIND", default_value = "logit")]
+    #[arg(help_heading = "Prediction")]
     oracle: String,
-    /// What lpc's predictor takes off the cache, GB of 40; several for --sweep charge
+    /// Memory of lpc's predictor, taken off the cache, GB of 40
+    ///
+    /// 1 GB is 4,000 tokens. --sweep charge takes several values.
     #[arg(long, value_name = "X[,X…]", value_delimiter = ',')]
+    #[arg(help_heading = "Prediction")]
     charge: Vec<f64>,
-    /// Runs of each cell, with seeds from 1
+    /// Runs per point, with seeds from 1
     #[arg(long, value_name = "N", default_value = "5", conflicts_with = "record")]
+    #[arg(help_heading = "One replica")]
     seeds: NonZeroUsize,
-    /// Draws other conversations, and other errors of the predictor; no seed changes these
+    /// Seed of the conversations and of prediction errors
+    ///
+    /// --seeds changes neither.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
+    #[arg(help_heading = "One replica")]
     corpus: u64,
     /// Length of a run
-    #[arg(
-        long,
-        value_name = "MINUTES",
-        default_value_t = 20.0,
-        conflicts_with = "record"
-    )]
+    #[arg(long, value_name = "MINUTES", default_value_t = 20.0)]
+    #[arg(conflicts_with = "record", help_heading = "One replica")]
     minutes: f64,
-    /// The first so many minutes are served but not counted
+    /// Time to leave out of the figures, at the start
     #[arg(long, value_name = "MINUTES", default_value_t = 0.0)]
+    #[arg(help_heading = "One replica")]
     warm_up: f64,
     #[command(flatten)]
     engine: Engine,
@@ -155,17 +171,21 @@ pub(crate) struct Simulate {
     fleet: FleetOptions,
     #[command(flatten)]
     wild: WildOptions,
-    /// Threads [default: as many as there are cores]
-    #[arg(long, value_name = "N")]
+    /// Threads [default: all cores]
+    #[arg(long, value_name = "N", help_heading = "Output")]
     threads: Option<NonZeroUsize>,
-    /// Print one JSON object a line
-    #[arg(long, conflicts_with = "csv")]
+    /// Print JSON, one object per line
+    #[arg(long, conflicts_with = "csv", help_heading = "Output")]
     json: bool,
-    /// Print CSV (not of fleets): a line per sweep, point, policy and seed
-    #[arg(long)]
+    /// Print CSV, one line per sweep, point, policy and seed
+    ///
+    /// For one replica only.
+    #[arg(long, help_heading = "Output")]
     csv: bool,
-    /// Also write a page with curves, which opens without a network
-    #[arg(long, value_name = "FILE")]
+    /// Also write an HTML page with curves
+    ///
+    /// For fleets and one replica.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
 }
 

@@ -42,7 +42,7 @@ const EVENTS: usize = 64;
 /// Columns of a terminal that does not say how many it has.
 const COLUMNS: usize = 100;
 
-/// A running server in the terminal: hit rate, losses, replicas, prefixes, requests.
+/// Show a running server: hit rate, losses, replicas, requests.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart top
@@ -50,14 +50,15 @@ const COLUMNS: usize = 100;
   headstart top --once
   headstart top --json | jq .waterfall
 
-q or Ctrl-C quits. The same is to be seen in a browser, at the server's address.")]
+Press q or Ctrl-C to quit. The dashboard at the server's address shows the same
+in a browser.")]
 pub(crate) struct Top {
     #[command(flatten)]
     server: Server,
-    /// Print one frame and end
+    /// Print one frame and exit
     #[arg(long)]
     once: bool,
-    /// Print one snapshot as JSON and end
+    /// Print one snapshot as JSON and exit
     #[arg(long, conflicts_with = "once")]
     json: bool,
 }

@@ -9,16 +9,16 @@ mod synth;
 use anyhow::Result;
 use clap::Subcommand;
 
-/// Convert, synthesize and materialize traces.
+/// Convert and generate traces.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Trace {
-    /// Rewrite a trace in Headstart's canonical form.
+    /// Convert a trace to Headstart's canonical format.
     Convert(convert::Convert),
-    /// Generate a trace from a seed.
+    /// Generate a trace from presets and a seed.
     Synth(synth::Synth),
-    /// Generate conversations whose words tell whether they go on.
+    /// Generate conversations whose words predict their end.
     Planted(planted::Planted),
-    /// Give each anonymous block tokens of its own, to drive a live server.
+    /// Convert block ids to prompts that a server can answer.
     Materialize(materialize::Materialize),
 }
 

@@ -23,105 +23,106 @@ use crate::config::{UsageError, parsed};
 use crate::output;
 use crate::report::train::{self as report, TrainReport};
 
-/// Train the classifier that predicts whether a conversation goes on.
+/// Train a model that predicts whether a conversation continues.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart trace planted --conversations 5000 --out planted.jsonl
   headstart train planted.jsonl --out model.hsp --report model.html
-  headstart train chats.jsonl.zst --out model.hsp --encoder ./multilingual-e5-small --behaviour
-  headstart train chats.jsonl --shuffle-labels             must find nothing
-  headstart train few.jsonl --out model.hsp --seeds 10     a small corpus: mean and spread
-  headstart train predictions.log --out model.hsp          the opt-in log of `serve`
+  headstart train chats.jsonl.zst --out model.hsp \\
+    --encoder ./multilingual-e5-small --behaviour
+  headstart train chats.jsonl --shuffle-labels         a control
+  headstart train few.jsonl --out model.hsp --seeds 10
+  headstart train predictions.log --out model.hsp      a log of `serve`
 
-Conversations are JSON lines with text, as for bench chat. Traces have no text: a model learns
-turn counts, and with --behaviour lengths and gaps, from their sessions. The log holds what the
-model in service read and what became of it, and no text. Which of them a file is, its first line
-tells.
+An input is one of these; the first line determines which:
+  - conversations with text, as JSON lines
+  - a trace: the model learns from turn counts, and with --behaviour from
+    lengths and gaps
+  - a log of `serve --prediction-log`, with embeddings and outcomes, no text
 
-The turns are shared out by conversation and by first prompt: 70 % train, 15 % choose checkpoint
-and threshold, 15 % are the test that the report is about. Embeddings are kept beside the model,
-under a hash of the text, never the text; a second training embeds only what is new. The model is
-written whole or not at all.
+The turns are split: 70 % for training, 15 % to choose the epoch and the
+threshold, 15 % for the test scores. Conversations stay together, and so do
+equal first prompts. Embeddings are cached in a file beside the model, by a hash
+of the text. A second training embeds only new texts.
 
-What is read is the published choice, the prompt and four before it in 512 words without answers,
-and beside it the prompt by itself, which --joined leaves out.")]
+By default the model reads two embeddings. One is of the prompt and the four
+before it, in 512 words, as published. The other is of the prompt alone.")]
 pub(crate) struct Train {
-    /// Conversations, traces or prediction logs; plain, gzip or zstd
+    /// Conversations, traces or prediction logs, plain, gzip or zstd
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
-    /// Where the model goes
-    #[arg(
-        short,
-        long,
-        value_name = "MODEL.hsp",
-        required_unless_present = "shuffle_labels"
-    )]
+    /// Model file to write
+    #[arg(short, long, value_name = "MODEL.hsp")]
+    #[arg(required_unless_present = "shuffle_labels", help_heading = "Output")]
     out: Option<PathBuf>,
-    /// conversations, trace or log [default: by the first line]
-    #[arg(long, value_name = "KIND", help_heading = "Reading")]
+    /// Kind of the inputs [default: by the first line]
+    ///
+    /// conversations, trace or log.
+    #[arg(long, value_name = "KIND", help_heading = "Input")]
     from: Option<String>,
-    /// Take at most so many conversations of each input
-    #[arg(long, value_name = "N", help_heading = "Reading")]
+    /// Maximum conversations per input
+    #[arg(long, value_name = "N", help_heading = "Input")]
     conversations: Option<std::num::NonZeroUsize>,
-    /// `ngram`, which is built in, or the folder of a sentence encoder [default: ngram]
-    #[arg(long, value_name = "NAME", help_heading = "What the model reads")]
+    /// Sentence encoder: ngram (built in) or a folder [default: ngram]
+    #[arg(long, value_name = "NAME", help_heading = "Features")]
     encoder: Option<String>,
-    /// Prompts before the current one [default: 4]
+    /// Earlier prompts to read [default: 4]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(..=255))]
-    #[arg(help_heading = "What the model reads")]
+    #[arg(help_heading = "Features")]
     window: Option<u16>,
-    /// The answers between the prompts too
-    #[arg(long, help_heading = "What the model reads")]
+    /// Read the answers between the prompts
+    #[arg(long, help_heading = "Features")]
     answers: bool,
-    /// Only the joined window, as published, and not the current prompt by itself beside it
-    #[arg(long, help_heading = "What the model reads")]
+    /// Leave out the embedding of the prompt alone
+    #[arg(long, help_heading = "Features")]
     joined: bool,
-    /// Lengths of prompts and answer, and the gap before the prompt
-    #[arg(long, help_heading = "What the model reads")]
+    /// Read lengths of prompts and answers, and gaps
+    #[arg(long, help_heading = "Features")]
     behaviour: bool,
-    /// Epochs of each of three classifiers; its weights of the lowest validation loss are kept
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 20,
-        help_heading = "Training"
-    )]
+    /// Epochs of each of the three classifiers
+    ///
+    /// The weights with the lowest validation loss are kept.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(help_heading = "Training")]
     #[arg(value_parser = value_parser!(u16).range(1..=1000))]
     epochs: u16,
-    /// Fixes the split, the weights and all draws
-    #[arg(
-        long,
-        value_name = "SEED",
-        default_value_t = 0,
-        help_heading = "Training"
-    )]
+    /// Seed of the split, the weights and all random choices
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    #[arg(help_heading = "Training")]
     seed: u64,
-    /// Split and train so many times, with seeds from --seed on, and tell the spread; the model
-    /// is that of --seed
+    /// Number of splits and trainings, to report the spread
+    ///
+    /// Their seeds start at --seed. The written model is that of --seed.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Training")]
     #[arg(value_parser = value_parser!(u16).range(1..=100))]
     seeds: u16,
-    /// Deal the outcomes anew first: nothing must be found then. Writes no model
+    /// Shuffle the outcomes, as a control; write no model
+    ///
+    /// The scores should be chance.
     #[arg(long, conflicts_with = "out", help_heading = "Training")]
     shuffle_labels: bool,
-    /// Keep embeddings here [default: beside the model]
+    /// File of cached embeddings [default: beside the model]
     #[arg(long, value_name = "FILE", help_heading = "Training")]
     embeddings: Option<PathBuf>,
-    /// Keep no embeddings
+    /// Do not cache embeddings
     #[arg(long, conflicts_with = "embeddings", help_heading = "Training")]
     no_cache: bool,
-    /// Evaluate on these conversations too, those left out that training has seen
-    #[arg(long, value_name = "FILE", help_heading = "Reporting")]
+    /// Also evaluate on these conversations
+    ///
+    /// Conversations of the training are left out.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     test_on: Vec<PathBuf>,
-    /// Halvings of the learning curve, 0 for none [default: 4 up to 20,000 turns]
-    #[arg(long, value_name = "STEPS", help_heading = "Reporting")]
+    /// Steps of the learning curve; 0 for no curve [default: 4]
+    ///
+    /// Each step halves the training data. Above 20,000 turns the default is 0.
+    #[arg(long, value_name = "STEPS", help_heading = "Output")]
     #[arg(value_parser = value_parser!(u16).range(..=12))]
     curve: Option<u16>,
-    /// Also write a page with plots, which opens without a network
-    #[arg(long, value_name = "FILE", help_heading = "Reporting")]
+    /// Also write an HTML report with plots
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     report: Option<PathBuf>,
     /// Write the report as JSON; `-` prints it instead of the table
-    #[arg(long, value_name = "FILE", help_heading = "Reporting")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     json: Option<PathBuf>,
 }
 

@@ -27,7 +27,7 @@ use walk::{Outcome, Parted, Told, Walk};
 /// Ids and lines that a message lists.
 const TOLD_MAX: usize = 5;
 
-/// Why a request's prompt was computed again: the nearest earlier prompt, and where they part.
+/// Explain why one request's prompt was recomputed.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart why req-17 requests.jsonl
@@ -35,39 +35,45 @@ const TOLD_MAX: usize = 5;
   headstart why 42 requests.jsonl.gz --tokenizer ./Qwen3-0.6B --json
   headstart why chatcmpl-5e3f --server http://127.0.0.1:8000
 
-FILE is a request log, one JSON object a line or one JSON array: bodies as OpenAI's and Anthropic's
-APIs take them (alone, in batch lines, or within a proxy's), logs and exports of LiteLLM, Helicone,
-Langfuse and LangSmith, or a prompt as a text or as token ids (`prompt`, `input`,
-`prompt_token_ids`); or a file of conversations (ShareGPT), which ask once for each user turn.
-`-` is standard input. A request is named by its id, or by the number of its line where none has
-that id; of several with one id the first is told, and the lines of the others. It is compared with
-the requests before it in the file that asked the same model under the same salt.
+FILE is a request log, with one JSON object per line or one JSON array:
+  - request bodies of OpenAI and Anthropic, alone, in batch files or in the
+    `request` field of a proxy's log
+  - logs and exports of LiteLLM, Helicone, Langfuse and LangSmith
+  - rendered prompts, as text or as token ids (`prompt`, `input`,
+    `prompt_token_ids`)
+  - conversations (ShareGPT), with one request per user turn
 
-No text of a prompt is shown without --show-text: only where it stands, how long it is, and what
-kind of thing it is. A running server keeps no text: it tells where a request's tokens were found
-or why not, and what the decision was.")]
+The command finds the nearest earlier prompt of the same model and salt, and
+shows where the two differ. If several requests have the id, it takes the first
+and lists the lines of the others.
+
+Prompt text is shown only with --show-text. A running server keeps no text. With
+--server the command shows where tokens were cached, why others were recomputed,
+and how the request was routed.")]
 pub(crate) struct Why {
-    /// The request: its id, or the number of its line
+    /// Id of the request, or its line number
     #[arg(value_name = "REQUEST")]
     request: String,
-    /// The log: plain, gzip or zstd; `-` is standard input
+    /// Request log, plain, gzip or zstd; `-` reads standard input
     #[arg(value_name = "FILE", required_unless_present = "server")]
     file: Option<PathBuf>,
-    /// Ask a running server about a request that it answered, by the answer's id or its
-    /// x-request-id
+    /// Ask this running server, in place of a log
+    ///
+    /// REQUEST is then the id of the answer, or its x-request-id.
     #[arg(long, value_name = "URL", conflicts_with_all = ["file", "show_text", "tokenizer"])]
     server: Option<String>,
-    /// File whose first line is that server's API key
+    /// File whose first line is the server's API key
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     api_key_file: Option<PathBuf>,
-    /// Show the texts around the difference
+    /// Show prompt text around the difference
     #[arg(long)]
     show_text: bool,
-    /// Folder of the tokenizer and chat template [default: the built-in toy's, so tokens are
-    /// approximate]
+    /// Folder of the tokenizer and chat template [default: toy's]
+    ///
+    /// Token counts of the built-in toy are approximate.
     #[arg(long, value_name = "FOLDER")]
     tokenizer: Option<PathBuf>,
-    /// Leave bad lines out, instead of stopping at the first
+    /// Skip bad lines, instead of stopping at the first
     #[arg(long)]
     skip_bad: bool,
     /// Print JSON
@@ -243,7 +249,7 @@ fn told_text(told: &Told, rendering: &Rendering, show_text: bool) -> String {
         lines.push("cause  none of those with a name explains this difference".to_owned());
         lines.push(format!("cost   {}", cost(parted.lost_tokens)));
     } else {
-        lines.push("cost   nothing: what stands behind is new".to_owned());
+        lines.push("cost   none: the tokens after it are new".to_owned());
     }
     if !show_text {
         lines.push("(--show-text shows the texts)".to_owned());
@@ -254,7 +260,7 @@ fn told_text(told: &Told, rendering: &Rendering, show_text: bool) -> String {
 /// What a difference cost.
 pub(crate) fn cost(tokens: u64) -> String {
     let tokens = thousands(tokens);
-    format!("{tokens} tokens behind it were known, and had to be computed again")
+    format!("{tokens} cached tokens after it were recomputed")
 }
 
 impl Outcome {
@@ -270,7 +276,7 @@ impl Outcome {
                  tokens are new."
             ),
             Self::GoesOn => format!(
-                "Request {name} goes on from {near}: {shared} of its {all} tokens are shared, and \
+                "Request {name} continues {near}: they share {shared} of its {all} tokens, and \
                  nothing was lost."
             ),
             Self::Parts => format!("Request {name} parts from {near} at token {shared} of {all}."),

@@ -29,7 +29,7 @@ impl ServeOptions {
             }
         };
         if self.max_connections == Some(0) {
-            let message = "--max-connections 0 would serve nobody; give 1 or more, or leave it out";
+            let message = "--max-connections 0 accepts no client; write 1 or more, or leave it out";
             return Err(UsageError(message.to_owned()).into());
         }
         Ok(Limits {

@@ -16,7 +16,7 @@ use crate::kv_bytes::KvBytes;
 pub(crate) use super::thousands;
 pub(crate) use json::json;
 pub(crate) use page::page;
-pub(crate) use text::text;
+pub(crate) use text::{Sections, text};
 
 /// Everything there is to say.
 #[derive(Debug)]
@@ -246,9 +246,9 @@ impl Analysis {
     /// What a bucket means here.
     pub(crate) fn meaning(&self, bucket: Bucket) -> &'static str {
         match bucket {
-            Bucket::Device if self.own.requests > 0 => "found in the cache",
-            Bucket::IndexWrong => "computed before, not served by the engine",
-            Bucket::NeverSeen if !self.has_texts() => "new, or changed in front",
+            Bucket::Device if self.own.requests > 0 => "cached",
+            Bucket::IndexWrong => "computed before, not served",
+            Bucket::NeverSeen if !self.has_texts() => "new, or behind a changed prefix",
             _ => bucket.meaning(),
         }
     }

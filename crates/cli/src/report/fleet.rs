@@ -130,7 +130,7 @@ impl StrategyRun {
             };
             let back = match it.back_s {
                 Some(back_s) => format!("back to 95 % of it {back_s:.1} s after its return"),
-                None if it.before.lookups == 0 => "nobody had asked anything".to_owned(),
+                None if it.before.lookups == 0 => "no requests before it".to_owned(),
                 None => "never back to 95 % of it".to_owned(),
             };
             format!(

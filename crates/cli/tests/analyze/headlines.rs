@@ -21,7 +21,7 @@ fn ends_of_prompts_are_not_called_new() {
     let log = copies(100, |_| json!({}));
     let report = parsed(&analyzed(folder.path(), &log, &["--json"]));
     let first = headline(&report, 0);
-    assert!(first.starts_with("Little is computed twice"), "{first}");
+    assert!(first.starts_with("Little is recomputed"), "{first}");
     assert!(
         first.contains("ends of prompts, which are always computed"),
         "{first}"
@@ -72,7 +72,7 @@ fn a_loss_without_a_cause_is_said_with_what_to_do() {
     let log: Vec<_> = log.collect();
     let report = parsed(&analyzed(folder.path(), &log.join("\n"), &["--json"]));
     let (first, next) = (headline(&report, 0), headline(&report, 1));
-    assert!(first.contains("for no cause that has a name"), "{first}");
+    assert!(first.contains("for an unknown reason"), "{first}");
     let request = report["unnamed"]["request"].as_str().expect("an id");
     let command = format!("`headstart why {request} requests.jsonl --show-text`");
     assert!(
@@ -214,9 +214,12 @@ fn made_up_arrivals_of_sessions_are_said() {
     };
     let log: Vec<_> = (0..6).map(session).collect();
     let report = parsed(&analyzed(folder.path(), &log.join("\n"), &["--json"]));
-    assert!(has_remark(&report, "when sessions start is not recorded"));
+    assert!(has_remark(
+        &report,
+        "the log has no start times of sessions"
+    ));
     assert!(has_remark(&report, "no block is shared by two sessions"));
     let args = ["--json", "--arrivals", "5"];
     let drawn = parsed(&analyzed(folder.path(), &log.join("\n"), &args));
-    assert!(has_remark(&drawn, "starts are drawn, 5 s apart"));
+    assert!(has_remark(&drawn, "they are random, 5 s apart"));
 }

@@ -8,7 +8,7 @@ use gemm::Parallelism;
 use crate::kv::Numbers;
 
 /// Rows up to which the strip kernel is used: equal to `gemm` on weights from memory, 1.6 times as
-/// fast at one row in the toy's decode, 2.7 times on bf16 (BENCHMARKS.md).
+/// fast at one row in the toy's decode, 2.7 times on bf16 (docs/benchmarks/engine.md).
 const FEW_ROWS: usize = 24;
 
 /// Columns of bf16 weights widened at a time for `gemm`.

@@ -135,7 +135,7 @@ fn check(header: &Header, weight_bytes: usize) -> Result<(), String> {
     let is_slope = |slope: f32| slope >= 0.0 && slope.is_finite();
     let is_probability = (0.0..=1.0).contains(&header.threshold);
     if !(is_slope(slope) && is_slope(turn_slope) && offset.is_finite() && is_probability) {
-        return Err("a calibration or threshold that is none".to_owned());
+        return Err("a calibration or threshold out of range".to_owned());
     }
     if !header.prior.is_valid() {
         return Err("turn counts that cannot be".to_owned());

@@ -182,7 +182,7 @@ impl FromStr for ScorerKind {
             _ => Err(UnknownPart {
                 what: "scorer",
                 text: text.to_owned(),
-                known: "prefix, prefix:TOKENS (of the first so many), queue, reported-queue, \
+                known: "prefix, prefix:TOKENS (the first TOKENS only), queue, reported-queue, \
                         kv-free, in-flight, cost, home",
             }),
         }

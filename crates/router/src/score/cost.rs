@@ -28,8 +28,8 @@
 //! Ours. Dynamo's and Preble's costs add the work of a prompt and the load of a replica with a
 //! weight; the price of work is what keeps prefixes together under pressure, where a router that
 //! minimises each request's own time scatters them and loses half of the hits. The numbers were
-//! chosen with the simulator on the first four rows of BENCHMARKS.md's table, with the seeds from
-//! 101 and from 1,001 on; the table has others.
+//! chosen with the simulator on the first four rows of the table in docs/benchmarks/fleet.md, with
+//! the seeds from 101 and from 1,001 on; the table has others.
 
 use std::time::Duration;
 

@@ -222,7 +222,7 @@ fn exists(gateway: &Gateway, replica: ReplicaId) -> Result<(), ApiError> {
     let there = match (there.iter().min(), there.iter().max()) {
         (Some(first), Some(last)) if first < last => format!("ask for one of {first} to {last}"),
         (Some(only), _) => format!("there is only {only}"),
-        _ => "there is none at all".to_owned(),
+        _ => "there are no replicas".to_owned(),
     };
     let message = format!("there is no replica {}; {there}", replica.0);
     Err(ApiError::invalid("replica", message))

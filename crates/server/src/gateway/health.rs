@@ -125,8 +125,8 @@ fn tell_embedded(replica: ReplicaId, health: Health) {
         Health::Down => tracing::warn!(
             %replica,
             cause = "its engine panicked",
-            "replica is down: its engine is built anew, and requests go to others meanwhile; the \
-             panic's message above tells where to look"
+            "replica is down: its engine restarts, and requests go to others; the panic's message \
+             above says where to look"
         ),
     }
 }

@@ -400,7 +400,7 @@ impl Failure {
 
     fn broken_off(upstream: &Upstream, cause: &str) -> Self {
         let message = format!(
-            "{} broke off: {cause}, and nobody else could take the request over; try again",
+            "{} broke off: {cause}, and no other engine could take the request; try again",
             upstream.base()
         );
         Self::new(What::BrokenOff, ApiError::replica_gone(message))
@@ -408,8 +408,8 @@ impl Failure {
 
     fn died(upstream: &Upstream) -> Self {
         let message = format!(
-            "{} was given the request and found dead before it answered ({}), and nobody else \
-             could take the request over; try again",
+            "{} died before it answered ({}), and no other engine could take the request; try \
+             again",
             upstream.base(),
             upstream.trouble()
         );

@@ -68,9 +68,8 @@ impl ImportanceMetrics {
             ),
             loaded_bytes: counter(
                 "headstart_importance_loaded_bytes_total",
-                "Bytes of what was used of them, by where it was when it was needed: in memory \
-                 (device, host), on the disk and read from there (disk), or at hand or on its way \
-                 already, mostly for another prompt (shared).",
+                "Bytes used of partly loaded prefixes, by source: device or host memory, disk, or \
+                 a load that another prompt started (shared).",
                 "source",
             ),
             tokens: counter(
@@ -156,9 +155,8 @@ impl Checks {
         Self {
             prompts: make.counter(
                 "headstart_importance_checks_total",
-                "Prompts that were computed again in full (compared), those of them whose most \
-                 likely first token was the same (agreed), and those that barred a prefix \
-                 (barred).",
+                "Prompts recomputed in full for comparison (compared), those with the same most \
+                 likely first token (agreed), and those that barred a prefix (barred).",
                 &["replica", "outcome"],
             ),
             divergence: make.float_counter(

@@ -21,7 +21,7 @@ impl Metrics {
     /// Adds the metrics of insight; once.
     #[must_use]
     pub fn with_insight(&self) -> InsightMetrics {
-        InsightMetrics::new(&Maker(self.registry.clone()))
+        InsightMetrics::new(&self.make)
     }
 }
 

@@ -66,7 +66,7 @@ impl Metrics {
     /// Adds the metrics of predictions; once.
     #[must_use]
     pub fn with_predictions(&self) -> PredictionMetrics {
-        PredictionMetrics::new(&Maker(self.registry.clone()))
+        PredictionMetrics::new(&self.make)
     }
 }
 
@@ -86,7 +86,7 @@ impl PredictionMetrics {
             ),
             probability: make.plain_histogram(
                 "headstart_prediction_probability",
-                "What the model said: probability that the conversation goes on.",
+                "Predicted probability that the conversation continues.",
                 &TENTHS,
             ),
             queue: make.plain_gauge(
@@ -156,7 +156,7 @@ impl PredictorMetrics {
             ),
             fallback: make.plain_gauge(
                 "headstart_predictor_fallback",
-                "1 while the model is not believed and the turn-count prior stands.",
+                "1 while the turn-count prior replaces the model.",
             ),
             calibration_error: make.maybe_gauge(
                 "headstart_predictor_calibration_error",

@@ -16,8 +16,7 @@ pub struct ShadowMetrics {
 impl Metrics {
     /// The metrics of shadow mode, made when they are first asked for.
     pub fn with_shadow(&self) -> &ShadowMetrics {
-        let make = || ShadowMetrics::new(&Maker(self.registry.clone()));
-        self.shadow.get_or_init(make)
+        self.shadow.get_or_init(|| ShadowMetrics::new(&self.make))
     }
 }
 

@@ -22,8 +22,8 @@ pub struct SharedIndexMetrics {
 impl Metrics {
     /// The metrics of a shared index, made when they are first asked for.
     pub fn with_shared_index(&self) -> &SharedIndexMetrics {
-        let make = || SharedIndexMetrics::new(&Maker(self.registry.clone()));
-        self.shared_index.get_or_init(make)
+        self.shared_index
+            .get_or_init(|| SharedIndexMetrics::new(&self.make))
     }
 }
 
@@ -51,7 +51,7 @@ impl SharedIndexMetrics {
             ),
             loads: make.plain_counter(
                 "headstart_shared_index_loads_total",
-                "Times that a replica's contents were read anew, at the start or for a gap.",
+                "Full reads of a replica's contents, at the start or after a gap.",
             ),
             holes: make.plain_counter(
                 "headstart_shared_index_holes_total",

@@ -80,8 +80,8 @@ impl TierMetrics {
         Self {
             load_seconds: make.histogram_of(
                 "headstart_tier_load_seconds",
-                "From asking for a unit of 64 tokens to having it at hand, verified; of several \
-                 asked for together each waits for those before it.",
+                "Time from the request for a unit of 64 tokens until it is loaded and verified; \
+                 units requested together wait for those before them.",
                 &["tier"],
                 &LOADS,
             ),
@@ -103,8 +103,7 @@ impl TierMetrics {
             ),
             moved_bytes: make.counter(
                 "headstart_tier_bytes_total",
-                "Bytes of records read, stored because somebody asked, and moved to make room; and \
-                 all bytes written, which wear a disk.",
+                "Bytes of records read, stored, and moved to free segments; and all bytes written.",
                 &["tier", "what"],
             ),
             amplification: make.ratio(
@@ -133,12 +132,11 @@ impl TierMetrics {
             ),
             quarantined: counter(
                 "headstart_tier_quarantined_records_total",
-                "Records that were found damaged: they are set aside, and computed again.",
+                "Damaged records: they are set aside and recomputed.",
             ),
             lost: make.counter(
                 "headstart_tier_lost_records_total",
-                "Records that went though nobody removed them: expired, corrupt, evicted, or \
-                 offline, which may come back.",
+                "Records lost: expired, corrupt, evicted, or offline (which may come back).",
                 &["tier", "reason"],
             ),
         }

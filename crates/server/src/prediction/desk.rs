@@ -176,7 +176,7 @@ impl Predictions {
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(call));
         if outcome.is_err() {
             self.metrics.predictor.panics.inc();
-            tracing::warn!("the predictor panicked; the turn-count prior stands");
+            tracing::warn!("the predictor panicked; the turn-count prior replaces it");
         }
         outcome.ok()
     }

@@ -79,7 +79,7 @@ impl Status {
             tracing::debug!(
                 replica = self.name,
                 late = report.tally.late,
-                "parts of a stored prefix came too late; the prompt goes on with all of it"
+                "parts of a stored prefix came late; the prompt continues with all of it"
             );
         }
         *told = Some(report);

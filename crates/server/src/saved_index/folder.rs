@@ -121,7 +121,7 @@ impl Folder {
             Ok(Some(secret)) => return Ok(secret),
             Ok(None) => tracing::warn!(
                 path = %path.display(),
-                "the index's secret is damaged and drawn anew; what was saved with it is lost"
+                "the index's secret is damaged; a new one replaces it, and the saved index is lost"
             ),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(FolderError::Io { path, source }),

@@ -99,9 +99,9 @@ impl Places {
             let idle_s = self.head_timeout.as_secs_f64();
             tracing::warn!(
                 connections = self.max,
-                "as many connections as are allowed are open: further clients wait until one ends \
-                 (idle ones do after {idle_s} s); raise --max-connections and the limit of open \
-                 files, or see who opens so many"
+                "the maximum number of connections is open: further clients wait until one ends \
+                 (idle ones end after {idle_s} s); raise --max-connections and the limit of open \
+                 files, or find the client that opens them"
             );
         }
         self.free.clone().acquire_owned().await

@@ -98,7 +98,7 @@ async fn another_protocol_is_told_from_a_port_that_is_silent() {
     for (answer, words) in [
         (Some(http), "does not speak ZeroMQ"),
         (None, "does not speak ZeroMQ"),
-        (Some(&b""[..]), "says nothing"),
+        (Some(&b""[..]), "sends nothing"),
     ] {
         let log = Log::new();
         let (endpoint, connections) = stranger(answer);

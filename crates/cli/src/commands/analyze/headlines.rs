@@ -1,8 +1,8 @@
 //! Three to five sentences that say what matters, each with its number.
 //!
 //! Each candidate says something only where its number is worth a sentence: [`MATERIAL`] of all
-//! prompt tokens at least. The first [`MOST`] in this order are told: what is computed twice and
-//! why, what routing, size and order would change, who makes the hits.
+//! prompt tokens at least. The first [`MOST`] in this order are shown: what was recomputed and
+//! why, what routing, size and order would change, which sessions make the hits.
 
 use headstart_insight::Bucket;
 use headstart_trace::Provenance;
@@ -16,7 +16,7 @@ const MOST: usize = 5;
 /// What is less than this share of all prompt tokens is worth no sentence.
 pub(crate) const MATERIAL: f64 = 0.02;
 
-/// Of what was computed again, the least share that is told beside the largest.
+/// The least share of the recomputed tokens for which the second cause is shown.
 const SECOND_MIN: f64 = 0.2;
 
 /// Shares of fewer requests than this say little of any others.
@@ -25,8 +25,7 @@ const REQUESTS_MIN: u64 = 20;
 /// The headlines, most important first.
 pub(crate) fn of(analysis: &Analysis) -> Vec<String> {
     if analysis.characterization.requests < 2 {
-        let said = "One request alone shares its prompt with nothing: a log of a day says what is \
-                    computed twice.";
+        let said = "One request alone has no earlier prefix to share; analyze a log of several.";
         return vec![said.to_owned()];
     }
     let candidates = [
@@ -49,7 +48,7 @@ fn few_requests(analysis: &Analysis) -> Option<String> {
     let requests = analysis.characterization.requests;
     (requests < REQUESTS_MIN).then(|| {
         format!(
-            "These are {} only: what is said of them is true, but says little of others.",
+            "Only {}: the shares below say little about other traffic.",
             counted(requests, "request")
         )
     })
@@ -59,8 +58,8 @@ fn copies(analysis: &Analysis) -> Option<String> {
     let (copies, all) = (analysis.copies, analysis.characterization.requests);
     (copies as f64 >= MATERIAL * all as f64).then(|| {
         format!(
-            "{} of the {} requests are copies of another one, and each counts: unless they are \
-             retries, what is said below is of traffic that there was not.",
+            "{} of the {} requests are copies of another one. If they are not retries, the log \
+             holds some requests twice and the shares below are too high.",
             thousands(copies),
             thousands(all)
         )
@@ -77,7 +76,7 @@ fn not_served(analysis: &Analysis) -> Option<String> {
         return None;
     }
     let fleet = format!(
-        "a replay on {} of {} tokens each finds {} of their tokens",
+        "A replay on {} of {} tokens each hits {}",
         counted(analysis.replicas as u64, "replica"),
         thousands(analysis.capacity_blocks * u64::from(analysis.info.block_tokens)),
         percent(replayed),
@@ -85,14 +84,13 @@ fn not_served(analysis: &Analysis) -> Option<String> {
     let requests = counted(own.requests, "request");
     Some(match own.served_tokens {
         0 => format!(
-            "The engine served nothing from its cache: cached tokens are 0 in all {requests} that \
-             have the count, while {fleet}. Its prefix cache is off, it does not report hits, or \
-             requests went to where their prefix was not."
+            "The engine served nothing from its cache: it reports 0 cached tokens in all \
+             {requests}. {fleet}. Its prefix cache is off, it does not report hits, or requests \
+             went to replicas without their prefix."
         ),
         _ => format!(
-            "The log says that {} of the prompt tokens of {requests} were cached, while {fleet}. \
-             What is missing was lost to room, to routing or to restarts: the log does not say \
-             which.",
+            "The log reports {} of the prompt tokens of {requests} as cached. {fleet}. The \
+             difference was lost to capacity, routing or restarts; the log does not show which.",
             percent(served),
         ),
     })
@@ -112,28 +110,27 @@ pub(crate) fn again(analysis: &Analysis) -> u64 {
 
 fn computed_again(analysis: &Analysis) -> Option<String> {
     let again = again(analysis);
-    let computed = analysis.prompt_tokens() - analysis.served_tokens();
-    if computed == 0 {
+    if analysis.prompt_tokens() == analysis.served_tokens() {
         return None;
     }
     if analysis.share(again) < MATERIAL {
         return Some(little(analysis, again));
     }
-    let of_that = |tokens: u64| percent(tokens as f64 / again as f64);
     let mut text = format!(
-        "{} of all prompt tokens were computed again ({} of what was computed)",
+        "{} of the prompt tokens were recomputed although they had been computed before.",
         percent(analysis.share(again)),
-        percent(again as f64 / computed as f64),
     );
     let causes = causes(analysis);
-    let is_told = |index: usize, tokens: u64| {
-        index == 0 || (index == 1 && tokens as f64 >= SECOND_MIN * again as f64)
-    };
-    for (index, (tokens, words)) in causes.iter().enumerate() {
-        if is_told(index, *tokens) {
-            let joint = if index == 0 { ": " } else { ", " };
-            text += &format!("{joint}{} of that {words}", of_that(*tokens));
+    if let Some((tokens, words)) = causes.first() {
+        let share = percent(analysis.share(*tokens));
+        text += &format!(" Main cause: {words} ({share} of all prompt tokens)");
+        let second = causes.get(1);
+        if let Some((tokens, words)) =
+            second.filter(|(tokens, _)| *tokens as f64 >= SECOND_MIN * again as f64)
+        {
+            text += &format!("; then {words} ({})", percent(analysis.share(*tokens)));
         }
+        text += ".";
     }
     let named: u64 = analysis.findings.iter().map(|it| it.amount.tokens).sum();
     let first_is_named = causes.first().is_some_and(|(tokens, _)| {
@@ -141,28 +138,25 @@ fn computed_again(analysis: &Analysis) -> Option<String> {
         findings.any(|finding| finding.amount.tokens == *tokens)
     });
     if named > 0 && !first_is_named {
-        text += &format!("; the causes that were found explain {}", of_that(named));
+        let share = percent(analysis.share(named));
+        text += &format!(" Mistakes in prompts explain {share}.");
     }
-    Some(text + ".")
+    Some(text)
 }
 
-/// What the tokens that were computed again were computed again for, most first: a named cause, or
-/// a bucket of which no cause was found.
+/// Why tokens were recomputed, most first: a named cause, or a bucket without one.
 fn causes(analysis: &Analysis) -> Vec<(u64, String)> {
     let findings = analysis.findings.iter();
     let mut causes: Vec<_> = findings
-        .map(|it| (it.amount.tokens, format!("for {}", it.title)))
+        .map(|it| (it.amount.tokens, it.title.clone()))
         .collect();
     for step in analysis.waterfall.iter().filter(|it| is_again(it.bucket)) {
         causes.push(match step.bucket {
             Bucket::Diverged => (
                 analysis.unnamed_tokens(),
-                "known behind another prefix, for no cause that has a name".to_owned(),
+                "a different prefix, for an unknown reason".to_owned(),
             ),
-            bucket => (
-                step.amount.tokens,
-                format!("because {}", because(analysis, bucket)),
-            ),
+            bucket => (step.amount.tokens, because(analysis, bucket).to_owned()),
         });
     }
     causes.retain(|(tokens, _)| *tokens > 0);
@@ -170,30 +164,30 @@ fn causes(analysis: &Analysis) -> Vec<(u64, String)> {
     causes
 }
 
-/// A bucket's meaning as a clause.
+/// A bucket as a cause.
 fn because(analysis: &Analysis, bucket: Bucket) -> &'static str {
     match bucket {
-        Bucket::LoadFailed => "loading failed or was too slow",
-        Bucket::InFlight => "the same prefix was being computed when they came",
-        Bucket::IndexWrong => "the engine did not serve what it had computed before",
-        Bucket::HeldElsewhere => "another replica held them",
-        Bucket::Reset => "a restart or a clear had lost them",
-        Bucket::Evicted => "they had been evicted to make room",
-        Bucket::Namespace => "they are known under another salt, adapter or model only",
+        Bucket::LoadFailed => "stored KV that failed to load or loaded slowly",
+        Bucket::InFlight => "requests that came while their prefix was being computed",
+        Bucket::IndexWrong => "the engine did not serve what it had computed",
+        Bucket::HeldElsewhere => "the prefix was cached on another replica",
+        Bucket::Reset => "a restart or a cache reset",
+        Bucket::Evicted => "eviction",
+        Bucket::Namespace => "the prefix was cached for another tenant, adapter or model",
         other => analysis.meaning(other),
     }
 }
 
-/// Where next to nothing was computed again.
+/// Where next to nothing was recomputed.
 fn little(analysis: &Analysis, again: u64) -> String {
     let share = |bucket| percent(analysis.share(analysis.tokens_in(bucket)));
     let new = match analysis.has_texts() {
         true => "new",
-        false => "new, or changed in front, which ids do not tell apart",
+        false => "new or behind a changed prefix (block ids cannot tell which)",
     };
     format!(
-        "Little is computed twice: {} of the prompt tokens are found, {} were computed again, {} \
-         are {new}, and {} are ends of prompts, which are always computed.",
+        "Little is recomputed: {} of the prompt tokens hit the cache, {} were recomputed, {} are \
+         {new}, and {} are ends of prompts, which are always computed.",
         percent(analysis.share(analysis.served_tokens())),
         percent(analysis.share(again)),
         share(Bucket::NeverSeen),
@@ -207,22 +201,22 @@ fn unnamed(analysis: &Analysis) -> Option<String> {
     let unnamed = analysis.unnamed.as_ref()?;
     (analysis.share(tokens) >= MATERIAL).then(|| {
         let mut text = format!(
-            "No cause was found for {} tokens that are known behind another prefix ({} of all); \
-             of one request, most in {}",
-            thousands(tokens),
+            "{} of the prompt tokens ({}) were seen before after a different prefix, and no cause \
+             was found. Largest example: {}.",
             percent(analysis.share(tokens)),
+            thousands(tokens),
             unnamed.request,
         );
         if let Some(file) = &unnamed.file {
             text += &format!(
-                ": `headstart why {} {} --show-text` shows where it parts from an earlier one, \
-                 and `headstart lint {} --show-text` where the others do",
+                " `headstart why {} {} --show-text` shows the difference; `headstart lint {} \
+                 --show-text` lists others.",
                 quoted(&unnamed.request),
                 quoted(file),
                 quoted(file)
             );
         }
-        text + "."
+        text
     })
 }
 
@@ -240,12 +234,10 @@ fn routing(analysis: &Analysis) -> Option<String> {
     let lost = routing.precise_tokens.saturating_sub(routing.random_tokens);
     (routing.replicas > 1 && analysis.share(lost) >= MATERIAL).then(|| {
         format!(
-            "One request after the other, random routing over {} replicas would find {} of the \
-             prompt tokens in the mean, prefix-aware routing {}: {} of the hits would be lost.",
+            "Hit rate on {} replicas: {} with prefix-aware routing, {} with random routing.",
             routing.replicas,
-            percent(analysis.share(routing.random_tokens)),
             percent(analysis.share(routing.precise_tokens)),
-            percent(routing.lost_share()),
+            percent(analysis.share(routing.random_tokens)),
         )
     })
 }
@@ -262,7 +254,7 @@ fn size(analysis: &Analysis) -> Option<String> {
     let gain = all.token_hit_rate - most.token_hit_rate;
     (ideal > 0 && times >= 1.5 && gain >= MATERIAL).then(|| {
         format!(
-            "One cache of {} tokens{} serves 90 % of what an infinite one would; 99 % takes \
+            "A cache of {} tokens{} reaches 90 % of the hits of an unlimited one; 99 % needs \
              {times:.1} times as much.",
             thousands(most.capacity_tokens),
             analysis.in_bytes(most.capacity_tokens),
@@ -274,9 +266,8 @@ fn order(analysis: &Analysis) -> Option<String> {
     let share = analysis.share(analysis.order_free_tokens?);
     (share >= MATERIAL).then(|| {
         format!(
-            "Up to {} of the prompt tokens stood in an earlier prompt of the same model and salt, \
-             but behind something else: what changes put last, a fixed order, or reuse without \
-             order, could serve them.",
+            "Up to {} more of the prompt tokens could hit if the parts that change moved to the \
+             end of the prompt.",
             percent(share)
         )
     })
@@ -291,7 +282,7 @@ fn few_sessions(analysis: &Analysis) -> Option<String> {
     let is_worth = numbers.ideal.block_hit_rate >= MATERIAL;
     (skew.owners >= 20 && few <= 0.2 && is_worth).then(|| {
         format!(
-            "Half of all hits are of {} of the {} sessions{}.",
+            "{} of the {} sessions{} make half of all hits.",
             percent(few),
             thousands(skew.owners),
             inferred(analysis),
@@ -302,7 +293,7 @@ fn few_sessions(analysis: &Analysis) -> Option<String> {
 /// What must be said of sessions that nobody named.
 fn inferred(analysis: &Analysis) -> &'static str {
     match analysis.info.sessions {
-        Provenance::Inferred => " (as inferred)",
+        Provenance::Inferred => " (inferred)",
         Provenance::Given | Provenance::Absent => "",
     }
 }
@@ -315,8 +306,8 @@ fn others(analysis: &Analysis) -> Option<String> {
     let of_all = share * numbers.ideal.block_hit_rate;
     (known > 0 && of_all >= MATERIAL).then(|| {
         format!(
-            "{} of the hits are on what another session{} left: a cache per \
-             session would compute them again.",
+            "{} of the hits are on prefixes that another session{} computed; a cache per session \
+             would lose them.",
             percent(share),
             inferred(analysis),
         )
@@ -327,7 +318,7 @@ fn never_again(analysis: &Analysis) -> Option<String> {
     let share = analysis.characterization.ideal.never_reused_share;
     (share >= 0.2).then(|| {
         format!(
-            "{} of the different blocks come only once: they take room and serve nobody.",
+            "{} of the distinct blocks are used once and never again.",
             percent(share)
         )
     })

@@ -84,7 +84,7 @@ pub(crate) fn runs(pieces: usize, is_exact: bool) -> Kept {
         bytes: pieces as u64 * PIECE_BYTES,
         bytes_max: 2 * PIECES_MAX as u64 * PIECE_BYTES,
         lost: (!is_exact)
-            .then(|| "what the fleet finds is estimated from a sample of blocks".to_owned()),
+            .then(|| "memory limit reached: hits are estimated from a sample of blocks".to_owned()),
     }
 }
 
@@ -104,9 +104,7 @@ pub(crate) fn attribution(memory: &Memory, tokens: usize, bounds: &Bounds) -> Ke
             bounds.tokens.next_power_of_two(),
         ),
         lost: is_full.then(|| {
-            "the memory for blocks was full: what was evicted, or changed in front, long ago \
-             counts as never seen"
-                .to_owned()
+            "memory limit reached: blocks that were evicted long ago count as new".to_owned()
         }),
     }
 }
@@ -119,7 +117,7 @@ pub(crate) fn caches(replicas: usize, blocks: u64, asked: u64, bounds: &Bounds) 
         bytes: all * CACHE_BLOCK_BYTES,
         bytes_max: bounds.fleet_blocks.max(replicas as u64) * CACHE_BLOCK_BYTES,
         lost: (blocks < asked).then(|| {
-            format!("each replica was played with {blocks} blocks: no more are kept of all")
+            format!("memory limit reached: each replica was simulated with {blocks} blocks")
         }),
     }
 }
@@ -142,8 +140,8 @@ pub(crate) fn characterization(numbers: &Characterization, bounds: &Bounds) -> K
         bytes_max: (pieces + sessions + users) as u64 * PIECE_BYTES,
         lost: (sampling.block_rate.min(rate) < 1.0).then(|| {
             format!(
-                "of what the traffic looks like {:.1} % of the blocks and {:.1} % of the sessions \
-                 and users are tracked: those figures are estimates",
+                "memory limit reached: figures on traffic are estimated from {:.1} % of the blocks \
+                 and {:.1} % of the sessions and users",
                 sampling.block_rate * 100.0,
                 rate * 100.0
             )
@@ -158,7 +156,7 @@ pub(crate) fn random(pieces: usize, is_exact: bool) -> Kept {
         bytes: pieces as u64 * PIECE_BYTES,
         bytes_max: PIECES_MAX as u64 * PIECE_BYTES,
         lost: (!is_exact)
-            .then(|| "what random routing finds is estimated from a sample of blocks".to_owned()),
+            .then(|| "memory limit reached: random routing is estimated from a sample".to_owned()),
     }
 }
 
@@ -169,8 +167,7 @@ pub(crate) fn documents(known: &Documents, bounds: &Bounds) -> Kept {
         bytes: known.num_chunks() as u64 * CHUNK_BYTES,
         bytes_max: bounds.chunks as u64 * CHUNK_BYTES,
         lost: (known.num_forgotten() > 0).then(|| {
-            "what reuse without order adds is of recent prompts: older ones are forgotten"
-                .to_owned()
+            "memory limit reached: reuse at any position counts recent prompts only".to_owned()
         }),
     }
 }
@@ -183,8 +180,8 @@ pub(super) fn texts(compared: &Compared, bounds: &Bounds) -> Kept {
         bytes_max: bounds.texts.words as u64 * WORD_BYTES,
         lost: (compared.num_forgotten > 0).then(|| {
             format!(
-                "causes are told by recent prompts: {} forgotten",
-                counted(compared.num_forgotten, "older one")
+                "memory limit reached: {} not compared with later ones",
+                counted(compared.num_forgotten, "older prompt")
             )
         }),
     }

@@ -186,8 +186,8 @@ impl Traffic {
             .any(|request| !request.blocks.is_empty());
         if !has_blocks && block_tokens == 0 {
             bail!(
-                "{}: lengths and times only, without texts or block ids, so nobody can tell what \
-                 came twice; analyze a log with prompts or a trace with block ids",
+                "{}: lengths and times only; analyze a log with prompts or a trace with block ids, \
+                 which show what prompts share",
                 traffic.files.join(", ")
             );
         }

@@ -27,61 +27,77 @@ const PROBE_ROUNDS: usize = 20;
 /// Longest run that can be asked for: a week, beyond which a time-out of somebody else ends it.
 const DURATION_MAX: Duration = Duration::from_secs(7 * 86_400);
 
-/// Multi-turn conversations, closed loop, one run per strategy and policy.
+/// Play multi-turn conversations; compare strategies and policies.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  headstart bench chat conversations.jsonl.zst --conversations 200 --active 8 --cache-blocks 600
-  headstart bench chat conversations.jsonl --strategy random,session,precise --json
-  headstart bench chat conversations.jsonl --policies lru,s3fifo --replicas 1 --cache-blocks 300 \\
-      --think exp:4 --starts spaced --active 40 --record run.jsonl --probe-rounds 0
-  headstart bench chat --probe-only                     only the reuse probe, no file needed
-  headstart bench chat conversations.jsonl --url http://127.0.0.1:8000 --served-model-name toy
+  headstart bench chat conversations.jsonl.zst --conversations 200 --active 8 \\
+    --cache-blocks 600
+  headstart bench chat conversations.jsonl --strategy random,precise --json
+  headstart bench chat conversations.jsonl --policies lru,s3fifo --replicas 1 \\
+    --cache-blocks 300 --think exp:4 --starts spaced --active 40 \\
+    --record run.jsonl --probe-rounds 0
+  headstart bench chat --probe-only
+  headstart bench chat conversations.jsonl --url http://127.0.0.1:8000 \\
+    --served-model-name toy
 
-Without --url it starts a server of its own for each strategy and policy, as `headstart serve`
-would. Think times are drawn per seed, conversation and turn, so every server meets the same users.
-It ends with the reuse probe: turn 2 of fresh conversations (2,000 prompt tokens and more, a
-tenth of them new), each also sent uncached, one request at a time.")]
+Without --url the command starts a server for each strategy and policy. Think
+times depend on seed, conversation and turn only, so every server meets the same
+users.
+
+The reuse probe runs at the end. It sends the second turn of new conversations,
+cached and uncached, one request at a time. Such a prompt has at least 2,000
+tokens, a tenth of them new.")]
 pub(crate) struct Chat {
-    /// Conversations as JSONL, plain or zstd, with `turns` (role, text) or OpenAI `messages`
+    /// Conversations as JSON lines, plain or zstd
+    ///
+    /// With `turns` (role, text) or OpenAI's `messages`.
     #[arg(required_unless_present = "probe_only")]
     file: Option<PathBuf>,
-    /// Measure this server instead of starting some.
-    #[arg(long, conflicts_with_all = ["strategies", "policies", "upstream"])]
+    /// Measure this running server
+    #[arg(long, conflicts_with_all = ["strategies", "policies", "upstream"],
+        help_heading = "Server")]
     url: Option<String>,
     #[command(flatten)]
     runs: Runs,
-    /// Conversations to take from the file.
-    #[arg(long, default_value_t = 200, value_name = "N")]
+    /// Conversations to take from the file
+    #[arg(long, default_value_t = 200, value_name = "N", help_heading = "Load")]
     conversations: usize,
-    /// Conversations at once; with spaced starts as if answers took no time.
-    #[arg(long, default_value_t = 8, value_name = "N")]
+    /// Concurrent conversations
+    ///
+    /// With spaced starts, as if answers took no time.
+    #[arg(long, default_value_t = 8, value_name = "N", help_heading = "Load")]
     active: usize,
-    /// Most tokens of an answer.
-    #[arg(long, default_value_t = 64, value_name = "N")]
+    /// Maximum tokens of an answer
+    #[arg(long, default_value_t = 64, value_name = "N", help_heading = "Load")]
     max_tokens: u32,
-    /// Most turns of a conversation.
-    #[arg(long, value_name = "N")]
+    /// Maximum turns of a conversation
+    #[arg(long, value_name = "N", help_heading = "Load")]
     max_turns: Option<usize>,
-    /// Longest prompt, tokens: a conversation ends where its next one is expected to exceed it.
-    #[arg(long, value_name = "N")]
+    /// Maximum prompt length, tokens
+    ///
+    /// A conversation ends before a prompt that is expected to be longer.
+    #[arg(long, value_name = "N", help_heading = "Load")]
     max_prompt_tokens: Option<u32>,
     #[command(flatten)]
     users: Users,
-    /// Write what each run did, without any text, to FILE; the second run's to FILE with `.2`
-    /// before its extension, and so on.
+    /// Write a record of each run, without text
+    ///
+    /// `headstart simulate --record` repeats it. The second run goes to FILE with `.2` before its
+    /// extension, and so on.
     #[arg(long, value_name = "FILE", conflicts_with = "probe_only")]
+    #[arg(help_heading = "Output")]
     record: Option<PathBuf>,
-    /// Put the recorded answers in the history, not the generated ones.
-    #[arg(long)]
+    /// Continue with the recorded answers, not the generated ones
+    #[arg(long, help_heading = "Load")]
     recorded_answers: bool,
-    /// Only the reuse probe.
-    #[arg(long)]
+    /// Run only the reuse probe
+    #[arg(long, help_heading = "Reuse probe")]
     probe_only: bool,
-    /// Rounds of the reuse probe; 0 leaves it out.
-    #[arg(long, default_value_t = PROBE_ROUNDS, value_name = "N")]
+    /// Rounds of the reuse probe; 0 skips it
+    #[arg(long, default_value_t = PROBE_ROUNDS, value_name = "N", help_heading = "Reuse probe")]
     probe_rounds: usize,
-    /// Print one JSON object.
-    #[arg(long)]
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
     json: bool,
     #[command(flatten)]
     server: BenchServer,
@@ -90,19 +106,25 @@ pub(crate) struct Chat {
 /// When users write.
 #[derive(Args, Debug)]
 struct Users {
-    /// Time from an answer to the next request: none, fixed:SECONDS, exp:MEAN_SECONDS or
-    /// lognormal:MU,SIGMA.
+    /// Time from an answer to the next request
+    ///
+    /// none, fixed:SECONDS, exp:MEAN_SECONDS or lognormal:MU,SIGMA.
     #[arg(long, default_value = "none", value_name = "DIST")]
+    #[arg(help_heading = "Load")]
     think: String,
-    /// When conversations begin: chained (the next when one ends) or spaced (at times that the
-    /// think times give, whatever the server does).
+    /// Starts of conversations: chained or spaced
+    ///
+    /// chained starts the next one when one ends. spaced derives the starts from the think times,
+    /// independent of the server.
     #[arg(long, default_value = "chained", value_name = "MODE")]
+    #[arg(help_heading = "Load")]
     starts: String,
-    /// Fixes the think times.
+    /// Seed of the think times
     #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(help_heading = "Load")]
     think_seed: u64,
-    /// Seconds after which no request is sent any more.
-    #[arg(long, value_name = "SECONDS")]
+    /// Time after which no request is sent
+    #[arg(long, value_name = "SECONDS", help_heading = "Load")]
     duration: Option<f64>,
 }
 

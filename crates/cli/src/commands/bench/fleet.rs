@@ -34,57 +34,78 @@ const PRESET: Preset = Preset::Laptop;
 /// Strategies that are compared where nobody says.
 const STRATEGIES: &[&str] = &["random", "load", "approximate", "precise", "cost"];
 
-/// A fleet under load, strategy by strategy, beside what the simulator says.
+/// Send load to a fleet; compare strategies with the simulation.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  headstart bench fleet                                     four emulated replicas on this machine
+  headstart bench fleet                          four emulated replicas
   headstart bench fleet --strategies precise,cost --rates 20 --html fleet.html
   headstart bench fleet --fleet-trace requests.jsonl.zst --speed 2 --replicas 4
-  headstart bench fleet --url http://10.0.0.7:8000 --served-model-name Qwen3-0.6B \\
-    --vocab 512..151643 --cost-model engine.toml --replicas 2
+  headstart bench fleet --url http://10.0.0.7:8000 \\
+    --served-model-name Qwen3-0.6B --vocab 512..151643 \\
+    --cost-model engine.toml --replicas 2
 
-Open loop: requests are sent at their times, whether or not others are answered, and their times
-run from when they were due, so that a slow server cannot slow its own load down. Without --url or
---upstream it starts a fleet of its own, emulated by --cost-model or by the preset's engine (or
-the real model, with --real). Where the engine's cost is known, the simulator serves the same
-requests, and the report says how far apart the two are; `headstart calibrate` measures the cost.")]
+Requests are sent at their due times, whether or not earlier ones are answered.
+Latency counts from the due time, so a slow server cannot reduce its own load.
+
+Without --url or --upstream the command starts a fleet. By default it emulates
+the engine of --cost-model or of the preset; --real runs a model. If the cost
+model of the engine is known, the simulator serves the same requests and the
+report shows the difference. `headstart calibrate` measures a cost model.")]
 pub(crate) struct Fleet {
-    /// What is asked: laptop, llm-d-73 or llm-d-37 [default: laptop]
+    /// Published workload: laptop, llm-d-73 or llm-d-37 [default: laptop]
     #[arg(long, value_name = "NAME", conflicts_with = "fleet_trace")]
+    #[arg(help_heading = "Load")]
     preset: Option<String>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Load")]
     source: SourceOptions,
-    /// Strategies to compare [default: random,load,approximate,precise,cost]; with --url the one
-    /// that the server has, for the simulator and the tables [default: precise]
-    #[arg(long, value_name = "S[,S…]", value_delimiter = ',')]
+    /// Strategies [default: random,load,approximate,precise,cost]
+    ///
+    /// With --url, the strategy of that server, for the simulation. [default there: precise]
+    #[arg(
+        long,
+        value_name = "S[,S…]",
+        value_delimiter = ',',
+        help_heading = "Server"
+    )]
     strategies: Vec<String>,
-    /// Measure this server instead of starting one
-    #[arg(long, conflicts_with = "upstream")]
+    /// Measure this running server
+    #[arg(long, conflicts_with = "upstream", help_heading = "Server")]
     url: Option<String>,
-    /// What the engine's steps cost: to be emulated, and simulated [default: the preset's engine;
-    /// with --url, --upstream or --real nothing is simulated]
-    #[arg(long, value_name = "FILE")]
+    /// Cost model to emulate and simulate [default: the preset's engine]
+    ///
+    /// `headstart calibrate` writes it. With --url, --upstream or --real there is no default, and
+    /// without a cost model no simulation.
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
     cost_model: Option<PathBuf>,
-    /// Serve with the real model instead of emulating one
-    #[arg(long, conflicts_with_all = ["url", "upstream"])]
+    /// Run a real model instead of emulating an engine
+    #[arg(long, conflicts_with_all = ["url", "upstream"], help_heading = "Server")]
     real: bool,
     /// Tokens per block [default: 16]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Server")]
     block_size: Option<NonZeroUsize>,
-    /// Most requests under way at once; more wait, and their times run
-    #[arg(long, value_name = "N", default_value = "4096")]
+    /// Maximum concurrent requests
+    ///
+    /// Further requests wait, and their latency counts from the due time.
+    #[arg(long, value_name = "N", default_value = "4096", help_heading = "Load")]
     concurrency: NonZeroUsize,
-    /// Token ids to draw from, LOW included; without the model's special tokens
-    #[arg(long, value_name = "LOW..HIGH", default_value = "512..4093")]
+    /// Range of random token ids, without HIGH
+    ///
+    /// Leave out the model's special tokens.
+    #[arg(
+        long,
+        value_name = "LOW..HIGH",
+        default_value = "512..4093",
+        help_heading = "Load"
+    )]
     vocab: String,
-    /// Draws other arrivals
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    /// Seed of the arrivals
+    #[arg(long, value_name = "SEED", default_value_t = 1, help_heading = "Load")]
     seed: u64,
-    /// Print one JSON object a line
-    #[arg(long)]
+    /// Print JSON, one object per line
+    #[arg(long, help_heading = "Output")]
     json: bool,
-    /// Also write a page with curves, which opens without a network
-    #[arg(long, value_name = "FILE")]
+    /// Also write an HTML page with curves
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
     #[command(flatten)]
     server: BenchServer,

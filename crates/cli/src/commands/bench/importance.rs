@@ -32,106 +32,200 @@ use workload::Workload;
 /// Questions beyond which nothing is learned.
 const MOST_QUESTIONS: usize = 10_000;
 
-/// What loading only what matters of a stored prefix saves, and what it changes.
+/// Measure what loading part of a prefix saves, and what it changes.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  headstart bench importance                              32 heads, 5,000 tokens, from disk
+  headstart bench importance                   32 heads, 5,000 tokens, from disk
   headstart bench importance --model needle-gqa --ratio 0.05,0.1,0.25,0.5
   headstart bench importance --device-cache 0.1 --host-cache 0.3 --documents 4
   headstart bench importance --io-share 0.51,0.75,0.98 --ratio 0.25
-  headstart bench importance --task majority --variant full,impress    a task that needs all of it
+  headstart bench importance --task majority --variant full,impress
   headstart bench importance --model ./qwen3-0.6b --text notes.txt --prefix 4096
 
-The models needle-mha, needle-gqa and needle-small are set by formula: their answers can be proved,
-and what they show of trained models is that the parts work, not how much accuracy is lost. Other
-models are asked about the text of --text, or about noise.
+needle-mha, needle-gqa and needle-small are synthetic models with known answers.
+They show that the right tokens are found, not how much accuracy a trained model
+loses. Other models answer questions about the text of --text, or about random
+tokens.
 
-I/O is exposed waiting: time with nothing to compute until the first token. It is not how long the
-disk is busy, much of which computing hides (--json tells both).
+I/O is the time to first token with nothing to compute. It is less than the time
+in which the disk is busy; --json prints both.
 
-Variants: recompute; full (all of it through the parts' caches, LRU); units (as serve without
---importance: whole units, always from the disk); h2o-lru, h2o-lfu (all heads' keys, then values);
-impress (probes, packs, scores); impress-no-probe, impress-no-reorder, impress-no-score (each
-part switched off); impress-blind (probes 0, 1, 2, whatever they share); chunks (as serve with
---importance: impress, and whole chunks instead of tokens), chunks-no-reorder. Those of h2o and
-impress, too, leave out what hardly matters (--spared 0.02; as published, --spared 0).")]
+Variants:
+  recompute           no stored prefix
+  full                the whole prefix, with an LRU cache of parts
+  units               as `serve` without --importance: whole units from disk
+  h2o-lru, h2o-lfu    keys of all heads, then selected values
+  impress             IMPRESS (FAST'25): probe heads, reordered chunks, scores
+  impress-no-probe, impress-no-reorder, impress-no-score
+                      impress without that part
+  impress-blind       impress with probe heads 0, 1, 2
+  chunks              as `serve` with --importance: impress with whole chunks
+  chunks-no-reorder   chunks without reordered chunks")]
 pub(crate) struct ImportanceBench {
-    /// needle-mha, needle-gqa, needle-small, toy, a folder or a hub name
-    #[arg(long, value_name = "MODEL", default_value = "needle-mha")]
+    /// Model: needle-mha, needle-gqa, needle-small, toy, folder, hub name
+    #[arg(
+        long,
+        value_name = "MODEL",
+        default_value = "needle-mha",
+        help_heading = "Model"
+    )]
     model: String,
-    /// f32 or bf16
-    #[arg(long, value_name = "DTYPE", default_value = "f32")]
+    /// Type of weights and KV: f32 or bf16
+    #[arg(
+        long,
+        value_name = "DTYPE",
+        default_value = "f32",
+        help_heading = "Model"
+    )]
     dtype: String,
-    /// Tokens of a document, of which whole chunks are stored
-    #[arg(long, value_name = "N", default_value_t = 5_000)]
+    /// Length of a document, tokens
+    ///
+    /// Only whole chunks are stored.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5_000,
+        help_heading = "Workload"
+    )]
     prefix: usize,
-    /// Documents; the first is asked about most (each half as often as the one before it)
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    /// Number of documents
+    ///
+    /// Each gets half as many questions as the one before.
+    #[arg(long, value_name = "N", default_value_t = 2, help_heading = "Workload")]
     documents: usize,
-    /// What is asked of needle models: value, or majority, which no part of a document tells
-    #[arg(long, value_name = "TASK", default_value = "value")]
+    /// Task of the needle models: value or majority
+    ///
+    /// majority needs the whole document.
+    #[arg(
+        long,
+        value_name = "TASK",
+        default_value = "value",
+        help_heading = "Workload"
+    )]
     task: String,
-    /// A text that documents and questions are taken from, for models with a tokenizer
-    #[arg(long, value_name = "FILE")]
+    /// Text for documents and questions
+    ///
+    /// For models with a tokenizer.
+    #[arg(long, value_name = "FILE", help_heading = "Workload")]
     text: Option<PathBuf>,
-    /// Shares of the tokens that each probe names
+    /// Share of the tokens that each probe selects
     #[arg(
         long,
         value_name = "R[,R…]",
         default_value = "0.25",
-        value_delimiter = ','
+        value_delimiter = ',',
+        help_heading = "Selection"
     )]
     ratio: Vec<f64>,
-    /// Share of its attention that a query misses in the mean, at most, because what hardly
-    /// matters is left out of what a probe names; in all variants with a ratio (published: 0)
-    #[arg(long, value_name = "S", default_value_t = 0.02)]
+    /// Maximum share of a query's attention to leave out, on average
+    ///
+    /// Selections drop their least important tokens up to this share, in all variants with a
+    /// ratio. IMPRESS has 0.
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 0.02,
+        help_heading = "Selection"
+    )]
     spared: f64,
-    /// What becomes of the probes' sets in the impress and chunks variants: union, majority, or
-    /// sum (no more than the ratio together)
-    #[arg(long, value_name = "HOW", default_value = "union")]
+    /// Merge of the probes' selections: union, majority or sum
+    ///
+    /// sum selects no more than the ratio. For the impress and chunks variants.
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "union",
+        help_heading = "Selection"
+    )]
     merge: String,
-    /// Tokens of a chunk: 16, 32 or 64
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    /// Tokens per chunk: 16, 32 or 64
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 64,
+        help_heading = "Selection"
+    )]
     chunk: usize,
-    /// Which variants [default: all]
-    #[arg(long, value_name = "V[,V…]", value_delimiter = ',')]
+    /// Variants [default: all]
+    #[arg(
+        long,
+        value_name = "V[,V…]",
+        value_delimiter = ',',
+        help_heading = "Selection"
+    )]
     variant: Vec<Variant>,
-    /// Share of a full load's time to the first token that is loading: the disk's speed follows
+    /// Share of loading in the TTFT of a full load
+    ///
+    /// The speed of the disk follows from it.
     #[arg(
         long,
         value_name = "S[,S…]",
         default_value = "0.9",
-        value_delimiter = ','
+        value_delimiter = ',',
+        help_heading = "Storage"
     )]
     io_share: Vec<f64>,
-    /// The disk's speed instead, bytes a second in millions
-    #[arg(long, value_name = "X", conflicts_with = "io_share")]
+    /// Bandwidth of the disk, MB/s, in place of --io-share
+    #[arg(
+        long,
+        value_name = "X",
+        conflicts_with = "io_share",
+        help_heading = "Storage"
+    )]
     mb_per_s: Option<f64>,
-    /// Latency of the disk's line
-    #[arg(long, value_name = "MS", default_value_t = 0.1)]
+    /// Latency of the disk
+    #[arg(
+        long,
+        value_name = "MS",
+        default_value_t = 0.1,
+        help_heading = "Storage"
+    )]
     latency_ms: f64,
-    /// Times by which host memory is faster than the disk
-    #[arg(long, value_name = "X", default_value_t = 5.0)]
+    /// Speed of host memory, relative to the disk
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 5.0,
+        help_heading = "Storage"
+    )]
     host_speed: f64,
-    /// Share of all documents' keys and values that stays on the device
-    #[arg(long, value_name = "S", default_value_t = 0.0)]
+    /// Share of all KV that fits the device
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 0.0,
+        help_heading = "Storage"
+    )]
     device_cache: f64,
-    /// Share of them that stays in host memory
-    #[arg(long, value_name = "S", default_value_t = 0.0)]
+    /// Share of all KV that fits host memory
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 0.0,
+        help_heading = "Storage"
+    )]
     host_cache: f64,
-    /// Questions that are measured
-    #[arg(long, value_name = "N", default_value_t = 12)]
+    /// Questions to measure
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 12,
+        help_heading = "Workload"
+    )]
     questions: usize,
-    /// Questions before those, for each document: packs are made of what they select
-    #[arg(long, value_name = "N", default_value_t = 6)]
+    /// Questions per document before the measurement
+    ///
+    /// Their selections determine how chunks are reordered.
+    #[arg(long, value_name = "N", default_value_t = 6, help_heading = "Workload")]
     warm_up: usize,
-    /// A folder on a disk, where each variant has its own copy of all documents until its row is
-    /// done; nothing is left unless it is interrupted [default: the system's folder for temporary
-    /// files]
-    #[arg(long, value_name = "DIR")]
+    /// Folder on the disk to measure [default: temporary folder]
+    ///
+    /// Each variant stores a copy of all documents, deleted at its end unless the command is
+    /// interrupted.
+    #[arg(long, value_name = "DIR", help_heading = "Storage")]
     dir: Option<PathBuf>,
-    /// Print JSON, one line a row
-    #[arg(long)]
+    /// Print JSON, one line per row
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

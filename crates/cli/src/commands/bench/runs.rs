@@ -12,17 +12,24 @@ const DEFAULT_STRATEGIES: &[&str] = &["random", "session", "precise"];
 /// What to compare.
 #[derive(Args, Debug, Default)]
 pub(super) struct Runs {
-    /// Strategies to compare, separated by commas [default: random,session,precise; with
-    /// --policies: precise]
+    /// Strategies [default: random,session,precise]
+    ///
+    /// With --policies the default is precise.
     #[arg(
         long = "strategy",
         id = "strategies",
         value_name = "S[,S…]",
-        value_delimiter = ','
+        value_delimiter = ',',
+        help_heading = "Server"
     )]
     strategies: Vec<String>,
-    /// Eviction policies to compare, separated by commas, each as for serve --policy
-    #[arg(long, value_name = "P[,P…]", value_delimiter = ',')]
+    /// Eviction policies, as for `serve --policy`
+    #[arg(
+        long,
+        value_name = "P[,P…]",
+        value_delimiter = ',',
+        help_heading = "Server"
+    )]
     policies: Vec<String>,
 }
 

@@ -27,56 +27,81 @@ const MOST_LATENCY_MS: f64 = 10_000.0;
 /// Rounds beyond which nothing is learned.
 const MOST_ROUNDS: usize = 1_000;
 
-/// What a hit in a lower tier costs on this machine, and whether loading is faster.
+/// Measure whether loading a prefix is faster than recomputing it.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  headstart bench tiers --prefix 1024                 this machine's disk, the built-in model
+  headstart bench tiers --prefix 1024           this disk, the built-in model
   headstart bench tiers --model ./qwen3-0.6b --dir /mnt/nvme --prefix 2048,8192
-  headstart bench tiers --mb-per-s 100,400 --latency-ms 30      as if it were an object store
+  headstart bench tiers --mb-per-s 100,400 --latency-ms 30      an object store
   headstart bench tiers --model toy-small,toy,toy-large --rounds 7 --json
-  headstart bench tiers --context-cache-dtype fp8 --mb-per-s 20,50   a quarter of the bytes
+  headstart bench tiers --context-cache-dtype fp8 --mb-per-s 20,50
 
-Without --mb-per-s each prefix is measured at the disk's own speed and at a quarter, a half, one,
-two and eight times the speed at which loading it takes as long as computing it.")]
+Without --mb-per-s each prefix is measured at six speeds: that of the disk, and
+1/4, 1/2, 1, 2 and 8 times the break-even speed. At the break-even speed loading
+takes as long as recomputing.")]
 pub(crate) struct TiersBench {
-    /// Models, separated by commas: toy-small, toy, toy-large, folders or hub names
+    /// Models: toy-small, toy, toy-large, folders or hub names
     #[arg(
         long,
         value_name = "M[,M…]",
         default_value = "toy",
-        value_delimiter = ','
+        value_delimiter = ',',
+        help_heading = "Model"
     )]
     model: Vec<String>,
-    /// f32 or bf16
-    #[arg(long, value_name = "DTYPE", default_value = "f32")]
+    /// Type of weights and KV: f32 or bf16
+    #[arg(
+        long,
+        value_name = "DTYPE",
+        default_value = "f32",
+        help_heading = "Model"
+    )]
     dtype: String,
-    /// How the tier has keys and values: same, as the engine, or fp8
-    #[arg(long, value_name = "DTYPE", default_value = "same")]
+    /// Stored type: same (as the engine) or fp8
+    #[arg(
+        long,
+        value_name = "DTYPE",
+        default_value = "same",
+        help_heading = "Tier"
+    )]
     context_cache_dtype: String,
-    /// Lengths of the prefix on the tier, in tokens
+    /// Lengths of the stored prefix, tokens
     #[arg(
         long,
         value_name = "N[,N…]",
         default_value = "256,1024,4096",
-        value_delimiter = ','
+        value_delimiter = ',',
+        help_heading = "Measurement"
     )]
     prefix: Vec<usize>,
-    /// Bytes a second that the tier reads, in millions, where the disk allows it
-    #[arg(long, value_name = "X[,X…]", value_delimiter = ',')]
+    /// Maximum bandwidth of the tier, MB/s
+    ///
+    /// The disk can be slower.
+    #[arg(
+        long,
+        value_name = "X[,X…]",
+        value_delimiter = ',',
+        help_heading = "Tier"
+    )]
     mb_per_s: Vec<f64>,
-    /// Latency of the tier, beside the disk's own
-    #[arg(long, value_name = "MS", default_value_t = 0.0)]
+    /// Latency to add to the disk's
+    #[arg(long, value_name = "MS", default_value_t = 0.0, help_heading = "Tier")]
     latency_ms: f64,
-    /// Requests of each kind in each row, one after the other; the median is told
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    /// Requests of each kind per row, of which the median counts
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        help_heading = "Measurement"
+    )]
     rounds: usize,
-    /// A folder on the disk in question; what is written there is deleted at the end,
-    /// unless it is interrupted [default: the
-    /// system's folder for temporary files]
-    #[arg(long, value_name = "DIR")]
+    /// Folder on the disk to measure [default: temporary folder]
+    ///
+    /// Its new files are deleted at the end, unless the command is interrupted.
+    #[arg(long, value_name = "DIR", help_heading = "Tier")]
     dir: Option<PathBuf>,
-    /// Print JSON, one line a row
-    #[arg(long)]
+    /// Print JSON, one line per row
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

@@ -26,51 +26,58 @@ const CONCURRENCY: usize = 64;
 /// Tokens of a server's block where nobody says.
 const BLOCK_SIZE: usize = 16;
 
-/// A trace, with tokens in place of its blocks, beside what a replay predicts.
+/// Send a trace to a server; compare its hits with a replay.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  headstart bench trace conversation_trace.jsonl.zst --id-tokens 16 --output-tokens 1 \\
-    --cache-blocks 1000 --requests 500
+  headstart bench trace conversation_trace.jsonl.zst --id-tokens 16 \\
+    --output-tokens 1 --cache-blocks 1000 --requests 500
   headstart bench trace trace.jsonl --mode open --speed 10 --scale 0.1 \\
-    --url http://127.0.0.1:8000 --served-model-name Qwen3-0.6B --vocab 512..151643
-  headstart bench trace trace.jsonl --url http://127.0.0.1:8000 --cache-blocks 6000 --json
-  headstart bench trace trace.jsonl --cache-blocks 1000 --context-cache new-folder \\
-    --context-cache-gib 1 --host-cache-gib 0.1
+    --url http://127.0.0.1:8000 --served-model-name Qwen3-0.6B \\
+    --vocab 512..151643
+  headstart bench trace trace.jsonl --url http://127.0.0.1:8000 \\
+    --cache-blocks 6000 --json
+  headstart bench trace trace.jsonl --cache-blocks 1000 \\
+    --context-cache new-folder --context-cache-gib 1 --host-cache-gib 0.1
 
-Without --url it starts a server of its own, as `headstart serve` would, with one replica.
-Sequential mode sends one request at a time, in file order, as fast as they are answered. Then a
-replay of the same cache says what each should find, and the report says how many did: give
---cache-blocks (and --block-size, --policy) of a server that --url names. Open mode sends each at
-its arrival; requests at once hold more and let go in another order, so hits differ.
+Without --url the command starts a server with one replica. Each block id of the
+trace gets random tokens of its own.
 
-With --context-cache the server keeps what leaves its cache, and the report compares, tier by tier,
-where prompt tokens were found with where the same decisions find them in virtual time.")]
+Sequential mode sends one request at a time, in file order. Then it replays the
+trace and reports how many requests had exactly the predicted hits. For a server
+at --url this needs its --cache-blocks, --block-size and --policy. Open mode
+sends each request at its arrival time. Concurrent requests hold more blocks, so
+hits differ.
+
+With --context-cache the report compares, tier by tier, the observed hits with a
+simulation in virtual time.")]
 pub(crate) struct Trace {
     #[command(flatten)]
     input: TraceInput,
-    /// Measure this server instead of starting one
-    #[arg(long, conflicts_with = "upstream")]
+    /// Measure this running server
+    #[arg(long, conflicts_with = "upstream", help_heading = "Server")]
     url: Option<String>,
-    /// When requests are sent
+    /// When to send requests
     #[arg(long, value_enum, default_value = "sequential")]
+    #[arg(help_heading = "Load")]
     mode: Mode,
-    /// Open mode: how many times as fast as recorded
+    /// Speed of open mode, relative to the recorded times
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
+    #[arg(help_heading = "Load")]
     speed: f64,
-    /// Open mode: most requests under way at once
-    #[arg(long, default_value_t = CONCURRENCY, value_name = "N")]
+    /// Maximum concurrent requests of open mode
+    #[arg(long, default_value_t = CONCURRENCY, value_name = "N", help_heading = "Load")]
     concurrency: usize,
     /// Requests to send [default: all]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Load")]
     requests: Option<usize>,
     /// Tokens per block of the server's cache [default: 16]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Server")]
     block_size: Option<usize>,
     /// Eviction policy of the server's cache [default: lru]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Server")]
     policy: Option<String>,
     /// Print one JSON object
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
     #[command(flatten)]
     prompts: PromptOptions,
@@ -82,7 +89,7 @@ pub(crate) struct Trace {
 enum Mode {
     /// One at a time, in file order
     Sequential,
-    /// Each at its arrival, answered or not
+    /// At the arrival times, without waiting for answers
     Open,
 }
 

@@ -12,15 +12,15 @@ use super::{Form, Place, words};
 use crate::config::UsageError;
 use crate::output;
 
-/// Clear away what is expired or replaced.
+/// Remove expired and replaced records, and free their disk space.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart cache gc ./kv
   headstart cache gc s3://bucket/kv --json
 
-A server does the same when it needs room; this gives room back to the disk at once, and moves
-nothing, so that the disk does not wear. What is damaged stays for somebody to look at, until
-nothing else in its segment can be read.")]
+A server does the same when it needs space. This command frees disk space at
+once and moves no data, to spare the disk. Damaged records stay for inspection
+as long as their segment has readable ones.")]
 pub(crate) struct Gc {
     #[command(flatten)]
     place: Place,
@@ -28,24 +28,25 @@ pub(crate) struct Gc {
     form: Form,
 }
 
-/// Destroy what belongs to a tenant, or all.
+/// Delete all records of a tenant, or all records.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart cache purge ./kv --salt alice
   headstart cache purge s3://bucket/kv --tenant 9f86d081884c7d65
   headstart cache purge ./kv --all --yes
 
-Records are overwritten or deleted, also damaged and expired ones. Servers that share object
-storage may hold copies in memory, and may store them again: stop them, or their tenant, first.")]
+Records are overwritten or deleted, including damaged and expired ones. Servers
+that share object storage can have copies in memory and store them again. Stop
+these servers, or the tenant, first.")]
 pub(crate) struct Purge {
     #[command(flatten)]
     place: Place,
     #[command(flatten)]
     whose: Whose,
-    /// Everybody's
+    /// Delete the records of all tenants
     #[arg(long, conflicts_with_all = ["tenant", "salt", "salt_file", "no_salt"])]
     all: bool,
-    /// Do not ask back; asked is for --all and --no-salt
+    /// Confirm the deletion; required for --all and --no-salt
     #[arg(long)]
     yes: bool,
     #[command(flatten)]

@@ -27,18 +27,21 @@ const BUDGET_GIB: f64 = 10.0;
   headstart cache export s3://bucket/kv /mnt/second/kv --context-cache-gib 20
   headstart cache export ./kv ./alice --salt alice
 
-So a second server starts warm (`serve --context-cache DEST`, same model, type and block size), or
-a folder becomes object storage. Times to live are kept. Servers may use the source meanwhile, and
-object storage as destination, but not a folder as destination.")]
+Use it to start a second server with a warm cache, or to move a folder to object
+storage. The second server needs the same model, type and block size. Records
+keep their time to live. Servers may use the source during the copy. They may
+use the destination only if it is object storage.")]
 pub(crate) struct Export {
     #[command(flatten)]
     place: Place,
-    /// Where to: as the first
+    /// Destination, a folder or URL
     #[arg(value_name = "DEST")]
     dest: String,
     #[command(flatten)]
     whose: Whose,
-    /// Budget of a folder as destination, GiB: the one that `serve` will have [default: 10]
+    /// Budget of a destination folder, GiB [default: 10]
+    ///
+    /// Use the same budget for `serve`.
     #[arg(long, env = "HEADSTART_CONTEXT_CACHE_GIB", value_name = "GIB")]
     context_cache_gib: Option<f64>,
     #[command(flatten)]

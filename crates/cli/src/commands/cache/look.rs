@@ -20,47 +20,47 @@ const BUDGET_GIB: f64 = 10.0;
 /// Tenants and identities that are shown to people.
 const SHOWN: usize = 20;
 
-/// One line for each record, oldest first.
+/// List all records, oldest first.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart cache ls ./kv --limit 20
   headstart cache ls s3://bucket/kv --salt alice
   headstart cache ls ./kv --json | jq .bytes
 
-Works while a server uses the folder; then it shows what was there a moment ago. Names are hashes
-of tokens and their identity: they tell nothing of a prompt. Of a kind that is lossy are keys and
-values that were stored with fewer bits (serve --context-cache-dtype fp8). A pack is a copy of parts
-of units, with the tokens in another order (serve --importance). What a server has dropped to make
-room is shown until its place is written anew, because a restart would find it, too.")]
+The command works while a server uses the folder, and can be a moment behind.
+Names are hashes of tokens and identity; they reveal no text. The kind `lossy`
+is KV stored with fewer bits (serve --context-cache-dtype fp8). A pack is a copy
+of parts of units, with reordered tokens (serve --importance). Evicted records
+are listed until their space is reused, because a restart would find them again.")]
 pub(crate) struct Ls {
     #[command(flatten)]
     place: Place,
     #[command(flatten)]
     whose: Whose,
-    /// At most so many
+    /// Maximum number of records
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     #[command(flatten)]
     form: Form,
 }
 
-/// What it holds.
+/// Show disk use, tenants, ages and the process that uses it.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart cache stat ./kv
   headstart cache stat ./kv --context-cache-gib 20 --json
   headstart cache stat s3://bucket/kv
 
-Works while a server uses the folder. Of a folder the beginning of each record is read, for its age,
-identity and kind (exact, or lossy: stored with fewer bits); --quick leaves that out. Object storage
-tells when objects were written, and neither identities nor kinds.")]
+The command works while a server uses the folder. In a folder it reads the start
+of each record, for age, identity and kind (exact, or lossy: stored with fewer
+bits). Object storage provides times of writing, but no identities and kinds.")]
 pub(crate) struct Stat {
     #[command(flatten)]
     place: Place,
-    /// The budget that `serve` has, GiB [default: 10]
+    /// Budget of `serve`, GiB [default: 10]
     #[arg(long, env = "HEADSTART_CONTEXT_CACHE_GIB", value_name = "GIB")]
     context_cache_gib: Option<f64>,
-    /// Read lists only, and no records
+    /// Read only the lists of records, not the records
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -225,7 +225,7 @@ impl Told<'_> {
 
     fn holder(&self) -> Option<String> {
         Some(match self.holder? {
-            Holder::Nobody => "nobody".to_owned(),
+            Holder::Nobody => "no process".to_owned(),
             Holder::Process(Some(process)) => format!("process {process}"),
             Holder::Process(None) => "another process".to_owned(),
             Holder::Unknown => "unknown: the system does not say".to_owned(),

@@ -13,16 +13,18 @@ use super::whose::Whose;
 use super::{Form, Place, arena, bar, words};
 use crate::output;
 
-/// Read every record and verify its checksums.
+/// Verify the checksums of all records.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart cache verify ./kv
   headstart cache verify ./kv --dry-run --json
   headstart cache verify s3://bucket/kv --salt alice
 
-Reads past the page cache where it can, so that what is verified is what the disk has. Damaged
-records are set aside: a server does not read them again, and computes. With --dry-run nothing is
-changed, and a folder may be in use. Exit code 1 when anything is wrong.")]
+The command bypasses the page cache where possible, to read from the disk. It
+sets damaged records aside: a server recomputes them. With --dry-run it changes
+nothing and works while a server uses the folder.
+
+Exit codes: 0 all ok, 1 damaged or unreadable records, 2 wrong arguments.")]
 pub(crate) struct Verify {
     #[command(flatten)]
     place: Place,
@@ -135,15 +137,15 @@ impl Found {
         }
         lines.extend(self.harm.iter().cloned());
         lines.push(format!(
-            "{} unharmed, {} in {seconds:.1} s ({}/s)",
+            "{} records ok, {} in {seconds:.1} s ({}/s)",
             self.unharmed.records,
             words::bytes(self.unharmed.bytes),
             words::bytes(rate as u64),
         ));
         if !self.damaged.is_empty() {
             let what = match is_dry {
-                true => "found damaged, nothing was changed",
-                false => "found damaged and set aside: they will be computed again",
+                true => "damaged; nothing was changed",
+                false => "damaged and set aside; they will be recomputed",
             };
             lines.push(format!("{} {what}", self.damaged.len()));
         }

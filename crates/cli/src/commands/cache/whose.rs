@@ -12,16 +12,18 @@ use crate::config::{UsageError, first_line};
 #[derive(Args, Debug)]
 #[group(multiple = false)]
 pub(crate) struct Whose {
-    /// A tenant by its tag: 16 hexadecimal digits, as `cache ls` shows it
+    /// Tenant by tag: 16 hexadecimal digits, as in `cache ls`
     #[arg(long, value_name = "TAG")]
     tenant: Option<String>,
-    /// A tenant by the `cache_salt` of its requests
+    /// Tenant by the `cache_salt` of its requests
+    ///
+    /// Prefer --salt-file: other users can read the command line.
     #[arg(long, value_name = "TEXT")]
     salt: Option<String>,
-    /// The same, from the first line of a file: others see what stands on a command line
+    /// File whose first line is the `cache_salt`
     #[arg(long, value_name = "FILE")]
     salt_file: Option<PathBuf>,
-    /// All whose requests have no `cache_salt`
+    /// Tenant of requests without `cache_salt`
     #[arg(long)]
     no_salt: bool,
 }

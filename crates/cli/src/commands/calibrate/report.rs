@@ -31,7 +31,7 @@ impl Report {
     pub(super) fn in_short(&self) -> Vec<String> {
         let percent = |(mean, worst): (f64, f64)| {
             format!(
-                "{:.1} % in the mean, {:.1} % at worst",
+                "{:.1} % on average, {:.1} % at worst",
                 mean * 100.0,
                 worst * 100.0
             )
@@ -45,7 +45,7 @@ impl Report {
 
     /// Every shape: measured, and as reckoned.
     pub(super) fn table(&self) -> String {
-        let head = ["shape", "measured, ms", "reckoned, ms", "ratio"];
+        let head = ["shape", "measured, ms", "predicted, ms", "ratio"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         rows.extend(self.timings.iter().map(|it| {
             let reckoned = self.fit.seconds(it.shape);

@@ -23,25 +23,34 @@ const GIB: f64 = (1_u64 << 30) as f64;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Device")]
 pub(super) struct DeviceOptions {
-    /// A model by name (qwen2-7b, llama2-13b, llama3-70b and those of calibrate --derive), or a
-    /// folder with a config.json, or that file
+    /// Model name, model folder or config.json
+    ///
+    /// Names: qwen2-7b, llama2-13b, llama3-70b, and those of `calibrate --derive`. A folder needs
+    /// --device-gib or --cost-model.
     #[arg(long, value_name = "NAME|PATH")]
     model: String,
-    /// How keys and values are stored, of a folder: f32, f16, bf16, fp8 or int8 [default: as the
-    /// model says]
+    /// Type of the KV cache, for a folder [default: of the model]
+    ///
+    /// f32, f16, bf16, fp8 or int8. A model by name has two bytes per value.
     #[arg(long, value_name = "DTYPE")]
     kv_dtype: Option<String>,
-    /// Of a model by name: l4, l40s, a100, h100, h200, b200 or mi300x [default: a100]
+    /// GPU, for a model by name [default: a100]
+    ///
+    /// l4, l40s, a100, h100, h200, b200 or mi300x.
     #[arg(long, value_name = "NAME", conflicts_with = "cost_model")]
     gpu: Option<String>,
-    /// Of a model by name: GPUs that share each layer [default: as the ATC'25 study has it; 1]
+    /// Tensor-parallel GPUs, for a model by name [default: by model]
+    ///
+    /// As in the ATC'25 study for its three models, otherwise 1.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64),
         conflicts_with = "cost_model")]
     gpus: Option<u32>,
-    /// Device memory for keys and values, GiB [default: what the weights leave]
+    /// Device memory for KV, GiB [default: memory minus weights]
     #[arg(long, value_name = "GIB")]
     device_gib: Option<f64>,
-    /// What the engine costs: a file of `headstart calibrate` [default: by the data sheets]
+    /// Cost model of the engine [default: from data sheets]
+    ///
+    /// `headstart calibrate` writes such a file.
     #[arg(long, value_name = "FILE")]
     cost_model: Option<PathBuf>,
 }

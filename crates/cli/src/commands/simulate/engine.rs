@@ -17,14 +17,15 @@ const LIMIT_MAX: usize = 1 << 24;
 /// What is simulated.
 #[derive(Args, Debug)]
 pub(super) struct Engine {
-    /// qwen3-32b-h100, or seconds: overhead=S,weights=S,token=S,pair=S,kv-token=S,sequence=S
-    /// (those left out are 0)
+    /// Cost model: qwen3-32b-h100, or costs in seconds
+    ///
+    /// overhead=S,weights=S,token=S,pair=S,kv-token=S,sequence=S; a missing cost is 0.
     #[arg(long, value_name = "COSTS", default_value = H100, help_heading = "Engine")]
     engine: String,
     /// Tokens per block
     #[arg(long, value_name = "N", default_value_t = 16, help_heading = "Engine")]
     block_size: usize,
-    /// Most tokens computed in one step
+    /// Maximum tokens per step
     #[arg(
         long,
         value_name = "N",
@@ -32,10 +33,10 @@ pub(super) struct Engine {
         help_heading = "Engine"
     )]
     max_batched_tokens: usize,
-    /// Most sequences running at once
+    /// Maximum running sequences
     #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Engine")]
     max_sequences: usize,
-    /// The model's context, tokens
+    /// Context length of the model, tokens
     #[arg(
         long,
         value_name = "N",

@@ -48,41 +48,53 @@ const FAULT_MAX_S: f64 = 1e6;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Fleets (--preset llm-d-73, llm-d-37 or laptop, or --fleet-trace)")]
 pub(super) struct FleetOptions {
-    /// Strategies, as for serve; `published` is the four of the preset, as they were configured
-    /// [default: published,precise; of a trace random,load,approximate,precise]
+    /// Strategies, as for `serve` [default: published,precise]
+    ///
+    /// `published` is the preset's four published strategies. [default of a trace:
+    /// random,load,approximate,precise]
     #[arg(long, value_name = "NAME[,NAME…]", value_delimiter = ',')]
     strategies: Vec<String>,
     /// Replicas [default: the preset's]
     #[arg(long, value_name = "N")]
     fleet_replicas: Option<NonZeroUsize>,
-    /// Gateways, which take requests in turn and share nothing [default: 1]
+    /// Gateways [default: 1]
+    ///
+    /// They take requests in turn and share nothing.
     #[arg(long, value_name = "N")]
     gateways: Option<NonZeroUsize>,
-    /// What the engine's steps cost, and its limits and memory: a file of `headstart calibrate`
-    /// [default: the preset's engine; of a trace that of llm-d-73]
+    /// Cost model of the engine [default: the preset's engine]
+    ///
+    /// A file of `headstart calibrate`, with the engine's limits and memory. [default of a trace:
+    /// the engine of llm-d-73]
     #[arg(long, value_name = "FILE")]
     cost_model: Option<PathBuf>,
-    /// Tokens that fit the KV memory of a replica; of several, replicas take them in turn
-    /// [default: the preset's]
+    /// KV capacity of a replica, tokens [default: the preset's]
+    ///
+    /// Replicas take several values in turn.
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',')]
     kv_tokens: Vec<NonZeroUsize>,
-    /// How fast replicas compute, beside the preset's engine; of several, replicas take them in
-    /// turn [default: 1]
+    /// Speed of a replica, relative to the preset's engine [default: 1]
+    ///
+    /// Replicas take several values in turn.
     #[arg(long, value_name = "X[,X…]", value_delimiter = ',')]
     replica_speeds: Vec<f64>,
-    /// Milliseconds that KV events take to a gateway [default: 5]
+    /// Delay of KV events on their way to a gateway [default: 5]
     #[arg(long, value_name = "MS")]
     event_delay: Option<f64>,
-    /// Share of the KV events that get lost, percent [default: 0]
+    /// Share of KV events to lose [default: 0]
     #[arg(long, value_name = "PERCENT")]
     event_loss: Option<f64>,
-    /// A gateway restarts this many seconds from the start, and serves again a second later
+    /// Time of a gateway restart
+    ///
+    /// Counted from the start of the run. The gateway serves again a second later.
     #[arg(long, value_name = "SECONDS")]
     gateway_restart: Option<f64>,
-    /// A replica dies this many seconds from the start; an empty one takes its place after 30
+    /// Time of a replica crash
+    ///
+    /// Counted from the start of the run. An empty replica replaces it after 30 seconds.
     #[arg(long, value_name = "SECONDS")]
     replica_crash: Option<f64>,
-    /// Draws other arrivals and other choices
+    /// Seed of arrivals and random choices [default: 1]
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
     #[command(flatten)]

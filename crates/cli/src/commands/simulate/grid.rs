@@ -11,13 +11,13 @@ use super::arms::{Predicting, arm};
 /// What is varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sweep {
-    /// The cache's size, tokens
+    /// Cache size, tokens
     Size,
-    /// The mean gap between turns, seconds
+    /// Mean gap between turns, seconds
     Lambda,
-    /// The predictor's quality, for each of the three kinds of noise
+    /// Quality of the predictor, for each kind of noise
     Mcc,
-    /// What the predictor takes off the cache, multiples of 1 GB of 40
+    /// Memory of the predictor, GB of 40
     Charge,
 }
 

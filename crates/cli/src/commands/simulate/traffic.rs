@@ -35,13 +35,16 @@ const SHARED_MAX: u32 = 1 << 20;
 /// Who talks.
 #[derive(Args, Debug)]
 pub(super) struct TrafficOptions {
-    /// lpc-lmsys, lpc-sharegpt or lpc-arena: a study's data sets for one replica; llm-d-73 or
-    /// llm-d-37: published runs of fleets; laptop: the first of them made small, which `bench
-    /// fleet` serves for real; wild-consumer or wild-business: host memory, after the ATC'25 study
+    /// Published workload
+    ///
+    /// One replica: lpc-lmsys, lpc-sharegpt or lpc-arena. Fleets: llm-d-73, llm-d-37, or laptop, a
+    /// small llm-d-73. Host memory: wild-consumer or wild-business, after the ATC'25 study.
     #[arg(long, value_name = "NAME", help_heading = "Traffic",
         required_unless_present_any = ["conversations", "record", "fleet_trace", "wild_trace"])]
     preset: Option<String>,
-    /// Conversations as JSONL, drawn with replacement, each draw a new conversation
+    /// Conversations as JSON lines, drawn with replacement
+    ///
+    /// Each draw is a new conversation.
     #[arg(
         long,
         value_name = "FILE",
@@ -49,22 +52,28 @@ pub(super) struct TrafficOptions {
         conflicts_with = "preset"
     )]
     conversations: Option<PathBuf>,
-    /// Read at most so many of --conversations
+    /// Maximum conversations to read
     #[arg(long, value_name = "N", help_heading = "Traffic")]
     limit: Option<usize>,
-    /// Folder with a tokenizer.json [default: a token is four bytes]
+    /// Folder with a tokenizer.json [default: four bytes per token]
     #[arg(long, value_name = "DIR", help_heading = "Traffic")]
     tokenizer: Option<PathBuf>,
-    /// Tokens that a chat template adds to each turn of --conversations [default: 0]
+    /// Tokens per turn of the chat template [default: 0]
+    ///
+    /// For --conversations.
     #[arg(long, value_name = "N", help_heading = "Traffic")]
     template_tokens: Option<u32>,
-    /// Length of an answer that --conversations does not have, tokens [default: 200]
+    /// Length of missing answers, tokens [default: 200]
+    ///
+    /// For --conversations.
     #[arg(long, value_name = "N", help_heading = "Traffic")]
     answer_tokens: Option<u32>,
-    /// A model of `headstart train` that predicts for lpc; best one that has not seen the file
+    /// Model of `headstart train` that predicts for lpc
+    ///
+    /// For --conversations. Use a model that was not trained on that file.
     #[arg(long, value_name = "FILE", help_heading = "Traffic")]
     model: Option<PathBuf>,
-    /// Encoder of that model: ngram, or a folder
+    /// Encoder of the model: ngram, or a folder
     #[arg(
         long,
         value_name = "ENCODER",
@@ -73,15 +82,15 @@ pub(super) struct TrafficOptions {
         requires = "model"
     )]
     encoder: String,
-    /// A run that `bench chat --record` wrote, to be repeated
+    /// Recorded run to repeat, of `bench chat --record`
     #[arg(long, value_name = "FILE", help_heading = "Traffic",
         conflicts_with_all = ["preset", "conversations"])]
     record: Option<PathBuf>,
-    /// Conversations open at once, as if answers took no time
+    /// Open conversations, if answers took no time
     #[arg(long, value_name = "N", help_heading = "Traffic", default_value_t = SLOTS,
         conflicts_with = "record")]
     slots: usize,
-    /// Milliseconds that a token of an answer is assumed to take where starts are spaced
+    /// Assumed time per answer token, to space starts, ms
     #[arg(
         long,
         value_name = "MS",
@@ -90,7 +99,7 @@ pub(super) struct TrafficOptions {
         conflicts_with = "record"
     )]
     answer_ms: f64,
-    /// Tokens in front of every conversation that all of them share
+    /// Length of a prefix that all conversations share, tokens
     #[arg(
         long,
         value_name = "N",
@@ -334,8 +343,8 @@ fn drawn(conversations: u64, turns: u64) -> String {
     );
     let mut text = format!("{said}, {turns} with the first seed");
     if conversations >= CONVERSATIONS_MAX as u64 {
-        text += "; so many are the most, and they were drawn before the run's end: nobody comes \
-                 after them. Fewer minutes or slots, or --answer-ms, draw fewer";
+        text += "; that is the maximum, and it is reached before the run ends: no conversation \
+                 starts after it. Fewer minutes or slots, or --answer-ms, need fewer";
     }
     text
 }
@@ -359,7 +368,7 @@ mod tests {
         check(1, 1, "1 conversation, 1 turn with");
         check(2, 30, "2 conversations, 30 turns with");
         let most = CONVERSATIONS_MAX as u64;
-        assert!(drawn(most, most).contains("nobody comes after them"));
-        assert!(!drawn(most - 1, most).contains("nobody comes"));
+        assert!(drawn(most, most).contains("that is the maximum"));
+        assert!(!drawn(most - 1, most).contains("the maximum"));
     }
 }

@@ -43,21 +43,25 @@ const LOAD_MAX: f64 = 10.0;
     next_help_heading = "Host memory (--preset wild-consumer or wild-business, or --wild-trace)"
 )]
 pub(super) struct WildOptions {
-    /// Requests of a trace in place of drawn ones; plain, gzip or zstd, any format that
-    /// `headstart replay` reads
+    /// Trace, in place of a preset
+    ///
+    /// Plain, gzip or zstd, in any format that `headstart replay` reads.
     #[arg(long, value_name = "FILE", conflicts_with = "preset")]
     wild_trace: Option<PathBuf>,
-    /// Of a trace without starts: mean seconds between two sessions, drawn anew for each seed
+    /// Mean gap between sessions of a trace without start times
+    ///
+    /// Each seed draws other gaps.
     #[arg(long, value_name = "SECONDS", requires = "wild_trace")]
     session_gap: Option<f64>,
-    /// qwen2-7b, llama2-13b, llama3-70b [default: all three]
+    /// Models [default: qwen2-7b,llama2-13b,llama3-70b]
     #[arg(long, value_name = "NAME[,NAME…]", value_delimiter = ',')]
     models: Vec<String>,
-    /// Host memory, times that of the device [default: 0,1,2,3,4]
+    /// Host memory, in multiples of device memory [default: 0,1,2,3,4]
     #[arg(long, value_name = "X[,X…]", value_delimiter = ',')]
     host: Vec<f64>,
-    /// Seconds of prefill that each second of the counted part brings, were nothing cached; not of
-    /// a trace [default: 1]
+    /// Load of a preset, seconds of prefill per second [default: 1]
+    ///
+    /// The load without any cache, after the warm-up.
     #[arg(long, value_name = "X", conflicts_with = "wild_trace")]
     load: Option<f64>,
 }
@@ -209,7 +213,9 @@ impl WildOptions {
         plan.check_blocks(&name, block_tokens)?;
         plan.end_with(&runs[0], shared)?;
         if let Some(gap_s) = self.session_gap {
-            told.push(format!("sessions begin every {gap_s} s in the mean, drawn"));
+            told.push(format!(
+                "sessions begin every {gap_s} s on average, at random"
+            ));
         }
         told.extend(plan.models.iter().map(|model| {
             let asks = asks(&runs[0], model, plan.asked.seconds, block_tokens);

@@ -262,7 +262,7 @@ fn branch(node: &NodePart, depth: usize) -> Line {
         })
         .collect();
     let holders = match holders.is_empty() {
-        true => "nobody".to_owned(),
+        true => "no replica".to_owned(),
         false => holders.join(", "),
     };
     Line::default()
@@ -319,7 +319,7 @@ mod tests {
             "97.4 requests/s",
             "Hit rate   62.8 %",
             "48.7 M prompt tokens of 20,412 requests",
-            "evicted to make room",
+            "evicted",
             "Replicas   3 of 4 take requests",
             "down",
             "4164d839",

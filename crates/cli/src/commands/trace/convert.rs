@@ -21,24 +21,31 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Requests between two looks at the clock.
 const LOOK_EVERY: u64 = 1024;
 
-/// Rewrite a trace in Headstart's canonical form.
+/// Convert a trace to Headstart's canonical format.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart trace convert conversation_trace.jsonl.zst -o conversation.jsonl.gz
-  headstart trace convert traces.jsonl --arrivals 60 --arrivals-seed 1 -o agents.jsonl
-  headstart trace convert chats.jsonl --tokenizer ./Qwen3-0.6B --block-tokens 64 > chats.trace
-  zcat old.gz | headstart trace convert - --format mooncake --skip-bad > new.jsonl
+  headstart trace convert traces.jsonl --arrivals 60 --arrivals-seed 1 \\
+    -o agents.jsonl
+  headstart trace convert chats.jsonl --tokenizer ./Qwen3-0.6B \\
+    --block-tokens 64 > chats.trace
+  zcat old.gz | headstart trace convert - --format mooncake --skip-bad \\
+    > new.jsonl
 
-The format is told by the first line, compression by the first bytes. The canonical form is JSON
-lines: a header, then one request a line with its time in nanoseconds, type, session, turn, lengths
-and blocks as runs [start, count]. Agent sessions follow one another in file order, each beginning
-with the last request of the one before, unless --arrivals draws their starts. Sessions, turns and
-types that a trace lacks are inferred, and the header says so.")]
+The first line determines the format, the first bytes the compression. The
+canonical format is JSON lines: a header, then one request per line. A request
+has its time in nanoseconds, type, session, turn, lengths, and blocks as runs
+[start, count].
+
+Without --arrivals each agent session starts with the last request of the one
+before, in file order. Missing sessions, turns and types are inferred, and the
+header says so.")]
 pub(crate) struct Convert {
     #[command(flatten)]
     input: TraceInput,
-    /// Where to write; `-` is standard output, and a name that ends in .gz is compressed
+    /// Output file; `-` is standard output, .gz compresses
     #[arg(short, long, value_name = "FILE", default_value = "-")]
+    #[arg(help_heading = "Output")]
     output: PathBuf,
 }
 

@@ -14,30 +14,35 @@ use crate::input::{TraceInput, remarks};
 use crate::output;
 use crate::prompts::{PromptOptions, Prompts};
 
-/// Give each anonymous block tokens of its own, to drive a live server.
+/// Convert block ids to prompts that a server can answer.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  headstart trace materialize conversation_trace.jsonl.zst -o prompts.jsonl --id-tokens 16
-  headstart trace materialize trace.jsonl --scale 0.1 --model Qwen3-0.6B --vocab 512..151643 \\
+  headstart trace materialize conversation_trace.jsonl.zst --id-tokens 16 \\
     -o prompts.jsonl
-  head -1 prompts.jsonl | jq -c .body | curl http://127.0.0.1:8000/v1/completions \\
+  headstart trace materialize trace.jsonl --scale 0.1 --model Qwen3-0.6B \\
+    --vocab 512..151643 -o prompts.jsonl
+  head -1 prompts.jsonl | jq -c .body | \\
+    curl http://127.0.0.1:8000/v1/completions \\
     -H 'content-type: application/json' -d @-
 
-A line holds the body of a POST to /v1/completions in the envelope of OpenAI's batch files, and
-beside it arrival_s (seconds from the start of the trace) and the session. Equal block ids get
-equal tokens, different ids different ones. Answers are forced to the trace's length by
-max_tokens, min_tokens and ignore_eos.
+Each line has the body of a POST to /v1/completions in the format of OpenAI's
+batch files. It also has the session and arrival_s, the seconds from the start
+of the trace. Equal block ids get equal tokens, and different ids different
+tokens. max_tokens, min_tokens and ignore_eos fix the length of each answer.
 
-With --id-tokens 16 a trace of 512 tokens a block shrinks to a thirty-second: the same hits in
-blocks, on prompts that a laptop can compute. `headstart bench trace` sends without a file.")]
+--id-tokens 16 shrinks a trace with 512 tokens per block by a factor of 32, with
+the same block hits. A laptop can compute such prompts. `headstart bench trace`
+sends the prompts directly, without a file.")]
 pub(crate) struct Materialize {
     #[command(flatten)]
     input: TraceInput,
-    /// Where to write; `-` is standard output, and a name that ends in .gz is compressed
+    /// Output file; `-` is standard output, .gz compresses
     #[arg(short, long, value_name = "FILE", default_value = "-")]
+    #[arg(help_heading = "Output")]
     output: PathBuf,
-    /// The model's name in the API
+    /// Model name in the API
     #[arg(long, default_value = "toy", value_name = "NAME")]
+    #[arg(help_heading = "Prompts")]
     model: String,
     #[command(flatten)]
     prompts: PromptOptions,

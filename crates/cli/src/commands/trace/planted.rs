@@ -24,55 +24,60 @@ const LOOK_EVERY: u64 = 256;
 /// Most conversations: some terabyte by default.
 const CONVERSATIONS_MAX: u64 = 1_000_000_000;
 
-/// Generate conversations whose words tell whether they go on.
+/// Generate conversations whose words predict their end.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart trace planted -o planted.jsonl
   headstart trace planted --strength 0 --seed 2 -o nothing-to-learn.jsonl
-  headstart trace planted --base 0.35 --conversations 20000 -o lmsys-like.jsonl.gz
-  headstart trace planted --system-prompts 4 --answer-words 200 | headstart trace convert - \\
-    --tokenizer ./Qwen3-0.6B > planted.trace
+  headstart trace planted --base 0.35 --conversations 20000 -o lmsys-like.gz
+  headstart trace planted --system-prompts 4 --answer-words 200 | \\
+    headstart trace convert - --tokenizer ./Qwen3-0.6B > planted.trace
 
-Writes conversations as JSON lines (`turns`). `truth` holds the probability, per user turn, from
-which it was drawn whether another one follows: what a predictor would say at best. With the default
---base the best attainable MCC is 0.22, 0.41, 0.64 and 0.74 for --strength 0.25, 0.5, 1 and 2. Equal
-arguments give equal bytes on every machine.")]
+The output is conversations as JSON lines (`turns`). For each user turn, `truth`
+holds the probability that another one follows. A perfect predictor outputs it.
+With the default --base, the best possible MCC is 0.22, 0.41, 0.64 and 0.74 for
+--strength 0.25, 0.5, 1 and 2. Equal arguments give equal bytes on every
+machine.")]
 pub(crate) struct Planted {
-    /// Where to write; `-` is standard output, and a name that ends in .gz is compressed
-    #[arg(
-        short,
-        long,
-        visible_alias = "out",
-        value_name = "FILE",
-        default_value = "-"
-    )]
+    /// Output file; `-` is standard output, .gz compresses
+    #[arg(short, long, visible_alias = "out", value_name = "FILE")]
+    #[arg(default_value = "-", help_heading = "Output")]
     output: PathBuf,
-    /// All randomness comes from it.
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().seed)]
+    /// Seed of the generator
+    #[arg(long, value_name = "N", default_value_t = Parameters::default().seed,
+        help_heading = "Conversations")]
     seed: u64,
-    /// How many conversations.
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().conversations)]
+    /// Number of conversations
+    #[arg(long, value_name = "N", default_value_t = Parameters::default().conversations,
+        help_heading = "Conversations")]
     conversations: u64,
-    /// How much the words tell: 0 for nothing.
-    #[arg(long, value_name = "S", default_value_t = Parameters::default().strength)]
+    /// Strength of the signal in the words; 0 for no signal
+    #[arg(long, value_name = "S", default_value_t = Parameters::default().strength,
+        help_heading = "Conversations")]
     strength: f64,
-    /// Share of the user turns that are followed by another.
-    #[arg(long, value_name = "SHARE", default_value_t = Parameters::default().base)]
+    /// Share of user turns with a next one
+    #[arg(long, value_name = "SHARE", default_value_t = Parameters::default().base,
+        help_heading = "Conversations")]
     base: f64,
-    /// Most user turns; what would be longer is cut and marked.
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().max_turns)]
+    /// Maximum user turns; longer conversations are cut and marked
+    #[arg(long, value_name = "N", default_value_t = Parameters::default().max_turns,
+        help_heading = "Conversations")]
     max_turns: u32,
-    /// Mean length of a prompt.
-    #[arg(long, value_name = "WORDS", default_value_t = Parameters::default().prompt.mean)]
+    /// Mean length of a prompt
+    #[arg(long, value_name = "WORDS", default_value_t = Parameters::default().prompt.mean,
+        help_heading = "Texts")]
     prompt_words: f64,
-    /// Mean length of an answer.
-    #[arg(long, value_name = "WORDS", default_value_t = Parameters::default().answer.mean)]
+    /// Mean length of an answer
+    #[arg(long, value_name = "WORDS", default_value_t = Parameters::default().answer.mean,
+        help_heading = "Texts")]
     answer_words: f64,
-    /// System prompts, of which each conversation begins with one.
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().system_prompts)]
+    /// Number of system prompts; each conversation starts with one
+    #[arg(long, value_name = "N", default_value_t = Parameters::default().system_prompts,
+        help_heading = "Texts")]
     system_prompts: usize,
-    /// Mean length of a system prompt.
-    #[arg(long, value_name = "WORDS", default_value_t = Parameters::default().system.mean)]
+    /// Mean length of a system prompt
+    #[arg(long, value_name = "WORDS", default_value_t = Parameters::default().system.mean,
+        help_heading = "Texts")]
     system_words: f64,
 }
 

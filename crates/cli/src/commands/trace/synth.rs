@@ -27,7 +27,7 @@ const REQUESTS_MAX: f64 = 1e8;
 /// Most bytes of a file with gaps: a million numbers.
 const GAPS_BYTES_MAX: u64 = 16 << 20;
 
-/// Generate a trace from a seed.
+/// Generate a trace from presets and a seed.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart trace synth --list
@@ -37,38 +37,42 @@ const GAPS_BYTES_MAX: u64 = 16 << 20;
   headstart trace synth chat agents api --rate 20 --duration 1800 -o mix.jsonl
   headstart trace synth mixed --requests 700 --rate 1 --block-tokens 256 | head
 
-Several presets run side by side, with sessions and blocks of their own; equal names of request
-types are one type. Equal arguments give equal bytes on every machine. Of --duration, --requests
-and --rate any two fix the third, on average: a run begins with fewer requests, as sessions must
-first open. GAPS is `exponential[:MEAN_S]`, `lognormal[:MU,SIGMA]` or `empirical:FILE` with one
-number of seconds a line; it replaces the time that people take between turns, not that of tools
-and bursts, and classes keep their factors on it.")]
+Several presets run side by side, each with its own sessions and blocks. Request
+types of equal names are merged. Equal arguments give equal bytes on every
+machine. Any two of --duration, --requests and --rate determine the third on
+average. The rate is lower at the start, until enough sessions are open.")]
 pub(crate) struct Synth {
-    /// What to generate; see --list.
+    /// Presets; --list prints their names
     #[arg(value_name = "PRESET", required_unless_present = "list")]
     presets: Vec<String>,
-    /// Print the presets and stop.
+    /// Print the presets and exit
     #[arg(long)]
     list: bool,
-    /// Where to write; `-` is standard output, and a name that ends in .gz is compressed
+    /// Output file; `-` is standard output, .gz compresses
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
-    /// All randomness comes from it.
+    /// Seed of the generator
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Seconds that the trace covers [default: the preset's, the longest of several]
+    /// Duration of the trace, seconds [default: the preset's]
+    ///
+    /// Of several presets, the maximum.
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
-    /// Most requests.
+    /// Maximum number of requests
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
-    /// Requests a second of all presets together [default: the sum of the presets']
+    /// Requests per second of all presets [default: the presets' sum]
     #[arg(long, value_name = "R")]
     rate: Option<f64>,
-    /// Time between turns.
+    /// Distribution of user gaps between turns [default: the preset's]
+    ///
+    /// `exponential[:MEAN_S]`, `lognormal[:MU,SIGMA]`, or `empirical:FILE` with one number of
+    /// seconds per line. Gaps of tools and bursts keep their distribution, and request types keep
+    /// their factors.
     #[arg(long, value_name = "GAPS")]
     gaps: Option<String>,
-    /// Tokens per block.
+    /// Tokens per block
     #[arg(long, value_name = "N", default_value_t = 16)]
     block_tokens: u32,
 }

@@ -247,7 +247,7 @@ fn check(labels: &[Label]) -> Result<()> {
         .filter(|label| label.outcome == Outcome::Continued);
     let ended = known.len() - continued.count();
     if ended == 0 || ended == known.len() {
-        let what = if ended == 0 { "goes on" } else { "ends" };
+        let what = if ended == 0 { "continues" } else { "ends" };
         bail!(
             "after each of the {} turns of known outcome the conversation {what}; both kinds are \
              needed to tell them apart",
@@ -329,7 +329,7 @@ fn embedder<'e>(
                 Embeddings::open(file, identity, dims, train.embeddings.is_some())?;
             if let Opened::Damaged(what) = opened {
                 let name = file.display();
-                eprintln!("{name} is damaged ({what}): all is embedded anew");
+                eprintln!("{name} is damaged ({what}): embedding everything again");
             }
             known
         }

@@ -106,7 +106,7 @@ mod tests {
         let headline =
             "Request chatcmpl-1\\u{1b}[0m: 4,096 of 4,310 prompt tokens were found, on replica 2.";
         assert!(text.starts_with(headline), "{text}");
-        assert!(text.contains("known behind another prefix"), "{text}");
+        assert!(text.contains("seen after another prefix"), "{text}");
         assert!(!text.contains("later"), "{text}");
         assert!(text.contains("looks closer"), "{text}");
     }

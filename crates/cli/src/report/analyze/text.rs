@@ -1,31 +1,41 @@
-//! The analysis for a terminal: sections with short bars.
+//! The analysis for a terminal: sections with short bars, and the findings last, where a reader
+//! looks first.
 
 use headstart_core::shown::one_line;
 use headstart_trace::characterize::Spread;
 use headstart_trace::characterize::report::Next;
 
 use super::super::aligned;
-use super::{Amount, Analysis, Kept, duration, percent, thousands};
+use super::{Amount, Analysis, duration, percent, thousands};
+use crate::output::{COLUMNS, wrapped};
 
 /// Columns of a full bar.
-const BAR: usize = 20;
+const BAR: usize = 12;
 
 /// Rows of the size curve that are shown.
 const CURVE_ROWS: usize = 10;
 
-/// All sections, without the last line's end.
-pub(crate) fn text(analysis: &Analysis) -> String {
-    let sections = [
-        facts(analysis),
-        headlines(analysis),
-        waterfall(analysis),
-        findings(analysis),
-        curve(analysis),
-        routing(analysis),
-        shape(analysis),
-    ];
-    let there = sections.into_iter().filter(|section| !section.is_empty());
-    there.collect::<Vec<_>>().join("\n").trim_end().to_owned()
+/// Characters of a text that an example shows.
+const EXAMPLE_CHARS: usize = 64;
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sections {
+    /// Where the tokens went, causes, findings.
+    Main,
+    /// Also cache sizes, routing, and what the traffic looks like.
+    All,
+}
+
+/// The sections, without the last line's end.
+pub(crate) fn text(analysis: &Analysis, sections: Sections) -> String {
+    let mut shown = vec![facts(analysis), waterfall(analysis), causes(analysis)];
+    if sections == Sections::All {
+        shown.extend([curve(analysis), routing(analysis), shape(analysis)]);
+    }
+    shown.push(findings(analysis));
+    shown.retain(|section| !section.is_empty());
+    shown.join("\n").trim_end().to_owned()
 }
 
 fn facts(analysis: &Analysis) -> String {
@@ -38,8 +48,8 @@ fn facts(analysis: &Analysis) -> String {
         .users
         .as_ref()
         .map(|it| format!(" of {}", many(it.count, "user")));
-    let mut facts = format!(
-        "{}: {}{span}, {} ({}){}, {} in blocks of {}\n",
+    let facts = format!(
+        "{}: {}{span}, {} ({}){}, {} in blocks of {}",
         one_line(&analysis.files.join(", ")),
         many(numbers.requests, "request"),
         many(numbers.sessions.count, "session"),
@@ -48,28 +58,10 @@ fn facts(analysis: &Analysis) -> String {
         many(analysis.prompt_tokens(), "prompt token"),
         analysis.info.block_tokens,
     );
-    for remark in &analysis.remarks {
-        facts += &format!("{remark}\n");
-    }
-    facts + &memory(analysis)
-}
-
-fn memory(analysis: &Analysis) -> String {
-    let mib = |bytes: u64| thousands(bytes.div_ceil(1 << 20));
-    let sum = |of: fn(&Kept) -> u64| analysis.kept.iter().map(of).sum();
-    let peak = analysis.peak_bytes;
-    let peak = peak.map(|bytes| format!(", {} MiB the whole process", mib(bytes)));
-    let is_all = analysis.kept.iter().all(|kept| kept.lost.is_none());
-    format!(
-        "memory: {} MiB of at most {} MiB{}; {}\n",
-        mib(sum(|kept| kept.bytes)),
-        mib(sum(|kept| kept.bytes_max)),
-        peak.unwrap_or_default(),
-        match is_all {
-            true => "no bound changes a figure shown",
-            false => "bounds were met, see above",
-        },
-    )
+    let lines = std::iter::once(&facts).chain(&analysis.remarks);
+    lines
+        .map(|line| wrapped(line, "", COLUMNS) + "\n")
+        .collect()
 }
 
 /// `1 request`, `2,000 requests`.
@@ -78,26 +70,13 @@ fn many(number: u64, thing: &str) -> String {
     format!("{} {thing}{plural}", thousands(number))
 }
 
-fn headlines(analysis: &Analysis) -> String {
+fn findings(analysis: &Analysis) -> String {
     let numbered = analysis.headlines.iter().enumerate();
-    numbered
-        .map(|(index, said)| wrapped(index + 1, said))
-        .collect()
-}
-
-/// A numbered sentence in lines of at most 96 columns; a number stays with its `%`.
-fn wrapped(number: usize, sentence: &str) -> String {
-    let mut lines = vec![format!(" {number}.")];
-    let sentence = sentence.replace(" %", "\u{a0}%");
-    for word in sentence.split(' ') {
-        let last = lines.last_mut().expect("never empty");
-        if last.chars().count() + word.chars().count() < 96 {
-            *last += &format!(" {word}");
-        } else {
-            lines.push(format!("    {word}"));
-        }
-    }
-    lines.join("\n").replace('\u{a0}', " ") + "\n"
+    let lines = numbered.map(|(index, said)| {
+        let said = format!("{}. {said}", index + 1);
+        wrapped(&said, "   ", COLUMNS) + "\n"
+    });
+    "Findings\n".to_owned() + &lines.collect::<String>()
 }
 
 fn waterfall(analysis: &Analysis) -> String {
@@ -126,57 +105,81 @@ fn waterfall(analysis: &Analysis) -> String {
     if analysis.currency.is_none() {
         rows.iter_mut().for_each(|row| drop(row.pop()));
     }
+    let title = format!("Where the prompt tokens went: {}", analysis.played_on());
+    let time = format!("time: {}", analysis.seconds_from);
     format!(
-        "Where the prompt tokens went: {}\n{}  time: {}\n",
-        analysis.played_on(),
+        "{}\n{}{}\n",
+        wrapped(&title, "  ", COLUMNS),
         aligned(&rows),
-        analysis.seconds_from,
+        wrapped(&format!("  {time}"), "  ", COLUMNS),
     )
 }
 
-fn findings(analysis: &Analysis) -> String {
+fn causes(analysis: &Analysis) -> String {
     if analysis.findings.is_empty() {
         return String::new();
     }
-    let mut text = "What made it be computed again, and what to do\n".to_owned();
+    let mut text = "Mistakes in prompts, and how to fix them\n".to_owned();
     for finding in &analysis.findings {
         let paid = match analysis.currency {
             Some(_) => format!(", {}", money(analysis, &finding.amount)),
             None => String::new(),
         };
-        text += &format!(
-            "  {} [{}]: {} of {}, {}{paid}\n    {}\n",
+        let title = format!(
+            "  {} [{}]: {} of {}, {}{paid}",
             finding.title,
             finding.cause,
             many(finding.amount.tokens, "token"),
             many(finding.requests, "request"),
             duration(finding.amount.seconds),
-            finding.fix,
         );
+        text += &(wrapped(&title, "    ", COLUMNS) + "\n");
+        text += &(wrapped(&format!("    fix: {}", finding.fix), "      ", COLUMNS) + "\n");
         if let Some(example) = &finding.example {
-            text += &format!(
-                "    for example request {} against {}, from token {}",
+            let place = format!(
+                "    example: request {} differs from {} at token {}",
                 one_line(&example.request),
                 one_line(&example.neighbour),
                 thousands(example.token),
             );
-            text += &match (&example.old, &example.new) {
-                (Some(old), Some(new)) => format!(": {old:?} became {new:?}\n"),
-                _ => " (--show-text shows the text)\n".to_owned(),
+            let (old, new) = (example.old.as_deref(), example.new.as_deref());
+            text += &match (old, new) {
+                (Some(old), Some(new)) => format!(
+                    "{}\n      was {}\n      now {}\n",
+                    wrapped(&place, "      ", COLUMNS),
+                    quoted(old),
+                    quoted(new)
+                ),
+                _ => {
+                    let place = place + " (--show-text shows it)";
+                    wrapped(&place, "      ", COLUMNS) + "\n"
+                }
             };
         }
     }
     text
 }
 
+/// The start of a text in quotes, on one line.
+fn quoted(text: &str) -> String {
+    match text.chars().nth(EXAMPLE_CHARS) {
+        None => format!("{text:?}"),
+        Some(_) => {
+            let start: String = text.chars().take(EXAMPLE_CHARS).collect();
+            let quoted = format!("{start:?}");
+            let shown: String = quoted.chars().take(EXAMPLE_CHARS + 1).collect();
+            shown + "…\""
+        }
+    }
+}
+
 fn curve(analysis: &Analysis) -> String {
     let points = &analysis.characterization.curve;
     if points.is_empty() {
-        return "A cache of another size would have served nothing: no prefix comes twice\n"
-            .to_owned();
+        return "Hit rate by cache size: 0 %, because no prefix comes twice\n".to_owned();
     }
     let every = points.len().div_ceil(CURVE_ROWS).max(1);
-    let mut rows = vec![cells(&["  tokens held", "", "hit rate", "of all", ""])];
+    let mut rows = vec![cells(&["  tokens", "", "hit rate", "of all hits", ""])];
     let ideal = &analysis.characterization.ideal;
     for (index, point) in points.iter().enumerate() {
         let is_knee = analysis.knee == Some(index);
@@ -198,7 +201,7 @@ fn curve(analysis: &Analysis) -> String {
         ]);
     }
     format!(
-        "What one cache of another size would have served (LRU); an infinite one: {}\n{}",
+        "Hit rate by cache size (one cache, LRU); without a limit: {}\n{}",
         percent(ideal.token_hit_rate),
         aligned(&rows)
     )
@@ -216,22 +219,22 @@ fn routing(analysis: &Analysis) -> String {
             thousands(tokens),
         ]
     };
-    let mut rows = vec![cells(&["", "", "found", "tokens"])];
-    rows.push(row("by what they share", routing.precise_tokens));
-    rows.push(row("anywhere, by lot", routing.random_tokens));
+    let mut rows = vec![cells(&["", "", "hit rate", "tokens"])];
+    rows.push(row("prefix-aware", routing.precise_tokens));
+    rows.push(row("random", routing.random_tokens));
     let mut text = match routing.replicas {
         1 => String::new(),
         _ if routing.precise_tokens + routing.random_tokens == 0 => String::new(),
         replicas => format!(
-            "How requests reach {replicas} replicas, played one after the other (by lot: the \
-             mean of {} draws)\n{}",
+            "Hit rate by routing, {replicas} replicas, one request at a time (random: mean of {} \
+             runs)\n{}",
             routing.draws,
             aligned(&rows)
         ),
     };
     if let Some(tokens) = analysis.order_free_tokens {
         text += &format!(
-            "Reuse without order would add {} of the prompt tokens ({}), at most\n",
+            "Reuse at any position would add at most {} of the prompt tokens ({})\n",
             percent(tokens as f64 / total),
             thousands(tokens),
         );
@@ -254,26 +257,26 @@ fn shape(analysis: &Analysis) -> String {
         small if small < 100.0 => format!("{small:.1}"),
         large => thousands(large as u64),
     };
-    let mut rows = vec![cells(&["", "mean", "median", "90 %", "99 %", "most"])];
+    let mut rows = vec![cells(&["", "mean", "p50", "p90", "p99", "max"])];
     rows.push(spread(
         "prompt tokens",
         &numbers.sizes.prompt_tokens,
         &count,
     ));
     rows.push(spread(
-        "requests of a session",
+        "requests per session",
         &numbers.sessions.requests,
         &count,
     ));
     if let Some(users) = &numbers.users {
-        rows.push(spread("requests of a user", &users.requests, &count));
+        rows.push(spread("requests per user", &users.requests, &count));
     }
     if analysis.span_s.is_some() {
         let (reuse, life) = (&numbers.reuse.all.seconds, &numbers.lifespan.reused_s);
-        rows.push(spread("until reuse", reuse, &duration));
-        rows.push(spread("life of a reused block", life, &duration));
+        rows.push(spread("time to reuse", reuse, &duration));
+        rows.push(spread("lifetime of a reused block", life, &duration));
     }
-    let mut text = format!("What the traffic looks like\n{}", aligned(&rows));
+    let mut text = format!("Traffic\n{}", aligned(&rows));
     let best = numbers.reuse.all.fits.fits.first();
     if let Some(best) = best.filter(|_| analysis.span_s.is_some()) {
         let parameters = best.parameters.iter();
@@ -281,7 +284,7 @@ fn shape(analysis: &Analysis) -> String {
             .map(|(name, value)| format!("{name} {value:.3}"))
             .collect();
         text += &format!(
-            "  reuse times fit best: {} ({}), largest distance {}\n",
+            "  best fit of the time to reuse: {} ({}), KS distance {}\n",
             best.model.name(),
             shown.join(", "),
             percent(best.ks),
@@ -292,7 +295,7 @@ fn shape(analysis: &Analysis) -> String {
         text += &format!("  {}\n", next_turn(next));
     }
     text += &format!(
-        "  blocks never used again: {}; all hits need room for {} at once\n",
+        "  blocks never used again: {}; all hits together need {}\n",
         percent(numbers.ideal.never_reused_share),
         many(numbers.capacity.peak_blocks, "block"),
     );
@@ -303,12 +306,12 @@ fn shape(analysis: &Analysis) -> String {
 fn next_turn(next: &Next) -> String {
     let all = next.followed + next.ended + next.open;
     let share = next.followed as f64 / all.max(1) as f64;
-    let mut text = format!("another request of the session follows: {}", percent(share));
+    let mut text = format!("sessions continue after {} of requests", percent(share));
     if next.open > 0 && next.followed + next.ended > 0 {
         text += &format!(
-            " ({} without {} that came too late to say)",
+            " ({} without the last {})",
             percent(next.p_next),
-            many(next.open, "last one")
+            many(next.open, "request")
         );
     }
     text

@@ -51,7 +51,7 @@ pub(super) fn facts(report: &Report) -> String {
         ),
         None => ", begun and spaced as recorded: one run\n".to_owned(),
     };
-    text += &format!("lpc is told {}\n", teller(facts.predictor));
+    text += &format!("predictor of lpc: {}\n", teller(facts.predictor));
     text += &format!(
         "a step: {:.2} ms, at least {:.2} ms or {:.1} µs a token for layers, {:.2} ns a pair or \
          {:.1} ns a cached token for attention, {:.1} µs a sampled token\n",

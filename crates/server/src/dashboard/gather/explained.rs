@@ -179,7 +179,7 @@ fn outcome(record: &RequestRecord) -> Option<String> {
     let cached = record.cached_tokens?;
     let mut words = Vec::new();
     if Some(cached) != record.predicted_cached_tokens {
-        words.push(format!("{} were found", grouped(cached)));
+        words.push(format!("{} cached", grouped(cached)));
     }
     let computed = record.prompt_tokens.saturating_sub(cached);
     words.push(format!("{} computed", grouped(computed)));
@@ -254,7 +254,7 @@ mod tests {
         );
         assert_eq!(
             told.outcome.as_deref(),
-            Some("4,000 were found, 310 computed, 304 of them evicted to make room")
+            Some("4,000 cached, 310 computed, 304 of them evicted")
         );
         assert_eq!((told.age_s, told.ttft_ms), (2.5, Some(71.0)));
         assert_eq!(pair(&record()), Some([62.0, 71.0]));

@@ -68,7 +68,7 @@ impl fmt::Display for Cause {
             Self::Refused => "nothing listens at this port (connection refused)",
             Self::NoAnswer => "no answer to attempts to connect",
             Self::Mute => {
-                "it takes connections and says nothing: no ZeroMQ, or a process that stands still"
+                "it accepts connections and sends nothing: it is not ZeroMQ, or the process hangs"
             }
             Self::NotZeroMq => "what listens there does not speak ZeroMQ",
             Self::OtherSocket => "a ZeroMQ socket of another kind answers there",

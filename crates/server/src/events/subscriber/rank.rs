@@ -64,7 +64,7 @@ fn parts(endpoint: &str) -> Result<(&str, u16), RankError> {
              place, such as tcp://10.0.0.7:5557",
         )),
         (_, 0) => Err(error(
-            "port 0 is nobody's; write the port that the engine publishes on, such as 5557",
+            "port 0 is not a port; write the one that the engine publishes on, such as 5557",
         )),
         (host, port) => Ok((host, port)),
     }

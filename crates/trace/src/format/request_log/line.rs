@@ -10,7 +10,7 @@ use super::opaque::name_opaque;
 use super::{LINE_BYTES_MAX, LoggedRequest, PromptPart, usage};
 
 /// Fields of a request's time, the first that can be read counts.
-const ARRIVALS: [&str; 8] = [
+pub(super) const ARRIVALS: [&str; 8] = [
     "timestamp",
     "created",
     "created_at",
@@ -20,6 +20,32 @@ const ARRIVALS: [&str; 8] = [
     "createdAt",
     "request_created_at",
 ];
+
+/// Fields of a request's name.
+pub(super) const IDS: [&str; 3] = ["request_id", "custom_id", "id"];
+
+/// Fields of its user.
+pub(super) const USERS: [&str; 5] = ["user", "user_id", "end_user", "userId", "request_user_id"];
+
+/// Fields of its session.
+pub(super) const SESSIONS: [&str; 5] = [
+    "session_id",
+    "conversation_id",
+    "thread_id",
+    "litellm_session_id",
+    "sessionId",
+];
+
+/// Fields of its time to first token, with what one of them is in seconds.
+pub(super) const TTFTS: [(&str, f64); 4] = [
+    ("ttft_ms", 1e-3),
+    ("ttft_s", 1.0),
+    ("ttft", 1.0),
+    ("time_to_first_token", 1.0),
+];
+
+/// Fields of its prompt, besides `messages` with `system`, `instructions` and `tools`.
+pub(super) const PROMPTS: [&str; 4] = ["prompt", "input", "messages", "prompt_token_ids"];
 
 /// The request in `line`; its place in the file is the caller's to say.
 ///
@@ -39,25 +65,13 @@ pub(super) fn parse(line: &str) -> Result<LoggedRequest, String> {
     let both = Both([&outer, &inner]);
     let usage = usage::of(&outer);
     Ok(LoggedRequest {
-        id: both.name(&["request_id", "custom_id", "id"]),
+        id: both.name(&IDS),
         line: 0,
         arrival: ARRIVALS.iter().find_map(|name| outer.time(name)),
         model: both.name(&["model"]),
         cache_salt: both.name(&["cache_salt"]),
-        user: both.name_or_metadata(
-            &["user", "user_id", "end_user", "userId", "request_user_id"],
-            "user_id",
-        ),
-        session: both.name_or_metadata(
-            &[
-                "session_id",
-                "conversation_id",
-                "thread_id",
-                "litellm_session_id",
-                "sessionId",
-            ],
-            "session_id",
-        ),
+        user: both.name_or_metadata(&USERS, "user_id"),
+        session: both.name_or_metadata(&SESSIONS, "session_id"),
         prompt,
         prompt_tokens: usage.prompt,
         cached_tokens: usage.cached,
@@ -129,7 +143,7 @@ fn prompt(body: &Fields<'_>) -> Result<Option<PromptPart>, String> {
             tools(body),
         )));
     }
-    for name in ["prompt", "input", "messages", "prompt_token_ids"] {
+    for name in PROMPTS {
         match body.value::<Value>(name) {
             Some(Value::String(text)) if name == "input" && body.raw("instructions").is_some() => {
                 let user = json!([{"role": "user", "content": text}]);
@@ -215,13 +229,7 @@ fn behind_system(body: &Fields<'_>, field: &str, messages: Value) -> Value {
 
 /// Time to the first token, seconds or their parts as the field's name says.
 fn ttft(line: &Fields<'_>) -> Option<Duration> {
-    let units = [
-        ("ttft_ms", 1e-3),
-        ("ttft_s", 1.0),
-        ("ttft", 1.0),
-        ("time_to_first_token", 1.0),
-    ];
-    let said = units
+    let said = TTFTS
         .iter()
         .find_map(|(name, unit)| Some(line.number(name)? * unit));
     match said {

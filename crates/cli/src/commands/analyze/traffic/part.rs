@@ -121,14 +121,13 @@ fn trace(
 /// What the reader must know of sessions of which no start is recorded.
 fn starts(arrivals: Arrivals) -> String {
     match arrivals {
-        Arrivals::FileOrder => "when sessions start is not recorded: each begins with the last \
-                                request of the one before (--arrivals SECONDS draws starts), so \
-                                the span is a sum, and what is computed at once is told within a \
-                                session only"
+        Arrivals::FileOrder => "the log has no start times of sessions: each begins with the last \
+                                request of the one before, so the span is a sum \
+                                (--arrivals SECONDS draws random starts)"
             .to_owned(),
         Arrivals::Poisson { mean_gap, .. } => format!(
-            "when sessions start is not recorded: starts are drawn, {} s apart on average, so the \
-             span, evictions and what is computed at once depend on --arrivals",
+            "the log has no start times of sessions: they are random, {} s apart on average, so \
+             the span and evictions depend on --arrivals",
             mean_gap.as_secs_f64()
         ),
     }

@@ -80,8 +80,7 @@ impl Times {
             Self::Unknown(Why::Dates(dates)) => dates.complaint(),
         };
         Some(format!(
-            "{why}, so their order stands for times: nothing is said of durations, nor of what \
-             was computed at once"
+            "{why}: their order takes the place of times, and durations are left out"
         ))
     }
 }
@@ -213,7 +212,10 @@ mod tests {
     #[test]
     fn why_there_are_no_times_is_said() {
         let of = |dates| Times::of(&at(&[0, 1, 2]), dates);
-        check_unknown(of(dates(3, 0, 0)), "the requests have no times, so");
+        check_unknown(
+            of(dates(3, 0, 0)),
+            "the requests have no times: their order",
+        );
         check_unknown(of(dates(3, 0, 3)), "the times of 3 requests cannot be read");
         check_unknown(of(dates(3, 2, 1)), "only 2 of 3 requests have a time");
         let one = Times::of(&at(&[0, 0, 0]), dates(3, 3, 0));

@@ -26,11 +26,14 @@ const THINK_S: f64 = 10.0;
 /// Where requests come from.
 #[derive(Args, Debug)]
 pub(crate) struct SourceOptions {
-    /// Requests of a trace in place of the preset's; plain, gzip or zstd, any format that
-    /// `headstart trace stats` reads
+    /// Trace, in place of a preset
+    ///
+    /// Plain, gzip or zstd, in any format that `headstart replay` reads.
     #[arg(long, value_name = "FILE")]
     pub(crate) fleet_trace: Option<PathBuf>,
-    /// Of the trace: so many requests a second, Poisson [default: the recorded times]
+    /// Requests per second of the trace [default: recorded times]
+    ///
+    /// Arrivals are a Poisson process.
     #[arg(
         long,
         value_name = "RATE",
@@ -38,10 +41,12 @@ pub(crate) struct SourceOptions {
         conflicts_with_all = ["rates", "users", "rung_seconds"]
     )]
     request_rate: Option<f64>,
-    /// Of --request-rate: for so long, the trace again and again with new texts [default: once]
+    /// Duration with --request-rate [default: the trace, once]
+    ///
+    /// The trace repeats with new texts.
     #[arg(long, value_name = "HOURS", requires = "request_rate")]
     hours: Option<f64>,
-    /// Of the trace: so many times as fast as recorded [default: 1]
+    /// Speed of the trace, relative to the recorded times [default: 1]
     #[arg(
         long,
         value_name = "X",
@@ -49,8 +54,10 @@ pub(crate) struct SourceOptions {
         conflicts_with_all = ["request_rate", "rates", "users", "rung_seconds"]
     )]
     speed: Option<f64>,
-    /// These rates in place of the ladder's, behind the first rung, which fills the caches; one
-    /// that the ladder has not lasts 60 seconds
+    /// Request rates, in place of the preset's
+    ///
+    /// The preset's first step runs before them and fills the caches. A rate that the preset lacks
+    /// runs for 60 seconds.
     #[arg(
         long,
         value_name = "RATE[,RATE…]",
@@ -58,11 +65,12 @@ pub(crate) struct SourceOptions {
         conflicts_with = "fleet_trace"
     )]
     rates: Vec<f64>,
-    /// Each rung of the ladder but the first lasts so long [default: as published]
+    /// Duration of each rate except the first [default: as published]
     #[arg(long, value_name = "SECONDS", conflicts_with = "fleet_trace")]
     rung_seconds: Option<f64>,
-    /// Closed loop in place of rates: so many users, who ask, wait for the answer, think and ask
-    /// again; a rung for each number
+    /// Numbers of users in a closed loop, in place of rates
+    ///
+    /// A user waits for the answer, thinks, and sends the next request.
     #[arg(
         long,
         value_name = "N[,N…]",
@@ -70,7 +78,7 @@ pub(crate) struct SourceOptions {
         conflicts_with_all = ["fleet_trace", "rates"]
     )]
     users: Vec<u32>,
-    /// Of --users: mean seconds from an answer to the next question [default: 10]
+    /// Mean think time of --users [default: 10]
     #[arg(
         long,
         value_name = "SECONDS",
