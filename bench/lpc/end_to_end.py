@@ -131,7 +131,7 @@ def sharegpt(options):
 def compare(options, name, train, evaluate):
     model = options.work / f"{name}.hsp"
     report = options.work / f"{name}-training.json"
-    headstart(options, "train", train, "--out", model, "--json", report, "--curve", 0)
+    headstart(options, "train", train, "--output", model, "--json", report, "--curve", 0)
     blocks, engine = sizing(options, name, evaluate)
     rows = []
     for seed in options.think_seeds:
@@ -146,7 +146,7 @@ def serve_and_simulate(options, name, seed, evaluate, model, blocks, engine):
                  "--predictor", model, "--cache-blocks", blocks, "--think", f"exp:{THINK_S}",
                  "--think-seed", seed, "--starts", "spaced", "--active", ACTIVE[name],
                  "--duration", SECONDS[name])
-    output = headstart(options, "simulate", "--record", record, "--engine", engine, *LIMITS,
+    output = headstart(options, "simulate", "prediction", "--record", record, "--engine", engine, *LIMITS,
                        "--sizes", blocks * BLOCK, "--policies", ",".join(policies),
                        "--lambda", THINK_S, "--charge", 0, "--json")
     simulated = {row["arm"]: row for row in map(json.loads, output.splitlines())}

@@ -9,7 +9,7 @@ Each data set is run four times: hit rate against cache size, against the predic
 The first two are run for hours: 20 minutes, as in the study, are some 2,400 gaps, and five draws
 of them differ by up to 0.06. The other two are of 20 minutes. Some 75 minutes in all on two
 cores that had other work too.
-The CSV files have every seed, and means and spreads are printed; `headstart simulate --preset`
+The CSV files have every seed, and means and spreads are printed; `headstart simulate prediction --preset`
 without --csv prints the published figures beside its own.
 What the acceptance of the experiment asks is checked: of the noisy oracles that hit rate rises
 with MCC and from MCC 0.1 on is not below LRU by more than the spread, and of the long runs that
@@ -73,7 +73,7 @@ def parse():
 
 
 def simulate(options, name, arguments):
-    command = [options.binary, "simulate", "--preset", f"lpc-{name}", "--seeds", options.seeds,
+    command = [options.binary, "simulate", "prediction", "--preset", f"lpc-{name}", "--seeds", options.seeds,
                *arguments]
     return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
 

@@ -79,13 +79,13 @@ def the_report_of_the_demo_opens(look):
 
 
 def the_report_of_a_simulation_opens(look):
-    command = ["simulate", "--preset", "lpc-lmsys", "--minutes", "2", "--seeds", "1", "--policies",
+    command = ["simulate", "prediction", "--preset", "lpc-lmsys", "--minutes", "2", "--seeds", "1", "--policies",
                "lru,oracle", "--sizes", "60K,80K,100K", "--predictor", "none", "--html"]
     looked_at(look, made(look, "simulate", *command), "report-simulate")
 
 
 def the_report_of_a_fleet_opens(look):
-    path = made(look, "fleet", "simulate", "--preset", "laptop", "--html")
+    path = made(look, "fleet", "simulate", "fleet", "--preset", "laptop", "--html")
     looked_at(look, path, "report-fleet")
 
 
@@ -107,7 +107,7 @@ def talks(look):
 
 
 def the_report_of_a_training_opens(look):
-    command = ["train", talks(look), "--epochs", "2", "--out", look.work / "model.hsp", "--report"]
+    command = ["train", talks(look), "--epochs", "2", "--output", look.work / "model.hsp", "--html"]
     looked_at(look, made(look, "train", *command), "report-train")
 
 

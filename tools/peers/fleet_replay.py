@@ -1,4 +1,4 @@
-"""Measure `headstart simulate --fleet-trace` beside Dynamo's offline replay, on the same trace.
+"""Measure `headstart simulate fleet --trace` beside Dynamo's offline replay, on the same trace.
 
 The trace is made up from a seed, in Mooncake's format, which both read: prompts of 2,048 tokens,
 half of each shared by one of so many groups, answers of 200 tokens, Poisson arrivals. Both route by
@@ -84,7 +84,7 @@ def run(command):
 
 
 def headstart(binary, trace, replicas, strategy):
-    command = [binary, "simulate", "--fleet-trace", trace, "--fleet-replicas", str(replicas)]
+    command = [binary, "simulate", "fleet", "--trace", trace, "--replicas", str(replicas)]
     command += ["--kv-tokens", str(KV_TOKENS), "--strategies", strategy, "--threads", "1", "--json"]
     out, took = run(command)
     last = json.loads(out.splitlines()[-1])

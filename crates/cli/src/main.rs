@@ -23,12 +23,11 @@ mod tiers;
 
 use std::process::ExitCode;
 
-use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Route LLM requests by cached prefix, and explain cache misses.
 #[derive(Debug, Parser)]
-#[command(name = "headstart", version, propagate_version = true)]
+#[command(name = "headstart", version = env!("HEADSTART_VERSION"), propagate_version = true)]
 #[command(after_help = "Examples:
   headstart demo                                    a sample report
   headstart analyze requests.jsonl                  why prompts were recomputed
@@ -52,8 +51,9 @@ enum Command {
     Analyze(Box<commands::analyze::Analyze>),
     /// Compare eviction policies and cache sizes on a trace.
     Replay(commands::replay::Replay),
-    /// Simulate a fleet (routing) or one replica (eviction).
-    Simulate(Box<commands::simulate::Simulate>),
+    /// Simulate a fleet, host memory, or prediction, in virtual time.
+    #[command(subcommand)]
+    Simulate(commands::simulate::Simulate),
     /// Size a host-memory or disk KV cache for a trace.
     Plan(Box<commands::plan::Plan>),
     /// Convert and generate traces.
@@ -111,7 +111,7 @@ fn main() -> ExitCode {
         Command::Demo(demo) => commands::demo::run(*demo),
         Command::Analyze(analyze) => commands::analyze::run(&analyze),
         Command::Replay(replay) => commands::replay::run(&replay),
-        Command::Simulate(simulate) => commands::simulate::run(&simulate, &given(&matches)),
+        Command::Simulate(simulate) => commands::simulate::run(&simulate),
         Command::Plan(plan) => commands::plan::run(&plan),
         Command::Trace(trace) => commands::trace::run(&trace),
         Command::Train(train) => commands::train::run(&train),
@@ -136,25 +136,6 @@ fn main() -> ExitCode {
             ExitCode::from(if is_usage { 2 } else { 1 })
         }
     }
-}
-
-/// The ids of the options that the subcommand was given; groups of them have ids too, and are none.
-fn given(matches: &clap::ArgMatches) -> Vec<&str> {
-    let Some((name, matches)) = matches.subcommand() else {
-        return Vec::new();
-    };
-    let command = Cli::command();
-    let is_option = |id: &str| {
-        let mut options = command.find_subcommand(name).into_iter();
-        options.any(|it| it.get_arguments().any(|option| option.get_id() == id))
-    };
-    let is_given =
-        |id: &&str| is_option(id) && matches.value_source(id) == Some(ValueSource::CommandLine);
-    matches
-        .ids()
-        .map(clap::Id::as_str)
-        .filter(is_given)
-        .collect()
 }
 
 fn completions(shell: clap_complete::Shell) -> anyhow::Result<()> {

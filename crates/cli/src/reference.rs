@@ -87,6 +87,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn help_fits_80_columns() {
+        let page = command_line::page(crate::command());
+        let wide: Vec<_> = page
+            .lines()
+            .filter(|line| line.chars().count() > 80)
+            .collect();
+        assert!(wide.is_empty(), "{wide:#?}");
+    }
+
+    #[test]
     fn pages_in_docs_are_current() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
         for (name, text) in pages() {

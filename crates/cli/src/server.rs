@@ -25,7 +25,12 @@ const SHOWN_CHARS: usize = 100;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Server {
     /// Address of the server
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8000")]
+    #[arg(
+        long,
+        alias = "server",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:8000"
+    )]
     pub(crate) url: String,
     /// File whose first line is the server's API key
     #[arg(long, value_name = "FILE")]
@@ -33,14 +38,6 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The one at `url`, which may want the key in a file.
-    pub(crate) fn at(url: &str, api_key_file: Option<&Path>) -> Self {
-        Self {
-            url: url.to_owned(),
-            api_key_file: api_key_file.map(Path::to_owned),
-        }
-    }
-
     /// Reads a JSON document of at most `limit` bytes, with whatever is wrong in words that name
     /// what to change.
     pub(crate) fn json(&self, path: &str, limit: usize) -> Result<Value> {

@@ -396,7 +396,8 @@ fn savings_are_counted_and_told() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout)
     };
-    let told: Value = serde_json::from_str(&savings(&[&server.url(), "--json"])).expect("JSON");
+    let told: Value =
+        serde_json::from_str(&savings(&["--url", &server.url(), "--json"])).expect("JSON");
     let model = &told["models"][0];
     assert_eq!(model["prompt_tokens"].as_f64(), Some(all));
     assert_eq!(
@@ -411,7 +412,7 @@ fn savings_are_counted_and_told() {
     );
     let foreign = output(["savings", "--metrics", &prices]);
     assert_eq!(foreign.status.code(), Some(1));
-    let nobody = output(["savings", "http://127.0.0.1:9"]);
+    let nobody = output(["savings", "--url", "http://127.0.0.1:9"]);
     assert!(!nobody.status.success());
     let wrong = output(["serve", "--price-table", &file]);
     assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong.stderr));

@@ -47,7 +47,7 @@ fn a_fleet_is_measured_beside_what_is_simulated() {
     let args = [
         "bench",
         "fleet",
-        "--fleet-trace",
+        "--trace",
         &trace,
         "--cost-model",
         &engine,
@@ -140,13 +140,7 @@ fn a_server_that_does_not_answer_fails_the_run_and_not_the_report() {
     let trace = file(&scratch, "trace.jsonl", &trace(3));
     let nobody = "http://127.0.0.1:9";
     let args = [
-        "bench",
-        "fleet",
-        "--url",
-        nobody,
-        "--fleet-trace",
-        &trace,
-        "--json",
+        "bench", "fleet", "--url", nobody, "--trace", &trace, "--json",
     ];
     let out = output(args);
     assert_eq!(out.status.code(), Some(1));

@@ -48,7 +48,7 @@ fn scratch(name: &str, contents: &str) -> PathBuf {
 
 #[test]
 fn a_preset_runs_and_stands_beside_what_was_published() {
-    let args = [&["--preset", "lpc-lmsys"], SMALL].concat();
+    let args = [&["prediction", "--preset", "lpc-lmsys"], SMALL].concat();
     let table = printed(&args);
     assert!(
         table.contains("lpc-lmsys: ") && table.contains("22 to 30 %"),
@@ -79,7 +79,14 @@ fn conversations_and_a_record_are_read() {
         {"role": "user", "text": "The one that we are in, if you please, my friend."}]}"#;
     let chats = scratch("chats.jsonl", &format!("{}\n", text.replace('\n', " ")));
     let file = chats.to_str().expect("UTF-8");
-    let small = ["--conversations", file, "--template-tokens", "20", "--json"];
+    let small = [
+        "prediction",
+        "--conversations",
+        file,
+        "--template-tokens",
+        "20",
+        "--json",
+    ];
     let lines_of = lines(&[&small, SMALL].concat());
     assert!(lines_of[0]["token_hit_rate"].as_f64().expect("a rate") > 0.1);
 
@@ -96,7 +103,15 @@ fn conversations_and_a_record_are_read() {
     );
     let record = scratch("run.jsonl", record);
     let file = record.to_str().expect("UTF-8");
-    let recorded = ["--record", file, "--sizes", "4K", "--policies", "lru"];
+    let recorded = [
+        "prediction",
+        "--record",
+        file,
+        "--sizes",
+        "4K",
+        "--policies",
+        "lru",
+    ];
     let lines_of = lines(&[&recorded[..], &["--json"]].concat());
     let run = &lines_of[0]["runs"][0];
     assert_eq!(
@@ -122,6 +137,7 @@ fn conversations_and_a_record_are_read() {
 #[test]
 fn host_memory_stands_beside_what_the_study_says() {
     let args = [
+        "host-memory",
         "--preset",
         "wild-consumer",
         "--models",
@@ -162,7 +178,15 @@ fn host_memory_stands_beside_what_the_study_says() {
 
     let trace = scratch("wild.jsonl", &bailian(200));
     let file = trace.to_str().expect("UTF-8");
-    let told = printed(&["--wild-trace", file, "--models", "qwen2-7b", "--host", "1"]);
+    let told = printed(&[
+        "host-memory",
+        "--trace",
+        file,
+        "--models",
+        "qwen2-7b",
+        "--host",
+        "1",
+    ]);
     assert!(
         told.contains("wild.jsonl") && told.contains("1 draw"),
         "{told}"
@@ -177,7 +201,7 @@ fn host_memory_stands_beside_what_the_study_says() {
         "\n"
     );
     let trace = scratch("long-blocks.jsonl", long);
-    let output = simulate(&["--wild-trace", trace.to_str().expect("UTF-8")]);
+    let output = simulate(&["host-memory", "--trace", trace.to_str().expect("UTF-8")]);
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
     assert!(
@@ -212,18 +236,24 @@ fn what_is_wrong_is_named_before_anything_runs() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {complaint}");
         assert!(complaint.contains(part), "{args:?}: {complaint}");
     };
-    check(&[], "--preset");
+    check(&["fleet"], "--preset");
     check(
-        &["--preset", "lpc-mine"],
+        &["prediction", "--preset", "lpc-mine"],
         "lpc-lmsys, lpc-sharegpt, lpc-arena",
     );
     let preset = |rest: &[&str], part: &str| {
-        check(&[&["--preset", "lpc-lmsys"], rest].concat(), part);
+        check(
+            &[&["prediction", "--preset", "lpc-lmsys"], rest].concat(),
+            part,
+        );
     };
     preset(&["--policies", "mru"], "unknown policy `mru`");
-    preset(&["--host", "2"], "--host is for host memory");
+    preset(&["--host", "2"], "unexpected argument '--host'");
     let wild = |rest: &[&str], part: &str| {
-        check(&[&["--preset", "wild-business"], rest].concat(), part);
+        check(
+            &[&["host-memory", "--preset", "wild-business"], rest].concat(),
+            part,
+        );
     };
     wild(&["--models", "gpt-x"], "qwen2-7b, llama2-13b, llama3-70b");
     wild(&["--policies", "mru"], "unknown policy `mru`");
@@ -234,8 +264,7 @@ fn what_is_wrong_is_named_before_anything_runs() {
         &["--minutes", "5", "--warm-up", "5"],
         "the run has 5.0 minutes",
     );
-    wild(&["--gateways", "2"], "--gateways is for fleets");
-    wild(&["--html", "page.html"], "--html is for experiments");
+    wild(&["--gateways", "2"], "unexpected argument '--gateways'");
     preset(&["--sizes", "many"], "160K");
     preset(&["--mcc", "2"], "--mcc 2");
     preset(&["--oracle", "delphi"], "flips, logit or confident");
@@ -252,7 +281,7 @@ fn what_is_wrong_is_named_before_anything_runs() {
     let texts = "give it with --conversations FILE";
     for option in ["--limit", "--template-tokens", "--answer-tokens", "--model"] {
         preset(&[option, "1"], texts);
-        check(&["--record", "./absent", option, "1"], texts);
+        check(&["prediction", "--record", "./absent", option, "1"], texts);
     }
     for option in [
         "--gaps",
@@ -263,7 +292,7 @@ fn what_is_wrong_is_named_before_anything_runs() {
         "--seeds",
     ] {
         check(
-            &["--record", "./absent", option, "1"],
+            &["prediction", "--record", "./absent", option, "1"],
             "cannot be used with",
         );
     }
@@ -274,7 +303,11 @@ fn what_is_wrong_is_named_before_anything_runs() {
     );
     let file = alone.to_str().expect("UTF-8");
     let small = ["--minutes", "1", "--seeds", "1", "--policies", "lru"];
-    let alone_args = [&["--conversations", file, "--sizes", "8K"], &small[..]].concat();
+    let alone_args = [
+        &["prediction", "--conversations", file, "--sizes", "8K"],
+        &small[..],
+    ]
+    .concat();
     check(&alone_args, "all have one turn, so nothing spaces");
     let timed = [&alone_args[..], &["--answer-ms", "10"]];
     let told = printed(&timed.concat());
@@ -285,14 +318,20 @@ fn what_is_wrong_is_named_before_anything_runs() {
     std::fs::remove_file(alone).expect("it is there");
     preset(&["--html", "/nonexistent/page.html"], "no such folder");
     check(
-        &["--record", "Cargo.toml", "--html", "Cargo.toml"],
+        &[
+            "prediction",
+            "--record",
+            "Cargo.toml",
+            "--html",
+            "Cargo.toml",
+        ],
         "is an input",
     );
 }
 
 #[test]
 fn a_fleet_stands_beside_what_was_published() {
-    let args = ["--preset", "llm-d-73", "--rates", "20"];
+    let args = ["fleet", "--preset", "llm-d-73", "--rates", "20"];
     let strategies = ["--strategies", "llm-d-precise,llm-d-load"];
     let lines = lines(&[&args[..], &strategies, &["--json"]].concat());
     let line = |strategy: &str, rung: Value| {
@@ -322,7 +361,7 @@ fn a_trace_is_played_to_a_fleet() {
     let requests: Vec<String> = (0..40).map(|at| request(at * 500, at + 2)).collect();
     let trace = scratch("fleet.jsonl", &requests.join("\n"));
     let file = trace.to_str().expect("UTF-8");
-    let args = ["--fleet-trace", file, "--fleet-replicas", "2", "--json"];
+    let args = ["fleet", "--trace", file, "--replicas", "2", "--json"];
     let of = |rest: &[&str]| {
         let lines = lines(&[&args[..], &["--strategies", "precise"], rest].concat());
         lines.last().expect("a line").clone()
@@ -348,7 +387,15 @@ fn a_trace_is_played_to_a_fleet() {
 
 #[test]
 fn users_wait_for_their_answers_and_replicas_may_differ() {
-    let args = ["--preset", "laptop", "--users", "4,40", "--think-time", "5"];
+    let args = [
+        "fleet",
+        "--preset",
+        "laptop",
+        "--users",
+        "4,40",
+        "--think-time",
+        "5",
+    ];
     let rest = ["--rung-seconds", "20", "--strategies", "precise", "--json"];
     let run = |more: &[&str]| lines(&[&args[..], &rest[..], more].concat());
     let alike = run(&[]);
@@ -377,7 +424,15 @@ fn a_fleet_is_of_the_engine_that_was_calibrated() {
              kv_token_s = 1e-9\nmax_batched_tokens = 2048\nkv_tokens = 24000\nlatency_s = 0.2\n"
         )
     };
-    let args = ["--preset", "laptop", "--rates", "4", "--rung-seconds", "20"];
+    let args = [
+        "fleet",
+        "--preset",
+        "laptop",
+        "--rates",
+        "4",
+        "--rung-seconds",
+        "20",
+    ];
     let run = |file: &str, rest: &[&str]| {
         let model = ["--cost-model", file, "--strategies", "precise"];
         printed(&[&args[..], &model, rest].concat())
@@ -413,7 +468,7 @@ fn what_did_not_happen_is_not_told_as_if_it_had() {
     let line = r#"{"timestamp":0,"input_length":2000,"output_length":2,"hash_ids":[0]}"#;
     let long = scratch("long.jsonl", line);
     let file = long.to_str().expect("UTF-8");
-    let args = ["--fleet-trace", file, "--strategies", "precise"];
+    let args = ["fleet", "--trace", file, "--strategies", "precise"];
     let nobody = printed(&[&args[..], &["--kv-tokens", "640"]].concat());
     assert!(
         !nobody.contains("0.000") && nobody.contains('–'),
@@ -439,7 +494,7 @@ fn what_a_fleet_cannot_be_is_named() {
         assert!(complaint.contains(part), "{args:?}: {complaint}");
     };
     let preset = |rest: &[&str], part: &str| {
-        check(&[&["--preset", "llm-d-73"], rest].concat(), part);
+        check(&[&["fleet", "--preset", "llm-d-73"], rest].concat(), part);
     };
     preset(
         &["--strategies", "best"],
@@ -452,11 +507,8 @@ fn what_a_fleet_cannot_be_is_named() {
     preset(&["--kv-tokens", "100"], "--kv-tokens 100");
     preset(&["--event-loss", "101"], "--event-loss 101");
     preset(&["--gateways", "65"], "--gateways 65");
-    preset(
-        &["--sizes", "8K"],
-        "--sizes is for experiments with one replica",
-    );
-    preset(&["--speed", "2"], "--fleet-trace");
+    preset(&["--sizes", "8K"], "unexpected argument '--sizes'");
+    preset(&["--speed", "2"], "--trace");
     for option in ["--speed", "--request-rate", "--think-time"] {
         preset(&["--rates", "20", option, "2"], "cannot be used with");
     }
@@ -468,16 +520,12 @@ fn what_a_fleet_cannot_be_is_named() {
     let model = ["--cost-model", small.to_str().expect("UTF-8")];
     preset(&model, "kv_tokens 500: expected at least");
     std::fs::remove_file(&small).expect("it is there");
-    check(&["--preset", "best"], "known are llm-d-73");
-    check(
-        &["--preset", "lpc-lmsys", "--gateways", "2"],
-        "--gateways is for fleets",
-    );
+    check(&["fleet", "--preset", "best"], "known are llm-d-73");
     let line = r#"{"timestamp":0,"input_length":9,"output_length":2,"hash_ids":[0]}"#;
     let one = scratch("one.jsonl", line);
     let trace = |rest: &[&str], part: &str| {
         let file = one.to_str().expect("UTF-8");
-        check(&[&["--fleet-trace", file], rest].concat(), part);
+        check(&[&["fleet", "--trace", file], rest].concat(), part);
     };
     trace(&["--request-rate", "0"], "--request-rate 0");
     trace(&["--request-rate", "1e6", "--hours", "9"], "expected up to");

@@ -265,7 +265,7 @@ fn a_server_with_a_key_is_asked_with_it() {
     let server = Served::start(["--replicas", "1", "--api-key-file", &key]);
     let url = server.url();
     let asked = |more: &[&str]| {
-        let told = output([&["why", "no-such", "--server", &url], more].concat());
+        let told = output([&["why", "no-such", "--url", &url], more].concat());
         (told.status.code(), text(&told.stderr))
     };
     let (code, said) = asked(&[]);

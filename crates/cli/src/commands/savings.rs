@@ -5,16 +5,14 @@
 mod exposition;
 mod ledger;
 
-use std::io;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use headstart_loadgen::fetch;
 
-use crate::commands::serve::runtime;
 use crate::config::prices;
 use crate::output;
+use crate::server::Server;
 use ledger::Ledger;
 
 /// Longest metrics that are read: some thousand replicas, many times.
@@ -24,7 +22,7 @@ const METRICS_BYTES_MAX: usize = 64 << 20;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart savings
-  headstart savings http://10.0.0.1:8000 --price-table prices.toml
+  headstart savings --url http://10.0.0.1:8000 --price-table prices.toml
   curl -s http://10.0.0.1:8000/metrics > m; headstart savings --metrics m
 
 prices.toml has prices per million tokens, by the model's name in the API, or
@@ -42,11 +40,10 @@ upstreams, tokens count if the answer's usage has a number of cached tokens.
 Seconds are the prefill time of the cached tokens. They need --context-cache,
 with which replicas measure their speed. Time to load KV is not subtracted.")]
 pub(crate) struct Savings {
-    /// Address of the server
-    #[arg(value_name = "URL", default_value = "http://127.0.0.1:8000")]
-    url: String,
+    #[command(flatten)]
+    server: Server,
     /// Saved output of /metrics, in place of a server
-    #[arg(long, value_name = "FILE", conflicts_with = "url")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "api_key_file"])]
     metrics: Option<PathBuf>,
     /// Prices of tokens: a TOML file, or `builtin`
     ///
@@ -71,7 +68,7 @@ pub(crate) fn run(savings: &Savings) -> Result<()> {
                 text.with_context(|| format!("cannot read {name}"))?,
             )
         }
-        None => (savings.url.clone(), fetched(&savings.url)?),
+        None => (savings.server.url.clone(), fetched(&savings.server)?),
     };
     let Some(ledger) = Ledger::read(&text) else {
         bail!(
@@ -85,17 +82,7 @@ pub(crate) fn run(savings: &Savings) -> Result<()> {
     })
 }
 
-fn fetched(url: &str) -> Result<String> {
-    let mut body = Vec::new();
-    let got = fetch(url, "/metrics", None, |bytes| {
-        if body.len() + bytes.len() > METRICS_BYTES_MAX {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        body.extend_from_slice(bytes);
-        Ok(())
-    });
-    // It names its innermost cause itself.
-    let got = runtime()?.block_on(got);
-    got.map_err(|error| anyhow!("{error}"))?;
+fn fetched(server: &Server) -> Result<String> {
+    let body = server.document(&server.asked("/metrics"), METRICS_BYTES_MAX)?;
     Ok(String::from_utf8_lossy(&body).into_owned())
 }

@@ -35,31 +35,27 @@ const MAX_AGE: Duration = Duration::from_secs(2);
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   headstart serve
-  headstart serve --replicas 4 --strategy round-robin --cache-blocks 512
   headstart serve --model Qwen/Qwen3-0.6B --dtype bf16
-  headstart serve --kv-events-port 5557
-  headstart serve --context-cache ./kv --context-cache-gib 20 --host-cache-gib 4
-  headstart serve --context-cache ./kv --context-cache-dtype fp8
-  headstart serve --context-cache ./kv --importance ratio=0.25 --host-cache-gib 2
-  headstart serve --policy lpc
-  headstart serve --policy lpc --predictor chat.model --prediction-log outcomes.jsonl
-  headstart serve --policy lpc --predictor e5.model --encoder ./multilingual-e5-small
-  headstart serve --upstream http://10.0.0.7:8000 --upstream http://10.0.0.8:8000
-  headstart serve --upstream http://127.0.0.1:8101,kv=tcp://127.0.0.1:5557,tokenizer=./model
-  headstart serve --shared-index redis://10.0.0.9:6379/0 --index-secret 4711 --upstream …
-  headstart serve --state-dir ./state \\
-    --upstream http://127.0.0.1:8101,kv=tcp://127.0.0.1:5557,tokenizer=./model
+  headstart serve --context-cache ./kv --context-cache-gib 20
+  headstart serve --policy lpc --predictor chat.model
+  headstart serve --upstream http://10.0.0.7:8000 \\
+    --upstream http://10.0.0.8:8000
+  headstart serve --state-dir ./state --upstream \\
+    http://127.0.0.1:8101,kv=tcp://127.0.0.1:5557,tokenizer=./model
 
-  An engine with four data-parallel ranks behind one address (vLLM or SGLang; rank 2 publishes on
-  port 5559 and replays on port 5669):
-  headstart serve --upstream http://10.0.0.7:8000,kv=tcp://10.0.0.7:5557,\
-replay=tcp://10.0.0.7:5667,tokenizer=./model,data-parallel-size=4
+An engine with four data-parallel ranks behind one address (rank 2 publishes on
+port 5559 and replays on port 5669):
+  URL=http://10.0.0.7:8000,kv=tcp://10.0.0.7:5557,replay=tcp://10.0.0.7:5667
+  headstart serve --upstream $URL,tokenizer=./model,data-parallel-size=4
 
-  curl http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\
-    -d '{\"model\": \"toy\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'
+  curl http://127.0.0.1:8000/v1/chat/completions \\
+    -H 'content-type: application/json' \\
+    -d '{\"model\": \"toy\", \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}'
 
-Options other than --config, --host and --port can also be set in headstart.toml under [serve].
-HEADSTART_LOG=debug prints one line per request, without any text of it.")]
+Settings also come from headstart.toml (`headstart config init`) and from
+environment variables: HEADSTART_CACHE_BLOCKS for --cache-blocks, and so on.
+HEADSTART_LOG=debug logs one line per request, without text of prompts.
+HEADSTART_LOG_FORMAT=json logs JSON.")]
 pub(crate) struct Serve {
     #[command(flatten)]
     options: ServeOptions,
@@ -71,7 +67,7 @@ pub(crate) struct Serve {
 /// Serves until interrupted.
 pub(crate) fn run(serve: Serve) -> Result<()> {
     predictor::keep_text_out_of_panics();
-    log_to_stderr();
+    log_to_stderr()?;
     let options = serve.options.with_file(serve.config.as_deref())?;
     let config = config(&options)?;
     let is_toy = options.upstream.is_empty() && options.model.as_deref().unwrap_or(TOY) == TOY;
@@ -367,14 +363,23 @@ async fn until_interrupted(server: RunningServer, mut signals: Signals) -> Resul
     }
 }
 
-fn log_to_stderr() {
-    let wanted = std::env::var("HEADSTART_LOG").unwrap_or_else(|_| "warn".to_owned());
-    // Health checks of upstreams would drown what is asked for.
+fn log_to_stderr() -> Result<()> {
+    let variable = |name| std::env::var(name).ok();
+    let wanted = variable("HEADSTART_LOG").unwrap_or_else(|| "warn".to_owned());
+    // Health checks of upstreams would drown everything else.
     let filter = tracing_subscriber::EnvFilter::new(format!("hyper=warn,hyper_util=warn,{wanted}"));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     // A second call (in one process) keeps the first.
-    let _ = log.try_init();
+    let _ = match variable("HEADSTART_LOG_FORMAT").as_deref() {
+        None | Some("" | "text") => log.try_init(),
+        Some("json") => log.json().flatten_event(true).try_init(),
+        Some(other) => {
+            let message = format!("HEADSTART_LOG_FORMAT {other}: known are text, json");
+            return Err(UsageError(message).into());
+        }
+    };
+    Ok(())
 }

@@ -26,13 +26,13 @@ use crate::report::train::{self as report, TrainReport};
 /// Train a model that predicts whether a conversation continues.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  headstart trace planted --conversations 5000 --out planted.jsonl
-  headstart train planted.jsonl --out model.hsp --report model.html
-  headstart train chats.jsonl.zst --out model.hsp \\
+  headstart trace planted --conversations 5000 -o planted.jsonl
+  headstart train planted.jsonl -o model.hsp --html model.html
+  headstart train chats.jsonl.zst -o model.hsp \\
     --encoder ./multilingual-e5-small --behaviour
   headstart train chats.jsonl --shuffle-labels         a control
-  headstart train few.jsonl --out model.hsp --seeds 10
-  headstart train predictions.log --out model.hsp      a log of `serve`
+  headstart train few.jsonl -o model.hsp --seeds 10
+  headstart train predictions.log -o model.hsp      a log of `serve`
 
 An input is one of these; the first line determines which:
   - conversations with text, as JSON lines
@@ -52,9 +52,9 @@ pub(crate) struct Train {
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<PathBuf>,
     /// Model file to write
-    #[arg(short, long, value_name = "MODEL.hsp")]
+    #[arg(short, long, alias = "out", value_name = "MODEL.hsp")]
     #[arg(required_unless_present = "shuffle_labels", help_heading = "Output")]
-    out: Option<PathBuf>,
+    output: Option<PathBuf>,
     /// Kind of the inputs [default: by the first line]
     ///
     /// conversations, trace or log.
@@ -119,8 +119,8 @@ pub(crate) struct Train {
     #[arg(value_parser = value_parser!(u16).range(..=12))]
     curve: Option<u16>,
     /// Also write an HTML report with plots
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    report: Option<PathBuf>,
+    #[arg(long, alias = "report", value_name = "FILE", help_heading = "Output")]
+    html: Option<PathBuf>,
     /// Write the report as JSON; `-` prints it instead of the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     json: Option<PathBuf>,
@@ -133,7 +133,7 @@ pub(crate) fn run(train: &Train) -> Result<()> {
     let plan = material::Plan::of(train, sources[0].kind)?;
     let material = material::gather(train, &plan, &sources, &others)?;
     let learnt = learn::learn(train, material)?;
-    if let (Some(out), Some(model)) = (&train.out, &learnt.model) {
+    if let (Some(out), Some(model)) = (&train.output, &learnt.model) {
         replace(out, |file| io::Write::write_all(file, &model.to_bytes()))?;
     }
     tell(train, &learnt.report)
@@ -146,9 +146,9 @@ pub(crate) fn run(train: &Train) -> Result<()> {
 fn check_outputs(train: &Train) -> Result<()> {
     let json = train.json.as_deref().filter(|path| !is_stdout(path));
     let named = [
-        ("--out", train.out.as_deref()),
+        ("--output", train.output.as_deref()),
         ("--embeddings", train.embeddings.as_deref()),
-        ("--report", train.report.as_deref()),
+        ("--html", train.html.as_deref()),
         ("--json", json),
     ];
     let outputs: Vec<(&str, &Path)> = named
@@ -188,7 +188,7 @@ fn sources(train: &Train) -> Result<(Vec<Source>, Vec<Source>)> {
 
 /// The report in the forms that were asked for.
 fn tell(train: &Train, found: &TrainReport) -> Result<()> {
-    if let Some(file) = &train.report {
+    if let Some(file) = &train.html {
         let page = report::page(found);
         replace(file, |file| io::Write::write_all(file, page.as_bytes()))?;
     }

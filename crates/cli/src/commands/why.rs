@@ -33,7 +33,8 @@ const TOLD_MAX: usize = 5;
   headstart why req-17 requests.jsonl
   headstart why req-17 requests.jsonl --show-text
   headstart why 42 requests.jsonl.gz --tokenizer ./Qwen3-0.6B --json
-  headstart why chatcmpl-5e3f --server http://127.0.0.1:8000
+  headstart why chatcmpl-5e3f                   asks http://127.0.0.1:8000
+  headstart why chatcmpl-5e3f --url http://10.0.0.1:8000
 
 FILE is a request log, with one JSON object per line or one JSON array:
   - request bodies of OpenAI and Anthropic, alone, in batch files or in the
@@ -47,31 +48,28 @@ The command finds the nearest earlier prompt of the same model and salt, and
 shows where the two differ. If several requests have the id, it takes the first
 and lists the lines of the others.
 
-Prompt text is shown only with --show-text. A running server keeps no text. With
---server the command shows where tokens were cached, why others were recomputed,
-and how the request was routed.")]
+Prompt text is shown only with --show-text. A running server keeps no text: it
+tells where tokens were cached, why others were recomputed, and how the request
+was routed.")]
 pub(crate) struct Why {
     /// Id of the request, or its line number
     #[arg(value_name = "REQUEST")]
     request: String,
     /// Request log, plain, gzip or zstd; `-` reads standard input
-    #[arg(value_name = "FILE", required_unless_present = "server")]
-    file: Option<PathBuf>,
-    /// Ask this running server, in place of a log
     ///
-    /// REQUEST is then the id of the answer, or its x-request-id.
-    #[arg(long, value_name = "URL", conflicts_with_all = ["file", "show_text", "tokenizer"])]
-    server: Option<String>,
-    /// File whose first line is the server's API key
-    #[arg(long, value_name = "FILE", conflicts_with = "file")]
-    api_key_file: Option<PathBuf>,
+    /// Without FILE the command asks a running server. REQUEST is then the id of the answer, or
+    /// its x-request-id.
+    #[arg(value_name = "FILE", conflicts_with_all = ["url", "api_key_file"])]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    server: Server,
     /// Show prompt text around the difference
-    #[arg(long)]
+    #[arg(long, requires = "file")]
     show_text: bool,
     /// Folder of the tokenizer and chat template [default: toy's]
     ///
     /// Token counts of the built-in toy are approximate.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", requires = "file")]
     tokenizer: Option<PathBuf>,
     /// Skip bad lines, instead of stopping at the first
     #[arg(long)]
@@ -83,12 +81,8 @@ pub(crate) struct Why {
 
 /// Reads the log up to the request and tells.
 pub(crate) fn run(why: &Why) -> Result<()> {
-    if let Some(url) = &why.server {
-        let server = Server::at(url, why.api_key_file.as_deref());
-        return live::run(&server, &why.request, why.json);
-    }
     let Some(path) = &why.file else {
-        return Err(UsageError("name a FILE, or a --server".to_owned()).into());
+        return live::run(&why.server, &why.request, why.json);
     };
     let rendering = Rendering::of(why.tokenizer.as_deref())?;
     let (told, namesakes) = found(why, path, &rendering)?;

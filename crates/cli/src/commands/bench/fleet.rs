@@ -39,7 +39,7 @@ const STRATEGIES: &[&str] = &["random", "load", "approximate", "precise", "cost"
 #[command(after_help = "Examples:
   headstart bench fleet                          four emulated replicas
   headstart bench fleet --strategies precise,cost --rates 20 --html fleet.html
-  headstart bench fleet --fleet-trace requests.jsonl.zst --speed 2 --replicas 4
+  headstart bench fleet --trace requests.jsonl.zst --speed 2 --replicas 4
   headstart bench fleet --url http://10.0.0.7:8000 \\
     --served-model-name Qwen3-0.6B --vocab 512..151643 \\
     --cost-model engine.toml --replicas 2
@@ -53,7 +53,7 @@ model of the engine is known, the simulator serves the same requests and the
 report shows the difference. `headstart calibrate` measures a cost model.")]
 pub(crate) struct Fleet {
     /// Published workload: laptop, llm-d-73 or llm-d-37 [default: laptop]
-    #[arg(long, value_name = "NAME", conflicts_with = "fleet_trace")]
+    #[arg(long, value_name = "NAME", conflicts_with = "trace")]
     #[arg(help_heading = "Load")]
     preset: Option<String>,
     #[command(flatten, next_help_heading = "Load")]
@@ -114,7 +114,7 @@ pub(crate) struct Fleet {
 /// Simulates all strategies, then measures them.
 pub(super) fn run(bench: &Fleet) -> Result<()> {
     if let Some(page) = &bench.html {
-        let trace = bench.source.fleet_trace.as_deref();
+        let trace = bench.source.trace.as_deref();
         output::files(&[("--html", page)], &trace.into_iter().collect::<Vec<_>>())?;
     }
     let (workload, asked) = bench.source.workload(bench.preset()?, bench.seed)?;

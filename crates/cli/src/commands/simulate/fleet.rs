@@ -1,4 +1,4 @@
-//! `headstart simulate --preset llm-d-73`: a fleet in virtual time, strategy by strategy.
+//! `headstart simulate fleet`: a fleet in virtual time, strategy by strategy.
 
 mod source;
 
@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use headstart_core::CostModel;
 use headstart_router::Profile;
@@ -19,7 +19,8 @@ use super::cells::parallel;
 use crate::commands::fleet_engine;
 use crate::commands::replay::progress;
 use crate::config::{UsageError, cost_model};
-use crate::report::fleet::{Asked, Origin, Report, StrategyRun, told};
+use crate::output;
+use crate::report::fleet::{self as fleet_report, Asked, Origin, Report, StrategyRun, told};
 
 /// Most replicas, and most event streams of gateways to them: what a run holds in memory.
 const REPLICAS_MAX: usize = 4_096;
@@ -44,9 +45,70 @@ const REPLICA_DOWN: Duration = Duration::from_secs(30);
 /// Latest fault, seconds from the start.
 const FAULT_MAX_S: f64 = 1e6;
 
+/// Routing strategies on a fleet.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  headstart simulate fleet --preset laptop                  half a minute
+  headstart simulate fleet --preset llm-d-73 --html fleet.html
+  headstart simulate fleet --preset llm-d-73 --strategies precise,cost \\
+    --rates 20,60
+  headstart simulate fleet --trace trace.jsonl --replicas 4 --speed 2
+  headstart simulate fleet --trace trace.jsonl --cost-model engine.toml
+
+The simulation uses the router, scheduler and cache of `serve`, in virtual time.
+A cost model gives the duration of each engine step. llm-d-73 and llm-d-37 are
+published runs of llm-d; the table shows the published figures below ours.")]
+pub(crate) struct Fleet {
+    /// Published run: llm-d-73, llm-d-37, or laptop, a small llm-d-73
+    #[arg(
+        long,
+        value_name = "NAME",
+        required_unless_present = "trace",
+        help_heading = "Traffic"
+    )]
+    preset: Option<String>,
+    #[command(flatten)]
+    options: FleetOptions,
+    /// Threads [default: all cores]
+    #[arg(long, value_name = "N", help_heading = "Output")]
+    threads: Option<NonZeroUsize>,
+    /// Print JSON, one object per line
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    /// Also write an HTML page with curves
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    html: Option<PathBuf>,
+}
+
+/// Runs all strategies and prints what came out.
+pub(super) fn run(fleet: &Fleet) -> Result<()> {
+    if let Some(page) = &fleet.html {
+        let files: Vec<_> = fleet.options.files().collect();
+        output::files(&[("--html", page)], &files)?;
+    }
+    let preset = match &fleet.preset {
+        // Whose engine a trace gets, unless another one is named.
+        None => Preset::LlmD73,
+        Some(name) => Preset::find(name).ok_or_else(|| {
+            UsageError(format!(
+                "--preset {name}: known are llm-d-73, llm-d-37, laptop"
+            ))
+        })?,
+    };
+    let report = fleet.options.run(preset, super::threads(fleet.threads))?;
+    if let Some(file) = &fleet.html {
+        let cannot_write = || format!("cannot write {}", file.display());
+        std::fs::write(file, fleet_report::page(&report)).with_context(cannot_write)?;
+    }
+    output::line(&match fleet.json {
+        true => fleet_report::json_lines(&report),
+        false => fleet_report::table(&report),
+    })
+}
+
 /// A fleet.
 #[derive(Args, Debug)]
-#[command(next_help_heading = "Fleets (--preset llm-d-73, llm-d-37 or laptop, or --fleet-trace)")]
+#[command(next_help_heading = "Fleet")]
 pub(super) struct FleetOptions {
     /// Strategies, as for `serve` [default: published,precise]
     ///
@@ -56,7 +118,7 @@ pub(super) struct FleetOptions {
     strategies: Vec<String>,
     /// Replicas [default: the preset's]
     #[arg(long, value_name = "N")]
-    fleet_replicas: Option<NonZeroUsize>,
+    replicas: Option<NonZeroUsize>,
     /// Gateways [default: 1]
     ///
     /// They take requests in turn and share nothing.
@@ -147,12 +209,12 @@ impl FleetOptions {
 
     /// Whether a trace is asked for.
     pub(super) fn is_of_trace(&self) -> bool {
-        self.source.fleet_trace.is_some()
+        self.source.trace.is_some()
     }
 
     /// What is read of files.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
-        let files = [&self.source.fleet_trace, &self.cost_model];
+        let files = [&self.source.trace, &self.cost_model];
         files.into_iter().filter_map(|file| file.as_deref())
     }
 
@@ -183,12 +245,10 @@ impl FleetOptions {
     fn fleet(&self, preset: Preset, profile: Profile) -> Result<FleetConfig> {
         let mut fleet = self.of_engine(preset, preset.fleet(profile))?;
         let spec = fleet.replicas[0];
-        let replicas = self
-            .fleet_replicas
-            .map_or(fleet.replicas.len(), usize::from);
+        let replicas = self.replicas.map_or(fleet.replicas.len(), usize::from);
         let gateways = self.gateways.map_or(fleet.gateways, usize::from);
         if replicas > REPLICAS_MAX {
-            let message = format!("--fleet-replicas {replicas}: expected up to {REPLICAS_MAX}");
+            let message = format!("--replicas {replicas}: expected up to {REPLICAS_MAX}");
             return Err(UsageError(message).into());
         }
         if gateways.saturating_mul(replicas) > STREAMS_MAX || gateways > GATEWAYS_MAX {

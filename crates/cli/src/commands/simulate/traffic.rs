@@ -10,8 +10,6 @@ use headstart_predict::TurnPrior;
 use headstart_sim::chat::Pacing;
 use headstart_sim::chat::script::CONVERSATIONS_MAX;
 use headstart_sim::experiment::{Recorded, SECONDS, SLOTS, Traffic};
-use headstart_sim::fleet::Preset;
-use headstart_sim::wild;
 use headstart_sim::workload::{Seeds, WORKLOADS, Workload};
 use headstart_trace::format::conversation;
 use headstart_trace::synth::Gap;
@@ -35,12 +33,9 @@ const SHARED_MAX: u32 = 1 << 20;
 /// Who talks.
 #[derive(Args, Debug)]
 pub(super) struct TrafficOptions {
-    /// Published workload
-    ///
-    /// One replica: lpc-lmsys, lpc-sharegpt or lpc-arena. Fleets: llm-d-73, llm-d-37, or laptop, a
-    /// small llm-d-73. Host memory: wild-consumer or wild-business, after the ATC'25 study.
+    /// Published workload: lpc-lmsys, lpc-sharegpt or lpc-arena
     #[arg(long, value_name = "NAME", help_heading = "Traffic",
-        required_unless_present_any = ["conversations", "record", "fleet_trace", "wild_trace"])]
+        required_unless_present_any = ["conversations", "record"])]
     preset: Option<String>,
     /// Conversations as JSON lines, drawn with replacement
     ///
@@ -126,11 +121,6 @@ pub(super) enum Source {
 }
 
 impl TrafficOptions {
-    /// What is preset, if anything is.
-    pub(super) fn preset(&self) -> Option<&str> {
-        self.preset.as_deref()
-    }
-
     /// What is read of files.
     pub(super) fn files(&self) -> Vec<&Path> {
         let files = [&self.conversations, &self.model, &self.record];
@@ -153,10 +143,7 @@ impl TrafficOptions {
         let preset = self.preset.as_deref().unwrap_or_default();
         let workload = preset.strip_prefix(PRESET).and_then(Workload::named);
         let Some(workload) = workload else {
-            let fleets = Preset::ALL.map(|preset| preset.name().to_owned());
-            let studies = WORKLOADS.map(|workload| format!("{PRESET}{}", workload.name));
-            let hosts = wild::Traffic::ALL.map(|it| it.name.to_owned());
-            let names = [&fleets[..], &studies[..], &hosts[..]].concat();
+            let names = WORKLOADS.map(|workload| format!("{PRESET}{}", workload.name));
             let message = format!("--preset {preset}: known are {}", names.join(", "));
             return Err(UsageError(message).into());
         };

@@ -1,5 +1,6 @@
-//! `headstart simulate --preset wild-consumer`: host memory × policies, after the ATC'25 study.
+//! `headstart simulate host-memory`: host memory × policies, after the ATC'25 study.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -14,7 +15,8 @@ use super::cells::parallel;
 use crate::commands::replay::progress;
 use crate::config::UsageError;
 use crate::input::{TraceInput, counted, remarks};
-use crate::report::wild::{Facts, Report, Row};
+use crate::output;
+use crate::report::wild::{self as wild_report, Facts, Report, Row};
 
 /// The study's baselines, its policy as published (our guard is not part of it), and ours.
 const POLICIES: &str = "lru,fifo,lfu,s3fifo,wa:published:no-guard,wa";
@@ -37,21 +39,86 @@ const LOAD: f64 = 1.0;
 /// Most of that.
 const LOAD_MAX: f64 = 10.0;
 
-/// Host memory by policies.
+/// Host memory and eviction policies.
 #[derive(Args, Debug)]
-#[command(
-    next_help_heading = "Host memory (--preset wild-consumer or wild-business, or --wild-trace)"
-)]
+#[command(after_help = "Examples:
+  headstart simulate host-memory --preset wild-consumer \\
+    --models qwen2-7b --host 0,2 --seeds 1                  a minute
+  headstart simulate host-memory --preset wild-business     half an hour
+  headstart simulate host-memory --trace sessions.jsonl --models qwen2-7b
+
+Device and host use the same policy. KV is loaded over PCIe if that is faster
+than recomputing. Traffic follows the statistics of the ATC'25 study, and the
+engines follow data sheets. The report prints the study's ranges next to ours.")]
+pub(crate) struct HostMemory {
+    /// Traffic of the study: wild-consumer or wild-business
+    #[arg(
+        long,
+        value_name = "NAME",
+        required_unless_present = "trace",
+        help_heading = "Traffic"
+    )]
+    preset: Option<String>,
+    #[command(flatten)]
+    options: WildOptions,
+    /// Eviction policies [default: those of the study, and wa]
+    #[arg(
+        long,
+        value_name = "P[,P…]",
+        value_delimiter = ',',
+        help_heading = "Experiment"
+    )]
+    policies: Option<Vec<String>>,
+    /// Length of a run [default: 120]
+    #[arg(long, value_name = "MINUTES", help_heading = "Experiment")]
+    minutes: Option<f64>,
+    /// Time to leave out of the figures, at the start [default: half]
+    #[arg(long, value_name = "MINUTES", help_heading = "Experiment")]
+    warm_up: Option<f64>,
+    /// Runs per point, with seeds from 1 [default: 3]
+    #[arg(long, value_name = "N", help_heading = "Experiment")]
+    seeds: Option<NonZeroUsize>,
+    /// Threads [default: all cores]
+    #[arg(long, value_name = "N", help_heading = "Output")]
+    threads: Option<NonZeroUsize>,
+    /// Print JSON, one object per line
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+/// Runs all cells and prints what came out.
+pub(super) fn run(host: &HostMemory) -> Result<()> {
+    let traffic = host.preset.as_deref().map(|name| {
+        let known = "known are wild-consumer, wild-business";
+        Traffic::find(name).ok_or_else(|| UsageError(format!("--preset {name}: {known}")))
+    });
+    let shared = Shared {
+        policies: host.policies.as_deref(),
+        minutes: host.minutes,
+        warm_up: host.warm_up,
+        seeds: host.seeds.map(usize::from),
+        threads: super::threads(host.threads),
+    };
+    let report = host.options.run(traffic.transpose()?, &shared)?;
+    output::line(&match host.json {
+        true => wild_report::json_lines(&report),
+        false => wild_report::table(&report),
+    })
+}
+
+/// Traffic and memory.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Experiment")]
 pub(super) struct WildOptions {
     /// Trace, in place of a preset
     ///
     /// Plain, gzip or zstd, in any format that `headstart replay` reads.
     #[arg(long, value_name = "FILE", conflicts_with = "preset")]
-    wild_trace: Option<PathBuf>,
+    trace: Option<PathBuf>,
     /// Mean gap between sessions of a trace without start times
     ///
     /// Each seed draws other gaps.
-    #[arg(long, value_name = "SECONDS", requires = "wild_trace")]
+    #[arg(long, value_name = "SECONDS", requires = "trace")]
     session_gap: Option<f64>,
     /// Models [default: qwen2-7b,llama2-13b,llama3-70b]
     #[arg(long, value_name = "NAME[,NAME…]", value_delimiter = ',')]
@@ -62,11 +129,11 @@ pub(super) struct WildOptions {
     /// Load of a preset, seconds of prefill per second [default: 1]
     ///
     /// The load without any cache, after the warm-up.
-    #[arg(long, value_name = "X", conflicts_with = "wild_trace")]
+    #[arg(long, value_name = "X", conflicts_with = "trace")]
     load: Option<f64>,
 }
 
-/// What options of other kinds of simulation say, where they were given.
+/// What further options say, where they were given.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shared<'a> {
     pub(super) policies: Option<&'a [String]>,
@@ -94,24 +161,19 @@ struct Requests {
 }
 
 impl WildOptions {
-    /// Whether a trace is asked for.
-    pub(super) fn is_of_trace(&self) -> bool {
-        self.wild_trace.is_some()
-    }
-
     /// Runs all cells.
     ///
     /// # Errors
     /// When an option makes no sense or the trace cannot be read.
     pub(super) fn run(&self, traffic: Option<Traffic>, shared: &Shared<'_>) -> Result<Report> {
         let mut plan = self.plan(shared)?;
-        let requests = match (traffic, &self.wild_trace) {
+        let requests = match (traffic, &self.trace) {
             (Some(traffic), _) => plan.drawn(traffic, shared.threads)?,
             (None, Some(file)) => self.read(file, &mut plan, shared)?,
             (None, None) => bail!("a preset or a trace is required"),
         };
         let rows = plan.measure(&requests, shared.threads)?;
-        let name = match (traffic, &self.wild_trace) {
+        let name = match (traffic, &self.trace) {
             (Some(traffic), _) => traffic.name.to_owned(),
             (None, file) => file.as_deref().map_or_else(String::new, shown),
         };

@@ -40,7 +40,7 @@ With the default --base, the best possible MCC is 0.22, 0.41, 0.64 and 0.74 for
 machine.")]
 pub(crate) struct Planted {
     /// Output file; `-` is standard output, .gz compresses
-    #[arg(short, long, visible_alias = "out", value_name = "FILE")]
+    #[arg(short, long, alias = "out", value_name = "FILE")]
     #[arg(default_value = "-", help_heading = "Output")]
     output: PathBuf,
     /// Seed of the generator

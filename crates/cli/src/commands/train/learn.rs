@@ -167,7 +167,7 @@ fn report(
         inputs: Vec::new(),
         definition: data.definition.clone(),
         fingerprint: model.fingerprint.clone(),
-        model: train.out.as_deref().map(shown_name),
+        model: train.output.as_deref().map(shown_name),
         seed: train.seed,
         is_shuffled: train.shuffle_labels,
         parts: Parts {

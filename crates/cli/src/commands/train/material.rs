@@ -317,7 +317,7 @@ fn embedder<'e>(
     bar: ProgressBar,
 ) -> Result<Embedder<'e>> {
     let (identity, dims) = (encoder.identity(), encoder.dims());
-    let beside = || Some(embeddings::beside(train.out.as_deref()?, identity));
+    let beside = || Some(embeddings::beside(train.output.as_deref()?, identity));
     let file: Option<PathBuf> = match train.no_cache {
         true => None,
         false => train.embeddings.clone().or_else(beside),

@@ -64,7 +64,7 @@ fn opened(path: &Path, name: &str) -> Result<Box<dyn Read>> {
         .any(|it| name.starts_with(it))
     {
         bail!(UsageError(format!(
-            "{name} is an address, and no file: `headstart why REQUEST --server {name}` asks a \
+            "{name} is an address, and no file: `headstart why REQUEST --url {name}` asks a \
              running server"
         )));
     }

@@ -25,19 +25,20 @@ const THINK_S: f64 = 10.0;
 
 /// Where requests come from.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Traffic")]
 pub(crate) struct SourceOptions {
     /// Trace, in place of a preset
     ///
     /// Plain, gzip or zstd, in any format that `headstart replay` reads.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) fleet_trace: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", conflicts_with = "preset")]
+    pub(crate) trace: Option<PathBuf>,
     /// Requests per second of the trace [default: recorded times]
     ///
     /// Arrivals are a Poisson process.
     #[arg(
         long,
         value_name = "RATE",
-        requires = "fleet_trace",
+        requires = "trace",
         conflicts_with_all = ["rates", "users", "rung_seconds"]
     )]
     request_rate: Option<f64>,
@@ -50,7 +51,7 @@ pub(crate) struct SourceOptions {
     #[arg(
         long,
         value_name = "X",
-        requires = "fleet_trace",
+        requires = "trace",
         conflicts_with_all = ["request_rate", "rates", "users", "rung_seconds"]
     )]
     speed: Option<f64>,
@@ -62,11 +63,11 @@ pub(crate) struct SourceOptions {
         long,
         value_name = "RATE[,RATE…]",
         value_delimiter = ',',
-        conflicts_with = "fleet_trace"
+        conflicts_with = "trace"
     )]
     rates: Vec<f64>,
     /// Duration of each rate except the first [default: as published]
-    #[arg(long, value_name = "SECONDS", conflicts_with = "fleet_trace")]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "trace")]
     rung_seconds: Option<f64>,
     /// Numbers of users in a closed loop, in place of rates
     ///
@@ -75,7 +76,7 @@ pub(crate) struct SourceOptions {
         long,
         value_name = "N[,N…]",
         value_delimiter = ',',
-        conflicts_with_all = ["fleet_trace", "rates"]
+        conflicts_with_all = ["trace", "rates"]
     )]
     users: Vec<u32>,
     /// Mean think time of --users [default: 10]
@@ -83,7 +84,7 @@ pub(crate) struct SourceOptions {
         long,
         value_name = "SECONDS",
         requires = "users",
-        conflicts_with_all = ["fleet_trace", "rates"]
+        conflicts_with_all = ["trace", "rates"]
     )]
     think_time: Option<f64>,
 }
@@ -94,7 +95,7 @@ impl SourceOptions {
     /// # Errors
     /// When an option makes no sense or the trace cannot be read.
     pub(crate) fn workload(&self, preset: Preset, seed: u64) -> Result<(Workload, Asked)> {
-        match &self.fleet_trace {
+        match &self.trace {
             Some(file) => self.of_trace(file, seed),
             None => Ok((self.of_preset(preset, seed)?, self.asked(preset))),
         }
