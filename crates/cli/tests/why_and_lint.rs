@@ -452,5 +452,5 @@ fn logs_are_read_as_people_have_them() {
     );
     let address = output(["why", "req-1", "http://127.0.0.1:9"]);
     assert_eq!(address.status.code(), Some(2));
-    assert!(text(&address.stderr).contains("--server http://127.0.0.1:9"));
+    assert!(text(&address.stderr).contains("--url http://127.0.0.1:9"));
 }

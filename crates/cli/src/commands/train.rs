@@ -99,7 +99,7 @@ pub(crate) struct Train {
     /// Shuffle the outcomes, as a control; write no model
     ///
     /// The scores should be chance.
-    #[arg(long, conflicts_with = "out", help_heading = "Training")]
+    #[arg(long, conflicts_with = "output", help_heading = "Training")]
     shuffle_labels: bool,
     /// File of cached embeddings [default: beside the model]
     #[arg(long, value_name = "FILE", help_heading = "Training")]

@@ -82,8 +82,8 @@ pub(crate) struct Chat {
     users: Users,
     /// Write a record of each run, without text
     ///
-    /// `headstart simulate prediction --record` repeats it. The second run goes to FILE with `.2` before its
-    /// extension, and so on.
+    /// `headstart simulate prediction --record` repeats it. The second run goes to FILE with `.2`
+    /// before its extension, and so on.
     #[arg(long, value_name = "FILE", conflicts_with = "probe_only")]
     #[arg(help_heading = "Output")]
     record: Option<PathBuf>,

@@ -39,7 +39,7 @@ pub(crate) struct SourceOptions {
         long,
         value_name = "RATE",
         requires = "trace",
-        conflicts_with_all = ["rates", "users", "rung_seconds"]
+        conflicts_with_all = ["preset", "rates", "users", "rung_seconds"]
     )]
     request_rate: Option<f64>,
     /// Duration with --request-rate [default: the trace, once]
@@ -52,7 +52,7 @@ pub(crate) struct SourceOptions {
         long,
         value_name = "X",
         requires = "trace",
-        conflicts_with_all = ["request_rate", "rates", "users", "rung_seconds"]
+        conflicts_with_all = ["preset", "request_rate", "rates", "users", "rung_seconds"]
     )]
     speed: Option<f64>,
     /// Request rates, in place of the preset's
