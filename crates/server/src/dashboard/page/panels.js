@@ -10,7 +10,7 @@ function drawHead(snapshot) {
   const named = models.length ? `${models.slice(0, 2).join(", ")}${others} – ` : "";
   const title = `Headstart – ${named}${location.host}`;
   if (document.title !== title) document.title = title;
-  setText($("served"), `${server.models.join(", ") || "no model"} · ${server.strategy}`);
+  setText($("served"), `${models.join(", ") || "no model"} · ${server.strategy}`);
   const build = server.build ? ` (${server.build})` : "";
   setText($("foot"), `headstart ${server.version}${build} · up ${ago(server.uptime_s)} · `
     + `${plural(snapshot.totals.requests, "request")} since the start`
@@ -19,20 +19,22 @@ function drawHead(snapshot) {
   setHidden($("notices"), notices.length === 0);
   keyed($("notices"), notices.map((text, at) => ({ text, at })), ({ at }) => at,
     () => make("li"), (element, { text }) => setText(element, text));
-  drawDown(snapshot);
-  const isIdle = snapshot.totals.requests === 0;
+  const isDown = drawDown(snapshot);
+  const isIdle = snapshot.totals.requests === 0 && !isDown;
   setHidden($("empty"), !isIdle);
   if (isIdle) setText($("curl"), exampleRequest(server.models[0] ?? "MODEL"));
 }
 
-/** All engines are down: nothing else on the page matters as much. */
+/** Whether all engines are down: nothing else on the page matters as much. */
 function drawDown({ replicas }) {
   const isDown = replicas.length > 0 && replicas.every((replica) => !replica.is_healthy);
   setHidden($("down"), !isDown);
-  if (!isDown) return;
-  const all = replicas.length === 1 ? "The engine is down" : `All ${replicas.length} engines are down`;
+  if (!isDown) return false;
+  const all = replicas.length === 1 ? "The engine is down: requests get 503 until it is up again."
+    : `All ${replicas.length} engines are down: requests get 503 until one is up again.`;
   const cause = replicas.find(({ trouble }) => trouble)?.trouble;
-  setText($("down"), `${all}: requests get 503 until one is up again.${cause ? ` Cause: ${cause}.` : ""}`);
+  setText($("down"), `${all}${cause ? ` Cause: ${cause}.` : ""}`);
+  return true;
 }
 
 function exampleRequest(model) {
@@ -262,8 +264,10 @@ function drawGhosts({ ghosts, totals }) {
     ? "The predicted hit rate of larger caches, once there are prompts."
     : ghosts === null ? "Not estimated here. For a request log: headstart analyze FILE."
       : "Not enough prompts yet to predict the hit rate of larger caches.");
+  setText($("ghosts-note"), has ? "All of these are estimates from prompts alone: compare them with one "
+    + "another, not with the measured hit rate." : "");
   setText($("ghosts-lead"), has ? ghostLead(ghosts) : "");
-  const rows = has ? [{ label: "as it is", hit_rate: ghosts.hit_rate }, ...ghosts.sizes] : [];
+  const rows = has ? [{ label: "this size", hit_rate: ghosts.hit_rate }, ...ghosts.sizes] : [];
   keyed($("ghosts"), rows, (row) => row.label, () => {
     const lane = make("span", "lane", make("i"), make("i", "more"));
     lane.setAttribute("aria-hidden", "true");

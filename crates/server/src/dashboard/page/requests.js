@@ -174,8 +174,11 @@ function becauseOf(record) {
   const lines = [];
   if (record.evicted) lines.push(`Evicted ${ago(record.evicted.age_s)} after the last use.`);
   if (record.neighbour) lines.push(`Closest earlier request: ${record.neighbour.request}`);
-  if (record.title) lines.push(`Cause: ${record.title}.`, `Fix: ${record.fix}.`);
-  else if (record.buckets?.diverged > 0) {
+  if (record.title) {
+    const known = state.shown?.waterfall?.causes.find((it) => it.cause === record.cause);
+    const flag = known?.normalize ? `, or start with --normalize ${known.normalize}` : "";
+    lines.push(`Cause: ${record.title}.`, `Fix: ${record.fix}${flag}.`);
+  } else if (record.buckets?.diverged > 0) {
     lines.push("Seen after another prefix: headstart why on a request log shows where prompts differ.");
   }
   return lines;

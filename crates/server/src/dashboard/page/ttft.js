@@ -33,15 +33,15 @@ function drawTtft() {
   const shown = ttft.points.filter(([at]) => at > start);
   const top = Math.max(1, ...shown.map(([, , most]) => most)) * 1.05;
   ["p50", "p95"].forEach((name, place) => {
-    let [d, before] = ["", -Infinity];
-    for (const point of shown) {
+    const path = shown.map((point, at) => {
       const [x, y] = [(point[0] - start) / width, 100 - (point[place + 1] / top) * 100];
+      const isJoined = (a, b) => a && b && b[0] - a[0] <= TTFT_GAP_S;
       const to = `${Math.min(BINS, x).toFixed(2)} ${y.toFixed(1)}`;
+      if (isJoined(shown[at - 1], point)) return `L${to}`;
       // A point without a neighbour is a short line.
-      d += point[0] - before <= TTFT_GAP_S ? `L${to}` : `M${to}h.3`;
-      before = point[0];
-    }
-    setAttr(ttft.lines[name], "d", d);
+      return isJoined(point, shown[at + 1]) ? `M${to}` : `M${to}h-.3`;
+    });
+    setAttr(ttft.lines[name], "d", path.join(""));
   });
   setText($("ttft-top"), shown.length ? took(top) : "");
   drawTtftCursor();
@@ -56,6 +56,6 @@ function drawTtftCursor() {
     : ttft.points.filter(([time]) => time > bin.start && time <= end);
   const worst = points.reduce((a, b) => (a && a[2] >= b[2] ? a : b), null);
   const when = at === null || !bin ? "Latest" : clockTime(bin.start);
-  setText($("ttft-read"), worst === null ? (at === null ? "No answers yet." : `${when}: no answers`)
+  setText($("ttft-read"), worst === null ? (at === null ? "No values yet." : `${when}: no answers`)
     : `${when}: median ${took(worst[1])}, 95 % within ${took(worst[2])}`);
 }
