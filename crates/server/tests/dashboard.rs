@@ -152,14 +152,18 @@ async fn a_snapshot_is_made_while_all_engines_are_down() {
     engine.shutdown().await;
     let is_down = || gateway.gateway().is_down(headstart_core::ReplicaId(0));
     eventually("the engine to be down", is_down).await;
-    let snapshot = get(&gateway, "/dashboard/snapshot").await;
-    assert_eq!(snapshot.status, 200, "{}", snapshot.body);
-    let snapshot: Snapshot = serde_json::from_value(snapshot.json()).expect("a snapshot");
-    let replica = &snapshot.replicas[0];
-    assert!(
-        !replica.is_healthy && replica.trouble.is_some(),
-        "{replica:?}"
-    );
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let snapshot = get(&gateway, "/dashboard/snapshot").await;
+        assert_eq!(snapshot.status, 200, "{}", snapshot.body);
+        let snapshot: Snapshot = serde_json::from_value(snapshot.json()).expect("a snapshot");
+        let replica = &snapshot.replicas[0];
+        if !replica.is_healthy && replica.trouble.is_some() {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{replica:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     gateway.shutdown().await;
 }
 
