@@ -82,11 +82,11 @@ struct Asked {
 impl Asked {
     /// None of what is not a client's request to an API.
     fn by(path: &str) -> Option<Self> {
-        let is_below = |parent: &&str| {
-            let rest = path.strip_prefix(*parent);
+        let is_below = |parent: &str| {
+            let rest = path.strip_prefix(parent);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        if path == "/" || OPERATORS.iter().any(|parent| is_below(&parent)) {
+        if path == "/" || OPERATORS.iter().any(|parent| is_below(parent)) {
             return None;
         }
         let known = ROUTES.iter().find(|route| **route == path);
