@@ -62,6 +62,7 @@ def it_loads_and_follows_what_happens(look):
                 re.compile(r"Replica \d: [\d,]+ of [\d,]+ tokens cached")
             )
             expect(page.locator("#rate path").first).to_have_attribute("d", re.compile("^M"))
+            the_details_of_a_request(page, server)
         page.reload()
         expect(page.locator("#status-text")).to_have_text("Live")
         expect(page.locator("#rate path").first).to_have_attribute("d", re.compile("^M"))
@@ -69,8 +70,112 @@ def it_loads_and_follows_what_happens(look):
         # Nothing moves any more while it is paused.
         page.get_by_role("button", name="Pause").click()
         expect(page.locator("#status-text")).to_have_text("Paused")
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Resume").click()
         expect(page.locator("#status-text")).to_have_text("Live")
+        no_trouble(page)
+        page.context.close()
+
+
+def the_details_of_a_request(page, server):
+    """They open by an id, stay while others come, and close."""
+    page.locator("#requests button.id").first.click()
+    details = page.locator("#request")
+    expect(details.locator("#request-lead")).to_contain_text(re.compile("prompt tokens"))
+    request = details.locator("#request-id").inner_text()
+    expect(details.locator("#request-why")).to_have_text(f"headstart why {request} --server {server.url}")
+    expect(details.locator("#request-facts")).to_contain_text("Model")
+    expect(details.locator("#request-buckets > div").first).to_be_visible()
+    expect(details.locator("#request-candidates > div")).to_have_count(2)
+    # It stays while other requests come.
+    expect(page.locator(f"#requests [data-id='{request}']")).to_have_count(0, timeout=20_000)
+    expect(details.locator("#request-id")).to_have_text(request)
+    assert not names.nameless(page), names.nameless(page)
+    assert not names.poor_contrasts(page), names.poor_contrasts(page)
+    details.get_by_role("button", name="Close").click()
+    expect(details).to_be_hidden()
+
+
+def it_names_the_server_and_counts_errors(look):
+    with Server(look.headstart, look.work, *SMALL) as server:
+        page = opened(look, server)
+        expect(page).to_have_title(f"Headstart – toy – 127.0.0.1:{server.port}")
+        expect(page.locator("#foot")).to_contain_text(re.compile(r"headstart \d+\.\d+\.\d+ \("))
+        for name, path in [("Metrics", "/metrics"), ("OpenAPI", "/openapi.json")]:
+            link = page.get_by_role("link", name=name)
+            assert link.evaluate("(it) => it.href") == server.url + path
+            assert page.request.get(server.url + path).ok
+        assert page.request.get(server.url + "/favicon.ico").ok
+        assert page.request.get(server.url + "/docs").status == 404
+        assert number(page, "Errors") == "0"
+        refused = page.request.post(
+            server.url + "/v1/completions", data={"model": "none", "prompt": "secret"},
+            headers={"x-request-id": "job-17"},
+        )
+        assert refused.status == 404, refused.text()
+        row = page.locator("#requests > li.failed")
+        expect(row).to_contain_text("job-17")
+        expect(row).to_contain_text("/v1/completions answered 404, model_not_found")
+        expect(page.locator("#figures")).to_contain_text("404: 1")
+        assert "secret" not in page.content()
+        # Times are predicted only where the engine's costs are known.
+        with Clients(server, 20):
+            expect(page.locator("#predictions-none")).to_contain_text("headstart calibrate")
+            expect(page.locator("#ttft .p50")).to_have_attribute(
+                "d", re.compile("^M"), timeout=20_000
+            )
+        expect(page.locator("#scatter")).to_be_hidden()
+        no_trouble(page)
+        page.context.close()
+    with Server(look.headstart, look.work, *SMALL, *emulated(look.work)) as server:
+        page = opened(look, server)
+        with Clients(server, 20):
+            expect(page.locator("#scatter")).to_be_visible(timeout=20_000)
+        no_trouble(page)
+        page.context.close()
+
+
+def what_makes_prompts_differ_is_named(look):
+    rules = "You answer questions about the harbour and its ferries, shortly. " * 30
+    with Server(look.headstart, look.work, *SMALL) as server:
+        page = opened(look, server)
+        for minute in range(8):
+            text = f"Now it is 2026-03-04T10:0{minute}:00Z.\n{rules}"
+            messages = [{"role": "system", "content": text}, {"role": "user", "content": "When?"}]
+            body = {"model": "toy", "messages": messages, "max_tokens": 1}
+            assert page.request.post(server.url + "/v1/chat/completions", data=body).ok
+        causes = page.locator("#loss .causes > li")
+        expect(causes.first).to_contain_text("A date or time that changes", timeout=20_000)
+        expect(causes.first).to_contain_text("or start with --normalize clock")
+        page.locator("#requests button.id").first.click()
+        expect(page.locator("#request-because")).to_contain_text(
+            re.compile("Fix: move the date.*--normalize clock")
+        )
+        assert "ferries" not in page.content() and "ferries" not in page.request.get(
+            server.url + "/dashboard/snapshot"
+        ).text()
+        look.shot(page, "causes-light")
+        no_trouble(page)
+        page.context.close()
+
+
+def it_says_when_engines_are_down_and_recovers(look):
+    engine = Server(look.headstart, look.work, *SMALL)
+    with Server(look.headstart, look.work, "--upstream", engine.url) as gateway:
+        page = opened(look, gateway)
+        expect(page.locator("#replicas .health")).to_contain_text("up")
+        expect(page.locator("#down")).to_be_hidden()
+        engine.kill()
+        expect(page.locator("#down")).to_contain_text("The engine is down", timeout=5_000)
+        expect(page.locator("#replicas .health")).to_contain_text("down")
+        expect(page.locator("#empty")).to_be_hidden()
+        expect(page).to_have_title(f"Headstart – toy – 127.0.0.1:{gateway.port}")
+        look.shot(page, "down-light")
+        assert not names.nameless(page), names.nameless(page)
+        assert not names.poor_contrasts(page), names.poor_contrasts(page)
+        with Server(look.headstart, look.work, *SMALL, port=engine.port):
+            expect(page.locator("#replicas .health")).to_contain_text("up", timeout=10_000)
+            expect(page.locator("#down")).to_be_hidden()
+            expect(page.locator("#status-text")).to_have_text("Live")
         no_trouble(page)
         page.context.close()
 
@@ -250,6 +355,9 @@ def it_works_little_at_a_hundred_requests_a_second(look):
 CHECKS = [
     an_empty_server_says_what_to_do,
     it_loads_and_follows_what_happens,
+    it_names_the_server_and_counts_errors,
+    what_makes_prompts_differ_is_named,
+    it_says_when_engines_are_down_and_recovers,
     the_tree_is_walked_by_keyboard,
     dark_and_light_both_read_well,
     everything_has_a_name,

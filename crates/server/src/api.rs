@@ -5,6 +5,7 @@ mod anything;
 mod auth;
 mod body;
 mod cors;
+mod counted;
 mod dashboard;
 mod debug;
 mod embedded;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Path, Query, RawQuery, Request, State};
-use axum::middleware::{self, Next};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -77,6 +78,7 @@ pub struct Closer(pub Arc<Notify>);
 pub fn routes(gateway: Arc<Gateway>) -> Router {
     let open = Router::new()
         .route("/", get(|| async { crate::dashboard::page() }))
+        .route("/favicon.ico", get(|| async { crate::dashboard::icon() }))
         .route("/health", get(|| async { StatusCode::OK }))
         .route("/ready", get(about::ready))
         .route("/metrics", get(metrics))
@@ -92,7 +94,7 @@ pub fn routes(gateway: Arc<Gateway>) -> Router {
         .merge(open)
         .layer(middleware::from_fn_with_state(
             gateway.clone(),
-            count_errors,
+            counted::errors,
         ))
         .layer(middleware::from_fn(anthropic::error::translated));
     let router = match cors {
@@ -255,9 +257,7 @@ impl Call {
 
     /// What the client calls the request, if it calls it something short.
     fn request_id(&self) -> Option<&str> {
-        let value = self.headers.get(REQUEST_ID_HEADER)?;
-        let id = value.to_str().ok()?;
-        (!id.is_empty() && id.len() <= REQUEST_ID_BYTES).then_some(id)
+        request_id(&self.headers)
     }
 
     /// The objective that the client names, if it does.
@@ -376,26 +376,10 @@ async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
     )
 }
 
-async fn count_errors(
-    State(gateway): State<Arc<Gateway>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let is_model_call = request.method() == Method::POST;
-    let response = next.run(request).await;
-    let status = response.status();
-    if !is_model_call {
-        return response;
-    }
-    if status.is_client_error() || status.is_server_error() {
-        gateway
-            .metrics
-            .requests
-            .errors
-            .with_label_values(&[status.as_str()])
-            .inc();
-    }
-    response
+/// What a client calls its request, if it calls it something short.
+fn request_id(headers: &HeaderMap) -> Option<&str> {
+    let id = headers.get(REQUEST_ID_HEADER)?.to_str().ok()?;
+    (!id.is_empty() && id.len() <= REQUEST_ID_BYTES).then_some(id)
 }
 
 /// A header value from digits or a replica's name.

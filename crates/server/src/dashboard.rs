@@ -8,6 +8,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`snapshot`] | [`Snapshot`], the contract as JSON |
+//! | `failures` | the last requests that ended in an error |
 //! | `gather` | a snapshot of a gateway |
 //! | `history` | the last quarter of an hour, second by second |
 //! | `prompts` | the last prompts' keys, until somebody looks |
@@ -18,6 +19,7 @@
 //! else happens beside them: a sum of the counters once a second, and a snapshot where somebody
 //! listens. It shows keyed hashes and counts, never a token or a text.
 
+mod failures;
 mod gather;
 mod history;
 mod page;
@@ -38,12 +40,14 @@ use tokio::time::MissedTickBehavior;
 use crate::clock::unix_seconds;
 use crate::gateway::Gateway;
 use crate::kept::Kept;
+use failures::Failures;
 use gather::Occupancy;
 use history::{History, POINTS_MAX};
 use prompts::Prompts;
 use tree::PrefixTree;
 
-pub use page::page;
+pub use failures::Failure;
+pub use page::{icon, page};
 pub use snapshot::Snapshot;
 
 /// Time between two snapshots.
@@ -59,6 +63,8 @@ const POINTS_AGAIN: usize = 10;
 #[derive(Debug)]
 pub struct Dashboard {
     prompts: Prompts,
+    /// The last requests that ended in an error.
+    pub failures: Failures,
     seats: Arc<Semaphore>,
     /// The newest snapshot as an event; none before the first, and once nothing more comes.
     newest: watch::Sender<Option<Bytes>>,
@@ -90,6 +96,7 @@ impl Default for Dashboard {
     fn default() -> Self {
         Self {
             prompts: Prompts::default(),
+            failures: Failures::default(),
             seats: Arc::new(Semaphore::new(LISTENERS_MAX)),
             newest: watch::channel(None).0,
             latest: Kept::default(),
@@ -155,7 +162,7 @@ pub async fn run(gateway: Weak<Gateway>) {
         if dashboard.newest.receiver_count() > 0
             && let Some(snapshot) = latest(&gateway).await
         {
-            let part = with_history(&snapshot, dashboard.history().last(POINTS_AGAIN), false);
+            let part = with_history(&gateway, &snapshot, POINTS_AGAIN);
             dashboard.newest.send_replace(Some(event(&part)));
         }
     }
@@ -164,8 +171,7 @@ pub async fn run(gateway: Weak<Gateway>) {
 /// The newest snapshot with all of its history; at most a second old. None where the making failed.
 pub async fn whole(gateway: &Arc<Gateway>) -> Option<Snapshot> {
     let snapshot = latest(gateway).await?;
-    let points = gateway.dashboard.history().last(POINTS_MAX);
-    Some(with_history(&snapshot, points, true))
+    Some(with_history(gateway, &snapshot, POINTS_MAX))
 }
 
 /// A snapshot as a server-sent event.
@@ -184,12 +190,14 @@ async fn latest(gateway: &Arc<Gateway>) -> Option<Arc<Snapshot>> {
     made.await
 }
 
-fn with_history(snapshot: &Snapshot, points: Vec<history::Point>, is_whole: bool) -> Snapshot {
+fn with_history(gateway: &Gateway, snapshot: &Snapshot, seconds: usize) -> Snapshot {
     let mut told = snapshot.clone();
+    let history = gateway.dashboard.history();
     told.history = snapshot::HistoryPart {
         columns: history::COLUMNS.map(str::to_owned).to_vec(),
-        is_whole,
-        points: points.into_iter().map(Vec::from).collect(),
+        is_whole: seconds == POINTS_MAX,
+        points: history.last(seconds).into_iter().map(Vec::from).collect(),
+        ttft: history.ttft(seconds),
     };
     told
 }

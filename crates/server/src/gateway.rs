@@ -82,6 +82,8 @@ pub struct Gateway {
     pub normalizers: Normalizers,
     /// What the HTTP edge lets through.
     pub edge: Edge,
+    /// Whether the router was told what the engines cost: else it predicts times of another.
+    pub has_cost_model: bool,
     /// Which replica holds which stored response.
     pub pins: Pins,
     /// The clock.
@@ -181,6 +183,8 @@ pub struct GatewayParts {
     pub shared_index: Option<Arc<SharedIndex>>,
     /// How it chooses.
     pub profile: Profile,
+    /// Whether it was told what the engines cost.
+    pub has_cost_model: bool,
     /// The limits of the edge.
     pub limits: Limits,
     /// Clients must send it.
@@ -222,6 +226,7 @@ impl Gateway {
             observers: parts.observers,
             normalizers: parts.normalizers,
             edge: parts.edge,
+            has_cost_model: parts.has_cost_model,
             pins: Pins::default(),
             model_lists: ModelLists::default(),
             clock: parts.clock,

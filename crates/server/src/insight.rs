@@ -40,7 +40,7 @@ use names::Names;
 use records::foremost;
 use state::{State, Told};
 
-pub use causes::{CauseSum, Causes, Parted};
+pub use causes::{CauseSum, CauseSums, Causes, Parted};
 pub use ghosts::GhostAnswer;
 pub use records::{CandidateRecord, RequestRecord};
 pub use seconds::BucketSeconds;

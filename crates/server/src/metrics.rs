@@ -227,7 +227,7 @@ impl RequestMetrics {
             ),
             errors: make.counter(
                 "headstart_errors_total",
-                "Errors given to clients that sent a POST.",
+                "Errors given to clients' API requests, which are POSTs.",
                 &["status"],
             ),
             normalized: make.counter(

@@ -7,7 +7,7 @@ use std::time::Duration;
 use headstart_server::UpstreamConfig;
 use headstart_server::dashboard::{LISTENERS_MAX, Snapshot};
 use serde_json::json;
-use support::{PATIENCE, chat, embedded, eventually, get, proxy, start, text, toy_tokenizer};
+use support::{PATIENCE, chat, embedded, eventually, get, post, proxy, start, text, toy_tokenizer};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
@@ -152,9 +152,47 @@ async fn a_snapshot_is_made_while_all_engines_are_down() {
     engine.shutdown().await;
     let is_down = || gateway.gateway().is_down(headstart_core::ReplicaId(0));
     eventually("the engine to be down", is_down).await;
-    let snapshot = get(&gateway, "/dashboard/snapshot").await;
-    assert_eq!(snapshot.status, 200, "{}", snapshot.body);
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let snapshot = get(&gateway, "/dashboard/snapshot").await;
+        assert_eq!(snapshot.status, 200, "{}", snapshot.body);
+        let snapshot: Snapshot = serde_json::from_value(snapshot.json()).expect("a snapshot");
+        let replica = &snapshot.replicas[0];
+        if !replica.is_healthy && replica.trouble.is_some() {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{replica:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     gateway.shutdown().await;
+}
+
+/// Clients' requests count as errors; what browsers and the dashboard ask for does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_clients_are_counted_by_status() {
+    let server = start(embedded(1, 256)).await;
+    let unknown = json!({"model": "no such", "prompt": "Hello", "max_tokens": 2});
+    assert_eq!(post(&server, "/v1/completions", &unknown).await.status, 404);
+    for path in ["/favicon.ico", "/docs", "/nothing", "/debug/requests/x"] {
+        get(&server, path).await;
+        post(&server, path, &unknown).await;
+    }
+    ask(&server, 1).await;
+    let snapshot = get(&server, "/dashboard/snapshot").await;
+    assert!(!snapshot.body.contains("Hello") && !snapshot.body.contains("no such"));
+    let told: Snapshot = serde_json::from_value(snapshot.json()).expect("a snapshot");
+    let counts: Vec<_> = told.errors.by_status.iter().collect();
+    assert_eq!(
+        (counts.len(), counts[0].status, counts[0].count),
+        (1, 404, 1)
+    );
+    assert_eq!(told.totals.errors, 1);
+    let failure = &told.errors.latest[0];
+    assert_eq!(failure.route, "/v1/completions");
+    assert_eq!(failure.code.as_deref(), Some("model_not_found"));
+    let request = &told.requests[0];
+    assert_eq!((&request.model[..], request.status), ("toy", 200));
+    server.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,7 +205,7 @@ async fn the_stream_brings_a_snapshot_a_second_and_ends_with_the_server() {
     let requests = async {
         loop {
             let next = stream.next().await.expect("the next one");
-            assert!(!next.history.is_whole);
+            assert!(!next.history.is_whole && next.history.ttft.len() <= 2);
             if next.totals.requests == 2 && next.history.points.iter().any(|it| it[1] > 0) {
                 break next.history.points.last().expect("a second").len();
             }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::about::invalid_path;
 use crate::gateway::Gateway;
-use crate::insight::{BucketSeconds, CauseSum, ErrorSummary, Insight, Parted, RequestRecord};
+use crate::insight::{BucketSeconds, CauseSums, ErrorSummary, Insight, Parted, RequestRecord};
 use crate::openai::ApiError;
 
 /// Requests that are shown where nobody says how many.
@@ -140,8 +140,8 @@ fn add_parted(told: &mut Value, parted: &Parted) {
 }
 
 /// What causes came to, of the prompts that were looked at.
-fn of_causes((looked_at, sums): &(u64, Vec<(Cause, CauseSum)>)) -> Value {
-    let causes = sums.iter().map(|(cause, sum)| {
+fn of_causes(sums: &CauseSums) -> Value {
+    let causes = sums.causes.iter().map(|(cause, sum)| {
         json!({
             "cause": cause.name(),
             "title": cause.title(),
@@ -150,7 +150,7 @@ fn of_causes((looked_at, sums): &(u64, Vec<(Cause, CauseSum)>)) -> Value {
             "fix": cause.fix(),
         })
     });
-    json!({ "looked_at": looked_at, "causes": causes.collect::<Vec<_>>() })
+    json!({ "looked_at": sums.looked_at, "causes": causes.collect::<Vec<_>>() })
 }
 
 /// Seconds by bucket, and how far they can be relied upon.

@@ -13,8 +13,9 @@ use headstart_router::index::{KeyChain, Overlaps};
 use headstart_router::{Health, PromptKeys, ReplicaStatus};
 
 use super::snapshot::{
-    CachedPart, HolderPart, LatelyPart, MoneyPart, NodePart, PredictionsPart, ReplicaPart,
-    SavingsPart, ServerPart, Snapshot, SourcePart, TierPart, TotalsPart, TreePart, VERSION,
+    CachedPart, ErrorsPart, FailurePart, HolderPart, LatelyPart, MoneyPart, NodePart,
+    PredictionsPart, ReplicaPart, SavingsPart, ServerPart, Snapshot, SourcePart, StatusPart,
+    TierPart, TotalsPart, TreePart, VERSION,
 };
 use super::tree::{PrefixTree, Shown};
 use super::{Looked, history};
@@ -86,7 +87,7 @@ pub(super) fn snapshot(gateway: &Gateway) -> Snapshot {
         server: server(gateway),
         totals: TotalsPart {
             requests: totals.requests,
-            errors: totals.errors,
+            errors: totals.errors.values().sum(),
             prompt_tokens: totals.prompt_tokens(),
             cached_tokens: totals.cached_tokens(),
             generation_tokens: totals.generated,
@@ -97,15 +98,13 @@ pub(super) fn snapshot(gateway: &Gateway) -> Snapshot {
             skipped: *skipped,
             ..tree_part(gateway, tree, now)
         },
+        errors: errors(gateway, &totals),
         predictions: predictions(&totals),
         savings: savings(totals),
         ..Snapshot::default()
     };
     match &gateway.observers.insight {
-        Some(insight) => {
-            let prices = gateway.metrics.savings.prices();
-            explained::add(snapshot, insight, prices, now)
-        }
+        Some(insight) => explained::add(snapshot, insight, gateway, now),
         None => snapshot,
     }
 }
@@ -114,12 +113,43 @@ fn server(gateway: &Gateway) -> ServerPart {
     let started_unix_s = gateway.started_unix_s();
     ServerPart {
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        build: build(),
+        has_cost_model: gateway.has_cost_model,
         models: gateway.models(),
         strategy: gateway.strategy().to_owned(),
         started_unix_s,
         uptime_s: (unix_seconds() - started_unix_s as f64).max(0.0),
         is_draining: gateway.draining.load(Relaxed),
         notices: gateway.notices(),
+    }
+}
+
+fn build() -> String {
+    use std::env::consts::{ARCH, OS};
+    let profile = match cfg!(debug_assertions) {
+        true => "debug",
+        false => "release",
+    };
+    format!("{profile}, {ARCH} {OS}")
+}
+
+fn errors(gateway: &Gateway, totals: &Totals) -> ErrorsPart {
+    let now_s = unix_seconds();
+    let by_status = totals.errors.iter();
+    let latest = gateway.dashboard.failures.latest().into_iter();
+    ErrorsPart {
+        by_status: by_status
+            .map(|(&status, &count)| StatusPart { status, count })
+            .collect(),
+        latest: latest
+            .map(|failure| FailurePart {
+                request_id: failure.request_id,
+                age_s: (now_s - failure.at_unix_s).max(0.0),
+                status: failure.status,
+                code: failure.code.map(str::to_owned),
+                route: failure.route.to_owned(),
+            })
+            .collect(),
     }
 }
 
@@ -163,9 +193,11 @@ fn with_load(gateway: &Gateway, id: ReplicaId, part: ReplicaPart) -> ReplicaPart
         Fleet::Embedded(embedded) => embedded,
         Fleet::Upstreams(_) => {
             let told = gateway.router().report_of(id, gateway.clock.now());
-            let name = gateway.upstream(id).map_or_else(String::new, name_of);
+            let upstream = gateway.upstream(id);
+            let trouble = upstream.map(Upstream::trouble);
             return ReplicaPart {
-                name,
+                name: upstream.map_or_else(String::new, name_of),
+                trouble: trouble.filter(|it| !part.is_healthy && !it.is_empty()),
                 running: told.map_or(part.running, |told| u64::from(told.running)),
                 waiting: told.map_or(part.waiting, |told| u64::from(told.waiting)),
                 kv_usage: told.map(|told| told.kv_usage).filter(|it| it.is_finite()),

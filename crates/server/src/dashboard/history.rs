@@ -7,6 +7,12 @@ use crate::metrics::{FOUND_IN, Totals};
 /// Seconds that are kept: a quarter of an hour, 64 bytes each.
 pub(super) const POINTS_MAX: usize = 900;
 
+/// Seconds that a point of the times to the first token covers.
+const TTFT_S: u64 = 5;
+
+/// Of these points as many as cover the same time: 24 bytes each.
+const TTFT_POINTS_MAX: usize = POINTS_MAX / TTFT_S as usize;
+
 /// Seconds that "lately" means.
 pub(super) const LATELY_S: usize = 60;
 
@@ -18,9 +24,16 @@ pub(super) const COLUMNS: [&str; 3 + FOUND_IN.len()] = [
 /// What happened in one second, by [`COLUMNS`]; `at` is its end, seconds since 1970.
 pub(super) type Point = [u64; COLUMNS.len()];
 
+/// The end of some seconds, since 1970, and of the requests in these the median time to the first
+/// token and the 95th percentile, milliseconds.
+pub(super) type TtftPoint = [f64; 3];
+
 /// The last seconds.
 #[derive(Debug, Default)]
 pub(super) struct History {
+    ttft: VecDeque<TtftPoint>,
+    /// First tokens when the time under way began, and which one that is.
+    ttft_from: Option<(u64, Vec<(f64, u64)>)>,
     points: VecDeque<Point>,
     /// Totals at the end of each second of the last minute, the oldest first.
     totals: VecDeque<Totals>,
@@ -52,6 +65,7 @@ impl History {
             }
             self.points.push_back(point);
         }
+        self.note_first_tokens(at, &totals.first_tokens);
         self.totals.push_back(totals);
         if self.points.len() > POINTS_MAX {
             self.points.pop_front();
@@ -59,6 +73,33 @@ impl History {
         if self.totals.len() > LATELY_S + 1 {
             self.totals.pop_front();
         }
+    }
+
+    /// Adds a point of the times to the first token where the seconds of one are over.
+    fn note_first_tokens(&mut self, at: u64, now: &[(f64, u64)]) {
+        let part = at / TTFT_S;
+        match &self.ttft_from {
+            Some((since, _)) if *since == part => return,
+            Some((_, before)) => {
+                let [median, most] = [0.5, 0.95].map(|share| quantile(before, now, share));
+                if let (Some(median), Some(most)) = (median, most) {
+                    self.ttft.push_back([at as f64, median * 1e3, most * 1e3]);
+                }
+            }
+            None => {}
+        }
+        self.ttft_from = Some((part, now.to_vec()));
+        if self.ttft.len() > TTFT_POINTS_MAX {
+            self.ttft.pop_front();
+        }
+    }
+
+    /// Times to the first token in the last `seconds`, the oldest first.
+    pub(super) fn ttft(&self, seconds: usize) -> Vec<TtftPoint> {
+        let now = self.points.back().map_or(0, |point| point[0]);
+        let since = now.saturating_sub(seconds as u64) as f64;
+        let points = self.ttft.iter().filter(|point| point[0] > since);
+        points.copied().collect()
     }
 
     /// The last `count` seconds, the oldest first.
@@ -148,6 +189,31 @@ mod tests {
             (median - 0.1).abs() < 1e-9 && (most - 0.19).abs() < 1e-9,
             "{median} {most}"
         );
+    }
+
+    #[test]
+    fn times_to_the_first_token_are_kept_for_as_long() {
+        let mut history = History::default();
+        for second in 1..=985 {
+            // In the first half of each minute.
+            let requests = second / 60 * 30 + (second % 60).min(30);
+            history.end_second(second, totals(requests * 10, 0, 0));
+        }
+        let points = history.ttft(POINTS_MAX);
+        assert!(
+            (80..=100).contains(&points.len()),
+            "half of 180: {}",
+            points.len()
+        );
+        assert!(points.len() <= TTFT_POINTS_MAX);
+        assert!(
+            points
+                .iter()
+                .all(|[at, ..]| (at % 5.0) == 0.0 && *at > 85.0)
+        );
+        let [_, median, most] = points[0];
+        assert!((median - 100.0).abs() < 1.0 && (most - 190.0).abs() < 1.0);
+        assert_eq!(history.ttft(10).len(), 2);
     }
 
     #[test]

@@ -5,17 +5,26 @@ use http::{HeaderMap, HeaderValue, header};
 
 use crate::prompt_tokens::random_key;
 
+/// The icon, for those who do not read the page's.
+const ICON: &str = concat!(
+    r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none""#,
+    r##" stroke="#2f7fd6" stroke-width="2.6" stroke-linecap="round" stroke-linejoin="round">"##,
+    r#"<path d="M3 12h6l4-6h8M9 12l4 6h5M9 12h9"/></svg>"#,
+);
+
 /// Everything but style and scripts.
 const PAGE: &str = include_str!("page/index.html");
 
 const STYLE: &str = include_str!("page/style.css");
 
 /// In the order in which they use each other.
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 7] = [
     include_str!("page/dom.js"),
     include_str!("page/charts.js"),
+    include_str!("page/ttft.js"),
     include_str!("page/tree.js"),
     include_str!("page/panels.js"),
+    include_str!("page/requests.js"),
     include_str!("page/main.js"),
 ];
 
@@ -24,6 +33,15 @@ const SCRIPTS: [&str; 5] = [
 pub fn page() -> Response {
     let nonce = nonce();
     (headers(&nonce), with(&nonce)).into_response()
+}
+
+/// What browsers ask for by themselves beside what is no page.
+#[must_use]
+pub fn icon() -> Response {
+    let fixed = HeaderValue::from_static;
+    let kind = (header::CONTENT_TYPE, fixed("image/svg+xml"));
+    let age = (header::CACHE_CONTROL, fixed("max-age=86400"));
+    ([kind, age], ICON).into_response()
 }
 
 fn with(nonce: &str) -> String {
@@ -80,11 +98,16 @@ mod tests {
         ] {
             assert!(!page.contains(resource), "{resource} in the page");
         }
-        let only = page.matches("href=").count();
+        let links: Vec<&str> = page.split("href=\"").skip(1).collect();
+        let expected = ["data:image/svg", "#main\"", "metrics\"", "openapi.json\""];
         assert_eq!(
-            only, 2,
-            "the icon, which is data, and the link to skip to the figures"
+            links.len(),
+            expected.len(),
+            "the page, its icon and what is on this server"
         );
+        for (link, start) in links.iter().zip(expected) {
+            assert!(link.starts_with(start), "{start}");
+        }
         let addresses = page.matches("http").count() - page.matches("http://www.w3.org").count();
         assert_eq!(addresses, 0, "name spaces are no addresses");
     }

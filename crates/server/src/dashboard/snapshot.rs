@@ -30,11 +30,14 @@ pub struct Snapshot {
     pub replicas: Vec<ReplicaPart>,
     /// The prefixes that prompts shared lately.
     pub tree: TreePart,
-    /// The last requests, the newest first.
+    /// The last requests that were answered, the newest first.
     pub requests: Vec<RequestPart>,
+    /// Clients' requests that ended in an error.
+    #[serde(default)]
+    pub errors: ErrorsPart,
     /// What caches of other sizes would have hit; null until that is known.
     pub ghosts: Option<GhostsPart>,
-    /// What was foretold and what came.
+    /// What was predicted and what came.
     pub predictions: PredictionsPart,
     /// What caches saved since the start.
     pub savings: SavingsPart,
@@ -45,6 +48,12 @@ pub struct Snapshot {
 pub struct ServerPart {
     /// Version of the binary.
     pub version: String,
+    /// How it was built, such as `release, x86_64 linux`.
+    #[serde(default)]
+    pub build: String,
+    /// Whether the costs of its engines are known, so that predicted times mean something.
+    #[serde(default)]
+    pub has_cost_model: bool,
     /// Models that can be asked for.
     pub models: Vec<String>,
     /// How replicas are chosen.
@@ -99,6 +108,10 @@ pub struct HistoryPart {
     pub is_whole: bool,
     /// One a second, the oldest first.
     pub points: Vec<Vec<u64>>,
+    /// Times to the first token, each over some seconds in which there were any: the end, seconds
+    /// since 1970, their median and what 95 of a hundred stay below, milliseconds.
+    #[serde(default)]
+    pub ttft: Vec<[f64; 3]>,
 }
 
 /// Where prompt tokens landed.
@@ -112,6 +125,29 @@ pub struct WaterfallPart {
     pub currency: Option<String>,
     /// All buckets in the order of the waterfall.
     pub buckets: Vec<BucketPart>,
+    /// Prompts that were compared with earlier ones.
+    #[serde(default)]
+    pub compared: u64,
+    /// Why these differ from earlier ones that they share text with, the dearest first.
+    #[serde(default)]
+    pub causes: Vec<CausePart>,
+}
+
+/// Why prompts differ that share text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CausePart {
+    /// Its name.
+    pub cause: String,
+    /// What it is, as the subject of a sentence.
+    pub title: String,
+    /// What clients can do about it.
+    pub fix: String,
+    /// The value of `--normalize` with which this server undoes it too; null where none does.
+    pub normalize: Option<String>,
+    /// Requests, of those that were compared.
+    pub requests: u64,
+    /// Its share of what these recomputed behind a difference.
+    pub share: f64,
 }
 
 /// One bucket.
@@ -140,6 +176,9 @@ pub struct ReplicaPart {
     pub name: String,
     /// Whether it takes requests.
     pub is_healthy: bool,
+    /// Why not, where that is known.
+    #[serde(default)]
+    pub trouble: Option<String>,
     /// State of its event stream; null where nobody here follows one.
     pub stream: Option<String>,
     /// Requests that run.
@@ -225,17 +264,26 @@ pub struct HolderPart {
 pub struct RequestPart {
     /// Its answer's id, as `headstart why` takes it.
     pub id: String,
+    /// A keyed tag of its tenant; null without a salt.
+    #[serde(default)]
+    pub tenant: Option<String>,
+    /// The model asked for.
+    #[serde(default)]
+    pub model: String,
+    /// Status of its answer.
+    #[serde(default)]
+    pub status: u16,
     /// Since its answer was complete.
     pub age_s: f64,
     /// Who was chosen.
     pub replica: u32,
     /// Length of its prompt.
     pub prompt_tokens: u64,
-    /// Cached tokens as foretold.
+    /// Cached tokens as predicted.
     pub predicted_tokens: Option<u64>,
-    /// Cached tokens as found.
+    /// Cached tokens as the engine says.
     pub cached_tokens: Option<u64>,
-    /// Time to the first token as foretold.
+    /// Time to the first token as predicted.
     pub predicted_ms: Option<f64>,
     /// As it came.
     pub ttft_ms: Option<f64>,
@@ -243,6 +291,39 @@ pub struct RequestPart {
     pub decision: String,
     /// What came of it in words.
     pub outcome: Option<String>,
+}
+
+/// Requests that ended in an error.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ErrorsPart {
+    /// How many since the start, by ascending status.
+    pub by_status: Vec<StatusPart>,
+    /// The last ones, the newest first.
+    pub latest: Vec<FailurePart>,
+}
+
+/// Errors of one status.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StatusPart {
+    /// Which.
+    pub status: u16,
+    /// How many.
+    pub count: u64,
+}
+
+/// One request that ended in an error.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FailurePart {
+    /// What the client calls it (`x-request-id`).
+    pub request_id: Option<String>,
+    /// Since then.
+    pub age_s: f64,
+    /// Status of its answer.
+    pub status: u16,
+    /// The error's name; null where an engine gave it.
+    pub code: Option<String>,
+    /// The route, without what is variable in it.
+    pub route: String,
 }
 
 /// What caches of other sizes would have hit.
@@ -267,23 +348,23 @@ pub struct GhostPart {
     pub hit_rate: f64,
 }
 
-/// What was foretold and what came.
+/// What was predicted and what came.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PredictionsPart {
-    /// Cached tokens; null until an engine said what it found.
+    /// Cached tokens; null until an engine said how many there were.
     pub cached: Option<CachedPart>,
     /// Times to the first token; null until there are some.
     pub ttft: Option<TtftPart>,
-    /// Of the last requests, foretold and observed milliseconds.
+    /// Of the last requests, predicted and observed milliseconds.
     pub pairs: Vec<[f64; 2]>,
 }
 
-/// Cached tokens, foretold and found.
+/// Cached tokens, predicted and actual.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CachedPart {
-    /// As the index foretold them.
+    /// As the index predicted them.
     pub predicted_tokens: u64,
-    /// As the engines found them.
+    /// As the engines say.
     pub found_tokens: u64,
     /// By how much the two differed, request by request.
     pub off_tokens: u64,

@@ -78,11 +78,23 @@ pub struct CauseSum {
     pub lost_words: u64,
 }
 
+/// What all causes came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CauseSums {
+    /// Prompts that were looked at.
+    pub looked_at: u64,
+    /// Words that these recomputed behind a difference, whatever caused it.
+    pub lost_words: u64,
+    /// By cause, the dearest first.
+    pub causes: Vec<(Cause, CauseSum)>,
+}
+
 #[derive(Default)]
 struct Told {
     latest: VecDeque<(String, Parted)>,
     sums: BTreeMap<Cause, CauseSum>,
     looked_at: u64,
+    lost_words: u64,
 }
 
 /// A prompt to be explained.
@@ -145,15 +157,19 @@ impl Causes {
 
     /// Prompts that were looked at, and what the causes came to, the dearest first.
     #[must_use]
-    pub fn sums(&self) -> (u64, Vec<(Cause, CauseSum)>) {
+    pub fn sums(&self) -> CauseSums {
         let told = lock(&self.told);
-        let mut sums: Vec<_> = told
+        let mut causes: Vec<_> = told
             .sums
             .iter()
             .map(|(&cause, &sum)| (cause, sum))
             .collect();
-        sums.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.lost_words));
-        (told.looked_at, sums)
+        causes.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.lost_words));
+        CauseSums {
+            looked_at: told.looked_at,
+            lost_words: told.lost_words,
+            causes,
+        }
     }
 }
 
@@ -195,6 +211,7 @@ impl Told {
         let Some(parted) = parted else {
             return;
         };
+        self.lost_words += parted.lost_words as u64;
         if let Some(cause) = parted.cause {
             let sum = self.sums.entry(cause).or_default();
             sum.requests += 1;
@@ -325,7 +342,7 @@ mod tests {
             causes.explain(1, id.to_owned(), sketch, Some(lost));
         }
         let start = Instant::now();
-        while causes.sums().0 < 4 {
+        while causes.sums().looked_at < 4 {
             assert!(start.elapsed() < Duration::from_secs(20), "never explained");
             std::thread::yield_now();
         }
@@ -344,7 +361,7 @@ mod tests {
             causes.explain(1, format!("request-{minute}"), sketch, None);
         }
         let start = Instant::now();
-        while causes.sums().0 < 4 {
+        while causes.sums().looked_at < 4 {
             assert!(start.elapsed() < Duration::from_secs(20), "never explained");
             std::thread::yield_now();
         }
@@ -352,8 +369,12 @@ mod tests {
         assert_eq!(parted.cause, Some(Cause::Clock));
         assert!(parted.lost_words > 200, "{parted:?}");
         assert!(causes.of("request-0").is_none(), "nothing was before it");
-        let (_, sums) = causes.sums();
-        assert_eq!(sums[0].0, Cause::Clock);
-        assert_eq!(sums[0].1.requests, 3);
+        let sums = causes.sums();
+        let (cause, sum) = sums.causes[0];
+        assert_eq!((cause, sum.requests), (Cause::Clock, 3));
+        assert_eq!(
+            sums.lost_words, sum.lost_words,
+            "nothing else made them part"
+        );
     }
 }

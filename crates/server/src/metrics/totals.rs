@@ -17,8 +17,8 @@ pub const FOUND_IN: [&str; 5] = ["device", "host", "disk", "remote", "upstream"]
 pub struct Totals {
     /// Requests sent to a replica; one that went elsewhere after a failure counts again.
     pub requests: u64,
-    /// Errors given to clients.
-    pub errors: u64,
+    /// Errors given to clients, by status.
+    pub errors: BTreeMap<u16, u64>,
     /// Prompt tokens found, by [`FOUND_IN`].
     pub found: [u64; FOUND_IN.len()],
     /// Prompt tokens computed.
@@ -33,7 +33,7 @@ pub struct Totals {
     pub by_replica: BTreeMap<String, HitCount>,
     /// Times to the first token: seconds, and requests that took at most so long.
     pub first_tokens: Vec<(f64, u64)>,
-    /// Cached tokens as the index foretold them, as engines found them, and by how many the two
+    /// Cached tokens as the index predicted them, as engines say, and by how many the two
     /// differed, request by request.
     pub foretold: [u64; 3],
 }
@@ -58,7 +58,6 @@ impl Metrics {
     pub fn totals(&self) -> Totals {
         let mut totals = Totals {
             requests: sum(&self.requests.routed) as u64,
-            errors: sum(&self.requests.errors) as u64,
             generated: sum(&self.requests.generation_tokens) as u64,
             prefill_s: sum(self.savings.prefill_s()),
             first_tokens: buckets(&self.requests.ttft),
@@ -69,6 +68,12 @@ impl Metrics {
             ],
             ..Totals::default()
         };
+        each(&self.requests.errors, |metric| {
+            if let Ok(status) = label(metric, "status").parse() {
+                let count = metric.get_counter().get_value() as u64;
+                *totals.errors.entry(status).or_default() += count;
+            }
+        });
         each(self.savings.by_source(), |metric| {
             let tokens = metric.get_counter().get_value() as u64;
             let source = label(metric, "source");
@@ -153,6 +158,10 @@ mod tests {
             .routed
             .with_label_values(&["precise", "0"])
             .inc_by(3);
+        for (status, count) in [("503", 2), ("429", 1)] {
+            let errors = &metrics.requests.errors;
+            errors.with_label_values(&[status]).inc_by(count);
+        }
         metrics
             .requests
             .ttft
@@ -165,6 +174,7 @@ mod tests {
             .observe(7.0);
         let totals = metrics.totals();
         assert_eq!(totals.requests, 3);
+        assert_eq!(totals.errors, [(429, 1), (503, 2)].into());
         assert_eq!(totals.found, [128, 0, 256, 0, 10]);
         assert_eq!((totals.computed, totals.prompt_tokens()), (28, 422));
         let replica = &totals.by_replica["0"];

@@ -89,6 +89,7 @@ pub(super) async fn gateway(config: ServeConfig) -> Result<Parts, ServeError> {
         router,
         shared_index,
         profile: config.profile,
+        has_cost_model: engine_model.is_some(),
         limits: config.limits,
         api_key: config.api_key,
         metrics,

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use headstart_server::dashboard::Snapshot;
-use headstart_server::dashboard::snapshot::{NodePart, ReplicaPart, TreePart};
+use headstart_server::dashboard::snapshot::{CausePart, NodePart, ReplicaPart, TreePart};
 use headstart_server::words::{ago, compact, grouped, percent, since, took};
 
 use super::line::{Line, Style, bar, fit, sparkline};
@@ -19,6 +19,9 @@ const NAME: usize = 42;
 /// Replicas, branches and requests at most, where there is room.
 const REPLICAS_MAX: usize = 16;
 const BRANCHES_MAX: usize = 12;
+
+/// Causes of recomputed tokens at most.
+const CAUSES_MAX: usize = 3;
 
 /// Notices at most.
 const NOTICES_MAX: usize = 3;
@@ -86,7 +89,7 @@ fn head(told: &Snapshot) -> Vec<Line> {
     let lately = &told.lately;
     let first = |ms: Option<f64>| ms.map_or_else(|| "–".to_owned(), took);
     let rates = format!(
-        "{:.1} requests/s, {} prompt tokens/s, first token {} (95 % within {})",
+        "{:.1} requests/s, {} prompt tokens/s, TTFT {} (95 % within {})",
         lately.requests_per_s,
         compact(lately.prompt_tokens_per_s),
         first(lately.ttft_ms_p50),
@@ -173,8 +176,32 @@ fn waterfall(told: &Snapshot) -> Vec<Line> {
                 ),
         );
         start += share;
+        if bucket.bucket == "diverged" {
+            let causes = waterfall.causes.iter().take(CAUSES_MAX);
+            lines.extend(causes.map(|one| cause(one, share)));
+        }
     }
     lines
+}
+
+/// Why prompts differ that could share more, with its part of all tokens, and what to do.
+fn cause(cause: &CausePart, share: f64) -> Line {
+    let title = format!(
+        "{}: about {}",
+        one_line(&cause.title),
+        percent(cause.share * share)
+    );
+    let fix = match &cause.normalize {
+        Some(value) => format!(
+            "; {}, or --normalize {}",
+            one_line(&cause.fix),
+            one_line(value)
+        ),
+        None => format!("; {}", one_line(&cause.fix)),
+    };
+    Line::default()
+        .with(Style::Plain, format!("    {title}"))
+        .with(Style::Soft, fix)
 }
 
 fn replicas(told: &Snapshot) -> Vec<Line> {
@@ -320,6 +347,7 @@ mod tests {
             "Hit rate   62.8 %",
             "48.7 M prompt tokens of 20,412 requests",
             "evicted",
+            "a date or time that changes: about 4.1 %; move the date",
             "Replicas   3 of 4 take requests",
             "down",
             "4164d839",

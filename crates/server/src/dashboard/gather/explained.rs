@@ -2,14 +2,16 @@
 //! [`insight`](crate::insight), in words.
 
 use headstart_core::Nanos;
-use headstart_insight::{Bucket, Split};
+use headstart_insight::{Bucket, Cause, Split};
+use headstart_prompt::{Normalizer, Normalizers};
 
 use crate::clock::unix_seconds;
 use crate::dashboard::snapshot::{
-    BucketPart, GhostPart, GhostsPart, RequestPart, Snapshot, TtftPart, WaterfallPart,
+    BucketPart, CausePart, GhostPart, GhostsPart, RequestPart, Snapshot, TtftPart, WaterfallPart,
 };
+use crate::gateway::Gateway;
 use crate::insight::{
-    BucketSeconds, ErrorSummary, GhostAnswer, Insight, RequestRecord, Waterfalls,
+    BucketSeconds, CauseSums, ErrorSummary, GhostAnswer, Insight, RequestRecord, Waterfalls,
 };
 use crate::prices::PriceTable;
 use crate::words::{grouped, took};
@@ -17,30 +19,34 @@ use crate::words::{grouped, took};
 /// Requests that are shown.
 const REQUESTS_MAX: usize = 12;
 
-/// Requests whose foretold and observed times are shown.
+/// Requests whose predicted and observed times are shown.
 const PAIRS_MAX: usize = 128;
 
 /// Adds it to a snapshot.
 pub(super) fn add(
     snapshot: Snapshot,
     insight: &Insight,
-    prices: Option<&PriceTable>,
+    gateway: &Gateway,
     now: Nanos,
 ) -> Snapshot {
+    let prices = gateway.metrics.savings.prices();
     let sums = insight.snapshot();
     let latest = insight.recent(PAIRS_MAX);
     let now_s = unix_seconds();
-    let part = |record: &RequestRecord| request(record, now_s);
+    let part = |record: &RequestRecord| request(record, gateway.has_cost_model, now_s);
     let requests = latest.iter().take(REQUESTS_MAX).map(|it| part(it));
     let mut predictions = snapshot.predictions;
     predictions.ttft = ttft(&sums.ttft_s);
     predictions.pairs = latest.iter().filter_map(|it| pair(it)).collect();
+    let seconds = insight.seconds();
+    let causes_sums = insight.causes().sums();
+    let told = WaterfallPart {
+        compared: causes_sums.looked_at,
+        causes: causes(&causes_sums, gateway.normalizers),
+        ..waterfall(&sums.waterfalls, seconds.as_ref(), prices)
+    };
     Snapshot {
-        waterfall: Some(waterfall(
-            &sums.waterfalls,
-            insight.seconds().as_ref(),
-            prices,
-        )),
+        waterfall: Some(told),
         ghosts: ghosts(&insight.ghosts(now), snapshot.server.uptime_s),
         requests: requests.collect(),
         predictions,
@@ -70,7 +76,32 @@ fn waterfall(
         tokens: sums.total.total(),
         currency: prices.map(|prices| prices.currency.clone()),
         buckets: buckets.collect(),
+        ..WaterfallPart::default()
     }
+}
+
+/// Why prompts differ, and what to do about it: at the client, and on a server that runs with
+/// `normalizers`.
+fn causes(sums: &CauseSums, normalizers: Normalizers) -> Vec<CausePart> {
+    let causes = sums.causes.iter();
+    let causes = causes.map(|(cause, sum)| CausePart {
+        cause: cause.name().to_owned(),
+        title: cause.title().to_owned(),
+        fix: cause.fix().to_owned(),
+        normalize: normalize(*cause, normalizers),
+        requests: sum.requests,
+        share: sum.lost_words as f64 / sums.lost_words.max(1) as f64,
+    });
+    causes.collect()
+}
+
+/// The value of `--normalize` that undoes a cause beside what is undone already.
+fn normalize(cause: Cause, normalizers: Normalizers) -> Option<String> {
+    let mut all = Normalizer::ALL.into_iter();
+    let one = all.find(|one| one.cause() == cause.name())?;
+    let is_on = normalizers.iter().any(|other| other == one);
+    let both: Normalizers = normalizers.iter().chain([one]).collect();
+    (!is_on).then(|| both.to_string())
 }
 
 /// The fleet's, from each replica's: weighted by its prompt tokens.
@@ -123,9 +154,13 @@ fn pair(record: &RequestRecord) -> Option<[f64; 2]> {
     pair.iter().all(|ms| ms.is_finite()).then_some(pair)
 }
 
-fn request(record: &RequestRecord, now_s: f64) -> RequestPart {
+fn request(record: &RequestRecord, has_cost_model: bool, now_s: f64) -> RequestPart {
     RequestPart {
         id: record.id.clone(),
+        tenant: record.tenant.clone(),
+        model: record.model.clone(),
+        // Of others there is no record.
+        status: 200,
         age_s: (now_s - record.at_unix_s).max(0.0),
         replica: record.replica,
         prompt_tokens: u64::from(record.prompt_tokens),
@@ -133,7 +168,7 @@ fn request(record: &RequestRecord, now_s: f64) -> RequestPart {
         cached_tokens: record.cached_tokens.map(u64::from),
         predicted_ms: finite_ms(record.predicted_ttft_s),
         ttft_ms: finite_ms(record.ttft_s),
-        decision: decision(record),
+        decision: decision(record, has_cost_model),
         outcome: outcome(record),
     }
 }
@@ -142,16 +177,23 @@ fn finite_ms(seconds: Option<f64>) -> Option<f64> {
     seconds.filter(|it| it.is_finite()).map(|it| it * 1e3)
 }
 
-/// Such as `Replica 2: 4,096 of 4,310 tokens cached, predicted 62 ms, others 410 ms`.
-fn decision(record: &RequestRecord) -> String {
+/// Such as `Replica 2: 4,096 of 4,310 tokens cached, predicted 62 ms, others 410 ms`; without times
+/// where these would be another engine's.
+fn decision(record: &RequestRecord, has_cost_model: bool) -> String {
     let all = grouped(record.prompt_tokens);
     let mut words = match record.predicted_cached_tokens {
         Some(cached) => {
             let (replica, cached) = (record.replica, grouped(cached));
             format!("Replica {replica}: {cached} of {all} tokens cached")
         }
-        None => format!("Replica {}: {all} tokens, not known before", record.replica),
+        None => format!(
+            "Replica {}: {all} prompt tokens, not tokenized here",
+            record.replica
+        ),
     };
+    if !has_cost_model {
+        return words;
+    }
     if let Some(ms) = finite_ms(record.predicted_ttft_s) {
         words += &format!(", predicted {}", took(ms));
     }
@@ -204,7 +246,7 @@ mod tests {
     use headstart_insight::Waterfall;
 
     use super::*;
-    use crate::insight::CandidateRecord;
+    use crate::insight::{CandidateRecord, CauseSum};
     use crate::prices::Price;
 
     fn candidate(replica: u32, predicted_ttft_s: f64) -> CandidateRecord {
@@ -247,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_decision_is_told_in_words() {
-        let told = request(&record(), 7.5);
+        let told = request(&record(), true, 7.5);
         assert_eq!(
             told.decision,
             "Replica 2: 4,096 of 4,310 tokens cached, predicted 62 ms, others 410 ms"
@@ -258,6 +300,39 @@ mod tests {
         );
         assert_eq!((told.age_s, told.ttft_ms), (2.5, Some(71.0)));
         assert_eq!(pair(&record()), Some([62.0, 71.0]));
+        let told = request(&record(), false, 7.5);
+        let expected = "Replica 2: 4,096 of 4,310 tokens cached";
+        assert_eq!(
+            told.decision, expected,
+            "times of another engine say nothing"
+        );
+        assert_eq!((&told.model[..], told.status), ("m", 200));
+    }
+
+    #[test]
+    fn causes_have_shares_and_what_undoes_them() {
+        let sum = |requests, lost_words| CauseSum {
+            requests,
+            lost_words,
+        };
+        let sums = CauseSums {
+            looked_at: 20,
+            lost_words: 1_000,
+            causes: vec![
+                (Cause::Clock, sum(8, 600)),
+                (Cause::ToolOrder, sum(2, 100)),
+                (Cause::Trimmed, sum(1, 50)),
+            ],
+        };
+        let told = causes(&sums, "tools".parse().expect("a name"));
+        assert_eq!((&told[0].cause[..], told[0].share), ("clock", 0.6));
+        let undone: Vec<_> = told.iter().map(|it| it.normalize.as_deref()).collect();
+        assert_eq!(
+            undone,
+            [Some("tools,clock"), None, None],
+            "tools are sorted already"
+        );
+        assert_eq!(causes(&CauseSums::default(), Normalizers::default()), []);
     }
 
     #[test]
@@ -312,7 +387,7 @@ mod tests {
             split: None,
             ..record()
         };
-        let told = request(&bare, 5.0);
+        let told = request(&bare, true, 5.0);
         let expected = "Replica 2: 4,096 of 4,310 tokens cached, others 4.0 ms to 2.2 s";
         assert_eq!((&told.decision[..], told.outcome), (expected, None));
         assert_eq!(pair(&bare), None);

@@ -44,6 +44,7 @@ function startChart() {
         setAttr(other, "aria-pressed", other === button);
       }
       drawChart();
+      drawTtft();
     });
   }
 }
@@ -51,6 +52,7 @@ function startChart() {
 function moveCursor(to) {
   rate.cursor = to === null ? null : Math.min(BINS - 1, Math.max(0, to));
   drawCursor();
+  drawTtftCursor();
 }
 
 /** Sums the seconds into bins whose ends are multiples of their width, so that bars stand still. */

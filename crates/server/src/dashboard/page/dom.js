@@ -74,6 +74,20 @@ function slots(list, items, create, update) {
   });
 }
 
+/** Makes a button copy the text of an element. */
+function copies(button, from) {
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(from.textContent);
+      setText(button, "Copied");
+    } catch {
+      getSelection().selectAllChildren(from);
+      setText(button, "Selected");
+    }
+    setTimeout(() => setText(button, "Copy"), 2000);
+  });
+}
+
 // Numbers in words. Digits have one width (tabular), so that nothing jumps.
 
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });

@@ -36,6 +36,7 @@ function show(snapshot) {
     columns, startedAt: snapshot.server.started_unix_s,
     points: [...known, ...fresh].slice(-POINTS_MAX), last: performance.now(), shown: snapshot, tries: 0,
   });
+  addTtft(snapshot.history, isNew);
   if (!state.isPaused) draw(snapshot);
   tellStatus();
 }
@@ -44,6 +45,7 @@ function draw(snapshot) {
   drawHead(snapshot);
   drawFigures(snapshot);
   drawChart();
+  drawTtft();
   drawLoss(snapshot);
   drawReplicas(snapshot);
   drawTree(snapshot);
@@ -114,7 +116,7 @@ function onKey(event) {
   state.key = $("key").value.trim();
   store(sessionStorage, KEY, state.key);
   state.isAsking = false;
-  for (const part of $("main").children) setHidden(part, ["ask", "empty"].includes(part.id));
+  for (const part of $("main").children) setHidden(part, ["ask", "down", "empty", "notices"].includes(part.id));
   tellStatus();
   listen();
 }
@@ -152,20 +154,11 @@ function startTheme() {
 function startButtons() {
   $("pause").addEventListener("click", () => {
     state.isPaused = !state.isPaused;
-    setText($("pause"), state.isPaused ? "Go on" : "Pause");
+    setText($("pause"), state.isPaused ? "Resume" : "Pause");
     if (!state.isPaused && state.shown) draw(state.shown);
     tellStatus();
   });
-  $("copy").addEventListener("click", async () => {
-    try {
-      await navigator.clipboard.writeText($("curl").textContent);
-      setText($("copy"), "Copied");
-    } catch {
-      getSelection().selectAllChildren($("curl"));
-      setText($("copy"), "Selected");
-    }
-    setTimeout(() => setText($("copy"), "Copy"), 2000);
-  });
+  copies($("copy"), $("curl"));
   $("ask-form").addEventListener("submit", onKey);
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) state.abort?.abort();
@@ -176,6 +169,8 @@ function startButtons() {
 startTheme();
 startButtons();
 startChart();
+startTtft();
 startTree();
+startRequests();
 setInterval(tellStatus, 1000);
 listen();

@@ -153,7 +153,7 @@ const shortId = (id) => `${id.slice(0, 4)}·${id.slice(4, 8)}`;
 
 function rowWords(node) {
   const holders = node.holders.map((held) => held.replica);
-  const held = holders.length === 0 ? "held by nobody"
+  const held = holders.length === 0 ? "held by no replica"
     : `held by ${holders.length === 1 ? "replica" : "replicas"} ${holders.join(", ")}`;
   return `Branch ${node.id.slice(0, 8)}, ${plural(node.tokens, "token")}, ${held}, `
     + `${percent(node.share)} of prompts`;
@@ -180,8 +180,8 @@ function drawBranch() {
     + `first ${since(node.age_s)}, last ${since(node.used_s)}.`);
   const lines = node.holders.length ? node.holders : [null];
   slots(holders, lines, () => make("li", "", make("span"), make("span")), (line, held) => {
-    setText(line.firstChild, held ? `Replica ${held.replica}` : "Nobody");
-    setText(line.lastChild, held ? holderWords(node, held) : "holds it now; it would be computed.");
+    setText(line.firstChild, held ? `Replica ${held.replica}` : "No replica");
+    setText(line.lastChild, held ? holderWords(node, held) : "holds it now; the next prompt recomputes it.");
   });
 }
 

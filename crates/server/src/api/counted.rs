@@ -1,0 +1,137 @@
+//! Which answers count as errors: those to clients' API requests. What a browser asks for on its
+//! own, what the dashboard asks for, and paths that are no API do not.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use http::{Method, StatusCode};
+
+use super::request_id;
+use crate::clock::unix_seconds;
+use crate::dashboard::Failure;
+use crate::gateway::Gateway;
+use crate::openai::ApiError;
+
+/// Pages and figures for operators, and what lies below these.
+const OPERATORS: [&str; 7] = [
+    "/dashboard",
+    "/debug",
+    "/docs",
+    "/favicon.ico",
+    "/health",
+    "/metrics",
+    "/openapi.json",
+];
+
+/// Routes as rows of requests name them.
+const ROUTES: [&str; 10] = [
+    "/v1/audio/speech",
+    "/v1/audio/transcriptions",
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/embeddings",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/rerank",
+    "/v1/responses",
+    "/tokenize",
+];
+
+/// Middleware: counts errors, and keeps the last ones for the dashboard.
+pub(super) async fn errors(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let route = (request.method() == Method::POST)
+        .then(|| Asked::by(request.uri().path()))
+        .flatten();
+    let Some(asked) = route else {
+        return next.run(request).await;
+    };
+    let id = request_id(request.headers()).map(str::to_owned);
+    let response = next.run(request).await;
+    let status = response.status();
+    if !asked.is_error(status) {
+        return response;
+    }
+    let errors = &gateway.metrics.requests.errors;
+    errors.with_label_values(&[status.as_str()]).inc();
+    let error = response.extensions().get::<ApiError>();
+    gateway.dashboard.failures.note(Failure {
+        request_id: id,
+        at_unix_s: unix_seconds(),
+        status: status.as_u16(),
+        code: error.map(|error| error.code),
+        route: asked.route,
+    });
+    response
+}
+
+/// What a client asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Asked {
+    /// Its route, without what a client may have put there.
+    route: &'static str,
+    /// Whether its path is an API's for certain: an engine may have others.
+    is_api: bool,
+}
+
+impl Asked {
+    /// None of what is not a client's request to an API.
+    fn by(path: &str) -> Option<Self> {
+        let is_below = |parent: &str| {
+            let rest = path.strip_prefix(parent);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if path == "/" || OPERATORS.iter().any(|parent| is_below(parent)) {
+            return None;
+        }
+        let known = ROUTES.iter().find(|route| **route == path);
+        Some(Self {
+            route: known.copied().unwrap_or("another route"),
+            is_api: known.is_some() || path.starts_with("/v1/"),
+        })
+    }
+
+    fn is_error(self, status: StatusCode) -> bool {
+        let is_elsewhere = matches!(
+            status,
+            StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED
+        );
+        (status.is_client_error() || status.is_server_error()) && (self.is_api || !is_elsewhere)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_answers_to_api_requests_are_errors() {
+        for path in [
+            "/",
+            "/dashboard/events",
+            "/debug/requests/x",
+            "/docs",
+            "/favicon.ico",
+        ] {
+            assert_eq!(Asked::by(path), None, "{path}");
+        }
+        let check = |path: &str, status: u16, is_error: bool| {
+            let status = StatusCode::from_u16(status).expect("a status");
+            let asked = Asked::by(path).expect("a client's");
+            assert_eq!(asked.is_error(status), is_error, "{path} {status}");
+        };
+        check("/v1/chat/completions", 401, true);
+        check("/v1/chat/completions", 200, false);
+        check("/v1/models/a%20secret/unload", 404, true);
+        check("/wp-login.php", 404, false);
+        check("/wp-login.php", 401, false);
+        check("/classify", 503, true);
+        let asked = Asked::by("/v1/models/a%20secret/unload").expect("a client's");
+        assert_eq!(asked.route, "another route");
+    }
+}
