@@ -82,7 +82,7 @@ def the_details_of_a_request(page, server):
     details = page.locator("#request")
     expect(details.locator("#request-lead")).to_contain_text(re.compile("prompt tokens"))
     request = details.locator("#request-id").inner_text()
-    expect(details.locator("#request-why")).to_have_text(f"headstart why {request} --server {server.url}")
+    expect(details.locator("#request-why")).to_have_text(f"headstart why {request} --url {server.url}")
     expect(details.locator("#request-facts")).to_contain_text("Model")
     expect(details.locator("#request-buckets > div").first).to_be_visible()
     expect(details.locator("#request-candidates > div")).to_have_count(2)

@@ -134,7 +134,7 @@ function drawRequest() {
   setHidden($("request-command"), !isPlain);
   if (isPlain) {
     const key = state.key ? " --api-key-file FILE" : "";
-    setText($("request-why"), `headstart why ${id} --server ${location.origin}${key}`);
+    setText($("request-why"), `headstart why ${id} --url ${location.origin}${key}`);
   }
 }
 
