@@ -43,7 +43,7 @@ use history::{History, POINTS_MAX};
 use prompts::Prompts;
 use tree::PrefixTree;
 
-pub use page::page;
+pub use page::{LOGO, SHARED_STYLE, page};
 pub use snapshot::Snapshot;
 
 /// Time between two snapshots.
