@@ -37,6 +37,7 @@ use self::wild::{Shared, WildOptions};
 use super::replay::progress;
 use crate::config::UsageError;
 use crate::output;
+use crate::report::Made;
 use crate::report::fleet as fleet_report;
 use crate::report::simulate::{self as report, Facts, Report};
 use crate::report::wild as wild_report;
@@ -226,7 +227,8 @@ fn fleet(simulate: &Simulate, preset: Preset) -> Result<()> {
     let report = simulate.fleet.run(preset, simulate.threads())?;
     if let Some(file) = &simulate.html {
         let cannot_write = || format!("cannot write {}", file.display());
-        std::fs::write(file, fleet_report::page(&report)).with_context(cannot_write)?;
+        std::fs::write(file, fleet_report::page(&report, &Made::now()))
+            .with_context(cannot_write)?;
     }
     output::line(&match simulate.json {
         true => fleet_report::json_lines(&report),
@@ -281,7 +283,7 @@ fn experiment(simulate: &Simulate) -> Result<()> {
     let report = Report::new(facts, grid, measured);
     if let Some(file) = &simulate.html {
         let cannot_write = || format!("cannot write {}", file.display());
-        std::fs::write(file, report::page(&report)).with_context(cannot_write)?;
+        std::fs::write(file, report::page(&report, &Made::now())).with_context(cannot_write)?;
     }
     output::line(&match (simulate.json, simulate.csv) {
         (true, _) => report::json_lines(&report),

@@ -8,6 +8,7 @@ mod html;
 mod json;
 mod published;
 mod table;
+mod winner;
 
 use headstart_sim::chat::{ChatOutcome, ContextBin, Replica, TurnTally};
 use headstart_sim::experiment::Predictor;

@@ -1,0 +1,238 @@
+//! Which strategy is best, and by how much, in a few sentences.
+//!
+//! The lowest TTFT p90 wins, at the highest request rate that all strategies sustained. Where no
+//! rate was sustained, the best hit rate wins.
+
+use headstart_sim::fleet::RungOutcome;
+
+use super::{Origin, Report, StrategyRun};
+
+/// A rate is sustained where so large a share of the requests meets the objectives.
+const SUSTAINED_SHARE: f64 = 0.9;
+
+/// Times within this factor of each other are called equal.
+const ALIKE: f64 = 1.05;
+
+/// Differences of hit rates below this are not shown.
+const POINTS_MIN: f64 = 0.1;
+
+/// The winner and why. What was measured counts, where anything was.
+pub(super) fn sentences(report: &Report) -> Vec<String> {
+    let is_measured = |run: &&StrategyRun| run.origin == Origin::Measured;
+    let any_measured = report.runs.iter().any(|run| is_measured(&run));
+    let runs: Vec<_> = report
+        .runs
+        .iter()
+        .filter(|run| !any_measured || is_measured(run))
+        .collect();
+    match sustained(report, &runs) {
+        Some(at) => by_ttft(&runs, at),
+        None => by_hit_rate(&runs),
+    }
+}
+
+/// The rung of the highest rate that all of them sustained.
+fn sustained(report: &Report, runs: &[&StrategyRun]) -> Option<usize> {
+    let rungs = runs.iter().map(|run| run.outcome.rungs.len()).min()?;
+    let holds = |at: &usize| runs.iter().all(|run| is_sustained(&run.outcome.rungs[*at]));
+    let rate = |at: &usize| runs[0].outcome.rungs[*at].rate;
+    let kept = (report.warm_up()..rungs).filter(holds);
+    kept.max_by(|one, other| rate(one).total_cmp(&rate(other)))
+}
+
+fn is_sustained(rung: &RungOutcome) -> bool {
+    let sent_s = rung.answered as f64 / rung.seconds.max(f64::MIN_POSITIVE);
+    let is_whole = rung.refused + rung.failed == 0 && rung.answered > 0;
+    is_whole && rung.goodput >= SUSTAINED_SHARE * sent_s
+}
+
+fn by_ttft(runs: &[&StrategyRun], at: usize) -> Vec<String> {
+    let p90 = |run: &StrategyRun| run.outcome.rungs[at].ttft.p90;
+    let mut sorted = runs.to_vec();
+    sorted.sort_by(|one, other| p90(one).total_cmp(&p90(other)));
+    let Some((best, others)) = sorted.split_first() else {
+        return Vec::new();
+    };
+    let head = format!("At {} requests/s", rate(best, at));
+    let (name, shown) = (best.label(), seconds(p90(best)));
+    let Some(next) = others.first() else {
+        return vec![format!("{head}, {name} has a TTFT p90 of {shown}.")];
+    };
+    let (other, theirs) = (next.label(), seconds(p90(next)));
+    let is_equal = p90(next) <= p90(best) * ALIKE;
+    let mut sentences = vec![match is_equal {
+        true => format!("{head}, {name} and {other} have about the same TTFT p90: {shown}."),
+        false => {
+            let less = 100.0 * (1.0 - p90(best) / p90(next));
+            format!(
+                "{head}, {name} wins: TTFT p90 {shown}, {less:.0} % less than {other} ({theirs})."
+            )
+        }
+    }];
+    sentences.extend(why(best, next, at));
+    if let [.., last] = others
+        && others.len() > 1
+        && p90(last) > p90(best) * ALIKE
+    {
+        let times = p90(last) / p90(best).max(f64::MIN_POSITIVE);
+        let worst = seconds(p90(last));
+        sentences.push(format!(
+            "{} is last with {worst}, {times:.1} times as much.",
+            last.label()
+        ));
+    }
+    sentences
+}
+
+/// The hit rate as the reason, where it is one.
+fn why(best: &StrategyRun, next: &StrategyRun, at: usize) -> Option<String> {
+    let rate = |run: &StrategyRun| run.outcome.rungs[at].hits.rate() * 100.0;
+    let more = rate(best) - rate(next);
+    (more >= POINTS_MIN).then(|| {
+        format!(
+            "It recomputes less: its hit rate is {:.1} %, {more:.1} points more than {}.",
+            rate(best),
+            next.label()
+        )
+    })
+}
+
+fn by_hit_rate(runs: &[&StrategyRun]) -> Vec<String> {
+    let rate = |run: &StrategyRun| run.outcome.all.hits.rate() * 100.0;
+    let mut sorted = runs.to_vec();
+    sorted.sort_by(|one, other| rate(other).total_cmp(&rate(one)));
+    let Some((best, others)) = sorted.split_first() else {
+        return Vec::new();
+    };
+    let (name, shown) = (best.label(), rate(best));
+    let first = match others.first() {
+        None => format!("{name} has a hit rate of {shown:.1} %."),
+        Some(next) if shown - rate(next) < POINTS_MIN => {
+            let other = next.label();
+            format!("{name} and {other} have the same hit rate: {shown:.1} %.")
+        }
+        Some(next) => {
+            let (more, other) = (shown - rate(next), next.label());
+            format!(
+                "{name} has the best hit rate: {shown:.1} %, {more:.1} points more than {other}."
+            )
+        }
+    };
+    let second = match others.is_empty() {
+        true => "It sustained no request rate within the latency objectives.",
+        false => "The strategies sustained no request rate together within the latency objectives.",
+    };
+    vec![first, second.to_owned()]
+}
+
+fn rate(run: &StrategyRun, at: usize) -> f64 {
+    run.outcome.rungs[at].rate
+}
+
+fn seconds(seconds: f64) -> String {
+    match seconds {
+        short if short < 1.0 => format!("{:.0} ms", short * 1e3),
+        long => format!("{long:.2} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headstart_core::stats::{HitCount, Summary};
+    use headstart_sim::fleet::FleetOutcome;
+
+    use super::super::Asked;
+    use super::*;
+
+    /// Rungs of a rate, a TTFT p90 and a hit rate in percent; ten seconds each.
+    fn run(name: &str, rungs: &[(f64, f64, u64)]) -> StrategyRun {
+        let rung = |&(rate, p90, percent): &(f64, f64, u64)| RungOutcome {
+            rate,
+            seconds: 10.0,
+            answered: (rate * 10.0) as usize,
+            goodput: if p90 < 2.0 { rate } else { 0.0 },
+            ttft: Summary {
+                p90,
+                ..Summary::default()
+            },
+            hits: HitCount {
+                lookups: 1_000,
+                hits: percent * 10,
+            },
+            ..RungOutcome::default()
+        };
+        let rungs: Vec<_> = rungs.iter().map(rung).collect();
+        StrategyRun {
+            name: name.to_owned(),
+            origin: Origin::Simulated,
+            outcome: FleetOutcome {
+                all: rungs.last().cloned().unwrap_or_default(),
+                rungs,
+                ..FleetOutcome::default()
+            },
+        }
+    }
+
+    #[track_caller]
+    fn check(runs: Vec<StrategyRun>, expected: &[&str]) {
+        let report = Report {
+            asked: Asked::trace("t".to_owned(), "a trace".to_owned()),
+            engine: Vec::new(),
+            runs,
+        };
+        let sentences = sentences(&report);
+        assert_eq!(sentences, expected);
+        for sentence in sentences {
+            let words = sentence.split_whitespace().count();
+            assert!(words <= 25, "{words} words: {sentence}");
+        }
+    }
+
+    #[test]
+    fn the_lowest_ttft_at_the_highest_rate_that_all_sustained_wins() {
+        check(
+            vec![
+                run("load", &[(1.0, 0.1, 9), (10.0, 0.5, 40), (20.0, 9.0, 40)]),
+                run("random", &[(1.0, 0.1, 9), (10.0, 1.5, 20), (20.0, 9.0, 20)]),
+                run(
+                    "precise",
+                    &[(1.0, 0.2, 9), (10.0, 0.3, 70), (20.0, 0.4, 70)],
+                ),
+            ],
+            &[
+                "At 10 requests/s, precise wins: TTFT p90 300 ms, 40 % less than load (500 ms).",
+                "It recomputes less: its hit rate is 70.0 %, 30.0 points more than load.",
+                "random is last with 1.50 s, 5.0 times as much.",
+            ],
+        );
+    }
+
+    #[test]
+    fn without_a_sustained_rate_the_hit_rate_wins() {
+        check(
+            vec![
+                run("load", &[(9.0, 3.0, 40)]),
+                run("precise", &[(9.0, 4.0, 70)]),
+            ],
+            &[
+                "precise has the best hit rate: 70.0 %, 30.0 points more than load.",
+                "The strategies sustained no request rate together within the latency objectives.",
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_alike_has_no_winner_and_one_alone_is_not_compared() {
+        check(
+            vec![
+                run("load", &[(9.0, 1.0, 40)]),
+                run("precise", &[(9.0, 1.02, 41)]),
+            ],
+            &["At 9 requests/s, load and precise have about the same TTFT p90: 1.00 s."],
+        );
+        check(
+            vec![run("load", &[(9.0, 0.5, 40)])],
+            &["At 9 requests/s, load has a TTFT p90 of 500 ms."],
+        );
+    }
+}
