@@ -218,12 +218,12 @@ mod tests {
             words[0],
             "lru: the knee is at 20 blocks (40.0 % of blocks hit). The next size, 40 blocks, \
              adds 1.0 points: on average 0.50 points and 0.80 tokens of prefill saved per second \
-             of trace for each 10 blocks. Belady hits 1.0 points more there, and hits as much \
+             of trace for each 10 blocks. Belady hits 1.0 points more at that size, and hits as much \
              with 10."
         );
         assert_eq!(
             words[1],
-            "Most is left to win at 5 blocks: lru hits 10.0 % of blocks, Belady 35.0 %."
+            "The largest gap to Belady is at 5 blocks: lru hits 10.0 % of blocks, Belady 35.0 %."
         );
         assert!(words[2].contains("Kneedle"));
         assert_eq!(words.len(), 3);
