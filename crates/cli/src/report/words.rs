@@ -218,8 +218,8 @@ mod tests {
             words[0],
             "lru: the knee is at 20 blocks (40.0 % of blocks hit). The next size, 40 blocks, \
              adds 1.0 points: on average 0.50 points and 0.80 tokens of prefill saved per second \
-             of trace for each 10 blocks. Belady hits 1.0 points more at that size, and hits as much \
-             with 10."
+             of trace for each 10 blocks. Belady hits 1.0 points more at that size, and hits as \
+             much with 10 blocks."
         );
         assert_eq!(
             words[1],

@@ -61,7 +61,10 @@ function example(card, { example }) {
   if (example === null) return;
   element(card, "p", { class: "soft" }, `For example, request ${example.request} differs from ` +
     `${example.neighbour} at token ${grouped(example.token)}.`);
-  if (example.old === null || example.new === null) return;
+  if (example.old === null || example.new === null) {
+    element(card, "p", { class: "soft" }, "With --show-text, the report shows the difference.");
+    return;
+  }
   for (const [word, text] of [["before", example.old], ["now", example.new]]) {
     const shown = element(card, "p", { class: "was" });
     element(shown, "span", {}, word);
@@ -95,7 +98,7 @@ function causes() {
     name: first_upper(cause.name), share: cause.share, number: compact(cause.tokens),
     colour: cause.is_mistake ? "fixable" : "cause" })));
   element($("causes"), "p", { class: "hint" },
-    "Shares of all prompt tokens. Dark bars are mistakes in prompts; the others depend on the cache.");
+    "Shares of all prompt tokens. Red: mistakes in prompts. Orange: cache size, routing and others.");
 }
 
 const COLOURS = { device: "device", host: "host", disk: "disk", remote: "remote", "block-floor": "minor",
@@ -110,7 +113,7 @@ function waterfall() {
     return row;
   }));
   element($("waterfall"), "p", { class: "hint" },
-    "Blue is cached. Orange is recomputed. Grey is new" +
+    "Blue is cached. Orange and red are recomputed. Grey is new" +
     (has_texts ? "" : " or behind a changed prefix") + ", or the end of a prompt, which is always computed.");
   element($("waterfall"), "p", { class: "soft" }, first_upper(data.fleet.played_on) + ".");
   tabulate(folded($("waterfall"), "Numbers", "Where the prompt tokens went, numbers"),
@@ -239,7 +242,7 @@ function offsets() {
 
 function method() {
   paragraphs($("method"), [
-    ...trace.remarks.map((remark) => first_upper(remark)),
+    ...trace.remarks.map((remark) => first_upper(remark) + (/[.!?]$/.test(remark) ? "" : ".")),
     `Time: ${data.fleet.seconds_from}.`,
     "Shares are of all prompt tokens. For cached tokens, time and money are savings; for computed tokens, they are costs.",
     `Memory of the analysis: ${mib(trace.memory.kept_bytes)} of at most ${mib(trace.memory.kept_bytes_max)}` +

@@ -70,5 +70,5 @@ tabulate($("values"), ["strategy", "requests/s", ...PANELS.map(([name]) => name)
   data.strategies.flatMap((one) => one.rungs.map((rung) => [one.name, String(rung.rate),
     ...PANELS.map(([, value, digits]) => rounded(value(rung), digits))])), "Values");
 paragraphs($("method"), [...data.facts,
-  "A strategy sustains a request rate if at least 90 % of the requests meet the latency objectives, and none fails.",
+  "A strategy sustains a request rate if its TTFT p90 is at most 2 s and no request fails.",
   "Drain: the time from the last request sent to the last token."]);

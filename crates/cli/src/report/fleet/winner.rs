@@ -7,8 +7,9 @@ use headstart_sim::fleet::RungOutcome;
 
 use super::{Origin, Report, StrategyRun};
 
-/// A rate is sustained where so large a share of the requests meets the objectives.
-const SUSTAINED_SHARE: f64 = 0.9;
+/// A rate is sustained where no request is refused or fails and the TTFT p90 is at most this,
+/// seconds: the objective of [`Slo::default`](headstart_sim::fleet::Slo).
+const TTFT_P90_MAX_S: f64 = 2.0;
 
 /// Times within this factor of each other are called equal.
 const ALIKE: f64 = 1.05;
@@ -25,10 +26,36 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
         .iter()
         .filter(|run| !any_measured || is_measured(run))
         .collect();
-    match sustained(report, &runs) {
+    let mut sentences = match sustained(report, &runs) {
         Some(at) => by_ttft(&runs, at),
         None => by_hit_rate(&runs),
-    }
+    };
+    sentences.extend(most_sustained(report, &runs));
+    sentences
+}
+
+/// Who sustains the highest rate, where not all do.
+fn most_sustained(report: &Report, runs: &[&StrategyRun]) -> Option<String> {
+    let highest = |run: &StrategyRun| {
+        let rungs = run.outcome.rungs.iter().skip(report.warm_up());
+        let kept = rungs.filter(|rung| is_sustained(rung));
+        kept.map(|rung| rung.rate).reduce(f64::max)
+    };
+    let most = runs
+        .iter()
+        .filter_map(|run| highest(run))
+        .reduce(f64::max)?;
+    let (able, others): (Vec<&StrategyRun>, Vec<&StrategyRun>) = runs
+        .iter()
+        .copied()
+        .partition(|run| highest(run) == Some(most));
+    let names: Vec<_> = able.iter().map(|run| run.label()).collect();
+    let verb = if able.len() == 1 {
+        "sustains"
+    } else {
+        "sustain"
+    };
+    (!others.is_empty()).then(|| format!("Only {} {verb} {most} requests/s.", names.join(", ")))
 }
 
 /// The rung of the highest rate that all of them sustained.
@@ -41,9 +68,8 @@ fn sustained(report: &Report, runs: &[&StrategyRun]) -> Option<usize> {
 }
 
 fn is_sustained(rung: &RungOutcome) -> bool {
-    let sent_s = rung.answered as f64 / rung.seconds.max(f64::MIN_POSITIVE);
     let is_whole = rung.refused + rung.failed == 0 && rung.answered > 0;
-    is_whole && rung.goodput >= SUSTAINED_SHARE * sent_s
+    is_whole && rung.ttft.p90 <= TTFT_P90_MAX_S
 }
 
 fn by_ttft(runs: &[&StrategyRun], at: usize) -> Vec<String> {
@@ -119,8 +145,8 @@ fn by_hit_rate(runs: &[&StrategyRun]) -> Vec<String> {
         }
     };
     let second = match others.is_empty() {
-        true => "It sustained no request rate within the latency objectives.",
-        false => "The strategies sustained no request rate together within the latency objectives.",
+        true => "It sustained no request rate with a TTFT p90 of at most 2 s.",
+        false => "At no request rate did all strategies keep the TTFT p90 at 2 s or less.",
     };
     vec![first, second.to_owned()]
 }
@@ -150,7 +176,6 @@ mod tests {
             rate,
             seconds: 10.0,
             answered: (rate * 10.0) as usize,
-            goodput: if p90 < 2.0 { rate } else { 0.0 },
             ttft: Summary {
                 p90,
                 ..Summary::default()
@@ -203,6 +228,7 @@ mod tests {
                 "At 10 requests/s, precise wins: TTFT p90 300 ms, 40 % less than load (500 ms).",
                 "It recomputes less: its hit rate is 70.0 %, 30.0 points more than load.",
                 "random is last with 1.50 s, 5.0 times as much.",
+                "Only precise sustains 20 requests/s.",
             ],
         );
     }
@@ -216,7 +242,7 @@ mod tests {
             ],
             &[
                 "precise has the best hit rate: 70.0 %, 30.0 points more than load.",
-                "The strategies sustained no request rate together within the latency objectives.",
+                "At no request rate did all strategies keep the TTFT p90 at 2 s or less.",
             ],
         );
     }

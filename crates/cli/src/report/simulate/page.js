@@ -17,7 +17,7 @@ function spec(sweep, hidden) {
 
 // A chart of one sweep, and its values on demand.
 function draw(parent, sweep) {
-  const name = "Token hit rate by " + sweep.axis;
+  const name = "Token hit rate by " + sweep.axis.split(",")[0];
   const hidden = new Set();
   const legend = element(parent, "div");
   const xs = [...new Set(sweep.curves.flatMap((curve) => curve.points.map((point) => point.x)))].sort((a, b) => a - b);
@@ -33,15 +33,16 @@ function draw(parent, sweep) {
     ["policy", sweep.axis, "hit rate", "spread", "over LRU", "gap closed"], rows, name + ", values");
 }
 
-titled("Eviction simulation: " + data.title);
+titled("Eviction simulation: " + data.title.split(": ")[0]);
+element($("facts"), "p", {}, data.title);
 data.verdict.forEach((sentence) => element($("verdict"), "p", { class: "verdict" }, sentence));
 const [first, ...rest] = data.sweeps;
-$("h-main").textContent = "Token hit rate by " + first.axis;
+$("h-main").textContent = "Token hit rate by " + first.axis.split(",")[0];
 draw($("main"), first);
 if (rest.length > 0) {
   const more = folded($("rest"), "Other sweeps", "Other sweeps", { class: "card" });
   rest.forEach((sweep) => {
-    element(more, "h3", {}, "Token hit rate by " + sweep.axis);
+    element(more, "h3", {}, "Token hit rate by " + sweep.axis.split(",")[0]);
     draw(more, sweep);
   });
 }

@@ -65,7 +65,7 @@ function drawFigures(snapshot) {
 
 function savedWords(savings) {
   const money = savings.money.map(({ currency, amount }) => `${short.format(amount)} ${currency}`);
-  if (savings.prefill_s > 0) money.push(`${ago(savings.prefill_s)} of computing`);
+  if (savings.prefill_s > 0) money.push(`${ago(savings.prefill_s)} of prefill`);
   return money.join(" · ") || "since the start";
 }
 
@@ -78,7 +78,7 @@ const COLOUR_OF = {
 function drawLoss({ waterfall, totals }) {
   const has = waterfall !== null && waterfall.tokens > 0;
   setText($("loss-none"), has ? "" : totals.requests === 0
-    ? "Every prompt token lands in one bucket: found in a tier, or lost for one reason."
+    ? "Every prompt token is in one bucket: cached in a tier, or lost for one reason."
     : waterfall === null ? "This server does not attribute tokens: its prompts are not tokenized here."
       : "No prompt has its first token yet.");
   setText($("loss-scope"), has ? `${compact(waterfall.tokens)} prompt tokens of `
@@ -112,7 +112,7 @@ function drawLoss({ waterfall, totals }) {
 
 function lossCost(row, { currency }) {
   const parts = [];
-  if (row.seconds !== null) parts.push(`${took(row.seconds * 1000)} of computing`);
+  if (row.seconds !== null) parts.push(`${took(row.seconds * 1000)} of prefill`);
   if (row.money !== null) parts.push(`${short.format(row.money)} ${currency}`);
   return parts.length ? `: ${parts.join(", ")}` : "";
 }
@@ -120,14 +120,14 @@ function lossCost(row, { currency }) {
 function lossLead({ buckets, tokens, currency }) {
   const lost = buckets.filter((bucket) => !bucket.is_served && bucket.tokens > 0);
   const avoidable = lost.filter(({ bucket }) => !["never-seen", "block-floor"].includes(bucket));
-  if (lost.length === 0) return "Every prompt token was found in a cache.";
-  if (avoidable.length === 0) return "Nothing that could have been found was computed again.";
+  if (lost.length === 0) return "Every prompt token was cached.";
+  if (avoidable.length === 0) return "No prompt token was recomputed for an avoidable reason.";
   const worst = avoidable.reduce((a, b) => (b.tokens > a.tokens ? b : a));
   const sum = avoidable.reduce((all, bucket) => all + bucket.tokens, 0);
   const money = avoidable.reduce((all, bucket) => all + (bucket.money ?? 0), 0);
   const cost = money > 0 ? `, which cost ${short.format(money)} ${currency}` : "";
-  return `${percent(sum / tokens)} of all prompt tokens were computed though they were known${cost}; `
-    + `most of them: ${worst.meaning} (${percent(worst.tokens / tokens)}).`;
+  return `${percent(sum / tokens)} of all prompt tokens were recomputed${cost}; `
+    + `main cause: ${worst.meaning} (${percent(worst.tokens / tokens)}).`;
 }
 
 /** Replicas that the page shows; beyond them the fleet is told in one line. */
@@ -198,7 +198,7 @@ function fill(line, part, words) {
 
 function drawRequests({ requests, totals, lately }) {
   setText($("requests-none"), requests.length ? "" : totals.requests === 0
-    ? "Each request shows here with its decision: who was chosen, why, and what came of it."
+    ? "Each request shows here with its decision: the replica, the reason and the outcome."
     : "No decisions to show yet.");
   setText($("requests-note"), requests.length && lately.requests_per_s > requests.length
     ? `the last ${requests.length} of some ${Math.round(lately.requests_per_s)} a second` : "");
@@ -225,7 +225,7 @@ function drawGhosts({ ghosts, totals }) {
   const has = ghosts !== null && ghosts.requests > 0;
   setText($("ghosts-none"), has ? "" : totals.requests === 0
     ? "What caches of other sizes would have hit, once there are prompts."
-    : ghosts === null ? "Not reckoned here. A log tells: headstart analyze FILE."
+    : ghosts === null ? "Not estimated here. For a log: headstart analyze FILE."
       : "Not enough prompts yet to tell what more cache would have hit.");
   setText($("ghosts-lead"), has ? ghostLead(ghosts) : "");
   const rows = has ? [{ label: "as it is", hit_rate: ghosts.hit_rate }, ...ghosts.sizes] : [];
@@ -255,8 +255,8 @@ function ghostLead({ sizes, hit_rate, seconds }) {
 function drawPredictions({ predictions, totals }) {
   const { cached, ttft, pairs } = predictions;
   setText($("predictions-none"), cached || ttft ? "" : totals.requests === 0
-    ? "Each decision foretells what the replica has cached and when its first token comes."
-    : "Nothing to compare yet: engines say what they found when their answers begin.");
+    ? "Each decision predicts the cached tokens and the time to first token."
+    : "Nothing to compare yet: engines report cached tokens when their answers begin.");
   const parts = [];
   if (cached) parts.push(cachedWords(cached));
   if (ttft) parts.push(`Half of the first tokens came within ${took(ttft.error_ms_p50)} of their `
@@ -277,7 +277,7 @@ function drawPredictions({ predictions, totals }) {
 function cachedWords({ predicted_tokens, found_tokens, off_tokens }) {
   const off = found_tokens + predicted_tokens === 0 ? 0
     : off_tokens / Math.max(predicted_tokens, found_tokens);
-  return `The index foretold ${compact(predicted_tokens)} cached tokens, engines found `
+  return `The index predicted ${compact(predicted_tokens)} cached tokens, engines reported `
     + `${compact(found_tokens)}; ${percent(off)} were off.`;
 }
 
@@ -285,14 +285,14 @@ function drawSavings({ savings, totals }) {
   const found = savings.by_source.filter(({ tokens }) => tokens > 0);
   const names = new Map(SOURCES);
   const rows = found.map(({ source, tokens }) => [`Tokens from ${names.get(source) ?? source}`, compact(tokens)]);
-  if (savings.prefill_s > 0) rows.push(["Computing avoided", ago(savings.prefill_s)]);
+  if (savings.prefill_s > 0) rows.push(["Prefill avoided", ago(savings.prefill_s)]);
   for (const { currency, amount } of savings.money) rows.push([`Money, ${currency}`, short.format(amount)]);
   const has = totals.cached_tokens > 0;
   setText($("savings-lead"), has ? `${compact(totals.cached_tokens)} of ${compact(totals.prompt_tokens)} `
     + "prompt tokens were found instead of computed." : "");
   setText($("savings-none"), has ? savings.money.length ? ""
     : "With --price-table FILE|builtin this is money, too."
-    : "Nothing found in a cache yet: prompts that begin alike will be.");
+    : "Nothing cached yet: prompts with the same start share a prefix.");
   keyed($("savings"), rows, ([name]) => name, () => make("div", "", make("dt"), make("dd")),
     (row, [name, value]) => {
       setText(row.firstChild, name);
