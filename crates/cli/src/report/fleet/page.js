@@ -38,7 +38,7 @@ function spec([, value, digits, is_log, published]) {
   return {
     series: data.strategies.map((one, index) => ({ look: style(index), has_marks: true, index,
       points: known(one).map((rung) => point(one.name, rung)) })).filter((one) => !hidden.has(one.index)),
-    x: { ...from_nothing(rates.at(-1)), to: rates.at(-1) * 1.02, show: (rate) => rounded(rate, 1), title: "requests/s" },
+    x: { ...from_nothing(rates.at(-1)), show: (rate) => rounded(rate, 1), title: "requests/s" },
     y: { ...(is_log ? decades(least, most) : from_nothing(most)), show: (one) => rounded(one, 4) },
   };
 }

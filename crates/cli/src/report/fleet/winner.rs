@@ -27,7 +27,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
         .filter(|run| !any_measured || is_measured(run))
         .collect();
     let mut sentences = match sustained(report, &runs) {
-        Some(at) => by_ttft(&runs, at),
+        Some(at) => by_ttft(report, &runs, at),
         None => by_hit_rate(&runs),
     };
     sentences.extend(most_sustained(report, &runs));
@@ -55,7 +55,7 @@ fn most_sustained(report: &Report, runs: &[&StrategyRun]) -> Option<String> {
     } else {
         "sustain"
     };
-    (!others.is_empty()).then(|| format!("Only {} {verb} {most} requests/s.", names.join(", ")))
+    (!others.is_empty()).then(|| format!("Only {} {verb} {most} requests/s.", listed(&names)))
 }
 
 /// The rung of the highest rate that all of them sustained.
@@ -72,42 +72,80 @@ fn is_sustained(rung: &RungOutcome) -> bool {
     is_whole && rung.ttft.p90 <= TTFT_P90_MAX_S
 }
 
-fn by_ttft(runs: &[&StrategyRun], at: usize) -> Vec<String> {
-    let p90 = |run: &StrategyRun| run.outcome.rungs[at].ttft.p90;
+/// The winner at rung `at`. Where several are alike there, and sustain a higher rate, that decides.
+fn by_ttft(report: &Report, runs: &[&StrategyRun], at: usize) -> Vec<String> {
+    let sorted = by_p90(runs, at);
+    let alike: Vec<_> = sorted
+        .iter()
+        .copied()
+        .filter(|run| p90(run, at) <= p90(sorted[0], at) * ALIKE)
+        .collect();
+    let higher = sustained(report, &alike).filter(|&it| rate(alike[0], it) > rate(alike[0], at));
+    let (Some(higher), 2..) = (higher, alike.len()) else {
+        return compared(&sorted, at);
+    };
+    let mut sentences = compared(&by_p90(&alike, higher), higher);
+    let names: Vec<_> = alike.iter().map(|run| run.label()).collect();
+    sentences.push(format!(
+        "At {} requests/s, which all strategies sustain, {} differ by at most 5 %.",
+        rate(alike[0], at),
+        listed(&names)
+    ));
+    sentences
+}
+
+fn p90(run: &StrategyRun, at: usize) -> f64 {
+    run.outcome.rungs[at].ttft.p90
+}
+
+fn by_p90<'r>(runs: &[&'r StrategyRun], at: usize) -> Vec<&'r StrategyRun> {
     let mut sorted = runs.to_vec();
-    sorted.sort_by(|one, other| p90(one).total_cmp(&p90(other)));
+    sorted.sort_by(|one, other| p90(one, at).total_cmp(&p90(other, at)));
+    sorted
+}
+
+/// The first of `sorted` against the second and the last.
+fn compared(sorted: &[&StrategyRun], at: usize) -> Vec<String> {
     let Some((best, others)) = sorted.split_first() else {
         return Vec::new();
     };
     let head = format!("At {} requests/s", rate(best, at));
-    let (name, shown) = (best.label(), seconds(p90(best)));
+    let (name, shown) = (best.label(), seconds(p90(best, at)));
     let Some(next) = others.first() else {
         return vec![format!("{head}, {name} has a TTFT p90 of {shown}.")];
     };
-    let (other, theirs) = (next.label(), seconds(p90(next)));
-    let is_equal = p90(next) <= p90(best) * ALIKE;
-    let mut sentences = vec![match is_equal {
-        true => format!("{head}, {name} and {other} have about the same TTFT p90: {shown}."),
-        false => {
-            let less = 100.0 * (1.0 - p90(best) / p90(next));
-            format!(
-                "{head}, {name} wins: TTFT p90 {shown}, {less:.0} % less than {other} ({theirs})."
-            )
-        }
-    }];
-    sentences.extend(why(best, next, at));
-    if let [.., last] = others
-        && others.len() > 1
-        && p90(last) > p90(best) * ALIKE
-    {
-        let times = p90(last) / p90(best).max(f64::MIN_POSITIVE);
-        let worst = seconds(p90(last));
+    let (other, theirs) = (next.label(), seconds(p90(next, at)));
+    let mut sentences = Vec::new();
+    if p90(next, at) <= p90(best, at) * ALIKE {
         sentences.push(format!(
-            "{} is last with {worst}, {times:.1} times as much.",
-            last.label()
+            "{head}, {name} and {other} have about the same TTFT p90: {shown}."
+        ));
+    } else {
+        let less = 100.0 * (1.0 - p90(best, at) / p90(next, at));
+        sentences.push(format!(
+            "{head}, {name} wins: TTFT p90 {shown}, {less:.0} % less than {other} ({theirs})."
+        ));
+        sentences.extend(why(best, next, at));
+    }
+    if let [_, .., last] = others
+        && p90(last, at) > p90(best, at) * ALIKE
+    {
+        let times = p90(last, at) / p90(best, at).max(f64::MIN_POSITIVE);
+        let (last, worst) = (last.label(), seconds(p90(last, at)));
+        sentences.push(format!(
+            "{last} is last with {worst}, {times:.1} times as much."
         ));
     }
     sentences
+}
+
+/// `a, b and c`.
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [front @ .., last] => format!("{} and {last}", front.join(", ")),
+    }
 }
 
 /// The hit rate as the reason, where it is one.
@@ -229,6 +267,27 @@ mod tests {
                 "It recomputes less: its hit rate is 70.0 %, 30.0 points more than load.",
                 "random is last with 1.50 s, 5.0 times as much.",
                 "Only precise sustains 20 requests/s.",
+            ],
+        );
+    }
+
+    #[test]
+    fn where_several_are_alike_a_higher_rate_decides() {
+        check(
+            vec![
+                run("load", &[(1.0, 0.1, 9), (10.0, 1.5, 40), (20.0, 9.0, 40)]),
+                run("prefix", &[(1.0, 0.1, 9), (10.0, 0.5, 69), (20.0, 1.2, 69)]),
+                run(
+                    "precise",
+                    &[(1.0, 0.1, 9), (10.0, 0.51, 70), (20.0, 0.9, 70)],
+                ),
+            ],
+            &[
+                "At 20 requests/s, precise wins: TTFT p90 900 ms, 25 % less than prefix (1.20 s).",
+                "It recomputes less: its hit rate is 70.0 %, 1.0 points more than prefix.",
+                "At 10 requests/s, which all strategies sustain, prefix and precise differ by at \
+                 most 5 %.",
+                "Only prefix and precise sustain 20 requests/s.",
             ],
         );
     }

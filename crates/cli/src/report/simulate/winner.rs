@@ -78,7 +78,8 @@ mod tests {
                 ("oracle", 80_000, &[0.4]),
             ],
             &[
-                "At 80,000 cache tokens, lpc wins with a hit rate of 25.00 %, 5.0 points above lru.",
+                "At 80,000 cache tokens, lpc wins with a hit rate of 25.00 %, 5.0 points above \
+                 lru.",
                 "The oracle, an upper bound, has 40.00 %.",
             ],
         );
