@@ -263,7 +263,7 @@ def everything_has_a_name(look):
         assert not names.nameless(page), names.nameless(page)
         for role, name in [
             ("tree", "Prefix tree"), ("slider", "Time in the chart"), ("list", "Replicas"),
-            ("list", "Recent requests"), ("list", "Prompt tokens by what became of them"),
+            ("list", "Recent requests"), ("list", "Where the prompt tokens went"),
             ("region", "Loss waterfall"), ("button", "Theme"), ("status", ""),
         ]:
             assert names.named(page, role, name), f"{role} {name}"

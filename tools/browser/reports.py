@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import subprocess
 
 import names
@@ -18,23 +19,102 @@ def made(look, name, *command):
     return path
 
 
+PHONE = {"width": 390, "height": 844}
+UNFOLD = "all => all.forEach((it) => { it.open = true; })"
+FOLD = "all => all.forEach((it) => { it.open = false; })"
+# The footer says which version made it, when, and by which command.
+MADE = re.compile(r"Headstart \d+\.\d+\.\d+\S*, \d{4}-\d\d-\d\d \d\d:\d\d UTC\s+headstart \w+")
+# Smallest text of a chart on the screen, CSS pixels.
+TEXT_PX_MIN = 11
+SMALL_TEXTS = """
+(least) => [...document.querySelectorAll("svg text")].filter((it) => it.checkVisibility()).map((it) => {
+  const svg = it.ownerSVGElement, box = svg.viewBox.baseVal;
+  const scale = box && box.width ? svg.getBoundingClientRect().width / box.width : 1;
+  return [it.textContent, parseFloat(getComputedStyle(it).fontSize) * scale];
+}).filter(([, size]) => size < least)
+"""
+
+
 def looked_at(look, path, name):
     for scheme in ("light", "dark"):
-        page = look.page(scheme=scheme)
-        page.goto(path.as_uri())
-        page.wait_for_load_state()
+        page = opened(look, path, scheme=scheme)
         assert page.title().strip(), "it has a title"
         assert page.locator("h1").count() == 1, "it has one main heading"
-        assert not page.troubles, f"the console says: {page.troubles}"
+        assert page.locator("header .logo").is_visible(), "it has the logo"
+        assert page.locator("header").inner_text().startswith("Headstart"), "it has the name"
+        footer = page.locator("footer").inner_text()
+        assert MADE.search(footer), f"the footer says: {footer}"
+        look.shot(page, f"{name}-{scheme}")
         # What is folded away is named too.
-        page.locator("details").evaluate_all("all => all.forEach((it) => { it.open = true; })")
+        page.locator("details").evaluate_all(UNFOLD)
         missing = names.nameless(page)
         assert not missing, f"without a name: {missing}"
         poor = names.poor_contrasts(page)
         assert not poor, f"hard to read: {poor}"
-        page.locator("details").evaluate_all("all => all.forEach((it) => { it.open = false; })")
-        look.shot(page, f"{name}-{scheme}")
+        assert has_scheme(page, scheme), f"it is not {scheme}"
+        assert not page.troubles, f"the console says: {page.troubles}"
         page.context.close()
+    fits_a_phone(look, path, name)
+
+
+def opened(look, path, **how):
+    page = look.page(**how)
+    page.goto(path.as_uri())
+    page.wait_for_load_state()
+    return page
+
+
+def has_scheme(page, scheme):
+    """Whether the page behind the text is dark where it should be."""
+    painted = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    is_dark = sum(map(int, re.findall(r"\d+", painted)[:3])) < 3 * 128
+    return is_dark == (scheme == "dark")
+
+
+def fits_a_phone(look, path, name):
+    page = opened(look, path, viewport=PHONE)
+    look.shot(page, f"{name}-small")
+    for folding in (FOLD, UNFOLD):
+        page.locator("details").evaluate_all(folding)
+        page.wait_for_timeout(100)
+        wide, seen = page.evaluate("""() => [document.documentElement.scrollWidth,
+            document.documentElement.clientWidth]""")
+        assert wide <= seen, f"it is {wide} pixels wide on a screen of {seen}"
+        small = page.evaluate(SMALL_TEXTS, TEXT_PX_MIN)
+        assert not small, f"too small to read: {small[:5]}"
+    assert not page.troubles, f"the console says: {page.troubles}"
+    page.context.close()
+
+
+def has_tiles(look, path, first_names):
+    """The key figures, in order, each with a value; what to do first is below them."""
+    page = opened(look, path)
+    shown = page.locator("#tiles dt").all_inner_texts()
+    for text, expected in zip(shown, first_names, strict=True):
+        assert text.startswith(expected), f"{shown} instead of {first_names}"
+    values = page.locator("#tiles dd:not(.under)").all_inner_texts()
+    assert len(values) == len(shown) and all(value.strip() for value in values), values
+    page.context.close()
+
+
+def has_first(look, path):
+    page = opened(look, path)
+    headings = page.locator("main h2").all_inner_texts()
+    assert headings[:3] == ["Do this first", "Findings", "Causes"], headings
+    assert page.locator("#first .fix").inner_text().strip(), "a fix"
+    assert page.locator("#causes .falls > li").count() > 0, "the causes are bars"
+    page.context.close()
+
+
+ANALYSIS_TILES = ["Hit rate now", "Hit rate with", "Wasted", "Top cause"]
+
+
+def has_verdict(look, path):
+    page = opened(look, path)
+    assert page.locator("main h2").first.inner_text() == "Result"
+    assert page.locator("#verdict p").first.inner_text().endswith("."), "a sentence"
+    assert page.locator("#main svg polyline").count() > 1, "curves"
+    page.context.close()
 
 
 def trace(look):
@@ -71,22 +151,29 @@ def request_log(look):
 def the_report_of_an_analysis_opens(look):
     path = made(look, "analyze", "analyze", request_log(look), "--html")
     looked_at(look, path, "report-analyze")
+    has_tiles(look, path, ANALYSIS_TILES)
+    has_first(look, path)
 
 
 def the_report_of_the_demo_opens(look):
     path = made(look, "demo", "demo", "--html")
     looked_at(look, path, "report-demo")
+    has_tiles(look, path, ANALYSIS_TILES)
+    has_first(look, path)
 
 
 def the_report_of_a_simulation_opens(look):
-    command = ["simulate", "prediction", "--preset", "lpc-lmsys", "--minutes", "2", "--seeds", "1", "--policies",
-               "lru,oracle", "--sizes", "60K,80K,100K", "--predictor", "none", "--html"]
-    looked_at(look, made(look, "simulate", *command), "report-simulate")
+    command = ["simulate", "prediction", "--preset", "lpc-lmsys", "--minutes", "2", "--seeds", "1",
+               "--policies", "lru,oracle", "--sizes", "60K,80K,100K", "--predictor", "none", "--html"]
+    path = made(look, "simulate", *command)
+    looked_at(look, path, "report-simulate")
+    has_verdict(look, path)
 
 
 def the_report_of_a_fleet_opens(look):
     path = made(look, "fleet", "simulate", "fleet", "--preset", "laptop", "--html")
     looked_at(look, path, "report-fleet")
+    has_verdict(look, path)
 
 
 def talks(look):
@@ -108,7 +195,9 @@ def talks(look):
 
 def the_report_of_a_training_opens(look):
     command = ["train", talks(look), "--epochs", "2", "--output", look.work / "model.hsp", "--html"]
-    looked_at(look, made(look, "train", *command), "report-train")
+    path = made(look, "train", *command)
+    looked_at(look, path, "report-train")
+    has_tiles(look, path, ["MCC on", "MCC of", "ROC-AUC", "Calibration"])
 
 
 CHECKS = [

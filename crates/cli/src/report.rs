@@ -6,6 +6,7 @@
 pub(crate) mod analyze;
 mod csv;
 pub(crate) mod fleet;
+mod frame;
 mod html;
 mod json;
 pub(crate) mod plan;
@@ -21,6 +22,7 @@ use headstart_sim::{Class, Outcome, knee};
 use headstart_trace::TraceInfo;
 
 pub(crate) use csv::csv;
+pub(crate) use frame::Made;
 pub(crate) use html::page;
 pub(crate) use json::json_lines;
 pub(crate) use table::{aligned, per_class, table};

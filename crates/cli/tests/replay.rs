@@ -148,7 +148,7 @@ fn alone_it_shows_the_curves_of_lru_and_the_optimum() {
     assert_eq!(rows.len(), 25, "{text}");
     assert!(rows[24].starts_with("infinite"), "{text}");
     assert!(text.contains("lru: the knee is at"), "{text}");
-    assert!(text.contains("Most is left to win at"), "{text}");
+    assert!(text.contains("The largest gap to Belady is at"), "{text}");
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn a_planted_signal_is_found_told_and_kept_in_a_model() {
     assert!(
         report["words"][0]
             .as_str()
-            .is_some_and(|said| said.contains("finds more"))
+            .is_some_and(|said| said.contains("predicts better"))
     );
 
     let page = fs::read_to_string(page).expect("a page");

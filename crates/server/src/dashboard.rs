@@ -47,7 +47,7 @@ use prompts::Prompts;
 use tree::PrefixTree;
 
 pub use failures::Failure;
-pub use page::{icon, page};
+pub use page::{LOGO, SHARED_STYLE, icon, page};
 pub use snapshot::Snapshot;
 
 /// Time between two snapshots.

@@ -5,7 +5,7 @@ mod cost;
 mod export;
 mod findings;
 mod fleet;
-mod headlines;
+pub(crate) mod headlines;
 mod logged;
 mod memory;
 mod patience;
@@ -29,6 +29,7 @@ use super::replay::capacity::{Capacity, Scale};
 use crate::config::{UsageError, parsed};
 use crate::kv_bytes::{KvBytes, KvDtype};
 use crate::output;
+use crate::report::Made;
 use crate::report::analyze::{self as report, Analysis, thousands};
 
 /// Replicas where nobody says how many there are.
@@ -369,7 +370,7 @@ impl Options {
     }
 
     fn tell(&self, analysis: &Analysis) -> Result<()> {
-        let page = || report::page(analysis);
+        let page = || report::page(analysis, &Made::now());
         if let Some(file) = &self.html {
             if is_stdout_path(file) {
                 return output::line(&page());

@@ -26,7 +26,7 @@ use crate::config::{UsageError, parsed};
 use crate::input::{self, TraceInput};
 use crate::kv_bytes::{KvBytes, KvDtype};
 use crate::output;
-use crate::report::{self, Report, Row, TraceFacts};
+use crate::report::{self, Made, Report, Row, TraceFacts};
 
 /// Policies where none is named: what most engines do, and the yardstick.
 const DEFAULT_POLICIES: &str = "lru,belady";
@@ -175,7 +175,7 @@ pub(crate) fn run(replay: &Replay) -> Result<()> {
     };
     if let Some(file) = &replay.html {
         let cannot_write = || format!("cannot write {}", file.display());
-        std::fs::write(file, report::page(&report)).with_context(cannot_write)?;
+        std::fs::write(file, report::page(&report, &Made::now())).with_context(cannot_write)?;
     }
     output::line(&told(replay, &report))
 }

@@ -21,6 +21,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use self::source::{Kind, Source};
 use crate::config::{UsageError, parsed};
 use crate::output;
+use crate::report::Made;
 use crate::report::train::{self as report, TrainReport};
 
 /// Train a model that predicts whether a conversation continues.
@@ -189,7 +190,7 @@ fn sources(train: &Train) -> Result<(Vec<Source>, Vec<Source>)> {
 /// The report in the forms that were asked for.
 fn tell(train: &Train, found: &TrainReport) -> Result<()> {
     if let Some(file) = &train.html {
-        let page = report::page(found);
+        let page = report::page(found, &Made::now());
         replace(file, |file| io::Write::write_all(file, page.as_bytes()))?;
     }
     match &train.json {

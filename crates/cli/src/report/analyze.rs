@@ -123,7 +123,7 @@ pub(crate) struct Own {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Routing {
     pub(crate) replicas: usize,
-    /// Prompt tokens found where replicas are drawn by lot, in the mean of so many draws.
+    /// Prompt tokens cached where replicas are random, on average over the draws.
     pub(crate) random_tokens: u64,
     pub(crate) draws: usize,
     /// Prompt tokens found where requests go to what they share most with, those that were being
@@ -253,21 +253,23 @@ impl Analysis {
         }
     }
 
-    /// Where the waterfall comes from.
-    pub(crate) fn played_on(&self) -> String {
-        let fleet = format!(
-            "{} of {} tokens each ({})",
+    /// `4 replicas of 160,000 tokens each`.
+    pub(crate) fn fleet(&self) -> String {
+        format!(
+            "{} of {} tokens each",
             counted(self.replicas as u64, "replica"),
             thousands(self.capacity_blocks * u64::from(self.info.block_tokens)),
-            self.capacity_from,
-        );
+        )
+    }
+
+    /// Where the waterfall comes from.
+    pub(crate) fn played_on(&self) -> String {
+        let fleet = format!("{} ({})", self.fleet(), self.capacity_from);
         match self.own.requests {
-            0 => format!("played on {fleet}"),
-            all if all == self.characterization.requests => {
-                "what was found is as the log says".to_owned()
-            }
+            0 => format!("simulated on {fleet}"),
+            all if all == self.characterization.requests => "hits as the log reports".to_owned(),
             some => format!(
-                "as the log says of {}, the others played on {fleet}",
+                "hits as the log reports for {}, the others simulated on {fleet}",
                 counted(some, "request")
             ),
         }

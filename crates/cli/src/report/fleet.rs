@@ -4,6 +4,7 @@ mod agreement;
 mod html;
 mod json;
 mod table;
+mod winner;
 
 use headstart_sim::fleet::replica::ReplicaSpec;
 use headstart_sim::fleet::{Fault, FleetConfig, FleetOutcome, Preset, RungOutcome};

@@ -8,6 +8,7 @@ mod html;
 mod json;
 mod published;
 mod table;
+mod winner;
 
 use headstart_sim::chat::{ChatOutcome, ContextBin, Replica, TurnTally};
 use headstart_sim::experiment::Predictor;
@@ -179,9 +180,9 @@ fn least(runs: &[Measured], others: &[Measured]) -> f64 {
 /// The name of a sweep's axis.
 fn axis(sweep: Swept) -> &'static str {
     match sweep {
-        Swept::Size => "cache, tokens",
+        Swept::Size => "cache size, tokens",
         Swept::Lambda => "mean gap, s",
-        Swept::Mcc => "MCC wanted",
+        Swept::Mcc => "predictor MCC",
         Swept::Charge => "charge, GB",
     }
 }

@@ -87,13 +87,16 @@ fn beside_yardstick(report: &Report, row: &Row) -> String {
     let mut told = Vec::new();
     let more = best.block_rate() - row.block_rate();
     if more >= WORTH_TELLING {
-        told.push(format!("hits {} more there", points(more)));
+        told.push(format!("hits {} more at that size", points(more)));
     }
     let yardstick = report.curve(YARDSTICK);
     let mut rows = yardstick.rows.iter();
     let enough = rows.find(|other| other.block_rate() >= row.block_rate());
     if let Some(enough) = enough.filter(|enough| enough.blocks < row.blocks) {
-        told.push(format!("hits as much with {}", thousands(enough.blocks)));
+        told.push(format!(
+            "hits as much with {} blocks",
+            thousands(enough.blocks)
+        ));
     }
     match told.is_empty() {
         true => String::new(),
@@ -124,7 +127,7 @@ fn steps(report: &Report, curve: &Curve<'_>) -> Vec<String> {
 fn gain(report: &Report, row: &Row, next: &Row) -> String {
     let rise = next.block_rate() - row.block_rate();
     if rise < WORTH_TELLING {
-        return "nothing worth telling".to_owned();
+        return "nothing material".to_owned();
     }
     let blocks = (next.blocks - row.blocks) as f64;
     let (size, unit) = match report.block_bytes() {
@@ -163,7 +166,7 @@ fn most_to_win(report: &Report) -> Option<String> {
     let (gap, best, row) = gaps.max_by(|one, two| one.0.total_cmp(&two.0))?;
     (gap >= RISE_MIN).then(|| {
         format!(
-            "Most is left to win at {} blocks: {} hits {} of blocks, Belady {}.",
+            "The largest gap to Belady is at {} blocks: {} hits {} of blocks, Belady {}.",
             thousands(row.blocks),
             row.policy,
             percent(row.block_rate()),
@@ -215,12 +218,12 @@ mod tests {
             words[0],
             "lru: the knee is at 20 blocks (40.0 % of blocks hit). The next size, 40 blocks, \
              adds 1.0 points: on average 0.50 points and 0.80 tokens of prefill saved per second \
-             of trace for each 10 blocks. Belady hits 1.0 points more there, and hits as much \
-             with 10."
+             of trace for each 10 blocks. Belady hits 1.0 points more at that size, and hits as \
+             much with 10 blocks."
         );
         assert_eq!(
             words[1],
-            "Most is left to win at 5 blocks: lru hits 10.0 % of blocks, Belady 35.0 %."
+            "The largest gap to Belady is at 5 blocks: lru hits 10.0 % of blocks, Belady 35.0 %."
         );
         assert!(words[2].contains("Kneedle"));
         assert_eq!(words.len(), 3);

@@ -1,6 +1,7 @@
 //! `headstart analyze` and `headstart demo`, as users and scripts call them.
 
 mod headlines;
+mod page;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -122,7 +122,7 @@ fn conversations_and_a_record_are_read() {
     );
     let told = printed(&recorded);
     assert!(
-        told.contains("begun and spaced as recorded: one run"),
+        told.contains("with starts and gaps as recorded: one run"),
         "{told}"
     );
     let output = simulate(&[&recorded[..], &["--warm-up", "60"]].concat());

@@ -15,6 +15,13 @@ const ICON: &str = concat!(
 /// Everything but style and scripts.
 const PAGE: &str = include_str!("page/index.html");
 
+/// Colours, type, header, cards and figures: what the HTML reports of the command line share.
+pub const SHARED_STYLE: &str = include_str!("page/shared.css");
+
+/// The mark beside the name, for a page with [`SHARED_STYLE`].
+pub const LOGO: &str = include_str!("page/logo.svg");
+
+/// What only the dashboard has.
 const STYLE: &str = include_str!("page/style.css");
 
 /// In the order in which they use each other.
@@ -46,7 +53,8 @@ pub fn icon() -> Response {
 
 fn with(nonce: &str) -> String {
     PAGE.replace("HEADSTART_NONCE", nonce)
-        .replacen("HEADSTART_STYLE", STYLE, 1)
+        .replacen("HEADSTART_STYLE", &[SHARED_STYLE, STYLE].concat(), 1)
+        .replacen("HEADSTART_LOGO", LOGO.trim_end(), 1)
         .replacen("HEADSTART_SCRIPT", &SCRIPTS.concat(), 1)
 }
 

@@ -97,7 +97,7 @@ fn not_served(analysis: &Analysis) -> Option<String> {
 }
 
 /// Whether tokens in it were computed although they, or their content, had been computed before.
-fn is_again(bucket: Bucket) -> bool {
+pub(crate) fn is_again(bucket: Bucket) -> bool {
     !bucket.is_served() && !matches!(bucket, Bucket::BlockFloor | Bucket::NeverSeen)
 }
 
@@ -121,22 +121,18 @@ fn computed_again(analysis: &Analysis) -> Option<String> {
         percent(analysis.share(again)),
     );
     let causes = causes(analysis);
-    if let Some((tokens, words)) = causes.first() {
-        let share = percent(analysis.share(*tokens));
-        text += &format!(" Main cause: {words} ({share} of all prompt tokens)");
-        let second = causes.get(1);
-        if let Some((tokens, words)) =
-            second.filter(|(tokens, _)| *tokens as f64 >= SECOND_MIN * again as f64)
-        {
-            text += &format!("; then {words} ({})", percent(analysis.share(*tokens)));
+    if let Some(first) = causes.first() {
+        let share = percent(analysis.share(first.tokens));
+        text += &format!(" Main cause: {} ({share} of all prompt tokens)", first.name);
+        let is_large = |it: &&CauseTold| it.tokens as f64 >= SECOND_MIN * again as f64;
+        if let Some(second) = causes.get(1).filter(is_large) {
+            let share = percent(analysis.share(second.tokens));
+            text += &format!("; then {} ({share})", second.name);
         }
         text += ".";
     }
     let named: u64 = analysis.findings.iter().map(|it| it.amount.tokens).sum();
-    let first_is_named = causes.first().is_some_and(|(tokens, _)| {
-        let mut findings = analysis.findings.iter();
-        findings.any(|finding| finding.amount.tokens == *tokens)
-    });
+    let first_is_named = causes.first().is_some_and(|it| it.bucket.is_none());
     if named > 0 && !first_is_named {
         let share = percent(analysis.share(named));
         text += &format!(" Mistakes in prompts explain {share}.");
@@ -144,23 +140,41 @@ fn computed_again(analysis: &Analysis) -> Option<String> {
     Some(text)
 }
 
+/// Why tokens were recomputed.
+#[derive(Debug)]
+pub(crate) struct CauseTold {
+    pub(crate) tokens: u64,
+    pub(crate) name: String,
+    /// Where the tokens are; `None` for a mistake in prompts.
+    pub(crate) bucket: Option<Bucket>,
+}
+
 /// Why tokens were recomputed, most first: a named cause, or a bucket without one.
-fn causes(analysis: &Analysis) -> Vec<(u64, String)> {
+pub(crate) fn causes(analysis: &Analysis) -> Vec<CauseTold> {
     let findings = analysis.findings.iter();
     let mut causes: Vec<_> = findings
-        .map(|it| (it.amount.tokens, it.title.clone()))
+        .map(|it| CauseTold {
+            tokens: it.amount.tokens,
+            name: it.title.clone(),
+            bucket: None,
+        })
         .collect();
     for step in analysis.waterfall.iter().filter(|it| is_again(it.bucket)) {
-        causes.push(match step.bucket {
+        let (tokens, name) = match step.bucket {
             Bucket::Diverged => (
                 analysis.unnamed_tokens(),
-                "a different prefix, for an unknown reason".to_owned(),
+                "a different prefix, for an unknown reason",
             ),
-            bucket => (step.amount.tokens, because(analysis, bucket).to_owned()),
+            bucket => (step.amount.tokens, because(analysis, bucket)),
+        };
+        causes.push(CauseTold {
+            tokens,
+            name: name.to_owned(),
+            bucket: Some(step.bucket),
         });
     }
-    causes.retain(|(tokens, _)| *tokens > 0);
-    causes.sort_by_key(|(tokens, _)| std::cmp::Reverse(*tokens));
+    causes.retain(|cause| cause.tokens > 0);
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.tokens));
     causes
 }
 

@@ -26,6 +26,7 @@ use crate::commands::{fleet_engine, serve};
 use crate::config::{ServeOptions, UsageError, cost_model, parsed};
 use crate::output;
 use crate::prompts::{unseen_seed, vocabulary};
+use crate::report::Made;
 use crate::report::fleet::{self as report, Origin, Report, StrategyRun};
 
 /// What is asked where nobody says.
@@ -338,7 +339,7 @@ impl Fleet {
     fn tell(&self, report: &Report) -> Result<()> {
         if let Some(file) = &self.html {
             let cannot_write = || format!("cannot write {}", file.display());
-            std::fs::write(file, report::page(report)).with_context(cannot_write)?;
+            std::fs::write(file, report::page(report, &Made::now())).with_context(cannot_write)?;
         }
         output::line(&match self.json {
             true => report::json_lines(report),

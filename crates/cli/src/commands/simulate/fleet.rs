@@ -20,6 +20,7 @@ use crate::commands::fleet_engine;
 use crate::commands::replay::progress;
 use crate::config::{UsageError, cost_model};
 use crate::output;
+use crate::report::Made;
 use crate::report::fleet::{self as fleet_report, Asked, Origin, Report, StrategyRun, told};
 
 /// Most replicas, and most event streams of gateways to them: what a run holds in memory.
@@ -98,7 +99,8 @@ pub(super) fn run(fleet: &Fleet) -> Result<()> {
     let report = fleet.options.run(preset, super::threads(fleet.threads))?;
     if let Some(file) = &fleet.html {
         let cannot_write = || format!("cannot write {}", file.display());
-        std::fs::write(file, fleet_report::page(&report)).with_context(cannot_write)?;
+        std::fs::write(file, fleet_report::page(&report, &Made::now()))
+            .with_context(cannot_write)?;
     }
     output::line(&match fleet.json {
         true => fleet_report::json_lines(&report),

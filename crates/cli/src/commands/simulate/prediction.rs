@@ -22,6 +22,7 @@ use super::traffic::{Source, TrafficOptions};
 use crate::commands::replay::progress;
 use crate::config::UsageError;
 use crate::output;
+use crate::report::Made;
 use crate::report::simulate::{self as report, Facts, Report};
 
 /// Sizes of the study, tokens.
@@ -193,7 +194,7 @@ pub(super) fn run(simulate: &Prediction) -> Result<()> {
     let report = Report::new(facts, grid, measured);
     if let Some(file) = &simulate.html {
         let cannot_write = || format!("cannot write {}", file.display());
-        std::fs::write(file, report::page(&report)).with_context(cannot_write)?;
+        std::fs::write(file, report::page(&report, &Made::now())).with_context(cannot_write)?;
     }
     output::line(&match (simulate.json, simulate.csv) {
         (true, _) => report::json_lines(&report),

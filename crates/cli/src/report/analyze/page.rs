@@ -1,15 +1,189 @@
-//! A page with plots that opens without a network: `page.html` with the JSON in it.
+//! A page with plots that opens without a network: the JSON of the analysis, key figures, and what
+//! to do first.
 
-use super::super::html::embedded;
-use super::{Analysis, json};
+use headstart_insight::Bucket;
+use serde_json::{Value, json};
 
-/// Everything but the data; it names no other resource, and its policy forbids any.
-const PAGE: &str = include_str!("page.html");
+use super::super::frame::{Made, Page};
+use super::{Amount, Analysis, duration, json, percent, thousands};
+use crate::commands::analyze::headlines::{MATERIAL, causes, is_again};
 
-/// Where the data goes.
-const DATA: &str = "\"HEADSTART_DATA\"";
+const PAGE: Page = Page {
+    kind: "Prefix cache analysis",
+    body: include_str!("page.html"),
+    script: include_str!("page.js"),
+};
+
+/// A log that spans less is not scaled to a day.
+const SPAN_MIN_S: f64 = 60.0;
+
+const DAY_S: f64 = 86_400.0;
 
 /// The whole page.
-pub(crate) fn page(analysis: &Analysis) -> String {
-    PAGE.replacen(DATA, &embedded(&json(analysis)), 1)
+pub(crate) fn page(analysis: &Analysis, made: &Made) -> String {
+    let mut data = json(analysis);
+    data["tiles"] = tiles(analysis).map(tile).to_vec().into();
+    data["first"] = first(analysis);
+    data["causes"] = causes_with_shares(analysis);
+    PAGE.with(made, &data)
+}
+
+/// A key figure: its name, its value, and a line below.
+type Tile = [String; 3];
+
+fn tile([name, value, under]: Tile) -> Value {
+    json!({"name": name, "value": value, "under": under})
+}
+
+fn tiles(analysis: &Analysis) -> [Tile; 4] {
+    [
+        hit_rate(analysis),
+        possible(analysis),
+        wasted(analysis),
+        top_cause(analysis),
+    ]
+}
+
+fn hit_rate(analysis: &Analysis) -> Tile {
+    let served = analysis.served_tokens();
+    let from = match analysis.own.requests {
+        0 => format!("Simulated on {}", analysis.fleet()),
+        all if all == analysis.characterization.requests => "Reported by the log".to_owned(),
+        some => format!("{} reported by the log, others simulated", thousands(some)),
+    };
+    [
+        "Hit rate now".to_owned(),
+        percent(analysis.share(served)),
+        from,
+    ]
+}
+
+/// The most that any cache could serve: of whole prefixes, or of parts at any position.
+fn possible(analysis: &Analysis) -> Tile {
+    let unlimited = analysis.characterization.ideal.hit_tokens;
+    let share = percent(analysis.share(unlimited));
+    match analysis.order_free_tokens.filter(|&more| more > 0) {
+        Some(more) => [
+            "Hit rate with reuse at any position".to_owned(),
+            percent(analysis.share(unlimited + more)),
+            format!("At most. With an unlimited prefix cache: {share}"),
+        ],
+        None => [
+            "Hit rate with an unlimited cache".to_owned(),
+            share,
+            "Every prefix stays cached, on all replicas".to_owned(),
+        ],
+    }
+}
+
+/// What recomputing took, for a day where the log's times allow that.
+fn wasted(analysis: &Analysis) -> Tile {
+    let mut amount = Amount::default();
+    let again = analysis.waterfall.iter().filter(|it| is_again(it.bucket));
+    again.for_each(|step| amount.add(&step.amount));
+    let span_s = analysis.span_s.filter(|&span_s| span_s > SPAN_MIN_S);
+    let factor = span_s.map_or(1.0, |span_s| DAY_S / span_s);
+    let (name, scaled) = match span_s {
+        Some(span_s) => (
+            "Wasted per day",
+            format!(", scaled from {}", duration(span_s)),
+        ),
+        None => ("Wasted in this log", String::new()),
+    };
+    let mut value = duration(amount.seconds * factor);
+    if let (Some(currency), Some(money)) = (&analysis.currency, amount.money) {
+        value += &format!(" · {currency} {:.2}", money * factor);
+    }
+    let tokens = thousands((amount.tokens as f64 * factor) as u64);
+    let under = format!("Prefill of {tokens} recomputed tokens{scaled}");
+    [name.to_owned(), value, under]
+}
+
+fn top_cause(analysis: &Analysis) -> Tile {
+    let name = "Top cause of recomputation".to_owned();
+    match causes(analysis).first() {
+        Some(cause) => {
+            let share = percent(analysis.share(cause.tokens));
+            [
+                name,
+                share,
+                format!("{} (of all prompt tokens)", upper(&cause.name)),
+            ]
+        }
+        None => [name, "–".to_owned(), "No token was recomputed".to_owned()],
+    }
+}
+
+/// What to do first: the fix of the mistake that costs most, or of the largest loss otherwise.
+fn first(analysis: &Analysis) -> Value {
+    let finding = analysis.findings.first();
+    if let Some(it) = finding.filter(|it| analysis.share(it.amount.tokens) >= MATERIAL) {
+        let share = percent(analysis.share(it.amount.tokens));
+        let why = format!(
+            "{}: {share} of the prompt tokens, {} of prefill.",
+            upper(&it.title),
+            duration(it.amount.seconds)
+        );
+        return json!({"cause": it.cause, "fix": format!("{}.", it.fix), "why": why});
+    }
+    let all = causes(analysis);
+    let cause = all.iter().find(|it| it.bucket.is_some());
+    let cause = cause.filter(|it| analysis.share(it.tokens) >= MATERIAL);
+    let (fix, why) = match cause.and_then(|cause| Some((cause, cause.bucket?))) {
+        Some((cause, bucket)) => {
+            let share = percent(analysis.share(cause.tokens));
+            let why = format!("{}: {share} of the prompt tokens.", upper(&cause.name));
+            (advice(bucket), why)
+        }
+        None => (
+            "Nothing to fix.",
+            "No cause of recomputation reaches 2 % of the prompt tokens.".to_owned(),
+        ),
+    };
+    json!({"cause": null, "fix": fix, "why": why})
+}
+
+/// What helps against tokens in a bucket.
+fn advice(bucket: Bucket) -> &'static str {
+    match bucket {
+        Bucket::Evicted => {
+            "Give each replica more KV capacity; the chart \"Hit rate by cache size\" shows the \
+             gain."
+        }
+        Bucket::HeldElsewhere => {
+            "Route each request to the replica that holds its prefix; `headstart serve` does."
+        }
+        Bucket::InFlight => "Send requests with the same prefix one after the other.",
+        Bucket::IndexWrong => {
+            "Check that the engine's prefix cache is on, and that it reports cached tokens."
+        }
+        Bucket::Reset => "Avoid restarts and cache resets, or keep KV in host memory or on disk.",
+        Bucket::Namespace => {
+            "Share prompts between tenants, adapters or models where that is safe."
+        }
+        Bucket::LoadFailed => "Check the storage tier: loads fail, or take longer than prefill.",
+        _ => "Compare the prompts: `headstart lint FILE --show-text` shows what differs.",
+    }
+}
+
+fn causes_with_shares(analysis: &Analysis) -> Value {
+    let causes = causes(analysis);
+    let causes = causes.iter().map(|cause| {
+        json!({
+            "name": cause.name,
+            "tokens": cause.tokens,
+            "share": analysis.share(cause.tokens),
+            "is_mistake": cause.bucket.is_none(),
+        })
+    });
+    causes.collect()
+}
+
+/// With a capital letter in front.
+fn upper(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters
+        .next()
+        .map(|letter| letter.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
 }

@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::super::html::embedded;
-use super::{Report, json};
+use super::super::frame::{Made, Page};
+use super::{Report, json, winner};
 
-/// Everything but the data; it names no other resource, and its policy forbids any.
-const PAGE: &str = include_str!("page.html");
-
-/// Where the data goes.
-const DATA: &str = "\"HEADSTART_DATA\"";
+const PAGE: Page = Page {
+    kind: "Fleet report",
+    body: include_str!("page.html"),
+    script: include_str!("page.js"),
+};
 
 /// The whole page.
-pub(crate) fn page(report: &Report) -> String {
-    PAGE.replacen(DATA, &embedded(&data(report)), 1)
+pub(crate) fn page(report: &Report, made: &Made) -> String {
+    PAGE.with(made, &data(report))
 }
 
 fn data(report: &Report) -> Value {
@@ -31,7 +31,9 @@ fn data(report: &Report) -> Value {
         json!({"name": run.label(), "rungs": rungs})
     });
     json!({
-        "title": format!("Fleet {}", report.asked.name),
+        "title": format!("Fleet: {}", report.asked.name),
+        "verdict": winner::sentences(report),
+        "has_published": report.asked.published.is_some(),
         "facts": report.facts(),
         "strategies": strategies.collect::<Vec<_>>(),
     })

@@ -2,19 +2,19 @@
 
 use serde_json::{Value, json};
 
-use super::super::html::embedded;
+use super::super::frame::{Made, Page};
 use super::published::{self, figures};
-use super::{Line, Report, axis, table};
+use super::{Line, Report, axis, table, winner};
 
-/// Everything but the data; it names no other resource, and its policy forbids any.
-const PAGE: &str = include_str!("page.html");
-
-/// Where the data goes.
-const DATA: &str = "\"HEADSTART_DATA\"";
+const PAGE: Page = Page {
+    kind: "Eviction simulation",
+    body: include_str!("page.html"),
+    script: include_str!("page.js"),
+};
 
 /// The whole page.
-pub(crate) fn page(report: &Report) -> String {
-    PAGE.replacen(DATA, &embedded(&data(report)), 1)
+pub(crate) fn page(report: &Report, made: &Made) -> String {
+    PAGE.with(made, &data(report))
 }
 
 fn data(report: &Report) -> Value {
@@ -36,6 +36,7 @@ fn data(report: &Report) -> Value {
     let figures = figures.map(|it| json!([it.name, it.published, it.ours]));
     json!({
         "title": report.facts.source,
+        "verdict": winner::sentences(report),
         "facts": table::facts(report).lines().skip(1).collect::<Vec<_>>(),
         "sweeps": sweeps.collect::<Vec<_>>(),
         "figures": figures.collect::<Vec<_>>(),
@@ -58,31 +59,15 @@ fn point(line: &Line<'_>) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::frame;
     use super::super::testing;
     use super::*;
 
     #[test]
     fn the_page_holds_its_data_and_needs_nothing_else() {
         let report = testing::report(&[("lru", 6, &[0.25, 0.75]), ("oracle", 6, &[1.0])]);
-        let page = page(&report);
-        assert!(page.contains("\"name\":\"lru\"") && !page.contains(DATA));
-        for resource in [
-            "http:", "https:", "src=", "href=", "url(", "@import", "fetch(",
-        ] {
-            assert!(!page.contains(resource), "{resource} in the page");
-        }
-        assert!(page.contains("default-src 'none'"));
-    }
-
-    #[test]
-    fn names_cannot_end_the_script() {
-        let mut report = testing::report(&[("lru", 6, &[0.5]), ("oracle", 6, &[1.0])]);
-        report.facts.source = "</script><b>".to_owned();
-        let page = page(&report);
-        assert_eq!(
-            page.matches("</script>").count(),
-            PAGE.matches("</script>").count()
-        );
-        assert!(page.contains("\\u003c/script\\u003e"));
+        let page = page(&report, &frame::testing::made());
+        assert!(page.contains("\"name\":\"lru\""));
+        frame::testing::check(&page);
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn facts(report: &Report) -> String {
             counted(slots as u64, "conversation"),
             counted(seeds as u64, "seed")
         ),
-        None => ", begun and spaced as recorded: one run\n".to_owned(),
+        None => ", with starts and gaps as recorded: one run\n".to_owned(),
     };
     text += &format!("predictor of lpc: {}\n", teller(facts.predictor));
     text += &format!(
@@ -67,13 +67,13 @@ pub(super) fn facts(report: &Report) -> String {
 
 fn teller(predictor: Predictor) -> String {
     match predictor {
-        Predictor::Nobody => "nothing".to_owned(),
-        Predictor::TurnCount => "the turn count's shares".to_owned(),
+        Predictor::Nobody => "none".to_owned(),
+        Predictor::TurnCount => "the shares by turn count".to_owned(),
         Predictor::Noisy { channel, mcc } => format!(
-            "by a noisy oracle ({} noise) of MCC {mcc}, but where MCC is varied",
+            "a noisy oracle ({} noise) of MCC {mcc}, except where the sweep sets MCC",
             channel.name()
         ),
-        Predictor::Model => "by the model".to_owned(),
+        Predictor::Model => "the model".to_owned(),
         Predictor::Truth => "the truth".to_owned(),
     }
 }
@@ -127,7 +127,7 @@ fn position(line: &Line<'_>) -> String {
 fn contexts(report: &Report) -> Option<(String, Vec<Vec<String>>)> {
     let line = largest(report, "lru")?;
     let title = format!(
-        "median TTFT under lru with {} tokens, by what earlier turns left to be found",
+        "median TTFT under lru with {} tokens, by what earlier turns left in the cache",
         thousands(line.shown.x as u64)
     );
     let header = [

@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::super::html::embedded;
+use super::super::frame::{Made, Page};
 use super::{TrainReport, table, words};
 
-/// Everything but the data; it names no other resource, and its policy forbids any.
-const PAGE: &str = include_str!("page.html");
-
-/// Where the data goes.
-const DATA: &str = "\"HEADSTART_DATA\"";
+const PAGE: Page = Page {
+    kind: "Predictor training",
+    body: include_str!("page.html"),
+    script: include_str!("page.js"),
+};
 
 /// The whole page.
-pub(crate) fn page(report: &TrainReport) -> String {
-    PAGE.replacen(DATA, &embedded(&data(report)), 1)
+pub(crate) fn page(report: &TrainReport, made: &Made) -> String {
+    PAGE.with(made, &data(report))
 }
 
 fn data(report: &TrainReport) -> Value {
@@ -34,6 +34,7 @@ fn data(report: &TrainReport) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::frame;
     use super::super::testing;
     use super::*;
 
@@ -41,22 +42,8 @@ mod tests {
     fn the_page_holds_its_data_and_needs_nothing_else() {
         let mut report = testing::report();
         report.curve = testing::curve(&[0.2, 0.4]);
-        let page = page(&report);
-        assert!(page.contains("\"chats.jsonl\"") && !page.contains(DATA));
-        for resource in [
-            "http:", "https:", "src=", "href=", "url(", "@import", "fetch(",
-        ] {
-            assert!(!page.contains(resource), "{resource} in the page");
-        }
-        assert!(page.contains("default-src 'none'"));
-    }
-
-    #[test]
-    fn names_cannot_end_the_script() {
-        let mut report = testing::report();
-        report.inputs[0].file = "</script><b>".to_owned();
-        let page = page(&report);
-        let scripts = page.matches("</script>").count();
-        assert_eq!(scripts, PAGE.matches("</script>").count());
+        let page = page(&report, &frame::testing::made());
+        assert!(page.contains("\"chats.jsonl\""));
+        frame::testing::check(&page);
     }
 }

@@ -123,7 +123,14 @@ pub(super) fn rows(report: &TrainReport) -> Vec<(String, &Scores)> {
 
 fn scores(report: &TrainReport) -> Vec<Vec<String>> {
     let header = [
-        "", "samples", "went on", "MCC", "95 %", "macro F1", "ROC-AUC", "ECE",
+        "",
+        "samples",
+        "continued",
+        "MCC",
+        "95 %",
+        "macro F1",
+        "ROC-AUC",
+        "ECE",
     ];
     let mut table = vec![header.map(str::to_owned).to_vec()];
     for (name, scores) in rows(report) {
@@ -213,9 +220,9 @@ mod tests {
                 "best attainable 0.500",
                 "1,000 conversations",
                 "chats.jsonl, turn count only",
-                "training has not seen of chats.jsonl: MCC 0.420",
+                "On the unseen part of chats.jsonl: MCC 0.420",
                 "3 conversations of chats.jsonl left out",
-                "of which this is 80 %",
+                "of which the model has 80 %",
             ],
         );
     }

@@ -17,7 +17,7 @@ pub(crate) fn words(report: &TrainReport) -> Vec<String> {
     let mut words = vec![match report.is_shuffled {
         true => on_shuffled(report),
         false => format!(
-            "On the test part it {}.",
+            "On the test part, the model {}.",
             verdict(&report.test, report.lift)
         ),
     }];
@@ -29,7 +29,7 @@ pub(crate) fn words(report: &TrainReport) -> Vec<String> {
         let verdict = verdict(&other.model, other.lift);
         let (file, mcc) = (&other.input.file, other.model.mcc);
         words.push(format!(
-            "On what training has not seen of {file}: MCC {mcc:.3}; it {verdict}."
+            "On the unseen part of {file}: MCC {mcc:.3}; the model {verdict}."
         ));
         let seen = match other.seen_before {
             1 => "1 conversation".to_owned(),
@@ -37,15 +37,14 @@ pub(crate) fn words(report: &TrainReport) -> Vec<String> {
         };
         if other.seen_before > 0 {
             words.push(format!(
-                "{seen} of {file} left out there: trained on or chosen by, or with such a first \
-                 prompt."
+                "{seen} of {file} left out there, because training used them or their first prompt."
             ));
         }
     }
     words
 }
 
-/// `finds nothing beyond the turn count: …`
+/// `predicts no better than the turn count: …`
 fn verdict(scores: &Scores, lift: Lift) -> String {
     let Lift { mcc, low, high } = lift;
     let lifted = format!("the 95 % interval of the lift, {low:.3} to {high:.3},");
@@ -54,16 +53,16 @@ fn verdict(scores: &Scores, lift: Lift) -> String {
     match (low > 0.0, high < 0.0) {
         // The turn count may do worse than a guess; to be better than that is no merit.
         (true, _) if is_guess => format!(
-            "cannot be told from guessing: the 95 % interval of its MCC, {own_low:.3} to \
+            "is no better than guessing: the 95 % interval of its MCC, {own_low:.3} to \
              {own_high:.3}, includes 0 (the turn count alone did worse, by {mcc:.3})"
         ),
         (true, _) => {
-            format!("finds more than the turn count: {mcc:+.3} MCC, and {lifted} is above 0")
+            format!("predicts better than the turn count: {mcc:+.3} MCC, and {lifted} is above 0")
         }
         (_, true) => {
-            format!("is worse than the turn count: {mcc:+.3} MCC, and {lifted} is below 0")
+            format!("predicts worse than the turn count: {mcc:+.3} MCC, and {lifted} is below 0")
         }
-        _ => format!("finds nothing beyond the turn count: {lifted} includes 0"),
+        _ => format!("predicts no better than the turn count: {lifted} includes 0"),
     }
 }
 
@@ -98,11 +97,11 @@ fn on_shuffled(report: &TrainReport) -> String {
     let (mcc, low, high) = (report.test.mcc, report.test.mcc_low, report.test.mcc_high);
     let found = format!("MCC {mcc:.3}, 95 % interval {low:.3} to {high:.3}");
     if mcc.abs() < SHUFFLED_MCC_MAX || (low <= 0.0 && high >= 0.0) {
-        format!("The labels were shuffled, and nothing is found, as it must be: {found}.")
+        format!("The labels were shuffled, and the model learns nothing, as expected: {found}.")
     } else {
         format!(
-            "The labels were shuffled, and yet something is found: {found}. One corpus in twenty \
-             does this by chance; if another --seed does it as well, labels leak."
+            "The labels were shuffled, and the model still learns something: {found}. One corpus \
+             in twenty does this by chance; if another --seed does too, labels leak."
         )
     }
 }
@@ -114,17 +113,16 @@ fn on_curve(report: &TrainReport) -> Option<String> {
     };
     let (from, to) = (half.scores.mcc, all.scores.mcc);
     let steps = format!(
-        "from {} to {} conversations the MCC went from {from:.3} to {to:.3}",
+        "from {} to {} conversations, the MCC changes from {from:.3} to {to:.3}",
         thousands(half.conversations as u64),
         thousands(all.conversations as u64)
     );
     let is_apart = all.scores.mcc_low > from || all.scores.mcc_high < from;
     Some(match is_apart && to > from {
         true => format!("The learning curve still rises: {steps}. More of them may help."),
-        false => format!(
-            "The learning curve shows no rise at its end that its intervals would tell from \
-             chance: {steps}."
-        ),
+        false => {
+            format!("The learning curve does not rise at its end, within its intervals: {steps}.")
+        }
     })
 }
 
@@ -133,11 +131,11 @@ fn on_attainable(report: &TrainReport) -> Option<String> {
     let share = 100.0 * report.test.mcc / best;
     // The best is the mean over what the corpus might have drawn; what it drew may be kinder.
     let of_it = match share > 100.0 {
-        true => "and this is as good as that, within chance".to_owned(),
-        false => format!("of which this is {share:.0} %"),
+        true => "and the model is as good as that, within chance".to_owned(),
+        false => format!("of which the model has {share:.0} %"),
     };
     Some(format!(
-        "The corpus knows its own probabilities: the best attainable MCC is {best:.3}, {of_it}."
+        "The corpus has its true probabilities: the best attainable MCC is {best:.3}, {of_it}."
     ))
 }
 
@@ -146,7 +144,7 @@ fn on_size(report: &TrainReport) -> Option<String> {
     (conversations < TEST_CONVERSATIONS_MIN).then(|| {
         format!(
             "Caution: the test part has {}, fewer than \
-             {TEST_CONVERSATIONS_MIN}; another --seed may say something else (--seeds 10 tells).",
+             {TEST_CONVERSATIONS_MIN}; another --seed may give another result (try --seeds 10).",
             counted(conversations as u64, "conversation")
         )
     })
@@ -173,24 +171,24 @@ mod tests {
         check(
             [0.3, 0.2, 0.4],
             [0.1, 0.02, 0.2],
-            "finds more than the turn count: +0.100",
+            "predicts better than the turn count: +0.100",
         );
         check(
             [0.3, 0.2, 0.4],
             [0.1, -0.02, 0.2],
-            "finds nothing beyond the turn count",
+            "predicts no better than the turn count",
         );
         check(
             [0.3, 0.2, 0.4],
             [-0.1, -0.2, -0.02],
-            "is worse than the turn count",
+            "predicts worse than the turn count",
         );
         check(
             [0.02, -0.1, 0.1],
             [0.1, 0.02, 0.2],
-            "cannot be told from guessing",
+            "is no better than guessing",
         );
-        check([0.02, -0.1, 0.1], [0.1, -0.02, 0.2], "finds nothing beyond");
+        check([0.02, -0.1, 0.1], [0.1, -0.02, 0.2], "predicts no better");
     }
 
     #[test]
@@ -215,7 +213,7 @@ mod tests {
             report.attainable_mcc = Some(best);
             words(&report).join(" ")
         };
-        assert!(said(1.0).contains("of which this is 50 %."));
+        assert!(said(1.0).contains("of which the model has 50 %."));
         assert!(said(0.49).contains("as good as that, within chance."));
     }
 
@@ -251,8 +249,8 @@ mod tests {
             words(&report)[1].clone()
         };
         assert!(said([0.1, 0.3], 0.2).contains("still rises"));
-        assert!(said([0.1, 0.3], 0.05).contains("no rise"));
-        assert!(said([0.3, 0.1], 0.05).contains("no rise"));
+        assert!(said([0.1, 0.3], 0.05).contains("does not rise"));
+        assert!(said([0.3, 0.1], 0.05).contains("does not rise"));
     }
 
     #[test]
@@ -264,8 +262,8 @@ mod tests {
             [test.mcc, test.mcc_low, test.mcc_high] = [mcc, low, high];
             words(&report)[0].clone()
         };
-        assert!(said(0.01, 0.005, 0.02).contains("nothing is found, as it must be"));
-        assert!(said(0.08, -0.01, 0.2).contains("nothing is found, as it must be"));
+        assert!(said(0.01, 0.005, 0.02).contains("learns nothing, as expected"));
+        assert!(said(0.08, -0.01, 0.2).contains("learns nothing, as expected"));
         assert!(said(0.2, 0.1, 0.3).contains("labels leak"));
     }
 }
