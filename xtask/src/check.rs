@@ -7,6 +7,7 @@
 mod binary;
 mod browser;
 mod clients;
+mod commands;
 mod examples;
 mod report;
 mod services;
@@ -157,7 +158,8 @@ mod tests {
             OnFailure::Stop,
             &[],
             &[
-                "tidy", "fmt", "clippy", "services", "test", "doc", "examples", "browser",
+                "tidy", "fmt", "clippy", "services", "test", "doc", "examples", "commands",
+                "browser",
             ],
         );
     }
@@ -177,7 +179,7 @@ mod tests {
     #[test]
     fn keep_going_runs_the_rest() {
         let all = [
-            "tidy", "fmt", "clippy", "services", "test", "doc", "examples", "browser",
+            "tidy", "fmt", "clippy", "services", "test", "doc", "examples", "commands", "browser",
         ];
         check(OnFailure::KeepGoing, &["tidy", "test"], &all);
     }

@@ -9,6 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::config::UsageError;
+use crate::report::table::aligned;
 
 /// Bytes gathered before a write.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -35,6 +36,47 @@ pub(crate) fn wrapped(text: &str, indent: &str, columns: usize) -> String {
         is_empty = false;
     }
     lines.join("\n").replace('\u{a0}', " ")
+}
+
+/// `text` for a terminal: tables in Markdown aligned, other long lines broken. Their further parts
+/// are indented by two more columns.
+pub(crate) fn fitted(text: &str) -> String {
+    let (mut fitted, mut rows) = (String::new(), Vec::new());
+    for line in text.lines() {
+        if line.starts_with("| ") {
+            rows.push(cells(line));
+            continue;
+        }
+        // The row below a table's heading.
+        if line.starts_with("|-") {
+            continue;
+        }
+        fitted += &aligned(&std::mem::take(&mut rows));
+        let start = line.len() - line.trim_start().len();
+        let indent = " ".repeat(start + 2);
+        fitted += &match line.chars().count() > COLUMNS {
+            true => wrapped(line, &indent, COLUMNS),
+            false => line.to_owned(),
+        };
+        fitted.push('\n');
+    }
+    fitted += &aligned(&rows);
+    fitted.trim_end().to_owned()
+}
+
+/// Says something beside the result, on standard error.
+pub(crate) fn note(text: &str) {
+    eprintln!("{}", fitted(text));
+}
+
+/// The cells of a row in Markdown.
+fn cells(row: &str) -> Vec<String> {
+    let row = row.replace("\\|", "\u{0}");
+    let inner = row.trim().trim_start_matches('|').trim_end_matches('|');
+    let cells = inner
+        .split('|')
+        .map(|cell| cell.trim().replace('\u{0}', "|"));
+    cells.collect()
 }
 
 /// Prints `text` and a line end. A closed pipe is no failure of ours: whoever reads has enough.
@@ -191,5 +233,34 @@ pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
     #[cfg(not(unix))]
     {
         one.canonicalize().ok() == other.canonicalize().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_broken_and_tables_aligned() {
+        let long = format!("  {}", "word ".repeat(30).trim());
+        let fitted = fitted(&format!(
+            "{long}\n| a | b |\n|---|--:|\n| x\\|y | 10 % |\nend"
+        ));
+        let expected = ["a       b", "x|y  10 %", "end"].join("\n");
+        assert!(fitted.ends_with(&expected), "{fitted}");
+        assert!(
+            fitted.lines().all(|line| line.chars().count() <= COLUMNS),
+            "{fitted}"
+        );
+        assert!(
+            fitted.starts_with("  word") && fitted.contains("\n    word"),
+            "{fitted}"
+        );
+    }
+
+    #[test]
+    fn a_number_stays_with_its_percent_sign() {
+        assert_eq!(wrapped("aaa 10 %", "", 6), "aaa\n10 %");
+        assert_eq!(wrapped("short", "  ", 80), "short");
     }
 }

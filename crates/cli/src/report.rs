@@ -11,7 +11,7 @@ mod html;
 mod json;
 pub(crate) mod plan;
 pub(crate) mod simulate;
-mod table;
+pub(crate) mod table;
 #[cfg(test)]
 mod testing;
 pub(crate) mod train;

@@ -24,10 +24,12 @@ const SHOWN_CHARS: usize = 100;
 /// Which server to ask.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Server {
-    /// Address of the server
+    /// Address of the server, or HEADSTART_URL
     #[arg(
         long,
         alias = "server",
+        env = "HEADSTART_URL",
+        hide_env = true,
         value_name = "URL",
         default_value = "http://127.0.0.1:8000"
     )]

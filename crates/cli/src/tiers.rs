@@ -1,5 +1,6 @@
 //! The lower tiers of `serve`: options made into decisions, memory and files.
 
+mod budgets;
 pub(crate) mod importance;
 pub(crate) mod in_virtual_time;
 mod report;
@@ -127,6 +128,17 @@ struct Recipe {
 /// The tiers that the options ask for, if they ask for any.
 pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<TiersOf>> {
     let Some(place) = &options.context_cache else {
+        let settings = [
+            ("--context-cache-gib", options.context_cache_gib),
+            ("--context-cache-hours", options.context_cache_hours),
+            (
+                "--context-cache-tenant-gib",
+                options.context_cache_tenant_gib,
+            ),
+        ];
+        if let Some((name, _)) = settings.iter().find(|(_, value)| value.is_some()) {
+            return Err(usage(&format!("{name} needs --context-cache DIR|URL")));
+        }
         if wanted(options.importance.as_deref()).is_some() {
             return Err(usage(
                 "--importance needs --context-cache DIR: it loads part of what is stored there",
@@ -147,6 +159,7 @@ pub(crate) fn of(options: &ServeOptions, shape: &Shape<'_>) -> Result<Option<Tie
              computes none: leave one of them out",
         ));
     }
+    budgets::check(options, place)?;
     let recipe = Arc::new(Recipe::new(options, place, shape)?);
     recipe
         .check()

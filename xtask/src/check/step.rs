@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{Outcome, Services, browser, clients, examples, services};
+use super::{Outcome, Services, browser, clients, commands, examples, services};
 use crate::cargo::Cargo;
 use crate::tidy;
 
 /// All steps, in the order they run: seconds before minutes, so that a typo is known early.
-pub(super) const STEPS: [Step; 9] = [
+pub(super) const STEPS: [Step; 10] = [
     Step {
         name: "tidy",
         work: Work::Tidy,
@@ -37,6 +37,10 @@ pub(super) const STEPS: [Step; 9] = [
     Step {
         name: "examples",
         work: Work::Examples,
+    },
+    Step {
+        name: "commands",
+        work: Work::Commands,
     },
     Step {
         name: "browser",
@@ -102,6 +106,7 @@ enum Work {
     Services,
     Test,
     Examples,
+    Commands,
     Browser,
     Clients,
 }
@@ -131,6 +136,7 @@ impl Step {
                 Services::Required => TEST_WITH_SERVICES.run(cargo),
             },
             Work::Examples => examples::run(root, cargo),
+            Work::Commands => commands::run(root, cargo),
             Work::Browser => browser::run(root, cargo),
             Work::Clients => clients::run(root, cargo),
         }

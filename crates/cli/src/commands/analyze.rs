@@ -380,7 +380,7 @@ impl Options {
         }
         output::line(&match self.json {
             true => report::json(analysis).to_string(),
-            false => report::text(analysis, self.sections()),
+            false => output::fitted(&report::text(analysis, self.sections())),
         })
     }
 }

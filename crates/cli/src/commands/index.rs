@@ -102,7 +102,7 @@ fn show(server: &Server, json: bool) -> Result<()> {
     if json {
         return output::line(&String::from_utf8_lossy(&body));
     }
-    output::line(&table::of(&index))
+    output::line(&output::fitted(&table::of(&index)))
 }
 
 fn dump(server: &Server, query: &str, path: &Path) -> Result<()> {

@@ -133,7 +133,7 @@ pub(crate) fn run(lint: &Lint) -> Result<()> {
     remarks(&rendering);
     output::line(&match lint.json {
         true => verdict.json(lint.show_text).to_string(),
-        false => verdict.text(lint.show_text),
+        false => output::fitted(&verdict.text(lint.show_text)),
     })?;
     match (complaint, &lint.write_baseline) {
         (None, _) => Ok(()),

@@ -105,7 +105,7 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
     let report = plan.report(&sizing, &device, read.trace)?;
     output::line(&match plan.json {
         true => report::json(&report),
-        false => report::table(&report),
+        false => output::fitted(&report::table(&report)),
     })
 }
 

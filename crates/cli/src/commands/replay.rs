@@ -146,7 +146,7 @@ pub(crate) fn run(replay: &Replay) -> Result<()> {
     let predictions = Predictions::all(&plan.predictors, &replay.input, &requests, &sessions)?;
     let remarks = plan.remarks(&predictions, &requests, trace.seconds);
     if replay.json {
-        remarks.iter().for_each(|remark| eprintln!("{remark}"));
+        remarks.iter().for_each(|remark| output::note(remark));
     }
     trace.remarks.extend(remarks);
     let config = SweepConfig {
@@ -202,7 +202,7 @@ fn told(replay: &Replay, report: &Report) -> String {
             .trace
             .remarks
             .iter()
-            .for_each(|remark| eprintln!("{remark}"));
+            .for_each(|remark| output::note(remark));
         return report::csv(report, replay.per_class);
     }
     let mut text = report::table(report);
@@ -212,7 +212,7 @@ fn told(replay: &Replay, report: &Report) -> String {
     for sentence in report::words(report) {
         text += &format!("\n{sentence}");
     }
-    text.trim_end().to_owned()
+    output::fitted(&text)
 }
 
 impl Plan {

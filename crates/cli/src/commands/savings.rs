@@ -43,7 +43,7 @@ pub(crate) struct Savings {
     #[command(flatten)]
     server: Server,
     /// Saved output of /metrics, in place of a server
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "api_key_file"])]
+    #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
     /// Prices of tokens: a TOML file, or `builtin`
     ///
@@ -78,7 +78,7 @@ pub(crate) fn run(savings: &Savings) -> Result<()> {
     };
     output::line(&match savings.json {
         true => ledger.json(prices.as_ref()).to_string(),
-        false => ledger.text(prices.as_ref()),
+        false => output::fitted(&ledger.text(prices.as_ref())),
     })
 }
 

@@ -265,7 +265,7 @@ fn check_memory(cache_blocks: usize, block_bytes: usize, replicas: usize) -> Res
 }
 
 /// Physical memory, where the system says.
-fn memory_bytes() -> Option<usize> {
+pub(crate) fn memory_bytes() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
         .lines()

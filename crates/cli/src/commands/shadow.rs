@@ -38,7 +38,7 @@ pub(crate) fn run(shadow: &Shadow) -> Result<()> {
     let report = shadow.server.json("/debug/shadow", REPORT_BYTES_MAX)?;
     output::line(&match shadow.json {
         true => report.to_string(),
-        false => table(&report),
+        false => output::fitted(&table(&report)),
     })
 }
 

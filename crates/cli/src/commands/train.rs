@@ -201,7 +201,7 @@ fn tell(train: &Train, found: &TrainReport) -> Result<()> {
         }
         None => {}
     }
-    output::line(&report::table(found))
+    output::line(&output::fitted(&report::table(found)))
 }
 
 fn is_stdout(path: &Path) -> bool {

@@ -59,7 +59,7 @@ pub(crate) struct Why {
     ///
     /// Without FILE the command asks a running server. REQUEST is then the id of the answer, or
     /// its x-request-id.
-    #[arg(value_name = "FILE", conflicts_with_all = ["url", "api_key_file"])]
+    #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
     server: Server,
@@ -88,11 +88,11 @@ pub(crate) fn run(why: &Why) -> Result<()> {
     let (told, namesakes) = found(why, path, &rendering)?;
     remarks(&rendering);
     if let Some(remark) = namesakes.told() {
-        eprintln!("{remark}");
+        output::note(&remark);
     }
     output::line(&match why.json {
         true => told_json(&told, &rendering, why.show_text).to_string(),
-        false => told_text(&told, &rendering, why.show_text),
+        false => output::fitted(&told_text(&told, &rendering, why.show_text)),
     })
 }
 
@@ -184,7 +184,7 @@ fn found(why: &Why, path: &Path, rendering: &Rendering) -> Result<(Told, Namesak
 /// What the user should know of how prompts were read.
 pub(crate) fn remarks(rendering: &Rendering) {
     for remark in rendering.remarks() {
-        eprintln!("{remark}");
+        output::note(&remark);
     }
 }
 

@@ -39,8 +39,8 @@ pub(super) fn page() -> String {
 
 /// A configuration file in which every setting is a comment.
 pub(crate) fn template() -> String {
-    let mut text = "# Settings of `headstart serve`. Remove the `# ` in front of a setting to \
-                    change it.\n\n[serve]\n"
+    let mut text = "# Settings of `headstart serve`. To change one, remove the `# ` in front.\n\n\
+                    [serve]\n"
         .to_owned();
     let command = ServeOptions::augment_args(Command::new("serve"));
     let mut heading = None;

@@ -3,6 +3,7 @@
 use headstart_sim::{Outcome, Tally};
 
 use super::{Report, Row, YARDSTICK, thousands};
+use crate::output::COLUMNS;
 
 /// The table of all cells, with what has to be known to read it; last row: no eviction ever.
 pub(crate) fn table(report: &Report) -> String {
@@ -155,7 +156,8 @@ fn cells(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|&text| text.to_owned()).collect()
 }
 
-/// Lines with the columns of `rows`, as wide as they need: the first to the left, numbers right.
+/// Lines with the columns of `rows`: the first to the left, numbers right. A table that is wider
+/// than [`COLUMNS`] becomes several, each with the first column.
 pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
@@ -163,11 +165,36 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
         cells.max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
+    let parts: Vec<String> = parts(&widths)
+        .iter()
+        .map(|part| lines(rows, &widths, part))
+        .collect();
+    parts.join("\n")
+}
+
+/// The columns of each table, the first in each.
+fn parts(widths: &[usize]) -> Vec<Vec<usize>> {
+    let first = widths.first().copied().unwrap_or(0);
+    let (mut parts, mut taken) = (vec![vec![0]], first);
+    for (column, &width) in widths.iter().enumerate().skip(1) {
+        let is_alone = parts.last().is_none_or(|part| part.len() == 1);
+        if taken + 2 + width > COLUMNS && !is_alone {
+            parts.push(vec![0]);
+            taken = first;
+        }
+        taken += 2 + width;
+        parts.last_mut().expect("never empty").push(column);
+    }
+    parts
+}
+
+fn lines(rows: &[Vec<String>], widths: &[usize], columns: &[usize]) -> String {
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
-        for (index, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-            line += &match index {
+        for &column in columns.iter().filter(|&&column| column < row.len()) {
+            let (cell, width) = (&row[column], widths[column]);
+            line += &match column {
                 0 => format!("{cell:<width$}"),
                 _ => format!("  {cell:>width$}"),
             };
@@ -175,4 +202,22 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
         text += &format!("{}\n", line.trim_end());
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_tables_become_several() {
+        let row = |cell: &str| vec![cell.to_owned(); 12];
+        let text = aligned(&[row("a heading"), row("1")]);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= COLUMNS),
+            "{text}"
+        );
+        assert_eq!(text.matches("a heading").count(), 12 + 1, "{text}");
+        let narrow = aligned(&[cells(&["policy", "rate"]), cells(&["lru", "1 %"])]);
+        assert_eq!(narrow, "policy  rate\nlru      1 %\n");
+    }
 }

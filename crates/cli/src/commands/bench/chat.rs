@@ -235,17 +235,26 @@ fn print(
         return output::line(&json!({"runs": runs, "reuse_probe": probed}).to_string());
     }
     for (name, report) in reports {
-        output::line(&format!("## {name}\n\n{}", report.to_markdown()))?;
+        output::line(&output::fitted(&format!(
+            "{name}\n{}",
+            report.to_markdown()
+        )))?;
     }
     if reports.len() > 1 {
         let reports: Vec<_> = reports
             .iter()
             .map(|(name, report)| (&name[..], report))
             .collect();
-        output::line(&format!("## Side by side\n\n{}", compare(&reports)))?;
+        output::line(&output::fitted(&format!(
+            "Comparison\n{}",
+            compare(&reports)
+        )))?;
     }
     if let Some(probed) = probed {
-        output::line(&format!("## Reuse probe\n\n{}", probed.to_markdown()))?;
+        output::line(&output::fitted(&format!(
+            "Reuse probe\n{}",
+            probed.to_markdown()
+        )))?;
     }
     Ok(())
 }

@@ -343,7 +343,7 @@ impl Fleet {
         }
         output::line(&match self.json {
             true => report::json_lines(report),
-            false => report::table(report),
+            false => output::fitted(&report::table(report)),
         })
     }
 }

@@ -245,7 +245,7 @@ pub(super) fn run(bench: &ImportanceBench) -> Result<()> {
     })?;
     match bench.json {
         true => Ok(()),
-        false => output::line(report::text(&workload, &rows).trim_end()),
+        false => output::line(&output::fitted(&report::text(&workload, &rows))),
     }
 }
 

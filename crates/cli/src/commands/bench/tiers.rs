@@ -142,7 +142,7 @@ pub(super) fn run(bench: &TiersBench) -> Result<()> {
     }
     match bench.json {
         true => Ok(()),
-        false => output::line(report::text(&cells).trim_end()),
+        false => output::line(&output::fitted(&report::text(&cells))),
     }
 }
 

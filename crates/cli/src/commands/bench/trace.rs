@@ -138,7 +138,7 @@ pub(super) fn run(trace: &Trace) -> Result<()> {
         }
     })?;
     let remarks = remarks(&reader);
-    remarks.iter().for_each(|remark| eprintln!("{remark}"));
+    remarks.iter().for_each(|remark| output::note(remark));
     report(trace, &measured)
 }
 
@@ -279,12 +279,12 @@ fn report(trace: &Trace, measured: &Measured) -> Result<()> {
         });
         output::line(&line.to_string())?;
     } else {
-        output::line(&report.to_markdown())?;
+        output::line(&output::fitted(&report.to_markdown()))?;
         if let Some(agreement) = &measured.agreement {
-            output::line(&agreement.to_markdown())?;
+            output::line(&output::fitted(&agreement.to_markdown()))?;
         }
         if let Some(tiers) = &measured.tiers {
-            output::line(&tiers.to_markdown())?;
+            output::line(&output::fitted(&tiers.to_markdown()))?;
         }
         if altered != Altered::default() {
             output::line(&format!("Of the trace's requests, {altered}."))?;

@@ -146,7 +146,7 @@ pub(super) fn stat(stat: &Stat) -> Result<()> {
     };
     output::line(&match stat.form.json {
         true => told.json().to_string(),
-        false => told.text(),
+        false => output::fitted(&told.text()),
     })
 }
 

@@ -84,7 +84,7 @@ pub(super) fn run(verify: &Verify) -> Result<()> {
     let seconds = began.elapsed().as_secs_f64();
     output::line(&match verify.form.json {
         true => found.json(verify.dry_run, seconds).to_string(),
-        false => found.text(verify.dry_run, seconds),
+        false => output::fitted(&found.text(verify.dry_run, seconds)),
     })?;
     let wrong = found.damaged.len() + found.unreadable.len();
     let harm = found.harm.len();

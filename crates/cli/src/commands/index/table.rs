@@ -8,8 +8,7 @@ use serde_json::Value;
 use crate::server::one_line;
 
 const HEADER: &str = "\
-| replica | upstream | health | stream | blocks by tier | doubtful | lost batches | \
-last event, s ago |
+| replica | upstream | health | stream | blocks | doubtful | lost | last event, s |
 |--:|---|---|---|---|--:|--:|--:|";
 
 /// The whole of it.
@@ -161,8 +160,7 @@ mod tests {
         let expected = "12 entries (2 doubtful), 1 prompts assumed, 3.0 MiB\n\
             64 of 100 prompt tokens were predicted to be cached\n\
             0 blocks wait, 0 given up; 0 removals of unknown blocks, 0 evicted\n\n\
-            | replica | upstream | health | stream | blocks by tier | doubtful | lost batches | \
-            last event, s ago |\n\
+            | replica | upstream | health | stream | blocks | doubtful | lost | last event, s |\n\
             |--:|---|---|---|---|--:|--:|--:|\n\
             | 0 | http://h:1 | up | complete | device 10, host 2 | 2 | 3 | 0.002 |\n\
             | 1 | http://h:2 rank 3 | down | none | none | 0 | 0 |  |";

@@ -104,7 +104,7 @@ pub(super) fn run(fleet: &Fleet) -> Result<()> {
     }
     output::line(&match fleet.json {
         true => fleet_report::json_lines(&report),
-        false => fleet_report::table(&report),
+        false => output::fitted(&fleet_report::table(&report)),
     })
 }
 

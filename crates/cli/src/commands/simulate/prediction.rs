@@ -199,7 +199,7 @@ pub(super) fn run(simulate: &Prediction) -> Result<()> {
     output::line(&match (simulate.json, simulate.csv) {
         (true, _) => report::json_lines(&report),
         (_, true) => report::csv(&report),
-        _ => report::table(&report),
+        _ => output::fitted(&report::table(&report)),
     })
 }
 

@@ -102,7 +102,7 @@ pub(super) fn run(host: &HostMemory) -> Result<()> {
     let report = host.options.run(traffic.transpose()?, &shared)?;
     output::line(&match host.json {
         true => wild_report::json_lines(&report),
-        false => wild_report::table(&report),
+        false => output::fitted(&wild_report::table(&report)),
     })
 }
 

@@ -70,7 +70,7 @@ pub(crate) fn run(convert: &Convert) -> Result<()> {
     }
     eprintln!("{}", summary(&reader, &sessions));
     for remark in remarks(&reader) {
-        eprintln!("{remark}");
+        output::note(&remark);
     }
     Ok(())
 }

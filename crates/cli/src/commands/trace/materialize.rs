@@ -71,7 +71,7 @@ pub(crate) fn run(materialize: &Materialize) -> Result<()> {
     );
     drop(prompts);
     for remark in remarks(&reader) {
-        eprintln!("{remark}");
+        output::note(&remark);
     }
     Ok(())
 }

@@ -95,9 +95,11 @@ pub(crate) fn run(synth: &Synth) -> Result<()> {
 }
 
 fn list() -> Result<()> {
-    PRESETS
-        .iter()
-        .try_for_each(|preset| output::line(&format!("{:<22} {}", preset.name, preset.about)))
+    PRESETS.iter().try_for_each(|preset| {
+        let line = format!("{:<22} {}", preset.name, preset.about);
+        let indent = " ".repeat(23);
+        output::line(&output::wrapped(&line, &indent, output::COLUMNS))
+    })
 }
 
 fn usage(error: impl std::fmt::Display) -> UsageError {

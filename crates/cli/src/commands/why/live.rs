@@ -29,7 +29,7 @@ pub(super) fn run(server: &Server, request: &str, as_json: bool) -> Result<()> {
     );
     output::line(&match as_json {
         true => record.to_string(),
-        false => told(&record),
+        false => output::fitted(&told(&record)),
     })
 }
 

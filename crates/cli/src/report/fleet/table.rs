@@ -3,7 +3,7 @@
 use headstart_sim::fleet::RungOutcome;
 
 use super::super::table::aligned;
-use super::{Report, StrategyRun, agreement};
+use super::{Report, StrategyRun, agreement, winner};
 
 /// Throughput and TTFT beside the published ones, then all figures of each strategy.
 pub(crate) fn table(report: &Report) -> String {
@@ -36,7 +36,11 @@ pub(crate) fn table(report: &Report) -> String {
     if let Some(agreement) = agreement::table(report) {
         text += &format!("\n{agreement}");
     }
-    text.trim_end().to_owned()
+    format!(
+        "{}\n\n{}",
+        text.trim_end(),
+        winner::sentences(report).join(" ")
+    )
 }
 
 fn compared(

@@ -5,7 +5,7 @@ use headstart_sim::experiment::Predictor;
 
 use super::super::{table::aligned, thousands};
 use super::published::{self, Figure};
-use super::{Line, Report, axis, mean, percent, signed};
+use super::{Line, Report, axis, mean, percent, signed, winner};
 use crate::commands::simulate::Swept;
 use crate::input::counted;
 
@@ -29,7 +29,11 @@ pub(crate) fn table(report: &Report) -> String {
             aligned(&beside(&figures))
         );
     }
-    text.trim_end().to_owned()
+    format!(
+        "{}\n\n{}",
+        text.trim_end(),
+        winner::sentences(report).join(" ")
+    )
 }
 
 pub(super) fn facts(report: &Report) -> String {

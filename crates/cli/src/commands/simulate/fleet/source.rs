@@ -9,6 +9,7 @@ use headstart_sim::fleet::{Arrivals, Crowd, Ladder, Preset, Recorded, Workload};
 
 use crate::config::UsageError;
 use crate::input::{TraceInput, counted, remarks};
+use crate::output;
 use crate::report::fleet::Asked;
 
 /// Length of an answer that the trace does not know, tokens.
@@ -177,7 +178,7 @@ impl SourceOptions {
         let trace = reader.by_ref().collect::<Result<Vec<_>, _>>()?;
         remarks(&reader)
             .iter()
-            .for_each(|remark| eprintln!("{remark}"));
+            .for_each(|remark| output::note(remark));
         if trace.is_empty() {
             let message = format!("{}: no requests in it", input.name());
             return Err(UsageError(message).into());

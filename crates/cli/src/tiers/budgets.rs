@@ -1,0 +1,67 @@
+//! Whether this machine has the memory and the disk that the tiers may take.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::usage;
+use crate::commands::serve::memory_bytes;
+use crate::config::ServeOptions;
+
+const GIB: f64 = (1u64 << 30) as f64;
+
+/// Default budget of the context cache, GiB.
+const CONTEXT_GIB: f64 = 10.0;
+
+/// Refuses host memory that this machine does not have, and warns of a disk that has less room
+/// than the budget: others may free it.
+pub(super) fn check(options: &ServeOptions, place: &str) -> Result<()> {
+    let replicas = options.replicas.unwrap_or(2) as f64;
+    let host_gib = options.host_cache_gib.unwrap_or(0.0) * replicas;
+    if let Some(memory) = memory_bytes().map(|bytes| bytes as f64 / GIB)
+        && host_gib > memory
+    {
+        return Err(usage(&format!(
+            "--host-cache-gib takes {host_gib:.1} GiB with {replicas} replicas, more than this \
+             machine's memory of {memory:.1} GiB"
+        )));
+    }
+    let budget = options.context_cache_gib.unwrap_or(CONTEXT_GIB);
+    let room = room_gib(place);
+    if let Some(room) = room.filter(|&room| room < budget) {
+        tracing::warn!(
+            budget_gib = budget,
+            free_gib = format!("{room:.1}"),
+            "the disk has less room than --context-cache-gib; it stores nothing while the \
+             disk is full"
+        );
+    }
+    Ok(())
+}
+
+/// What a folder's disk has free or holds in the folder; nothing for an object store.
+fn room_gib(place: &str) -> Option<f64> {
+    if place.contains("://") {
+        return None;
+    }
+    let mut folder = Path::new(place);
+    while !folder.exists() {
+        folder = folder.parent()?;
+    }
+    let folder = match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    };
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    let files = std::fs::read_dir(place).into_iter().flatten().flatten();
+    let held: u64 = files
+        .filter_map(|file| Some(file.metadata().ok()?.len()))
+        .sum();
+    Some(
+        (disk
+            .f_bavail
+            .saturating_mul(disk.f_frsize)
+            .saturating_add(held)) as f64
+            / GIB,
+    )
+}
