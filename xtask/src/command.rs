@@ -12,7 +12,8 @@ Usage: cargo x <COMMAND>
 
 Commands:
   check [OPTIONS]  run what CI runs: tidy, fmt, clippy, services, test, doc, examples,
-                   commands (of the README and the guide), browser (skipped, by name, where there is none: tools/browser/run --install)
+                   commands (of the README and the guide), browser (skipped, by name, where
+                   there is none: tools/browser/run --install)
   tidy             run the style guide's own rules alone
   docs             write the generated references in docs/reference, and the book (mdBook)
   dist             make the archive and the wheel in target/dist (maturin by pip, below target)
