@@ -57,6 +57,9 @@ fn tidy_alone() -> Result<ExitCode> {
     for violation in &violations {
         println!("{violation}");
     }
+    for line in tidy::prose_shares(&workspace_root()?)? {
+        println!("prose: {line}");
+    }
     if violations.is_empty() {
         println!("tidy: no violations");
         return Ok(ExitCode::SUCCESS);

@@ -119,6 +119,18 @@ impl fmt::Display for Violation {
     }
 }
 
+/// A line per crate: its doc comments that open with a relative clause.
+pub(crate) fn prose_shares(root: &Path) -> Result<Vec<String>> {
+    let shares = prose::shares(&Tree::read(root)?);
+    let line = |(name, clauses, all): (String, usize, usize)| {
+        let percent = 100.0 * clauses as f64 / all.max(1) as f64;
+        format!(
+            "{name:<10} {clauses:4} of {all:5} doc comments open with a relative clause ({percent:.1} %)"
+        )
+    };
+    Ok(shares.into_iter().map(line).collect())
+}
+
 /// Reads the tree under `root` and returns what is wrong, in order of path and line.
 pub(crate) fn run(root: &Path) -> Result<Vec<Violation>> {
     Ok(inspect(&Tree::read(root)?, EXCEPTIONS))

@@ -192,7 +192,7 @@ impl Slots {
         let slot = *self.resident_mut(block);
         assert!(
             slot.children == 0 && slot.pins == 0,
-            "a victim is a leaf that nobody holds"
+            "a victim is a leaf without holders"
         );
         let entry = self
             .names

@@ -100,7 +100,8 @@ enum Command {
 fn command() -> clap::Command {
     // Environment variables are named once per command, in its last lines.
     let hidden = |command: clap::Command| command.mut_args(|arg| arg.hide_env(true));
-    help::grouped(Cli::command()).mut_subcommand("serve", hidden)
+    let command = help::grouped(Cli::command()).max_term_width(output::COLUMNS);
+    command.mut_subcommand("serve", hidden)
 }
 
 fn main() -> ExitCode {

@@ -3,10 +3,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::config::UsageError;
 use crate::report::table::aligned;
@@ -67,6 +69,18 @@ pub(crate) fn fitted(text: &str) -> String {
 /// Says something beside the result, on standard error.
 pub(crate) fn note(text: &str) {
     eprintln!("{}", fitted(text));
+}
+
+/// A spinner with the time that passed, on a terminal; elsewhere one line that says `what`.
+pub(crate) fn waiting(what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(what);
+    let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
+    bar.set_style(style.expect("the template is valid"));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    if bar.is_hidden() {
+        eprintln!("{what}");
+    }
+    bar
 }
 
 /// The cells of a row in Markdown.

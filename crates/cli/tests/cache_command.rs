@@ -192,8 +192,8 @@ fn beside_a_server_one_looks_and_does_not_touch() {
     assert_eq!(stat["segments"]["bytes"], stat["used_bytes"]);
     let lines = printed(&["ls", &kv, "--json"]);
     assert_eq!(lines.lines().count() as u64, records);
-    let unharmed = told(&["verify", &kv, "--dry-run"]);
-    assert_eq!(count(&unharmed["unharmed"]["records"]), records);
+    let verified = told(&["verify", &kv, "--dry-run"]);
+    assert_eq!(count(&verified["ok"]["records"]), records);
     for args in [
         &["verify", &kv][..],
         &["gc", &kv],
@@ -229,7 +229,7 @@ fn a_damaged_byte_is_found_and_computed_again() {
     assert_eq!(stat["used_by"], "no process");
     let records = count(&stat["records"]);
     assert_eq!(
-        count(&told(&["verify", &kv])["unharmed"]["records"]),
+        count(&told(&["verify", &kv])["ok"]["records"]),
         records
     );
     harm(&kv);
@@ -241,7 +241,7 @@ fn a_damaged_byte_is_found_and_computed_again() {
         assert!(complaint.contains("1 of"), "{complaint}");
     }
     let after = told(&["verify", &kv]);
-    assert_eq!(count(&after["unharmed"]["records"]), records - 1);
+    assert_eq!(count(&after["ok"]["records"]), records - 1);
     let stat = told(&["stat", &kv]);
     assert_eq!(count(&stat["quarantined"]["records"]), 1);
     assert!(printed(&["stat", &kv]).contains("quarantined  1, "));
@@ -283,7 +283,7 @@ fn one_tenant_is_purged_and_then_all() {
     assert_eq!(count(&cleared["garbage"]["records"]), theirs as u64);
     let verified = told(&["verify", &kv]);
     assert_eq!(
-        count(&verified["unharmed"]["records"]),
+        count(&verified["ok"]["records"]),
         (all - theirs) as u64
     );
 
@@ -319,7 +319,7 @@ fn what_was_exported_warms_another_server() {
     for (place, expected) in [(&objects, records), (&second, theirs)] {
         assert_eq!(count(&told(&["stat", place])["records"]), expected);
         let verified = told(&["verify", place]);
-        assert_eq!(count(&verified["unharmed"]["records"]), expected);
+        assert_eq!(count(&verified["ok"]["records"]), expected);
     }
     let same = complaint(&["export", &kv, &format!("{kv}/")], 2);
     assert!(same.contains("the source itself"), "{same}");

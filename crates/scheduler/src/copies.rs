@@ -59,7 +59,7 @@ impl<'a> Copies<'a> {
         self.mover.read(part, device);
         for arrival in self.arrivals {
             let bytes = self.mover.part(arrival.claim.name, part);
-            let bytes = bytes.expect("what has arrived is at hand until it is released");
+            let bytes = bytes.expect("an arrived copy stays until it is released");
             let len = device.block_bytes();
             for &(number, block) in &arrival.blocks {
                 device.write(block, &bytes[number * len..(number + 1) * len]);

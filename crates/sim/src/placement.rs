@@ -46,7 +46,7 @@ impl RecentWork {
             by_held.then(other.1.total_cmp(&one.1))
         });
         best.map(|(_, _, index)| index)
-            .expect("somebody has no more than the mean")
+            .expect("some replica has no more than the mean")
     }
 
     /// A request was served, of which `replica` computed so many blocks.

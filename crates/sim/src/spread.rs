@@ -138,7 +138,7 @@ impl Spread {
     /// Without replicas.
     #[must_use]
     pub fn new(placements: &[Placement], settings: Settings) -> Self {
-        assert!(settings.replicas > 0, "somebody must serve");
+        assert!(settings.replicas > 0, "some replica must serve");
         let fleets = placements.iter();
         Self {
             fleets: fleets.map(|&it| Fleet::new(it, settings)).collect(),

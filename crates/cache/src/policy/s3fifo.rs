@@ -222,7 +222,7 @@ impl Policy for S3Fifo {
         self.has_evicted = true;
         let queue = self.flags[block.index()].queue();
         let front = self.queues.pop(queue);
-        assert_eq!(front, Some(block), "a victim stands at the front");
+        assert_eq!(front, Some(block), "a victim is at the front");
         self.lens[queue] -= 1;
         if queue == SMALL && self.ghost_capacity > 0 {
             if self.ghosts.len(GHOST) == self.ghost_capacity {

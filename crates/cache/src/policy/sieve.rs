@@ -108,7 +108,7 @@ impl Sieve {
     /// The hand moves on behind the block at which it stands, which leaves its lane.
     fn pass(&mut self, block: BlockId) {
         let front = self.lanes.pop(AHEAD);
-        assert_eq!(front, Some(block), "the hand stands at the front");
+        assert_eq!(front, Some(block), "the hand is at the front");
         self.hand = self.lanes.joined(block) + 1;
     }
 }

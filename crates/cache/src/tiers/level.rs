@@ -297,7 +297,7 @@ impl Level {
         for (tenant, count) in owned {
             if let Some(owners) = &self.owners {
                 assert_eq!(owners.count(tenant), count, "units have owners");
-                assert!(owners.excess(tenant) <= 1, "nobody has more than its share");
+                assert!(owners.excess(tenant) <= 1, "no tenant has more than its share");
                 let mut candidates = owners.candidates(tenant);
                 let may_go = |slot| self.is_candidate(slot);
                 assert!(candidates.all(may_go), "who is given up may go");
@@ -315,7 +315,7 @@ impl Level {
     ) -> Option<BlockId> {
         let slot = self.policy.victim(now, Some(newcomer))?;
         let Slot::Resident { unit, pins: 0 } = self.slots[slot.index()] else {
-            panic!("only what nobody reads is a candidate");
+            panic!("only units without readers are candidates");
         };
         if Some(unit.name) == parent {
             return None;

@@ -79,7 +79,7 @@ impl Loads {
             self.under_way.len(),
             "what is awaited is on its way"
         );
-        assert!(self.units.len() <= most, "what is at hand has a limit");
+        assert!(self.units.len() <= most, "loads are limited");
         let mut abandoned = HashMap::new();
         for load in self.units.values().filter(|load| load.is_abandoned()) {
             *abandoned.entry(load.from).or_default() += 1;

@@ -173,6 +173,7 @@ fn derive(calibrate: &Calibrate, model: &str, gpu: &str) -> Result<()> {
 }
 
 fn measure(calibrate: &Calibrate) -> Result<()> {
+    let waiting = output::waiting("measuring the engine's steps: about three minutes");
     let (timed, limits) = serve::runtime()?.block_on(async {
         match &calibrate.url {
             Some(url) => {
@@ -195,6 +196,7 @@ fn measure(calibrate: &Calibrate) -> Result<()> {
             }
         }
     })?;
+    waiting.finish_and_clear();
     let timings: Vec<Timing> = timed.iter().map(timing_of).collect();
     let fit = Fit::of(&timings, limits.max_batched_tokens);
     let shown = report::Report::new(fit, &timings);

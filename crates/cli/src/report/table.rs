@@ -32,7 +32,7 @@ pub(crate) fn table(report: &Report) -> String {
     format!(
         "{}\n{}{}",
         facts(report),
-        aligned(&rows),
+        aligned_by(2, &rows),
         if has_late { late } else { "" }
     )
 }
@@ -67,7 +67,7 @@ pub(crate) fn per_class(report: &Report) -> String {
             ]);
         }
     }
-    aligned(&rows)
+    aligned_by(2, &rows)
 }
 
 fn facts(report: &Report) -> String {
@@ -159,28 +159,34 @@ fn cells(texts: &[&str]) -> Vec<String> {
 /// Lines with the columns of `rows`: the first to the left, numbers right. A table that is wider
 /// than [`COLUMNS`] becomes several, each with the first column.
 pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
+    aligned_by(1, rows)
+}
+
+/// The same for rows that their first `keys` columns name: those are in each table.
+fn aligned_by(keys: usize, rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
-    let parts: Vec<String> = parts(&widths)
+    let parts: Vec<String> = parts(keys, &widths)
         .iter()
         .map(|part| lines(rows, &widths, part))
         .collect();
     parts.join("\n")
 }
 
-/// The columns of each table, the first in each.
-fn parts(widths: &[usize]) -> Vec<Vec<usize>> {
-    let first = widths.first().copied().unwrap_or(0);
-    let (mut parts, mut taken) = (vec![vec![0]], first);
-    for (column, &width) in widths.iter().enumerate().skip(1) {
-        let is_alone = parts.last().is_none_or(|part| part.len() == 1);
-        if taken + 2 + width > COLUMNS && !is_alone {
-            parts.push(vec![0]);
-            taken = first;
+/// The columns of each table, the keys in each.
+fn parts(keys: usize, widths: &[usize]) -> Vec<Vec<usize>> {
+    let keys: Vec<usize> = (0..keys.min(widths.len())).collect();
+    let of_keys: usize = keys.iter().map(|&key| widths[key] + 2).sum();
+    let (mut parts, mut taken) = (vec![keys.clone()], of_keys);
+    for (column, &width) in widths.iter().enumerate().skip(keys.len()) {
+        let is_alone = parts.last().is_none_or(|part| part.len() == keys.len());
+        if taken + width > COLUMNS && !is_alone {
+            parts.push(keys.clone());
+            taken = of_keys;
         }
         taken += 2 + width;
         parts.last_mut().expect("never empty").push(column);

@@ -486,5 +486,5 @@ fn probe_part(unit: BlockHash, layer: usize) -> PartName {
 
 fn at_hand(mover: &dyn BlockMover, name: PartName) -> &[u8] {
     let bytes = mover.loaded_part(name);
-    bytes.expect("what is held and has come is at hand")
+    bytes.expect("held and loaded parts are readable")
 }

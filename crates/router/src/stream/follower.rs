@@ -363,7 +363,7 @@ impl Follower {
         self.held.check(self.life.next());
         assert!(
             self.held.first().is_none() || self.has_hole(),
-            "nobody waits for nothing"
+            "a wait has something to wait for"
         );
         let is_asked = self.replays.is_busy() || !self.config.can_replay || !self.link.is_up();
         assert!(!self.has_hole() || is_asked, "what is missing is asked for");

@@ -304,7 +304,7 @@ impl Scheduler {
         for arrival in &batch.arrivals {
             let is_it = |sequence: &Sequence| sequence.new.id == arrival.seq;
             let index = self.running.iter().position(is_it);
-            let index = index.expect("whoever loads runs");
+            let index = index.expect("a loading sequence runs");
             self.commit_full_blocks(index, now);
             let Some(tiers) = &mut self.tiers else { return };
             if let Some(from) = tiers.source(arrival.claim) {

@@ -185,7 +185,7 @@ impl Engine {
     fn grow(&mut self, lease: &mut Lease, count: usize, now: Nanos) {
         if let Grow::Short { available } = self.cache.grow(lease, count, now) {
             let grown = self.cache.grow(lease, available, now);
-            assert_eq!(grown, Grow::Done, "so many are available");
+            assert_eq!(grown, Grow::Done, "that many are available");
         }
     }
 

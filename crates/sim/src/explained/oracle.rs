@@ -142,7 +142,7 @@ impl Oracle {
     pub fn waited(&mut self, replica: usize, nodes: &[Node]) {
         for node in nodes {
             let block = self.blocks.get_mut(node).expect("it was waited for");
-            let waiting = block.waiting.get_mut(&replica).expect("somebody waits");
+            let waiting = block.waiting.get_mut(&replica).expect("a request waits");
             *waiting -= 1;
             if *waiting == 0 {
                 block.waiting.remove(&replica);

@@ -116,7 +116,7 @@ impl fmt::Display for Verdicts {
         writeln!(
             to,
             "{} requests answered, {} not; {cleared} caches cleared, {ended} processes ended; \
-             {} tokens: {:.2} % right; of those not served {:.2} %, of those that nobody told \
+             {} tokens: {:.2} % right; of those not served {:.2} %, of those without an account \
              {:.2} %",
             self.requests,
             self.abandoned,

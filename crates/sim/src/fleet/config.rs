@@ -84,7 +84,7 @@ impl FleetConfig {
                 Fault::Crash { replica, .. } => replica < self.replicas.len(),
                 Fault::GatewayRestart { gateway, .. } => gateway < self.gateways,
             };
-            assert!(is_there, "{fault:?}: nobody there");
+            assert!(is_there, "{fault:?}: no such replica or gateway");
         }
     }
 

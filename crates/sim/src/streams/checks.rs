@@ -160,7 +160,7 @@ fn of_replica(
     });
     found.sort_unstable();
     if let Some(resident) = unknown {
-        return Err(format!("nobody ever had {resident:?}"));
+        return Err(format!("no replica ever had {resident:?}"));
     }
     match found.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         Some(pair) => Err(format!("{:?} is reported twice", pair[0].0)),

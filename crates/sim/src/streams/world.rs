@@ -105,7 +105,7 @@ impl World {
     /// Whoever follows the engines ends, and another one begins with what was dumped.
     fn restore(&mut self, dump: &IndexDump) -> Result<(), String> {
         self.commons
-            .note(|| "everybody is followed anew".to_owned());
+            .note(|| "every replica is followed again".to_owned());
         self.commons.index = RunIndex::new(MODEL);
         for station in &mut self.stations {
             station.follow_anew(&mut self.commons);

@@ -40,7 +40,7 @@ pub(crate) struct Verify {
 /// What was found.
 #[derive(Default)]
 struct Found {
-    unharmed: Tally,
+    intact: Tally,
     damaged: Vec<(Item, Wrong)>,
     unreadable: Vec<(Item, String)>,
     gone: u64,
@@ -70,7 +70,7 @@ pub(super) fn run(verify: &Verify) -> Result<()> {
         &mut |item, read| {
             bar.inc(item.resident.bytes);
             match read {
-                Ok(_) => found.unharmed.add(item.resident.bytes),
+                Ok(_) => found.intact.add(item.resident.bytes),
                 Err(Damage::Wrong(wrong)) => found.damaged.push((*item, wrong)),
                 Err(Damage::Unreadable(why)) => found.unreadable.push((*item, why)),
                 Err(Damage::Gone) => found.gone += 1,
@@ -112,7 +112,7 @@ impl Found {
         let damaged = self.damaged.iter();
         let unreadable = self.unreadable.iter();
         json!({
-            "unharmed": {"records": self.unharmed.records, "bytes": self.unharmed.bytes},
+            "ok": {"records": self.intact.records, "bytes": self.intact.bytes},
             "damaged": damaged
                 .map(|(item, wrong)| named(item, wrong.to_string()))
                 .collect::<Vec<_>>(),
@@ -127,7 +127,7 @@ impl Found {
     }
 
     fn text(&self, is_dry: bool, seconds: f64) -> String {
-        let rate = self.unharmed.bytes as f64 / seconds.max(1e-9);
+        let rate = self.intact.bytes as f64 / seconds.max(1e-9);
         let mut lines = Vec::new();
         for (item, wrong) in &self.damaged {
             lines.push(line(item, &wrong.to_string()));
@@ -138,8 +138,8 @@ impl Found {
         lines.extend(self.harm.iter().cloned());
         lines.push(format!(
             "{} records ok, {} in {seconds:.1} s ({}/s)",
-            self.unharmed.records,
-            words::bytes(self.unharmed.bytes),
+            self.intact.records,
+            words::bytes(self.intact.bytes),
             words::bytes(rate as u64),
         ));
         if !self.damaged.is_empty() {

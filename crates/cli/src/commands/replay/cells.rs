@@ -44,7 +44,7 @@ pub(crate) fn replay_all(
                 predictions: cell.predictions,
             };
             let outcome = sweep.run(arm, &observe);
-            let mut outcomes = outcomes.lock().expect("nobody panics with the lock");
+            let mut outcomes = outcomes.lock().expect("no holder of the lock panics");
             outcomes.push((index, outcome));
         }
     };

@@ -215,8 +215,8 @@ fn encoder(spec: &str) -> Result<Arc<dyn Encoder>> {
 
 /// The model in `file`, with that of the encoders with which it was trained.
 fn load(file: &Path, encoders: &[Arc<dyn Encoder>]) -> Result<Predictor> {
-    let nobody = "neither `trace`, `turns`, `truth` nor a file with a model";
-    let bytes = read_model(file).map_err(|what| anyhow!("{nobody}: it {what}"))?;
+    let known = "neither `trace`, `turns`, `truth` nor a file with a model";
+    let bytes = read_model(file).map_err(|what| anyhow!("{known}: it {what}"))?;
     let model = Arc::new(Model::from_bytes(&bytes)?);
     let is_its_own = |encoder: &&Arc<dyn Encoder>| encoder.identity() == model.definition.encoder;
     let encoder = encoders.iter().find(is_its_own).unwrap_or(&encoders[0]);

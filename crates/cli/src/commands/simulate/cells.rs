@@ -49,7 +49,7 @@ pub(crate) fn parallel<T: Sync, R: Send>(
                 return;
             };
             let result = work(item);
-            let mut results = results.lock().expect("nobody panics with the lock");
+            let mut results = results.lock().expect("no holder of the lock panics");
             results.push((index, result));
         }
     };

@@ -84,7 +84,8 @@ fn by_ttft(report: &Report, runs: &[&StrategyRun], at: usize) -> Vec<String> {
     let (Some(higher), 2..) = (higher, alike.len()) else {
         return compared(&sorted, at);
     };
-    let mut sentences = compared(&by_p90(&alike, higher), higher);
+    // Of those that are alike, the last is not the last of all.
+    let mut sentences = first_two(&by_p90(&alike, higher), higher);
     let names: Vec<_> = alike.iter().map(|run| run.label()).collect();
     sentences.push(format!(
         "At {} requests/s, which all strategies sustain, {} differ by at most 5 %.",
@@ -106,6 +107,21 @@ fn by_p90<'r>(runs: &[&'r StrategyRun], at: usize) -> Vec<&'r StrategyRun> {
 
 /// The first of `sorted` against the second and the last.
 fn compared(sorted: &[&StrategyRun], at: usize) -> Vec<String> {
+    let mut sentences = first_two(sorted, at);
+    if let [best, _, .., last] = sorted
+        && p90(last, at) > p90(best, at) * ALIKE
+    {
+        let times = p90(last, at) / p90(best, at).max(f64::MIN_POSITIVE);
+        let (last, worst) = (last.label(), seconds(p90(last, at)));
+        sentences.push(format!(
+            "{last} is last with {worst}, {times:.1} times as much."
+        ));
+    }
+    sentences
+}
+
+/// The first of `sorted` against the second.
+fn first_two(sorted: &[&StrategyRun], at: usize) -> Vec<String> {
     let Some((best, others)) = sorted.split_first() else {
         return Vec::new();
     };
@@ -126,15 +142,6 @@ fn compared(sorted: &[&StrategyRun], at: usize) -> Vec<String> {
             "{head}, {name} wins: TTFT p90 {shown}, {less:.0} % less than {other} ({theirs})."
         ));
         sentences.extend(why(best, next, at));
-    }
-    if let [_, .., last] = others
-        && p90(last, at) > p90(best, at) * ALIKE
-    {
-        let times = p90(last, at) / p90(best, at).max(f64::MIN_POSITIVE);
-        let (last, worst) = (last.label(), seconds(p90(last, at)));
-        sentences.push(format!(
-            "{last} is last with {worst}, {times:.1} times as much."
-        ));
     }
     sentences
 }

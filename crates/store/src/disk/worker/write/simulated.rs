@@ -168,7 +168,7 @@ impl Sim {
     }
 
     fn hear(&mut self) {
-        let started = std::mem::take(&mut *self.held.lock().expect("nobody panics"));
+        let started = std::mem::take(&mut *self.held.lock().expect("no holder of the lock panics"));
         for (id, op) in started {
             let covers = match &op {
                 Op::Sync { file } => {
@@ -353,7 +353,7 @@ impl Sim {
             let expected = live.get(&id).copied().unwrap_or(0);
             assert_eq!(worker.space.live(id), expected, "pages of {id:?}");
         }
-        assert!(!worker.space.has_readers(), "somebody reads for ever");
+        assert!(!worker.space.has_readers(), "a reader never ends");
         assert!(worker.is_quiet());
     }
 
