@@ -124,9 +124,7 @@ pub(crate) fn prose_shares(root: &Path) -> Result<Vec<String>> {
     let shares = prose::shares(&Tree::read(root)?);
     let line = |(name, clauses, all): (String, usize, usize)| {
         let percent = 100.0 * clauses as f64 / all.max(1) as f64;
-        format!(
-            "{name:<10} {clauses:4} of {all:5} doc comments open with a relative clause ({percent:.1} %)"
-        )
+        format!("{name:<10} {percent:5.1} % of {all:5} doc comments open with a relative clause")
     };
     Ok(shares.into_iter().map(line).collect())
 }

@@ -228,10 +228,7 @@ fn a_damaged_byte_is_found_and_computed_again() {
     let stat = told(&["stat", &kv]);
     assert_eq!(stat["used_by"], "no process");
     let records = count(&stat["records"]);
-    assert_eq!(
-        count(&told(&["verify", &kv])["ok"]["records"]),
-        records
-    );
+    assert_eq!(count(&told(&["verify", &kv])["ok"]["records"]), records);
     harm(&kv);
     for args in [&["verify", &kv, "--dry-run"][..], &["verify", &kv]] {
         let output = run(args);
@@ -282,10 +279,7 @@ fn one_tenant_is_purged_and_then_all() {
     let cleared = told(&["gc", &kv]);
     assert_eq!(count(&cleared["garbage"]["records"]), theirs as u64);
     let verified = told(&["verify", &kv]);
-    assert_eq!(
-        count(&verified["ok"]["records"]),
-        (all - theirs) as u64
-    );
+    assert_eq!(count(&verified["ok"]["records"]), (all - theirs) as u64);
 
     let asked_back = complaint(&["purge", &kv, "--no-salt"], 2);
     assert!(

@@ -9,7 +9,10 @@ use std::time::Duration;
 
 /// What a command shows on a terminal within `seconds`.
 fn shown(args: &str, seconds: u64) -> Option<String> {
-    let line = format!("timeout {seconds} {} {args}", env!("CARGO_BIN_EXE_headstart"));
+    let line = format!(
+        "timeout {seconds} {} {args}",
+        env!("CARGO_BIN_EXE_headstart")
+    );
     let output = Command::new("script")
         .args(["-qefc", &line, "/dev/null"])
         .env("COLUMNS", "80")
@@ -30,7 +33,10 @@ fn check(args: &str, part: &str) {
 #[test]
 fn long_commands_show_how_far_they_are() {
     check("simulate fleet --preset llm-d-73", "eta");
-    check("simulate host-memory --preset wild-consumer --seeds 1", "eta");
+    check(
+        "simulate host-memory --preset wild-consumer --seeds 1",
+        "eta",
+    );
     check("simulate prediction --preset lpc-lmsys", "eta");
     check("calibrate", "measuring");
 }

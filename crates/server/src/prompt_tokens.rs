@@ -3,6 +3,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -154,6 +155,18 @@ impl PromptTokens {
             tokens: tokens?,
             sketch,
         })
+    }
+}
+
+/// The templates and the tokenizer in a folder; `toy`, where there is no such folder, is the
+/// built-in toy.
+///
+/// # Errors
+/// As [`PromptModel::from_dir`].
+pub(crate) fn model_in(folder: &Path) -> Result<PromptModel, PromptError> {
+    match folder.as_os_str() == "toy" && !folder.exists() {
+        true => Ok(PromptModel::toy()),
+        false => PromptModel::from_dir(folder),
     }
 }
 

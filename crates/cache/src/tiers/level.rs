@@ -297,7 +297,10 @@ impl Level {
         for (tenant, count) in owned {
             if let Some(owners) = &self.owners {
                 assert_eq!(owners.count(tenant), count, "units have owners");
-                assert!(owners.excess(tenant) <= 1, "no tenant has more than its share");
+                assert!(
+                    owners.excess(tenant) <= 1,
+                    "no tenant has more than its share"
+                );
                 let mut candidates = owners.candidates(tenant);
                 let may_go = |slot| self.is_candidate(slot);
                 assert!(candidates.all(may_go), "who is given up may go");

@@ -275,9 +275,9 @@ pub(crate) struct ServeOptions {
     /// Route to this engine; repeatable
     ///
     /// Without --upstream the server runs the built-in engine. Options: kv=tcp://HOST:PORT for
-    /// its KV events; replay=tcp://HOST:PORT for lost events; tokenizer=DIR; data-parallel-size=N
-    /// if it has N ranks, with kv= and replay= those of rank 0 and consecutive ports for the
-    /// others.
+    /// its KV events; replay=tcp://HOST:PORT for lost events; tokenizer=DIR (or toy);
+    /// data-parallel-size=N if it has N ranks, with kv= and replay= those of rank 0 and
+    /// consecutive ports for the others.
     #[arg(long, help_heading = heading::UP, value_name = "URL[,OPTION=VALUE]...")]
     pub(crate) upstream: Vec<String>,
     /// Timeout of the first byte, then 504 [default: 600]

@@ -261,7 +261,10 @@ impl<'a> Reader<'a> {
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], FileError> {
-        Ok(*self.take(N)?.first_chunk().expect("that many bytes were taken"))
+        Ok(*self
+            .take(N)?
+            .first_chunk()
+            .expect("that many bytes were taken"))
     }
 
     fn u8(&mut self) -> Result<u8, FileError> {

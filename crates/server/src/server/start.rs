@@ -23,6 +23,7 @@ use crate::gateway::{Embedded, Fleet, Gateway, GatewayParts};
 use crate::metrics::{Metrics, TimedMover};
 use crate::observers::Observers;
 use crate::prediction::Predictions;
+use crate::prompt_tokens::model_in;
 use crate::replica::{Hooks, Replica};
 use crate::saved_index::{Folder, FolderError, Keeper, Saving, drawn_secret};
 use crate::shared_index::{
@@ -464,7 +465,7 @@ fn proxied(configs: &[UpstreamConfig]) -> Result<Started, ServeError> {
             None => None,
             Some(folder) => Some(match prompts.entry(folder) {
                 Entry::Occupied(known) => known.get().clone(),
-                Entry::Vacant(new) => new.insert(Arc::new(PromptModel::from_dir(folder)?)).clone(),
+                Entry::Vacant(new) => new.insert(Arc::new(model_in(folder)?)).clone(),
             }),
         };
         let engine = Upstream::new(config, prompt)?;
