@@ -92,7 +92,13 @@ impl Bench {
     fn said(&self) -> Vec<String> {
         let log = text(&fs::read(&self.log).expect("a log"));
         let is_it = |line: &&str| line.contains("the context cache") || line.contains("WARN");
-        log.lines().filter(is_it).map(str::to_owned).collect()
+        // A small disk is named once, at the start.
+        let is_small = |line: &&str| line.contains("the disk has less room than");
+        log.lines()
+            .filter(is_it)
+            .filter(|line| !is_small(line))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Asks until so much was said.

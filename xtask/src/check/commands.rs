@@ -32,7 +32,7 @@ const SKIPPED: [(&str, &str); 22] = [
     ("headstart shadow", "needs an engine"),
     ("chatcmpl-", "is a pattern"),
     ("calibrate --url", "is a pattern"),
-    ("cache ", "needs a cache with records"),
+    ("headstart cache ", "needs a cache with records"),
     ("bench tiers", "takes minutes"),
     ("bench importance", "takes minutes"),
     ("bench fleet", "takes minutes"),

@@ -61,7 +61,7 @@ pub(crate) struct ServeOptions {
     pub(crate) api_key_file: Option<PathBuf>,
     /// Allow web pages of this origin to call the API; repeatable
     ///
-    /// Scheme, host and port, such as https://chat.example.org; * allows all. [default: none]
+    /// Scheme, host and port, such as `https://chat.example.org`; * allows all. [default: none]
     #[arg(long, help_heading = heading::NET, value_name = "ORIGIN")]
     pub(crate) cors_origin: Vec<String>,
     /// Maximum client connections [default: 16384]
@@ -363,7 +363,7 @@ pub(crate) struct ServeOptions {
     pub(crate) price_table: Option<String>,
     /// OpenTelemetry collector (OTLP over HTTP) [default: none]
     ///
-    /// Such as http://127.0.0.1:4318; OTEL_TRACES_SAMPLER sets the sampling.
+    /// Such as `http://127.0.0.1:4318`; OTEL_TRACES_SAMPLER sets the sampling.
     #[arg(long, help_heading = heading::OBSERVE, env = "HEADSTART_OTLP", value_name = "URL")]
     pub(crate) otlp: Option<String>,
     /// The engine itself, in place of a file's name.
