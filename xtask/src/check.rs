@@ -50,6 +50,14 @@ pub(crate) struct Options {
     pub(crate) services: Services,
     /// `--clients`.
     pub(crate) clients: Clients,
+    /// `--only`.
+    pub(crate) only: Option<&'static str>,
+}
+
+/// The name of a step, if there is one of that name.
+pub(crate) fn step_named(name: &str) -> Option<&'static str> {
+    let mut names = STEPS.iter().map(|step| step.name);
+    names.find(|known| *known == name)
 }
 
 /// Whether clients' own packages are fetched and run.
@@ -77,7 +85,12 @@ enum Outcome {
 /// Runs the steps in the workspace at `root` and prints one line per step and a summary.
 pub(crate) fn run(root: &Path, options: Options) -> Result<ExitCode> {
     let cargo = Cargo::new(root);
-    let reports = run_steps(steps(options.clients), options.on_failure, |step| {
+    let is_wanted = |step: &&Step| options.only.is_none_or(|only| only == step.name);
+    let steps = match options.only {
+        Some(_) => steps(Clients::Run),
+        None => steps(options.clients),
+    };
+    let reports = run_steps(steps.filter(is_wanted), options.on_failure, |step| {
         let started = Instant::now();
         let outcome = step.run(root, &cargo, options.services)?;
         let report = Report {

@@ -2,7 +2,7 @@
 //!
 //! Hand-written, because a few commands and options do not earn a dependency.
 
-use crate::check::{Clients, OnFailure, Options, Services};
+use crate::check::{self, Clients, OnFailure, Options, Services};
 
 /// What `cargo x help` prints.
 pub(crate) const USAGE: &str = "\
@@ -21,6 +21,7 @@ Commands:
 
 Options:
   --keep-going     run the remaining steps after one has failed
+  --only STEP      run one step alone
   --services       install what tests need beside cargo (redis-server, by apt-get; moto, by pip
                    below target) where it is not there, and fail where that cannot be; without
                    this option such tests are skipped then, and the report says so
@@ -75,9 +76,16 @@ fn check_options(options: &[&str]) -> Result<Command, String> {
         on_failure: OnFailure::Stop,
         services: Services::IfThere,
         clients: Clients::Left,
+        only: None,
     };
-    for (at, option) in options.iter().enumerate() {
+    let mut rest = options.iter().enumerate();
+    while let Some((at, option)) = rest.next() {
         match *option {
+            "--only" => {
+                let name = rest.next().map_or("", |(_, name)| *name);
+                let step = check::step_named(name);
+                parsed.only = Some(step.ok_or_else(|| format!("unknown step `{name}`"))?);
+            }
             "--keep-going" => parsed.on_failure = OnFailure::KeepGoing,
             "--services" => parsed.services = Services::Required,
             "--clients" => parsed.clients = Clients::Run,
@@ -116,6 +124,7 @@ mod tests {
                 on_failure,
                 services,
                 clients,
+                only: None,
             }))
         };
         check(
@@ -130,6 +139,8 @@ mod tests {
             "check --services --clients --keep-going",
             expected(OnFailure::KeepGoing, Services::Required, Clients::Run),
         );
+        check("check --only moon", Err("unknown step `moon`"));
+        check("check --only", Err("unknown step ``"));
         check("tidy", Ok(Command::Tidy));
         check("docs", Ok(Command::Docs));
         check("dist", Ok(Command::Dist));

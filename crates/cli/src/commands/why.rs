@@ -59,7 +59,7 @@ pub(crate) struct Why {
     ///
     /// Without FILE the command asks a running server. REQUEST is then the id of the answer, or
     /// its x-request-id.
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", conflicts_with = "api_key_file")]
     file: Option<PathBuf>,
     #[command(flatten)]
     server: Server,
