@@ -16,7 +16,7 @@ use super::{Outcome, binary};
 use crate::cargo::Cargo;
 
 /// Commands that do not run here, by a part of them, and why.
-const SKIPPED: [(&str, &str); 22] = [
+const SKIPPED: [(&str, &str); 26] = [
     ("git clone", "fetches"),
     ("cargo ", "is cargo's own"),
     ("vllm ", "needs vLLM"),
@@ -30,7 +30,11 @@ const SKIPPED: [(&str, &str); 22] = [
     ("YOUR_", "is a pattern"),
     ("headstart top", "runs until it is stopped"),
     ("headstart shadow", "needs an engine"),
+    ("headstart index", "needs an engine"),
+    ("--normalize", "needs an engine"),
+    ("--predictor model.hsp", "needs a trained model"),
     ("chatcmpl-", "is a pattern"),
+    ("/debug/", "needs a server with requests"),
     ("calibrate --url", "is a pattern"),
     ("headstart cache ", "needs a cache with records"),
     ("bench tiers", "takes minutes"),
