@@ -40,7 +40,7 @@ pub(crate) const UNIT_TOKENS: usize = 64;
 const GIB: f64 = (1u64 << 30) as f64;
 
 /// Budget of the context cache where none is given, GiB.
-const CONTEXT_CACHE_GIB: f64 = 10.0;
+pub(crate) const CONTEXT_CACHE_GIB: f64 = 10.0;
 
 /// Time to live where none is given, hours.
 const CONTEXT_CACHE_HOURS: f64 = 24.0;

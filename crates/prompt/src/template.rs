@@ -28,7 +28,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Va
 
 use crate::dialect::ContentFormat;
 use crate::python_number::printed;
-use crate::python_surrogate::half_of;
+use crate::python_surrogate::holds_half;
 use crate::python_value::value_of;
 use crate::{PromptError, json_dumps, python_compat, python_operators};
 
@@ -185,7 +185,7 @@ impl ChatTemplate {
             template.render(Value::from(self.variables(input)))
         }));
         let error = match rendered {
-            Ok(Ok(text)) if text.chars().any(|character| half_of(character).is_some()) => {
+            Ok(Ok(text)) if holds_half(&text) => {
                 return Err(PromptError::Render {
                     reason: "the text holds half of a surrogate pair".to_owned(),
                 });

@@ -4,14 +4,11 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::usage;
+use super::{CONTEXT_CACHE_GIB, usage};
 use crate::commands::serve::memory_bytes;
 use crate::config::ServeOptions;
 
 const GIB: f64 = (1u64 << 30) as f64;
-
-/// Default budget of the context cache, GiB.
-const CONTEXT_GIB: f64 = 10.0;
 
 /// Refuses host memory that this machine does not have, and warns of a disk that has less room
 /// than the budget: others may free it.
@@ -26,7 +23,7 @@ pub(super) fn check(options: &ServeOptions, place: &str) -> Result<()> {
              machine's memory of {memory:.1} GiB"
         )));
     }
-    let budget = options.context_cache_gib.unwrap_or(CONTEXT_GIB);
+    let budget = options.context_cache_gib.unwrap_or(CONTEXT_CACHE_GIB);
     let room = room_gib(place);
     if let Some(room) = room.filter(|&room| room < budget) {
         tracing::warn!(

@@ -280,8 +280,8 @@ fn order(analysis: &Analysis) -> Option<String> {
     let share = analysis.share(analysis.order_free_tokens?);
     (share >= MATERIAL).then(|| {
         format!(
-            "Up to {} more of the prompt tokens could hit if the parts that change moved to the \
-             end of the prompt.",
+            "{} of the prompt tokens were in an earlier prompt, after a different prefix. Parts \
+             that change belong at the end of a prompt, after the parts that stay.",
             percent(share)
         )
     })

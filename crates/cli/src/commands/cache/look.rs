@@ -13,9 +13,7 @@ use serde_json::{Value, json};
 use super::whose::Whose;
 use super::{Form, Place, words};
 use crate::output;
-
-/// Budget that is reckoned with where none is given, GiB: what `serve` takes.
-const BUDGET_GIB: f64 = 10.0;
+use crate::tiers::CONTEXT_CACHE_GIB;
 
 /// Tenants and identities that are shown to people.
 const SHOWN: usize = 20;
@@ -133,7 +131,7 @@ pub(super) fn stat(stat: &Stat) -> Result<()> {
     if !stat.quick {
         cache.describe(&mut survey.items);
     }
-    let gib = stat.context_cache_gib.unwrap_or(BUDGET_GIB);
+    let gib = stat.context_cache_gib.unwrap_or(CONTEXT_CACHE_GIB);
     let told = Told {
         place: &stat.place.cache,
         survey: &survey,
