@@ -5,7 +5,7 @@ Seeded conversations with tools, parallel calls, odd contents and thinking go th
 with the `openai` package, once per chat template. Prints a Markdown table, and fails where a
 conversation changed its replica or predictions were wrong.
 
-    python tools/interop/agent.py [--template FILE]... [--phases roomy,evicting] [--images]
+    python tools/interop/agent.py [--template FILE]... [--phases roomy,evicting,media] [--images]
 """
 
 import argparse
@@ -19,12 +19,13 @@ import time
 from pathlib import Path
 
 import openai
-from agent_chats import Picture, conversations
+from agent_chats import Conversation, Picture, conversations
 from agent_checks import HEAD, Counted, Row, Sent, by_replica, moves
 from agent_engine import AgentEngine, make_model
 from agent_mock import MockEngine
 from gateway import Gateway
 from http_json import call, get
+from media_engine import MediaEngine, make_media_model
 
 TEMPLATES = Path(__file__).parent / "agent_templates"
 
@@ -162,11 +163,14 @@ def run_phase(options, template, phase, folder):
     # Half of both fills the few blocks several times over.
     part = 2 if phase == "evicting" else 1
     model = folder / "model"
-    make_model(model, template)
-    engines = [AgentEngine(f"vllm-{n}", str(model), blocks, folder) for n in range(2)]
+    kind, make, chat = AgentEngine, make_model, Conversation
+    if phase == "media":
+        kind, make, chat = MediaEngine, make_media_model, Picture
+    make(model, template)
+    engines = [kind(f"vllm-{n}", str(model), blocks, folder) for n in range(2)]
     ports = [engine.events_port for engine in engines]
     gateway = Gateway(options.headstart, engines, ports, model, folder / "gateway.log")
-    chats = conversations(options.seed, options.conversations // part, options.agents)
+    chats = conversations(options.seed, options.conversations // part, options.agents, chat)
     try:
         for engine in engines:
             engine.process.start()

@@ -140,6 +140,8 @@ class Row:
                 yield f"{self.counted.drift['differs']} prompts differ from the engine's"
             if not self.counted.drift["equal"]:
                 yield "no prompt was compared with the engine's tokens"
+        if self.phase == "media" and not sum(self.counted.by_engine.values()):
+            yield "no prompt was rendered by an engine"
 
     def cells(self):
         """The cells of its line in the table."""

@@ -11,9 +11,7 @@ import tempfile
 from pathlib import Path
 
 import http_json
-import zmq
 from engines import BLOCK_SIZE, Engine
-from mirror import END
 from model_folder import ADAPTER
 
 # So few that three prompts fill them.
@@ -56,18 +54,6 @@ def series(engine):
     yield "a clear and a block in one message"
 
 
-def replay(engine):
-    """Frames of everything published, as the replay socket sends them to a dealer."""
-    socket = zmq.Context.instance().socket(zmq.DEALER)
-    socket.connect(engine.replay)
-    socket.send_multipart([b"", bytes(8)])
-    messages = []
-    while not messages or messages[-1][-2] != END:
-        messages.append(socket.recv_multipart())
-    socket.close()
-    return messages
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True, help="folder made by model_folder.py")
@@ -78,7 +64,7 @@ def main():
     try:
         engine.process.wait_until_up()
         titles = list(series(engine))
-        messages = replay(engine)
+        messages = engine.published()
     finally:
         engine.kill()
     payloads = [frames[-1] for frames in messages[:-1]]

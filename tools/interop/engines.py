@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import http_json
-from mirror import Mirror
+import zmq
+from mirror import END, Mirror
 from model_folder import ADAPTER, ADAPTER_RANK
 from processes import Process, free_port
 
@@ -104,6 +105,18 @@ class Engine:
             body["cache_salt"] = salt
         answer = http_json.post(f"{self.url}/v1/completions", body)
         return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    def published(self, first=0):
+        """Frames of all event messages from this number on, as the replay socket sends them to a
+        dealer. The last one marks the end."""
+        socket = zmq.Context.instance().socket(zmq.DEALER)
+        socket.connect(self.replay)
+        socket.send_multipart([b"", first.to_bytes(8, "big")])
+        messages = []
+        while not messages or messages[-1][-2] != END:
+            messages.append(socket.recv_multipart())
+        socket.close()
+        return messages
 
     def clear(self):
         """Drops the cache. vLLM tells so with the next request's events."""

@@ -18,13 +18,14 @@
 //! Source: vLLM's chained block hashes; keyed BLAKE3 instead of SHA-256 over pickled tuples, so
 //! that a name cannot be forged without the identity and costs some 0.1 µs.
 
+mod media;
 mod route;
 
 use crate::TokenId;
 
+pub use media::{MediaOfBlocks, Medium, media_extra};
 pub use route::{
-    BlockShape, Namespace, RouteHasher, RouteIdentity, RouteKey, lookahead_extra, media_extra,
-    without_lookahead,
+    BlockShape, Namespace, RouteHasher, RouteIdentity, RouteKey, lookahead_extra, without_lookahead,
 };
 
 /// Name of a block and its whole prefix: keyed BLAKE3, 128 bits.

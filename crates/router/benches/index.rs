@@ -48,6 +48,7 @@ fn measure(replicas: u32) {
             index.hash(Prompt {
                 tokens: &turn.tokens,
                 namespace,
+                ..Prompt::default()
             })
         })
         .collect();

@@ -61,7 +61,7 @@ mod writer;
 
 use std::time::Duration;
 
-use headstart_core::block::Namespace;
+use headstart_core::block::{Medium, Namespace};
 use headstart_core::event::BlockChange;
 use headstart_core::{CacheEvent, Nanos, ReplicaId, RouteKey, Tier, TokenId};
 
@@ -144,10 +144,12 @@ pub enum Update<'a> {
 }
 
 /// A prompt, as far as an index is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prompt<'a> {
     /// Its tokens.
     pub tokens: &'a [TokenId],
+    /// Its images and other media, sorted by their start.
+    pub media: &'a [Medium],
     /// What sets it apart from the same tokens elsewhere.
     pub namespace: Namespace<'a>,
 }

@@ -13,7 +13,7 @@ pub struct RouteRequest<'a> {
     /// The prompt; `None` when it is not tokenized, then no overlap is known.
     pub tokens: Option<&'a [TokenId]>,
     /// The prompt's keys, from [`crate::PrefixIndex::hash`]. `None`: the router computes them,
-    /// which takes as long as the prompt is, with the router held.
+    /// which takes as long as the prompt is, with the router held. A prompt with media needs them.
     pub keys: Option<&'a PromptKeys>,
     /// Keys of the prompt's text, from [`crate::Router::text_index`], where its tokens are not
     /// known. A token of that index is four bytes of text. The router then goes by what it sent

@@ -441,7 +441,11 @@ fn turns<'a>(request: &RouteRequest<'a>, keys: Option<&'a PromptKeys>) -> &'a [R
 
 fn prompt_of<'a>(request: &RouteRequest<'a>) -> Option<Prompt<'a>> {
     let namespace = request.namespace;
-    request.tokens.map(|tokens| Prompt { tokens, namespace })
+    request.tokens.map(|tokens| Prompt {
+        tokens,
+        namespace,
+        ..Prompt::default()
+    })
 }
 
 fn candidate(scored: &Scored, prompt_tokens: usize) -> Candidate {

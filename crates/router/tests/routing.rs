@@ -405,7 +405,11 @@ fn texts_without_tokens_stay_on_their_replica() {
             ..Namespace::default()
         };
         let tokens = &tokens[..len];
-        let keys = index.hash(Prompt { tokens, namespace });
+        let keys = index.hash(Prompt {
+            tokens,
+            namespace,
+            ..Prompt::default()
+        });
         let decision = router.route(&RouteRequest {
             text: Some(&keys),
             lacks_tokens: true,
@@ -443,7 +447,7 @@ fn messages_find_the_replica_of_the_last_turn() {
         let tokens: Vec<u32> = (0..64).map(|at| conversation * 1000 + at).collect();
         let prompt = Prompt {
             tokens: &tokens,
-            namespace: Namespace::default(),
+            ..Prompt::default()
         };
         let (text, keys) = (text_index.hash(prompt), index.hash(prompt));
         let messages = [1, 2, 3].map(|message| RouteKey(u64::from(conversation * 10 + message)));

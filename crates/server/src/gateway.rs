@@ -52,7 +52,7 @@ pub use fan_out::EngineAnswer;
 pub(crate) use gauges::kv_usage;
 pub use models::unknown_model;
 pub use pins::{Pin, Pins};
-pub use prompts::{KnownPrompt, Lack};
+pub use prompts::{KnownPrompt, Lack, ToRender};
 pub use proxied::{Passing, Proxied, is_event_stream};
 pub use reservation::Reservation;
 pub use self_check::Comparison;
@@ -368,18 +368,26 @@ impl Gateway {
     ) -> Result<(Decision, Reservation), ApiError> {
         let Placing {
             tokens,
+            media,
             text,
             messages,
             namespace,
             session,
             slo_ttft,
         } = placing;
-        let keys = tokens.map(|tokens| self.index.hash(Prompt { tokens, namespace }));
+        let prompt = |tokens, media| Prompt {
+            tokens,
+            media,
+            namespace,
+        };
+        let exact = tokens.map(|tokens| prompt(tokens, media));
+        let keys = exact.map(|exact| self.index.hash(exact));
         let lacks_tokens = text.is_some();
         let is_unheard = keys.as_ref().is_some_and(|keys| keys.chains().is_empty());
         // Without events no block size is known: what was sent where is all there is to go by.
-        let text = text.or(tokens.filter(|_| is_unheard));
-        let text = text.map(|tokens| self.text_index.hash(Prompt { tokens, namespace }));
+        let text = text.map(|text| prompt(text, &[]));
+        let text = text.or(exact.filter(|_| is_unheard));
+        let text = text.map(|text| self.text_index.hash(text));
         let request = RouteRequest {
             tokens,
             keys: keys.as_ref(),

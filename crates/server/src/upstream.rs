@@ -58,6 +58,7 @@ pub const RANK_HEADER: &str = "x-data-parallel-rank";
 
 pub(crate) use health::root_cause;
 pub use load::EngineLoad;
+pub use render::Rendered;
 
 /// One upstream engine, or one data-parallel rank of it: ranks share everything but their number.
 pub struct Upstream {

@@ -9,6 +9,8 @@
 mod counting;
 #[path = "kv_events/lookahead.rs"]
 mod lookahead;
+#[path = "kv_events/media.rs"]
+mod media;
 #[path = "kv_events/mutate.rs"]
 mod mutate;
 #[path = "kv_events/render.rs"]
@@ -51,7 +53,11 @@ const BASE_BYTES: usize = 32 << 10;
 
 fn messages() -> Vec<Vec<u8>> {
     let lines = ORIGINS.iter().flat_map(|(_, hex, _)| hex.lines());
-    lines.chain(lookahead::messages()).map(bytes_of).collect()
+    lines
+        .chain(lookahead::messages())
+        .chain(media::messages())
+        .map(bytes_of)
+        .collect()
 }
 
 fn bytes_of(line: &str) -> Vec<u8> {

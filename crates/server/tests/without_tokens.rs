@@ -208,20 +208,7 @@ async fn a_request_that_the_engine_will_refuse() {
 
 #[tokio::test]
 async fn a_conversation_with_an_image() {
-    check("media", Some(toy_tokenizer()), |number| {
-        let url = format!(
-            "data:image/png;base64,{}{number}",
-            "iVBORw0KGgo".repeat(500)
-        );
-        json!({"model": "m", "messages": [
-            {"role": "system", "content": text(300, 7)},
-            {"role": "user", "content": [
-                {"type": "text", "text": "what is this?"},
-                {"type": "image_url", "image_url": {"url": url}},
-            ]},
-        ]})
-    })
-    .await;
+    check("media", Some(toy_tokenizer()), with_image).await;
 }
 
 #[tokio::test]
@@ -319,6 +306,62 @@ async fn an_engine_is_asked_for_what_it_alone_can_render() {
         0.0
     );
     assert_eq!(bucket(&fleet.gateway, "no-tokens").await, 0);
+    fleet.gateway.shutdown().await;
+}
+
+/// A request with an image.
+fn with_image(number: usize) -> Value {
+    let url = format!(
+        "data:image/png;base64,{}{number}",
+        "iVBORw0KGgo".repeat(500)
+    );
+    json!({"model": "m", "messages": [
+        {"role": "system", "content": text(300, 7)},
+        {"role": "user", "content": [
+            {"type": "text", "text": "what is this?"},
+            {"type": "image_url", "image_url": {"url": url}},
+        ]},
+    ]})
+}
+
+/// Prompts with media that an engine rendered, and those that were routed by their text.
+async fn media_counts(server: &RunningServer) -> (f64, f64) {
+    let rendered = metric(
+        server,
+        "headstart_prompts_rendered_by_engine_total",
+        "media",
+    );
+    let without = metric(server, "headstart_prompts_without_tokens_total", "media");
+    (rendered.await, without.await)
+}
+
+#[tokio::test]
+async fn an_engine_is_asked_for_the_media_of_a_prompt() {
+    let fleet = fleet(Some(toy_tokenizer())).await;
+    let ids: Vec<u32> = (0..100).collect();
+    // Tokens alone do not tell one image from another.
+    for engine in &fleet.engines {
+        engine.tokenize(&ids, StatusCode::FORBIDDEN);
+    }
+    chat(&fleet.gateway, &with_image(1)).await;
+    assert_eq!(media_counts(&fleet.gateway).await, (0.0, 1.0));
+    fleet.gateway.shutdown().await;
+
+    let fleet = self::fleet(Some(toy_tokenizer())).await;
+    for engine in &fleet.engines {
+        engine.render(&ids);
+    }
+    chat(&fleet.gateway, &with_image(1)).await;
+    assert_eq!(media_counts(&fleet.gateway).await, (0.0, 1.0));
+    let features = json!({
+        "mm_hashes": {"image": ["cat"]},
+        "mm_placeholders": {"image": [{"offset": 50, "length": 30}]},
+    });
+    for engine in &fleet.engines {
+        engine.render_with_media(&ids, &features);
+    }
+    chat(&fleet.gateway, &with_image(1)).await;
+    assert_eq!(media_counts(&fleet.gateway).await, (1.0, 1.0));
     fleet.gateway.shutdown().await;
 }
 

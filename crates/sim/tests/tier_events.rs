@@ -226,7 +226,11 @@ impl World {
     fn learn(&mut self, tokens: &[TokenId]) -> Vec<BlockHash> {
         let names = self.hasher.chain(tokens);
         let namespace = Namespace::default();
-        let keys = self.index.hash(Prompt { tokens, namespace });
+        let keys = self.index.hash(Prompt {
+            tokens,
+            namespace,
+            ..Prompt::default()
+        });
         let keys = keys.of_size(BLOCK_SIZE as u32);
         let mut parent = None;
         let mut units = Vec::new();

@@ -15,6 +15,7 @@
 
 use twox_hash::XxHash3_64;
 
+use super::media::{MediaOfBlocks, Medium};
 use crate::TokenId;
 
 /// Bytes of XXH3's secret, as its default one has.
@@ -184,8 +185,19 @@ impl RouteHasher {
     /// The keys of all full blocks of `tokens`, as far as the tokens are known that they cover.
     #[must_use]
     pub fn chain(&self, namespace: Namespace<'_>, tokens: &[TokenId]) -> Vec<RouteKey> {
+        self.chain_with_media(namespace, tokens, &[])
+    }
+
+    /// The same for a prompt with media, sorted by their start.
+    #[must_use]
+    pub fn chain_with_media(
+        &self,
+        namespace: Namespace<'_>,
+        tokens: &[TokenId],
+        media: &[Medium],
+    ) -> Vec<RouteKey> {
         let mut parent = self.root(namespace);
-        let blocks = self.blocks(tokens);
+        let blocks = self.blocks(tokens, media);
         blocks
             .map(|(block, extra)| {
                 parent = self.next_with(parent, block, extra.as_deref());
@@ -198,6 +210,7 @@ impl RouteHasher {
     pub fn blocks<'a>(
         &self,
         tokens: &'a [TokenId],
+        media: &'a [Medium],
     ) -> impl Iterator<Item = (&'a [TokenId], Option<Vec<u8>>)> {
         let Self {
             block_size,
@@ -205,12 +218,16 @@ impl RouteHasher {
             ..
         } = *self;
         let covered = tokens.len().saturating_sub(lookahead);
+        let mut media = MediaOfBlocks::new(media);
         let blocks = tokens[..covered].chunks_exact(block_size);
         blocks.enumerate().map(move |(index, block)| {
             let end = (index + 1) * block_size;
-            let behind = &tokens[end..end + lookahead];
-            let extra = (lookahead > 0).then(|| lookahead_extra(&[], behind));
-            (block, extra)
+            let extra = media.extra(end - block_size, end);
+            let extra = match lookahead {
+                0 => extra,
+                _ => lookahead_extra(&extra, &tokens[end..end + lookahead]),
+            };
+            (block, (!extra.is_empty()).then_some(extra))
         })
     }
 
@@ -218,19 +235,6 @@ impl RouteHasher {
         let hash = XxHash3_64::oneshot_with_secret(&self.secret, bytes);
         hash.expect("the secret is longer than the 136 bytes that are wanted")
     }
-}
-
-/// What sets a block with images (or the like) apart from one of the same tokens: the identifier
-/// of each and where it starts, in tokens from the block's start; negative where it began before.
-#[must_use]
-pub fn media_extra<'a>(items: impl IntoIterator<Item = (&'a [u8], i64)>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (identifier, offset) in items {
-        bytes.extend((identifier.len() as u64).to_le_bytes());
-        bytes.extend(identifier);
-        bytes.extend(offset.to_le_bytes());
-    }
-    bytes
 }
 
 /// Puts the tokens behind a block whose name covers them behind `media`, which has what else sets
@@ -256,6 +260,7 @@ pub fn without_lookahead(extra: &[u8], lookahead: u32) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
+    use super::super::media_extra;
     use super::*;
 
     #[test]

@@ -120,6 +120,7 @@ impl Path {
         Prompt {
             tokens: &self.tokens,
             namespace: self.namespace,
+            ..Prompt::default()
         }
     }
 }

@@ -28,7 +28,7 @@ impl PromptKeys {
     pub fn new(prompt: Prompt<'_>, hashers: &[RouteHasher]) -> Self {
         let chains = hashers.iter().map(|hasher| KeyChain {
             shape: hasher.shape(),
-            keys: hasher.chain(prompt.namespace, prompt.tokens),
+            keys: hasher.chain_with_media(prompt.namespace, prompt.tokens, prompt.media),
         });
         Self::from_chains(prompt.tokens.len(), chains.collect())
     }

@@ -60,7 +60,7 @@ impl Pair {
 fn prompt(tokens: &[TokenId]) -> Prompt<'_> {
     Prompt {
         tokens,
-        namespace: Namespace::default(),
+        ..Prompt::default()
     }
 }
 

@@ -16,7 +16,7 @@ use super::usage::Usage;
 use super::{Call, headers};
 use crate::gateway::is_event_stream;
 use crate::gateway::{
-    Comparison, Gateway, KnownPrompt, Lack, Passing, Pin, Proxied, Reservation, UsageGap,
+    Comparison, Gateway, KnownPrompt, Lack, Passing, Pin, Proxied, Reservation, ToRender, UsageGap,
 };
 use crate::insight::Answered;
 use crate::openai::ApiError;
@@ -39,7 +39,9 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
     let session = call.session(keys.first(pin.as_ref()));
     let known = known_prompt(&call, &model, salt.as_deref(), &body).await;
     call.timeline.mark(Mark::Tokenized);
-    let shadowed = shadowed(&call, known.exact(), salt.as_deref(), session);
+    // Shadow fleets do not tell media apart.
+    let shadow_tokens = known.exact().filter(|_| known.media.is_empty());
+    let shadowed = shadowed(&call, shadow_tokens, salt.as_deref(), session);
     // What it says goes on to an engine, which may load in part or not.
     call.is_exact()?;
     let headers = engine_headers(&call)?;
@@ -56,6 +58,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
         session,
         slo_ttft: call.slo_ttft()?,
         tokens: known.tokens.as_deref(),
+        media: &known.media,
         text: known.text.as_deref(),
         messages: &messages,
         timeline: &call.timeline,
@@ -87,20 +90,30 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
 /// What is known of a request's prompt.
 async fn known_prompt(call: &Call, model: &str, salt: Option<&str>, body: &Bytes) -> KnownPrompt {
     let gateway = &call.gateway;
-    let request = (call.target.as_str(), body);
+    let path = call.target.as_str();
     let Some(prompt) = gateway.prompt_tokens() else {
         let lack = Lack::NoTokenizer;
+        let request = ToRender {
+            path,
+            body,
+            has_media: false,
+        };
         return gateway
-            .prompt_without_tokens(lack, model, request, None)
+            .prompt_without_tokens(lack, model, &request, None)
             .await;
     };
     let dialect = gateway.dialect(model);
     let made = routed::tokens(prompt, dialect, call.kind, salt, body).await;
+    let request = ToRender {
+        path,
+        body,
+        has_media: matches!(made, Err(NoExactTokens::Media { .. })),
+    };
     let shape = RequestShape::of(call.kind, body);
     if gateway.has_drift(model, shape) {
         let lack = Lack::Differs;
         let known = gateway
-            .prompt_without_tokens(lack, model, request, None)
+            .prompt_without_tokens(lack, model, &request, None)
             .await;
         if let Ok(made) = made
             && known.exact() == Some(&made.tokens)
@@ -114,8 +127,8 @@ async fn known_prompt(call: &Call, model: &str, salt: Option<&str>, body: &Bytes
             return KnownPrompt {
                 tokens: Some(tokens),
                 sketch,
-                text: None,
                 is_ours: true,
+                ..KnownPrompt::default()
             };
         }
         Err(why) => why,
@@ -126,7 +139,7 @@ async fn known_prompt(call: &Call, model: &str, salt: Option<&str>, body: &Bytes
     };
     let lack = Lack::Prompt(why);
     gateway
-        .prompt_without_tokens(lack, model, request, before)
+        .prompt_without_tokens(lack, model, &request, before)
         .await
 }
 

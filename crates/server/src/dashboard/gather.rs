@@ -235,10 +235,7 @@ fn name_of(upstream: &Upstream) -> String {
 fn tree_part(gateway: &Gateway, tree: &PrefixTree, now: Nanos) -> TreePart {
     let shown = tree.shown(NODES_MAX, now);
     // Any prompt is cut into blocks of the sizes in use.
-    let sizes = gateway.index().hash(headstart_router::Prompt {
-        tokens: &[],
-        namespace: headstart_core::block::Namespace::default(),
-    });
+    let sizes = gateway.index().hash(headstart_router::Prompt::default());
     let shape = sizes.chains().first().map(|chain| chain.shape);
     let shape = shape.unwrap_or_default();
     let block_tokens = shape.size;

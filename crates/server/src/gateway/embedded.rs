@@ -47,6 +47,7 @@ impl<'a> Ask<'a> {
         let salt = self.generation.cache_salt.as_deref();
         Placing {
             tokens: Some(self.prompt),
+            media: &[],
             text: None,
             messages: &[],
             namespace: Namespace {

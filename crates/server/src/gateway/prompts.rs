@@ -4,7 +4,7 @@
 //! ```text
 //! request ─ made here? ─ yes ─────────────────────────► tokens
 //!               │ no, and why
-//!               ├─ the engine renders it in time ─────► tokens
+//!               ├─ the engine renders it in time ─────► tokens, and the places of media
 //!               └─ else ─► exact tokens in front of a medium, and numbers of its text
 //! ```
 //!
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use headstart_core::TokenId;
+use headstart_core::block::Medium;
 use headstart_insight::text::Sketch;
 use headstart_prompt::{Dialect, NoExactTokens};
 use headstart_router::Health;
@@ -24,7 +25,7 @@ use tokio::sync::Semaphore;
 use super::{Fleet, Gateway};
 use crate::prompt_tokens::Prompted;
 use crate::text_tokens::text_tokens;
-use crate::upstream::Upstream;
+use crate::upstream::{Rendered, Upstream};
 
 /// Prompts that engines render for this gateway at a time; further ones go by their text at once.
 const RENDERED_AT_ONCE: usize = 16;
@@ -49,6 +50,8 @@ const LACKS_MAX: usize = 1024;
 pub struct KnownPrompt {
     /// Exact tokens: of all of it, or of what is in front of its first medium.
     pub tokens: Option<Vec<TokenId>>,
+    /// The media in these tokens, sorted by their start.
+    pub media: Vec<Medium>,
     /// What its text looked like, where requests are explained.
     pub sketch: Option<Sketch>,
     /// Its text as numbers, where not all tokens are known.
@@ -63,6 +66,17 @@ impl KnownPrompt {
     pub fn exact(&self) -> Option<&[TokenId]> {
         self.tokens.as_deref().filter(|_| self.text.is_none())
     }
+}
+
+/// A request whose prompt an engine may render.
+#[derive(Clone, Copy, Debug)]
+pub struct ToRender<'a> {
+    /// Its path.
+    pub path: &'a str,
+    /// Its body.
+    pub body: &'a Bytes,
+    /// Whether it has images or other media, as far as is known.
+    pub has_media: bool,
 }
 
 /// Why a gateway lacks the tokens of a prompt.
@@ -197,33 +211,32 @@ impl Gateway {
         self: &Arc<Self>,
         lack: Lack,
         model: &str,
-        (path, body): (&str, &Bytes),
+        request: &ToRender<'_>,
         before_medium: Option<Prompted>,
     ) -> KnownPrompt {
         let rendered = match lack.asks_engine() {
-            true => self.rendered_by_engine(model, path, body).await,
+            true => self.rendered_by_engine(model, request).await,
             false => None,
         };
+        // The same placeholders stand for other images too: without their names, a prompt with
+        // media is not known.
+        let rendered = rendered.filter(|one| !request.has_media || !one.media.is_empty());
         self.note_lack(&lack, model, rendered.is_some());
         match rendered {
-            Some(tokens) => KnownPrompt {
+            Some(Rendered { tokens, media }) => KnownPrompt {
                 tokens: Some(tokens),
+                media,
                 ..KnownPrompt::default()
             },
             None => KnownPrompt {
                 tokens: before_medium.map(|prompted| prompted.tokens),
-                text: Some(text_tokens(body)),
+                text: Some(text_tokens(request.body)),
                 ..KnownPrompt::default()
             },
         }
     }
 
-    async fn rendered_by_engine(
-        &self,
-        model: &str,
-        path: &str,
-        body: &Bytes,
-    ) -> Option<Vec<TokenId>> {
+    async fn rendered_by_engine(&self, model: &str, request: &ToRender<'_>) -> Option<Rendered> {
         let patience = || {
             self.prompts
                 .patience
@@ -244,7 +257,7 @@ impl Gateway {
         });
         let upstream = &upstreams[up?.0 as usize];
         let start = Instant::now();
-        let tokens = upstream.render(path, body, RENDER_TIMEOUT);
+        let tokens = upstream.render(request.path, request.body, RENDER_TIMEOUT);
         let tokens = tokio::time::timeout(RENDER_TIMEOUT, tokens).await;
         let is_late = start.elapsed() >= RENDER_TIMEOUT;
         patience().note(is_late, Instant::now());

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use headstart_core::block::Namespace;
+use headstart_core::block::{Medium, Namespace};
 use headstart_core::{ReplicaId, RouteKey, TokenId};
 use headstart_router::Health;
 use http::{HeaderMap, StatusCode, response};
@@ -81,6 +81,8 @@ pub struct Passing<'a> {
     pub slo_ttft: Option<Duration>,
     /// The prompt's tokens, where they are known; else those in front of its first medium.
     pub tokens: Option<&'a [TokenId]>,
+    /// The media in `tokens`.
+    pub media: &'a [Medium],
     /// Numbers that stand for the prompt's text, where not all tokens are known.
     pub text: Option<&'a [TokenId]>,
     /// A key for each of its messages, from [`crate::message_keys`].
@@ -110,6 +112,7 @@ impl Gateway {
         };
         let placing = Placing {
             tokens: request.tokens.filter(fits),
+            media: request.media,
             text: request.text,
             messages: request.messages,
             namespace: Namespace {

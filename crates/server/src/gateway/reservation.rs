@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use headstart_core::block::Namespace;
+use headstart_core::block::{Medium, Namespace};
 use headstart_core::{ReplicaId, RouteKey, TokenId};
 use headstart_insight::text::Sketch;
 use headstart_router::ReservationId;
@@ -17,6 +17,8 @@ use crate::metrics::PromptSources;
 pub(super) struct Placing<'a> {
     /// Its prompt, where that is tokenized.
     pub(super) tokens: Option<&'a [TokenId]>,
+    /// The media in `tokens`.
+    pub(super) media: &'a [Medium],
     /// Numbers that stand for its text, where not all tokens are known.
     pub(super) text: Option<&'a [TokenId]>,
     /// A key for each of its messages, where it has some.

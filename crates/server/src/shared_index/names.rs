@@ -149,7 +149,7 @@ impl Names {
             // Names cover their blocks alone here, whatever a record says.
             let shape = BlockShape::of_size(shape.size);
             let of_size = self.of_size(shape.size);
-            let keys = of_size.keys(prompt.tokens, namespace);
+            let keys = of_size.keys(prompt, namespace);
             KeyChain { shape, keys }
         });
         PromptKeys::from_chains(prompt.tokens.len(), chains.collect())
@@ -184,12 +184,12 @@ impl OfSize {
         }
     }
 
-    fn keys(&self, tokens: &[TokenId], namespace: Namespace<'_>) -> Vec<RouteKey> {
+    fn keys(&self, prompt: Prompt<'_>, namespace: Namespace<'_>) -> Vec<RouteKey> {
         let mut key = self.chain.root(namespace);
         let mut digest = vec![0; self.digest.block_size()];
-        let blocks = tokens.chunks_exact(self.digest.block_size());
-        let next = |tokens| {
-            self.digest(tokens, None, &mut digest);
+        let blocks = self.digest.blocks(prompt.tokens, prompt.media);
+        let next = |(tokens, extra): (&[TokenId], Option<Vec<u8>>)| {
+            self.digest(tokens, extra.as_deref(), &mut digest);
             key = self.chain.next(key, &digest);
             key
         };

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headstart_core::TokenId;
+use headstart_core::block::Medium;
 use headstart_prompt::{Dialect, VllmVersion};
 use http::{Method, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
@@ -37,6 +38,34 @@ const TOKENIZE_FIELDS: [&str; 10] = [
     "chat_template_kwargs",
     "cache_salt",
 ];
+
+/// A prompt as an engine renders it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rendered {
+    /// Its tokens, with placeholders for media.
+    pub tokens: Vec<TokenId>,
+    /// Its media, sorted by their start; empty also where the route does not name them.
+    pub media: Vec<Medium>,
+}
+
+impl Rendered {
+    /// Reads a render route's answer, which is a list for plain prompts. `None`: it does not name
+    /// one prompt's tokens, or describes media in an unknown way.
+    #[must_use]
+    pub fn read(answer: &Value) -> Option<Self> {
+        let answer = match answer.as_array().map(Vec::as_slice) {
+            Some([one]) => one,
+            Some(_) => return None,
+            None => answer,
+        };
+        let tokens = ids(&answer["token_ids"])?;
+        let media = match &answer["features"] {
+            Value::Null => Vec::new(),
+            features => media(features, tokens.len())?,
+        };
+        Some(Self { tokens, media })
+    }
+}
 
 impl Upstream {
     /// How it prepares chat requests, where it has said so.
@@ -86,15 +115,15 @@ impl Upstream {
         models.first().and_then(|model| model.owner.clone())
     }
 
-    /// The token ids that the engine makes of a request with this path and body; `None` where it
-    /// does not tell within `limit`.
-    pub async fn render(&self, path: &str, body: &Bytes, limit: Duration) -> Option<Vec<TokenId>> {
+    /// The prompt that the engine makes of a request with this path and body. `None`: the engine
+    /// does not say within `limit`.
+    pub async fn render(&self, path: &str, body: &Bytes, limit: Duration) -> Option<Rendered> {
         let asks_render = !self.engine.has_no_render.load(Relaxed);
         if asks_render {
             let path = path.split('?').next().unwrap_or(path);
             let path = format!("{path}/render");
             match self.ask(&path, without_tensors(body), limit).await {
-                Ok(answer) => return tokens_of(&answer),
+                Ok(answer) => return Rendered::read(&answer),
                 Err(
                     StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::FORBIDDEN,
                 ) => {
@@ -107,7 +136,10 @@ impl Upstream {
         let answer = self
             .ask("/tokenize", question.to_string().into(), limit)
             .await;
-        tokens_of(&answer.ok()?)
+        Some(Rendered {
+            tokens: ids(&answer.ok()?["tokens"])?,
+            media: Vec::new(),
+        })
     }
 
     async fn ask(&self, path: &str, body: Bytes, limit: Duration) -> Result<Value, StatusCode> {
@@ -127,18 +159,37 @@ impl Upstream {
     }
 }
 
-/// The ids of a render route's answer, which is a list for plain prompts, or of `/tokenize`'s.
-fn tokens_of(answer: &Value) -> Option<Vec<TokenId>> {
-    let answer = match answer.as_array().map(Vec::as_slice) {
-        Some([one]) => one,
-        Some(_) => return None,
-        None => answer,
-    };
-    let ids = answer["token_ids"]
-        .as_array()
-        .or(answer["tokens"].as_array())?;
+fn ids(list: &Value) -> Option<Vec<TokenId>> {
     let id = |id: &Value| id.as_u64().and_then(|id| TokenId::try_from(id).ok());
-    ids.iter().map(id).collect()
+    list.as_array()?.iter().map(id).collect()
+}
+
+/// The media of all modalities, sorted by their start. `None`: the engine describes them otherwise
+/// than this gateway knows.
+fn media(features: &Value, num_tokens: usize) -> Option<Vec<Medium>> {
+    let mut media = Vec::new();
+    for (modality, hashes) in features["mm_hashes"].as_object()? {
+        let hashes = hashes.as_array()?;
+        let places = features["mm_placeholders"][modality].as_array()?;
+        if hashes.len() != places.len() {
+            return None;
+        }
+        for (hash, place) in hashes.iter().zip(places) {
+            let number = |name: &str| usize::try_from(place[name].as_u64()?).ok();
+            media.push(Medium {
+                identifier: hash.as_str()?.into(),
+                start: number("offset")?,
+                length: number("length")?,
+            });
+        }
+    }
+    media.sort_by_key(|medium| medium.start);
+    let mut end = 0;
+    for medium in &media {
+        let is_apart = medium.start >= end && medium.end() <= num_tokens;
+        end = is_apart.then_some(medium.end())?;
+    }
+    Some(media)
 }
 
 /// The body with vLLM's request to leave out the tensors of media, which may have megabytes.
@@ -201,15 +252,60 @@ mod tests {
 
     #[test]
     fn both_routes_answers_are_read() {
-        assert_eq!(tokens_of(&json!({"token_ids": [1, 2]})), Some(vec![1, 2]));
-        assert_eq!(tokens_of(&json!([{"token_ids": [1]}])), Some(vec![1]));
+        let tokens_of = |answer: Value| Rendered::read(&answer).map(|rendered| rendered.tokens);
+        assert_eq!(tokens_of(json!({"token_ids": [1, 2]})), Some(vec![1, 2]));
+        assert_eq!(tokens_of(json!([{"token_ids": [1]}])), Some(vec![1]));
         assert_eq!(
-            tokens_of(&json!([{"token_ids": [1]}, {"token_ids": [2]}])),
+            tokens_of(json!([{"token_ids": [1]}, {"token_ids": [2]}])),
             None
         );
-        assert_eq!(tokens_of(&json!({"tokens": []})), Some(vec![]));
-        assert_eq!(tokens_of(&json!({"tokens": [-1]})), None);
-        assert_eq!(tokens_of(&json!({"error": "no"})), None);
+        assert_eq!(tokens_of(json!({"error": "no"})), None);
+        assert_eq!(ids(&json!([])), Some(vec![]));
+        assert_eq!(ids(&json!([-1])), None);
+    }
+
+    #[test]
+    fn media_are_read_in_order_or_not_at_all() {
+        let features = |places: Value, hashes: Value| {
+            let answer = json!({
+                "token_ids": [0, 1, 2, 3, 4, 5, 6, 7],
+                "features": {
+                    "mm_hashes": {"image": hashes, "audio": ["sound"]},
+                    "mm_placeholders": {
+                        "image": places,
+                        "audio": [{"offset": 3, "length": 1}],
+                    },
+                },
+            });
+            Rendered::read(&answer).map(|rendered| {
+                let media = rendered.media.iter();
+                media
+                    .map(|one| (one.identifier.to_string(), one.start, one.length))
+                    .collect::<Vec<_>>()
+            })
+        };
+        let two = || json!(["b", "a"]);
+        let place = |offset: i64, length: i64| json!({"offset": offset, "length": length});
+        let found = features(json!([place(5, 3), place(1, 2)]), two()).expect("well-formed");
+        let expected = [("a", 1, 2), ("sound", 3, 1), ("b", 5, 3)];
+        assert_eq!(
+            found,
+            expected.map(|(name, start, length)| (name.to_owned(), start, length))
+        );
+        for places in [
+            json!([place(5, 3)]),
+            json!([place(5, 4), place(1, 2)]),
+            json!([place(5, 3), place(1, 3)]),
+            json!([place(5, 3), place(-1, 2)]),
+            json!([place(5, 3), place(i64::MAX, i64::MAX)]),
+            json!("none"),
+        ] {
+            assert_eq!(features(places.clone(), two()), None, "{places}");
+        }
+        assert_eq!(
+            features(json!([place(5, 3), place(1, 2)]), json!([1, 2])),
+            None
+        );
     }
 
     #[test]

@@ -44,7 +44,7 @@ fn an_index_finds_what_the_engine_finds() {
         for index in &indices {
             let prompt = Prompt {
                 tokens: &tokens,
-                namespace: Namespace::default(),
+                ..Prompt::default()
             };
             let mut overlaps = Overlaps::default();
             index.overlaps(&index.hash(prompt), Nanos(0), &mut overlaps);

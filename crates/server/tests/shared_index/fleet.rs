@@ -97,7 +97,11 @@ fn overlap(gateway: &RunningServer, tokens: &[u32]) -> (usize, usize) {
     let index = gateway.gateway().index();
     let namespace = Default::default();
     let mut answer = Overlaps::default();
-    let keys = index.hash(Prompt { tokens, namespace });
+    let keys = index.hash(Prompt {
+        tokens,
+        namespace,
+        ..Prompt::default()
+    });
     index.overlaps(&keys, gateway.gateway().clock.now(), &mut answer);
     let overlap = answer.of(ReplicaId(0));
     let all = overlap.any_tier_tokens as usize;

@@ -189,7 +189,7 @@ impl Gateway {
     pub(crate) fn overlap(&self, replica: ReplicaId, tokens: &[u32]) -> (usize, usize) {
         let prompt = Prompt {
             tokens,
-            namespace: Default::default(),
+            ..Prompt::default()
         };
         let mut answer = Overlaps::default();
         let keys = self.index.hash(prompt);

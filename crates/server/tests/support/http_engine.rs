@@ -40,7 +40,7 @@ struct Inner {
     refuses_adapters: Mutex<bool>,
     is_full: Mutex<bool>,
     refuses: Mutex<bool>,
-    rendered: Mutex<Option<Vec<u32>>>,
+    rendered: Mutex<Option<Value>>,
     tokenized: Mutex<Option<Vec<u32>>>,
     no_render: Mutex<StatusCode>,
     hides_usage: Mutex<bool>,
@@ -165,7 +165,13 @@ impl HttpEngine {
     /// From now on its render routes answer these tokens; before, it refuses them, as vLLM 0.32
     /// does without `--enable-scale-out`.
     pub fn render(&self, ids: &[u32]) {
-        *self.inner.rendered.lock().expect("no panic") = Some(ids.to_vec());
+        self.render_with_media(ids, &Value::Null);
+    }
+
+    /// The same for a prompt with media, as vLLM describes them.
+    pub fn render_with_media(&self, ids: &[u32], features: &Value) {
+        let answer = json!({"token_ids": ids, "features": features});
+        *self.inner.rendered.lock().expect("no panic") = Some(answer);
     }
 
     /// From now on answers to chats and messages have no usage: its counts are made up.
@@ -200,7 +206,7 @@ async fn answer(
     }
     if uri.path().ends_with("/render") {
         return match &*inner.rendered.lock().expect("no panic") {
-            Some(ids) => Json(json!({"token_ids": ids})).into_response(),
+            Some(answer) => Json(answer).into_response(),
             None => (
                 *inner.no_render.lock().expect("no panic"),
                 "Scale-out endpoints are disabled.",

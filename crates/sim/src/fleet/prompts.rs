@@ -44,7 +44,7 @@ impl Prompts {
         }
         let keys = index.hash(Prompt {
             tokens: &tokens,
-            namespace: Namespace::default(),
+            ..Prompt::default()
         });
         let known = Arc::new(Known { tokens, keys });
         self.known.insert(prompt.clone(), known.clone());

@@ -46,6 +46,7 @@ impl Texts {
         Prompt {
             tokens: &text.tokens,
             namespace: text.namespace,
+            ..Prompt::default()
         }
     }
 }

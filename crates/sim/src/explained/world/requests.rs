@@ -127,7 +127,11 @@ impl World {
     fn route(&mut self, order: &Order, tokens: &[TokenId]) -> Option<(Pending, Decision)> {
         let namespace = order.draft.space.namespace();
         let index = self.router.index();
-        let keys = index.hash(Prompt { tokens, namespace });
+        let keys = index.hash(Prompt {
+            tokens,
+            namespace,
+            ..Prompt::default()
+        });
         let decision = self.router.route(&RouteRequest {
             tokens: Some(tokens),
             keys: Some(&keys),
