@@ -57,9 +57,7 @@ fn tidy_alone() -> Result<ExitCode> {
     for violation in &violations {
         println!("{violation}");
     }
-    for line in tidy::prose_shares(&workspace_root()?)? {
-        println!("prose: {line}");
-    }
+    println!("{}", tidy::prose_report(&workspace_root()?)?);
     if violations.is_empty() {
         println!("tidy: no violations");
         return Ok(ExitCode::SUCCESS);

@@ -119,14 +119,9 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A line per crate: its doc comments that open with a relative clause.
-pub(crate) fn prose_shares(root: &Path) -> Result<Vec<String>> {
-    let shares = prose::shares(&Tree::read(root)?);
-    let line = |(name, clauses, all): (String, usize, usize)| {
-        let percent = 100.0 * clauses as f64 / all.max(1) as f64;
-        format!("{name:<10} {percent:5.1} % of {all:5} doc comments open with a relative clause")
-    };
-    Ok(shares.into_iter().map(line).collect())
+/// The prose of each crate beside that of other projects, as a table.
+pub(crate) fn prose_report(root: &Path) -> Result<String> {
+    Ok(prose::report(&Tree::read(root)?))
 }
 
 /// Reads the tree under `root` and returns what is wrong, in order of path and line.

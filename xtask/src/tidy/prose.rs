@@ -1,84 +1,116 @@
-//! Rule: what users read is plain English, in the words of the field, in short sentences.
+//! Rule: texts are plain English, in the words of the field, in short sentences.
 //!
-//! It holds for the documents of [`VISIBLE`] and for the string literals of all crates: help,
-//! errors, logs, reports. Code in Markdown and tests are left out. [`shares`] counts how many doc
-//! comments of each crate open with a relative clause.
+//! It holds for the documents of [`VISIBLE`], for pages and scripts that browsers show, for the
+//! string literals of all crates (help, errors, logs, reports), and for all comments. Code in
+//! Markdown and literals of tests are left out.
+
+mod comments;
+mod report;
+mod sentences;
 
 use super::Violation;
-use super::tree::Tree;
+use super::rust_file::RustFile;
+use super::tree::{TextFile, Tree};
+use comments::paragraphs;
+use sentences::{complaints, texts_of_html, without_code};
+
+pub(crate) use report::report;
 
 pub(super) const RULE: &str = "prose";
 
-/// Files and folders whose text is checked.
+/// Documents that are checked.
 const VISIBLE: [&str; 2] = ["README.md", "docs/"];
-
-/// Longest sentence, words.
-const WORDS_MAX: usize = 40;
-
-/// What is not written, and what to write in its place.
-const BANNED: [(&str, &str); 18] = [
-    ("at hand", "available"),
-    ("anew", "again"),
-    ("as it were", "leave it out"),
-    ("by lot", "random"),
-    ("computed again", "recomputed"),
-    ("foretold", "predicted"),
-    ("goes on", "continues"),
-    ("how-maniest", "the number of"),
-    ("in the mean", "on average"),
-    ("is none", "say what is absent"),
-    ("is told", "say who does what"),
-    ("nobody", "name the subject"),
-    ("reckon", "estimate"),
-    ("reckoned", "estimated"),
-    ("so many", "a number"),
-    ("somebody", "name the subject"),
-    ("unharmed", "ok"),
-    ("whoever", "name the subject"),
-];
 
 pub(super) fn violations(tree: &Tree) -> Vec<Violation> {
     let is_visible = |path: &str| VISIBLE.iter().any(|visible| path.starts_with(visible));
     let mut violations = Vec::new();
-    for file in tree.texts.iter().filter(|file| is_visible(&file.path)) {
-        let mut is_code = false;
-        for (index, line) in file.text.lines().enumerate() {
-            if line.starts_with("```") {
-                is_code = !is_code;
-                continue;
-            }
-            if is_code {
-                continue;
-            }
-            let text = without_code(line);
-            let message = banned(&text).chain(long_sentences(&text));
-            let of_line = |message| Violation::new(RULE, &file.path, index + 1, message);
-            violations.extend(message.map(of_line));
-        }
+    for file in &tree.texts {
+        let path = &file.path[..];
+        let found = match path.rsplit('.').next().unwrap_or_default() {
+            "md" if is_visible(path) => in_document(file),
+            "html" if path.starts_with("crates/") => in_page(file),
+            "js" if path.starts_with("crates/") => in_script(file),
+            _ => continue,
+        };
+        violations.extend(found);
     }
-    for file in tree
-        .rust
-        .iter()
-        .filter(|file| has_visible_strings(&file.path))
-    {
-        let literals = file
-            .strings
-            .iter()
-            .filter(|text| !file.is_test(text.offset));
-        for literal in literals {
-            let text = joined(&literal.text);
-            let line = file.line(literal.offset);
-            let of_line = |message| Violation::new(RULE, &file.path, line, message);
-            violations.extend(banned(&text).map(of_line));
+    for file in &tree.rust {
+        violations.extend(in_literals(file));
+        violations.extend(in_comments(file));
+    }
+    violations
+}
+
+fn at(path: &str, line: usize, text: &str) -> Vec<Violation> {
+    let complaints = complaints(text).into_iter();
+    let violation = |complaint| Violation::new(RULE, path, line, complaint);
+    complaints.map(violation).collect()
+}
+
+fn in_document(file: &TextFile) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut is_code = false;
+    for (index, line) in file.text.lines().enumerate() {
+        is_code ^= line.starts_with("```");
+        if !is_code {
+            violations.extend(at(&file.path, index + 1, &without_code(line)));
         }
     }
     violations
 }
 
-/// Texts that are generated on purpose, and the list of this rule, are left out.
-fn has_visible_strings(path: &str) -> bool {
-    let is_source = path.starts_with("crates/") && path.contains("/src/");
-    is_source && !path.starts_with("crates/trace/src/synth/planted")
+fn in_page(file: &TextFile) -> Vec<Violation> {
+    let texts = texts_of_html(&file.text).into_iter();
+    texts
+        .flat_map(|(line, text)| at(&file.path, line, &text))
+        .collect()
+}
+
+fn in_script(file: &TextFile) -> Vec<Violation> {
+    let lines = file.text.lines().enumerate();
+    lines
+        .flat_map(|(index, line)| at(&file.path, index + 1, line))
+        .collect()
+}
+
+fn in_literals(file: &RustFile) -> Vec<Violation> {
+    let is_source = file.path.starts_with("crates/") && file.path.contains("/src/");
+    // Logs that are generated on purpose have any text.
+    if !is_source || file.path.starts_with("crates/trace/src/synth/planted") {
+        return Vec::new();
+    }
+    let literals = file.strings.iter();
+    let literals = literals.filter(|literal| !file.is_test(literal.offset));
+    literals
+        .flat_map(|literal| {
+            at(
+                &file.path,
+                file.line(literal.offset),
+                &joined(&literal.text),
+            )
+        })
+        .collect()
+}
+
+fn in_comments(file: &RustFile) -> Vec<Violation> {
+    // These files quote the words that they look for.
+    if file.path.starts_with("xtask/src/tidy/prose") {
+        return Vec::new();
+    }
+    let mut violations = Vec::new();
+    for paragraph in paragraphs(file) {
+        violations.extend(at(
+            &file.path,
+            paragraph.line,
+            &without_code(&paragraph.text),
+        ));
+        if paragraph.opens_clause() {
+            let word = paragraph.first_word();
+            let message = format!("a doc comment opens with \"{word}\"; name the thing first");
+            violations.push(Violation::new(RULE, &file.path, paragraph.line, message));
+        }
+    }
+    violations
 }
 
 /// A literal whose lines are joined as the compiler joins them.
@@ -88,86 +120,9 @@ fn joined(text: &str) -> String {
     lines.fold(first, |text, line| text + line.trim_start())
 }
 
-/// Words with which a doc comment opens that is a relative clause.
-const CLAUSES: [&str; 5] = ["What", "Who", "Whose", "Where", "How"];
-
-/// Of each crate, the doc comments that open with a relative clause, and all of them. ripgrep has
-/// 0.1 %, foyer none.
-pub(crate) fn shares(tree: &Tree) -> Vec<(String, usize, usize)> {
-    let mut shares: Vec<(String, usize, usize)> = Vec::new();
-    for file in tree.rust.iter().filter(|file| file.path.contains("/src/")) {
-        let name = file.path.trim_start_matches("crates/");
-        let name = name.split('/').next().unwrap_or_default();
-        if shares.last().is_none_or(|(last, ..)| last != name) {
-            shares.push((name.to_owned(), 0, 0));
-        }
-        let Some((_, clauses, all)) = shares.last_mut() else {
-            continue;
-        };
-        let mut is_inside = false;
-        for line in file.comments.lines() {
-            let text = line.trim_start();
-            let doc = text.strip_prefix("///").or(text.strip_prefix("//!"));
-            if let Some(doc) = doc.filter(|_| !is_inside) {
-                let word = doc.split_whitespace().next().unwrap_or_default();
-                *clauses += usize::from(CLAUSES.contains(&word));
-                *all += 1;
-            }
-            is_inside = doc.is_some();
-        }
-    }
-    shares
-}
-
-/// A line without what stands between backticks.
-fn without_code(line: &str) -> String {
-    let parts = line.split('`').enumerate();
-    parts
-        .map(|(nth, part)| if nth % 2 == 0 { part } else { "code" })
-        .collect()
-}
-
-fn banned(text: &str) -> impl Iterator<Item = String> {
-    let text = text.to_lowercase();
-    BANNED
-        .into_iter()
-        .filter(move |(phrase, _)| has_words(&text, phrase))
-        .map(|(phrase, instead)| format!("\"{phrase}\"; write: {instead}"))
-}
-
-fn has_words(text: &str, phrase: &str) -> bool {
-    text.match_indices(phrase).any(|(at, _)| {
-        let before = text[..at].chars().next_back();
-        let behind = text[at + phrase.len()..].chars().next();
-        !before.is_some_and(char::is_alphanumeric) && !behind.is_some_and(char::is_alphanumeric)
-    })
-}
-
-/// Sentences of a paragraph or a list item; cells of a table are sentences of their own.
-fn long_sentences(text: &str) -> impl Iterator<Item = String> {
-    let ends = |text: &str| -> Vec<String> {
-        let sentences = text
-            .split(['|', ';', ':'])
-            .flat_map(|part| part.split(". "));
-        sentences.map(str::to_owned).collect()
-    };
-    let counts = ends(text).into_iter().map(|sentence| {
-        let words = sentence.split_whitespace().count();
-        (words, sentence)
-    });
-    counts
-        .filter(|(words, _)| *words > WORDS_MAX)
-        .map(|(words, sentence)| {
-            let start: Vec<&str> = sentence.split_whitespace().take(5).collect();
-            format!(
-                "a sentence of {words} words (\"{} …\"), at most {WORDS_MAX}; make two of it",
-                start.join(" ")
-            )
-        })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::sentences::WORDS_MAX;
     use super::*;
 
     fn check(path: &str, text: &str, expected: &[usize]) {
@@ -189,17 +144,36 @@ mod tests {
 
     #[test]
     fn string_literals_are_checked_outside_of_tests() {
-        let source = "// nobody\nfn f() { g(\"nobody\"); g(\"so \\\n     many\"); }\n\
+        let source = "fn f() { g(\"nobody\"); g(\"so \\\n     many\"); }\n\
                       #[cfg(test)]\nmod tests { const A: &str = \"nobody\"; }\n";
-        check("crates/a/src/lib.rs", source, &[2, 2]);
+        check("crates/a/src/lib.rs", source, &[1, 1]);
         check("crates/a/tests/a.rs", source, &[]);
+        check("xtask/src/main.rs", source, &[]);
     }
 
     #[test]
-    fn openings_are_counted_once_a_comment() {
-        let source = "//! What it is.\n//! Where it is.\n\n/// A thing.\nstruct A;\n";
-        let tree = Tree::of(&[("crates/a/src/lib.rs", source)]);
-        assert_eq!(shares(&tree), [("a".to_owned(), 1, 2)]);
+    fn comments_are_checked_by_paragraph() {
+        let source = "//! Fine.\n//!\n//! So\n//! many.\n\nfn f() {\n    g(); // nobody\n}\n";
+        check("crates/a/tests/a.rs", source, &[3, 7]);
+        let words = "word ".repeat(30);
+        let alone = format!("// {words}\n\n// {words}\nf();\n");
+        check("xtask/src/main.rs", &alone, &[]);
+        check(
+            "xtask/src/main.rs",
+            &format!("f();\n// {words}\n// {words}\n"),
+            &[2],
+        );
+        let lists = format!("// - {words}\n// - {words}\n// | {words}{words} |\n");
+        check("xtask/src/main.rs", &lists, &[]);
+        let code = format!("//! ```\n//! nobody {words}{words}\n//! ```\n");
+        check("xtask/src/main.rs", &code, &[]);
+    }
+
+    #[test]
+    fn a_doc_comment_opens_with_the_thing() {
+        let source = "//! What it is.\n//! Where it is.\n\n/// A thing.\nstruct A;\n/// How.\n";
+        check("crates/a/src/lib.rs", source, &[1, 6]);
+        check("crates/a/src/lib.rs", "// What it is.\n", &[]);
     }
 
     #[test]
@@ -216,5 +190,15 @@ mod tests {
             &format!("| {} | {} |", "word ".repeat(30), "word ".repeat(30)),
             &[],
         );
+    }
+
+    #[test]
+    fn pages_are_read_without_tags_and_scripts() {
+        let half = "word ".repeat(25);
+        let page = format!(
+            "<script>\nnobody\n</script><p>\n{half}<b>\n{half}</b></p>\n<p>{half}</p>{half}\n"
+        );
+        check("crates/a/src/page.html", &page, &[3]);
+        check("crates/a/src/page.js", "// fine\nshow('nobody');", &[2]);
     }
 }
