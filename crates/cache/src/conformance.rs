@@ -1,4 +1,4 @@
-//! What every [`Policy`] must obey, as functions that any implementation can call in a test.
+//! Requirements on every [`Policy`], as functions that the tests of any implementation can call.
 
 mod calls;
 mod load;

@@ -61,7 +61,7 @@ pub enum PolicyError {
         name: String,
         /// The option as written.
         option: String,
-        /// What it takes.
+        /// The options that the policy takes.
         known: String,
     },
 }
@@ -209,7 +209,7 @@ pub fn split_charge(spec: &str, block_tokens: u32) -> Result<(String, usize), Po
 struct Options<'a> {
     name: &'a str,
     rest: Vec<&'a str>,
-    /// How each option that exists is written.
+    /// Syntax of each option that the policy has.
     asked: Vec<String>,
 }
 

@@ -62,7 +62,7 @@ pub enum Admit {
     Declined,
 }
 
-/// How the capacity is divided. The four parts always sum to it.
+/// Division of the capacity, in blocks. The four parts always sum to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
     /// Holding nothing.
@@ -224,12 +224,12 @@ impl PrefixCache {
         }
     }
 
-    /// What changed since the last call, in order.
+    /// Drains the effects since the last call, in order.
     pub fn drain_effects(&mut self) -> std::vec::Drain<'_, Effect> {
         self.effects.drain(..)
     }
 
-    /// How the capacity is divided now. O(capacity).
+    /// Computes the current division of the capacity. O(capacity).
     #[must_use]
     pub fn occupancy(&self) -> Occupancy {
         let mut sum = Occupancy::default();

@@ -25,7 +25,7 @@ struct Slot {
     pins: u32,
 }
 
-/// What a slot holds.
+/// Contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Free,

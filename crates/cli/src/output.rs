@@ -1,4 +1,4 @@
-//! Where results go: standard output, which may be a pipe that nobody reads any more, or a file.
+//! Output of results, to standard output, which may be a closed pipe, or to a file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -142,7 +142,7 @@ pub(crate) fn files(outputs: &[(&str, &Path)], inputs: &[&Path]) -> Result<()> {
     Ok(())
 }
 
-/// Where a file is, or will be, by whatever name.
+/// Returns the canonical path of a file that may not exist yet.
 fn place(path: &Path) -> Option<PathBuf> {
     let there = path.canonicalize().ok();
     there.or_else(|| Some(folder(path).canonicalize().ok()?.join(path.file_name()?)))

@@ -23,7 +23,7 @@ const MAX_PROMPT_TOKENS: u32 = 1 << 20;
 /// Which sessions a scale keeps: always the same, so that a larger scale keeps them too.
 const SCALE_SEED: u64 = 0;
 
-/// How a trace becomes prompts.
+/// Options for turning a trace into prompts.
 #[derive(Args, Debug)]
 pub(crate) struct PromptOptions {
     /// Share of the sessions to keep
@@ -137,7 +137,7 @@ impl<I> Prompts<I> {
         self.id_tokens
     }
 
-    /// What was altered so far.
+    /// Counts of altered requests so far.
     pub(crate) fn altered(&self) -> Altered {
         self.altered
     }

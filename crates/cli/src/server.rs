@@ -78,7 +78,7 @@ impl Server {
         Ok(runtime()?.block_on(fetched))
     }
 
-    /// What will be asked, for errors.
+    /// Returns the target of a request, for errors.
     pub(crate) fn asked<'a>(&'a self, path: &'a str) -> Asked<'a> {
         Asked {
             url: &self.url,
@@ -88,7 +88,7 @@ impl Server {
     }
 }
 
-/// What was asked of whom.
+/// Target of a request, for errors.
 pub(crate) struct Asked<'a> {
     pub(crate) url: &'a str,
     pub(crate) path: &'a str,

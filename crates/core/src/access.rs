@@ -1,4 +1,4 @@
-//! What a cache policy is told about one use of a block.
+//! Facts about one use of a block, for cache policies.
 
 use crate::{Nanos, Probability, SessionId};
 
@@ -20,8 +20,8 @@ pub struct Access {
     /// Number of the request in its trace, from 0, by which an offline policy looks into the
     /// future; 0 where there is none.
     pub request: u32,
-    /// How likely another request of the conversation follows this one, as predicted for it;
-    /// `None` where nobody predicted.
+    /// Predicted probability that another request of the conversation follows this one; `None`
+    /// without a prediction.
     pub p_continue: Option<Probability>,
     /// Share of the block's tokens that mattered to the request, 0 to 1, where somebody looked: a
     /// prompt that was loaded by importance.

@@ -19,7 +19,7 @@ pub struct TraceRequest {
     pub turn: u16,
     /// Kind of request, an index into the reader's list of type names; 0 when unknown.
     pub request_type: u16,
-    /// How likely another request of the conversation follows, as predicted; `None` where nobody
-    /// predicted.
+    /// Predicted probability that another request of the conversation follows; `None` without a
+    /// prediction.
     pub p_continue: Option<Probability>,
 }

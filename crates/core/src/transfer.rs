@@ -28,9 +28,9 @@ pub struct Unit {
     pub name: BlockHash,
     /// The unit before it; `None` at the start of a prompt.
     pub parent: Option<BlockHash>,
-    /// How it was computed.
+    /// Identity that it was computed with.
     pub identity: IdentityDigest,
-    /// Whose it is.
+    /// The tenant that owns it.
     pub tenant: TenantTag,
 }
 
@@ -52,9 +52,9 @@ pub struct Pack {
     pub name: BlockHash,
     /// The units, in order: a run of one chain.
     pub units: Vec<BlockHash>,
-    /// How they were computed.
+    /// Identity that they were computed with.
     pub identity: IdentityDigest,
-    /// Whose they are.
+    /// The tenant that owns them.
     pub tenant: TenantTag,
     /// Which part of each.
     pub part: u16,
@@ -113,22 +113,22 @@ pub enum Transfer {
     Store {
         /// Its id.
         id: TransferId,
-        /// What.
+        /// The unit to copy.
         unit: Unit,
-        /// Where it is on the device, in order.
+        /// Its blocks on the device, in order.
         blocks: Vec<BlockId>,
-        /// Where to.
+        /// Destination tiers.
         to: Vec<Tier>,
     },
     /// Copies a unit from a tier to one below. Answered by a [`Moved::Stored`].
     Demote {
         /// Its id.
         id: TransferId,
-        /// What.
+        /// Name of the unit.
         name: BlockHash,
-        /// Where from; it may be forgotten there at once.
+        /// Source tier, which may drop the unit at once.
         from: Tier,
-        /// Where to.
+        /// Destination tier.
         to: Tier,
     },
     /// Brings a unit to hand, from where the engine copies it into its blocks. Answered by a
@@ -136,9 +136,9 @@ pub enum Transfer {
     Load {
         /// Its id.
         id: TransferId,
-        /// What.
+        /// Name of the unit.
         name: BlockHash,
-        /// Where from.
+        /// Source tier.
         from: Tier,
     },
     /// Brings one part of a record to hand, where it stays until [`Transfer::ReleaseParts`].
@@ -146,14 +146,14 @@ pub enum Transfer {
     LoadPart {
         /// Its id.
         id: TransferId,
-        /// What.
+        /// Name of the part.
         name: PartName,
-        /// Where from.
+        /// Source tier.
         from: Tier,
     },
     /// Parts at hand are needed there no more; those that are not there are ignored.
     ReleaseParts {
-        /// What.
+        /// Names of the parts.
         names: Vec<PartName>,
     },
     /// Writes a pack of units of a tier to the same tier, in the background: whoever loads goes
@@ -161,21 +161,21 @@ pub enum Transfer {
     Pack {
         /// Its id.
         id: TransferId,
-        /// What.
+        /// The pack to write.
         pack: Pack,
-        /// Where.
+        /// Tier of the units and of the pack.
         tier: Tier,
     },
     /// A unit at hand stays in this tier as well, which is memory.
     Keep {
-        /// What.
+        /// Name of the unit.
         name: BlockHash,
-        /// Where.
+        /// Tier that keeps it.
         tier: Tier,
     },
     /// A unit at hand is needed there no more.
     Release {
-        /// What.
+        /// Name of the unit.
         name: BlockHash,
     },
     /// The ends of the prompts that were used last, the latest last: to be told again after a
@@ -186,14 +186,14 @@ pub enum Transfer {
     },
     /// Units are wanted no more in a tier.
     Forget {
-        /// Where.
+        /// Tier that drops them.
         tier: Tier,
-        /// What.
+        /// Names of the units.
         names: Vec<BlockHash>,
     },
 }
 
-/// What became of transfers, and what happened otherwise.
+/// Results of transfers, and other reports from tiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Moved {
     /// A unit can be read from a tier, also after a crash if the tier outlives one; or not.
@@ -211,8 +211,8 @@ pub enum Moved {
         id: TransferId,
         /// Whether it is at hand.
         result: TransferResult,
-        /// How long ago that was: whoever computes looks between steps only, and a tier is not as
-        /// slow as steps are.
+        /// Time since it arrived. The engine looks only between steps; that delay is not
+        /// part of the tier's latency.
         ago: Duration,
     },
     /// A part is at hand, verified; or it is not there any more, or was damaged.
@@ -221,12 +221,11 @@ pub enum Moved {
         id: TransferId,
         /// Whether it is at hand.
         result: TransferResult,
-        /// How long ago that was.
+        /// Time since it arrived.
         ago: Duration,
-        /// How long before that its tier was asked for it: when room for it was free, which is
-        /// later than when it was handed over. Tiers are asked for several at once, so that these
-        /// spans overlap: their sum is not how long the tier was busy. Zero where it was at hand
-        /// already, or did not come.
+        /// Time from the request to the tier until the arrival. The request starts when there is
+        /// room for the part, which is later than the hand-over. Requests overlap, so the sum is
+        /// not the tier's busy time. Zero where the part was loaded already, or did not come.
         took: Duration,
     },
     /// A pack can be read from its tier, also after a crash; or it could not be made.
@@ -238,26 +237,26 @@ pub enum Moved {
     },
     /// Packs were found in a tier.
     FoundPacks {
-        /// Where.
+        /// Tier that holds them.
         tier: Tier,
-        /// What.
+        /// The packs.
         packs: Vec<FoundPack>,
     },
     /// Units, or packs, cannot be read from a tier any more, though nobody dropped them.
     Lost {
-        /// Where.
+        /// Tier that lost them.
         tier: Tier,
-        /// What.
+        /// Names of the units or packs.
         names: Vec<BlockHash>,
     },
     /// Units were found in a tier, those in front of others first.
     Found {
-        /// Where.
+        /// Tier that holds them.
         tier: Tier,
-        /// What.
+        /// The units.
         units: Vec<FoundUnit>,
     },
-    /// What was noted last before a restart ([`Transfer::Note`]).
+    /// Content of the last note before a restart ([`Transfer::Note`]).
     Noted {
         /// The last stored unit of each prompt, the latest last.
         tails: Vec<BlockHash>,
@@ -271,11 +270,11 @@ pub struct FoundUnit {
     pub name: BlockHash,
     /// The unit before it; `None` at the start of a prompt, or where that is not known.
     pub parent: Option<BlockHash>,
-    /// Whose it is.
+    /// The tenant that owns it.
     pub tenant: TenantTag,
 }
 
-/// How a transfer ended.
+/// Outcome of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferResult {
     /// As it should.
@@ -310,8 +309,7 @@ pub trait BlockMover: Send {
     fn loaded_part(&self, name: PartName) -> Option<&[u8]>;
 }
 
-/// How the tokens of a unit lie in a part: for whoever lays them in another order and knows no more
-/// of them.
+/// Layout of a unit's tokens in a part, for code that reorders tokens without other knowledge.
 pub trait TokenFormat: Send + Sync {
     /// Copies token `at` of `from` to the place of token `to_at` of `to`; both are parts of a unit.
     fn copy_token(&self, from: &[u8], at: usize, to: &mut [u8], to_at: usize);

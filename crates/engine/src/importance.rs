@@ -46,16 +46,16 @@ pub use tally::Tally;
 /// Makes a policy for a cache of so many slots.
 pub type MakePolicy = Arc<dyn Fn(usize) -> Box<dyn Policy> + Send + Sync>;
 
-/// How stored prefixes are loaded in part.
+/// Options of partial loading of stored prefixes.
 #[derive(Clone)]
 pub struct ImportanceConfig {
     /// The heads that tell what matters.
     pub probes: Probes,
-    /// What is made of what they tell.
+    /// Selection of tokens from the probes' attention.
     pub selecting: Selecting,
     /// The shortest stored prefix for which it is done, tokens.
     pub least_tokens: usize,
-    /// How often what it changed is looked at, and how much of that is tolerated.
+    /// Rate and tolerances of the checks of changed outputs.
     pub guard: GuardOptions,
     /// Bytes of parts that stay in memory: on the device, and in host memory.
     pub kept_bytes: [u64; 2],
@@ -63,9 +63,9 @@ pub struct ImportanceConfig {
     pub is_host_far: bool,
     /// Prompts that are loaded in part at once: what they need at hand has a limit. Others wait.
     pub most_at_once: usize,
-    /// What is packed, so that what is wanted together is read together; `None`: nothing.
+    /// Packing of tokens that are read together; `None` turns it off.
     pub packing: Option<PackingOptions>,
-    /// Who goes first among those that stay.
+    /// Eviction policy for parts in memory.
     pub policy: MakePolicy,
 }
 
@@ -118,7 +118,7 @@ impl Shape {
     }
 }
 
-/// What a turn came to.
+/// Result of one turn.
 pub(crate) struct Advance {
     /// Whether anything was computed.
     pub(crate) has_computed: bool,
@@ -160,14 +160,14 @@ impl Importance {
         }
     }
 
-    /// What tells its units from others, in a block's identity: they hold the same tokens under
-    /// the same name only where they are as long.
+    /// Identity of the unit layout, as part of a block's identity. Units of equal name hold equal
+    /// tokens only if their lengths are equal.
     pub(crate) fn layout(&self) -> String {
         let (layout, unit_tokens) = (self.config.probes.layout(), self.shape.unit_tokens);
         format!("{layout},unit:{unit_tokens}")
     }
 
-    /// What is looked at, and tolerated.
+    /// The guard's sampling rate and tolerances.
     pub(crate) fn guard(&self) -> GuardOptions {
         self.config.guard
     }
@@ -227,7 +227,7 @@ impl Importance {
         }
     }
 
-    /// What packs stand for makes room in memory for their chunks.
+    /// Drops the parts that packs replace, which frees memory for the packs' chunks.
     fn make_room(&mut self) {
         self.parts.supersede(self.packing.take_superseded());
     }
@@ -410,14 +410,14 @@ impl Importance {
         self.packing.tend(now, &mut self.transfers);
     }
 
-    /// What shall be moved since the last call.
+    /// Takes the transfers queued since the last call.
     pub(crate) fn take_transfers(&mut self) -> Vec<Transfer> {
         let mut transfers = self.parts.take_transfers();
         transfers.append(&mut self.transfers);
         transfers
     }
 
-    /// What it has cost and saved.
+    /// Reports cost and savings so far.
     pub(crate) fn report(&self, guard: GuardCounts) -> ImportanceReport {
         let (probes, rest) = self.parts.counts();
         ImportanceReport {
@@ -435,12 +435,12 @@ impl Importance {
     }
 }
 
-/// What loading in part has cost and saved.
+/// Cost and savings of partial loading.
 #[derive(Clone, Debug)]
 pub struct ImportanceReport {
     /// Sums over prompts.
     pub tally: Tally,
-    /// What prompts computed again in full have shown.
+    /// Results of prompts recomputed in full.
     pub guard: GuardCounts,
     /// Prefixes that were barred by it.
     pub barred: Barred,

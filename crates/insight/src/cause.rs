@@ -66,7 +66,7 @@ impl Cause {
         }
     }
 
-    /// What it is, as the subject of a sentence.
+    /// Returns a description that fits as the subject of a sentence.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ impl Cause {
         }
     }
 
-    /// What to do about it.
+    /// Returns the suggested fix.
     #[must_use]
     pub fn fix(self) -> &'static str {
         match self {

@@ -30,7 +30,7 @@ const BOUNDARY_BITS: u32 = 5;
 /// Bits by which a token moves the rolling hash: 16 tokens move it out.
 const STEP: u32 = 4;
 
-/// What earlier prompts held.
+/// A bounded set of the chunks of earlier prompts, by hash.
 #[derive(Clone, Debug)]
 pub struct Documents {
     key: u64,

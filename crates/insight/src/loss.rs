@@ -43,7 +43,7 @@ pub use outlook::{Errors, Outlook};
 pub use request::{Arrival, Evicted, Memory, Outcome, Pending, Served};
 pub use tally::{HotPrefixes, Prefix, Tally};
 
-/// How finely times of use are kept. With 32 bits they reach 497 days.
+/// Resolution of the times of use, nanoseconds. With 32 bits they reach 497 days.
 const TICK: u64 = 10_000_000;
 
 /// Replicas that are told apart; those with higher ids are taken for one.
@@ -57,7 +57,7 @@ const FRONT: usize = 4;
 /// enough that counters of 32 bits tell before from after.
 const RESET_BLOCKS: u32 = 1 << 30;
 
-/// How much an [`Attributor`] remembers, and its secret.
+/// Memory bounds of an [`Attributor`], and its secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributorConfig {
     /// Blocks of which it is remembered who held them, at 16 bytes; fronts of prompts without their
@@ -262,7 +262,7 @@ impl Attributor {
         replica.advance(1);
     }
 
-    /// How full the memory is.
+    /// Returns the capacity of the memory, and the counters of entries and forgotten entries.
     #[must_use]
     pub fn memory(&self) -> Memory {
         let ((blocks, forgotten_blocks), (tokens, forgotten_tokens)) =
@@ -283,7 +283,7 @@ impl Attributor {
         self.blocks.fetch_each(names);
     }
 
-    /// Where a replica's figures are.
+    /// Returns the index of a replica in `replicas`, which grows as needed.
     fn place(&mut self, replica: ReplicaId) -> u16 {
         let place = (replica.0 as usize).min(REPLICAS - 1);
         if place >= self.replicas.len() {

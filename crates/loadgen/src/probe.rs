@@ -48,7 +48,7 @@ const LENGTH_MARGIN: f64 = 1.03;
 /// and for answers that do not come back as the same tokens.
 const FOUND_SHARE: f64 = 8.0 / 9.0;
 
-/// How to probe.
+/// Options of the reuse probe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReuseProbe {
     /// Pairs measured.

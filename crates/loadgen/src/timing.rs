@@ -20,7 +20,7 @@ use headstart_trace::materialize::Prompt;
 
 use crate::{ApiClient, Completion, LoadError};
 
-/// What to time.
+/// Shapes and limits of a timing run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimingPlan {
     /// Longest prompt, tokens.
@@ -227,7 +227,7 @@ impl Prober<'_> {
 }
 
 impl Timed {
-    /// How long it took.
+    /// Returns the median time.
     #[must_use]
     pub fn time(&self) -> Duration {
         match *self {

@@ -38,7 +38,7 @@ pub enum Pace {
     Sequential,
     /// Each at its arrival.
     Open {
-        /// How many times as fast as recorded, at least [`SPEED_MIN`].
+        /// Replay speed as a multiple of the recorded one, at least [`SPEED_MIN`].
         speed: f64,
         /// Most requests under way, at least 1; more wait.
         concurrency: usize,
@@ -62,7 +62,7 @@ pub struct TraceSample {
     pub e2e: Duration,
     /// Sent so long after it was due.
     pub late: Duration,
-    /// Who answered, where the server names replicas.
+    /// Replica that answered, if the server names replicas.
     pub replica: Option<String>,
 }
 

@@ -57,7 +57,7 @@ pub fn header_line(definition: &Definition) -> String {
     line(&header)
 }
 
-/// What became of a conversation after one message.
+/// Outcome of a conversation after one message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     /// Tells conversations apart within a log: a count or a random number, nothing made from
@@ -65,9 +65,9 @@ pub struct Record {
     pub conversation: u64,
     /// The how-maniest user message, from 1.
     pub turn: u16,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What was predicted, if anything.
+    /// The predicted probability of a continuation, if there was one.
     pub said: Option<Probability>,
     /// The row, by the header's definition.
     pub row: Vec<f32>,
@@ -140,12 +140,12 @@ impl Record {
     }
 }
 
-/// What a log holds.
+/// Contents of a log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Log {
     /// Rows and outcomes, to learn from.
     pub dataset: Dataset,
-    /// What was predicted for each row.
+    /// The prediction logged with each row.
     pub said: Vec<Option<Probability>>,
     /// Lines that are no record and were passed over.
     pub skipped: usize,

@@ -1,4 +1,4 @@
-//! What is known when a prediction is asked for.
+//! Inputs of a prediction.
 
 /// A conversation at the moment when a user's prompt has arrived and its answer has not begun.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -36,7 +36,7 @@ const FEWEST: usize = 32;
 /// Columns that vary less than this are left out.
 const LEAST_DEVIATION: f64 = 1e-6;
 
-/// How to learn. The default is the published choice, but for the members.
+/// Options of training. The default is the published choice, except for the members.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrainOptions {
     /// Fixes weights, order and noise.
@@ -122,7 +122,7 @@ pub enum TrainError {
         part: &'static str,
         /// Examples in it.
         have: usize,
-        /// What they all do.
+        /// The outcome that all of them share, in words.
         what: &'static str,
     },
     /// The weights ran away.
@@ -154,14 +154,14 @@ pub struct Epoch {
 /// Told of each epoch; `Break` ends training with the best checkpoints so far.
 pub type Observer<'a> = dyn FnMut(&Epoch) -> ControlFlow<()> + 'a;
 
-/// What training gives.
+/// Result of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trained {
     /// The model, to be saved.
     pub model: Model,
-    /// What the observer saw.
+    /// Epochs reported to the observer.
     pub history: Vec<Epoch>,
-    /// How good it is on the test part.
+    /// Quality on the test part.
     pub report: Report,
 }
 
@@ -252,7 +252,7 @@ fn fit_all(
     Ok((Mlp::mean(&members), history))
 }
 
-/// What all members learn from.
+/// Training data and options, shared by all members.
 struct Fitting<'a> {
     train: Part,
     validation: Part,

@@ -172,8 +172,8 @@ impl SessionHash {
         }
     }
 
-    /// What stands for the conversation: its name, else the first block of its prompt; none when
-    /// the prompt is shorter than that.
+    /// Hashes the conversation's name, else the first block of its prompt; `None` if the prompt is
+    /// shorter than that or not tokenized.
     fn session_key(&self, request: &RouteRequest<'_>) -> Option<u64> {
         if let Some(session) = request.session {
             return Some(fnv1a(session.as_bytes()));

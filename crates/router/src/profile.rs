@@ -49,13 +49,13 @@ const LEADING: usize = 4_096;
 pub struct Profile {
     /// Its name.
     pub name: String,
-    /// Where it learns who holds what.
+    /// Source of its knowledge of cached prefixes.
     pub index: IndexKind,
     /// Whom it avoids while there are others, in order of importance.
     pub preferences: Vec<PreferenceKind>,
-    /// What counts, and how much.
+    /// Scorers with their weights.
     pub scorers: Vec<(ScorerKind, f64)>,
-    /// Who is chosen of those that are scored.
+    /// The final choice among the scored candidates.
     pub picker: PickerKind,
 }
 

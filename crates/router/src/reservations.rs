@@ -66,7 +66,7 @@ impl Reservations {
         self.live.len()
     }
 
-    /// What each occupied replica has in flight, counted anew. O(requests in flight).
+    /// Recomputes the requests in flight of each occupied replica. O(requests in flight).
     pub(crate) fn sums(&self) -> BTreeMap<ReplicaId, InFlight> {
         let mut sums: BTreeMap<ReplicaId, InFlight> = BTreeMap::new();
         for live in self.live.values() {

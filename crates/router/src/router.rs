@@ -36,12 +36,12 @@ use crate::reservations::{Reservation, Reservations};
 use crate::score::{predicted_ttft_s, work_s};
 use crate::view::{Health, ReplicaView};
 
-/// What a router is made of.
+/// Configuration of a router.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouterConfig {
     /// The model that all its replicas serve.
     pub model: String,
-    /// How to choose.
+    /// Rules of the choice.
     pub profile: Profile,
     /// Fixes all random choices.
     pub seed: u64,
@@ -50,7 +50,7 @@ pub struct RouterConfig {
 /// Chooses replicas for the requests to one model.
 pub struct Router {
     index: Arc<dyn PrefixIndex>,
-    /// Where prompts went whose tokens are not known, by their text.
+    /// Replicas of sent prompts whose tokens are unknown, by their text.
     text_index: Arc<ApproximateIndex>,
     homes: Homes,
     overlaps: Overlaps,
@@ -86,7 +86,7 @@ pub struct ReplicaStatus {
     pub in_flight: InFlight,
 }
 
-/// What a router has done so far.
+/// Counters of a router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouterStats {
     /// Requests without a replica to serve them.
@@ -315,13 +315,13 @@ impl Router {
         })
     }
 
-    /// What a replica said of its load, while that is fresh.
+    /// Returns a replica's load report while it is fresh.
     #[must_use]
     pub fn report_of(&self, replica: ReplicaId, now: Nanos) -> Option<ReportedLoad> {
         self.replicas.get(&replica)?.load.fresh_report(now)
     }
 
-    /// What was done so far, and the size of what is kept.
+    /// Returns the counters so far, and the size of the index.
     #[must_use]
     pub fn stats(&self) -> RouterStats {
         let Counts {

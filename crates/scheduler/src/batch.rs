@@ -1,4 +1,4 @@
-//! What the executor gets for one step.
+//! Input of the executor for one step.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Batch {
 /// A unit from a lower tier, and where its blocks go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Whose it is.
+    /// Sequence that the unit is for.
     pub seq: SeqId,
     /// The unit.
     pub claim: Claim,
@@ -63,7 +63,7 @@ pub struct Entry {
     pub start: usize,
     /// The sequence's block table, long enough for all tokens up to the last of `tokens`.
     pub blocks: Vec<BlockId>,
-    /// How to choose the next token; `None` for a prefill chunk that is not the last.
+    /// Settings to choose the next token; `None` for a prefill chunk that is not the last.
     pub sampling: Option<Sampling>,
     /// Tokens before it whose keys and values were left out in each layer, where its prefix was
     /// loaded in part: all behind them stand so many slots further to the front of `blocks`. Their
@@ -80,7 +80,7 @@ impl Entry {
     }
 }
 
-/// How to choose a token from logits.
+/// Settings to choose a token from logits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// 0 is greedy; otherwise logits are divided by it.

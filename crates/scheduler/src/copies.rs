@@ -1,4 +1,4 @@
-//! What a step copies between the device and host memory, part by part.
+//! Copies between the device and host memory in a step, part by part.
 //!
 //! ```text
 //! part 0   read what is stored ─► write what arrived ─► compute
@@ -15,7 +15,7 @@ use headstart_core::transfer::DevicePart;
 
 use crate::Arrival;
 
-/// What is to be copied beside a step.
+/// Copies to make during a step.
 pub struct Copies<'a> {
     mover: &'a mut dyn BlockMover,
     arrivals: &'a [Arrival],

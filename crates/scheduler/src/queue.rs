@@ -12,7 +12,7 @@ use crate::sequence::Sequence;
 /// step's cost to some thousand look-ups of 0.1 µs.
 const LOOK_AHEAD: usize = 64;
 
-/// Who is admitted next.
+/// Order in which waiting sequences are admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueOrder {
     /// First come, first served.

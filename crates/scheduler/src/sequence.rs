@@ -24,13 +24,13 @@ pub struct NewSequence {
     pub max_tokens: usize,
     /// Tokens that end the answer.
     pub stop_tokens: Arc<[TokenId]>,
-    /// How to choose tokens.
+    /// Settings to choose tokens.
     pub sampling: Sampling,
     /// Names its blocks: the identity of model, adapter and tenant.
     pub hasher: Arc<BlockHasher>,
     /// Tenant salt, for the events.
     pub salt: Option<Arc<str>>,
-    /// What the cache policy is told of it; `now` and `offset` are set by the scheduler.
+    /// Data for the cache policy; the scheduler sets `now` and `offset`.
     pub access: Access,
     /// Whether its stored prefix must be loaded as a whole, where others' are loaded in part.
     pub is_exact: bool,
@@ -45,7 +45,7 @@ pub enum FinishReason {
     Length,
 }
 
-/// What happened to a sequence.
+/// Event of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// It runs for the first time; so many of its prompt tokens need no computing.
@@ -112,11 +112,11 @@ pub(crate) struct Sequence {
     pub(crate) computed: usize,
     pub(crate) lease: Option<Lease>,
     pub(crate) arrival: Nanos,
-    /// How many were admitted before it, the last time that it was.
+    /// Number of admissions before its last one.
     pub(crate) place: u64,
     /// The counted step from which on its tokens are not written down.
     pub(crate) decoding_since: Option<u64>,
-    /// What is loaded for it.
+    /// Load of its prefix from lower tiers.
     pub(crate) fetch: Fetch,
     /// Tokens of its prefix that were left out in each layer, where that was loaded in part:
     /// nothing that it computes is what its names say.
@@ -133,7 +133,7 @@ pub(crate) struct Sequence {
     started: bool,
 }
 
-/// What is loaded for a sequence.
+/// Load of a sequence's prefix from lower tiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fetch {
     /// Nobody has looked yet.
@@ -159,7 +159,7 @@ pub(crate) enum Fetch {
         to: usize,
         /// Keeps them where they are.
         hold: Hold,
-        /// How long that may take.
+        /// Time limit of the load.
         patience: Duration,
         /// When it is given up, once whoever computes was told.
         deadline: Option<Nanos>,
@@ -261,7 +261,7 @@ impl Sequence {
         }
     }
 
-    /// What was loaded for it, by tier, now that it has its first token: nothing after that.
+    /// Takes the tokens loaded so far, by tier, at its first token; later loads do not count.
     pub(crate) fn take_loaded(&mut self) -> BTreeMap<Tier, usize> {
         self.told = usize::MAX;
         std::mem::take(&mut self.loaded)

@@ -17,7 +17,7 @@ pub struct Answer {
     is_wanted: bool,
 }
 
-/// What a token led to.
+/// Output of one token: the text to send, and the finish reason if the answer ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Text that is safe to send; often empty.

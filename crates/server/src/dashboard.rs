@@ -53,7 +53,7 @@ pub use snapshot::Snapshot;
 /// Time between two snapshots.
 pub const PERIOD: Duration = Duration::from_secs(1);
 
-/// Who may listen at once: each costs one connection and the writing of some 30 KB a second.
+/// Most concurrent listeners: each costs one connection and about 30 KB/s of writes.
 pub const LISTENERS_MAX: usize = 32;
 
 /// Seconds of history in each snapshot but the first: who misses no more than these has all.
@@ -77,7 +77,7 @@ pub struct Dashboard {
     looked: Mutex<Looked>,
 }
 
-/// What is kept between two snapshots by who makes them.
+/// State kept from one snapshot to the next.
 #[derive(Debug, Default)]
 struct Looked {
     tree: PrefixTree,

@@ -36,7 +36,7 @@ pub struct DriftWatch {
     watched: Mutex<HashMap<Subject, Watched>>,
 }
 
-/// What is compared: requests for a model, of one shape, on one replica.
+/// Subject of a comparison: requests for one model, on one replica, of one shape.
 pub type Subject = (String, ReplicaId, RequestShape);
 
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ pub enum Verdict {
     Unavailable,
 }
 
-/// Where two prompts part.
+/// First difference between two prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The first token that differs, counted from 0.

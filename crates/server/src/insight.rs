@@ -1,4 +1,4 @@
-//! What became of requests, and why: the live side of `headstart-insight`.
+//! Outcomes of live requests and their explanations, computed with `headstart-insight`.
 //!
 //! ```text
 //! gateway ── decision ──► Ticket ── first token, answer ──┐
@@ -53,7 +53,7 @@ const EARLY_BLOCK: usize = 16;
 pub struct Insight {
     waiting: Mutex<Batch>,
     state: Mutex<State>,
-    /// What makes a batch.
+    /// Operations that fill a batch.
     batch_ops: usize,
     /// Requests so far.
     requests: AtomicU64,
@@ -62,7 +62,7 @@ pub struct Insight {
     causes: Arc<Causes>,
 }
 
-/// What is asked of a request when it was placed.
+/// A request and its routing decision.
 #[derive(Clone, Copy)]
 pub struct Placed<'a> {
     /// The decision.
@@ -71,7 +71,7 @@ pub struct Placed<'a> {
     pub tokens: &'a [TokenId],
     /// Its keys.
     pub keys: &'a PromptKeys,
-    /// What sets it apart from the same tokens elsewhere.
+    /// Adapter and tenant salt of the request.
     pub namespace: Namespace<'a>,
     /// Blocks of the chosen replica's device, where that is known.
     pub capacity_blocks: Option<usize>,
@@ -106,12 +106,12 @@ impl Ticket {
     }
 }
 
-/// What is known of a request at its end.
+/// Facts about a request that are known at its end.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered<'a> {
     /// The answer's id, as the client has it; where it has none, the request is known by its own.
     pub id: Option<&'a str>,
-    /// What the client calls it: its `x-request-id`.
+    /// The client's id of the request, from `x-request-id`.
     pub request_id: Option<&'a str>,
     /// The model asked for.
     pub model: &'a str,
@@ -292,7 +292,7 @@ impl Insight {
         self.say(|_| Op::Cleared(replica, now));
     }
 
-    /// What made prompts part.
+    /// Returns the causes of prompt divergence, after it applies the waiting batch.
     #[must_use]
     pub fn causes(&self) -> &Arc<Causes> {
         drop(self.lock());
@@ -307,7 +307,7 @@ impl Insight {
         seconds.told()
     }
 
-    /// What each replica's cache would have hit in the last hour if it were larger.
+    /// Estimates hit rates in the last hour, per replica, for its cache size and larger ones.
     #[must_use]
     pub fn ghosts(&self, now: Nanos) -> Vec<GhostAnswer> {
         // One at a time, so that nobody waits for all.
@@ -364,7 +364,7 @@ impl Insight {
         }
     }
 
-    /// What is remembered, with all that was said until now.
+    /// Locks the state, after it applies the waiting batch.
     fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = lock(&self.state);
         let mut batch = std::mem::take(&mut state.spare);

@@ -45,25 +45,25 @@ const SECONDS: [f64; 14] = [
 /// Metrics of one server.
 pub struct Metrics {
     make: Maker,
-    /// What happened to requests.
+    /// Tokens, outcomes and latencies of requests.
     pub requests: RequestMetrics,
-    /// How replicas are.
+    /// Load, health and cache state of replicas.
     pub replicas: ReplicaMetrics,
-    /// How the router's index is; shared with whoever times it.
+    /// Accuracy and latency of the router's index; shared with the code that measures it.
     pub index: Arc<IndexMetrics>,
     /// Prompts whose tokens the gateway does not know by itself.
     pub prompts: PromptMetrics,
-    /// What caches save.
+    /// Savings from caches.
     pub savings: SavingsMetrics,
-    /// How the places below host memory are; shared with whoever times loads.
+    /// State and traffic of the tiers below host memory; shared with the code that times loads.
     pub tiers: Arc<TierMetrics>,
-    /// How loading stored prefixes in part goes.
+    /// Partial loads of stored prefixes.
     pub importance: ImportanceMetrics,
     shared_index: OnceLock<SharedIndexMetrics>,
     shadow: OnceLock<ShadowMetrics>,
 }
 
-/// What happened to requests.
+/// Tokens, outcomes and latencies of requests.
 pub struct RequestMetrics {
     /// Prompt tokens looked up in the prefix cache.
     pub cache_queries: IntCounterVec,
@@ -89,7 +89,7 @@ pub struct RequestMetrics {
     pub normalized: IntCounterVec,
 }
 
-/// How replicas are.
+/// Load, health and cache state of replicas.
 pub struct ReplicaMetrics {
     /// Running requests.
     pub running: IntGaugeVec,
@@ -115,7 +115,7 @@ pub struct ReplicaMetrics {
     pub index_entries: IntGaugeVec,
     /// Units that a replica knows of in a lower tier, and how many there may be.
     pub tier_units: IntGaugeVec,
-    /// What was done with units in a lower tier.
+    /// Units in a lower tier, by what happened to them.
     pub tier_moves: IntCounterVec,
 }
 

@@ -44,7 +44,7 @@ pub struct PromptTokens {
     prompt: Arc<PromptModel>,
     known: PrefixTokens,
     metrics: Arc<IndexMetrics>,
-    /// Who looks at texts, if anybody does.
+    /// Causes of prompt divergence, which sketch each text; `None` where they are off.
     causes: Option<Arc<Causes>>,
 }
 
@@ -135,7 +135,7 @@ impl PromptTokens {
         self.timed(Instant::now(), text, SpecialTokensIn::AddBosEos, salt)
     }
 
-    /// What was found and what is kept.
+    /// Returns the hits, misses and size of the token cache.
     #[must_use]
     pub fn stats(&self) -> PrefixTokensStats {
         self.known.stats()

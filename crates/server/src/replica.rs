@@ -36,7 +36,7 @@ const COMMANDS: usize = 1024;
 /// Tiers below the device.
 const LOWER_TIERS: usize = 3;
 
-/// How long an idle thread sleeps before it looks around.
+/// Longest sleep of an idle thread.
 const IDLE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Pause after a check of all that is held, as a multiple of its time: a million units in a tier
@@ -49,7 +49,7 @@ const RESTART_PAUSE: Duration = Duration::from_millis(200);
 /// Panics in a row, without a completed step between them, after which the replica stays down.
 const RESTARTS: u32 = 5;
 
-/// What a request hears from its replica.
+/// Event of a request that its replica reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaEvent {
     /// It was not taken.
@@ -82,7 +82,7 @@ pub enum ReplicaEvent {
     },
 }
 
-/// What the thread calls when something concerns others.
+/// Callbacks of the engine thread into the rest of the server.
 pub struct Hooks {
     /// Builds the engine; again after a panic. It may wake its thread when something was moved.
     pub build: Box<dyn Fn(Waker) -> Engine + Send>,
@@ -178,7 +178,7 @@ impl Replica {
         self.commands.try_send(command).is_ok()
     }
 
-    /// What became of the annotations.
+    /// Returns the number of annotations that came in time, and of those that came late.
     #[must_use]
     pub fn annotations(&self) -> Annotations {
         Annotations {
@@ -187,7 +187,7 @@ impl Replica {
         }
     }
 
-    /// How busy it is.
+    /// Returns the running and waiting sequences, the blocks and the preemptions.
     #[must_use]
     pub fn load(&self) -> Load {
         self.status.load()
@@ -199,14 +199,14 @@ impl Replica {
         self.status.tiers()
     }
 
-    /// What loading stored prefixes in part has cost and saved, where that is done.
+    /// Returns the cost and savings of partial loads, if they are on.
     #[must_use]
     pub fn importance(&self) -> Option<ImportanceReport> {
         self.status.importance()
     }
 
-    /// What its steps cost, where it has learned that: with lower tiers, once it has computed a
-    /// prompt.
+    /// Returns its learned step costs. Only replicas with lower tiers learn them, from their first
+    /// computed prompt on.
     #[must_use]
     pub fn learned(&self) -> Option<EngineModel> {
         self.status.learned()
@@ -222,7 +222,7 @@ impl Replica {
         }
     }
 
-    /// How often its engine panicked.
+    /// Returns the number of engine panics.
     #[must_use]
     pub fn panics(&self) -> u64 {
         self.status.panics.load(Relaxed)

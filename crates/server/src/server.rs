@@ -165,13 +165,13 @@ fn bind(config: &ServeConfig) -> std::io::Result<TcpListener> {
 }
 
 impl RunningServer {
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where its embedded replicas publish their KV events, in the order of their ids.
+    /// Returns the KV event endpoints of the embedded replicas, in the order of their ids.
     #[must_use]
     pub fn event_endpoints(&self) -> &[Endpoints] {
         &self.event_endpoints

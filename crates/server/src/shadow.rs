@@ -32,7 +32,7 @@ use serde::Serialize;
 use arm::Arm;
 use worker::Message;
 
-/// What is still to be played; more is left out. A second of a busy gateway.
+/// Most messages in the queue; more are dropped. A busy gateway fills it in a second.
 const QUEUE: usize = 4096;
 
 /// Bytes of prompts among it; more is left out. Sixteen prompts of a million tokens.
@@ -41,7 +41,7 @@ const QUEUE_BYTES: usize = 64 << 20;
 /// For so long arms are called cold, seconds: what is asked about is an hour.
 const HOUR_S: f64 = 3600.0;
 
-/// What shadow mode plays.
+/// Size of the simulated fleets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShadowConfig {
     /// Replicas of each arm.
@@ -87,7 +87,7 @@ pub struct Shadow {
     next: AtomicU64,
 }
 
-/// What the thread and its readers share.
+/// State shared by the thread and its readers.
 #[derive(Default)]
 struct State {
     report: Mutex<ShadowReport>,
@@ -101,7 +101,7 @@ struct State {
     late_ends: Mutex<Vec<u64>>,
 }
 
-/// What was played so far.
+/// Results of shadow mode so far.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ShadowReport {
     /// Replicas of each arm.
@@ -117,20 +117,20 @@ pub struct ShadowReport {
     pub share_of_hour: f64,
     /// Requests that are being played.
     pub running: usize,
-    /// What the upstream itself says of the requests that it reported on.
+    /// Hits that the upstream reported, over the requests with such a report.
     pub upstream: Found,
     /// One per strategy and size.
     pub arms: Vec<ArmReport>,
 }
 
-/// What one arm would have found.
+/// Simulated hits of one arm.
 #[derive(Clone, Debug, Serialize)]
 pub struct ArmReport {
     /// Its strategy.
     pub strategy: String,
     /// Blocks that each of its replicas holds.
     pub blocks: usize,
-    /// What it would have found.
+    /// Prompt tokens, and simulated hits among them.
     #[serde(flatten)]
     pub found: Found,
 }
@@ -202,7 +202,7 @@ impl Shadow {
         }
     }
 
-    /// What was played so far.
+    /// Returns the results so far.
     #[must_use]
     pub fn report(&self) -> ShadowReport {
         self.state.report()
@@ -235,8 +235,8 @@ impl Shadow {
 }
 
 impl State {
-    /// What was played so far. Of a request whose beginning was lost the arrival was played, and
-    /// nothing of it counts: it is left out, and not played.
+    /// Returns the results so far. A request whose beginning was lost counts as left out, although
+    /// its arrival was played.
     fn report(&self) -> ShadowReport {
         let mut report = self.lock().clone();
         // Its arrival may still be in the queue.
@@ -262,14 +262,14 @@ impl State {
     }
 }
 
-/// What is known of a request when it comes.
+/// Facts about a request that are known at its arrival.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived<'a> {
     /// Its prompt, where a tokenizer was given.
     pub tokens: Option<&'a [TokenId]>,
     /// Its tenant's salt.
     pub salt: Option<&'a str>,
-    /// What its client calls the conversation.
+    /// The client's id of the conversation.
     pub session: Option<&'a str>,
 }
 

@@ -97,9 +97,9 @@ pub enum SharedIndexError {
          number? it must be Redis 6.2, Valkey 7.2 or newer)"
     )]
     Refused {
-        /// Where it is, without user and password.
+        /// Address of the server, without user and password.
         address: String,
-        /// What it says.
+        /// Reason that the server gave.
         reason: String,
     },
     /// Other gateways have another secret.
@@ -108,7 +108,7 @@ pub enum SharedIndexError {
          all of them the same, or this one another database number"
     )]
     OtherSecret {
-        /// Where the server is.
+        /// Address of the server.
         address: String,
     },
     /// The secret is drawn at the start.
@@ -130,7 +130,7 @@ pub struct SharedIndex {
     shared: Arc<Shared>,
 }
 
-/// What the threads share.
+/// State shared by the threads.
 struct Shared {
     local: Arc<dyn PrefixIndex>,
     names: Names,

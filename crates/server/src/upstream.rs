@@ -67,7 +67,7 @@ pub struct Upstream {
     pub prompt: Option<Arc<PromptModel>>,
 }
 
-/// What answers behind one address.
+/// State of the engine behind one address.
 struct Engine {
     base: String,
     client: Client<HttpConnector, Full<Bytes>>,
@@ -75,7 +75,7 @@ struct Engine {
     /// When it was last asked which.
     models_read: Mutex<Option<Instant>>,
     missed_checks: AtomicU32,
-    /// How it prepares chat requests, where it said so.
+    /// The engine's way to prepare chat requests, if known.
     dialect: Mutex<Option<Dialect>>,
     /// Whether it has no route that renders requests, as far as is known.
     has_no_render: AtomicBool,
@@ -127,7 +127,7 @@ struct ServedModel {
     is_adapter: bool,
     /// Tokens of prompt and answer together, where the list says (`max_model_len`).
     context: Option<usize>,
-    /// Who owns it: engines write their own name.
+    /// Owner of the model; engines write their own name there.
     owner: Option<String>,
 }
 
@@ -153,9 +153,9 @@ pub enum UpstreamError {
     /// Its address is not one.
     #[error("`{url}` is not an upstream address ({reason}); use http://host:port")]
     Address {
-        /// What was given.
+        /// The given URL.
         url: String,
-        /// What is wrong.
+        /// The problem with the URL.
         reason: String,
     },
 }

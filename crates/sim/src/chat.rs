@@ -40,7 +40,7 @@ use crate::cost::qwen3_32b_fp8_on_h100;
 pub struct Conversation {
     /// Its turns; one without any is skipped.
     pub turns: Vec<Turn>,
-    /// What its first prompt begins with, where another one began with it before.
+    /// Head that its first prompt shares with an earlier one.
     pub head: Option<Head>,
 }
 
@@ -81,7 +81,7 @@ pub type Predict<'a> = dyn Fn(Place) -> Option<Probability> + 'a;
 /// The simulated engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replica {
-    /// What its steps cost.
+    /// Cost model of its steps.
     pub cost: CostModel,
     /// Its limits.
     pub scheduler: SchedulerConfig,

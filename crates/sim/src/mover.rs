@@ -11,7 +11,7 @@ use headstart_core::transfer::{
 };
 use headstart_core::{BlockHash, Nanos, Tier};
 
-/// How fast a tier is.
+/// Latency and rate of a tier.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Channel {
     /// Until the first byte.
@@ -26,7 +26,7 @@ pub struct SimMover {
     unit_bytes: u64,
     tiers: BTreeMap<Tier, Place>,
     at_hand: HashSet<BlockHash>,
-    /// What happens when, in order; of equal times in the order asked.
+    /// Transfers in order of completion; equal times in the order asked.
     due: BTreeMap<(Nanos, u64), Due>,
     asked: u64,
     /// Single parts and packs, which it does not know.

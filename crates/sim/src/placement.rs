@@ -1,4 +1,4 @@
-//! Who takes a request for its prefix: the replica that holds most of it, unless that has too much
+//! Placement of requests by prefix: on the replica that holds most of it, unless that has too much
 //! to do.
 //!
 //! Source: "consistent hashing with bounded loads" (Mirrokni, Thorup and Zadimoghaddam, SODA'18)
@@ -15,7 +15,7 @@ const MEMORY_REQUESTS: f64 = 128.0;
 #[derive(Clone, Debug)]
 pub struct RecentWork {
     replicas: Vec<f64>,
-    /// What is left of work after one more request.
+    /// Factor by which work decays with each request.
     keep: f64,
 }
 

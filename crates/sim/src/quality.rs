@@ -1,4 +1,4 @@
-//! How good predictions of yes or no are.
+//! Quality of yes-or-no predictions.
 //!
 //! The Matthews correlation coefficient needs a decision, so it is told at the threshold that is
 //! best for the predictions it is measured on, as the study reports it.

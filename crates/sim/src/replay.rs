@@ -21,7 +21,7 @@ pub struct Replay {
     chain: Vec<BlockHash>,
 }
 
-/// How a replay counts.
+/// Options of a replay: the size of its cache, and the units of its counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayConfig {
     /// Blocks that the cache holds.
@@ -101,13 +101,13 @@ impl Replay {
         hits
     }
 
-    /// What was hit so far.
+    /// Returns the hits so far.
     #[must_use]
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
-    /// What was hit, when nothing more comes.
+    /// Returns the hits of the whole replay.
     #[must_use]
     pub fn into_outcome(self) -> Outcome {
         self.outcome

@@ -1,4 +1,4 @@
-//! How many times device memory a trace is worth: hits by size, and what more room saves.
+//! Cache sizes that pay off for a trace, beyond device memory: hits by size, and time saved.
 //!
 //! ```text
 //! size     one cache of so many blocks: what a device and a lower tier hold together, if nothing
@@ -38,14 +38,14 @@ pub struct Sizing<'a> {
 /// A lower tier.
 #[derive(Clone, Copy, Debug)]
 pub struct Lower {
-    /// How fast it is.
+    /// Assumed speed of the tier.
     pub speed: Assumed,
     /// Bytes of a block.
     pub block_bytes: f64,
 }
 
 impl Sizing<'_> {
-    /// How many leading blocks of each request are found by a cache of so many blocks.
+    /// Counts the leading blocks of each request that a cache of `blocks` blocks hits.
     ///
     /// # Errors
     /// When there is no such policy.

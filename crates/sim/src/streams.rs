@@ -58,12 +58,12 @@ mod world;
 pub use tally::Tally;
 use world::World;
 
-/// What went wrong in one seed.
+/// A seed that failed a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// What is not as it must be.
+    /// The difference from the expected state.
     pub difference: String,
 }
 
@@ -82,7 +82,7 @@ pub fn run(seed: u64) -> Result<Tally, Failure> {
     }
 }
 
-/// What happened in the scenario of `seed` up to where it failed or ended, line by line.
+/// Returns the log of the scenario of `seed` up to its failure or its end, line by line.
 #[must_use]
 pub fn tell(seed: u64) -> Vec<String> {
     let mut world = World::new(seed, Some(Vec::new()));

@@ -31,7 +31,7 @@ pub struct TieredRequest {
     pub session: Option<SessionId>,
 }
 
-/// What became of a request.
+/// TTFT of one request, and the sources of its tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TieredOutcome {
     /// From its arrival to its first token.
@@ -80,7 +80,7 @@ impl TieredReplica {
         }
     }
 
-    /// What time it is.
+    /// Returns the virtual time.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.now

@@ -26,7 +26,7 @@ use headstart_trace::synth::{Gap, Length};
 
 use crate::chat::{Conversation, Turn};
 
-/// What a data set's conversations are like.
+/// Statistics of a data set's conversations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Workload {
     /// Its name.
@@ -82,7 +82,7 @@ const LENGTH_MAX: u32 = 8_192;
 /// Most turns that are drawn.
 const TURNS_MAX: usize = 1_000;
 
-/// What fixes drawn conversations.
+/// Seeds of drawn conversations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seeds {
     /// Turns and lengths.

@@ -1,4 +1,4 @@
-//! What every place for records does: take them, give them back, forget them.
+//! The interface of every store for records: put, get and remove.
 //!
 //! Commands go in and reports come out, in any order; nobody waits. The buffer of a transfer
 //! travels with it, so that nothing else can touch it meanwhile. What a backend holds is a hint:
@@ -35,7 +35,7 @@ pub enum Command {
     Put {
         /// Its ticket.
         ticket: Ticket,
-        /// What to keep.
+        /// The record to store.
         record: Record,
     },
     /// Read the record called `name`.
@@ -44,7 +44,7 @@ pub enum Command {
         ticket: Ticket,
         /// Its name.
         name: BlockHash,
-        /// Where to.
+        /// Slot for the record.
         slot: Slot,
     },
     /// Read one part of the record called `name`: its pages alone, and the record's header where
@@ -56,7 +56,7 @@ pub enum Command {
         name: BlockHash,
         /// Which part.
         part: u16,
-        /// Where to: room for all pages that the part touches
+        /// Slot with room for all pages that the part touches
         /// ([`Layout::slot_bytes`](crate::record::Layout::slot_bytes)).
         slot: Slot,
     },
@@ -71,7 +71,7 @@ pub enum Command {
     Purge {
         /// Its ticket.
         ticket: Ticket,
-        /// Whose records.
+        /// The tenant whose records are destroyed.
         tenant: TenantTag,
     },
 }
@@ -97,7 +97,7 @@ pub enum Report {
     Done {
         /// Its ticket.
         ticket: Ticket,
-        /// What became of it.
+        /// The outcome.
         outcome: Outcome,
     },
     /// These cannot be read any more, though nobody removed them.
@@ -114,7 +114,7 @@ pub enum Report {
     Condition(Condition),
 }
 
-/// What became of a command.
+/// Outcome of a command.
 #[derive(Debug)]
 pub enum Outcome {
     /// Put: the record can be read, also after a crash.
@@ -143,7 +143,7 @@ pub enum Failure {
     /// It cannot be reached.
     #[error("it cannot be reached")]
     Offline,
-    /// What was read is not what was written. It is set aside and not read again.
+    /// The bytes read differ from those written. The record is quarantined and not read again.
     #[error("what was read is damaged")]
     Corrupt,
     /// The record is larger than the slot, or than what may be stored.
@@ -190,7 +190,7 @@ pub struct Resident {
     pub name: BlockHash,
     /// The one before it, where known.
     pub parent: Option<BlockHash>,
-    /// Whose it is.
+    /// The tenant that it belongs to.
     pub tenant: TenantTag,
     /// Bytes that it takes.
     pub bytes: u64,
@@ -198,7 +198,7 @@ pub struct Resident {
     pub tokens: u32,
     /// From when on it cannot be read, seconds since 1970.
     pub expires_s: Option<u64>,
-    /// What its parts are.
+    /// Kind of its parts.
     pub content: Content,
 }
 
@@ -218,7 +218,7 @@ impl Resident {
     }
 }
 
-/// How well a place works.
+/// Condition of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// As it should.
@@ -229,8 +229,8 @@ pub enum Condition {
     Gone(Failure),
 }
 
-/// What a backend calls after it has something to report. Called from its own threads: it must be
-/// quick and must not call the backend.
+/// Callback for a backend that has something to report. The backend calls it from its own threads:
+/// it must be quick and must not call the backend.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
 /// Wakes nobody.

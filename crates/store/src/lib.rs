@@ -1,4 +1,4 @@
-//! Where the bytes of KV blocks live, and how they move and come back unharmed.
+//! Storage of KV blocks in tiers, with verified transfers.
 //!
 //! | module | holds |
 //! |---|---|

@@ -40,22 +40,22 @@ const PART_ALIGN: usize = 64;
 /// Most parts of a record: layers of a model, and heads of some.
 pub const MAX_PARTS: usize = 4096;
 
-/// What a chunk is, besides its bytes.
+/// Metadata of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// Its name: tokens, prefix and identity.
     pub name: BlockHash,
     /// The chunk before it; `None` at the start of a prompt.
     pub parent: Option<BlockHash>,
-    /// How it was computed.
+    /// Identity of its computation.
     pub identity: IdentityDigest,
-    /// Whose it is.
+    /// The tenant that it belongs to.
     pub tenant: TenantTag,
     /// Tokens whose keys and values it holds.
     pub tokens: u32,
     /// Whether these are what a full computation gives.
     pub exactness: Exactness,
-    /// What its parts are.
+    /// Kind of its parts.
     pub content: Content,
     /// When it was made, seconds since 1970.
     pub created_s: u64,
@@ -103,7 +103,7 @@ impl Draft {
         Some(Self { slot, header, len })
     }
 
-    /// How many parts it has.
+    /// Returns the number of parts.
     pub(crate) fn num_parts(&self) -> usize {
         self.header.parts.len()
     }
@@ -113,7 +113,7 @@ impl Draft {
         self.header.meta.expires_s = expires_s;
     }
 
-    /// Where part number `part` goes. Holds anything until it is written.
+    /// Returns the bytes of part number `part`. They are arbitrary until written.
     ///
     /// # Panics
     /// When there is no such part.
@@ -174,7 +174,7 @@ impl Record {
         })
     }
 
-    /// What it is.
+    /// Returns its metadata.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.header.meta
@@ -186,7 +186,7 @@ impl Record {
         Checked::of(self.header.clone())
     }
 
-    /// How many parts it has.
+    /// Returns the number of parts.
     #[must_use]
     pub fn num_parts(&self) -> usize {
         self.header.parts.len()

@@ -186,7 +186,7 @@ pub enum RemoteError {
     Url {
         /// As it was given.
         url: String,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
     /// An option is too small.
@@ -204,9 +204,9 @@ pub enum RemoteError {
     Settings {
         /// The bucket or container.
         place: String,
-        /// What is wrong.
+        /// The cause.
         reason: String,
-        /// How the names of its variables begin.
+        /// Common prefix of its environment variables.
         variables: &'static str,
     },
     /// The folder cannot be used.
@@ -214,7 +214,7 @@ pub enum RemoteError {
     Folder {
         /// As it was given.
         folder: PathBuf,
-        /// What is wrong.
+        /// The cause.
         reason: String,
     },
     /// It answered, and said no.
@@ -325,7 +325,7 @@ impl Remote {
         }
     }
 
-    /// What was done so far; stays readable after the tier is gone.
+    /// Returns the counters, which stay readable after the tier is gone.
     #[must_use]
     pub fn stats(&self) -> Arc<RemoteStats> {
         self.stats.clone()

@@ -15,16 +15,16 @@ use headstart_core::BlockHash;
 use crate::backend::{Backend, Command, Condition, Loss, Outcome, Report, Resident, Ticket, Waker};
 use crate::record::Content;
 
-/// What is called, once, when the backend works worse or better than before.
+/// Callback for a change of the backend's condition, called once per change.
 pub type OnCondition = Box<dyn Fn(Condition) + Send>;
 
 /// All reasons for losses.
 const LOSSES: [Loss; 4] = [Loss::Expired, Loss::Corrupt, Loss::Evicted, Loss::Offline];
 
-/// How a backend is.
+/// Condition of a backend, with counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// How well it works.
+    /// The condition.
     pub condition: Condition,
     /// Records that can be read.
     pub records: usize,
@@ -51,7 +51,7 @@ struct Hub {
     condition: Condition,
     /// Records that went though nobody removed them, by reason.
     lost: HashMap<Loss, u64>,
-    /// What is there, as far as was told, and the number of its last use.
+    /// Known records, and the number of their last use.
     known: HashMap<BlockHash, (u64, Resident)>,
     uses: u64,
     members: HashMap<u64, Place>,
@@ -60,13 +60,13 @@ struct Hub {
     last_ticket: u64,
 }
 
-/// What waits for a user.
+/// Reports that wait for a user.
 struct Place {
     reports: Vec<Report>,
     waker: Waker,
 }
 
-/// Whose command it was, and what it was about.
+/// The user and the subject of a command.
 struct Asked {
     member: u64,
     ticket: Ticket,
@@ -145,7 +145,7 @@ impl Shared {
         (Member { shared, number }, found)
     }
 
-    /// How it is, as far as somebody has polled.
+    /// Returns the status as of the last poll.
     #[must_use]
     pub fn status(&self) -> Status {
         let hub = self.lock();

@@ -63,13 +63,13 @@ pub struct TieredStore {
     reads: VecDeque<(usize, BlockHash, Pending)>,
     /// Loads of units that were not answered yet.
     loads: usize,
-    /// Where parts are read alone.
+    /// Reads of single parts, if enabled.
     single: Option<Parts>,
     packs: Option<Packs>,
     moved: Vec<Moved>,
 }
 
-/// What a command to a backend is for.
+/// Purpose of a command to a backend.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
     Store {

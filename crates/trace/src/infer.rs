@@ -55,7 +55,7 @@ pub struct Inference {
     ends: Ends,
 }
 
-/// How a request goes on from what came before; numbered as [`TYPES`].
+/// The link of a request to earlier ones; numbered as [`TYPES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Link {
     New,
@@ -131,7 +131,7 @@ impl Inference {
         SessionId(self.next_session - 1)
     }
 
-    /// How `request` goes on, and from which session and turn.
+    /// Returns the link of `request` to an earlier one, and that one's session and turn.
     fn link(&mut self, request: &TraceRequest) -> (Link, Option<(SessionId, u16)>) {
         let Some((id, next)) = self.ends.deepest(request) else {
             return (Link::New, None);

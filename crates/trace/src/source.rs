@@ -110,11 +110,11 @@ impl<'a> Lines<'a> {
         self.line
     }
 
-    /// What `look` sees in the next line that is not blank, which stays the next one; `None` at
-    /// the end.
+    /// Returns the result of `look` on the next line that is not blank, which stays the next one;
+    /// `None` at the end.
     ///
     /// # Errors
-    /// What `look` says of the line, or that it could not be read.
+    /// The error of `look`, or that the line could not be read.
     pub fn peek_with<T>(
         &mut self,
         look: impl FnOnce(&str) -> Result<T, String>,

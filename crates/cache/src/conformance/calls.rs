@@ -92,7 +92,7 @@ impl Calls {
         }
     }
 
-    /// What is held is gone, though nobody chose it.
+    /// Forgets a random held block, as if its bytes were lost.
     fn forget(&mut self, policy: &mut dyn Policy) {
         let held = self.any(|slot| matches!(slot, Slot::Held(_)));
         if let Some((index, Slot::Held(hash))) = held.map(|index| (index, self.slots[index])) {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use headstart_core::{BlockHash, Rng};
 
-/// What the guard samples and tolerates.
+/// Sampling rate and tolerances of the guard.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GuardOptions {
     /// Share of the prompts that are computed twice, 0 to 1.
@@ -44,7 +44,7 @@ impl Default for GuardOptions {
     }
 }
 
-/// How far two answers to one prompt are apart, at the first token.
+/// Distance between two answers to one prompt, at the first token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Divergence {
     /// Kullback-Leibler divergence of the selective distribution from the full one, in nats;
@@ -54,7 +54,7 @@ pub struct Divergence {
     pub top1_agrees: bool,
 }
 
-/// What follows from a comparison.
+/// The consequence of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing.
@@ -66,7 +66,7 @@ pub enum Verdict {
     },
 }
 
-/// What was compared so far.
+/// Counters of the comparisons so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GuardCounts {
     /// Comparisons.
@@ -161,7 +161,7 @@ impl Guard {
         Verdict::FullFromNowOn { unit }
     }
 
-    /// What was compared so far.
+    /// Returns the counters of the comparisons so far.
     #[must_use]
     pub fn counts(&self) -> GuardCounts {
         self.counts
@@ -208,8 +208,8 @@ impl Guard {
     }
 }
 
-/// How far what was computed selectively is from what was computed in full, by the logits of the
-/// first token.
+/// Computes how far a selective answer diverges from the full one, by the logits of the first
+/// token.
 ///
 /// # Panics
 /// When they differ in length.

@@ -1,4 +1,4 @@
-//! What was selected where, and which packs are worth making.
+//! Selection counts of tokens in stored units, and the packs that are worth making.
 //!
 //! A *node* is a maximal run of stored units along which all prompts go the same way:
 //!
@@ -359,7 +359,7 @@ impl Nodes {
         runs
     }
 
-    /// What is to be packed of a run, if that is worth it.
+    /// Returns the packing job of a run; `None` if no layer is worth packing.
     fn job(&self, run: &[u32]) -> Option<Job> {
         let straddles = self.straddles(run);
         let num_layers = run.iter().map(|id| self.unit(*id).layers.len()).max()?;

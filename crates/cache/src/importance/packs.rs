@@ -28,7 +28,8 @@ pub struct Packs {
     /// Units of all packs together, beyond which none is made; those that several make at once may
     /// exceed it once again.
     capacity: usize,
-    /// How long one that nobody here reads keeps its room: another's, and one made here.
+    /// Time without a read here after which a pack may be dropped: another replica's, and one made
+    /// here.
     patience: [Duration; 2],
     num_units: usize,
     packs: HashMap<BlockHash, Known>,

@@ -32,7 +32,7 @@ pub struct PartCache {
     slots: Vec<Option<Slot>>,
     free: Vec<BlockId>,
     names: BTreeMap<PartName, BlockId>,
-    /// How many hold a part, cached or not.
+    /// Number of holds per part, cached or not.
     holds: HashMap<PartName, u32>,
     counts: Counts,
 }
@@ -63,7 +63,7 @@ struct Counts {
     uses: u32,
 }
 
-/// What one level has seen.
+/// Counters of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelCounts {
     /// Which.
@@ -78,7 +78,7 @@ pub struct LevelCounts {
     pub evictions: u64,
 }
 
-/// What a cache of parts has seen.
+/// Counters of a part cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartCounts {
     /// By level, top first.
@@ -117,7 +117,7 @@ impl PartCache {
         }
     }
 
-    /// Where a part stands. O(log n).
+    /// Returns the tier of a cached part. O(log n).
     #[must_use]
     pub fn find(&self, name: PartName) -> Option<Tier> {
         let slot = self.slot(*self.names.get(&name)?);
@@ -215,7 +215,7 @@ impl PartCache {
         (!self.holds.contains_key(&name)).then_some(name)
     }
 
-    /// What it has seen.
+    /// Returns the counters of the cache.
     #[must_use]
     pub fn counts(&self) -> PartCounts {
         let levels = self.levels.iter().map(|level| LevelCounts {
@@ -395,8 +395,8 @@ impl PartCache {
     }
 }
 
-/// What policies know a part by: its record's name with the part in the upper bits, which are
-/// uniform or, in numbered traces, 0.
+/// Returns the name of a part for policies: its record's name, XORed with the part in its first two
+/// bytes. These are uniform or, in numbered traces, 0.
 fn slot_name(name: PartName) -> BlockHash {
     let mut bytes = name.record.0;
     let [high, low] = name.part.to_be_bytes();

@@ -11,7 +11,7 @@
 /// Exponent of the threshold, as published.
 pub const ALPHA: f64 = 0.6;
 
-/// What becomes of several probes' sets.
+/// Rule that merges the sets of several probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
     /// A token that any probe names.
@@ -30,7 +30,7 @@ pub const MOST_SPARED: f32 = 0.05;
 /// one of them may look at nothing else.
 pub const SURE: f32 = 0.25;
 
-/// How tokens are selected.
+/// Options of the token selection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Selecting {
     /// Share of the tokens that each probe names, 0 to 1.
@@ -48,7 +48,7 @@ pub struct Selecting {
     /// what is far apart, up to as much again, but no token above [`SURE`]. Else the tokens
     /// themselves are kept, wherever they are.
     pub whole_parts: bool,
-    /// What becomes of several probes' sets.
+    /// Rule that merges the sets of several probes.
     pub merge: Merge,
     /// Whether everything is loaded where the probes do not agree.
     pub falls_back: bool,
@@ -83,7 +83,7 @@ pub struct Selection {
     /// Mean pairwise Jaccard index of what the probes chose freely; 1 where there was no choice,
     /// or one probe.
     pub agreement: f64,
-    /// What the agreement had to reach.
+    /// The least agreement that was required.
     pub threshold: f64,
     /// Whether that is every token.
     pub is_all: bool,
@@ -222,7 +222,7 @@ fn agreement(sets: &[Bits]) -> f64 {
     }
 }
 
-/// What probes choose from.
+/// The tokens that probes choose from, with their importances.
 struct Free<'a> {
     importances: &'a [&'a [f32]],
     places: std::ops::Range<usize>,

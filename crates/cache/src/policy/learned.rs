@@ -48,17 +48,17 @@ const SEVERAL: u64 = u64::MAX - 1;
 /// Key, in the order of its bits, then recency.
 type Key = [u32; 4];
 
-/// How silence counts, and who shares.
+/// Options of LPC: the decay of predictions over time, and their pooling in shared blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LpcOptions {
     /// Mean time between two turns of a conversation, seconds, above 0; `None` to leave time
     /// out (an ablation: p as predicted, however long ago).
     pub interval_s: Option<f64>,
-    /// What a block takes that is used again.
+    /// Rule for the prediction of a block that is used again.
     pub pooling: Pooling,
 }
 
-/// What a block takes that is used again.
+/// Rule for the prediction of a block that is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
     /// The newest prediction of its only conversation, or the maximum over several.

@@ -30,7 +30,7 @@ pub struct Sieve {
     clock: u64,
     /// Blocks that joined at this count or later are ahead of the hand.
     hand: u64,
-    /// How often the hand has begun anew.
+    /// Number of times that the hand has wrapped to the oldest block.
     laps: u32,
     /// Per slot, of a block set aside: passes of the hand over it when it was last used.
     used_after: Vec<u32>,
@@ -92,7 +92,7 @@ impl Sieve {
         if self.is_ahead(block) { AHEAD } else { BEHIND }
     }
 
-    /// How often the hand has passed the block's place.
+    /// Returns the number of times that the hand has passed the block's place.
     #[inline]
     fn passes(&self, block: BlockId) -> u32 {
         self.laps.wrapping_add(u32::from(!self.is_ahead(block)))

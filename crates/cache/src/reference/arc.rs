@@ -65,7 +65,7 @@ impl ListArc {
         found.expect("only what is resident is released, offered or withdrawn")
     }
 
-    /// What the paper does with the ghosts when `hash` is missed, once.
+    /// Applies the paper's rules for a miss of `hash` to the ghosts, once, and returns the case.
     fn meet(&mut self, hash: BlockHash) -> Case {
         if let Some((_, case)) = self.newcomer.filter(|newcomer| newcomer.0 == hash) {
             return case;

@@ -1,4 +1,4 @@
-//! What one lower tier holds: units by name, each in a slot, and who goes next.
+//! Contents of one lower tier: units by name, each in a slot, and the next victim.
 //!
 //! Unlike the device's cache a lower tier may hold a unit whose parent it does not hold (the parent
 //! is on the device only, or was lost), so that parents are known by name: a unit with a child here
@@ -22,7 +22,7 @@ use super::owners::{Owners, Shares};
 use crate::Policy;
 use crate::policy::Newcomer;
 
-/// What a slot holds.
+/// Contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     Free,
@@ -58,7 +58,7 @@ pub(super) enum Begin {
     Declined,
 }
 
-/// How a tier's capacity is divided, in units. The parts always sum to it.
+/// Division of a tier's capacity, in units. The parts always sum to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Holding nothing.
@@ -79,7 +79,7 @@ pub(super) struct Level {
     free: Vec<BlockId>,
     /// Resident units and those being written.
     names: HashMap<BlockHash, BlockId>,
-    /// How many slots name a unit as their parent.
+    /// Number of slots that name a unit as their parent, by that unit.
     children: HashMap<BlockHash, u32>,
     num_resident: usize,
     policy: Box<dyn Policy>,
@@ -446,7 +446,7 @@ impl Level {
     }
 }
 
-/// Whose unit can be read in a slot.
+/// Returns the tenant of the readable unit in a slot.
 fn tenant_of(slot: Slot) -> Option<TenantTag> {
     match slot {
         Slot::Resident { unit, .. } => Some(unit.tenant),

@@ -11,7 +11,7 @@ use super::level::{Begin, Link};
 use super::plan::{LoadWhen, Plan, Question, Run, load_all, plan};
 use super::{Change, Tiers};
 
-/// How much longer than predicted a load may take before it is computed instead.
+/// Factor by which a load may exceed its predicted time before it is computed instead.
 const PATIENCE: f64 = 1.25;
 
 /// Added to that, seconds: what a step and a wake-up take anyway.
@@ -33,7 +33,7 @@ pub struct Claim {
 /// Nobody waits longer for a load, seconds.
 const LONGEST_WAIT_S: f64 = 600.0;
 
-/// Where a unit that was asked for is.
+/// State of a requested unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetched {
     /// At hand.
@@ -61,12 +61,12 @@ struct Load {
     users: u32,
     asked_at: Nanos,
     is_here: bool,
-    /// Where it is pinned in its tier, until it has arrived.
+    /// Slot in its tier that is pinned until the unit has arrived.
     slot: Option<BlockId>,
 }
 
 impl Loads {
-    /// How many are on their way.
+    /// Returns the number of loads under way.
     pub(super) fn under_way(&self) -> usize {
         self.under_way.len()
     }
@@ -159,9 +159,9 @@ impl Tiers {
         Some(shelf.tier)
     }
 
-    /// What to load for a prompt of `prompt_tokens` tokens of which the device holds
-    /// `device_tokens`; `names` are all its units, in order, and `beside` what else each step
-    /// computes. Changes nothing.
+    /// Plans the loads for a prompt of `prompt_tokens` tokens, of which the device holds
+    /// `device_tokens`. `names` are all its units, in order; `beside` is the other work of each
+    /// step.
     #[must_use]
     pub fn plan(
         &self,
@@ -242,7 +242,7 @@ impl Tiers {
         Some(Claim { name, load: id })
     }
 
-    /// Where a unit that was asked for is. O(1).
+    /// Returns the state of a requested unit. O(1).
     #[must_use]
     pub fn fetched(&self, claim: Claim) -> Fetched {
         match self.claimed(claim) {
@@ -332,7 +332,7 @@ impl Tiers {
         self.load_wanted(now);
     }
 
-    /// What came from below host memory stays there, if it is admitted.
+    /// Keeps a unit from below host memory in host memory, if it is admitted.
     fn promote(&mut self, link: Link, from: Tier, now: Nanos) {
         let tier = Tier::Host;
         let has_host = self.shelves.first().map(|shelf| shelf.tier) == Some(tier);

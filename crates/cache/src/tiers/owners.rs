@@ -1,4 +1,4 @@
-//! Whose the units of a tier are, and which of an owner's goes first where that has its share.
+//! Owners of a tier's units, and the victim among an owner's units when its share is full.
 //!
 //! An owner that may hold no more gives up its own least recently used unit, whatever the tier's
 //! policy would choose of all: who stores much does so at nobody else's expense. Without shares
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use headstart_core::{BlockId, TenantTag};
 
-/// How many units each tenant may have in a tier.
+/// Units that each tenant may hold in a tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shares {
     /// Each that is not named; `None`: as many as there are.
@@ -57,7 +57,7 @@ impl Owners {
         })
     }
 
-    /// How many units a tenant has beyond those that it may have with one more.
+    /// Returns the number of units by which a tenant would exceed its share with one more.
     pub(super) fn excess(&self, tenant: TenantTag) -> usize {
         let Some(most) = self.shares.of(tenant) else {
             return 0;

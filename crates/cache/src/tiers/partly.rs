@@ -18,7 +18,7 @@ pub const PARTS_FROM: Tier = Tier::Disk;
 /// Share of the time that loading parts must save: it changes answers, and noise is no reason to.
 const LEAST_GAIN: f64 = 0.1;
 
-/// How much longer than predicted loading in part may take.
+/// Factor by which a partial load may exceed its predicted time.
 const PATIENCE: f64 = 4.0;
 
 /// Added to that, seconds.
@@ -42,7 +42,7 @@ pub struct PartlyQuestion<'a> {
     pub most_rest: usize,
     /// Share of the bytes that is expected to be loaded.
     pub share: f64,
-    /// What each step computes beside this prompt.
+    /// Other work of each step, beside this prompt.
     pub beside: Work,
 }
 
@@ -92,7 +92,7 @@ impl Tiers {
         is_better.then_some(Partly { from, to, total_s })
     }
 
-    /// How long such a prompt is waited for once it is begun.
+    /// Returns the longest wait for a partly loaded prompt, from its start.
     #[must_use]
     pub fn partly_patience(&self, partly: &Partly) -> Duration {
         let wait_s = match self.config.load {

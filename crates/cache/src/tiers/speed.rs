@@ -1,4 +1,4 @@
-//! How fast a tier is, learned from its transfers.
+//! Speed of a tier, learned from its transfers.
 //!
 //! A transfer takes the tier's latency plus its bytes over the tier's rate, after what was asked
 //! for before it. Both are learned: the rate while several transfers are under way, the latency
@@ -13,7 +13,7 @@ const MEMORY: f64 = 64.0;
 /// A tier of which nothing was asked for so many seconds may have changed.
 const STALE_S: f64 = 60.0;
 
-/// What is believed of a tier before anything was measured.
+/// Assumed speed of a tier before the first measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Assumed {
     /// Seconds until the first byte.
@@ -22,7 +22,7 @@ pub struct Assumed {
     pub bytes_per_s: f64,
 }
 
-/// What is known of one tier's speed.
+/// Learned speed of one tier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Speed {
     /// Decayed sums of what was measured; the assumption counts as one transfer.
@@ -41,7 +41,7 @@ pub(super) struct Speed {
 }
 
 impl Speed {
-    /// What is assumed, of transfers of so many bytes.
+    /// Starts from the assumed speed, for transfers of `transfer_bytes` bytes.
     pub(super) fn new(assumed: Assumed, transfer_bytes: u64) -> Self {
         // A tenth of a second at most: a tier that is much faster shows that soon, too.
         let seconds = (transfer_bytes as f64 / assumed.bytes_per_s).min(0.1);

@@ -1,4 +1,4 @@
-//! What lower tiers are told: what was stored, what is gone, what was found.
+//! Reports to lower tiers: units stored, lost and found.
 
 use headstart_core::transfer::{FoundUnit, Moved, Transfer, TransferId, TransferResult, Unit};
 use headstart_core::{Access, BlockHash, BlockId, Nanos, Tier};

@@ -54,7 +54,7 @@ pub(crate) struct Place {
     cache: String,
 }
 
-/// How it is told.
+/// Output format.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Form {
     /// Print JSON

@@ -133,7 +133,7 @@ fn dump(server: &Server, query: &str, path: &Path) -> Result<()> {
     }
 }
 
-/// Where a dump goes. A file is made, or emptied, when there is something to write.
+/// Destination of a dump. A file is created or truncated only when there is something to write.
 enum Output<'a> {
     Standard,
     Later(&'a Path),

@@ -242,7 +242,7 @@ impl Plan {
         })
     }
 
-    /// What is found by request, of each multiple.
+    /// Returns the hits per request, for each multiple of device memory.
     fn points(
         &self,
         sizing: &Sizing<'_>,

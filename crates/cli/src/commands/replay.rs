@@ -122,7 +122,7 @@ pub(crate) struct Replay {
     html: Option<PathBuf>,
 }
 
-/// What the command line asks for, checked.
+/// Checked options of the command line.
 struct Plan {
     policies: Vec<String>,
     /// Empty for what the trace carries.
@@ -269,7 +269,7 @@ impl Plan {
         })
     }
 
-    /// What there is to know of the predictions, where a policy reads them.
+    /// Returns the remarks about the predictions, if a policy reads them.
     fn remarks(
         &self,
         predictions: &[Predictions],
@@ -381,7 +381,7 @@ struct Read {
     requests: Vec<TraceRequest>,
     /// All of the trace, also those that --scale leaves out, where a predictor reads text.
     sessions: BTreeSet<SessionId>,
-    /// What there is to know of it but for the distinct blocks.
+    /// Facts about the trace, except its distinct blocks.
     trace: TraceFacts,
 }
 

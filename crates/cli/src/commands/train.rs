@@ -161,7 +161,7 @@ fn check_outputs(train: &Train) -> Result<()> {
     output::files(&outputs, &inputs)
 }
 
-/// What to learn from, all of one kind, and what to look at besides.
+/// Opens the training inputs, all of one kind, and the additional test inputs.
 fn sources(train: &Train) -> Result<(Vec<Source>, Vec<Source>)> {
     let kind = train.from.as_deref();
     let kind = kind

@@ -38,14 +38,14 @@ const KV_TOKENS_MAX: usize = 1 << 26;
 /// Most requests at once where nobody says: as vLLM has it on large GPUs.
 pub(crate) const MAX_SEQUENCES: usize = 1_024;
 
-/// What such a file says.
+/// Contents of a cost model file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Emulated {
-    /// What its steps cost, and what it has memory for.
+    /// Step costs and KV memory of the engine.
     pub(crate) engine: EngineModel,
     /// Most requests at once.
     pub(crate) max_sequences: usize,
-    /// What a request takes beside the engine: simulated, not emulated.
+    /// Latency of a request outside the engine, seconds; simulated, not emulated.
     pub(crate) latency_s: f64,
 }
 

@@ -26,7 +26,7 @@ use serde::Deserialize;
 
 use super::UsageError;
 
-/// What names the built-in table.
+/// Name of the built-in table.
 const BUILTIN_NAME: &str = "builtin";
 
 /// Relative prices, for whoever has none yet: a unit is what a million computed prompt tokens cost,
@@ -37,7 +37,7 @@ const BUILTIN: &str = "currency = \"units\"\n\
 /// Any other model.
 const OTHERS: &str = "*";
 
-/// What a million tokens may cost.
+/// Allowed prices per million tokens.
 const PRICES: RangeInclusive<f64> = 0.0..=1e9;
 
 #[derive(Deserialize)]

@@ -63,7 +63,7 @@ impl OutcomeLog {
         })
     }
 
-    /// How its rows are made.
+    /// Returns the definition of its rows.
     pub(super) fn definition(&self) -> &Definition {
         &self.definition
     }

@@ -40,7 +40,7 @@ pub struct RouteIdentity<'a> {
     pub block_size: u32,
 }
 
-/// How a prompt is cut into blocks, and what their names cover.
+/// Block size of a prompt, and the tokens that a block's name covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockShape {
     /// Tokens per block.
@@ -67,7 +67,7 @@ impl BlockShape {
     }
 }
 
-/// What sets one request's prompt apart from the same tokens in another request.
+/// Adapter and tenant salt, which separate a prompt from the same tokens in other requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Namespace<'a> {
     /// LoRA adapter.
@@ -220,8 +220,9 @@ impl RouteHasher {
     }
 }
 
-/// What sets a block with images (or the like) apart from one of the same tokens: the identifier
-/// of each and where it starts, in tokens from the block's start; negative where it began before.
+/// Encodes the images (or similar media) of a block, which set it apart from one of the same
+/// tokens. Each has an identifier and a start, in tokens from the block's start; negative where it
+/// began before.
 #[must_use]
 pub fn media_extra<'a>(items: impl IntoIterator<Item = (&'a [u8], i64)>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -244,7 +245,7 @@ pub fn lookahead_extra(media: &[u8], tokens: &[TokenId]) -> Vec<u8> {
     extra
 }
 
-/// What sets such a block apart besides the tokens behind it.
+/// Strips the lookahead tokens from `extra`, and so reverses [`lookahead_extra`].
 #[must_use]
 pub fn without_lookahead(extra: &[u8], lookahead: u32) -> &[u8] {
     let added = lookahead as usize * size_of::<TokenId>() + LOOKAHEAD_MARK.len();

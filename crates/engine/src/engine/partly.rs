@@ -38,7 +38,7 @@ impl Engine {
         self
     }
 
-    /// What loading in part has cost and saved, where that is done.
+    /// Cost and savings of partial loading, if it is enabled.
     #[must_use]
     pub fn importance(&self) -> Option<ImportanceReport> {
         let guard = self

@@ -21,7 +21,7 @@ struct Check {
     new: NewSequence,
     /// Its stored units from the first on.
     units: Vec<BlockHash>,
-    /// What its first token was chosen by.
+    /// Logits of its first token.
     logits: Vec<f32>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Checks {
 /// Prefixes that were barred: a guard forgets some again, so it cannot be counted there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Barred {
-    /// How many so far.
+    /// Number of barred prefixes so far.
     pub prefixes: u64,
     /// The unit that the last of them ends with.
     pub last: Option<BlockHash>,

@@ -37,13 +37,13 @@ const MOST_BARE: usize = 1 << 12;
 /// When and how much is packed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PackingOptions {
-    /// What is worth packing.
+    /// Criteria for packs worth making.
     pub nodes: NodeOptions,
     /// Units of all packs together, at most: one of a layer each.
     pub most_units: usize,
 }
 
-/// What packing has come to.
+/// Counts of packs, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PackCounts {
     /// Packs that can be read, one of a layer each.
@@ -58,7 +58,7 @@ pub struct PackCounts {
     pub failed: u64,
 }
 
-/// How units were computed, and whose they are.
+/// Computation identity and tenant of units.
 type Origin = (IdentityDigest, TenantTag);
 
 /// A pack that is worth making; its generation and name follow from what is there at its turn.

@@ -15,7 +15,7 @@ use headstart_core::{BlockHash, Nanos, Tier};
 /// The ids of transfers of parts begin here: those of whole units never come so far.
 const FIRST_ID: u64 = 1 << 63;
 
-/// What kind of part.
+/// The two kinds of part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// Keys of a unit's probes.
@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Rest,
 }
 
-/// Where a part is.
+/// State of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Where {
     /// At hand.
@@ -135,7 +135,7 @@ impl Parts {
         (from, needs_load && from == PARTS_FROM)
     }
 
-    /// Where a part is that is held.
+    /// Returns the state of a held part.
     pub(super) fn look(&self, name: PartName) -> Where {
         match self.states.get(&name) {
             Some(State::Here) => Where::Here,
@@ -183,7 +183,7 @@ impl Parts {
         self.release(released);
     }
 
-    /// What these parts of units were read for can be read from a pack: none of them is kept.
+    /// Drops these parts of units, because a pack now holds the tokens they were read for.
     pub(super) fn supersede(&mut self, names: impl IntoIterator<Item = PartName>) {
         let names = names.into_iter();
         let released: Vec<_> = names.filter_map(|it| self.rest.forget_part(it)).collect();
@@ -212,7 +212,7 @@ impl Parts {
         std::mem::take(&mut self.transfers)
     }
 
-    /// What caches of probe parts and of rest parts hold and have done.
+    /// Counts of the caches of probe parts and of rest parts.
     pub(super) fn counts(&self) -> (PartCounts, PartCounts) {
         (self.probes.counts(), self.rest.counts())
     }

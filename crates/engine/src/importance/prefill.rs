@@ -49,7 +49,7 @@ pub(super) struct Prefill {
     pub(super) tally: Tally,
 }
 
-/// What a layer waits for.
+/// Parts that a layer waits for.
 enum Stage {
     /// The first so many probe parts are here.
     Probes(usize),
@@ -61,17 +61,17 @@ enum Stage {
     },
 }
 
-/// What a layer sees of the stored tokens, counted from the first unit's first.
+/// Stored tokens that a layer attends to, counted from the first token of the first unit.
 struct Chosen {
-    /// What the probes name.
+    /// Tokens that the probes select.
     selection: Selection,
-    /// What is kept of it, or instead of it.
+    /// Tokens attended to: the selected ones or those of whole parts.
     kept: Vec<u32>,
     /// Share by which it gets less attention than what the probes name.
     missed: f64,
 }
 
-/// How far it came.
+/// Progress of a prompt.
 pub(super) enum Progress {
     /// It waits for parts.
     Waits,
@@ -85,7 +85,7 @@ pub(super) enum Progress {
     },
 }
 
-/// What all prompts share.
+/// State shared by all prompts.
 pub(super) struct Shared<'a> {
     pub(super) executor: &'a mut CpuExecutor,
     pub(super) mover: &'a dyn BlockMover,
@@ -146,7 +146,7 @@ impl Prefill {
         }
     }
 
-    /// How often it has computed something.
+    /// Number of computations so far, two per layer.
     pub(super) fn computed(&self) -> usize {
         self.computed
     }
@@ -271,7 +271,8 @@ impl Prefill {
         true
     }
 
-    /// What the layer's probes look at, and what is kept for it.
+    /// Selects tokens by the attention of the layer's probes, and fits them to whole parts if so
+    /// configured.
     fn select(&mut self, shared: &Shared<'_>) -> Chosen {
         let shape = shared.shape;
         let skipped = self.partly.skip / shape.block_size * shape.probe_block_bytes;
@@ -461,7 +462,7 @@ impl Chosen {
         Self::named(Selection::everything(num_tokens).behind(skip))
     }
 
-    /// What the probes name, and nothing else.
+    /// Exactly the tokens that the probes select.
     fn named(selection: Selection) -> Self {
         Self {
             kept: selection.tokens.clone(),
@@ -471,7 +472,7 @@ impl Chosen {
     }
 }
 
-/// How many tokens of a part were named.
+/// Counts the named tokens of a part.
 fn mattered(read: &Read, named: &[u32]) -> usize {
     let is_named = |(token, _): &&(u32, u16)| named.binary_search(token).is_ok();
     read.tokens.iter().filter(is_named).count()

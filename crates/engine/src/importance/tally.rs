@@ -1,4 +1,4 @@
-//! What loading prefixes in part has cost and saved.
+//! Cost and savings of partial loading, summed over prompts.
 
 use headstart_cache::importance::Selection;
 use headstart_core::Tier;
@@ -48,7 +48,7 @@ pub struct Tally {
     pub missed: f64,
 }
 
-/// How a prompt's loading in part ended.
+/// End of a prompt's partial loading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// With its first token.
@@ -128,7 +128,7 @@ impl Tally {
         self.agreement += selection.agreement;
     }
 
-    /// What was added to `before`.
+    /// Returns the difference to an earlier tally, `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = *self;

@@ -1,4 +1,4 @@
-//! How lower tiers store what the device has.
+//! Storage formats of KV blocks in lower tiers.
 //!
 //! ```text
 //! same   keys, values                                   as they are in memory
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use super::{Dtype, fp8};
 use crate::ModelConfig;
 
-/// How lower tiers store what the device has.
+/// Storage format of KV blocks in lower tiers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stored {
     /// As it is: what is loaded is what was computed.

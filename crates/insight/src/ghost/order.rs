@@ -25,7 +25,7 @@ impl Order {
         order
     }
 
-    /// How many are taken.
+    /// Returns the number of taken places.
     pub(super) fn total(&self) -> usize {
         self.total as usize
     }

@@ -8,7 +8,7 @@ use super::sampling::{Rate, table_hash};
 /// Places that there is room for at first.
 const PLACES_MIN: usize = 1 << 12;
 
-/// What is the matter with a block that is looked up.
+/// Depth in the LRU stack of a block that is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
     /// So many distinct blocks were used since.

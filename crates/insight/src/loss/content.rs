@@ -46,7 +46,7 @@ pub(super) struct Contents {
     windows: Windows,
 }
 
-/// What is to be remembered of a text when it is computed.
+/// The parts of a text to remember once it is computed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fresh {
     marks: Vec<u16>,
@@ -54,7 +54,7 @@ pub(super) struct Fresh {
     anchors: Vec<(u32, u64)>,
 }
 
-/// Where known text was found.
+/// A range of known text, and its place in the ring.
 #[derive(Clone, Copy)]
 struct Match {
     start: usize,

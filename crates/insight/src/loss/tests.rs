@@ -265,7 +265,7 @@ fn another_salt_is_a_namespace_and_another_front_a_divergence() {
     assert!((620..=655).contains(&diverged), "{split:?}");
 }
 
-/// What another model computed of the same tokens is of no use, and is not held elsewhere.
+/// Blocks that another model computed for the same tokens are not hits, nor held elsewhere.
 #[test]
 fn blocks_of_different_models_are_different_blocks() {
     let mut bench = Bench::new();

@@ -20,7 +20,7 @@ pub(super) struct Cells {
 #[derive(Clone, Debug, Default)]
 struct Cell {
     samples: Vec<Sample>,
-    /// Where the next one goes.
+    /// Index of the sample that the next one replaces once the cell is full.
     next: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Where two prompts part, what changed, and what agrees again behind it.
+//! The point at which two prompts part, the changes, and the agreement behind them.
 
 use std::ops::Range;
 
@@ -29,17 +29,17 @@ pub struct Change {
     pub new: Range<usize>,
 }
 
-/// How a prompt differs from an earlier one.
+/// Differences of a prompt from an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence {
     /// Words in common from the start, white space among them.
     pub shared_words: usize,
-    /// Where the older prompt differs first, bytes.
+    /// Offset of the first difference in the older prompt, bytes.
     pub old_byte: usize,
-    /// Where the newer prompt differs first, bytes.
+    /// Offset of the first difference in the newer prompt, bytes.
     pub new_byte: usize,
-    /// What changed, first come first: at most [`CHANGES_MAX`] regions. White space that changed
-    /// beside equal words is not listed.
+    /// Changed regions, in order: at most [`CHANGES_MAX`]. White space that changed beside equal
+    /// words is not listed.
     pub changes: Vec<Change>,
     /// Names the place: a keyed hash of the words in front.
     pub place: u64,
@@ -49,7 +49,7 @@ pub struct Divergence {
     pub agrees_words: usize,
     /// Words of the newer prompt behind the divergence, without white space.
     pub rest_words: usize,
-    /// How many of these are known from the older prompt.
+    /// Those of them that are known from the older prompt.
     pub kept_words: usize,
     /// Known words that no earlier prompt had in the same place: what the divergence cost.
     pub lost_words: usize,
@@ -292,7 +292,7 @@ fn regions(changes: &[Changed], new_len: usize) -> Vec<Region> {
     regions
 }
 
-/// How many of `words` are of a class that `is_wanted`.
+/// Counts the `words` whose class `is_wanted`.
 pub(super) fn count(words: &[Word], is_wanted: impl Fn(Class) -> bool) -> usize {
     words.iter().filter(|word| is_wanted(word.class)).count()
 }

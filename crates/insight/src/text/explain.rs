@@ -25,12 +25,12 @@ pub struct Evidence {
     pub version: u64,
 }
 
-/// How a prompt differs from an earlier one, and why where that has a name.
+/// Differences of a prompt from an earlier one, and their cause where that has a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// How.
+    /// The differences.
     pub divergence: Divergence,
-    /// Why. Nothing where too little was lost to look for a cause, or none explains it.
+    /// The cause. Nothing where too little was lost to look for one, or none explains it.
     pub evidence: Option<Evidence>,
 }
 

@@ -14,21 +14,21 @@ const VERSIONS_MAX: usize = 8;
 /// Versions from which on a wording may be new each time.
 const MANY_VERSIONS: usize = 4;
 
-/// What one prompt lost.
+/// Tokens that one prompt lost to one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// To what.
+    /// The cause.
     pub cause: Cause,
-    /// Where it sits, as [`Evidence::place`] names it.
+    /// The place of the cause, as [`Evidence::place`] names it.
     pub place: u64,
-    /// What stands there now, as [`Evidence::version`] names it.
+    /// The text that stands there now, as [`Evidence::version`] names it.
     pub version: u64,
     /// Tokens that were known and had to be computed again, as the caller counts them.
     pub tokens: u64,
 }
 
 impl Loss {
-    /// What `tokens` were lost to.
+    /// Returns the loss of `tokens` to the cause in `evidence`.
     #[must_use]
     pub fn new(evidence: &Evidence, tokens: u64) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Loss {
 pub struct Finding<E> {
     /// Which it is.
     pub cause: Cause,
-    /// Where it sits; 0 for causes that show at many places.
+    /// The place of the cause; 0 for causes that show at many places.
     pub place: u64,
     /// Prompts that lost something.
     pub requests: u64,

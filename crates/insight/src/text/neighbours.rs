@@ -27,13 +27,13 @@ const CANDIDATES_MAX: usize = 4;
 /// Candidates that are explained, besides the one with the longest prefix.
 const EXPLAINED_MAX: usize = 4;
 
-/// What an anchor counts that one prompt has; one that more have counts as much less.
+/// Weight of an anchor, divided equally among the prompts that have it.
 const ANCHOR_WEIGHT: usize = 840;
 
 /// A cause that cost so much, in percent of what another one did, is told instead of it.
 const WORSE_PERCENT: usize = 125;
 
-/// How much is remembered.
+/// Bounds on the remembered prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most prompts.
@@ -77,7 +77,7 @@ struct Kept<N> {
 /// An earlier prompt, near to a new one.
 #[derive(Debug)]
 pub struct Near<'a, N> {
-    /// What the caller called it.
+    /// The caller's name of the prompt.
     pub name: &'a N,
     /// Its words.
     pub sketch: &'a Sketch,
@@ -88,14 +88,14 @@ pub struct Near<'a, N> {
     number: u64,
 }
 
-/// What was found out about a new prompt.
+/// Comparison of a new prompt with an earlier one.
 #[derive(Debug)]
 pub struct Told<'a, N> {
     /// The earlier prompt that it is compared with.
     pub near: Near<'a, N>,
     /// The most words that any earlier prompt has in common with it from the start.
     pub served_words: usize,
-    /// How both differ; nothing where one begins with the other.
+    /// The differences of both; nothing where one begins with the other.
     pub explanation: Option<Explanation>,
 }
 

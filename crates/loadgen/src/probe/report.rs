@@ -1,4 +1,4 @@
-//! What the reuse probe found.
+//! Results of the reuse probe.
 
 use std::fmt::Write as _;
 
@@ -49,7 +49,7 @@ pub struct ProbeRound {
 pub struct InvalidRound {
     /// Which one, from 1.
     pub round: usize,
-    /// What was wrong with it.
+    /// The fault that made it invalid.
     pub reason: String,
 }
 

@@ -39,12 +39,12 @@ const BATCH_TOKENS: usize = 2_048;
 /// Texts whose tokens are held at once.
 const TOKENIZED_TEXTS: usize = 1_024;
 
-/// What the folder does not settle.
+/// Settings that override the folder's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BertOptions {
-    /// What stands before each text. `None` asks the folder: its prompt named `query` or its
-    /// default one (`config_sentence_transformers.json`); without such a list `"query: "` where
-    /// `config.json` or the folder's path calls the model E5, else nothing.
+    /// Prefix of each text. `None` takes it from the folder: its prompt named `query` or its
+    /// default one (`config_sentence_transformers.json`). Without such a list it is `"query: "` if
+    /// `config.json` or the folder's path calls the model E5, else empty.
     pub prefix: Option<String>,
 }
 

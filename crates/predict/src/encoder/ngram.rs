@@ -76,8 +76,7 @@ enum Kind {
     Piece,
 }
 
-/// How often each feature occurs: a table with open addressing, because std's would be the
-/// slowest part.
+/// Counts of each feature: a table with open addressing, because std's would be the slowest part.
 #[derive(Default)]
 struct Counts {
     slots: Vec<(u64, u32)>,
@@ -263,7 +262,7 @@ mod tests {
         }
     }
 
-    /// What makes the identity worth something: were this to change, so must [`IDENTITY`].
+    /// Pins the values behind the identity: if these change, so must [`IDENTITY`].
     #[test]
     fn its_values_are_pinned() {
         let vector = encode("Thanks, that works! Ünïcode 语言");

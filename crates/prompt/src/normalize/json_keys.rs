@@ -59,7 +59,7 @@ pub(super) fn sort(request: &mut Value) -> bool {
     changed
 }
 
-/// What an object's keys are.
+/// Meaning of an object's keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Words of JSON Schema or of the API.

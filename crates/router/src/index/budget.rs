@@ -19,7 +19,7 @@ const DEFAULT_BYTES: usize = 1 << 30;
 /// The largest limit. A run takes some 180 bytes at least, and names know 2^28 of them.
 const MAX_BYTES: usize = 32 << 30;
 
-/// What one eviction makes room for: this part of the limit.
+/// Divisor of the limit: each eviction frees this part of it beyond the excess.
 const EVICTED_PART: usize = 16;
 
 /// New blocks after which the memory is added up again, at least.
@@ -32,7 +32,7 @@ const MAX_BLOCK_BYTES: usize = 256;
 /// small engine. Large ones remember more, see [`super::replica`].
 const DEFAULT_MIN_DEPARTED: usize = 32;
 
-/// How much an index may remember.
+/// Limits of an index's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Memory, about, bytes, at most 32 GiB. Beyond it, what was not used for the longest time is

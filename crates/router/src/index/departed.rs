@@ -22,7 +22,7 @@ const MAX: usize = 512;
 #[derive(Debug, Default)]
 pub(super) struct Departed {
     queue: VecDeque<u64>,
-    /// How many of them the last update and the one before brought.
+    /// Departures in the current update and in the one before.
     recent: [usize; 2],
     /// So many are remembered in any case.
     min: usize,
@@ -58,7 +58,7 @@ impl Departed {
             .flatten()
     }
 
-    /// How often a handle stands here. O(size).
+    /// Counts the entries of a handle. O(size).
     pub(super) fn count(&self, handle: u64) -> usize {
         self.queue.iter().filter(|&&known| known == handle).count()
     }

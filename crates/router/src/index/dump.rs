@@ -23,11 +23,11 @@ pub const MAX_DUMP_BLOCKS: usize = 1 << 25;
 /// All that is held at some time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexDump {
-    /// Whose replicas they are; the keys mean something for this model only.
+    /// The model of the replicas; the keys are valid for this model only.
     pub model: String,
     /// Pieces of chains, without a key in common.
     pub runs: Vec<RunDump>,
-    /// What each replica holds of them.
+    /// Blocks of the runs that each replica holds.
     pub replicas: Vec<ReplicaDump>,
 }
 
@@ -40,18 +40,18 @@ pub struct RunDump {
     pub keys: Vec<RouteKey>,
 }
 
-/// What one replica holds.
+/// Blocks that one replica holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaDump {
     /// The replica.
     pub replica: ReplicaId,
     /// Its cache groups, each with its block size.
     pub groups: Vec<(CacheGroup, u32)>,
-    /// What each place of it holds.
+    /// Blocks by tier, cache group and doubt.
     pub places: Vec<PlaceDump>,
 }
 
-/// What one tier holds for one cache group, confirmed or all of it in doubt since the same time.
+/// Blocks of one cache group in one tier, all confirmed or all in doubt since the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceDump {
     /// Number of the cache group.
@@ -241,7 +241,8 @@ impl Writer {
     }
 }
 
-/// Where to put what stands like that; nowhere if its doubt has aged out.
+/// Returns the entry of `places` with this place and standing, and creates it if needed; `None` if
+/// the doubt has expired.
 fn to_keep(
     places: &mut Vec<PlaceDump>,
     place: Place,

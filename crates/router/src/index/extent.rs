@@ -60,7 +60,7 @@ impl Extent {
         }
     }
 
-    /// How many consecutive offsets from `start` on are in.
+    /// Counts the consecutive offsets from `start` on that it contains.
     pub(super) fn run_from(&self, start: u32) -> u32 {
         let Self::Bits(words) = self else {
             return self.end().saturating_sub(start);

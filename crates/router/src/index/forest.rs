@@ -18,7 +18,7 @@ use super::table::MAX_RUN_BLOCKS;
 use super::view::{Spot, View};
 use crate::lookup::Map;
 
-/// What only the writer knows of the runs.
+/// State of the runs that only the writer uses.
 #[derive(Debug, Default)]
 pub(super) struct Land {
     ledgers: Vec<Ledger>,

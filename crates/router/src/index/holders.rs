@@ -1,4 +1,4 @@
-//! Who holds something of a run, by ascending slot.
+//! Replicas that hold blocks of a run, by ascending slot.
 //!
 //! Most runs are one replica's own: its share stands in the run itself, which spares a piece of
 //! memory and a step to it. Popular runs have a list of thousands, which a question reads from end
@@ -18,7 +18,7 @@ pub(super) struct Holders {
     others: Option<Box<Others>>,
 }
 
-/// What nearly all replicas hold of a run.
+/// One replica's part in a run, for nearly all replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     pub(super) slot: u32,
@@ -44,7 +44,7 @@ struct Other {
     more: Option<Box<More>>,
 }
 
-/// What a change did to a holder.
+/// A holder's tally before and after a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Changed {
     pub(super) before: Tally,

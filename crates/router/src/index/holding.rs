@@ -1,4 +1,4 @@
-//! What one replica holds of one run, while it is changed.
+//! One replica's part in a run, while it changes.
 
 use std::ops::Range;
 

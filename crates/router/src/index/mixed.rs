@@ -110,7 +110,7 @@ impl Mixed {
     }
 }
 
-/// How many of the last blocks a group needs to go on behind so many.
+/// Returns the number of last blocks that a group needs to continue behind `blocks` blocks.
 fn needed(need: &Need, blocks: usize) -> usize {
     match need.attention {
         Attention::Full => blocks,

@@ -25,7 +25,7 @@ pub(super) struct Names {
     holding: Option<Map<Spot, u64>>,
 }
 
-/// What a handle stands for.
+/// Block of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) spot: Spot,
@@ -58,7 +58,7 @@ impl Name {
 }
 
 impl Names {
-    /// What `handle` stands for.
+    /// Finds the block of `handle`.
     pub(super) fn find(&self, handle: u64) -> Option<Known> {
         let known = |table: &Table, is_idle| {
             let spot = table.get(handle)?.spot();

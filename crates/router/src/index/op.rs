@@ -35,7 +35,7 @@ pub(super) enum Op {
         keys: Option<Keys>,
         len: u32,
     },
-    /// How blocks stand in a place.
+    /// Sets the standing of blocks in a place; `None` means not held.
     Set {
         spots: Span,
         slot: u32,
@@ -44,7 +44,7 @@ pub(super) enum Op {
     },
     /// All that is confirmed becomes doubtful.
     Doubt { run: u32, slot: u32, since: Nanos },
-    /// What is doubtful since then is confirmed again.
+    /// Confirms the blocks that have been doubtful since then.
     Trust { run: u32, slot: u32, since: Nanos },
     /// So many leading blocks are assumed.
     Assume {

@@ -44,7 +44,7 @@ pub(super) struct Replica {
     /// When doubts have to be swept up; `None` without doubts.
     pub(super) sweep_at: Option<Nanos>,
     pub(super) counters: Counters,
-    /// Where somebody wants to know what the update under way changes: that, so far.
+    /// Changes of the running update so far, if the caller asked for them.
     pub(super) told: Option<Vec<BlockChange>>,
 }
 
@@ -364,7 +364,8 @@ impl Replica {
         shapes.chain(configured.map(BlockShape::of_size)).collect()
     }
 
-    /// What a prefix must satisfy. A replica without events has one group of the usual kind.
+    /// Returns the conditions that a prefix must satisfy. A replica without events has one group of
+    /// the usual kind.
     pub(super) fn needs(&self) -> Needs {
         let need = |(&group, known): (&u8, &Group)| Need {
             group,

@@ -174,7 +174,8 @@ impl Table {
         self.slots.capacity() * size_of::<Name>()
     }
 
-    /// Where the name is, or would be: the first one, or gap, that is not before the handle.
+    /// Returns the position of the name or its insertion point: the first name or gap that is not
+    /// before the handle.
     fn place(&self, handle: u64) -> usize {
         let home = self.home(handle);
         let rest = self.slots.get(home..).unwrap_or_default();

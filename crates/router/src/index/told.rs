@@ -1,4 +1,4 @@
-//! What an update changes, block by block, for those who follow blocks by their keys.
+//! Changes of one update, block by block, for consumers that track blocks by key.
 
 use headstart_core::event::BlockChange;
 use headstart_core::{CacheEvent, Nanos, ReplicaId};

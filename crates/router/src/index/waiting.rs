@@ -42,7 +42,7 @@ pub(super) struct Waiter {
     ticket: u64,
 }
 
-/// What a block's key will follow from.
+/// Inputs of a waiting block's key.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) parent: u64,

@@ -19,12 +19,12 @@ use super::{KeyChain, PromptKeys};
 /// Memory of a question, used again by the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
-    /// Who holds the start of the prompt, by ascending slot.
+    /// Replicas that hold the start of the prompt, by ascending slot.
     candidates: Vec<Candidate>,
     mixed: Mixed,
 }
 
-/// How far one replica reaches, in blocks.
+/// Reach of one replica into the prompt, in blocks.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     slot: u32,

@@ -1,4 +1,4 @@
-//! What becomes known, turned into changes of the view. One thread at a time.
+//! Application of updates to the view. One thread at a time.
 //!
 //! It knows the replicas, their slots and their block sizes, and when assumptions and doubts end;
 //! what an event means for its replica is [`super::replica`]'s business.

@@ -39,22 +39,22 @@ use crate::request::RouteRequest;
 use crate::score::Scorer;
 use crate::view::ReplicaView;
 
-/// What a second of work costs others, in seconds, when nobody waits.
+/// Cost to other requests of a second of work, seconds, when none waits.
 const PRICE: f64 = 8.0;
 
-/// What each request that waits adds to the price, in the mean over the candidates.
+/// Addition to the price per waiting request, on average over the candidates.
 const PRICE_PER_WAITING: f64 = 4.0;
 
-/// What each request that waits on the replica itself adds to it.
+/// Addition to the price per request that waits on the replica itself.
 const PRICE_PER_WAITING_HERE: f64 = 0.4;
 
-/// What it costs to place a prompt where the mean was placed, in cold work.
+/// Cost per mean of placed new prompt tokens, in cold work.
 const HOMES: f64 = 1.0;
 
 /// Most of it, in means.
 const HOMES_MAX: f64 = 3.0;
 
-/// What it costs to place a prompt where another mean is asked, in cold work.
+/// Cost per mean of traffic beyond the mean, in cold work.
 const TRAFFIC: f64 = 6.0;
 
 /// Share of the mean by which traffic differs by chance.
@@ -70,10 +70,10 @@ const FEW: f64 = 4.0;
 /// Times the mean number of requests from which on a replica is crowded.
 const CROWDED: f64 = 3.0;
 
-/// What another mean's worth of requests costs there, in cold work.
+/// Cost per mean of requests beyond [`CROWDED`] means, in cold work.
 const CROWDING: f64 = 3.0;
 
-/// What it costs to miss an objective: more than anything else.
+/// Cost of a missed objective, seconds: more than anything else.
 const LATE_S: f64 = 1e6;
 
 /// Least predicted time to the first token and least loss for others.
@@ -120,13 +120,13 @@ fn cost_s(view: &ReplicaView, request: &RouteRequest<'_>, fleet: &Means) -> f64 
     own_s + price(view, fleet) * work_s + place * cold_work_s(view, prompt)
 }
 
-/// What others lose by a second of work.
+/// Returns the cost to other requests of a second of work, seconds.
 fn price(view: &ReplicaView, fleet: &Means) -> f64 {
     let here = PRICE_PER_WAITING_HERE * view.queue_depth as f64;
     PRICE + PRICE_PER_WAITING * fleet.waiting + here
 }
 
-/// What it costs that a new prompt has its home there, in its cold work.
+/// Returns the cost of a new prompt's home there, in units of its cold work.
 fn home(view: &ReplicaView, fleet: &Means, prompt: usize) -> f64 {
     let least = FEW * prompt.max(1) as f64;
     let above = |tokens: f64, mean: f64| (tokens - mean) / mean.max(least);
@@ -136,7 +136,7 @@ fn home(view: &ReplicaView, fleet: &Means, prompt: usize) -> f64 {
     HOMES * homes.min(HOMES_MAX) + TRAFFIC * (traffic - by_chance)
 }
 
-/// What it costs that another request goes there, in its cold work.
+/// Returns the cost of one more request there, in units of its cold work.
 fn crowding(view: &ReplicaView, fleet: &Means) -> f64 {
     let times = view.requests as f64 / fleet.requests.max(1.0);
     CROWDING * (times - CROWDED).max(0.0)
@@ -196,7 +196,7 @@ mod tests {
         usize::from(scores[1] > scores[0])
     }
 
-    /// What the 900 tokens take, seconds.
+    /// Returns the work that 900 cached tokens save, seconds.
     fn saved_s() -> f64 {
         let view = ReplicaView::idle(ReplicaId(0));
         work_s(&view, 1_000) - work_s(&view, 100)

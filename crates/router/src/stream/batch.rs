@@ -15,13 +15,13 @@ pub struct StreamBatch {
     pub fingerprint: u128,
     /// The data-parallel rank that it names.
     pub rank: Option<u32>,
-    /// What was understood, in order.
+    /// Decoded events, in order.
     pub events: Vec<CacheEvent>,
-    /// What was not.
+    /// Parts of it that were not decoded.
     pub damage: Damage,
 }
 
-/// What of a batch could not be used.
+/// Loss of a batch that was not fully decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Damage {
     /// Nothing: all of it was understood.

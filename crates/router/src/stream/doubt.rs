@@ -1,4 +1,4 @@
-//! What is late: unsure for a second, in doubt from then on, and sure again if nothing was lost.
+//! Lateness: unsure for a second, in doubt from then on, and sure again if nothing was lost.
 //!
 //! A batch that is missing, a connection that is gone and a question that nobody answers all mean
 //! the same: something may have happened of which nothing is known. For a moment that is how

@@ -24,7 +24,7 @@ pub const STALE_BATCHES_MAX: u32 = 8;
 /// Why a message that is no batch was skipped.
 const BAD_MESSAGE: &str = "bad_message";
 
-/// What is known of a stream beforehand.
+/// Known properties of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FollowerConfig {
     /// Whether the publisher can be asked for old batches.
@@ -323,7 +323,7 @@ impl Follower {
         self.replays.id()
     }
 
-    /// How far the stream can be relied upon.
+    /// Returns the reliability of the stream.
     #[must_use]
     pub fn status(&self) -> StreamStatus {
         let is_settled = self.link.is_settled();
@@ -339,7 +339,7 @@ impl Follower {
         }
     }
 
-    /// Where the stream stands, and what has happened on it.
+    /// Returns the stream's position and counters.
     #[must_use]
     pub fn report(&self) -> StreamReport {
         StreamReport {

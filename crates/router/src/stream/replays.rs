@@ -138,7 +138,7 @@ impl Replays {
         self.wanted = None;
     }
 
-    /// What was asked for last is of no use any more, if nothing has come of it.
+    /// Drops the wanted replay, and the running one if it has no replies.
     pub(super) fn stop_unanswered(&mut self) {
         self.wanted = None;
         self.running = self.running.filter(|running| running.replies > 0);

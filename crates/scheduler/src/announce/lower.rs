@@ -1,4 +1,4 @@
-//! What lower tiers hold, as events.
+//! Events about the contents of lower tiers.
 //!
 //! Tiers know units by name; events speak of blocks and say what they stand for.
 //!
@@ -120,7 +120,7 @@ impl LowerTiers {
         }
     }
 
-    /// What there is to announce since the last call, in order.
+    /// Takes the events since the last call, in order.
     pub(crate) fn take_events(&mut self) -> impl Iterator<Item = CacheEvent> {
         self.events.drain(..)
     }
@@ -286,7 +286,7 @@ mod tests {
     /// Stored or removed, the blocks, their parent, their tokens.
     type Told = (char, Vec<u64>, Option<u64>, Vec<TokenId>);
 
-    /// What happened, in short: `+` and `-`, the blocks, their parent and tokens where stored.
+    /// Takes the events in short form: `+` or `-`, blocks, and where stored parent and tokens.
     fn told(tiers: &mut LowerTiers) -> Vec<Told> {
         let told = tiers.take_events().map(|event| match event {
             CacheEvent::Stored(stored) => {

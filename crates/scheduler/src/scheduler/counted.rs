@@ -29,13 +29,13 @@ pub type MadeUp = fn(SeqId, usize) -> TokenId;
 /// Sequences that compute one token each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decode {
-    /// How many.
+    /// Number of sequences.
     pub sequences: usize,
     /// Their tokens that attention reads, the new ones included.
     pub kv_tokens: usize,
 }
 
-/// What is known of those that decode.
+/// State of the decoding sequences.
 #[derive(Debug)]
 pub(super) struct Counter {
     answer: MadeUp,

@@ -30,7 +30,7 @@ const LOADS_AHEAD: usize = 16;
 /// Pause of who waits for a load that is late, and cannot be computed yet either.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// What a running sequence does in the step at hand.
+/// Action of a running sequence in the current step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// It computes at most so many tokens.
@@ -84,9 +84,8 @@ impl Scheduler {
         self.announce_tiers();
     }
 
-    /// What shall be moved. To be asked after each call that changes something. Blocks that are to
-    /// be stored are overwritten by the next step: they are read before, each part at the latest
-    /// when the step comes to it.
+    /// Takes the transfers to make. Call it after each call that changes something. The next step
+    /// overwrites blocks that are to be stored: read each part of them before the step reaches it.
     pub fn take_transfers(&mut self) -> Vec<Transfer> {
         let tiers = self.tiers.as_mut();
         tiers.map_or_else(Vec::new, Tiers::take_transfers)
@@ -144,7 +143,7 @@ impl Scheduler {
         self.cache.overlap(sequence.matchable()) * self.config.block_size
     }
 
-    /// What each step computes for those that decode.
+    /// Returns the work of the decoding sequences in each step; nothing without lower tiers.
     fn beside(&self) -> Work {
         let Some(tiers) = &self.tiers else {
             return Work::default();
@@ -290,7 +289,7 @@ impl Scheduler {
         arrival
     }
 
-    /// What has arrived for a sequence that had to go is not copied.
+    /// Releases the units that arrived for a preempted sequence, without copying them.
     pub(super) fn drop_arrivals(&mut self, batch: &mut Batch, first: usize) {
         for arrival in batch.arrivals.drain(first..) {
             if let Some(tiers) = &mut self.tiers {
@@ -299,7 +298,7 @@ impl Scheduler {
         }
     }
 
-    /// What has arrived is in its blocks: it can be matched, and need not be at hand any more.
+    /// Makes the blocks of arrived units matchable, and releases the units.
     pub(super) fn complete_arrivals(&mut self, batch: &Batch, now: Nanos) {
         for arrival in &batch.arrivals {
             let is_it = |sequence: &Sequence| sequence.new.id == arrival.seq;

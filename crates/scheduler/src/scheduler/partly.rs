@@ -27,7 +27,7 @@ use crate::sequence::{Fetch, NewSequence, Output, Sequence};
 /// Weight of the newest in the share of bytes that is expected to be loaded.
 const NEWEST: f64 = 0.2;
 
-/// How far what was seen is forgotten with each prompt that is not loaded in part.
+/// Decay of the observed share towards the initial one, per prompt that is not loaded in part.
 const FORGOTTEN: f64 = 0.05;
 
 /// When stored prefixes are loaded in part.
@@ -51,7 +51,7 @@ pub struct Partly {
     pub prefix: Vec<BlockHash>,
     /// The first of them that is needed from there.
     pub first: usize,
-    /// How they were computed, and whose they are.
+    /// Identity that they were computed with, and the tenant that owns them.
     pub origin: (IdentityDigest, TenantTag),
     /// Tokens of that one that the device has.
     pub skip: usize,
@@ -69,7 +69,7 @@ impl Partly {
     }
 }
 
-/// How a prompt that was taken over was computed.
+/// Result of a prompt that the engine computed from a partly loaded prefix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartlyDone {
     /// Tokens that were left out in each layer.
@@ -84,7 +84,7 @@ pub struct PartlyDone {
     pub token: TokenId,
 }
 
-/// What the scheduler knows of loading in part.
+/// State of partial loads.
 #[derive(Debug, Default)]
 pub(super) struct PartlyLoads {
     when: Option<(PartlyWhen, Guard)>,
@@ -146,7 +146,7 @@ impl Scheduler {
         self
     }
 
-    /// Who watches over what loading in part changes, where that is done.
+    /// Returns the guard of partial loads, if they are on.
     pub fn guard_mut(&mut self) -> Option<&mut Guard> {
         self.partly.when.as_mut().map(|(_, guard)| guard)
     }
@@ -264,7 +264,7 @@ impl Scheduler {
         self.waiting.push_front(sequence);
     }
 
-    /// What a running sequence does whose prefix is loaded in part.
+    /// Decides the turn of a running sequence whose prefix is loaded in part; may begin the load.
     pub(super) fn take_parts(&mut self, index: usize, now: Nanos) -> Turn {
         let sequence = &self.running[index];
         let Fetch::Partly {

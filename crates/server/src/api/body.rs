@@ -69,7 +69,7 @@ pub(super) fn too_large(limits: &Limits) -> ApiError {
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
 }
 
-/// Where an answer's pieces go.
+/// Sending end of a response body.
 pub(super) struct Writer {
     pieces: mpsc::Sender<Bytes>,
     stall_timeout: Duration,

@@ -70,7 +70,7 @@ pub(super) async fn errors(
     response
 }
 
-/// What a client asked for.
+/// Route of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asked {
     /// Its route, without what a client may have put there.

@@ -47,7 +47,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// What a query's names and values ask for.
+    /// Parses the names and values of a query.
     fn of(query: &[(String, String)]) -> Result<Self, ApiError> {
         let mut wanted = Self::default();
         for (name, value) in query {
@@ -138,7 +138,7 @@ fn summary(gateway: &Gateway) -> Value {
     })
 }
 
-/// Who listens to a replica's engine, in the words of the metrics; none where it has no events.
+/// Label of the gateway that follows a replica's events, as in the metrics; `None` without events.
 fn listener(index: &SharedIndex, replica: ReplicaId) -> Option<&'static str> {
     index.report(replica).map(|report| match report.role {
         SeatRole::Owning => "own",
@@ -147,7 +147,7 @@ fn listener(index: &SharedIndex, replica: ReplicaId) -> Option<&'static str> {
     })
 }
 
-/// How sharing goes.
+/// State of the shared index, as JSON.
 fn shared(stats: &SharedIndexStats) -> Value {
     json!({
         "connected": stats.is_connected,
@@ -160,7 +160,7 @@ fn shared(stats: &SharedIndexStats) -> Value {
     })
 }
 
-/// Where an event stream stands.
+/// State of an event stream, as JSON.
 fn stream(told: &StreamReporter) -> Value {
     let report = told.report();
     let lag_s = report.last_ts.map(|ts| (unix_seconds() - ts).max(0.0));

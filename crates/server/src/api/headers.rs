@@ -33,8 +33,8 @@ const PROXY_PREFIX: &str = "proxy-";
 /// decides about that.
 const CORS_PREFIX: &str = "access-control-";
 
-/// What an engine gets of a client's headers. The client's key stays here when the gateway has a
-/// key of its own.
+/// Returns the client's headers that the engine gets. The client's key is removed if the gateway
+/// has a key of its own.
 pub(super) fn to_engine(gateway: &Gateway, client: &HeaderMap) -> HeaderMap {
     let mut headers = client.clone();
     remove_hop_by_hop(&mut headers);
@@ -48,7 +48,7 @@ pub(super) fn to_engine(gateway: &Gateway, client: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// What a client gets of an engine's headers.
+/// Returns the engine's headers that the client gets.
 pub(super) fn to_client(engine: &HeaderMap) -> HeaderMap {
     let mut headers = engine.clone();
     remove_hop_by_hop(&mut headers);

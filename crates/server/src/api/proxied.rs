@@ -84,7 +84,7 @@ pub(super) async fn answer(call: Call, body: Bytes) -> Result<Response, ApiError
     Ok(respond(&call, proxied, sent))
 }
 
-/// What is known of a request's prompt.
+/// Returns the request's prompt as far as it is known: its tokens, or its text.
 async fn known_prompt(call: &Call, model: &str, salt: Option<&str>, body: &Bytes) -> KnownPrompt {
     let gateway = &call.gateway;
     let request = (call.target.as_str(), body);
@@ -130,7 +130,7 @@ async fn known_prompt(call: &Call, model: &str, salt: Option<&str>, body: &Bytes
         .await
 }
 
-/// Where the response is that this request continues.
+/// Finds the replica that holds the response this request continues.
 async fn pinned(call: &Call, keys: &SessionKeys) -> Option<Pin> {
     let previous = keys.previous_response_id.as_deref()?;
     if call.kind != Kind::Responses {

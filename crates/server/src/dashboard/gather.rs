@@ -282,7 +282,7 @@ fn prompt(keys: Vec<RouteKey>, shape: BlockShape) -> PromptKeys {
     PromptKeys::from_chains(num_tokens, vec![KeyChain { shape, keys }])
 }
 
-/// What is held of a leaf's prefix tells who holds the branches on its way.
+/// Sets the holders of a leaf and its ancestors from the overlaps with the leaf's prefix.
 fn tell_holders(nodes: &mut [NodePart], leaf: usize, overlaps: &Overlaps) {
     let mut next = Some(leaf);
     while let Some(at) = next {

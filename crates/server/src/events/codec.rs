@@ -54,14 +54,14 @@ pub const PAYLOAD_BYTES_MAX: usize = 8 << 20;
 /// an image of its own.
 pub const MEMORY_FACTOR_MAX: usize = 40;
 
-/// How many skipped events of one batch are listed; all are counted. A batch of nothing else must
-/// not take more memory than it has bytes.
+/// Most skipped events listed per batch; all are counted. A batch of only skipped events must not
+/// take more memory than it has bytes.
 pub const SKIPPED_MAX: usize = 256;
 
 /// Characters of an unknown type's name that are kept: twice what any known one has.
 pub const TYPE_CHARS_MAX: usize = 32;
 
-/// What one payload said.
+/// One decoded payload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
     /// When the publisher wrote it, seconds since 1970 by its clock; `None` where that is absent
@@ -71,7 +71,7 @@ pub struct Batch {
     pub events: Vec<CacheEvent>,
     /// Those that were not, the first [`SKIPPED_MAX`] of them.
     pub skipped: Vec<Skipped>,
-    /// How many were not.
+    /// Number of all skipped events.
     pub num_skipped: usize,
     /// Whether any of these may have taken something away; see [`Skipped::may_have_removed`].
     pub may_have_removed: bool,

@@ -42,7 +42,7 @@ pub const QUEUE_BATCHES_MAX: usize = 4096;
 /// The rank that batches carry: an embedded replica has no data parallelism.
 const RANK: u32 = 0;
 
-/// Where and how to publish.
+/// Addresses, topic and replay buffer of a publisher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublisherConfig {
     /// Address of the live socket, such as `tcp://*:5557`; port 0 picks a free one.
@@ -76,7 +76,7 @@ pub struct Endpoints {
     pub replay: Option<String>,
 }
 
-/// What became of a published batch.
+/// Result of publishing a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
     /// It will be sent.
@@ -177,7 +177,7 @@ impl EventPublisher {
         }
     }
 
-    /// How many batches were dropped since the start.
+    /// Number of batches dropped since the start.
     #[must_use]
     pub fn dropped_batches(&self) -> u64 {
         self.dropped_batches.load(Ordering::Relaxed)

@@ -66,7 +66,7 @@ pub struct SubscriberConfig {
     pub topic_prefix: String,
     /// The data-parallel rank that it should name; batches that name another are counted.
     pub rank: Option<u32>,
-    /// Whose events these are: a name for the log.
+    /// Name of the replica, for the log.
     pub replica: String,
     /// The address where requests for it go, for the log, if that is another process.
     pub upstream: Option<String>,
@@ -89,7 +89,7 @@ impl SubscriberConfig {
     }
 }
 
-/// What became known about one replica, in order.
+/// An update about one replica, in stream order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamUpdate {
     /// Its cache changed.
@@ -107,7 +107,7 @@ pub enum StreamUpdate {
     Skipped {
         /// Why, in a word.
         reason: &'static str,
-        /// How many.
+        /// Number of events or messages.
         count: u64,
     },
     /// From now on the stream is this reliable.
@@ -122,7 +122,7 @@ pub struct SubscriberHandle {
 }
 
 impl SubscriberHandle {
-    /// Where the stream stands, and what has happened on it. Does not wait for the sink.
+    /// State and counters of the stream. Does not wait for the sink.
     #[must_use]
     pub fn report(&self) -> StreamReport {
         self.reporter.report()

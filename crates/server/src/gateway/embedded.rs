@@ -42,7 +42,7 @@ pub struct Ask<'a> {
 }
 
 impl<'a> Ask<'a> {
-    /// What decides where it goes.
+    /// Returns the inputs of the routing decision.
     fn placing(&self) -> Placing<'a> {
         let salt = self.generation.cache_salt.as_deref();
         Placing {
@@ -63,9 +63,9 @@ impl<'a> Ask<'a> {
 pub struct Accepted {
     /// Its place; hold it while the answer runs.
     pub reservation: Reservation,
-    /// Where its prompt tokens were found.
+    /// Cached prompt tokens by source.
     pub sources: PromptSources,
-    /// What computing costs there, if that is known.
+    /// Step costs that the replica has learned, if any.
     pub engine: Option<EngineModel>,
     /// The first token, and why it is the last, if it is.
     pub first: (TokenId, Option<FinishReason>),

@@ -16,7 +16,7 @@ const ANSWER_BYTES: usize = 64 << 10;
 /// Most of an engine's answer that the client gets, characters.
 const TEXT_CHARS: usize = 2_000;
 
-/// What one engine said.
+/// Answer of one engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineAnswer {
     /// Its address.

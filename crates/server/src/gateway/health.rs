@@ -1,5 +1,5 @@
-//! Who takes requests, and what is said when that changes: once per engine and change, with its
-//! address, the cause, and what happens next.
+//! Health of replicas and its log lines: one per engine and change, with address, cause and
+//! consequence.
 
 use headstart_core::ReplicaId;
 use headstart_router::Health;

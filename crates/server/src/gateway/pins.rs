@@ -14,7 +14,7 @@ const PINS: usize = 65_536;
 /// Longest id that is kept, bytes.
 const ID_BYTES: usize = 200;
 
-/// Where a stored response is.
+/// Location of a stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
     /// The replica that answered.
@@ -55,7 +55,7 @@ impl Pins {
         }
     }
 
-    /// Where the response `id` is, where that is known.
+    /// Location of the response `id`, if known.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<Pin> {
         self.lock().pins.get(id).cloned()

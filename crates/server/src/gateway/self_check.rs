@@ -18,7 +18,7 @@ const COMPARE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A prompt that was sent, to be compared.
 pub struct Comparison {
-    /// What this gateway made of the prompt.
+    /// The prompt's tokens as made by this gateway.
     pub tokens: Vec<TokenId>,
     /// The engine's count of them, where it told.
     pub counted: Option<usize>,

@@ -1,4 +1,4 @@
-//! What is known of the replicas' event streams, and what they say passed on to the index.
+//! Event streams of the replicas: their state, and their updates applied to the index.
 
 use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
@@ -64,7 +64,7 @@ impl Gateway {
         self.lock_streams().remove(&replica);
     }
 
-    /// Where the event stream of a replica stands; none if it has none.
+    /// State of a replica's event stream; `None` without a stream.
     #[must_use]
     pub fn stream_report(&self, replica: ReplicaId) -> Option<StreamReport> {
         self.stream_reporter(replica).map(|stream| stream.report())

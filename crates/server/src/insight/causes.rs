@@ -1,5 +1,4 @@
-//! What made prompts part that could have shared more, by name: beside the requests, within a
-//! budget.
+//! Named causes of prompt divergence, found outside the request path and within a time budget.
 //!
 //! ```text
 //! text ─ look: within the budget? ─► Sketch ─ with the request ─► queue ─► one thread: neighbours,
@@ -56,12 +55,12 @@ pub struct Causes {
     told: Arc<Mutex<Told>>,
 }
 
-/// How a request's prompt differs from the earlier one that came nearest.
+/// Divergence of a request's prompt from its nearest earlier prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parted {
     /// The earlier request.
     pub neighbour: String,
-    /// Where its own text differs first, bytes; none where it goes on from that one.
+    /// Offset of the first difference in its own text, bytes; `None` if it continues that prompt.
     pub byte: Option<usize>,
     /// Words behind that which were known and computed again.
     pub lost_words: usize,
@@ -69,7 +68,7 @@ pub struct Parted {
     pub cause: Option<Cause>,
 }
 
-/// What a cause came to so far.
+/// Totals of one cause so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CauseSum {
     /// Requests, of those that were looked at.
@@ -78,7 +77,7 @@ pub struct CauseSum {
     pub lost_words: u64,
 }
 
-/// What all causes came to.
+/// Totals of all causes so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CauseSums {
     /// Prompts that were looked at.
@@ -147,7 +146,7 @@ impl Causes {
         }
     }
 
-    /// How a request's prompt differs, while that is remembered.
+    /// Returns the divergence of a request's prompt, if it is still in memory.
     #[must_use]
     pub fn of(&self, id: &str) -> Option<Parted> {
         let told = lock(&self.told);
@@ -224,7 +223,7 @@ impl Told {
     }
 }
 
-/// What is left of the time for causes.
+/// Processor time left for causes.
 struct Purse {
     /// Below 0 when more was spent than there was.
     seconds: f64,
@@ -287,7 +286,7 @@ mod tests {
 
     use super::*;
 
-    /// What is spent on prompts of 4,000 bytes that take five milliseconds each.
+    /// Returns the seconds spent on prompts of 4,000 bytes that take five milliseconds each.
     fn spent(purse: &mut Purse, start: Instant, per_s: u64, seconds: u64) -> f64 {
         let times =
             (0..per_s * seconds).map(|at| start + Duration::from_micros(at * 1_000_000 / per_s));

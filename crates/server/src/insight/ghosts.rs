@@ -1,4 +1,4 @@
-//! What caches of other sizes would have hit in the last hour, per replica.
+//! Estimated hit rates of caches of other sizes in the last hour, per replica.
 //!
 //! One ghost per replica, fed with the prompts that were sent there. Its sizes are those of the
 //! replica's memory where that is known (replicas of this process); of an engine behind HTTP the
@@ -21,7 +21,7 @@ const WAITING: (usize, usize) = (32, 1 << 13);
 /// The largest memory of an engine that is reckoned with, blocks.
 const LARGEST: u64 = 1 << 23;
 
-/// What a replica's cache would have hit in the last hour if it were another size.
+/// Estimated hit rates of one replica's cache in the last hour, by cache size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GhostAnswer {
     /// The replica.
@@ -142,12 +142,12 @@ impl Ghosts {
         }
     }
 
-    /// Who has a ghost.
+    /// Returns all watched replicas, with or without a ghost.
     pub(super) fn replicas(&self) -> Vec<u32> {
         self.watched.keys().copied().collect()
     }
 
-    /// What one would have hit; none where nobody knows its size.
+    /// Returns the estimates of one replica; `None` if it has no ghost or its size is unknown.
     pub(super) fn answer(&mut self, replica: u32, now: Nanos) -> Option<GhostAnswer> {
         let watched = self.watched.get_mut(&replica)?;
         watched.catch_up();

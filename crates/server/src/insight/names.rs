@@ -39,7 +39,7 @@ impl Names {
         u64::from_le_bytes(*first.expect("a hash has 32 bytes"))
     }
 
-    /// What a tenant is shown as: 12 digits that its salt cannot be told from.
+    /// Returns the tag that stands for a tenant: 12 hex digits that do not reveal its salt.
     pub(super) fn tenant(&self, salt: &str) -> String {
         let namespace = Namespace {
             adapter: None,

@@ -23,7 +23,7 @@ const AHEAD_MAX_S: f64 = 2.0;
 /// Longest lag that is believed, seconds: what is published live is applied at once, or never.
 const LAG_MAX_S: f64 = 600.0;
 
-/// How the router's index is.
+/// Accuracy, latency and size of the router's index.
 pub struct IndexMetrics {
     /// Cached tokens that the index predicted, of requests whose engine said what it found.
     pub predicted: IntCounterVec,

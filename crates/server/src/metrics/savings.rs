@@ -10,7 +10,7 @@ use crate::prices::PriceTable;
 /// Tiers that tokens come from.
 const TIERS: [Tier; 4] = [Tier::Device, Tier::Host, Tier::Disk, Tier::Remote];
 
-/// Where the tokens of a prompt came from.
+/// Cached tokens of a prompt by tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PromptSources {
     found: [usize; TIERS.len()],
@@ -60,7 +60,7 @@ impl PromptSources {
     }
 }
 
-/// What caches save.
+/// Prompt tokens by source, and the time and money that caches save.
 pub struct SavingsMetrics {
     by_source: IntCounterVec,
     created: IntCounterVec,
@@ -156,7 +156,7 @@ impl SavingsMetrics {
         }
     }
 
-    /// What tokens cost, where somebody says.
+    /// Returns the price table, if one was given.
     #[must_use]
     pub fn prices(&self) -> Option<&PriceTable> {
         self.money.as_ref().map(|(prices, _)| prices)
@@ -216,7 +216,7 @@ mod tests {
         }
     }
 
-    /// What a line of the metrics says.
+    /// Returns the value in the metrics line that starts with `line`.
     fn value(text: &str, line: &str) -> Option<f64> {
         let found = text.lines().find_map(|it| it.strip_prefix(line));
         found.map(|value| value.trim().parse().expect("a number"))

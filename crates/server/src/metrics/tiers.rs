@@ -16,8 +16,8 @@ const LOADS: [f64; 15] = [
     5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 2.0, 10.0,
 ];
 
-/// What one place below host memory, shared by all replicas, says of itself. Counts are since the
-/// start; what a place cannot tell is none.
+/// Report of one tier below host memory, which all replicas share. Counts are since the start;
+/// `None` marks a value that the tier cannot provide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierReport {
     /// Which tier it is.
@@ -58,7 +58,7 @@ pub struct TierReport {
     pub lost: Vec<(&'static str, u64)>,
 }
 
-/// How the places below are.
+/// Metrics of the tiers below host memory.
 pub struct TierMetrics {
     load_seconds: HistogramVec,
     up: IntGaugeVec,

@@ -8,7 +8,7 @@ use super::ApiError;
 #[derive(Debug)]
 pub struct Fields {
     fields: Map<String, Value>,
-    /// What errors put before a field's name.
+    /// Prefix of field names in errors.
     path: String,
 }
 

@@ -1,4 +1,4 @@
-//! What clients ask for.
+//! Requests of OpenAI's chat and completions APIs.
 
 use headstart_core::TokenId;
 use serde_json::{Map, Value, json};
@@ -34,7 +34,7 @@ pub const HINTS: &[&str] = &[
 /// The service tiers that OpenAI documents; there is one here.
 pub const SERVICE_TIERS: [&str; 6] = ["auto", "default", "flex", "scale", "priority", "fast"];
 
-/// What chat and plain completions have in common.
+/// Fields common to chat and plain completions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Generation {
     /// The model asked for.

@@ -1,4 +1,4 @@
-//! What clients of OpenAI's chat and completions get.
+//! Responses of OpenAI's chat and completions APIs.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub enum Kind {
     Responses,
 }
 
-/// What is the same in every piece of an answer of `/v1/chat/completions` or `/v1/completions`.
+/// Fields common to all chunks of an answer of `/v1/chat/completions` or `/v1/completions`.
 #[derive(Clone, Debug)]
 pub struct Envelope {
     /// Whether it is a chat; a plain completion otherwise.

@@ -62,7 +62,7 @@ struct Turn {
     is_continued: bool,
 }
 
-/// What a tracker makes of a request.
+/// Turn and conversation of a request, as the tracker identified them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
     /// The turn.
@@ -211,7 +211,7 @@ impl Tracker {
         }
     }
 
-    /// What became of turns since the last call, in the order in which it was known.
+    /// Takes the outcomes since the last call, in the order in which they became known.
     pub fn take_outcomes(&mut self) -> Vec<Outcome> {
         std::mem::take(&mut self.outcomes)
     }

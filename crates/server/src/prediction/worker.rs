@@ -7,7 +7,7 @@ use super::desk::{Addressee, Predictions};
 use super::queue::Asked;
 use super::{Outcome, Question};
 
-/// How long an idle thread sleeps before it looks for turns that have ended.
+/// Longest sleep of an idle thread between two checks for ended turns.
 const IDLE_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Worker {

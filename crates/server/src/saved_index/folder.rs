@@ -54,9 +54,9 @@ pub enum FolderError {
          what is there"
     )]
     NotAFolder {
-        /// What is in the way: the folder's place, or one on the way there.
+        /// Path of the obstacle: the folder's own, or one above it.
         path: PathBuf,
-        /// What it is.
+        /// Kind of the obstacle.
         what: &'static str,
     },
     /// There is no name.
@@ -111,7 +111,7 @@ impl Folder {
         self.path.join(INDEX)
     }
 
-    /// What the index's keys are made with: drawn at the first call ever, the same from then on.
+    /// Returns the secret for the index's keys: random at the first call, then read from its file.
     ///
     /// # Errors
     /// When the file cannot be read or written.
@@ -150,7 +150,7 @@ impl Folder {
         })
     }
 
-    /// What was saved last, if anything was.
+    /// Reads the saved index, if there is one.
     ///
     /// # Errors
     /// When it is not what was saved, with this seal.
@@ -204,7 +204,7 @@ fn io_error(path: &Path, source: io::Error) -> FolderError {
     FolderError::Io { path, source }
 }
 
-/// What stands in the way of a folder at `path`, if something does.
+/// Returns the error if `path` or a part of it exists and is not a folder.
 fn not_a_folder(path: &Path) -> Option<FolderError> {
     let ways = path.ancestors().filter(|way| !way.as_os_str().is_empty());
     let (way, kind) = ways
@@ -219,7 +219,7 @@ fn not_a_folder(path: &Path) -> Option<FolderError> {
     Some(FolderError::NotAFolder { path, what })
 }
 
-/// What can be done about a fault, for the end of a sentence that names it.
+/// Returns the suggested fix for a fault, as the end of a sentence that names the fault.
 pub(super) fn remedy(fault: &io::Error) -> &'static str {
     match fault.kind() {
         io::ErrorKind::PermissionDenied => {

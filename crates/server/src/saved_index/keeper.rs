@@ -35,14 +35,14 @@ pub struct Keeper {
     endpoints: Vec<Option<String>>,
 }
 
-/// What was taken over.
+/// Replicas and blocks restored from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// Of which replicas something was.
     pub replicas: Vec<ReplicaId>,
     /// Blocks times the places that hold them.
     pub holdings: usize,
-    /// How long ago it was saved.
+    /// Age of the saved index.
     pub age: Duration,
 }
 
@@ -118,7 +118,7 @@ impl Keeper {
         }))
     }
 
-    /// What the file says of the replicas that are there, under the ids that they have now.
+    /// Maps the saved index to the replicas that are present, under their current ids.
     fn of_today(&self, saved: SavedIndex, gateway: &Gateway) -> IndexDump {
         let ids = (0..).map(ReplicaId).zip(&self.endpoints);
         let mut ids: HashMap<&str, ReplicaId> = ids
@@ -201,7 +201,7 @@ impl Keeper {
     }
 }
 
-/// How old a file is, if it is young enough.
+/// Returns the age of a file, or an error if it is too old or from the future.
 fn age(saved_at: f64, now: f64) -> Result<Duration, FileError> {
     let age_s = now - saved_at;
     if age_s < 0.0 {

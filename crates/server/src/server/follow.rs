@@ -15,7 +15,7 @@ use crate::events::{
 use crate::gateway::{Fleet, Gateway};
 use crate::upstream::{self, Upstream};
 
-/// What is to be known of a replica besides where requests go.
+/// Event stream of a replica, and its block size.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stream {
     /// Tokens per block, where that is configured.

@@ -1,5 +1,5 @@
-//! How many connections there may be: each is an open file, and so is its request's connection to
-//! an upstream. When files run out nothing can be accepted, asked for its health or saved.
+//! Limit of connections: each is an open file, and its request opens another one to an upstream.
+//! Without free files the server can neither accept, nor check health, nor save.
 //!
 //! Services are usually started with a low soft limit (1,024) and a high hard one, because of
 //! programs that call `select`; this is none, so the soft limit is raised to the hard one.

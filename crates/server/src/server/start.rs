@@ -231,8 +231,9 @@ fn state_folder(config: &ServeConfig) -> Result<Option<Folder>, ServeError> {
     Ok(Some(Folder::open(path)?))
 }
 
-/// What the index's keys are made with. Drawn, so that nobody can prepare texts that collide, nor
-/// tell prompts by a dump; and kept with what is saved, or that would mean nothing any more.
+/// Returns the secret for the index's keys: the given one, the saved one or a random one. It is
+/// secret so that nobody can craft colliding texts or identify prompts in a dump. A saved index
+/// needs its secret, so both are kept together.
 fn index_secret(given: Option<u64>, folder: Option<&Folder>) -> Result<u64, ServeError> {
     match (given, folder) {
         (Some(secret), _) => Ok(secret),
@@ -260,7 +261,7 @@ async fn keep(
     Ok(Some(saving))
 }
 
-/// What replicas need of those around them.
+/// Shared services that replicas use.
 #[derive(Clone, Copy)]
 struct Around<'a> {
     clock: Clock,
@@ -367,7 +368,7 @@ fn check(config: &EmbeddedFleet) -> Result<(), ServeError> {
 /// Ports of a replica: for its events and for their replays.
 const EVENT_PORTS: usize = 2;
 
-/// Where a replica publishes its events, and where it replays them.
+/// Returns the addresses at which a replica publishes and replays its events.
 fn event_endpoints(base: Option<u16>, replica: usize) -> (String, String) {
     // Without a base any free port, which is what 0 means.
     let first = base.map_or(0, |base| usize::from(base) + EVENT_PORTS * replica);
@@ -484,7 +485,7 @@ fn proxied(configs: &[UpstreamConfig]) -> Result<Started, ServeError> {
     Ok((Fleet::Upstreams(upstreams), "upstream".to_owned(), streams))
 }
 
-/// Where a data-parallel rank of an engine publishes its events.
+/// Returns the event endpoints of one data-parallel rank of an engine.
 fn events_of_rank(config: &UpstreamConfig, rank: u32) -> Result<Option<Endpoints>, ServeError> {
     let Some(events) = &config.kv_events else {
         return Ok(None);

@@ -150,7 +150,7 @@ impl Arm {
         }
     }
 
-    /// What it would have found so far.
+    /// Returns the simulated hits so far.
     pub(super) fn report(&self) -> ArmReport {
         ArmReport {
             strategy: self.strategy.clone(),

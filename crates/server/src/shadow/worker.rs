@@ -18,7 +18,7 @@ const RUNNING_MAX: usize = 4096;
 /// Bytes of the prompts that run; beyond it, too, those that came first are taken to be over.
 const RUNNING_BYTES_MAX: usize = 256 << 20;
 
-/// What a request tells.
+/// Event of a request.
 pub(super) enum Message {
     Arrived {
         id: u64,

@@ -33,7 +33,7 @@ const READ_ENTRIES_OF_ALL: usize = 1024;
 /// Entries of each log in any case, or it takes a question for each.
 const READ_ENTRIES_MIN: usize = 8;
 
-/// How long a base that was replaced may still be read.
+/// Time for which a replaced base may still be read.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// Bytes of the number that a base begins with, at most.
@@ -159,7 +159,7 @@ pub(super) struct Lease {
     value: String,
 }
 
-/// Who has a lease.
+/// Gateway that holds a lease, and its term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Holder {
     pub(super) gateway: String,
@@ -247,7 +247,7 @@ impl Link {
         Ok(found)
     }
 
-    /// Who has these leases, us included; none where it is free.
+    /// Returns the holder of each lease, this gateway included; `None` where it is free.
     pub(super) fn holders(&mut self, keys: &[Keys]) -> RedisResult<Vec<Option<Holder>>> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -457,8 +457,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What a server says that cannot serve now, and may later: it loads, is full, cannot save, or has
-/// just lost its master.
+/// Errors of a server that cannot serve now but may later: it is loading or full, cannot save, or
+/// has just lost its master.
 const LATER: [&str; 9] = [
     "BUSY",
     "CLUSTERDOWN",

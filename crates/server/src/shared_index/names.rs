@@ -27,7 +27,7 @@ use headstart_router::index::{KeyChain, Prompt, PromptKeys};
 /// Block sizes whose hashers are kept: a fleet has one or two, and the rest is nonsense.
 const SIZES_MAX: usize = 64;
 
-/// What digests follow: they are no chain.
+/// Fixed parent of all digests and handles, which form no chain.
 const START: RouteKey = RouteKey(0);
 
 /// Replaces what could be read back.
@@ -59,8 +59,8 @@ impl Names {
         }
     }
 
-    /// What an event becomes. None where it says nothing; one that no index can use becomes
-    /// another such.
+    /// Converts an event to its shared form. Returns `None` for an event without content; an event
+    /// that no index can use stays unusable.
     pub(super) fn event(&self, event: &CacheEvent) -> Option<CacheEvent> {
         match event {
             CacheEvent::Stored(stored) if stored.blocks.is_empty() => None,

@@ -1,4 +1,4 @@
-//! What stands in the log of one replica, and where.
+//! Entries in the log of one replica, and their positions.
 //!
 //! ```text
 //! 1790000000000-0   taken   by a gateway, behind 1789999990000-41    everything is in doubt
@@ -73,14 +73,14 @@ impl FromStr for Position {
     }
 }
 
-/// What an entry says.
+/// Content of a log entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Record {
     /// The replica's cache changed.
     Events(Vec<CacheEvent>),
     /// Some of its events are lost.
     Doubt,
-    /// What stood here cannot be read.
+    /// The entry cannot be read.
     Damaged,
     /// Nothing was lost when its engine's stream was doubted last.
     Trust,
@@ -103,7 +103,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// What was read; damage is doubt.
+    /// Parses an entry; an unreadable one becomes [`Record::Damaged`].
     pub(super) fn read(id: &str, fields: &Fields) -> Self {
         let text = |name: &str| fields.get(name).and_then(|text| str::from_utf8(text).ok());
         let payload = || fields.get("p").map_or(&[][..], Vec::as_slice);
@@ -135,8 +135,9 @@ impl Entry {
     }
 }
 
-/// What a record means to an index that tracks its replica with this block size. `can_trust` is
-/// whether the last doubt was the engine's stream's: no other one is ever taken back.
+/// Returns the update that a record means for an index that tracks its replica with this block
+/// size. `can_trust` is true while the last doubt is of the engine's stream; other doubts are never
+/// withdrawn.
 pub(super) fn update<'a>(
     record: &'a Record,
     block_size: Option<u32>,

@@ -1,4 +1,4 @@
-//! What this gateway is to one replica: the one who writes its log, or one of those who read it.
+//! Role of this gateway towards one replica: writer of its log, reader of it, or alone.
 //!
 //! ```text
 //!            ┌────────────── the lease is somebody else's, or the log has a hole ─┐
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use super::link::{Keys, Lease, Unsent};
 use super::record::Position;
 
-/// What is known here of one replica's log.
+/// State of one replica's log in this gateway.
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) keys: Keys,
@@ -32,7 +32,7 @@ pub(super) struct Seat {
     /// Whether this gateway can hear the engine.
     pub(super) is_candidate: bool,
     pub(super) role: Role,
-    /// How often listening to the engine began anew.
+    /// Restarts of listening to the engine.
     pub(super) starts: u64,
     pub(super) epoch: u64,
     /// Whether nothing was applied since the replica was tracked or cleared.
@@ -55,7 +55,7 @@ pub(super) enum Role {
 pub(super) struct Following {
     /// The last entry applied; none where the base must be read first.
     pub(super) position: Option<Position>,
-    /// How often in a row the base was read again without an entry that follows it.
+    /// Consecutive reloads of the base without an entry that follows it.
     pub(super) reloads: u32,
     /// The entry before which something is missing, as was seen before the base was read again.
     pub(super) hole: Option<Position>,
@@ -98,7 +98,7 @@ pub(super) struct Owning {
     pub(super) unsent: VecDeque<Unsent>,
 }
 
-/// How much stands in the log behind its base.
+/// Size of the log behind its base, and of the base.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LogSize {
     pub(super) entries: usize,
@@ -300,12 +300,12 @@ impl Owning {
         bytes
     }
 
-    /// What waits to be sent, bytes.
+    /// Returns the size of the unsent entries, bytes.
     pub(super) fn unsent_bytes(&self) -> usize {
         let bytes = |entry: &Unsent| entry.payload.len() + ENTRY_OVERHEAD;
         self.unsent.iter().map(bytes).sum()
     }
 }
 
-/// What an entry takes beside its payload, here and in the server, about, bytes.
+/// Approximate size of an entry without its payload, here and in the server, bytes.
 pub(super) const ENTRY_OVERHEAD: usize = 64;

@@ -1,4 +1,4 @@
-//! Where spans go: a collector that takes OTLP over HTTP.
+//! Export of spans to a collector that takes OTLP over HTTP.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +11,7 @@ use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
 use crate::clock::Clock;
 
-/// Where a collector takes traces, behind its address.
+/// Path for traces at the collector's address.
 const PATH: &str = "/v1/traces";
 
 /// Longest wait for a collector, per batch and at the end.

@@ -18,7 +18,7 @@ pub enum Mark {
     Tokenized,
     /// It has a replica.
     Routed,
-    /// What a lower tier had of its prompt is at hand.
+    /// The part of its prompt that a lower tier held is loaded.
     Loaded,
     /// Its replica began to compute it.
     Started,
@@ -29,12 +29,12 @@ pub enum Mark {
 /// Number of marks.
 const MARKS: usize = 5;
 
-/// What is known of a request by its end.
+/// Facts about a request that are known at its end.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The model asked for.
     pub model: Option<String>,
-    /// Who computed.
+    /// The replica that computed it.
     pub replica: Option<ReplicaId>,
     /// Prompt tokens.
     pub prompt_tokens: Option<usize>,

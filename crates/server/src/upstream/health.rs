@@ -154,7 +154,7 @@ impl ServedModel {
 }
 
 impl UpstreamError {
-    /// What happened, without the address.
+    /// Returns the cause of the error, without the address.
     pub(crate) fn cause(&self) -> String {
         match self {
             Self::Unreachable { source, .. } => root_cause(source),
@@ -164,7 +164,7 @@ impl UpstreamError {
     }
 }
 
-/// What the outer errors only wrap: "connection refused" instead of "client error".
+/// Returns the innermost error's message: "connection refused" instead of "client error".
 pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

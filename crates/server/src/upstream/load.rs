@@ -1,4 +1,4 @@
-//! What an engine says of its load: gauges of its Prometheus page.
+//! Load that an engine reports: gauges of its Prometheus page.
 //!
 //! | | vLLM, and gateways such as this one | SGLang |
 //! |---|---|---|
@@ -21,7 +21,7 @@ use http_body_util::{BodyExt, Limited};
 use super::{METRICS_BYTES, METRICS_TIMEOUT, Upstream};
 use crate::metrics::load as names;
 
-/// What one rank said, as far as it did.
+/// Values that one rank reported; `None` for the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Gauges {
     waiting: Option<f64>,
@@ -31,12 +31,12 @@ struct Gauges {
     cached: [Option<f64>; CACHED_SOURCES.len()],
 }
 
-/// Where an engine finds cached prompt tokens, in vLLM's words: its own memory, the host's, a disk,
+/// Sources of cached prompt tokens, in vLLM's words: the engine's own memory, the host's, a disk,
 /// another engine, or a connector that does not say.
 pub(crate) const CACHED_SOURCES: [&str; 5] =
     ["device", "host", "disk", "p2p", "external_unspecified"];
 
-/// What an engine said, rank by rank; a rank without a name where it names none.
+/// Load of an engine, by rank; the key is `None` where the engine names no rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EngineLoad {
     ranks: BTreeMap<Option<u32>, Gauges>,
@@ -170,7 +170,7 @@ fn gauge(name: &str) -> Option<Gauge> {
     }
 }
 
-/// Where labels end: at the first brace that stands in no quotes.
+/// Returns the end of the labels: the first closing brace outside quotes.
 fn labels_end(text: &str) -> Option<usize> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     for (at, letter) in text.char_indices() {
@@ -204,7 +204,7 @@ fn label<'a>(mut labels: &'a str, names: &[&str]) -> Option<&'a str> {
     }
 }
 
-/// Where a quoted value ends.
+/// Returns the end of a quoted value.
 fn quote_end(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     for (at, letter) in text.char_indices() {

@@ -32,20 +32,20 @@ pub const FLIGHTS_MAX: usize = 4096;
 /// Classes with a waterfall of their own; further ones share a row.
 const CLASSES: usize = 256;
 
-/// Where requests go.
+/// Rule that places requests on replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// Anywhere.
     Random,
     /// One after the other.
     RoundRobin,
-    /// Where its session's hash says; without a session anywhere.
+    /// The replica that the session's hash names; a random one without a session.
     Session,
-    /// Where most of the prompt is held and there is not too much to do, see [`RecentWork`].
+    /// The replica that holds most of the prompt, unless it has too much to do, see [`RecentWork`].
     LongestPrefix,
 }
 
-/// What a trace is replayed on.
+/// Fleet and options of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExplainedConfig {
     /// Replicas, at least one.
@@ -54,11 +54,11 @@ pub struct ExplainedConfig {
     pub blocks: usize,
     /// Tokens of a block.
     pub block_tokens: u32,
-    /// Where requests go.
+    /// Rule that places requests on replicas.
     pub placement: Placement,
     /// Fixes chance.
     pub seed: u64,
-    /// How much is remembered.
+    /// Limits of the attributor's memory.
     pub memory: AttributorConfig,
 }
 
@@ -177,7 +177,7 @@ impl Explained {
         &self.classes
     }
 
-    /// How full the memory is.
+    /// Returns the fill level of the attributor's memory.
     #[must_use]
     pub fn memory(&self) -> Memory {
         self.attributor.memory()
@@ -270,7 +270,7 @@ impl Explained {
         outcome
     }
 
-    /// How many blocks of the chain each replica holds.
+    /// Counts the blocks of the chain that each replica holds.
     fn look(&mut self) {
         let held = self.caches.iter().enumerate().map(|(replica, cache)| {
             let blocks = cache.overlap(&self.chain) as u32;

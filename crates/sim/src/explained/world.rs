@@ -37,7 +37,7 @@ use super::oracle::{Node, Oracle};
 use super::verdicts::{TIERS, Verdicts};
 use requests::{Order, Request};
 
-/// What the world is like.
+/// Configuration of the world.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorldConfig {
     /// Fixes everything.
@@ -70,9 +70,9 @@ pub struct WorldConfig {
     pub refused: f64,
     /// Share of requests whose clients do not wait long.
     pub impatient: f64,
-    /// What the traffic is like.
+    /// Composition of the traffic.
     pub author: AuthorConfig,
-    /// How much the attributor remembers.
+    /// Limits of the attributor's memory.
     pub memory: AttributorConfig,
 }
 
@@ -105,10 +105,10 @@ const BLOCK_SIZE: usize = 32;
 /// The model's name, with which block keys are made.
 const MODEL: &str = "world";
 
-/// How long a busy time lasts, and a quiet one.
+/// Length of a busy phase, and of a quiet one.
 const PHASE: Duration = Duration::from_secs(10);
 
-/// What happens next.
+/// A future event of the simulation.
 enum Event {
     Begin,
     Ask(Draft),
@@ -138,7 +138,7 @@ struct Replica {
     delivered_at: Nanos,
     /// Its process runs.
     is_up: bool,
-    /// What the gateway believes of it.
+    /// The gateway's belief about its health.
     health: Health,
     /// Nothing of this process has reached the gateway yet, and there was one before.
     is_new: bool,

@@ -1,4 +1,4 @@
-//! What a fleet is like, and what happens to it.
+//! Configuration of a fleet, and the faults that happen to it.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ pub struct FleetConfig {
     pub replicas: Vec<ReplicaSpec>,
     /// Gateways, which take requests in turn.
     pub gateways: usize,
-    /// How they choose.
+    /// Routing profile of the gateways.
     pub profile: Profile,
     /// For all that is random.
     pub seed: u64,
-    /// What lies between gateways and replicas.
+    /// Network between gateways and replicas.
     pub network: Network,
     /// Pause between two rungs.
     pub pause: Duration,
-    /// What clients want.
+    /// Latency objectives of the clients.
     pub slo: Slo,
-    /// What goes wrong.
+    /// Faults during the run.
     pub faults: Vec<Fault>,
 }
 
-/// What lies between gateways and replicas.
+/// Network between gateways and replicas.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Network {
     /// From a client's send to the router, and back from the replica's first token, together and
@@ -56,7 +56,7 @@ pub enum Fault {
         replica: usize,
         /// When.
         at: Duration,
-        /// How long nobody serves there.
+        /// Time until the replica serves again.
         down: Duration,
     },
     /// A gateway's process dies with all that it knows and all that goes through it.
@@ -65,7 +65,7 @@ pub enum Fault {
         gateway: usize,
         /// When.
         at: Duration,
-        /// How long until it serves again.
+        /// Time until the gateway serves again.
         down: Duration,
     },
 }

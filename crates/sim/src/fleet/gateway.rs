@@ -27,7 +27,7 @@ pub struct Gateway {
     reservations: HashMap<SeqId, ReservationId>,
 }
 
-/// What comes over an event stream.
+/// An input from an event stream.
 #[derive(Clone, Debug)]
 pub enum Heard {
     /// A connection.

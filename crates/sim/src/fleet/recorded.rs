@@ -31,7 +31,7 @@ pub enum Arrivals {
     },
 }
 
-/// How a trace becomes requests.
+/// Conversion of a trace into requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recorded {
     /// Tokens of a block of the trace; 0 where it has none.

@@ -1,4 +1,4 @@
-//! How a fleet's hit rate comes back after something went wrong.
+//! Recovery of a fleet's hit rate after a fault.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ const WINDOW: usize = 10;
 /// Share of the hit rate before at which it counts as being back.
 const BACK: f64 = 0.95;
 
-/// What became of the hit rate, in prompt tokens of requests by the second in which a replica began
+/// Hit rates around a fault, in prompt tokens of requests by the second in which a replica began
 /// with them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recovery {
-    /// What went wrong.
+    /// The fault of a replica or a gateway.
     pub fault: Fault,
     /// In the ten seconds before.
     pub before: HitCount,

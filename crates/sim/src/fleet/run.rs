@@ -20,7 +20,7 @@ use super::replica::Replica;
 use super::timeline::Timeline;
 use super::workload::{Request, Workload};
 
-/// What all replicas serve.
+/// Name of the model that all replicas serve.
 const MODEL: &str = "simulated";
 
 /// Least time between two looks at the clock.

@@ -1,4 +1,4 @@
-//! What arrives when.
+//! Requests of a workload, and their arrival times.
 //!
 //! A prompt is a row of segments of texts that are never written down: the token at a position is
 //! a function of the text and the position. Two prompts that begin with the same segments share a
@@ -30,13 +30,13 @@ pub struct Request {
     pub seq: SeqId,
     /// When it is sent, from its rung's start; none for one that follows another.
     pub at: Option<Duration>,
-    /// What it asks.
+    /// Segments of its prompt.
     pub prompt: Arc<[Segment]>,
     /// Tokens that it is answered with, at least one.
     pub answer_tokens: u32,
     /// The conversation that it belongs to, if it says so.
     pub session: Option<u64>,
-    /// What the client asks next.
+    /// The client's next request, after the answer to this one.
     pub next: Option<Next>,
 }
 

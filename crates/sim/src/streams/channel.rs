@@ -1,4 +1,4 @@
-//! What lies between a publisher and its subscriber, with all that goes wrong there.
+//! Channel between a publisher and its subscriber, with all of its faults.
 //!
 //! It carries what it is given or does not, late, twice, or in another order. It does not look
 //! into batches and keeps no state of either side beyond "is there a connection".
@@ -12,7 +12,7 @@ use headstart_router::stream::{ReplayId, SETTLE_TIME, StreamBatch};
 /// Longest that messages take which are still on their way when the process behind them ends.
 const HELD_UP_MAX: Duration = Duration::from_secs(8);
 
-/// How often things go wrong, in percent of the occasions.
+/// Frequencies of faults, in percent of the occasions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// A live message never arrives.
@@ -44,7 +44,7 @@ pub struct Faults {
     pub leftovers: usize,
 }
 
-/// What arrives at the subscriber.
+/// An arrival at the subscriber.
 #[derive(Clone, Debug)]
 pub enum Delivery {
     /// There is a connection.
@@ -61,7 +61,7 @@ pub enum Delivery {
     Failed(ReplayId),
 }
 
-/// What becomes of a replay.
+/// Outcome of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Nothing comes.
@@ -75,7 +75,7 @@ pub enum Answer {
 /// The way from one publisher to its subscriber.
 #[derive(Debug, Default)]
 pub struct Channel {
-    /// What goes wrong.
+    /// Frequencies of its faults.
     pub faults: Faults,
     /// On its way, by time of arrival and order of departure.
     queue: BTreeMap<(Nanos, u64), Delivery>,
@@ -98,7 +98,7 @@ impl Channel {
         first.map(|((at, _), _)| *at)
     }
 
-    /// What arrives at `now`.
+    /// Takes an arrival that is due at `now`, if there is one.
     pub fn receive(&mut self, now: Nanos) -> Option<Delivery> {
         let entry = self
             .queue

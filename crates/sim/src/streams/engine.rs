@@ -15,7 +15,7 @@ use headstart_core::{Rng, Tier};
 
 use super::catalog::{BlockNo, Catalog, Text};
 
-/// What kind of engine it is.
+/// Cache groups, sizes and habits of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineSpec {
     /// Its cache groups. Exactly one is [`Attention::Full`], and whatever another one with blocks
@@ -29,14 +29,14 @@ pub struct EngineSpec {
     pub eviction: Eviction,
     /// Whether one block may be there several times.
     pub copies: Copies,
-    /// How a block that moves to the host is announced.
+    /// Announcement of a block that moves to the host.
     pub demotion: Demotion,
 }
 
 /// One cache group of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupSpec {
-    /// What it is.
+    /// Index and attention of the group.
     pub group: CacheGroup,
     /// Tokens per block.
     pub block_size: u32,
@@ -94,7 +94,7 @@ pub enum Copies {
     LastAnnounced,
 }
 
-/// How a block that moves to the host is announced.
+/// Announcement of a block that moves to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demotion {
     /// Both halves at once, in either order.
@@ -103,7 +103,7 @@ pub enum Demotion {
     Apart,
 }
 
-/// Where a block is.
+/// Location of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     /// In which cache group.
@@ -114,7 +114,7 @@ pub struct Place {
     pub block: BlockNo,
 }
 
-/// What an engine did.
+/// A change of an engine's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
     /// A block is there that was not.
@@ -165,7 +165,7 @@ impl Engine {
         }
     }
 
-    /// What kind of engine it is.
+    /// Returns the engine's specification.
     #[must_use]
     pub fn spec(&self) -> &EngineSpec {
         &self.spec
@@ -202,7 +202,7 @@ impl Engine {
         self.happenings.push(Happening::Cleared);
     }
 
-    /// What was done since the last call.
+    /// Takes the changes since the last call.
     pub fn take_happenings(&mut self) -> Vec<Happening> {
         std::mem::take(&mut self.happenings)
     }

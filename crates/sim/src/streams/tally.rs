@@ -1,4 +1,4 @@
-//! What has happened in simulations, to show that they were about something.
+//! Counts of events in simulations, to show that these covered something.
 
 /// Defines the counts once, for all that is done with each of them.
 macro_rules! tally {

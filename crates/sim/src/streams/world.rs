@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// What was noted, and what was counted.
+    /// Returns the log and the counts.
     pub(super) fn into_notes(self) -> (Vec<String>, Tally) {
         (self.commons.log.unwrap_or_default(), self.commons.tally)
     }

@@ -26,7 +26,7 @@ use crate::backend::{Backend, Command, Outcome, Report, Ticket, Waker};
 /// Commands at once; each may hold a slot, so that an arena is exhausted sooner.
 const MOST_COMMANDS: usize = 4096;
 
-/// How fast a line is.
+/// Latency and bandwidth of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     /// From the last byte to the report.
@@ -43,7 +43,7 @@ impl Rate {
     };
 }
 
-/// How fast a place is made.
+/// Rates of a throttled backend.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Gets, also of parts.
@@ -178,7 +178,7 @@ impl Backend for Throttled {
     }
 }
 
-/// What was due by then.
+/// Stamps a report with the time when it was due.
 fn let_go(report: Report, due: Instant) -> Report {
     match report {
         Report::Done {

@@ -1,4 +1,4 @@
-//! How well a disk works, and when to try again. Pure: times in, decisions out.
+//! Condition of a disk, and times of retries. Pure: times in, decisions out.
 
 use std::io;
 use std::time::Duration;
@@ -112,7 +112,7 @@ impl Health {
     }
 }
 
-/// What an error of a write means.
+/// Classifies the error of a write.
 pub(super) fn failure_of(error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure::Full,

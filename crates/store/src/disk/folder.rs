@@ -39,7 +39,7 @@ const NOTES: &str = "notes-";
 /// Kind of the checksum of the list of purged tenants.
 const PURGED_SUM: u64 = u64::from_le_bytes(*b"HDST-PRG");
 
-/// What stands before that checksum.
+/// Prefix of that checksum.
 const SUM: &str = "sum ";
 
 /// Longest list of damaged records that is kept, bytes; a disk that fails fills it quickly.
@@ -78,15 +78,15 @@ pub enum DiskError {
          them or naming another folder helps as well"
     )]
     TooSmall {
-        /// What was given, bytes.
+        /// The given budget, bytes.
         budget: u64,
-        /// What is needed, bytes.
+        /// The least budget that works, bytes.
         least: u64,
     },
     /// Segments cannot be so long.
     #[error("segments of {given} bytes are not possible: ask for {least} to {most} bytes")]
     SegmentBytes {
-        /// What was given, bytes.
+        /// The given length, bytes.
         given: u64,
         /// The shortest, bytes.
         least: u64,
@@ -192,7 +192,7 @@ impl Folder {
         self.path.join(segment_name(id))
     }
 
-    /// What there is under the names of segments. Nothing else is looked at, and nothing is opened.
+    /// Lists the files with names of segments. It looks at no others and opens none.
     pub(super) fn segments(&self) -> io::Result<Files> {
         let mut files = Files::default();
         for entry in fs::read_dir(&self.path)? {
@@ -370,7 +370,7 @@ impl Folder {
     }
 }
 
-/// What there is under the names of segments.
+/// Files with names of segments.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Files {
     /// Regular files, with their lengths.
@@ -423,7 +423,7 @@ fn purged_list(purged: &BTreeMap<TenantTag, u64>) -> String {
     format!("{lines}{SUM}{sum:016x}\n")
 }
 
-/// What a list says, if it is whole.
+/// Parses a list of purged tenants, if it is whole.
 fn purged_of(list: &[u8]) -> Option<BTreeMap<TenantTag, u64>> {
     let list = str::from_utf8(list).ok()?;
     let (lines, _) = list.rsplit_once(SUM)?;

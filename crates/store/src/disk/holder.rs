@@ -19,7 +19,7 @@ pub enum Holder {
     Unknown,
 }
 
-/// Who holds the lock on the file of this device and number.
+/// Finds the process that holds the lock on the file of this device and number.
 pub(super) fn of_file((device, number): (u64, u64)) -> Holder {
     match fs::read_to_string(LOCKS) {
         Ok(locks) => of_list(&locks, device, number),

@@ -8,7 +8,7 @@ use super::layout::Entry;
 use super::space::SegmentId;
 use crate::record::{Checked, Headers};
 
-/// Where a record is.
+/// Position of a record, with its tenant and end of life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) segment: SegmentId,
@@ -98,7 +98,8 @@ impl Index {
         });
     }
 
-    /// Where anything lies that was ever added for a tenant, as runs: first page, number of pages.
+    /// Returns the pages of all records ever added for a tenant, as runs: first page, number of
+    /// pages.
     pub(super) fn of_tenant(&self, segment: SegmentId, tenant: TenantTag) -> Vec<(u32, u32)> {
         let mut runs: Vec<(u32, u32)> = Vec::new();
         let theirs = self.added[segment.index()].iter();

@@ -51,14 +51,14 @@ struct View {
     /// The page behind its last group.
     end: u32,
     footer_pages: u32,
-    /// What is not whole in one that is not sealed.
+    /// Damaged records of an unsealed segment.
     damaged: Vec<(Entry, Wrong)>,
     /// Pages of which nobody knows what they held, in one that is not sealed.
     unknown: Vec<Range<u32>>,
     is_sealed: bool,
 }
 
-/// What becomes of a record at the next start.
+/// State of a record at the next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Kept,
@@ -125,14 +125,14 @@ impl FolderInspector {
         })
     }
 
-    /// Who uses it.
+    /// Returns the user of the folder.
     #[must_use]
     pub fn holder(&self) -> Holder {
         let file = self.folder.lock_file();
         file.map_or(Holder::Unknown, holder::of_file)
     }
 
-    /// What it holds, seconds since 1970 being `now_s`.
+    /// Surveys the folder at `now_s`, seconds since 1970.
     ///
     /// # Errors
     /// When it cannot be read.

@@ -28,7 +28,7 @@ pub(crate) trait Io: Send {
     /// Adds what is finished to `finished`; waits for that, or for the bell, at most `limit`.
     fn wait(&mut self, limit: Duration, finished: &mut Vec<Finished>);
 
-    /// What ends a wait from another thread.
+    /// Returns a bell that ends a wait from another thread.
     fn bell(&self) -> Bell;
 }
 
@@ -80,7 +80,7 @@ impl Buffer {
         MmapMut::map_anon(count.max(1) * PAGE)
     }
 
-    /// What is written of it.
+    /// Returns the bytes to write.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Slot(slot) => slot,
@@ -89,7 +89,7 @@ impl Buffer {
         }
     }
 
-    /// Where to read to; a record is never read into.
+    /// Returns the room to read into; empty for a record.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         match self {
             Self::Slot(slot) => slot,

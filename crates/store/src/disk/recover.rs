@@ -1,4 +1,4 @@
-//! What a folder holds, found out at start: sealed segments by their footers, others group by
+//! Recovery of a folder's contents at start: sealed segments by their footers, others group by
 //! group.
 //!
 //! A group that was being written when the process died is taken as far as its records verify: it
@@ -22,7 +22,7 @@ use super::{FEWEST_SEGMENTS, LISTS_BYTES};
 use crate::backend::Resident;
 use crate::record::PAGE;
 
-/// What was found.
+/// Result of recovery.
 #[derive(Debug)]
 pub(super) struct Recovered {
     pub(super) index: Index,
@@ -197,7 +197,7 @@ pub(super) fn sort(
     })
 }
 
-/// What must not come back.
+/// Records that must not be recovered.
 pub(super) struct Filter {
     quarantined: HashSet<(u64, u32)>,
     purged: BTreeMap<TenantTag, u64>,

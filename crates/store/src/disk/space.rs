@@ -28,7 +28,7 @@ impl SegmentId {
     }
 }
 
-/// What a segment is used for.
+/// State of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Nothing: its file does not exist, or what it holds is not wanted.
@@ -58,7 +58,7 @@ impl Segment {
     }
 }
 
-/// How room is made.
+/// Way to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Make {
     /// By moving what is wanted of this one.
@@ -196,7 +196,7 @@ impl Space {
         self.segments.iter().any(|segment| segment.readers > 0)
     }
 
-    /// What to do for another free segment; nothing where none is sealed. `is_futile`: cleaning has
+    /// Chooses a way to free another segment; `None` if none is sealed. `is_futile`: cleaning has
     /// made no room, because large records leave the ends of segments empty.
     pub(crate) fn make_room(&self, is_futile: bool) -> Option<Make> {
         let sealed = (0..self.segments.len() as u32)
@@ -223,7 +223,7 @@ impl Space {
         live.sum()
     }
 
-    /// How many segments there are.
+    /// Returns the number of segments.
     pub(crate) fn count(&self) -> usize {
         self.segments.len()
     }
@@ -236,7 +236,7 @@ impl Space {
         (last, oldest.unwrap_or(self.next_sequence))
     }
 
-    /// What a segment is used for.
+    /// Returns the state of a segment.
     #[cfg(test)]
     pub(crate) fn usage(&self, id: SegmentId) -> Use {
         self.segments[id.index()].usage

@@ -1,4 +1,4 @@
-//! What a disk tier has done, for whoever watches.
+//! Counters and gauges of a disk tier, for monitoring.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

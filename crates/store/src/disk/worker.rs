@@ -84,7 +84,7 @@ pub(super) struct Worker {
     has_news: bool,
 }
 
-/// What an operation with the disk is for.
+/// Purpose of an operation with the disk.
 enum Purpose {
     Get(read::Getting),
     GetPart(parts::Getting),
@@ -96,7 +96,7 @@ enum Purpose {
     Footer { segment: SegmentId },
 }
 
-/// What there is of one life of a folder, beside the worker's other state.
+/// Creates the state of one life of a folder.
 fn fresh(recovered: Recovered, folder: &Folder) -> (Index, Space, Segments) {
     let pages = (recovered.segment_bytes / PAGE as u64) as u32;
     let made = folder.segments().map_or(0, |files| files.segments.len());

@@ -1,9 +1,9 @@
-//! Where the parts of a record lie.
+//! Positions of the parts in a record.
 
 use super::header::{PART_BYTES, PARTS_START};
 use super::{PAGE, PART_ALIGN};
 
-/// How close to one another the parts of a record lie.
+/// Spacing of the parts of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
     /// As close as may be.

@@ -33,7 +33,7 @@ impl Checked {
         Self(header)
     }
 
-    /// What it says.
+    /// Returns the header's fields.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.0
@@ -56,7 +56,8 @@ impl Checked {
         self.0.parts.get(usize::from(part))
     }
 
-    /// Where part number `part` is in `bytes`, which are the record's from `from` on.
+    /// Returns the start of part number `part` in `bytes`, which begin at byte `from` of the
+    /// record.
     fn find(&self, bytes: &[u8], from: usize, part: u16) -> Result<usize, Wrong> {
         let index = usize::from(part);
         let place = self.part(part).ok_or(Wrong::NoPart(index))?;
@@ -78,7 +79,7 @@ pub struct PartBytes {
     slot: Arc<Slot>,
     header: Checked,
     part: u16,
-    /// Where they lie in the slot.
+    /// Start of the bytes in the slot.
     at: usize,
     since: Instant,
     read_bytes: usize,
@@ -136,7 +137,7 @@ impl PartBytes {
         Self::verify(slot, from, &header, part)
     }
 
-    /// What the record is.
+    /// Returns the metadata of the record.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.header.0.meta

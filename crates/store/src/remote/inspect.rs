@@ -37,7 +37,7 @@ pub struct StoreInspector {
     runtime: Runtime,
 }
 
-/// What a listing says.
+/// Contents of a listing, sorted.
 struct Sorted {
     /// One object for each name, oldest first.
     wanted: Vec<Listed>,
@@ -80,7 +80,7 @@ impl StoreInspector {
         })
     }
 
-    /// What it holds, seconds since 1970 being `now_s`.
+    /// Surveys the store at `now_s`, seconds since 1970.
     ///
     /// # Errors
     /// When it cannot be listed.

@@ -1,4 +1,4 @@
-//! What all requests share: the store, their limits, and the loop that tries them again.
+//! State shared by all requests: the store, their limits, and the retry loop.
 
 use std::future::Future;
 use std::sync::atomic::AtomicUsize;

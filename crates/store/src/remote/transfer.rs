@@ -29,7 +29,7 @@ const PARTS_AT_ONCE: usize = 4;
 /// rules to remove.
 const ABORT: Duration = Duration::from_secs(5);
 
-/// What a get found.
+/// Result of a get.
 #[derive(Debug)]
 pub(super) enum Found {
     /// The record.
@@ -38,7 +38,7 @@ pub(super) enum Found {
     Damaged(Wrong),
 }
 
-/// What is known of an object before it is written.
+/// Knowledge of an object before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     /// Nothing: most likely it is not there.

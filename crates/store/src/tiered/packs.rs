@@ -30,7 +30,7 @@ const DESCRIPTIONS: usize = 4;
 /// Longest pack, bytes: no segment of a disk is longer by default.
 const MOST_BYTES: usize = 64 << 20;
 
-/// What is known of packs, and those that are being made.
+/// Known packs, and those that are being made.
 pub(super) struct Packs {
     format: Arc<dyn TokenFormat>,
     /// Packs that can be read: by index of the backend where, and which part they have.
@@ -116,7 +116,7 @@ impl Packs {
     }
 }
 
-/// What becomes of the tokens of each unit that has some in a pack.
+/// Returns the moves of the tokens of each unit that has some in a pack.
 fn moves_of(pack: &Pack, unit_tokens: u32) -> BTreeMap<usize, Moves> {
     let mut moves: BTreeMap<usize, Moves> = BTreeMap::new();
     for (to, &token) in (0..).zip(&pack.order) {
@@ -304,7 +304,7 @@ impl TieredStore {
         self.end_pack(result);
     }
 
-    /// What is under way for it is not waited for.
+    /// Ends the current pack without waiting for its pending reads.
     fn end_pack(&mut self, result: TransferResult) {
         let current = self.packs.as_mut().and_then(|packs| packs.current.take());
         if let Some(packing) = current {
@@ -403,7 +403,7 @@ impl TieredStore {
         self.moved.push(Moved::FoundPacks { tier, packs });
     }
 
-    /// What a pack says of itself, where it is one of ours.
+    /// Parses the description of a pack, if it is one of ours.
     fn found_pack(&self, name: BlockHash, front: &PartBytes) -> Option<FoundPack> {
         let unit_tokens = self.config.unit_tokens;
         let found = description::read(name, front.bytes(), unit_tokens)?;

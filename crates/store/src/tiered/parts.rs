@@ -40,7 +40,7 @@ pub(super) struct Parts {
 /// A part that is not at hand yet.
 #[derive(Default)]
 struct OnItsWay {
-    /// Who waits for it.
+    /// Transfers that wait for it.
     waiting: Vec<TransferId>,
     /// When its tier was asked for it; `None` while it waits for a slot.
     asked: Option<Instant>,
@@ -60,7 +60,7 @@ struct Class {
     waiting: VecDeque<(PartName, Source)>,
 }
 
-/// Where a part is read.
+/// Source of a part.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Host,
@@ -340,8 +340,8 @@ impl TieredStore {
         });
     }
 
-    /// What the record of a part holds, as far as is known, and how long the part should be; `None`
-    /// where there can be none.
+    /// Returns the known content of a part's record, and the expected length of the part; `None` if
+    /// there can be none.
     fn part_of(&self, name: PartName) -> (Content, Option<usize>) {
         let PartName { record, part } = name;
         let packed = self.packs.as_ref().and_then(|packs| packs.part_of(record));

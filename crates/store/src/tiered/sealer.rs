@@ -15,7 +15,7 @@ use crate::arena::Slot;
 use crate::backend::Waker;
 use crate::record::{Draft, PartBytes, Record};
 
-/// How long the last note may take when all ends.
+/// Time that the last note may take at the end.
 const NOTE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Something to do. Each job but the last one of a pack holds a slot, so that arenas bound how many
@@ -54,7 +54,7 @@ pub(super) struct Tokens {
     pub(super) unit_tokens: u32,
 }
 
-/// What became of it.
+/// Result of a job.
 pub(super) enum Sealed {
     Record {
         id: TransferId,
@@ -92,7 +92,7 @@ pub(super) struct Sealer {
     noting: Receiver<()>,
 }
 
-/// Where to, and the ends of the prompts that were used last.
+/// The file, and the ends of the last used prompts.
 type Note = (PathBuf, Vec<BlockHash>);
 
 impl Sealer {

@@ -10,7 +10,7 @@ pub(super) struct Ages {
     /// A Fenwick tree over `blocks`; `sums[i]` ends at age `i`.
     sums: Vec<u64>,
     blocks: Vec<u64>,
-    /// Where the tail begins that each age still has, in blocks of its chain.
+    /// Start of the tail that each age still has, in blocks of its chain.
     cuts: Vec<u64>,
     /// The next age.
     next: usize,
@@ -66,7 +66,7 @@ impl Ages {
         self.total - sum
     }
 
-    /// Where the tail begins that `age` still has.
+    /// Returns the start of the tail that `age` still has, in blocks of its chain.
     pub(super) fn cut(&self, age: u32) -> u64 {
         self.cuts[age as usize]
     }

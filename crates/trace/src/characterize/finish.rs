@@ -75,7 +75,7 @@ fn share(part: u64, of: u64) -> f64 {
     }
 }
 
-/// What the blocks tell when all is over.
+/// Totals over all blocks at the end of the trace.
 struct Blocks {
     distinct: u64,
     once: u64,

@@ -5,7 +5,7 @@
 /// Bins to a doubling, as a power of two.
 const BITS: u32 = 6;
 
-/// How values are spread. Percentiles are exact below 128 units of the histogram they come from
+/// Summary of a distribution. Percentiles are exact below 128 units of the histogram they come from
 /// and within 1.6 % above.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
@@ -90,7 +90,7 @@ impl Histogram {
         0.0
     }
 
-    /// How the values, times `unit`, are spread.
+    /// Summarizes the values, each times `unit`.
     #[must_use]
     pub fn spread(&self, unit: f64) -> Spread {
         if self.count == 0 {

@@ -46,7 +46,7 @@ pub use writing::write;
 
 use crate::{TraceError, source::Lines};
 
-/// What was said between a user and an assistant.
+/// A conversation between a user and an assistant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversation {
     /// The file's own id; `#n` for the n-th record of the file (from 1) where it gives none.
@@ -99,9 +99,9 @@ impl Conversation {
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Who speaks.
+    /// The role of the speaker.
     pub role: Role,
-    /// What is said; may be empty, and is where it is withheld.
+    /// The text of the message; may be empty, and always is where it is withheld.
     pub text: String,
     /// Characters of a text that is withheld; `None` where the text is here.
     pub withheld_chars: Option<u32>,
@@ -129,7 +129,7 @@ impl Turn {
     }
 }
 
-/// Who speaks. Serialized as OpenAI's API names it.
+/// The role of a speaker, serialized as in OpenAI's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {

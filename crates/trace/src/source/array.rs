@@ -24,7 +24,7 @@ impl<R: BufRead> Elements<R> {
         }
     }
 
-    /// What stands for the next byte.
+    /// Returns the byte that replaces the next `byte`.
     fn next(&mut self, byte: u8) -> u8 {
         if self.is_text {
             match byte {

@@ -17,7 +17,7 @@ use super::timeline::{Event, Timeline};
 pub struct Conversations {
     /// Conversations that start every second, on average.
     pub starts_per_s: f64,
-    /// What they begin with.
+    /// Their shared beginnings.
     pub opening: Opening,
     /// The mix of types.
     pub types: Vec<RequestType>,
@@ -25,7 +25,7 @@ pub struct Conversations {
     pub gap: Gap,
     /// When classes exchange their behaviour, as fractions of the run, in order.
     pub changes_at: Vec<f64>,
-    /// What requests say of their class.
+    /// Labels of the requests' classes.
     pub labels: Labels,
     /// A conversation ends when its next prompt would be longer than this.
     pub context_tokens: u32,
@@ -54,7 +54,7 @@ pub struct RequestType {
     pub steps: Vec<Step>,
 }
 
-/// How the conversations of one (type, turn) class go on.
+/// Behaviour of the conversations of one (type, turn) class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// Probability of another turn.
@@ -63,7 +63,7 @@ pub struct Step {
     pub gap_scale: f64,
 }
 
-/// What requests say of their class.
+/// Labels of the requests' classes, true or not.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Labels {
     /// The truth.
@@ -160,7 +160,7 @@ struct Session {
     prompt: Prompt,
     /// Length of its opening, which is never rewritten.
     opening_tokens: u32,
-    /// What the next prompt will be longer by.
+    /// Tokens by which the next prompt is longer.
     growth: u32,
     /// The last request's blocks, when the next one is the same again.
     repeated: Option<BlockRuns>,

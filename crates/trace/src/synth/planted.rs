@@ -56,14 +56,14 @@ const SYSTEM_PROMPTS_MAX: usize = 1000;
 /// Beyond this strength all probabilities are 0 or 1.
 const STRENGTH_MAX: f64 = 20.0;
 
-/// What to generate.
+/// Parameters of the conversations to generate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planted {
     /// Conversations.
     pub conversations: u64,
     /// All randomness comes from it.
     pub seed: u64,
-    /// How much the text tells: 0 nothing, 1 an MCC of 0.64 at best, up to 20.
+    /// Strength of the signal in the text: 0 for none, 1 for an MCC of at most 0.64, up to 20.
     pub strength: f64,
     /// Share of the turns that are followed by another.
     pub base: f64,

@@ -28,7 +28,7 @@ use super::workload::Workload;
 pub struct Preset {
     /// Its name.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Description in one line.
     pub about: &'static str,
     /// Requests a second unless set otherwise.
     requests_per_s: f64,

@@ -18,7 +18,7 @@ pub(super) struct Timeline<S> {
     waits: u64,
 }
 
-/// What happens next.
+/// The next event of a stream.
 pub(super) enum Event<S> {
     /// A new session.
     Start(Nanos),

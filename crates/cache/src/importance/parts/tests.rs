@@ -23,7 +23,7 @@ struct Model {
 }
 
 impl Model {
-    /// What the part is worth; the least goes first.
+    /// Returns the part's worth and its last use; the lowest goes first.
     fn worth(&self, part: &Known) -> (f64, u64) {
         let share = |(at, share): &(u64, f64)| match self.policy {
             "lru" => 0.0,

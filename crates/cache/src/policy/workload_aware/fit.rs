@@ -24,7 +24,7 @@ pub enum Shape {
     Published,
 }
 
-/// How far ahead a use counts.
+/// The horizon within which a use counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Life {
     /// Learnt: the horizon with the most hits per second of residence.

@@ -15,12 +15,12 @@ use crate::slots::spread;
 
 /// Duels that are open at a time; the oldest is given up for a new one.
 const OPEN: usize = 512;
-/// What is left of the balance after another duel.
+/// Factor by which the balance decays with each duel.
 const MEMORY: f64 = 0.995;
-/// How far ahead one must be to take over.
+/// Lead that an evictor needs to take over.
 const LEAD: f64 = 3.0;
 
-/// Who chose the block that went.
+/// Chooser of an evicted block: the fit or LRU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evictor {
     Fit,
@@ -66,7 +66,7 @@ impl Guard {
         }
     }
 
-    /// Who should evict.
+    /// Returns the evictor in charge.
     pub(super) fn evictor(&self) -> Evictor {
         match self.trusts_fit {
             true => Evictor::Fit,

@@ -1,4 +1,4 @@
-//! How long after a use a block is used again, seen on a sample of the blocks.
+//! Reuse times of blocks, observed on a sample of them.
 //!
 //! A ring holds the last uses of sampled blocks: by which class, when, and after how long the
 //! next use came, if it did. A use that waits is a *censored* observation: the block may yet be

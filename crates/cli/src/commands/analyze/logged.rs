@@ -21,10 +21,11 @@ const SERVED_AFTER_ALL: [Bucket; 7] = [
     Bucket::BlockFloor,
 ];
 
-/// What only the replay says of a known token.
+/// Buckets that only the replay can assign to a known token.
 const OF_THE_REPLAY: [Bucket; 3] = [Bucket::HeldElsewhere, Bucket::Reset, Bucket::Evicted];
 
-/// What the log says was cached, as a share of our tokens: the server may count other ones.
+/// Returns the cached tokens according to the log, scaled to our count of tokens: the server may
+/// count differently.
 pub(super) fn served(said: &Said, split: &Split) -> Option<u32> {
     let (prompt, cached) = said.cached.filter(|(prompt, _)| *prompt > 0)?;
     let share = (f64::from(cached) / f64::from(prompt)).min(1.0);

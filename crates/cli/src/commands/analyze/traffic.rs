@@ -34,16 +34,16 @@ pub(crate) use renderings::Renderings;
 pub(crate) use times::Times;
 use times::{Dates, Why};
 
-/// Where requests come from.
+/// Source of requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     /// A file; `-` is standard input.
     File(PathBuf),
-    /// What was made in memory, by its name.
+    /// A log generated in memory, with its name.
     Made(&'static str, Vec<u8>),
 }
 
-/// How inputs are read.
+/// Settings for reading inputs.
 pub(crate) struct Reading<'r> {
     pub(crate) format: Option<Format>,
     pub(crate) skip_bad: bool,
@@ -71,11 +71,11 @@ pub(crate) struct Traffic {
     /// Requests that are copies of another one.
     pub(crate) copies: u64,
     pub(crate) held_bytes: usize,
-    /// What was not read, because there was no more room.
+    /// Description of the input that was skipped for lack of memory.
     pub(crate) left_out: Option<String>,
 }
 
-/// What a log says of a request beside its blocks.
+/// Data of a logged request besides its blocks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Said {
     /// Its id or line.

@@ -150,7 +150,7 @@ fn check(chat: &Chat) -> Result<()> {
     bench_of(chat).map(drop)
 }
 
-/// How conversations are played.
+/// Converts the options into a [`ChatBench`].
 fn bench_of(chat: &Chat) -> Result<ChatBench> {
     let Users {
         think,

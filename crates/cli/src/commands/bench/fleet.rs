@@ -29,7 +29,7 @@ use crate::prompts::{unseen_seed, vocabulary};
 use crate::report::Made;
 use crate::report::fleet::{self as report, Origin, Report, StrategyRun};
 
-/// What is asked where nobody says.
+/// Default preset of the workload.
 const PRESET: Preset = Preset::Laptop;
 
 /// Strategies that are compared where nobody says.
@@ -150,12 +150,12 @@ pub(super) fn run(bench: &Fleet) -> Result<()> {
     }
 }
 
-/// Who serves one strategy.
+/// The server of one strategy.
 struct Server {
     strategy: String,
-    /// What to start; none for one that runs.
+    /// Configuration of the server to start; `None` for a running one.
     config: Option<ServeConfig>,
-    /// What to simulate, where the engine's cost is known.
+    /// Fleet to simulate, if the engine's cost is known.
     fleet: Option<FleetConfig>,
 }
 
@@ -302,7 +302,7 @@ impl Fleet {
         Ok(fleet_engine::fleet_of(self.preset()?).replicas.len())
     }
 
-    /// What to simulate, where the engine's cost is known.
+    /// Returns the fleet to simulate, if the engine's cost is known.
     fn fleet(&self, profile: Profile, config: Option<&ServeConfig>) -> Result<Option<FleetConfig>> {
         if !self.is_emulated() && self.cost_model.is_none() {
             return Ok(None);

@@ -29,7 +29,7 @@ pub(super) const BLOCK_TOKENS: usize = 16;
 /// Pause while nothing is told.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long an answer, or what follows it, may take.
+/// Timeout for an answer, or for the disk work after it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Tokens of a step, as in `serve`.

@@ -1,4 +1,4 @@
-//! What a replay says a live server should find, request by request.
+//! Expected hits of a live server, from a replay, request by request.
 //!
 //! The replay is given what an engine holds, not what the trace names: full blocks, answers too,
 //! one slot less than the engine has. When the two agree exactly, and when only closely, stands
@@ -114,7 +114,7 @@ impl Prediction {
         self.cached_tokens.insert(prompt.number, tokens);
     }
 
-    /// What the answered requests found, against this.
+    /// Compares the hits of the answered requests with the prediction.
     pub(super) fn compare(&self, samples: &[TraceSample]) -> Result<Agreement> {
         let mut tokens = HitCount::default();
         let (mut equal, mut more, mut less) = (0, 0, 0);

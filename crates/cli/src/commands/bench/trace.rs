@@ -93,7 +93,7 @@ enum Mode {
     Open,
 }
 
-/// What a live run is compared with.
+/// Reference for a live run.
 enum Beside {
     /// A replay of its cache, if that is known.
     Replay(Option<CacheSetting>),
@@ -101,7 +101,7 @@ enum Beside {
     Tiers(Box<Tiered>),
 }
 
-/// What a run brought.
+/// Results of a run.
 struct Measured {
     observed: TraceObserved,
     agreement: Option<Agreement>,

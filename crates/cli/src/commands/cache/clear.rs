@@ -110,7 +110,7 @@ pub(super) fn purge(purge: &Purge) -> Result<()> {
     })
 }
 
-/// What would go.
+/// Returns the error that names the records to destroy and asks for `--yes`.
 fn ask_back(cache: &Opened, tenant: Option<TenantTag>, place: &str) -> Result<anyhow::Error> {
     let mut items = cache.survey(unix_seconds())?.items;
     items.retain(|item| tenant.is_none_or(|tag| item.resident.tenant == tag));

@@ -1,4 +1,4 @@
-//! Whose records: a tenant by its tag, or by what its requests carry.
+//! Selection of a tenant: by its tag, or by the `cache_salt` of its requests.
 
 use std::path::PathBuf;
 

@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use headstart_core::EngineModel;
 use headstart_loadgen::{LoadError, fetch};
 
-/// What is written.
+/// Contents of a cost model file.
 #[derive(Debug)]
 pub(super) struct Written {
-    /// Where it is from, in sentences.
+    /// Origin of the model, in sentences.
     pub(super) told: Vec<String>,
     pub(super) engine: EngineModel,
     pub(super) max_sequences: usize,
-    /// What a request takes beside the engine, seconds.
+    /// Latency of a request outside the engine, seconds.
     pub(super) latency_s: f64,
 }
 

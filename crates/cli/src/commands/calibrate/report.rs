@@ -1,4 +1,4 @@
-//! How well a cost model explains what was timed.
+//! Fit of a cost model to the measured times.
 
 use headstart_sim::calibrate::{Fit, Shape, Timing};
 use serde_json::{Value, json};

@@ -118,7 +118,7 @@ pub(super) fn text(rng: &mut Rng, sentences: usize) -> String {
     sentences.join(" ")
 }
 
-/// What somebody asks.
+/// Generates a user's question.
 pub(super) fn question(rng: &mut Rng) -> String {
     let (who, does, what) = (pick(rng, &WHO), pick(rng, &DOES), pick(rng, &WHAT));
     let number = 100 + rng.below(900);

@@ -22,10 +22,10 @@ const SHARE: u64 = 10;
 /// Most places that are told apart, of some kilobyte each; the lightest make room.
 const PLACES_MAX: usize = 1024;
 
-/// What changes, as the subject of a sentence.
+/// Description of the change, as the subject of a sentence.
 pub(super) const TITLE: &str = "something that changes in front of what stays the same";
 
-/// What to do about it.
+/// Suggested fix.
 pub(super) const FIX: &str = "move what changes behind everything that stays the same";
 
 /// A place where something without a name changes.

@@ -24,7 +24,7 @@ pub(crate) enum Capacity {
     Bytes(f64),
 }
 
-/// What a capacity is turned into blocks with.
+/// Parameters for the conversion of a capacity into blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale<'a> {
     pub(crate) block_tokens: u32,

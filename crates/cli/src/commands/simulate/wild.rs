@@ -133,7 +133,7 @@ pub(super) struct WildOptions {
     load: Option<f64>,
 }
 
-/// What further options say, where they were given.
+/// Values of shared options, if given.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shared<'a> {
     pub(super) policies: Option<&'a [String]>,
@@ -143,7 +143,7 @@ pub(super) struct Shared<'a> {
     pub(super) threads: usize,
 }
 
-/// What is run, checked.
+/// Checked options.
 struct Plan {
     models: Vec<WildModel>,
     host: Vec<f64>,

@@ -1,7 +1,7 @@
 //! A line of a frame: pieces of text with their styles. Widths are counted in characters, so that a
 //! line can be cut; codes are added at the end.
 
-/// How a piece looks.
+/// Style of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,

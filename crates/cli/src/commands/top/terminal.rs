@@ -16,7 +16,7 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 const INTERRUPT: u8 = 3;
 const END: u8 = 4;
 
-/// What somebody pressed.
+/// A key press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// To end.

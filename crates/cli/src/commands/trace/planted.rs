@@ -15,7 +15,7 @@ use crate::config::UsageError;
 use crate::input::counted;
 use crate::output;
 
-/// What takes less needs no progress bar.
+/// Delay before the progress bar appears.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Conversations between two looks at the clock.
@@ -156,7 +156,7 @@ fn show(bar: &ProgressBar) {
     bar.set_draw_target(ProgressDrawTarget::stderr());
 }
 
-/// What was written.
+/// Summarizes the written conversations.
 fn summary(parameters: &Parameters, turns: &Attainable, num_unknown: u64) -> String {
     format!(
         "planted, seed {}: {}, {} ({num_unknown} of unknown outcome), {:.1} % of the known \

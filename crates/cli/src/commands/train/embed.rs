@@ -20,10 +20,10 @@ const SAVE_EVERY: Duration = Duration::from_secs(60);
 pub(super) struct Embedder<'e> {
     encoder: &'e dyn Encoder,
     known: Embeddings,
-    /// Where `known` is kept.
+    /// File in which `known` is stored.
     file: Option<PathBuf>,
     bar: ProgressBar,
-    /// What it did so far.
+    /// Counts of the work so far.
     pub(super) done: Embedded,
 }
 

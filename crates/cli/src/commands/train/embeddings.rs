@@ -50,7 +50,7 @@ struct Entry {
     is_used: bool,
 }
 
-/// What became of the file that was there.
+/// State of an existing file of embeddings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Opened {
     /// There is none.
@@ -242,8 +242,8 @@ impl Embeddings {
     }
 }
 
-/// Where the vectors of encoder `identity` are kept when nobody says: beside the model, and
-/// under another name for another encoder, so that none replaces the other's.
+/// Returns the default file for the vectors of encoder `identity`, beside the model. The name
+/// depends on the encoder, so that encoders do not overwrite each other's files.
 pub(super) fn beside(model: &Path, identity: &str) -> PathBuf {
     let whose = blake3::hash(identity.as_bytes()).to_hex();
     model.with_extension(format!("{}.embeddings", &whose[..8]))

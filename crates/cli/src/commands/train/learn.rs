@@ -22,7 +22,7 @@ const CURVE_TURNS_MAX: usize = 20_000;
 /// Sets the shuffling of labels apart from the split of the same seed.
 const SHUFFLE: u64 = 0x5348_5546_464c_4521;
 
-/// What came of it.
+/// Result of a training.
 pub(super) struct Learnt {
     /// None of shuffled labels.
     pub(super) model: Option<Model>,
@@ -153,7 +153,7 @@ fn curve(
     Ok(points?)
 }
 
-/// What the model does on all parts; what else there is to tell comes later.
+/// Builds the report of the model on all parts; the caller adds the rest.
 fn report(
     train: &Train,
     data: &Dataset,

@@ -1,4 +1,4 @@
-//! What an input is, and its bytes.
+//! Kind and bytes of an input.
 
 use std::fs::File;
 use std::io::{BufRead, Read};
@@ -12,14 +12,14 @@ use indicatif::ProgressBar;
 /// Of the first line, as much as is looked at to tell what a file is.
 const START_BYTES: u64 = 1 << 12;
 
-/// What can be learnt from.
+/// Kind of training input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Text, as JSON lines.
     Conversations,
     /// Requests of sessions, without text.
     Trace,
-    /// What a gateway's predictor read, and what became of it.
+    /// Rows that a gateway's predictor read, and their outcomes.
     Log,
 }
 
@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// What the file that begins with the line `start`, which may be cut, is.
+    /// Detects the kind of a file from its first line, which may be truncated.
     fn of(start: &str) -> Self {
         let names = |field: &str| start.contains(&format!("\"{field}\""));
         if names("headstart_outcomes") {

@@ -32,7 +32,7 @@ const MANY_PROMPTS: u64 = 50;
 pub(crate) struct Parted {
     /// The earlier one.
     pub(crate) old: Rc<Prompt>,
-    /// How they differ.
+    /// Positions at which the prompts differ.
     pub(crate) divergence: Divergence,
     /// Why, where that has a name.
     pub(crate) evidence: Option<Evidence>,
@@ -40,7 +40,7 @@ pub(crate) struct Parted {
     pub(crate) lost_tokens: u64,
 }
 
-/// What is known of a request.
+/// Comparison of a request with an earlier one.
 #[derive(Debug)]
 pub(crate) struct Told {
     /// Its prompt.
@@ -49,11 +49,11 @@ pub(crate) struct Told {
     pub(crate) near: Option<Rc<Prompt>>,
     /// Tokens that both have in common from the start.
     pub(crate) shared_tokens: u64,
-    /// How both differ; nothing where one begins with the other.
+    /// Difference between both prompts; `None` if one is a prefix of the other.
     pub(crate) parted: Option<Parted>,
 }
 
-/// What became of a request.
+/// Relation of a request to the earlier prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// No earlier prompt is near.
@@ -101,8 +101,8 @@ pub(crate) fn told_findings<E>(findings: Findings<E>, prompts: u64) -> Vec<Findi
 }
 
 impl Parted {
-    /// What changed, in bytes of the older and of the newer prompt: the evidence, or the first
-    /// region.
+    /// Returns the changed bytes of the older and of the newer prompt: those of the evidence, or
+    /// else the first region.
     pub(crate) fn spans(&self) -> (Range<usize>, Range<usize>) {
         if let Some(evidence) = &self.evidence {
             return (evidence.old.clone(), evidence.new.clone());
@@ -123,7 +123,7 @@ impl Parted {
 }
 
 impl Told {
-    /// What became of it, in short.
+    /// Classifies the relation to the earlier prompt.
     pub(crate) fn outcome(&self) -> Outcome {
         match (&self.near, &self.parted) {
             (None, _) => Outcome::Alone,
@@ -164,7 +164,7 @@ impl<'a> Walk<'a> {
         self.neighbours.insert(namespace(request), prompt, sketch);
     }
 
-    /// What is known of a request; it is not remembered.
+    /// Compares a request with the remembered ones, without remembering it.
     pub(crate) fn tell(&self, request: &LoggedRequest) -> Told {
         let body = Body::of(&request.prompt, self.rendering);
         let sketch = body.sketch(&self.sketcher);

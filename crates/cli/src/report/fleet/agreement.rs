@@ -1,4 +1,4 @@
-//! How far apart what was measured and what was simulated are, strategy by strategy.
+//! Differences between measured and simulated figures, by strategy.
 
 use headstart_sim::fleet::RungOutcome;
 use serde_json::{Value, json};

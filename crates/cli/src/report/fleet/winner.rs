@@ -34,7 +34,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     sentences
 }
 
-/// Who sustains the highest rate, where not all do.
+/// Names the strategies that sustain the highest rate, unless all do.
 fn most_sustained(report: &Report, runs: &[&StrategyRun]) -> Option<String> {
     let highest = |run: &StrategyRun| {
         let rungs = run.outcome.rungs.iter().skip(report.warm_up());

@@ -1,4 +1,4 @@
-//! What a layer's probe heads look at: column sums of their attention over a stored prefix.
+//! Column sums of the attention of a layer's probe heads over a stored prefix.
 //!
 //! ```text
 //! weights[row, key] = softmax over all keys that the row may see of q[row] · k[key]
@@ -59,7 +59,7 @@ pub struct Probed<'a> {
     pub qkv: &'a [f32],
     /// Keys of the stored prefix.
     pub stored: &'a StoredKeys,
-    /// What the device holds in front of it: whole blocks.
+    /// Whole blocks in front of it that the device holds.
     pub front: (&'a LayerKv, &'a [BlockId]),
 }
 

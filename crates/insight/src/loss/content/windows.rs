@@ -14,7 +14,7 @@ pub(super) struct Windows {
     parts: Vec<u64>,
     marks: Vec<u16>,
     hashes: Vec<u64>,
-    /// Where the anchors begin, in order.
+    /// Indexes at which the anchors begin, in order.
     anchors: Vec<usize>,
 }
 

@@ -29,7 +29,7 @@ const SUMMARY_AGREES_WORDS: usize = 128;
 /// Most words of a summary of what is gone, and words that changed in it.
 const SUMMARY_WORDS: usize = 400;
 
-/// Who spoke before a message that is a part of the history: instructions, a question, an answer.
+/// Least role words in front of an emptied message: instructions, a question, an answer.
 const HISTORY_ROLES: usize = 3;
 
 /// Messages, more than came instead, that went in a gap with a long summary in its place.

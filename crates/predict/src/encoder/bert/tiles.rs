@@ -1,4 +1,4 @@
-//! How activations lie in memory.
+//! Memory layout of activations.
 //!
 //! ```text
 //! tile 0: tokens 0 … 31              tile 1: tokens 32 … 63

@@ -22,7 +22,7 @@ pub(super) enum FirstOfCall {
     Name,
 }
 
-/// How messages are read.
+/// Settings for reading messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading<'a> {
     pub(super) template: &'a ChatTemplate,

@@ -1,5 +1,4 @@
-//! What one replica's updates add up to, written out as updates again: fewer of them, to the same
-//! effect on any index.
+//! Compaction of one replica's updates into fewer updates with the same effect on any index.
 //!
 //! ```text
 //! updates ──► Ledger ──► write_out ──► updates ──► an index that comes late
@@ -27,8 +26,7 @@ const EVENT_BLOCKS_MAX: usize = 512;
 /// A block size above this is told without tokens: nobody fills such blocks.
 const SIZE_TOKENS_MAX: u32 = 1 << 16;
 
-/// What becomes of handles that stand for blocks which are nowhere, and before no block that is
-/// somewhere.
+/// Treatment of handles whose block is nowhere held and precedes no held block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departed {
     /// They are written out as well: for comparisons.
@@ -43,7 +41,7 @@ pub struct Ledger {
     contents: Contents,
 }
 
-/// What one cache group holds in one tier.
+/// Cache group and tier.
 type Place = (u8, Tier);
 
 impl Ledger {
@@ -84,7 +82,7 @@ impl Ledger {
 /// Events under way.
 struct Writer<'a> {
     contents: &'a Contents,
-    /// What is held, without doubts that are over.
+    /// Held blocks, without expired doubts.
     held: BTreeMap<BlockHash, Vec<(Place, Standing)>>,
     introduced: BTreeSet<BlockHash>,
     /// Introduced where they are not: to be removed again.
@@ -153,7 +151,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Where a block is introduced: where it is, if that is a place of a known group.
+    /// Returns the place where a block is introduced: one that holds it in a known group, else one
+    /// that it is removed from again.
     fn first_place(&mut self, block: BlockHash) -> Place {
         let groups = &self.contents.groups;
         let places = self.held.get(&block).map_or(&[][..], Vec::as_slice);

@@ -33,7 +33,8 @@ impl Follower {
         }
     }
 
-    /// What may be missing has been late for too long.
+    /// Doubts the applied state because something is late; the doubt stays revocable if the
+    /// publisher can replay and stamps its batches.
     pub(super) fn doubt_lateness(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
         let late = Doubt::Late {
             told: now,
@@ -55,7 +56,7 @@ impl Follower {
         }
     }
 
-    /// What was late may as well be lost.
+    /// Makes a pending doubt final: late batches may be lost.
     pub(super) fn trust_no_more(&mut self) {
         self.doubt = self.doubt.map(|_| Doubt::Final);
     }

@@ -138,7 +138,7 @@ impl Follower {
         self.doubt(batches, effects);
     }
 
-    /// What is known may be wrong, if anything is.
+    /// Doubts the applied state, if there is any, after `batches` lost batches.
     pub(super) fn doubt(&mut self, batches: u64, effects: &mut Vec<Effect>) {
         if !self.life.has_applied() {
             return;

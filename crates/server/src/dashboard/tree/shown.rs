@@ -32,7 +32,7 @@ pub(in crate::dashboard) struct Shown {
     pub(in crate::dashboard) is_leaf: bool,
 }
 
-/// What is to be looked at next: most tokens first, of equals the earlier place.
+/// Candidate branch to show next: highest weight first, lowest index among equals.
 #[derive(Debug, PartialEq)]
 struct Next {
     weight: f64,

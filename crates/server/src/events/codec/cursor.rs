@@ -46,7 +46,7 @@ pub(super) struct Cursor<'a> {
     rest: &'a [u8],
 }
 
-/// What a value begins with: all of it, or for arrays and maps how many elements or pairs follow.
+/// Start of a value: the whole value, or the number of elements or pairs of an array or map.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Head<'a> {
     Whole(Value<'a>),
@@ -238,7 +238,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// How many are left.
+    /// Number of items left.
     pub(super) fn len(&self) -> usize {
         self.left
     }

@@ -205,7 +205,7 @@ impl Writer {
     }
 }
 
-/// What sets a block apart: what we know how to write, or bytes of somebody else's making.
+/// Extra key of a block: media items, or opaque bytes that Headstart did not write.
 enum Media<'a> {
     Items(Vec<(&'a [u8], i64)>),
     Opaque(&'a [u8]),

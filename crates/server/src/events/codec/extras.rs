@@ -1,4 +1,4 @@
-//! What sets blocks apart besides their tokens: adapter, salt, images.
+//! Extra keys of blocks besides their tokens: adapter, salt, images.
 //!
 //! ```text
 //! extra_keys   [ [adapter, (image, 0), salt], [adapter, (image, -12)], nil, … ]     per block
@@ -69,7 +69,7 @@ pub(super) fn salt<'a>(fields: &Fields<'a>, adapter: Option<&str>) -> Salt<'a> {
     }
 }
 
-/// What [`media_extra`] makes of everything else; one element per block, or none at all.
+/// Encodes all other keys with [`media_extra`]: one element per block, or none if no block has any.
 pub(super) fn media(
     fields: &Fields<'_>,
     num_blocks: usize,

@@ -94,7 +94,7 @@ impl Field {
     }
 }
 
-/// What an event says, not yet understood.
+/// Fields of an event, not yet interpreted.
 #[derive(Debug, Default)]
 pub(super) struct Fields<'a> {
     slots: [Option<Value<'a>>; NUM_FIELDS],
@@ -141,7 +141,7 @@ impl<'a> Fields<'a> {
         self.slots[name as usize].get_or_insert(value);
     }
 
-    /// What kind of event it is.
+    /// Type name of the event.
     pub(super) fn tag(&self) -> Option<&'a str> {
         self.get(Tag)?.text()
     }

@@ -8,13 +8,13 @@ use std::fmt;
 /// Which of a publisher's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Where it publishes.
+    /// The socket that publishes events.
     Events,
-    /// Where it is asked for old batches.
+    /// The socket that replays old batches.
     Replay,
 }
 
-/// What is wrong with one of them.
+/// A problem with one of these sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// The host has no address.
@@ -52,7 +52,7 @@ impl Side {
         }
     }
 
-    /// What engines call it in `--kv-events-config`.
+    /// Name of its address in the engines' `--kv-events-config`.
     fn setting(self) -> &'static str {
         match self {
             Self::Events => "`endpoint`",
@@ -82,7 +82,7 @@ impl fmt::Display for Cause {
 }
 
 impl Cause {
-    /// What to do about it, where the stream is that of data-parallel rank `rank`.
+    /// Suggests a fix for the stream of data-parallel rank `rank`.
     pub(super) fn remedy(&self, side: Side, rank: Option<u32>) -> String {
         let (option, setting) = (side.option(), side.setting());
         let mut remedy = match self {

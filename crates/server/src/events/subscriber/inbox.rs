@@ -15,7 +15,7 @@ use super::{StreamUpdate, SubscriberConfig};
 use crate::events::wire::{BadFrames, Numbered, Reply};
 use crate::events::{Batch, decode_batch};
 
-/// What the connection has to do, in this order.
+/// Actions for the connection, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Todo {
     /// Ask for a replay from a batch on.

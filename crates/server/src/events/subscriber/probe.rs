@@ -18,7 +18,7 @@ use super::cause::Cause;
 /// before it they take no longer than a replay may be silent.
 const PROBE_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// What the library says when the other socket is, say, a router and not a publisher.
+/// The library's error if the peer's socket type does not match, such as a router's.
 const INCOMPATIBLE: &str = "Provided sockets combination is not compatible";
 
 /// Why `endpoint` could not be connected to, of which ZeroMQ says `error`. Takes at most twice

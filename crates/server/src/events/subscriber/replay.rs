@@ -37,7 +37,7 @@ impl Replay {
         Self { replies, task }
     }
 
-    /// What it says next, or why it broke off. Cancelling loses nothing.
+    /// Waits for the next reply, or the reason why the replay broke off. Cancelling loses nothing.
     pub(super) async fn next(&mut self) -> Result<Reply, Cause> {
         let next = self.replies.recv().await;
         next.unwrap_or(Err(Cause::Unfinished))

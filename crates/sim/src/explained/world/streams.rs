@@ -1,4 +1,4 @@
-//! What engines say of their caches, on its way to the gateway.
+//! Cache events of engines, on their way to the gateway.
 
 use headstart_core::event::{CacheGroup, StoredBlocks};
 use headstart_core::{CacheEvent, ReplicaId};

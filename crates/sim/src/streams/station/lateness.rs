@@ -1,4 +1,4 @@
-//! What shows a subscriber that it may be behind, told by what arrives and what it applies alone.
+//! Evidence that a subscriber may be behind, from its arrivals and its applied batches alone.
 //!
 //! | since a second | so nothing may be confirmed |
 //! |---|---|

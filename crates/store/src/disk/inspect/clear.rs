@@ -21,7 +21,7 @@ use crate::inspect::Cleared;
 use crate::record::PAGE;
 
 impl View {
-    /// What stays in its list, and what goes.
+    /// Splits its list into the entries to keep and those to remove.
     fn sorted(&self) -> (Vec<Entry>, Vec<Entry>) {
         let (stay, go): (Vec<_>, Vec<_>) =
             self.entries.iter().partition(|(_, state)| state.stays());

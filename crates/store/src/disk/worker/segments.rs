@@ -189,7 +189,8 @@ impl Worker {
         }
     }
 
-    /// What begins a segment's new life: its header, and the copy in its last page.
+    /// Returns the writes that begin a segment's new life: its header, and the copy in its last
+    /// page.
     fn headers(&mut self, segment: SegmentId, sequence: u64) -> io::Result<Vec<Op>> {
         let header = SegmentHeader {
             sequence,
@@ -284,7 +285,7 @@ impl Worker {
         }
     }
 
-    /// What is added from now on goes to a segment whose life has not begun yet.
+    /// Directs further additions to a segment whose life has not begun yet.
     pub(super) fn begin_anew(&mut self) {
         self.end_active();
         if let Some(next) = self.segments.next.take() {

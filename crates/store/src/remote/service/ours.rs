@@ -1,5 +1,5 @@
-//! What the loop does of its own accord: it looks whether the store is back, lists it, and deletes
-//! what is old, damaged or too much.
+//! Requests of the loop's own: it checks if the store is back, lists it, and deletes expired,
+//! damaged and excess records.
 
 use headstart_core::BlockHash;
 use tokio::time::Instant;

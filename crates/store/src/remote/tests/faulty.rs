@@ -17,7 +17,7 @@ use object_store::{
     UploadPart,
 };
 
-/// What goes wrong; counts are of requests to come.
+/// Faults to inject; counts are of requests to come.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     /// Nobody is there.
@@ -51,7 +51,7 @@ pub(super) struct Faulty {
     pub(super) faults: Arc<Mutex<Faults>>,
 }
 
-/// What happens to one request.
+/// Fate of one request.
 enum Fate {
     Normal,
     Hangs,
@@ -138,7 +138,7 @@ impl fmt::Display for Faulty {
     }
 }
 
-/// What is kept must not be the caller's own memory.
+/// Copies a payload, so that the store does not keep the caller's own memory.
 fn copied(payload: &PutPayload) -> PutPayload {
     let pieces = payload.iter().flatten().copied();
     Bytes::from(pieces.collect::<Vec<u8>>()).into()

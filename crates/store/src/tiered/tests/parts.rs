@@ -78,7 +78,7 @@ pub(super) fn open(folder: &std::path::Path, parts: PartsConfig) -> TieredStore 
     store.expect("a store")
 }
 
-/// How late a slow disk is.
+/// Latency of a slow disk.
 const LATENCY: Duration = Duration::from_millis(20);
 
 /// The same over a disk whose reads are that late.
@@ -244,8 +244,8 @@ fn a_line_to_the_device_takes_its_time() {
     assert_eq!(result, TransferResult::Failed, "released meanwhile");
 }
 
-/// What is told of a load is how long the disk took, not how long its slot was somebody's: who
-/// learns how fast the disk is from it would think it slow.
+/// A load reports the time that the disk took, not the wait for a slot: that would make the disk
+/// look slow.
 #[test]
 fn what_waits_for_a_slot_does_not_make_the_disk_slow() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! What a server said of a request when it answered it.
+//! Token counts that a server reported in its answer.
 
 use super::fields::Fields;
 

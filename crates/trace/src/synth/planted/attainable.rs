@@ -1,4 +1,4 @@
-//! What a predictor can reach at best, from the true probabilities.
+//! The best score that a predictor can reach, from the true probabilities.
 
 use headstart_core::Probability;
 

@@ -41,7 +41,7 @@ pub(super) struct Driver<'a> {
     pub(super) pause: Duration,
 }
 
-/// What the gauges said, per replica.
+/// Mean gauges per replica.
 #[derive(Clone, Copy, Default)]
 struct Gauges {
     waiting: Mean,

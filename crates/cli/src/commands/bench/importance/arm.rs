@@ -23,7 +23,7 @@ use super::super::one_by_one::{self, BLOCK_TOKENS, PATIENCE, PAUSE, Pulse, SlowD
 use super::variants::Variant;
 use super::workload::QUESTION_TOKENS;
 
-/// How an arm is set up.
+/// Settings of an arm.
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
     pub(super) variant: Variant,
@@ -80,7 +80,7 @@ impl Setting<'_> {
         vec![layer_bytes; config.num_layers]
     }
 
-    /// How parts are kept at hand.
+    /// Returns the configuration of the in-memory cache of parts.
     fn parts(&self, part_bytes: &[usize]) -> PartsConfig {
         let (config, probes) = (&self.model.config, self.variant.probes(&self.model.config));
         let kept: u64 = self.kept_bytes().iter().sum();
@@ -169,22 +169,22 @@ pub(super) struct Arm {
     last_id: u64,
 }
 
-/// What became of a question.
+/// Result of a question.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) token: TokenId,
     pub(super) ttft: Duration,
     /// Time in which there was nothing to compute: it waited for what was to be loaded.
     pub(super) io: Duration,
-    /// What was loaded, where anything was.
+    /// Counts of partial loads.
     pub(super) tally: Tally,
     /// Bytes that the disk read for it, whole pages.
     pub(super) disk_bytes: u64,
-    /// What the full computation of it says.
+    /// Comparison with the full computation.
     pub(super) compared: Compared,
 }
 
-/// What full computations of the same questions say.
+/// Comparison with full computations of the same questions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Compared {
     pub(super) compared: u64,
@@ -198,8 +198,8 @@ pub(super) struct Compared {
 }
 
 impl Compared {
-    /// What one question has added to the guard's counts, which leave infinite ones out of the
-    /// sum. With no number to compare no token agrees, and the largest is infinite.
+    /// Returns the guard's counts of one question. The guard leaves infinite divergences out of the
+    /// sum: such a question adds 0, does not agree, and makes the largest infinite.
     pub(super) fn of(before: &GuardCounts, after: &GuardCounts) -> Self {
         let compared = after.compared - before.compared;
         let agreed = after.agreed - before.agreed;
@@ -298,7 +298,7 @@ impl Arm {
         })
     }
 
-    /// What loading in part has come to; nothing where it is not done.
+    /// Counts of partial loads; zeros without importance.
     fn tally(&self) -> Tally {
         self.engine
             .importance()

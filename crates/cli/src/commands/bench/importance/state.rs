@@ -1,5 +1,5 @@
-//! What is on the disk before a row is measured: a copy, so that no row finds what another one left
-//! behind (packs above all, which another ratio or speed has made).
+//! State of the disk before a row is measured. Each row reads its own copy, so that it does not
+//! find packs of other ratios or speeds.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -22,7 +22,7 @@ fn bench(variants: &str, ratios: &str) -> ImportanceBench {
     cli.expect("arguments").bench
 }
 
-/// What it measures.
+/// Runs the benchmark and returns the tokens of a document and the measured rows.
 fn rows(variants: &str, ratios: &str) -> (usize, Vec<Row>) {
     let folder = tempfile::tempdir().expect("a folder");
     let bench = ImportanceBench {

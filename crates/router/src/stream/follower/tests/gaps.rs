@@ -1,4 +1,4 @@
-//! What is missing, late, cut short or damaged.
+//! Tests of missing, late, truncated and damaged batches.
 
 use super::*;
 
@@ -94,7 +94,8 @@ fn a_truncated_first_contact_is_partial_but_not_in_doubt() {
     );
 }
 
-/// What came live before the publisher answered, and is not in its answer, may be another one's.
+/// A live batch that came before the publisher's reply and is not in it may be from another
+/// publisher.
 #[test]
 fn what_waited_below_a_truncated_answer_is_in_doubt() {
     let mut script = Script::new(REPLAYED, 0);

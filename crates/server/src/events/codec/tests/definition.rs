@@ -1,4 +1,4 @@
-//! What must hold for all payloads: bounds, round trips, the reader by definition.
+//! Properties of all payloads: bounds, round trips, agreement with the reader by definition.
 
 use super::*;
 
